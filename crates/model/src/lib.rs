@@ -1,0 +1,25 @@
+//! The pure model of a network link: it decides what happens to a packet and never holds its bytes.
+//!
+//! A [`Link`] is built from a [`LinkConfig`], is offered packets with the time of their arrival and
+//! answers with an [`Outcome`] for each. Time is an argument everywhere; the crate is `no_std`, so
+//! the compiler itself keeps clocks and I/O out.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod config;
+mod counters;
+mod link;
+mod packet;
+mod time;
+mod units;
+
+pub use config::{Conditions, ConfigError, HopConfig, LinkConfig, QueueLimit, Rate, Toffee};
+pub use counters::{Counters, DropCause};
+pub use link::Link;
+pub use packet::{Outcome, Packet, PacketId, Side};
+pub use time::Nanos;
+pub use units::{BitsPerSec, Bytes, Factor, Framing, Probability, UnitError};

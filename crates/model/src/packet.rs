@@ -1,0 +1,44 @@
+//! What the model knows of a packet, and what it says of it.
+
+use crate::{Bytes, DropCause, Nanos};
+
+/// The caller's name for a packet; the model hands it back unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketId(pub u64);
+
+/// A packet as the model sees it: a name and a length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// The caller's name for it.
+    pub id: PacketId,
+    /// Length of the L2 frame, headers and VLAN tags included, FCS not.
+    pub len: Bytes,
+}
+
+/// The port by which a packet enters the link: `A` is the client's side, and what enters there travels "up".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The client's side (`IF_A`); packets from here go up.
+    A,
+    /// The server's side (`IF_B`); packets from here go down.
+    B,
+}
+
+/// What became of a packet that was offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It leaves by the other side at `due`, which may lie in the future.
+    Deliver {
+        /// The packet.
+        id: PacketId,
+        /// When its last bit leaves the link.
+        due: Nanos,
+    },
+    /// It is gone.
+    Drop {
+        /// The packet.
+        id: PacketId,
+        /// Why.
+        cause: DropCause,
+    },
+}
