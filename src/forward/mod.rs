@@ -6,6 +6,7 @@
 mod departures;
 mod held;
 mod stats;
+pub(crate) mod summary;
 pub(crate) mod thread;
 
 use model::{Link, Nanos, Outcome, PacketId, Side};

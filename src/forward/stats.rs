@@ -61,11 +61,6 @@ impl Stats {
     pub(crate) fn lost(&self, ingress: Side, cause: Loss) -> u64 {
         self.lost[index(ingress)][cause as usize]
     }
-
-    /// Packets that the emulator itself lost, by whatever cause, and frames that its ring missed.
-    pub(crate) fn own_losses(&self) -> u64 {
-        self.missed.iter().chain(self.lost.iter().flatten()).sum()
-    }
 }
 
 /// The histogram of departure error: nanoseconds after the due time, 3 significant digits, up to 10 s.

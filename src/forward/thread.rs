@@ -45,6 +45,8 @@ pub(crate) struct Report {
     pub(crate) stats: Stats,
     /// How late this machine wakes a sleeping thread, measured at start.
     pub(crate) waiter: Waiter,
+    /// Bytes of frames that were allowed to be held.
+    pub(crate) memory: usize,
 }
 
 impl Running {
@@ -104,5 +106,6 @@ fn forward(
     Report {
         stats: forwarder.stats(),
         waiter,
+        memory: options.memory,
     }
 }
