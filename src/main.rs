@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod instrument;
 mod link_spec;
+mod serve;
 mod toml_file;
 
 fn main() {}
