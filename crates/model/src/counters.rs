@@ -1,4 +1,4 @@
-//! What a link did, counted so that it adds up: offered = delivered + dropped + held.
+//! What a link did, counted so that it adds up: offered = delivered + lost + queue full + held.
 
 /// Why a packet is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,6 +10,9 @@ pub enum DropCause {
 }
 
 /// Counts of one direction.
+///
+/// A packet counts as delivered or dropped when its outcome is handed out; until then it is held
+/// ([`crate::Link::held`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets offered.
@@ -24,6 +27,23 @@ pub struct Counters {
     pub lost: u64,
     /// Dropped by [`DropCause::QueueFull`].
     pub queue_full: u64,
-    /// Arrivals older than model time, clamped to it.
+    /// Arrivals older than what was already decided for their direction, clamped to it.
     pub late: u64,
+}
+
+/// What one stage of a link did, both directions together where it stands in both paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageReport<'a> {
+    /// Hop, direction and kind: "box.up.loss", or "box.toffee" for what both directions share.
+    pub name: &'a str,
+    /// Packets that came to it.
+    pub packets: u64,
+    /// Packets that it dropped.
+    pub dropped: u64,
+    /// Why it drops, if it can.
+    pub cause: Option<DropCause>,
+    /// Packets in it now: in flight, waiting or in service.
+    pub held: u64,
+    /// The most packets that ever waited in its queue.
+    pub longest_queue: u64,
 }

@@ -10,16 +10,26 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod agenda;
 mod config;
 mod counters;
+mod decimal;
+mod draw;
+mod impair;
 mod link;
 mod packet;
+mod path;
+mod queue;
+mod ratio;
+mod stage;
 mod time;
 mod units;
 
 pub use config::{Conditions, ConfigError, HopConfig, LinkConfig, QueueLimit, Rate, Toffee};
-pub use counters::{Counters, DropCause};
+pub use counters::{Counters, DropCause, StageReport};
+pub use decimal::UnitError;
 pub use link::Link;
 pub use packet::{Outcome, Packet, PacketId, Side};
+pub use ratio::{Factor, Probability};
 pub use time::Nanos;
-pub use units::{BitsPerSec, Bytes, Factor, Framing, Probability, UnitError};
+pub use units::{BitsPerSec, Bytes, Framing};

@@ -24,6 +24,16 @@ pub enum Side {
     B,
 }
 
+impl Side {
+    /// Where this side's entry stands in a pair.
+    pub(crate) const fn index(self) -> usize {
+        match self {
+            Self::A => 0,
+            Self::B => 1,
+        }
+    }
+}
+
 /// What became of a packet that was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -2,9 +2,154 @@
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
+use core::str::FromStr;
+use core::time::Duration;
+
+use crate::UnitError;
+use crate::decimal::Quantity;
+
+const TIME: Quantity = Quantity {
+    what: "a time",
+    right: "write a time with ns, us, ms or s, as in 20ms",
+    units: &[
+        ("s", 1_000_000_000),
+        ("ms", 1_000_000),
+        ("us", 1_000),
+        ("ns", 1),
+        ("sec", 1_000_000_000),
+        ("secs", 1_000_000_000),
+        ("msec", 1_000_000),
+        ("msecs", 1_000_000),
+        ("usec", 1_000),
+        ("usecs", 1_000),
+        ("nsec", 1),
+        ("nsecs", 1),
+    ],
+};
 
 /// A point or a span of time in whole nanoseconds; 0 is the origin that the caller chose.
 ///
-/// Range: 0 to 584 years. Sums saturate, so that no input can make time run backwards.
+/// Range: 0 to 584 years. Sums and differences saturate, so that no input can make time run backwards.
+/// Text: `500us`, `20ms`, `1.5s`, as in tc(8); what is finer than 1 ns is rounded, and a bare number
+/// is refused, because tc takes it for microseconds and ping for seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// The origin, or no time at all.
+    pub const ZERO: Self = Self(0);
+    /// The end of time.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// A time of whole microseconds.
+    #[must_use]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros.saturating_mul(1_000))
+    }
+
+    /// A time of whole milliseconds.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// A time of whole seconds.
+    #[must_use]
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// The time `times` over.
+    #[must_use]
+    pub const fn saturating_mul(self, times: u64) -> Self {
+        Self(self.0.saturating_mul(times))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+
+    fn add(self, span: Self) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, span: Self) {
+        *self = *self + span;
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Self;
+
+    /// The span since `earlier`, 0 if that is later.
+    fn sub(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl From<Nanos> for Duration {
+    fn from(time: Nanos) -> Self {
+        Self::from_nanos(time.0)
+    }
+}
+
+impl From<Duration> for Nanos {
+    /// What exceeds 584 years saturates.
+    fn from(time: Duration) -> Self {
+        Self(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl FromStr for Nanos {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        TIME.parse(text).map(Self)
+    }
+}
+
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        TIME.write(self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn times_are_written_as_tc_writes_them() {
+        for (text, nanos) in [
+            ("100ns", 100),
+            ("500us", 500_000),
+            ("0.71ms", 710_000),
+            ("20ms", 20_000_000),
+            ("1.5s", 1_500_000_000),
+            ("3secs", 3_000_000_000),
+        ] {
+            assert_eq!(text.parse(), Ok(Nanos(nanos)), "{text}");
+        }
+        assert_eq!(Nanos(710_000).to_string(), "710us");
+        assert_eq!(Nanos::from_millis(1_500).to_string(), "1500ms");
+        assert_eq!(Nanos::ZERO.to_string(), "0ns");
+    }
+
+    #[test]
+    fn a_bare_number_is_refused_with_the_units_that_are_right() {
+        assert_eq!(
+            "20".parse::<Nanos>().unwrap_err().to_string(),
+            "`20` has no unit: write a time with ns, us, ms or s, as in 20ms"
+        );
+    }
+
+    #[test]
+    fn time_never_wraps() {
+        assert_eq!(Nanos::MAX + Nanos(1), Nanos::MAX);
+        assert_eq!(Nanos(1) - Nanos(2), Nanos::ZERO);
+        assert_eq!(Nanos::from(Duration::MAX), Nanos::MAX);
+    }
+}

@@ -1,32 +1,291 @@
-//! The units of a link's conditions, checked where they are made, written as tc and iperf write them.
+//! Bytes and rates, checked where they are made, written as tc and iperf write them.
 
-/// A number of bytes; decimal unless written KiB or MiB.
+use core::fmt;
+use core::num::NonZeroU64;
+use core::str::FromStr;
+
+use alloc::string::ToString;
+
+use crate::decimal::Quantity;
+use crate::{Nanos, UnitError};
+
+const SIZE: Quantity = Quantity {
+    what: "a size",
+    right: "write a size in bytes with b, kb, mb, gb, KiB, MiB or GiB, as in 64KiB",
+    units: &[
+        ("GiB", 1 << 30),
+        ("gb", 1_000_000_000),
+        ("MiB", 1 << 20),
+        ("mb", 1_000_000),
+        ("KiB", 1 << 10),
+        ("kb", 1_000),
+        ("b", 1),
+    ],
+};
+
+const RATE: Quantity = Quantity {
+    what: "a rate",
+    right: "write a rate of at least 1bit with bit, kbit, mbit, gbit or tbit (a second), as in 10mbit",
+    units: &[
+        ("tbit", 1_000_000_000_000),
+        ("gbit", 1_000_000_000),
+        ("mbit", 1_000_000),
+        ("kbit", 1_000),
+        ("bit", 1),
+        ("tibit", 1 << 40),
+        ("gibit", 1 << 30),
+        ("mibit", 1 << 20),
+        ("kibit", 1 << 10),
+    ],
+};
+
+const FRAMING: Quantity = Quantity {
+    what: "a framing",
+    right: "write l2 for the frame without FCS or l1 for the wire",
+    units: &[],
+};
+
+/// Nanoseconds a second times bits a byte: bytes times this, over bits a second, is nanoseconds.
+const NANOBITS_PER_BYTE: u128 = 8 * 1_000_000_000;
+
+/// A number of bytes.
+///
+/// Text: `1500b`, `10kb`, `64KiB`; the letter b is a byte, in either case, and multiples are decimal
+/// unless written KiB, MiB or GiB (tc takes `kb` for 1024).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub u64);
 
+impl FromStr for Bytes {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        SIZE.parse(text).map(Self)
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SIZE.write(self.0, f)
+    }
+}
+
 /// A rate in bits a second, never 0.
+///
+/// Text: `300bit`, `10mbit`, `60.9mbit`, and binary multiples as `kibit`, as in tc(8); what is finer
+/// than 1 bit a second is rounded. `mbps` is refused: tc takes it for bytes, most people for bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BitsPerSec(core::num::NonZeroU64);
+pub struct BitsPerSec(NonZeroU64);
 
-/// A probability from 0 to 1, kept as a 64-bit threshold so that a draw is one integer comparison.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Probability(f64);
+impl BitsPerSec {
+    /// A rate of `bits` a second.
+    ///
+    /// # Errors
+    /// 0, which would serve nothing.
+    pub fn new(bits: u64) -> Result<Self, UnitError> {
+        NonZeroU64::new(bits)
+            .map(Self)
+            .ok_or_else(|| RATE.out_of_range(&bits.to_string()))
+    }
 
-/// A divisor above 0, as TOFFEE's dynamic delay takes it: microseconds = bytes / factor.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Factor(f64);
+    /// Bits a second.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
 
-/// Which bytes of a packet a rate counts.
+    /// How long `bytes` take at this rate, rounded up to whole nanoseconds; what exceeds 584 years saturates.
+    #[must_use]
+    pub fn time_for(self, bytes: Bytes) -> Nanos {
+        self.time_with_credit(bytes, 0).0
+    }
+
+    /// How long `bytes` take when `credit` of it is already paid, and the credit that rounding up leaves.
+    ///
+    /// Credit is in nanoseconds times the rate and less than one nanosecond. Carried from packet to
+    /// packet it keeps a busy server at exactly its rate, where rounding each packet up would cost
+    /// 0.7 % at 100 gbit.
+    pub(crate) fn time_with_credit(self, bytes: Bytes, credit: u64) -> (Nanos, u64) {
+        let rate = self.get();
+        let work = u128::from(bytes.0) * NANOBITS_PER_BYTE;
+        let due = work.saturating_sub(u128::from(credit));
+        // Up to 2.3 GB this fits 64 bits: one hardware division instead of a library call.
+        let nanos = match u64::try_from(due) {
+            Ok(due) => u128::from(due.div_ceil(rate)),
+            Err(_) => due.div_ceil(u128::from(rate)),
+        };
+        let left = nanos * u128::from(rate) + u128::from(credit) - work;
+        (
+            Nanos(u64::try_from(nanos).unwrap_or(u64::MAX)),
+            u64::try_from(left).expect("rounding up leaves less than a nanosecond of work"),
+        )
+    }
+}
+
+impl FromStr for BitsPerSec {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        NonZeroU64::new(RATE.parse(text)?)
+            .map(Self)
+            .ok_or_else(|| RATE.out_of_range(text))
+    }
+}
+
+impl fmt::Display for BitsPerSec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        RATE.write(self.get(), f)
+    }
+}
+
+/// Which bytes of a packet a rate counts; written `l2` and `l1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
     /// The L2 frame without FCS, as tc counts.
     #[default]
     L2,
-    /// The wire: `max(64, L2 + 4 FCS) + 8 preamble + 12 gap`.
+    /// The wire: `max(64, L2 + 4 FCS) + 8 preamble + 12 gap` (IEEE 802.3, 3.1.1 and 4.4.2).
     L1,
 }
 
-/// A value that is no unit of this kind, or out of its range.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct UnitError(alloc::string::String);
+impl Framing {
+    /// The bytes that a frame of `l2_len` (FCS not included) counts for.
+    #[must_use]
+    pub fn bytes_counted(self, l2_len: Bytes) -> Bytes {
+        match self {
+            Self::L2 => l2_len,
+            Self::L1 => Bytes(l2_len.0.saturating_add(4).max(64).saturating_add(20)),
+        }
+    }
+}
+
+impl FromStr for Framing {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        match text {
+            "l2" => Ok(Self::L2),
+            "l1" => Ok(Self::L1),
+            _ => Err(FRAMING.malformed(text)),
+        }
+    }
+}
+
+impl fmt::Display for Framing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::L2 => "l2",
+            Self::L1 => "l1",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(text: &str) -> BitsPerSec {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn rates_are_written_as_tc_writes_them() {
+        for (text, bits) in [
+            ("300bit", 300),
+            ("800kbit", 800_000),
+            ("60.9mbit", 60_900_000),
+            ("10Mbit", 10_000_000),
+            ("1gbit", 1_000_000_000),
+            ("8kibit", 8_192),
+        ] {
+            assert_eq!(rate(text).get(), bits, "{text}");
+        }
+        assert_eq!(rate("60.9mbit").to_string(), "60900kbit");
+    }
+
+    #[test]
+    fn a_rate_that_is_no_rate_is_refused() {
+        for (text, start) in [
+            ("10", "`10` has no unit: write a rate"),
+            (
+                "0bit",
+                "`0bit` is out of range: write a rate of at least 1bit",
+            ),
+            ("10mbps", "`10mbps` is not a rate"),
+            ("20ms", "`20ms` is not a rate"),
+        ] {
+            let message = text.parse::<BitsPerSec>().unwrap_err().to_string();
+            assert!(message.starts_with(start), "{message}");
+        }
+        assert!(BitsPerSec::new(0).is_err());
+    }
+
+    #[test]
+    fn sizes_are_decimal_unless_written_binary() {
+        for (text, bytes) in [
+            ("1500b", 1_500),
+            ("10kb", 10_000),
+            ("64KiB", 65_536),
+            ("1MB", 1_000_000),
+            ("2MiB", 2_097_152),
+        ] {
+            assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
+        }
+        assert_eq!(Bytes(1_500).to_string(), "1500b");
+        assert_eq!(Bytes(65_536).to_string(), "64KiB");
+        assert!("64".parse::<Bytes>().is_err());
+    }
+
+    #[test]
+    fn a_time_for_bytes_is_exact_and_rounded_up() {
+        assert_eq!(rate("10mbit").time_for(Bytes(1_250)), Nanos::from_millis(1));
+        assert_eq!(rate("10gbit").time_for(Bytes(1_514)), Nanos(1_212));
+        assert_eq!(rate("3bit").time_for(Bytes(1)), Nanos(2_666_666_667));
+        assert_eq!(rate("1bit").time_for(Bytes(u64::MAX)), Nanos::MAX);
+        assert_eq!(rate("8gbit").time_for(Bytes(u64::MAX)), Nanos::MAX);
+        assert_eq!(rate("1gbit").time_for(Bytes(1 << 40)), Nanos(8 << 40));
+    }
+
+    #[test]
+    fn credit_carried_forward_makes_many_packets_exact() {
+        let rate = rate("100gbit");
+        let (mut total, mut credit) = (Nanos::ZERO, 0);
+        for _ in 0..1_000 {
+            let (time, left) = rate.time_with_credit(Bytes(1_514), credit);
+            total += time;
+            credit = left;
+        }
+        assert_eq!(total, rate.time_for(Bytes(1_514_000)));
+    }
+
+    #[test]
+    fn packets_shorter_than_a_nanosecond_use_up_the_credit() {
+        let rate = rate("100tbit");
+        let (mut total, mut credit) = (Nanos::ZERO, 0);
+        for _ in 0..1_000 {
+            let (time, left) = rate.time_with_credit(Bytes(64), credit);
+            total += time;
+            credit = left;
+        }
+        assert_eq!(total, rate.time_for(Bytes(64_000)));
+    }
+
+    #[test]
+    fn the_wire_counts_padding_fcs_preamble_and_gap() {
+        assert_eq!(Framing::L1.bytes_counted(Bytes(42)), Bytes(84));
+        assert_eq!(Framing::L1.bytes_counted(Bytes(60)), Bytes(84));
+        assert_eq!(Framing::L1.bytes_counted(Bytes(61)), Bytes(85));
+        assert_eq!(Framing::L1.bytes_counted(Bytes(1_514)), Bytes(1_538));
+        assert_eq!(Framing::L2.bytes_counted(Bytes(42)), Bytes(42));
+    }
+
+    #[test]
+    fn a_framing_is_l1_or_l2() {
+        for framing in [Framing::L1, Framing::L2] {
+            assert_eq!(framing.to_string().parse(), Ok(framing));
+        }
+        assert_eq!(
+            "ip".parse::<Framing>().unwrap_err().to_string(),
+            "`ip` is not a framing: write l2 for the frame without FCS or l1 for the wire"
+        );
+    }
+}

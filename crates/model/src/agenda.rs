@@ -1,0 +1,71 @@
+//! When each stage wants to be woken: one deadline a stage.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::Nanos;
+
+/// A table of deadlines, at most one a stage; equal times come up in the order in which they were set.
+#[derive(Debug)]
+pub(crate) struct Agenda {
+    deadlines: Vec<Option<Deadline>>,
+    /// The index of the earliest, kept because it is asked for more often than it changes.
+    first: Option<usize>,
+    set: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Deadline {
+    at: Nanos,
+    order: u64,
+}
+
+impl Agenda {
+    /// An empty table for `stages`.
+    pub(crate) fn new(stages: usize) -> Self {
+        Self {
+            deadlines: vec![None; stages],
+            first: None,
+            set: 0,
+        }
+    }
+
+    /// Wakes `stage` at `at`, or not at all; replaces what it asked for before.
+    pub(crate) fn set(&mut self, stage: usize, at: Option<Nanos>) {
+        self.set += 1;
+        let order = self.set;
+        self.deadlines[stage] = at.map(|at| Deadline { at, order });
+        self.first = self
+            .deadlines
+            .iter()
+            .enumerate()
+            .filter_map(|(stage, deadline)| deadline.map(|deadline| (deadline, stage)))
+            .min()
+            .map(|(_, stage)| stage);
+    }
+
+    /// The earliest deadline and its stage.
+    pub(crate) fn first(&self) -> Option<(Nanos, usize)> {
+        let stage = self.first?;
+        self.deadlines[stage].map(|deadline| (deadline.at, stage))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earliest_comes_first_and_equals_in_the_order_they_were_set() {
+        let mut agenda = Agenda::new(3);
+        assert_eq!(agenda.first(), None);
+        agenda.set(2, Some(Nanos(5)));
+        agenda.set(0, Some(Nanos(5)));
+        agenda.set(1, Some(Nanos(7)));
+        assert_eq!(agenda.first(), Some((Nanos(5), 2)));
+        agenda.set(2, Some(Nanos(6)));
+        assert_eq!(agenda.first(), Some((Nanos(5), 0)));
+        agenda.set(0, None);
+        assert_eq!(agenda.first(), Some((Nanos(6), 2)));
+    }
+}

@@ -1,0 +1,188 @@
+//! Numbers with units as text: one grammar and one table a quantity, integers throughout.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use core::fmt;
+
+/// Fraction digits that can matter: the largest multiplier is below 10^13, and 10^24 * 10^13 fits 128 bits.
+const FRACTION_DIGITS: usize = 24;
+
+/// A value that is no unit of this kind, or out of its range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// A bare number, whose unit tools disagree on.
+    #[error("`{text}` has no unit: {right}")]
+    NoUnit {
+        /// What was written.
+        text: String,
+        /// What would be right.
+        right: &'static str,
+    },
+    /// No number, or a unit of another kind.
+    #[error("`{text}` is not {what}: {right}")]
+    Malformed {
+        /// What was written.
+        text: String,
+        /// The quantity, with its article.
+        what: &'static str,
+        /// What would be right.
+        right: &'static str,
+    },
+    /// A value that this quantity cannot have.
+    #[error("`{text}` is out of range: {right}")]
+    OutOfRange {
+        /// What was written.
+        text: String,
+        /// What would be right.
+        right: &'static str,
+    },
+}
+
+/// A quantity: what it is called and how it is written.
+pub(crate) struct Quantity {
+    /// With its article: "a time".
+    pub(crate) what: &'static str,
+    /// The advice that ends every error.
+    pub(crate) right: &'static str,
+    /// Spellings and their multiples of the base unit: the ones to print first, from large to 1, then aliases.
+    pub(crate) units: &'static [(&'static str, u64)],
+}
+
+impl Quantity {
+    /// The value of `text` in base units, rounded to the nearest; case does not matter, as in tc.
+    pub(crate) fn parse(&self, text: &str) -> Result<u64, UnitError> {
+        let (number, unit) = split(text);
+        let number = Number::parse(number).ok_or_else(|| self.malformed(text))?;
+        if unit.is_empty() {
+            return Err(self.no_unit(text));
+        }
+        let (_, multiple) = self
+            .units
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+            .ok_or_else(|| self.malformed(text))?;
+        number
+            .times(*multiple)
+            .ok_or_else(|| self.out_of_range(text))
+    }
+
+    /// Writes `value` in the largest unit that divides it, so that nothing is lost.
+    pub(crate) fn write(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, multiple) = self
+            .units
+            .iter()
+            .find(|(_, multiple)| *multiple == 1 || (value != 0 && value.is_multiple_of(*multiple)))
+            .expect("every table has a unit of 1");
+        write!(f, "{}{name}", value / multiple)
+    }
+
+    pub(crate) fn no_unit(&self, text: &str) -> UnitError {
+        UnitError::NoUnit {
+            text: text.to_owned(),
+            right: self.right,
+        }
+    }
+
+    pub(crate) fn malformed(&self, text: &str) -> UnitError {
+        UnitError::Malformed {
+            text: text.to_owned(),
+            what: self.what,
+            right: self.right,
+        }
+    }
+
+    pub(crate) fn out_of_range(&self, text: &str) -> UnitError {
+        UnitError::OutOfRange {
+            text: text.to_owned(),
+            right: self.right,
+        }
+    }
+}
+
+/// The leading digits and points of `text`, and the rest.
+pub(crate) fn split(text: &str) -> (&str, &str) {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    text.split_at(end)
+}
+
+/// An unsigned decimal number: digits, and perhaps a point and more digits; no sign, no exponent.
+pub(crate) struct Number<'a> {
+    whole: &'a str,
+    fraction: &'a str,
+}
+
+impl<'a> Number<'a> {
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        (digits(whole) && digits(fraction)).then_some(Self { whole, fraction })
+    }
+
+    /// The number times `multiple`, rounded to the nearest whole; `None` above 64 bits.
+    fn times(&self, multiple: u64) -> Option<u64> {
+        let multiple = u128::from(multiple);
+        let whole = self.whole.parse::<u64>().ok()?;
+        let kept = &self.fraction[..self.fraction.len().min(FRACTION_DIGITS)];
+        let scale = kept.bytes().fold(1_u128, |scale, _| scale * 10);
+        let fraction = kept.parse::<u128>().ok()? * multiple;
+        let value = u128::from(whole) * multiple + (fraction + scale / 2) / scale;
+        u64::try_from(value).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    const LENGTH: Quantity = Quantity {
+        what: "a length",
+        right: "write it with m or km, as in 5km",
+        units: &[("km", 1000), ("m", 1), ("metre", 1)],
+    };
+
+    #[test]
+    fn fractions_are_exact_and_rounded_to_the_nearest_base_unit() {
+        assert_eq!(LENGTH.parse("1.5km"), Ok(1500));
+        assert_eq!(LENGTH.parse("0.0014km"), Ok(1));
+        assert_eq!(LENGTH.parse("0.0015km"), Ok(2));
+        assert_eq!(
+            LENGTH.parse("0.99999999999999999999999999999999999999999km"),
+            Ok(1000)
+        );
+    }
+
+    #[test]
+    fn aliases_and_case_are_read() {
+        assert_eq!(LENGTH.parse("7metre"), Ok(7));
+        assert_eq!(LENGTH.parse("7KM"), Ok(7000));
+    }
+
+    #[test]
+    fn each_error_says_what_was_written_and_what_would_be_right() {
+        for (text, message) in [
+            ("20", "`20` has no unit: write it with m or km, as in 5km"),
+            (
+                "20s",
+                "`20s` is not a length: write it with m or km, as in 5km",
+            ),
+            (
+                "-2m",
+                "`-2m` is not a length: write it with m or km, as in 5km",
+            ),
+            (
+                "1.2.3m",
+                "`1.2.3m` is not a length: write it with m or km, as in 5km",
+            ),
+            ("", "`` is not a length: write it with m or km, as in 5km"),
+            (
+                "18446744073709552km",
+                "`18446744073709552km` is out of range: write it with m or km, as in 5km",
+            ),
+        ] {
+            assert_eq!(LENGTH.parse(text).unwrap_err().to_string(), message);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Counter-based randomness: a draw is a function of who asks and of the packet's index, never of what else was drawn.
+
+/// The odd fraction of the golden ratio by which splitmix64 steps its counter.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The draws of one stage of one link, each found by its index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draws {
+    inner: u64,
+    outer: u64,
+}
+
+impl Draws {
+    /// The draws of the stage called `stage` in link number `link` under `seed`.
+    ///
+    /// The name keys them, not the stage's place: a stage added or removed elsewhere changes nothing here.
+    pub(crate) fn new(seed: u64, link: u64, stage: &str) -> Self {
+        let root = absorb(absorb(mix(seed), link), stage.len() as u64);
+        let inner = stage
+            .bytes()
+            .fold(root, |key, byte| absorb(key, u64::from(byte)));
+        Self {
+            inner,
+            outer: absorb(inner, GOLDEN),
+        }
+    }
+
+    /// The draw of packet number `index`, uniform over all 64-bit values.
+    ///
+    /// Two rounds with a key before each: with one, two stages' draws would be the same sequence from
+    /// different starts.
+    pub(crate) fn at(self, index: u64) -> u64 {
+        mix(self.outer ^ mix(self.inner.wrapping_add(index.wrapping_mul(GOLDEN))))
+    }
+}
+
+/// A key that depends on all of `key` and `word`.
+fn absorb(key: u64, word: u64) -> u64 {
+    mix(key.wrapping_add(GOLDEN) ^ mix(word.wrapping_add(GOLDEN)))
+}
+
+/// A bijection of 64 bits in which every input bit flips every output bit half of the time.
+///
+/// The finaliser of splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
+/// OOPSLA 2014), which is David Stafford's variant 13 of `MurmurHash3`'s.
+fn mix(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DRAWN: u64 = 1 << 18;
+
+    /// Pearson's statistic of `cells` over 256 equal cells.
+    fn chi_square(cells: impl Iterator<Item = u64>) -> f64 {
+        let mut counts = [0_u32; 256];
+        for cell in cells {
+            counts[usize::try_from(cell).unwrap()] += 1;
+        }
+        let expected = f64::from(counts.iter().sum::<u32>()) / 256.0;
+        counts
+            .iter()
+            .map(|&count| (f64::from(count) - expected).powi(2) / expected)
+            .sum()
+    }
+
+    /// The 0.05 % and 99.95 % quantiles of chi-square with 255 degrees of freedom.
+    fn assert_uniform(cells: impl Iterator<Item = u64>) {
+        let statistic = chi_square(cells);
+        assert!((187.0..=337.0).contains(&statistic), "{statistic}");
+    }
+
+    #[test]
+    fn splitmix64_gives_its_published_first_value() {
+        // The reference implementation (Vigna, splitmix64.c) seeded with 0.
+        assert_eq!(mix(GOLDEN), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(mix(GOLDEN.wrapping_mul(2)), 0x6e78_9e6a_a1b9_65f4);
+    }
+
+    #[test]
+    fn every_byte_of_a_draw_is_uniform() {
+        let draws = Draws::new(1, 0, "box.up.loss");
+        for byte in 0..8 {
+            assert_uniform((0..DRAWN).map(|i| draws.at(i) >> (8 * byte) & 0xff));
+        }
+    }
+
+    #[test]
+    fn a_draw_tells_nothing_of_the_next() {
+        let draws = Draws::new(1, 0, "box.up.loss");
+        assert_uniform((0..DRAWN).map(|i| draws.at(i) >> 60 << 4 | draws.at(i + 1) >> 60));
+    }
+
+    #[test]
+    fn neighbouring_keys_draw_independently() {
+        let draws = Draws::new(1, 0, "box.up.loss");
+        for other in [
+            Draws::new(2, 0, "box.up.loss"),
+            Draws::new(1, 1, "box.up.loss"),
+            Draws::new(0, 1, "box.up.loss"),
+            Draws::new(1, 0, "box.down.loss"),
+            Draws::new(1, 0, "bow.up.loss"),
+            Draws::new(1, 0, "bo"),
+        ] {
+            for shift in 0..3 {
+                assert_uniform(
+                    (0..DRAWN).map(|i| draws.at(i) >> 60 << 4 | other.at(i + shift) >> 60),
+                );
+            }
+        }
+    }
+}

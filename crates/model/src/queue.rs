@@ -1,0 +1,4 @@
+//! The bottleneck: a waiting room and the server behind it.
+
+pub(crate) mod fifo;
+pub(crate) mod server;
