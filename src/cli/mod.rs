@@ -1,0 +1,3 @@
+//! The commands: each file turns arguments into a plan and runs it.
+
+pub(crate) mod link;
