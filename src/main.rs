@@ -2,9 +2,20 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod emulate;
+mod exit;
+mod forward;
 mod instrument;
 mod link_spec;
+mod rig;
 mod serve;
 mod toml_file;
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    netio::contain::divert();
+    cli::Cli::try_parse().map_or_else(|error| exit::usage(&error), |cli| cli.run())
+}

@@ -105,7 +105,13 @@ impl<P: Port> Forwarder<P> {
         if is_link_control(frame.bytes()) {
             self.stats.control[index(ingress)] += 1;
             let whole = train.piece(&frame, 0..train.segments());
-            return send(&mut self.ports, &mut self.stats, other(ingress), &[whole], &[1]);
+            return send(
+                &mut self.ports,
+                &mut self.stats,
+                other(ingress),
+                &[whole],
+                &[1],
+            );
         }
         let (arrival, segments) = (frame.arrival, train.segments());
         let Some(first) = self.held.insert(ingress, frame, train) else {

@@ -115,7 +115,10 @@ impl Summary {
             .flat_map(|(way, d)| d.emulator_lost.iter().map(move |l| format!("{way}: {l}")))
             .collect();
         if !own.is_empty() {
-            return Some(format!("the emulator itself lost packets ({})", own.join(", ")));
+            return Some(format!(
+                "the emulator itself lost packets ({})",
+                own.join(", ")
+            ));
         }
         let error = &self.departure_error;
         // One departure in a hundred may be late before the bulk of a measurement is touched.
