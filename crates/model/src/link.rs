@@ -89,6 +89,9 @@ impl Link {
     }
 
     /// The next outcome decided by `now`, in the order of decision; `None` when there is no more.
+    ///
+    /// Poll with a time up to which every arrival was offered: one offered afterwards that is older
+    /// than an event already processed is late.
     pub fn poll(&mut self, now: Nanos) -> Option<Outcome> {
         while self.decided.is_empty() && self.step(now) {}
         let decided = self.decided.pop_front()?;

@@ -134,6 +134,42 @@ fn a_packet_that_leaves_makes_room_for_one_that_arrives_at_the_same_instant() {
 }
 
 #[test]
+fn a_queue_is_full_when_its_limit_is_reached_in_each_unit() {
+    // One packet of 1,000 bytes in service, and room for exactly three more.
+    for (exact, short) in [("3pkt", "2pkt"), ("3000b", "2999b"), ("3ms", "2999999ns")] {
+        for (queue, served) in [(exact, 4), (short, 3)] {
+            let config = link(vec![hop(
+                "box",
+                rate("8mbit", queue),
+                Conditions::default(),
+            )]);
+            let dues = dues(&drive(
+                &config,
+                &stream(Side::A, 5, Nanos::ZERO, 1_000),
+                &[],
+            ));
+            assert_eq!(dues.iter().flatten().count(), served, "{queue}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_was_idle_starts_afresh() {
+    let config = link(vec![hop(
+        "box",
+        rate("10gbit", "10pkt"),
+        Conditions::default(),
+    )]);
+    // 1,211.2 ns each: what rounding up left over serves the next packet only while the server is busy.
+    let apart = stream(Side::A, 2, Nanos(10_000), 1_514);
+    let dues_apart = dues(&drive(&config, &apart, &[]));
+    assert_eq!(dues_apart, [Some(Nanos(1_212)), Some(Nanos(11_212))]);
+    let together = stream(Side::A, 2, Nanos::ZERO, 1_514);
+    let dues_together = dues(&drive(&config, &together, &[]));
+    assert_eq!(dues_together, [Some(Nanos(1_212)), Some(Nanos(2_423))]);
+}
+
+#[test]
 fn a_queue_shorter_than_a_packet_lets_none_wait() {
     let config = link(vec![hop(
         "box",

@@ -145,6 +145,21 @@ fn hops_in_series_add() {
 }
 
 #[test]
+fn a_packet_still_on_the_wire_does_not_keep_a_shared_server_busy() {
+    let mut config = toffee("1ms", None);
+    config
+        .hops
+        .insert(0, hop("wire", delay("10ms"), Conditions::default()));
+    let mut link = Link::new(&config).unwrap();
+    link.offer(Nanos(0), Side::A, packet(0, PING));
+    link.offer(Nanos::from_millis(5), Side::B, packet(1, PING));
+    assert_eq!(
+        dues(&drain(&mut link, Nanos::MAX)),
+        [Some(Nanos::from_millis(11)), Some(Nanos::from_millis(6))]
+    );
+}
+
+#[test]
 fn a_packet_going_down_meets_the_hops_in_reverse() {
     let config = link(vec![
         hop("wire", loss("100%"), loss("100%")),
@@ -241,6 +256,16 @@ fn an_arrival_is_late_for_the_other_directions_events_only_if_they_share_a_stage
     shared.offer(Nanos(1_000), Side::A, packet(0, PING));
     shared.offer(Nanos(900), Side::B, packet(1, PING));
     assert_eq!(shared.counters(Side::B).late, 1);
+}
+
+#[test]
+fn an_arrival_older_than_a_service_already_ended_is_served_after_it() {
+    let mut link = Link::new(&toffee("1ms", None)).unwrap();
+    link.offer(Nanos(0), Side::A, packet(0, PING));
+    assert_eq!(drain(&mut link, Nanos::from_millis(1)).len(), 1);
+    let due = crossing(&mut link, Nanos(500_000), Side::B, PING);
+    assert_eq!(due, Nanos::from_millis(2));
+    assert_eq!(link.counters(Side::B).late, 1);
 }
 
 #[test]
