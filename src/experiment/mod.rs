@@ -1,0 +1,8 @@
+//! An experiment: scenario -> plan -> runs -> record.
+
+pub(crate) mod host;
+pub(crate) mod plan;
+mod progress;
+pub(crate) mod record;
+pub(crate) mod runner;
+pub(crate) mod scenario;
