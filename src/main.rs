@@ -3,41 +3,22 @@
 
 mod analysis;
 mod cli;
+mod emulate;
+mod exit;
 mod experiment;
-mod fault;
+mod forward;
 mod instrument;
 mod link_spec;
 mod report;
+mod rig;
 mod serve;
 mod toml_file;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-
-#[derive(Parser)]
-#[command(version, about)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    Serve(cli::serve::ServeArgs),
-    Measure(cli::measure::MeasureArgs),
-    Report(cli::report::ReportArgs),
-}
+use clap::Parser;
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Serve(args) => cli::serve::run(&args),
-        Command::Measure(args) => cli::measure::run(&args),
-        Command::Report(args) => cli::report::run(&args),
-    };
-    let code = result.unwrap_or_else(|error| {
-        eprintln!("farwire: {error:#}");
-        fault::exit_code(&error)
-    });
-    ExitCode::from(code)
+    netio::contain::divert();
+    cli::Cli::try_parse().map_or_else(|error| exit::usage(&error), |cli| cli.run())
 }

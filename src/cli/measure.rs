@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -10,7 +11,7 @@ use clap::{Args, Subcommand};
 use model::{Bytes, Nanos};
 
 use super::output;
-use crate::fault::{FAILED, bad_input};
+use crate::exit::{Blame, Failure};
 use crate::instrument::http::{Amount, HttpPlan, HttpTarget};
 use crate::instrument::ping::PingPlan;
 use crate::instrument::{Measurement, Metric, Stop, Summary, http, ping};
@@ -75,38 +76,37 @@ struct HttpArgs {
     json: Option<PathBuf>,
 }
 
-/// Measures; 0 when it was measured, 1 when not.
-///
-/// # Errors
-/// A host or URL that is none, or a file that cannot be written.
-pub(crate) fn run(args: &MeasureArgs) -> Result<u8> {
-    let stop = Stop::on_signals()?;
-    let (measurement, json) = match &args.instrument {
-        Instrument::Ping(args) => {
-            let target = resolve(args).map_err(bad_input)?;
-            let plan = PingPlan {
-                size: args.size,
-                count: args.count,
-                interval: args.interval.into(),
-                timeout: args.timeout.into(),
-            };
-            (ping::measure(target, &plan, &stop), &args.json)
-        }
-        Instrument::Http(args) => {
-            let target = HttpTarget::resolve(&args.url).map_err(bad_input)?;
-            let plan = HttpPlan {
-                amount: args.amount(),
-                interval: args.interval.into(),
-            };
-            (http::measure(&target, &plan, &stop), &args.json)
-        }
-    };
-    show(&measurement, json.as_deref())?;
-    Ok(if measurement.failure.is_some() {
-        FAILED
-    } else {
-        0
-    })
+impl MeasureArgs {
+    /// Measures; 0 when it was measured, 1 when not.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let stop = Stop::on_signals()?;
+        let (measurement, json) = match &self.instrument {
+            Instrument::Ping(args) => {
+                let target = resolve(args).or_bad_input()?;
+                let plan = PingPlan {
+                    size: args.size,
+                    count: args.count,
+                    interval: args.interval.into(),
+                    timeout: args.timeout.into(),
+                };
+                (ping::measure(target, &plan, &stop), &args.json)
+            }
+            Instrument::Http(args) => {
+                let target = HttpTarget::resolve(&args.url).or_bad_input()?;
+                let plan = HttpPlan {
+                    amount: args.amount(),
+                    interval: args.interval.into(),
+                };
+                (http::measure(&target, &plan, &stop), &args.json)
+            }
+        };
+        show(&measurement, json.as_deref())?;
+        Ok(if measurement.failure.is_some() {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
 }
 
 impl HttpArgs {

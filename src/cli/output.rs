@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use serde::Serialize;
 
 /// Writes `text` to the file, or to standard output when there is none or it is `-`.
 ///
@@ -20,6 +21,14 @@ pub(crate) fn write(target: Option<&Path>, text: &str) -> Result<()> {
             result => result.context("standard output"),
         },
     }
+}
+
+/// Writes `value` as indented JSON, as [`write`] does.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn write_json(target: &Path, value: &impl Serialize) -> Result<()> {
+    write(Some(target), &(serde_json::to_string_pretty(value)? + "\n"))
 }
 
 /// Whether this FILE means standard output.

@@ -2,13 +2,13 @@
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use super::output;
+use crate::exit::{Blame, Failure};
 use crate::experiment::record::Record;
-use crate::fault::bad_input;
 use crate::report;
 
 /// Show a record
@@ -36,21 +36,20 @@ enum Format {
     Json,
 }
 
-/// Shows the record.
-///
-/// # Errors
-/// No record, or a file that cannot be written.
-pub(crate) fn run(args: &ReportArgs) -> Result<u8> {
-    let record = Record::read(&args.record).map_err(bad_input)?;
-    let text = match args.format {
-        Format::Text => {
-            let terminal = args.out.is_none() && io::stdout().is_terminal();
-            report::text(&record, output::coloured(terminal))
-        }
-        Format::Html => report::html(&record)?,
-        Format::Csv => report::csv(&record)?,
-        Format::Json => report::json(&record)?,
-    };
-    output::write(args.out.as_deref(), &text)?;
-    Ok(0)
+impl ReportArgs {
+    /// Shows the record.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let record = Record::read(&self.record).or_bad_input()?;
+        let text = match self.format {
+            Format::Text => {
+                let terminal = self.out.is_none() && io::stdout().is_terminal();
+                report::text(&record, output::coloured(terminal))
+            }
+            Format::Html => report::html(&record)?,
+            Format::Csv => report::csv(&record)?,
+            Format::Json => report::json(&record)?,
+        };
+        output::write(self.out.as_deref(), &text)?;
+        Ok(ExitCode::SUCCESS)
+    }
 }

@@ -4,21 +4,23 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 
-use super::output;
+use super::{CpuArg, output};
 use crate::analysis::{Analysis, Verdict};
+use crate::exit::{Blame, Failure};
 use crate::experiment::host::HostFacts;
+use crate::experiment::netns::NetnsLaboratory;
 use crate::experiment::plan::{Method, Plan};
 use crate::experiment::record::{GivenScenario, Record};
-use crate::experiment::runner::{self, Laboratory};
+use crate::experiment::runner;
 use crate::experiment::scenario;
-use crate::fault::{FAILED, bad_input, machine_lacks};
 use crate::instrument::launch::Tool;
 use crate::instrument::{Stop, system_ping, wget};
-use crate::report;
+use crate::{report, rig};
 
 /// Run an experiment: every case, every instrument, repeats, one report
 #[derive(Args, Debug)]
@@ -34,50 +36,59 @@ pub(crate) struct RunArgs {
     /// Where record.json, report.html and samples.csv go [default: out/NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Whether the forwarder may spin to be on time
+    #[arg(long, value_name = "USE", default_value = "spin")]
+    cpu: CpuArg,
     /// Write the record there as well; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// Runs the experiment; 0 when all expectations are met, 1 when not.
-///
-/// # Errors
-/// Bad input, a missing tool, or a file that cannot be written.
-pub(crate) fn run(args: &RunArgs, laboratory: &dyn Laboratory) -> Result<u8> {
-    let (text, mut plan) = scenario::read(&args.scenario, args.quick).map_err(bad_input)?;
-    keep_only(&mut plan, &args.only).map_err(bad_input)?;
-    let tools = tools(&plan).map_err(machine_lacks)?;
-    let directory = args
-        .out
-        .clone()
-        .unwrap_or_else(|| Path::new("out").join(&plan.name));
-    fs::create_dir_all(&directory)
-        .with_context(|| format!("{}: cannot create", directory.display()))
-        .map_err(bad_input)?;
+impl RunArgs {
+    /// Runs the experiment; 0 when all expectations are met, 1 when not.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let (text, mut plan) = scenario::read(&self.scenario, self.quick).or_bad_input()?;
+        keep_only(&mut plan, &self.only).or_bad_input()?;
+        let tools = tools(&plan).or_machine()?;
+        let directory = self
+            .out
+            .clone()
+            .unwrap_or_else(|| Path::new("out").join(&plan.name));
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("{}: cannot create", directory.display()))
+            .or_bad_input()?;
+        rig::gain_privilege()?;
 
-    let given = GivenScenario {
-        file: args.scenario.display().to_string(),
-        text,
-    };
-    let mut record = Record::new(given, plan, HostFacts::collect(tools));
-    let file = directory.join("record.json");
-    let stop = Stop::on_signals()?;
-    runner::run(laboratory, &mut record, &stop, |record| record.write(&file))?;
+        let given = GivenScenario {
+            file: self.scenario.display().to_string(),
+            text,
+        };
+        let mut record = Record::new(given, plan, HostFacts::collect(tools));
+        let file = directory.join("record.json");
+        let stop = Stop::on_signals()?;
+        let laboratory = NetnsLaboratory {
+            cpu: self.cpu.into(),
+        };
+        runner::run(&laboratory, &mut record, &stop, |record| {
+            record.write(&file)
+        })?;
 
-    write_reports(&record, &directory)?;
-    show(&record, args.json.as_deref())?;
-    eprintln!("report: {}", directory.join("report.html").display());
-    if let Some(cause) = stop.cause() {
-        return Err(anyhow!(
-            "{cause} after {} runs; they are in {}",
-            record.runs.len(),
-            file.display()
-        ));
+        write_reports(&record, &directory)?;
+        show(&record, self.json.as_deref())?;
+        eprintln!("report: {}", directory.join("report.html").display());
+        if let Some(cause) = stop.cause() {
+            let done = record.runs.len();
+            return Err(anyhow!(
+                "{cause}; the {done} runs before it are in {}",
+                file.display()
+            )
+            .into());
+        }
+        Ok(match Analysis::of(&record).verdict {
+            Verdict::Met => ExitCode::SUCCESS,
+            Verdict::NotMet => ExitCode::FAILURE,
+        })
     }
-    Ok(match Analysis::of(&record).verdict {
-        Verdict::Met => 0,
-        Verdict::NotMet => FAILED,
-    })
 }
 
 /// Leaves the cases named, and the reference that they are held against.
@@ -127,7 +138,7 @@ fn write_reports(record: &Record, directory: &Path) -> Result<()> {
 /// The table to standard output, unless the record goes there.
 fn show(record: &Record, json: Option<&Path>) -> Result<()> {
     if let Some(target) = json {
-        output::write(Some(target), &report::json(record)?)?;
+        output::write_json(target, record)?;
     }
     let text = report::text(record, output::coloured(io::stdout().is_terminal()));
     if json.is_some_and(output::is_stdout) {

@@ -1,12 +1,12 @@
 //! `farwire serve`: the far end, until a signal.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::process::ExitCode;
 use std::thread;
 
-use anyhow::Result;
 use clap::Args;
 
-use crate::fault::bad_input;
+use crate::exit::{Blame, Failure};
 use crate::instrument::Stop;
 use crate::instrument::stop::STOP_INTERVAL;
 use crate::serve::{self, ServeConfig};
@@ -25,24 +25,24 @@ pub(crate) struct ServeArgs {
     congestion: Option<String>,
 }
 
-/// Serves until SIGINT or SIGTERM.
-///
-/// # Errors
-/// A port in use, an address that is not this machine's, an unknown congestion control: bad input.
-pub(crate) fn run(args: &ServeArgs) -> Result<u8> {
-    let stop = Stop::on_signals()?;
-    let config = ServeConfig {
-        bind: (args.bind, args.http_port).into(),
-        congestion: args.congestion.clone(),
-    };
-    let server = serve::start(&config).map_err(bad_input)?;
-    eprintln!(
-        "farwire serves http://{} with {}",
-        server.address(),
-        server.congestion()
-    );
-    while stop.cause().is_none() {
-        thread::sleep(STOP_INTERVAL);
+impl ServeArgs {
+    /// Serves until SIGINT or SIGTERM; a port in use, an address that is not this machine's and an unknown congestion
+    /// control are bad input.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let stop = Stop::on_signals()?;
+        let config = ServeConfig {
+            bind: (self.bind, self.http_port).into(),
+            congestion: self.congestion.clone(),
+        };
+        let server = serve::start(&config).or_bad_input()?;
+        eprintln!(
+            "farwire serves http://{} with {}",
+            server.address(),
+            server.congestion()
+        );
+        while stop.cause().is_none() {
+            thread::sleep(STOP_INTERVAL);
+        }
+        Ok(ExitCode::SUCCESS)
     }
-    Ok(0)
 }

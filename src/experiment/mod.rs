@@ -1,6 +1,7 @@
 //! An experiment: scenario -> plan -> runs -> record.
 
 pub(crate) mod host;
+pub(crate) mod netns;
 pub(crate) mod plan;
 mod progress;
 pub(crate) mod record;

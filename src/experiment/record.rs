@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::host::HostFacts;
 use super::plan::Plan;
+use crate::forward::summary::Summary;
 use crate::instrument::Measurement;
 
 /// Names the format in the file.
@@ -61,7 +62,7 @@ pub(crate) struct Run {
     /// One of each instrument that was used.
     pub(crate) measurements: Vec<Measured>,
     /// What the link did, over all instruments of the run.
-    pub(crate) link: Option<LinkFigures>,
+    pub(crate) link: Option<Summary>,
 }
 
 /// How a run ended.
@@ -85,43 +86,6 @@ pub(crate) struct Measured {
     pub(crate) started_at: String,
     #[serde(flatten)]
     pub(crate) measurement: Measurement,
-}
-
-/// What the emulated link did.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct LinkFigures {
-    /// From client to server.
-    pub(crate) up: DirectionFigures,
-    /// From server to client.
-    pub(crate) down: DirectionFigures,
-    /// How much later than due packets left; absent when none did.
-    pub(crate) departure_error: Option<DepartureError>,
-    /// Why the numbers of this run are not of the link, if so.
-    pub(crate) invalid: Option<String>,
-}
-
-/// Packets of one direction: `packets` = `delivered` + all of `dropped` + those held at the end.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct DirectionFigures {
-    pub(crate) packets: u64,
-    /// L2 without FCS.
-    pub(crate) bytes: u64,
-    pub(crate) delivered: u64,
-    pub(crate) delivered_bytes: u64,
-    /// Packets by cause: "loss", "queue full", "memory limit", "ring overrun", "send failed".
-    pub(crate) dropped: BTreeMap<String, u64>,
-    /// Arrivals older than the model's time, clamped to it.
-    pub(crate) late_arrivals: u64,
-}
-
-/// Actual less intended departure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct DepartureError {
-    /// Packets counted.
-    pub(crate) packets: u64,
-    pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
-    pub(crate) max_us: f64,
 }
 
 impl Record {

@@ -11,7 +11,8 @@ use anyhow::Result;
 use super::host::network_sysctls;
 use super::plan::{Case, Instrument, Method, Plan, PlannedRun};
 use super::progress::Progress;
-use super::record::{LinkFigures, Measured, Outcome, Record, Run, now};
+use super::record::{Measured, Outcome, Record, Run, now};
+use crate::forward::summary as link;
 use crate::instrument::http::HttpTarget;
 use crate::instrument::launch::Launcher;
 use crate::instrument::{Measurement, Stop, Summary, http, ping, system_ping, wget};
@@ -49,7 +50,7 @@ pub(crate) trait Rig {
     ///
     /// # Errors
     /// Something that was part of the rig had failed.
-    fn tear_down(self: Box<Self>) -> Result<LinkFigures>;
+    fn tear_down(self: Box<Self>) -> Result<link::Summary>;
 }
 
 /// Runs `record`'s plan, adds each run to it and calls `keep` after each, until `stop`.
@@ -134,7 +135,7 @@ fn use_rig(rig: Box<dyn Rig>, instruments: &[Instrument], stop: &Stop, run: &mut
     run.link = torn_down.ok();
 }
 
-fn outcome(measurements: &[Measured], torn_down: &Result<LinkFigures>) -> Outcome {
+fn outcome(measurements: &[Measured], torn_down: &Result<link::Summary>) -> Outcome {
     let failures = measurements.iter().filter_map(|measured| {
         let cause = measured.measurement.failure.as_ref()?;
         Some(format!("{}: {cause}", measured.instrument))
@@ -155,7 +156,7 @@ fn outcome(measurements: &[Measured], torn_down: &Result<LinkFigures>) -> Outcom
     match torn_down
         .as_ref()
         .ok()
-        .and_then(|figures| figures.invalid.clone())
+        .and_then(|summary| summary.invalid())
     {
         Some(cause) => Outcome::Invalid { cause },
         None => Outcome::Ok,
@@ -279,8 +280,8 @@ mod tests {
             &Here
         }
 
-        fn tear_down(self: Box<Self>) -> Result<LinkFigures> {
-            Ok(LinkFigures::default())
+        fn tear_down(self: Box<Self>) -> Result<link::Summary> {
+            Ok(link::Summary::default())
         }
     }
 

@@ -6,7 +6,8 @@ use askama::Template;
 use super::{charts, optional, signed};
 use crate::analysis::{Analysis, CaseFigures, Verdict};
 use crate::experiment::plan::{Bed, Instrument, Method};
-use crate::experiment::record::{LinkFigures, Outcome, Record, Run};
+use crate::experiment::record::{Outcome, Record, Run};
+use crate::forward::summary::{DirectionSummary, Summary};
 use crate::instrument::http::Amount;
 use crate::link_spec::LinkSpec;
 
@@ -195,36 +196,45 @@ impl RunView<'_> {
     }
 
     fn counters(&self) -> String {
-        let Some(LinkFigures { up, down, .. }) = &self.run.link else {
+        let Some(Summary { up, down, .. }) = &self.run.link else {
             return "–".to_owned();
         };
-        let direction = |name, figures: &crate::experiment::record::DirectionFigures| {
-            let drops: Vec<_> = figures
-                .dropped
-                .iter()
-                .filter(|(_, count)| **count > 0)
-                .map(|(cause, count)| format!("{cause} {count}"))
-                .collect();
-            let drops = if drops.is_empty() {
-                "none dropped".to_owned()
-            } else {
-                drops.join(", ")
-            };
-            format!(
-                "{name} {} in, {} out, {drops}",
-                figures.packets, figures.delivered
-            )
-        };
-        format!("{}; {}", direction("up", up), direction("down", down))
+        format!("up {}; down {}", counts(up), counts(down))
     }
 
+    /// Median, 99th percentile and worst, in microseconds.
     fn departure_error(&self) -> String {
-        let error = self.run.link.as_ref().and_then(|link| link.departure_error);
-        error.map_or_else(
-            || "–".to_owned(),
-            |e| format!("{:.1} / {:.1} / {:.0}", e.p50_us, e.p99_us, e.max_us),
-        )
+        let Some(Summary {
+            departure_error: error,
+            ..
+        }) = &self.run.link
+        else {
+            return "–".to_owned();
+        };
+        let micros = |nanos: u64| nanos as f64 / 1e3;
+        let [p50, p99, max] = [error.p50_ns, error.p99_ns, error.max_ns].map(micros);
+        format!("{p50:.1} / {p99:.1} / {max:.0}")
     }
+}
+
+fn counts(direction: &DirectionSummary) -> String {
+    let own = direction
+        .emulator_lost
+        .iter()
+        .map(|own| format!(", emulator lost {own}"));
+    let model = [
+        ("lost", direction.lost),
+        ("queue full", direction.queue_full),
+    ];
+    let model = model
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(cause, count)| format!(", {count} {cause}"));
+    let drops: String = model.chain(own).collect();
+    format!(
+        "{} in, {} delivered{drops}",
+        direction.packets, direction.delivered
+    )
 }
 
 fn conditions(link: &LinkSpec) -> String {

@@ -1,2 +1,30 @@
 //! Every system call and every unsafe line of farwire: ports, trains, namespaces, clocks, offloads.
 
+mod af_packet;
+pub mod bed;
+mod checksum;
+pub mod clock;
+pub mod contain;
+mod control;
+mod frame;
+pub mod guard;
+pub mod iface;
+pub mod kernel;
+pub mod lease;
+mod memory;
+mod netlink;
+pub mod netns;
+pub mod offloads;
+mod port;
+mod train;
+pub mod userns;
+mod wait;
+
+pub use af_packet::{AfPacket, OpenError};
+pub use control::is_link_control;
+pub use frame::{Frame, Gso, GsoKind, Offload, PartialChecksum, Vlan};
+pub use memory::{Memory, Sent};
+pub use netlink::NetlinkError;
+pub use port::{Capabilities, Head, MAX_HEAD, Piece, Port, Received};
+pub use train::{Train, Uncuttable};
+pub use wait::{Alarm, CpuUse, Waiter};

@@ -1,0 +1,43 @@
+# demo and test each work alone on a fresh machine: every target installs what it needs.
+
+CARGO ?= cargo
+FARWIRE = target/release/farwire
+OUT ?= out
+
+.PHONY: demo test check bench soak build toolchain test-tools bench-tools deny
+
+demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
+	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --out $(OUT)/toffee-mocha
+
+test: toolchain test-tools ## every test that this machine allows; what is skipped is named with its cause
+	$(CARGO) test --workspace --locked
+
+check: toolchain deny ## format, lints, documentation, licences
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
+	$(CARGO) deny --locked check licenses bans sources
+
+bench: build bench-tools ## throughput beside the kernel bridge and rattan, and the cost of the model
+	$(CARGO) bench --workspace --locked
+
+soak: toolchain test-tools ## the full volumes: 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s
+	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic
+
+build: toolchain
+	$(CARGO) build --release --locked
+
+toolchain:
+	@command -v $(CARGO) >/dev/null || { echo "farwire: no cargo here: install Rust with rustup (rustup.rs), then try again" >&2; exit 3; }
+	@scripts/need cc gcc
+
+test-tools: toolchain
+	@scripts/need ping iputils-ping
+	@scripts/need wget wget
+	@scripts/need iperf3 iperf3
+
+bench-tools: test-tools
+	@test -x target/peers/bin/rattan || $(CARGO) install rattan --version 0.1.1 --locked --root target/peers
+
+deny:
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --version 0.20.2 --locked

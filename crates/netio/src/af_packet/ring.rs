@@ -1,0 +1,268 @@
+//! The receive ring: slots that the kernel fills in order and that go back to it when their frame is dropped.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use model::Nanos;
+
+use super::{socket, vnet};
+use crate::frame::{Frame, Offload, Vlan};
+use crate::port::Received;
+
+/// The largest frame that a slot holds: a 64 KiB train, its headers and those of a tunnel.
+pub(super) const LARGEST_FRAME: usize = SLOT - 256;
+const SLOT: usize = 68 << 10;
+const SLOTS_A_BLOCK: usize = 15;
+const BLOCK: usize = 1 << 20;
+
+/// Up to this length a frame is cheaper to copy than its slot to occupy.
+const COPY_BELOW: usize = 4096;
+
+/// Offsets in `struct tpacket2_hdr` (include/uapi/linux/if_packet.h).
+mod field {
+    pub(super) const STATUS: usize = 0;
+    pub(super) const LEN: usize = 4;
+    pub(super) const SNAPLEN: usize = 8;
+    pub(super) const MAC: usize = 12;
+    pub(super) const SEC: usize = 16;
+    pub(super) const NSEC: usize = 20;
+    pub(super) const VLAN_TCI: usize = 24;
+    pub(super) const VLAN_TPID: usize = 26;
+}
+
+const STATUS_KERNEL: u32 = 0;
+const STATUS_USER: u32 = 1;
+const STATUS_VLAN_VALID: u32 = 1 << 4;
+const STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
+
+#[derive(Debug)]
+pub(super) struct Ring {
+    map: Arc<Map>,
+    /// Slots, numbered in the order in which the kernel fills them.
+    slots: usize,
+    next: usize,
+}
+
+/// The mapped memory; lives until the last frame in it is dropped.
+#[derive(Debug)]
+struct Map {
+    base: NonNull<u8>,
+    len: usize,
+    /// Slots that frames occupy.
+    occupied: AtomicUsize,
+}
+
+// SAFETY: the memory is owned by the map and reached only through slots, each of which has one owner;
+// the kernel and this process hand a slot over through its atomic status word.
+unsafe impl Send for Map {}
+// SAFETY: as above; shared access reads slots that their owner holds, or the atomic status words.
+unsafe impl Sync for Map {}
+
+/// A frame's place in the ring; goes back to the kernel when dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    map: Arc<Map>,
+    at: usize,
+    start: usize,
+    len: usize,
+}
+
+impl Ring {
+    /// Asks the kernel for the ring and maps it. Must precede `bind`, so that no frame takes another way.
+    pub(super) fn map(socket: &OwnedFd, slots: usize) -> io::Result<Self> {
+        let blocks = slots.div_ceil(SLOTS_A_BLOCK).max(1);
+        let slots = blocks * SLOTS_A_BLOCK;
+        let small = |n: usize| libc::c_uint::try_from(n).map_err(io::Error::other);
+        let request = libc::tpacket_req {
+            tp_block_size: small(BLOCK)?,
+            tp_block_nr: small(blocks)?,
+            tp_frame_size: small(SLOT)?,
+            tp_frame_nr: small(slots)?,
+        };
+        socket::set(socket, libc::PACKET_RX_RING, &request)?;
+        let map = Map::new(socket, blocks * BLOCK)?;
+        Ok(Self {
+            map: Arc::new(map),
+            slots,
+            next: 0,
+        })
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.map.len
+    }
+
+    /// The kernel's stamp of the next frame, if there is one.
+    pub(super) fn next_stamp(&self) -> Option<Nanos> {
+        let at = self.offset_of_next();
+        let status = self.map.status(at).load(Ordering::Acquire);
+        if status & STATUS_USER == 0 || self.map.is_held(at) {
+            return None;
+        }
+        let (sec, nsec) = (
+            self.map.u32_at(at + field::SEC),
+            self.map.u32_at(at + field::NSEC),
+        );
+        Some(Nanos(u64::from(sec) * 1_000_000_000 + u64::from(nsec)))
+    }
+
+    /// Takes the next frame, which [`Ring::next_stamp`] announced.
+    pub(super) fn take(&mut self, arrival: Nanos) -> Option<Received> {
+        let at = self.offset_of_next();
+        let status = self.map.status(at).load(Ordering::Acquire);
+        if status & STATUS_USER == 0 || self.map.is_held(at) {
+            return None;
+        }
+        self.next = (self.next + 1) % self.slots;
+        let map = &self.map;
+        let word = |offset: usize| map.u32_at(at + offset) as usize;
+        let (len, captured) = (word(field::LEN), word(field::SNAPLEN));
+        let start = at + usize::from(map.u16_at(at + field::MAC));
+        let slot = Slot::new(Arc::clone(map), at, start, captured);
+        if captured < len {
+            return Some(Received::Truncated);
+        }
+        let vlan = vlan(map, at, status);
+        let Some(offload) = vnet::read(map.array(start - vnet::LEN)) else {
+            return Some(Received::Truncated);
+        };
+        Some(Received::Frame(
+            self.keep_or_copy(arrival, offload, vlan, slot),
+        ))
+    }
+
+    /// A frame stays in its slot while the ring has room for what comes.
+    fn keep_or_copy(
+        &self,
+        arrival: Nanos,
+        offload: Offload,
+        vlan: Option<Vlan>,
+        slot: Slot,
+    ) -> Frame {
+        let crowded = self.map.occupied.load(Ordering::Relaxed) > self.slots / 2;
+        if slot.len < COPY_BELOW || crowded {
+            Frame::new(arrival, offload, vlan, slot.bytes())
+        } else {
+            Frame::in_slot(arrival, offload, vlan, slot)
+        }
+    }
+
+    fn offset_of_next(&self) -> usize {
+        (self.next / SLOTS_A_BLOCK) * BLOCK + (self.next % SLOTS_A_BLOCK) * SLOT
+    }
+}
+
+fn vlan(map: &Map, at: usize, status: u32) -> Option<Vlan> {
+    if status & STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let tpid = if status & STATUS_VLAN_TPID_VALID == 0 {
+        0x8100
+    } else {
+        map.u16_at(at + field::VLAN_TPID)
+    };
+    Some(Vlan {
+        tpid,
+        tci: map.u16_at(at + field::VLAN_TCI),
+    })
+}
+
+/// Set by this process in the status word of a slot whose frame is still held; the kernel leaves a slot
+/// alone while any bit is set.
+const STATUS_HELD: u32 = 1 << 28;
+
+impl Map {
+    fn new(socket: &OwnedFd, len: usize) -> io::Result<Self> {
+        // SAFETY: a fresh shared mapping of the ring that was just requested; nothing else is mapped there.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                socket.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            base: NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?,
+            len,
+            occupied: AtomicUsize::new(0),
+        })
+    }
+
+    fn status(&self, at: usize) -> &AtomicU32 {
+        debug_assert!(at + 4 <= self.len);
+        // SAFETY: slots begin at multiples of 16 inside the mapping, so the word is in bounds and aligned;
+        // kernel and process access it atomically.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at + field::STATUS).cast()) }
+    }
+
+    fn is_held(&self, at: usize) -> bool {
+        self.status(at).load(Ordering::Relaxed) & STATUS_HELD != 0
+    }
+
+    fn array<const N: usize>(&self, at: usize) -> [u8; N] {
+        assert!(at + N <= self.len, "inside the ring");
+        // SAFETY: in bounds as asserted; the slot was handed over by the kernel, so nobody writes it.
+        unsafe {
+            self.base
+                .as_ptr()
+                .add(at)
+                .cast::<[u8; N]>()
+                .read_unaligned()
+        }
+    }
+
+    fn u32_at(&self, at: usize) -> u32 {
+        u32::from_ne_bytes(self.array(at))
+    }
+
+    fn u16_at(&self, at: usize) -> u16 {
+        u16::from_ne_bytes(self.array(at))
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: base and len are those of the mapping, and no slot refers to it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+impl Slot {
+    fn new(map: Arc<Map>, at: usize, start: usize, len: usize) -> Self {
+        assert!(
+            start >= at + vnet::LEN && start + len <= at + SLOT,
+            "the kernel keeps a frame inside its slot"
+        );
+        map.status(at).fetch_or(STATUS_HELD, Ordering::Relaxed);
+        map.occupied.fetch_add(1, Ordering::Relaxed);
+        Self {
+            map,
+            at,
+            start,
+            len,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: in bounds as asserted in `new`; the slot belongs to this process until it is dropped.
+        unsafe { std::slice::from_raw_parts(self.map.base.as_ptr().add(self.start), self.len) }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.map.occupied.fetch_sub(1, Ordering::Relaxed);
+        self.map
+            .status(self.at)
+            .store(STATUS_KERNEL, Ordering::Release);
+    }
+}

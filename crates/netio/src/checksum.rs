@@ -1,0 +1,54 @@
+//! The Internet checksum (RFC 1071), whole and in parts.
+
+/// The folded, not inverted, 16-bit one's complement sum of `parts`; only the last part may have odd length.
+pub(crate) fn sum(parts: &[&[u8]]) -> u16 {
+    let mut total: u64 = 0;
+    for part in parts {
+        let mut words = part.chunks_exact(4);
+        for w in &mut words {
+            total += u64::from(u32::from_be_bytes([w[0], w[1], w[2], w[3]]));
+        }
+        let mut last = [0; 4];
+        last[..words.remainder().len()].copy_from_slice(words.remainder());
+        total += u64::from(u32::from_be_bytes(last));
+    }
+    fold(total)
+}
+
+/// Folds a sum of 32-bit words to 16 bits.
+#[expect(clippy::cast_possible_truncation, reason = "folded below 2^16 first")]
+fn fold(mut total: u64) -> u16 {
+    while total > 0xffff {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    total as u16
+}
+
+/// One's complement addition.
+pub(crate) fn add(a: u16, b: u16) -> u16 {
+    fold(u64::from(a) + u64::from(b))
+}
+
+/// The sum over an IP pseudo header: `addresses` as they stand in the header, protocol and transport length.
+pub(crate) fn pseudo(addresses: &[u8], protocol: u8, length: usize) -> u16 {
+    let [a, b, c, d] = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+    sum(&[addresses, &[a, b, c, d], &[0, 0, 0, protocol]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_of_rfc_1071_sums_as_there() {
+        assert_eq!(
+            sum(&[&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]]),
+            0xddf2
+        );
+    }
+
+    #[test]
+    fn an_odd_byte_counts_as_the_high_half() {
+        assert_eq!(sum(&[&[0x12, 0x34, 0x56]]), 0x1234 + 0x5600);
+    }
+}

@@ -1,0 +1,84 @@
+//! The one clock of the packet path, and how kernel stamps are brought onto it.
+
+use model::Nanos;
+
+/// `CLOCK_MONOTONIC` now.
+#[must_use]
+pub fn now() -> Nanos {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+fn read(clock: libc::clockid_t) -> Nanos {
+    let mut ts = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `ts` is a valid timespec for the call to fill.
+    unsafe { libc::clock_gettime(clock, &raw mut ts) };
+    Nanos(ts.tv_sec.unsigned_abs() * 1_000_000_000 + ts.tv_nsec.unsigned_abs())
+}
+
+/// Brings the kernel's receive stamps (`CLOCK_REALTIME`) onto the monotonic clock.
+///
+/// A frame's age is the difference of two readings of one clock. A step of the wall clock between
+/// them would move the packet, so the result is bounded: not after the conversion, and not before the
+/// moment at which the port was last seen empty, less the time that the kernel may take to publish a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct StampConverter {
+    mono: Nanos,
+    real: Nanos,
+    earliest: Nanos,
+}
+
+/// The kernel stamps a frame before it copies it; on a busy machine a preemption may lie between.
+const PUBLISH_ALLOWANCE: Nanos = Nanos(1_000_000);
+
+impl StampConverter {
+    /// Reads both clocks; `last_empty` is when the port was last seen without frames.
+    #[must_use]
+    pub fn sample(last_empty: Nanos) -> Self {
+        Self::at(now(), read(libc::CLOCK_REALTIME), last_empty)
+    }
+
+    fn at(mono: Nanos, real: Nanos, last_empty: Nanos) -> Self {
+        let earliest = Nanos(last_empty.0.saturating_sub(PUBLISH_ALLOWANCE.0));
+        Self {
+            mono,
+            real,
+            earliest,
+        }
+    }
+
+    /// The arrival on the monotonic clock of a frame stamped `real`.
+    #[must_use]
+    pub fn convert(&self, real: Nanos) -> Nanos {
+        let age = self.real.0.saturating_sub(real.0);
+        let arrival = self.mono.0.saturating_sub(age);
+        Nanos(arrival.clamp(self.earliest.0.min(self.mono.0), self.mono.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3_600_000_000_000;
+
+    #[test]
+    fn a_stamp_keeps_its_age() {
+        let c = StampConverter::at(Nanos(5_000_000), Nanos(HOUR), Nanos(0));
+        assert_eq!(c.convert(Nanos(HOUR - 300)), Nanos(5_000_000 - 300));
+    }
+
+    #[test]
+    fn a_clock_step_forward_moves_no_packet_before_the_port_was_empty() {
+        let c = StampConverter::at(Nanos(9_000_000), Nanos(2 * HOUR), Nanos(8_000_000));
+        assert_eq!(c.convert(Nanos(HOUR)), Nanos(7_000_000));
+    }
+
+    #[test]
+    fn a_clock_step_back_moves_no_packet_into_the_future() {
+        let c = StampConverter::at(Nanos(9_000_000), Nanos(HOUR), Nanos(8_000_000));
+        assert_eq!(c.convert(Nanos(2 * HOUR)), Nanos(9_000_000));
+    }
+}

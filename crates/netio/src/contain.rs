@@ -1,0 +1,358 @@
+//! Runs a command so that nothing of it survives: neither its daemons, nor itself when its caller is killed.
+//!
+//! Three processes stand behind a command. The *warden* is this program once more, started by the caller with
+//! [`SUBCOMMAND`]; it watches the caller and starts *init*, the first process of a new PID namespace, which starts the
+//! command. When init ends, the kernel kills whatever is left in its namespace; init dies with the warden, and the
+//! warden ends when the caller does. The command stays in the caller's process group, so that the terminal's signals
+//! reach it; warden and init pass on SIGTERM and SIGHUP.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus};
+
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, kill, signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
+
+use crate::netns::{NetNs, NetNsError};
+
+/// The first argument by which a program that calls [`divert`] knows that it is to be a warden.
+pub const SUBCOMMAND: &str = "__contain";
+
+/// The exit code when farwire itself failed, as with env(1).
+const FAILED: i32 = 125;
+/// The exit code when the command could not be executed.
+const NOT_EXECUTABLE: i32 = 126;
+/// The exit code when there is no such command.
+const NOT_FOUND: i32 = 127;
+
+/// What the caller sends the warden to end everything at once.
+const KILL_ALL: Signal = Signal::SIGUSR1;
+/// The terminal's signals: the command gets them itself, those around it must outlive them.
+const TERMINAL: [Signal; 5] = [
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTSTP,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
+];
+
+/// A command that will run contained in the namespace `ns`; environment, directory and streams can still be set.
+///
+/// Start it with [`Contained::spawn`]. The program must call [`divert`] first thing in its main.
+///
+/// # Errors
+/// When the process has no descriptor left.
+pub fn command(ns: &NetNs, argv: &[OsString]) -> Result<Command, NetNsError> {
+    let ns = ns.try_clone()?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(SUBCOMMAND).arg(std::process::id().to_string());
+    command.args(argv);
+    // SAFETY: the closure makes one system call and allocates nothing.
+    unsafe { command.pre_exec(move || Ok(setns(&ns, CloneFlags::CLONE_NEWNET)?)) };
+    Ok(command)
+}
+
+/// A command that runs contained; when dropped, it is killed with all that it started.
+#[derive(Debug)]
+pub struct Contained {
+    warden: Child,
+}
+
+impl Contained {
+    /// Starts a command made by [`command`].
+    ///
+    /// # Errors
+    /// When no process can be started; what becomes of the command itself is told by its exit code.
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
+        let warden = command.spawn()?;
+        Ok(Self { warden })
+    }
+
+    /// The process to watch: it ends when the command has ended and nothing of it is left.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.warden.id()
+    }
+
+    /// The streams that were asked for as pipes.
+    pub fn streams(&mut self) -> &mut Child {
+        &mut self.warden
+    }
+
+    /// Waits for the end and gives the exit code: the command's own, 128 + n for signal n, 127 if it was not found,
+    /// 126 if it could not be executed, 125 if it could not be contained.
+    ///
+    /// # Errors
+    /// None is known.
+    pub fn wait(&mut self) -> io::Result<i32> {
+        self.warden.wait().map(exit_code)
+    }
+
+    /// As [`Contained::wait`], but `None` at once while it runs.
+    ///
+    /// # Errors
+    /// None is known.
+    pub fn try_wait(&mut self) -> io::Result<Option<i32>> {
+        Ok(self.warden.try_wait()?.map(exit_code))
+    }
+
+    /// Asks the command to end, with SIGTERM; nothing happens if it has.
+    pub fn terminate(&mut self) {
+        self.signal(Signal::SIGTERM);
+    }
+
+    /// Kills the command and all that it started; [`Contained::wait`] then returns when nothing of it is left.
+    pub fn kill(&mut self) {
+        self.signal(KILL_ALL);
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        // Once it is waited for, its number may be another's.
+        if let (Ok(None), Ok(pid)) = (self.warden.try_wait(), i32::try_from(self.pid())) {
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
+    }
+}
+
+impl Drop for Contained {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = self.warden.wait();
+    }
+}
+
+/// Becomes the warden and never returns, if this process was started as one; does nothing otherwise.
+///
+/// Call it first thing in main, while the process has one thread.
+pub fn divert() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_none_or(|first| first != SUBCOMMAND) {
+        return;
+    }
+    let caller = arguments.next().and_then(|pid| pid.to_str()?.parse().ok());
+    let argv: Vec<OsString> = arguments.collect();
+    let code = match (caller, argv.as_slice()) {
+        (Some(caller), [program, arguments @ ..]) => {
+            guard(Pid::from_raw(caller), program, arguments).unwrap_or_else(|error| {
+                eprintln!("farwire: cannot contain {}: {error}", program.display());
+                FAILED
+            })
+        }
+        _ => {
+            eprintln!("farwire: {SUBCOMMAND} is for farwire's own use");
+            FAILED
+        }
+    };
+    std::process::exit(code);
+}
+
+/// The warden: starts init, and ends with it or with the caller.
+fn guard(caller: Pid, program: &OsString, arguments: &[OsString]) -> nix::Result<i32> {
+    let caller_fd = pidfd(caller)?;
+    if getppid() != caller {
+        // The caller died before it could be watched.
+        return Ok(FAILED);
+    }
+    let signals =
+        Signals::take_over(&[Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD, KILL_ALL])?;
+    let own_fd = pidfd(getpid())?;
+    unshare(CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS)?;
+    // SAFETY: this process has one thread, so that the child may do anything.
+    let init = match unsafe { fork() }? {
+        ForkResult::Child => {
+            drop(caller_fd);
+            let code = init(&own_fd, &signals, program, arguments).unwrap_or_else(|error| {
+                eprintln!("farwire: cannot contain {}: {error}", program.display());
+                FAILED
+            });
+            std::process::exit(code);
+        }
+        ForkResult::Parent { child } => child,
+    };
+    loop {
+        if wait_readable([signals.as_fd(), caller_fd.as_fd()])? == 1 {
+            kill(init, Signal::SIGKILL)?;
+            waitpid(init, None)?;
+            return Ok(FAILED);
+        }
+        match signals.next()? {
+            Some(Signal::SIGCHLD) => match waitpid(init, Some(WaitPidFlag::WNOHANG))? {
+                WaitStatus::Exited(_, code) => return Ok(code),
+                WaitStatus::Signaled(_, signal, _) => return Ok(128 + signal as i32),
+                _ => {}
+            },
+            Some(KILL_ALL) => kill(init, Signal::SIGKILL)?,
+            Some(other) => kill(init, other)?,
+            None => {}
+        }
+    }
+}
+
+/// The first process of the new PID namespace: starts the command, reaps what is orphaned, ends with the command.
+fn init(
+    warden: &OwnedFd,
+    signals: &Signals,
+    program: &OsString,
+    arguments: &[OsString],
+) -> nix::Result<i32> {
+    // The warden has one thread, which lives as long as it does: prctl(2) counts the thread that forked.
+    set_pdeathsig(Signal::SIGKILL)?;
+    if is_readable(warden)? {
+        return Ok(FAILED);
+    }
+    remount_proc();
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let inherited = signals.inherited.clone();
+    // SAFETY: the closure only makes system calls.
+    unsafe { command.pre_exec(move || Ok(inherited.restore()?)) };
+    let child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            eprintln!("farwire: cannot run {}: {error}", program.display());
+            return Ok(match error.kind() {
+                io::ErrorKind::NotFound => NOT_FOUND,
+                _ => NOT_EXECUTABLE,
+            });
+        }
+    };
+    let command = Pid::from_raw(i32::try_from(child.id()).expect("a process id is positive"));
+    loop {
+        wait_readable([signals.as_fd()])?;
+        match signals.next()? {
+            Some(Signal::SIGCHLD) => {
+                if let Some(code) = reap(command)? {
+                    return Ok(code);
+                }
+            }
+            // It may have ended this moment.
+            Some(other) => drop(kill(command, other)),
+            None => {}
+        }
+    }
+}
+
+/// Reaps whatever has ended; the exit code if `command` has.
+fn reap(command: Pid) -> nix::Result<Option<i32>> {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == command => return Ok(Some(code)),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => {
+                return Ok(Some(128 + signal as i32));
+            }
+            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return Ok(None),
+            Ok(_) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Shows the new PID namespace under /proc, where it may: a container that masks parts of /proc forbids it in a user
+/// namespace, and then the command sees the processes outside, but reaches none of them.
+fn remount_proc() {
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    if mount(None::<&str>, "/", None::<&str>, private, None::<&str>).is_ok() {
+        let _ = mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>);
+    }
+}
+
+/// The signals of a warden or an init: some are read from a descriptor, the terminal's are ignored.
+struct Signals {
+    fd: SignalFd,
+    inherited: Inherited,
+}
+
+impl Signals {
+    fn take_over(wanted: &[Signal]) -> nix::Result<Self> {
+        let wanted: SigSet = wanted.iter().copied().collect();
+        let mut mask = SigSet::empty();
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&wanted), Some(&mut mask))?;
+        let mut ignored_here = Vec::new();
+        for terminal in TERMINAL {
+            // SAFETY: to ignore a signal installs no handler.
+            let before = unsafe { signal(terminal, SigHandler::SigIgn) }?;
+            if !matches!(before, SigHandler::SigIgn) {
+                ignored_here.push(terminal);
+            }
+        }
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        Ok(Self {
+            fd: SignalFd::with_flags(&wanted, flags)?,
+            inherited: Inherited { mask, ignored_here },
+        })
+    }
+
+    fn next(&self) -> nix::Result<Option<Signal>> {
+        let Some(info) = self.fd.read_signal()? else {
+            return Ok(None);
+        };
+        Signal::try_from(info.ssi_signo.cast_signed()).map(Some)
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The signal settings that the command is to start with: those of the caller.
+#[derive(Clone)]
+struct Inherited {
+    mask: SigSet,
+    /// Those that only warden and init ignore.
+    ignored_here: Vec<Signal>,
+}
+
+impl Inherited {
+    /// Makes system calls only: it runs between fork and exec.
+    fn restore(&self) -> nix::Result<()> {
+        for &ignored in &self.ignored_here {
+            // SAFETY: the default action installs no handler.
+            unsafe { signal(ignored, SigHandler::SigDfl) }?;
+        }
+        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask), None)
+    }
+}
+
+/// A descriptor that becomes readable when the process `pid` ends (pidfd_open(2)).
+fn pidfd(pid: Pid) -> nix::Result<OwnedFd> {
+    // SAFETY: the call takes two numbers and returns a new descriptor or an error.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
+    let fd = i32::try_from(Errno::result(fd)?).expect("a descriptor is an int");
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Waits until one of `fds` is readable and gives the place of the last that is.
+fn wait_readable<const N: usize>(fds: [BorrowedFd<'_>; N]) -> nix::Result<usize> {
+    let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    loop {
+        match poll(&mut fds, PollTimeout::NONE) {
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(_) => {
+                let ready = |fd: &PollFd<'_>| fd.any().unwrap_or(false);
+                return Ok(fds.iter().rposition(ready).unwrap_or(0));
+            }
+        }
+    }
+}
+
+fn is_readable(fd: &impl AsFd) -> nix::Result<bool> {
+    let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
+    Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
+}
+
+fn exit_code(status: ExitStatus) -> i32 {
+    let signal = || status.signal().map_or(FAILED, |signal| 128 + signal);
+    status.code().unwrap_or_else(signal)
+}

@@ -1,0 +1,253 @@
+//! What is known of an interface, and word of its changes.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use futures_util::TryStreamExt as _;
+use rtnetlink::Handle;
+use rtnetlink::packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
+};
+use rtnetlink::packet_route::link::{
+    LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+};
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteType};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netns::NetNs;
+
+/// An interface as it was when it was looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its number in its namespace.
+    pub index: u32,
+    /// Largest L3 packet, in bytes.
+    pub mtu: u32,
+    /// Administratively up.
+    pub up: bool,
+    /// The driver sees a carrier.
+    pub carrier: bool,
+    /// The carrier has settled and the kernel sends through it.
+    pub running: bool,
+    /// The bridge or bond that it is a port of.
+    pub master: Option<u32>,
+    /// A default route, IPv4 or IPv6, leads out of it.
+    pub default_route: bool,
+    /// It carries Ethernet frames; `mac` is all zero if not.
+    pub ethernet: bool,
+    /// Its hardware address.
+    pub mac: [u8; 6],
+    /// What the kernel calls its sort ("veth", "bridge"); none for most hardware.
+    pub kind: Option<String>,
+}
+
+/// Why an interface could not be looked up.
+#[derive(Debug, thiserror::Error)]
+pub enum InterfaceError {
+    /// There is none of this name.
+    #[error("there is no interface {0}")]
+    Missing(String),
+    /// The kernel could not be asked.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+}
+
+impl Interface {
+    /// Looks up `name` in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// When there is none, or the kernel cannot be asked.
+    pub fn find(name: &str) -> Result<Self, InterfaceError> {
+        // The kernel would refuse such a name as malformed, not as missing.
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ {
+            return Err(InterfaceError::Missing(name.to_owned()));
+        }
+        let ns = NetNs::current().map_err(NetlinkError::from)?;
+        netlink::call(&ns, |handle| look_up(handle, name)).map_err(|error| match error.errno() {
+            Some(libc::ENODEV) => InterfaceError::Missing(name.to_owned()),
+            _ => error.into(),
+        })
+    }
+}
+
+/// A change of an interface, or what it is after changes that could not be told one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkChange {
+    /// The interface's number.
+    pub index: u32,
+    /// Administratively up.
+    pub up: bool,
+    /// The driver sees a carrier.
+    pub carrier: bool,
+    /// The carrier has settled and the kernel sends through it.
+    pub running: bool,
+    /// The interface has left the namespace.
+    pub gone: bool,
+}
+
+/// Tells of every change of every interface in one namespace.
+///
+/// Start it before looking an interface up, so that no change falls between the two.
+pub struct LinkWatcher {
+    socket: Socket,
+}
+
+impl LinkWatcher {
+    /// Watches the calling thread's namespace.
+    ///
+    /// # Errors
+    /// When no netlink socket can be had.
+    pub fn new() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.add_membership(libc::RTNLGRP_LINK)?;
+        socket.set_non_blocking(true)?;
+        Ok(Self { socket })
+    }
+
+    /// Every change since the last call, oldest first; never waits.
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub fn changes(&mut self) -> io::Result<Vec<LinkChange>> {
+        let mut changes = Vec::new();
+        loop {
+            match self.socket.recv_from_full() {
+                Ok((messages, _)) => read_changes(&messages, &mut changes),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(changes),
+                // Some were lost: ask how every interface stands now; the answer comes as more changes.
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => self.ask_all()?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn ask_all(&self) -> io::Result<()> {
+        let get = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let mut message = NetlinkMessage::from(get);
+        message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
+        Ok(())
+    }
+}
+
+impl AsFd for LinkWatcher {
+    /// Readable when there are changes to collect.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+async fn look_up(handle: Handle, name: &str) -> Result<Interface, NetlinkError> {
+    let what = || format!("look up interface {name}");
+    let mut links = handle.link().get().match_name(name.to_owned()).execute();
+    let link = links.try_next().await.asked(what)?;
+    let link = link
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
+        .asked(what)?;
+    let mut interface = from_message(&link);
+    interface.default_route = is_default(&handle, interface.index).await?;
+    Ok(interface)
+}
+
+fn from_message(link: &LinkMessage) -> Interface {
+    let flags = link.header.flags;
+    let mut interface = Interface {
+        name: String::new(),
+        index: link.header.index,
+        mtu: 0,
+        up: flags.contains(LinkFlags::Up),
+        carrier: flags.contains(LinkFlags::LowerUp),
+        running: flags.contains(LinkFlags::Running),
+        master: None,
+        default_route: false,
+        ethernet: link.header.link_layer_type == LinkLayerType::Ether,
+        mac: [0; 6],
+        kind: None,
+    };
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => interface.name.clone_from(name),
+            LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
+            LinkAttribute::Controller(index) => interface.master = Some(*index),
+            LinkAttribute::Address(address) => {
+                interface.mac = address.as_slice().try_into().unwrap_or_default();
+            }
+            LinkAttribute::LinkInfo(infos) => {
+                interface.kind = infos.iter().find_map(|info| match info {
+                    LinkInfo::Kind(kind) => Some(kind.to_string()),
+                    _ => None,
+                });
+            }
+            _ => {}
+        }
+    }
+    interface
+}
+
+/// Whether a default route of any table leads out of interface `index`.
+async fn is_default(handle: &Handle, index: u32) -> Result<bool, NetlinkError> {
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let mut all = RouteMessage::default();
+        all.header.address_family = family;
+        let mut routes = handle.route().get(all).execute();
+        let what = || "list the routes".to_owned();
+        while let Some(route) = routes.try_next().await.asked(what)? {
+            let leads_anywhere = route.header.destination_prefix_length == 0
+                && route.header.kind == RouteType::Unicast;
+            if leads_anywhere && leaves_by(&route, index) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+fn leaves_by(route: &RouteMessage, index: u32) -> bool {
+    route.attributes.iter().any(|attribute| match attribute {
+        RouteAttribute::Oif(oif) => *oif == index,
+        RouteAttribute::MultiPath(hops) => hops.iter().any(|hop| hop.interface_index == index),
+        _ => false,
+    })
+}
+
+/// Reads a datagram of netlink messages; what is not about a link is passed over.
+fn read_changes(mut messages: &[u8], changes: &mut Vec<LinkChange>) {
+    while let Ok(header) = NetlinkBuffer::new_checked(messages) {
+        let length = header.length() as usize;
+        if let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(messages)
+            && let Some(change) = as_change(&message.payload)
+        {
+            changes.push(change);
+        }
+        // Messages are padded to 4 bytes.
+        messages = messages.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+}
+
+fn as_change(payload: &NetlinkPayload<RouteNetlinkMessage>) -> Option<LinkChange> {
+    let (link, gone) = match payload {
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => (link, false),
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => (link, true),
+        _ => return None,
+    };
+    // A bridge reports its ports in the same group: leaving a bridge is not leaving the namespace.
+    if link.header.interface_family != AddressFamily::Unspec {
+        return None;
+    }
+    let has = |flag| !gone && link.header.flags.contains(flag);
+    Some(LinkChange {
+        index: link.header.index,
+        up: has(LinkFlags::Up),
+        carrier: has(LinkFlags::LowerUp),
+        running: has(LinkFlags::Running),
+        gone,
+    })
+}

@@ -1,0 +1,83 @@
+//! rtnetlink for synchronous callers: one request after another, on a thread inside the namespace.
+
+use std::future::Future;
+use std::io;
+
+use rtnetlink::Handle;
+
+use crate::netns::{NetNs, NetNsError};
+
+/// A netlink request that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum NetlinkError {
+    /// The kernel refused it, or it could not be asked.
+    #[error("cannot {what}: {source}")]
+    Refused {
+        /// What was asked, naming the object.
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The namespace could not be used.
+    #[error(transparent)]
+    NetNs(#[from] NetNsError),
+}
+
+impl NetlinkError {
+    /// The kernel's errno, if it gave one.
+    pub(crate) fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Refused { source, .. } => source.raw_os_error(),
+            Self::NetNs(_) => None,
+        }
+    }
+}
+
+/// Says what a request was for, so that its error does.
+pub(crate) trait Asked<T> {
+    fn asked(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError>;
+}
+
+impl<T> Asked<T> for Result<T, rtnetlink::Error> {
+    fn asked(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError> {
+        self.map_err(|error| NetlinkError::Refused {
+            what: what(),
+            source: match error {
+                rtnetlink::Error::NetlinkError(message) => message.to_io(),
+                other => io::Error::other(other),
+            },
+        })
+    }
+}
+
+impl<T> Asked<T> for io::Result<T> {
+    fn asked(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError> {
+        self.map_err(|source| NetlinkError::Refused {
+            what: what(),
+            source,
+        })
+    }
+}
+
+/// Runs `f` with an rtnetlink connection of `ns` and waits for its end.
+///
+/// It has a thread and a runtime of its own, so that it works wherever the caller stands, inside another runtime too.
+pub(crate) fn call<T, F, Fut>(ns: &NetNs, f: F) -> Result<T, NetlinkError>
+where
+    T: Send,
+    F: FnOnce(Handle) -> Fut + Send,
+    Fut: Future<Output = Result<T, NetlinkError>>,
+{
+    ns.run(|| {
+        let open = || "open a netlink connection".to_owned();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .asked(open)?;
+        runtime.block_on(async {
+            let (connection, handle, _) = rtnetlink::new_connection().asked(open)?;
+            tokio::spawn(connection);
+            f(handle).await
+        })
+    })?
+}

@@ -1,0 +1,166 @@
+//! Network namespaces held by file descriptor, so that the kernel clears them away with their last holder.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread;
+
+use nix::sched::{CloneFlags, setns, unshare};
+
+/// A network namespace; it lives until the last descriptor and the last process in it are gone.
+#[derive(Debug)]
+pub struct NetNs {
+    fd: OwnedFd,
+}
+
+impl NetNs {
+    /// Makes a new namespace: a loopback interface that is down, and nothing else.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN in the user namespace, and when the kernel's limit
+    /// (`user.max_net_namespaces`) is reached.
+    pub fn create() -> Result<Self, NetNsError> {
+        // A thread of its own: the caller stays where it is.
+        in_thread(|| {
+            unshare(CloneFlags::CLONE_NEWNET).map_err(|e| NetNsError::Create(e.into()))?;
+            Self::current()
+        })?
+    }
+
+    /// The namespace of the calling thread.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted.
+    pub fn current() -> Result<Self, NetNsError> {
+        Self::from_path("/proc/thread-self/ns/net")
+    }
+
+    /// The namespace of the process `pid`.
+    ///
+    /// # Errors
+    /// When there is no such process, or it belongs to someone else.
+    pub fn open(pid: u32) -> Result<Self, NetNsError> {
+        Self::from_path(&format!("/proc/{pid}/ns/net"))
+    }
+
+    /// Runs `f` on a thread that has entered the namespace; a panic of `f` goes on in the caller.
+    ///
+    /// Sockets that `f` opens belong to the namespace for good, wherever they are used later.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered or the thread cannot be started.
+    pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, NetNsError> {
+        in_thread(|| {
+            self.enter_thread()?;
+            Ok(f())
+        })?
+    }
+
+    /// Moves the calling thread into the namespace for good; threads that it starts begin there.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN in the user namespace that owns this one.
+    pub fn enter_thread(&self) -> Result<(), NetNsError> {
+        setns(&self.fd, CloneFlags::CLONE_NEWNET).map_err(|e| NetNsError::Enter(e.into()))
+    }
+
+    /// Another handle on the same namespace.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn try_clone(&self) -> Result<Self, NetNsError> {
+        let fd = self.fd.try_clone().map_err(NetNsError::Clone)?;
+        Ok(Self { fd })
+    }
+
+    /// Sets the sysctl `path` (as in `net/ipv4/ip_forward`) of this namespace to `value`.
+    ///
+    /// # Errors
+    /// When the kernel has no such sysctl, takes no such value, or keeps it from this namespace.
+    pub fn write_sysctl(&self, path: &str, value: &str) -> Result<(), NetNsError> {
+        self.run(|| write_sysctl_here(path, value))?
+    }
+
+    /// The kernel's number for the namespace: two handles on one namespace share it.
+    ///
+    /// # Errors
+    /// None is known; `fstat` may fail in theory.
+    pub fn inode(&self) -> Result<u64, NetNsError> {
+        let stat = nix::sys::stat::fstat(&self.fd).map_err(|e| NetNsError::Clone(e.into()))?;
+        Ok(stat.st_ino)
+    }
+
+    fn from_path(path: &str) -> Result<Self, NetNsError> {
+        let file = File::open(path).map_err(|source| NetNsError::Open {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self { fd: file.into() })
+    }
+}
+
+impl AsFd for NetNs {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What can go wrong with a network namespace.
+#[derive(Debug, thiserror::Error)]
+pub enum NetNsError {
+    /// None could be made.
+    #[error("cannot make a network namespace: {0}")]
+    Create(#[source] io::Error),
+    /// It could not be opened.
+    #[error("cannot open the network namespace {path}: {source}")]
+    Open {
+        /// Its path under `/proc`.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It could not be entered.
+    #[error("cannot enter a network namespace: {0}")]
+    Enter(#[source] io::Error),
+    /// Its descriptor could not be copied or read.
+    #[error("cannot use the descriptor of a network namespace: {0}")]
+    Clone(#[source] io::Error),
+    /// No thread could be started to work in it.
+    #[error("cannot start a thread for a network namespace: {0}")]
+    Thread(#[source] io::Error),
+    /// A sysctl could not be set.
+    #[error("cannot set the sysctl {path} to \"{value}\": {source}")]
+    Sysctl {
+        /// Its path under `/proc/sys`.
+        path: String,
+        /// The value refused.
+        value: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Sets a sysctl of the calling thread's namespace: `/proc/sys/net` shows that of the thread that opens the file.
+pub(crate) fn write_sysctl_here(path: &str, value: &str) -> Result<(), NetNsError> {
+    OpenOptions::new()
+        .write(true)
+        .open(format!("/proc/sys/{path}"))
+        .and_then(|mut file| file.write_all(value.as_bytes()))
+        .map_err(|source| NetNsError::Sysctl {
+            path: path.to_owned(),
+            value: value.to_owned(),
+            source,
+        })
+}
+
+/// Runs `f` on a thread of its own, which takes over the caller's namespaces; a panic goes on in the caller.
+pub(crate) fn in_thread<T: Send>(f: impl FnOnce() -> T + Send) -> Result<T, NetNsError> {
+    thread::scope(|scope| {
+        let worker = thread::Builder::new()
+            .spawn_scoped(scope, f)
+            .map_err(NetNsError::Thread)?;
+        worker
+            .join()
+            .map_or_else(|panic| std::panic::resume_unwind(panic), Ok)
+    })
+}

@@ -1,0 +1,304 @@
+//! An interface's features (its offloads) and flags, read and set by ioctl on one socket of its namespace.
+//!
+//! Source: `include/uapi/linux/ethtool.h`, `net/ethtool/ioctl.c`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GFEATURES: u32 = 0x3a;
+const ETHTOOL_SFEATURES: u32 = 0x3b;
+const ETH_SS_FEATURES: u32 = 4;
+/// Length of one name in an ethtool string set.
+const ETH_GSTRING_LEN: usize = 32;
+
+/// A handle on one interface's features and flags; it keeps to the namespace in which it was opened.
+#[derive(Debug)]
+pub struct Offloads {
+    socket: OwnedFd,
+    interface: String,
+    /// Feature names; a feature's place here is its bit.
+    names: Vec<String>,
+}
+
+/// The state of one feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// It is in effect.
+    pub active: bool,
+    /// It cannot be changed.
+    pub fixed: bool,
+}
+
+/// What became of a wish to switch a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switched {
+    /// It now is as wished; it was not before.
+    Changed,
+    /// It already was as wished.
+    Unchanged,
+    /// This kernel has no feature of that name.
+    Absent,
+    /// The driver keeps it as it is.
+    Refused,
+}
+
+/// An ioctl on an interface that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what} of interface {interface}: {source}")]
+pub struct OffloadError {
+    /// What was tried, as in "read the features".
+    pub what: &'static str,
+    /// The interface.
+    pub interface: String,
+    /// Why.
+    pub source: io::Error,
+}
+
+impl Offloads {
+    /// Opens `interface` of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// When there is no such interface.
+    pub fn open(interface: &str) -> Result<Self, OffloadError> {
+        let error = |source| OffloadError {
+            what: "open the features",
+            interface: interface.to_owned(),
+            source,
+        };
+        // A longer name would be cut, and could then mean another interface.
+        if interface.len() >= libc::IFNAMSIZ {
+            return Err(error(io::Error::from_raw_os_error(libc::ENODEV)));
+        }
+        let opened = socket(
+            AddressFamily::Inet,
+            SockType::Datagram,
+            SockFlag::SOCK_CLOEXEC,
+            None,
+        );
+        let mut offloads = Self {
+            socket: opened.map_err(|e| error(e.into()))?,
+            interface: interface.to_owned(),
+            names: Vec::new(),
+        };
+        offloads.names = offloads.read_names()?;
+        Ok(offloads)
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// Every feature that the kernel knows, with its state.
+    ///
+    /// # Errors
+    /// When the interface is gone.
+    pub fn features(&self) -> Result<BTreeMap<String, Feature>, OffloadError> {
+        let blocks = self.read_blocks()?;
+        let states = self.names.iter().enumerate().map(|(bit, name)| {
+            let state = blocks[bit / 32].state(bit % 32);
+            (name.clone(), state)
+        });
+        Ok(states.filter(|(name, _)| !name.is_empty()).collect())
+    }
+
+    /// The state of `feature`, if the kernel knows it.
+    ///
+    /// # Errors
+    /// When the interface is gone.
+    pub fn feature(&self, feature: &str) -> Result<Option<Feature>, OffloadError> {
+        let Some(bit) = self.bit(feature) else {
+            return Ok(None);
+        };
+        Ok(Some(self.read_blocks()?[bit / 32].state(bit % 32)))
+    }
+
+    /// Switches `feature` on or off.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, and when the interface is gone.
+    pub fn switch(&self, feature: &str, on: bool) -> Result<Switched, OffloadError> {
+        let (Some(bit), Some(before)) = (self.bit(feature), self.feature(feature)?) else {
+            return Ok(Switched::Absent);
+        };
+        if before.active == on {
+            return Ok(Switched::Unchanged);
+        }
+        if before.fixed {
+            return Ok(Switched::Refused);
+        }
+        let blocks = self.names.len().div_ceil(32);
+        let mut request = words(&[ETHTOOL_SFEATURES, count(blocks)]);
+        for block in 0..blocks {
+            let valid = if block == bit / 32 {
+                1 << (bit % 32)
+            } else {
+                0
+            };
+            request.extend(words(&[valid, if on { valid } else { 0 }]));
+        }
+        self.ethtool("switch a feature", &mut request)?;
+        // The driver may have wished otherwise (ETHTOOL_F_WISH): only what is in effect counts.
+        let after = self.feature(feature)?;
+        Ok(match after.is_some_and(|state| state.active == on) {
+            true => Switched::Changed,
+            false => Switched::Refused,
+        })
+    }
+
+    /// Whether the interface is administratively up.
+    ///
+    /// # Errors
+    /// When the interface is gone.
+    pub fn is_up(&self) -> Result<bool, OffloadError> {
+        Ok(self.flags()? & libc::IFF_UP != 0)
+    }
+
+    /// Sets the interface administratively up or down.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, and when the interface is gone or its driver fails.
+    pub fn set_up(&self, up: bool) -> Result<(), OffloadError> {
+        let flags = self.flags()?;
+        let wanted = if up {
+            flags | libc::IFF_UP
+        } else {
+            flags & !libc::IFF_UP
+        };
+        let mut request = self.request();
+        // The flags of SIOCSIFFLAGS are the low 16 bits (netdevice(7)).
+        let [low, high, ..] = wanted.to_le_bytes();
+        request.ifr_ifru.ifru_flags = i16::from_le_bytes([low, high]);
+        self.ioctl("set the flags", libc::SIOCSIFFLAGS, &mut request)
+    }
+
+    /// Sets the MTU, in bytes of L3 packet.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, and when the driver takes no such MTU.
+    pub fn set_mtu(&self, mtu: u32) -> Result<(), OffloadError> {
+        let mut request = self.request();
+        request.ifr_ifru.ifru_mtu = i32::try_from(mtu).unwrap_or(i32::MAX);
+        self.ioctl("set the MTU", libc::SIOCSIFMTU, &mut request)
+    }
+
+    fn bit(&self, feature: &str) -> Option<usize> {
+        self.names.iter().position(|name| name == feature)
+    }
+
+    fn flags(&self) -> Result<i32, OffloadError> {
+        let mut request = self.request();
+        self.ioctl("read the flags", libc::SIOCGIFFLAGS, &mut request)?;
+        // SAFETY: SIOCGIFFLAGS has filled in the flags, and every bit pattern is one.
+        Ok(unsafe { request.ifr_ifru.ifru_flags }.into())
+    }
+
+    /// The kernel's feature names in the order of their bits.
+    fn read_names(&self) -> Result<Vec<String>, OffloadError> {
+        // struct ethtool_sset_info: cmd, reserved, a 64-bit mask, then one count for each bit set in it.
+        let mut info = words(&[ETHTOOL_GSSET_INFO, 0]);
+        info.extend((1u64 << ETH_SS_FEATURES).to_ne_bytes());
+        info.extend(words(&[0]));
+        self.ethtool("count the features", &mut info)?;
+        let count = word(&info, 4);
+
+        let mut strings = words(&[ETHTOOL_GSTRINGS, ETH_SS_FEATURES, count]);
+        let header = strings.len();
+        strings.resize(header + count as usize * ETH_GSTRING_LEN, 0);
+        self.ethtool("name the features", &mut strings)?;
+        let names = strings[header..].chunks_exact(ETH_GSTRING_LEN).map(|raw| {
+            let end = raw.iter().position(|&byte| byte == 0).unwrap_or(raw.len());
+            String::from_utf8_lossy(&raw[..end]).into_owned()
+        });
+        Ok(names.collect())
+    }
+
+    fn read_blocks(&self) -> Result<Vec<Block>, OffloadError> {
+        let blocks = self.names.len().div_ceil(32);
+        let mut reply = words(&[ETHTOOL_GFEATURES, count(blocks)]);
+        reply.resize(reply.len() + blocks * 16, 0);
+        self.ethtool("read the features", &mut reply)?;
+        let read = |block: usize| Block {
+            available: word(&reply, 2 + block * 4),
+            active: word(&reply, 4 + block * 4),
+            never_changed: word(&reply, 5 + block * 4),
+        };
+        Ok((0..blocks).map(read).collect())
+    }
+
+    /// One SIOCETHTOOL; `buffer` is a whole ethtool structure, header and room for the answer.
+    fn ethtool(&self, what: &'static str, buffer: &mut [u8]) -> Result<(), OffloadError> {
+        let mut request = self.request();
+        request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
+        self.ioctl(what, libc::SIOCETHTOOL, &mut request)
+    }
+
+    fn ioctl(
+        &self,
+        what: &'static str,
+        number: libc::Ioctl,
+        request: &mut libc::ifreq,
+    ) -> Result<(), OffloadError> {
+        // SAFETY: `request` is a whole ifreq; where it points to a buffer, that buffer has the
+        // length that its own header states, and outlives the call.
+        let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), number, request) };
+        // SFEATURES answers with flags above 0.
+        if done >= 0 {
+            return Ok(());
+        }
+        Err(OffloadError {
+            what,
+            interface: self.interface.clone(),
+            source: io::Error::last_os_error(),
+        })
+    }
+
+    fn request(&self) -> libc::ifreq {
+        // SAFETY: an ifreq is a name and a union of plain data; zero is valid for all of it.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(self.interface.bytes()) {
+            *to = from.cast_signed();
+        }
+        request
+    }
+}
+
+/// 32 features: `struct ethtool_get_features_block` without what is requested.
+struct Block {
+    available: u32,
+    active: u32,
+    never_changed: u32,
+}
+
+impl Block {
+    fn state(&self, bit: usize) -> Feature {
+        let set = |word: u32| word >> bit & 1 == 1;
+        Feature {
+            active: set(self.active),
+            fixed: !set(self.available) || set(self.never_changed),
+        }
+    }
+}
+
+fn words(values: &[u32]) -> Vec<u8> {
+    values
+        .iter()
+        .flat_map(|value| value.to_ne_bytes())
+        .collect()
+}
+
+fn word(buffer: &[u8], index: usize) -> u32 {
+    let at = index * 4;
+    let bytes = [buffer[at], buffer[at + 1], buffer[at + 2], buffer[at + 3]];
+    u32::from_ne_bytes(bytes)
+}
+
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}

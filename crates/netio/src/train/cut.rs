@@ -1,0 +1,193 @@
+//! Cutting a train: the head of any run of its segments, rewritten as the kernel's own segmentation would
+//! (net/ipv4/tcp_offload.c, net/ipv4/udp_offload.c).
+
+use std::ops::Range;
+
+use super::{IpAt, Layout, Train};
+use crate::checksum;
+use crate::frame::{Frame, Gso, GsoKind, Offload, PartialChecksum};
+use crate::port::{Head, Piece};
+
+const FIN_PSH: u8 = 0x01 | 0x08;
+const CWR: u8 = 0x80;
+
+impl Train {
+    /// The segments `run` of `frame` as one frame to be sent.
+    ///
+    /// `frame` is the one that this train was made of; `run` is not empty and ends at most at
+    /// [`Train::segments`].
+    #[must_use]
+    pub fn piece<'f>(&self, frame: &'f Frame, run: Range<u32>) -> Piece<'f> {
+        let bytes = frame.bytes();
+        match &self.layout {
+            Some(layout) if run.len() < self.segments as usize || layout.is_tunnel() => {
+                self.cut(layout, frame, bytes, &run)
+            }
+            _ => whole(frame, bytes),
+        }
+    }
+
+    fn cut<'f>(
+        &self,
+        layout: &Layout,
+        frame: &Frame,
+        bytes: &'f [u8],
+        run: &Range<u32>,
+    ) -> Piece<'f> {
+        let payload = self.payload_range(layout, run.start, run.end);
+        let body = &bytes[payload];
+        let mut head = Head::EMPTY;
+        head.extend(&bytes[..layout.payload]);
+        let h = head.bytes_mut();
+        for ip in &layout.ips {
+            rewrite_ip(h, *ip, body.len(), run.start);
+        }
+        if layout.kind != GsoKind::Udp {
+            rewrite_tcp(h, layout, run.start, run.end == self.segments);
+        }
+        let checksum = rewrite_checksum(h, layout, body.len());
+        if let Some(udp) = layout.outer_udp {
+            rewrite_outer_udp(h, layout, udp, body.len());
+        }
+        let gso = (run.len() > 1).then(|| Gso {
+            kind: layout.kind,
+            size: u16::try_from(layout.size).expect("read from 16 bits"),
+            ecn: layout.ecn && run.start == 0,
+        });
+        let offload = Offload {
+            gso,
+            checksum: Some(checksum),
+        };
+        tagged(frame, offload, head, body)
+    }
+}
+
+/// A frame that leaves as it came.
+fn whole<'f>(frame: &Frame, bytes: &'f [u8]) -> Piece<'f> {
+    if frame.vlan.is_none() || bytes.len() < 12 {
+        return Piece {
+            offload: frame.offload,
+            head: Head::EMPTY,
+            body: bytes,
+        };
+    }
+    let mut head = Head::EMPTY;
+    head.extend(&bytes[..12]);
+    tagged(frame, frame.offload, head, &bytes[12..])
+}
+
+/// Puts the VLAN tag back after the addresses.
+fn tagged<'f>(frame: &Frame, mut offload: Offload, head: Head, body: &'f [u8]) -> Piece<'f> {
+    let Some(vlan) = frame.vlan else {
+        return Piece {
+            offload,
+            head,
+            body,
+        };
+    };
+    let mut with_tag = Head::EMPTY;
+    with_tag.extend(&head.bytes()[..12]);
+    with_tag.extend(&vlan.bytes());
+    with_tag.extend(&head.bytes()[12..]);
+    if let Some(sum) = &mut offload.checksum {
+        sum.start += 4;
+    }
+    Piece {
+        offload,
+        head: with_tag,
+        body,
+    }
+}
+
+/// Length, and for IPv4 the identification, which counts on by segment, and the header checksum.
+fn rewrite_ip(h: &mut [u8], ip: IpAt, payload: usize, first: u32) {
+    let len = h.len() + payload - ip.at;
+    if ip.v6 {
+        put(h, ip.at + 4, word(len - 40));
+        return;
+    }
+    let header = ip.at..ip.at + usize::from(h[ip.at] & 0x0f) * 4;
+    let id = get(h, ip.at + 4).wrapping_add(low_word(first));
+    put(h, ip.at + 2, word(len));
+    put(h, ip.at + 4, id);
+    put(h, ip.at + 10, 0);
+    let sum = !checksum::sum(&[&h[header]]);
+    put(h, ip.at + 10, sum);
+}
+
+fn rewrite_tcp(h: &mut [u8], layout: &Layout, first: u32, last: bool) {
+    let at = layout.transport;
+    let seq = u32::from_be_bytes([h[at + 4], h[at + 5], h[at + 6], h[at + 7]]);
+    let size = u32::try_from(layout.size).expect("read from 16 bits");
+    let seq = seq.wrapping_add(first.wrapping_mul(size));
+    h[at + 4..at + 8].copy_from_slice(&seq.to_be_bytes());
+    if !last {
+        h[at + 13] &= !FIN_PSH;
+    }
+    if layout.ecn && first > 0 {
+        h[at + 13] &= !CWR;
+    }
+}
+
+/// UDP's length, and the pseudo header's sum that the kernel completes.
+fn rewrite_checksum(h: &mut [u8], layout: &Layout, payload: usize) -> PartialChecksum {
+    let at = layout.transport;
+    let len = h.len() - at + payload;
+    let (protocol, offset) = if layout.kind == GsoKind::Udp {
+        put(h, at + 4, word(len));
+        (17, 6)
+    } else {
+        (6, 16)
+    };
+    let inner = *layout.ips.last().expect("a train has an IP header");
+    let pseudo = checksum::pseudo(addresses(h, inner), protocol, len);
+    put(h, at + usize::from(offset), pseudo);
+    PartialChecksum {
+        start: word(at),
+        offset,
+    }
+}
+
+/// The outer header of a UDP tunnel. Once the kernel has completed the inner checksum, everything that it
+/// sums comes to the complement of the inner pseudo header, so the outer sum needs no look at the payload
+/// (Documentation/networking/checksum-offloads.rst, "LCO").
+fn rewrite_outer_udp(h: &mut [u8], layout: &Layout, udp: usize, payload: usize) {
+    let len = h.len() - udp + payload;
+    put(h, udp + 4, word(len));
+    if get(h, udp + 6) == 0 {
+        return;
+    }
+    put(h, udp + 6, 0);
+    let inner_at = layout.transport + if layout.kind == GsoKind::Udp { 6 } else { 16 };
+    let inner = !get(h, inner_at);
+    let pseudo = checksum::pseudo(addresses(h, layout.ips[0]), 17, len);
+    let covered = checksum::sum(&[&h[udp..layout.transport]]);
+    let sum = !checksum::add(checksum::add(pseudo, covered), inner);
+    put(h, udp + 6, if sum == 0 { 0xffff } else { sum });
+}
+
+fn addresses(h: &[u8], ip: IpAt) -> &[u8] {
+    if ip.v6 {
+        &h[ip.at + 8..ip.at + 40]
+    } else {
+        &h[ip.at + 12..ip.at + 20]
+    }
+}
+
+fn get(h: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([h[at], h[at + 1]])
+}
+
+fn put(h: &mut [u8], at: usize, value: u16) {
+    h[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// A length that is below 64 KiB because the train that it is a part of was.
+fn word(n: usize) -> u16 {
+    u16::try_from(n).unwrap_or(u16::MAX)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the identification wraps")]
+fn low_word(n: u32) -> u16 {
+    n as u16
+}

@@ -1,0 +1,333 @@
+//! Every cut of a train, however it is cut again, comes to the packets that were built one by one.
+
+use model::Nanos;
+use proptest::prelude::*;
+
+use super::{Train, Uncuttable};
+use crate::checksum;
+use crate::frame::{Frame, Gso, GsoKind, Offload, PartialChecksum, Vlan};
+use crate::memory::Memory;
+use crate::port::Port;
+
+/// A train as its sender meant it; packets are built from it field by field.
+#[derive(Clone, Debug)]
+struct Flow {
+    v6: bool,
+    kind: GsoKind,
+    tags: usize,
+    options: usize,
+    id: u16,
+    seq: u32,
+    flags: u8,
+    ecn: bool,
+    size: usize,
+    payload: Vec<u8>,
+    tunnel: Option<Tunnel>,
+    vlan: Option<Vlan>,
+}
+
+#[derive(Clone, Debug)]
+struct Tunnel {
+    v6: bool,
+    id: u16,
+    checksum: bool,
+}
+
+const FIN: u8 = 1;
+const PSH: u8 = 8;
+const CWR: u8 = 0x80;
+
+impl Flow {
+    /// The packet that carries `payload[from..to]`, as segment `index`; checksums partial or complete.
+    fn packet(&self, from: usize, to: usize, index: usize, complete: bool) -> (Vec<u8>, usize) {
+        let last = to == self.payload.len();
+        let inner = self.ip(
+            self.transport(from, to, index, last, complete),
+            self.v6,
+            self.id,
+            index,
+        );
+        let mut frame = vec![2; 12];
+        for _ in 0..self.tags {
+            frame.extend([0x81, 0x00, 0, 7]);
+        }
+        let body = match &self.tunnel {
+            None => {
+                frame.extend(ethertype(self.v6));
+                inner
+            }
+            Some(tunnel) => {
+                frame.extend(ethertype(tunnel.v6));
+                self.wrap(tunnel, inner, index)
+            }
+        };
+        frame.extend(&body);
+        let transport = frame.len() - (to - from) - self.transport_len();
+        (frame, transport)
+    }
+
+    fn transport_len(&self) -> usize {
+        match self.kind {
+            GsoKind::Udp => 8,
+            _ => 20 + self.options,
+        }
+    }
+
+    fn transport(
+        &self,
+        from: usize,
+        to: usize,
+        index: usize,
+        last: bool,
+        complete: bool,
+    ) -> Vec<u8> {
+        let len = self.transport_len() + to - from;
+        let (mut h, place) = if self.kind == GsoKind::Udp {
+            let len = u16::try_from(len).unwrap().to_be_bytes();
+            (vec![0x30, 0x39, 0x14, 0x51, len[0], len[1], 0, 0], 6)
+        } else {
+            let mut flags = self.flags;
+            if !last {
+                flags &= !(FIN | PSH);
+            }
+            if self.ecn && index > 0 {
+                flags &= !CWR;
+            }
+            let mut h = vec![0x30, 0x39, 0x14, 0x51];
+            h.extend(
+                self.seq
+                    .wrapping_add(u32::try_from(from).unwrap())
+                    .to_be_bytes(),
+            );
+            h.extend([
+                1,
+                2,
+                3,
+                4,
+                u8::try_from((20 + self.options) / 4).unwrap() << 4,
+                flags,
+            ]);
+            h.extend([0x10, 0x00, 0, 0, 0, 0]);
+            h.extend(vec![1; self.options]);
+            (h, 16)
+        };
+        let pseudo = checksum::pseudo(&addresses(self.v6), protocol(self.kind), len);
+        h[place..place + 2].copy_from_slice(&pseudo.to_be_bytes());
+        h.extend(&self.payload[from..to]);
+        if complete {
+            let sum = !checksum::sum(&[&h]);
+            h[place..place + 2].copy_from_slice(&sum.to_be_bytes());
+        }
+        h
+    }
+
+    fn ip(&self, payload: Vec<u8>, v6: bool, id: u16, index: usize) -> Vec<u8> {
+        ip_header(
+            &payload,
+            v6,
+            id.wrapping_add(u16::try_from(index).unwrap()),
+            protocol(self.kind),
+        )
+    }
+
+    /// VXLAN (RFC 7348): UDP, eight bytes, an inner Ethernet header.
+    fn wrap(&self, tunnel: &Tunnel, inner: Vec<u8>, index: usize) -> Vec<u8> {
+        let len = 8 + 8 + 14 + inner.len();
+        let mut udp = vec![0xc0, 0x00, 0x12, 0xb5];
+        udp.extend(u16::try_from(len).unwrap().to_be_bytes());
+        udp.extend([0, 0, 8, 0, 0, 0, 0, 0, 42, 0]);
+        udp.extend([4; 12]);
+        udp.extend(ethertype(self.v6));
+        udp.extend(&inner);
+        if tunnel.checksum {
+            let pseudo = checksum::pseudo(&addresses(tunnel.v6), 17, len);
+            let sum = !checksum::add(pseudo, checksum::sum(&[&udp]));
+            udp[6..8].copy_from_slice(&sum.to_be_bytes());
+        }
+        let id = tunnel.id.wrapping_add(u16::try_from(index).unwrap());
+        ip_header(&udp, tunnel.v6, id, 17)
+    }
+
+    fn segments(&self) -> usize {
+        self.payload.len().div_ceil(self.size).max(1)
+    }
+
+    /// Segment `index` as it should arrive.
+    fn expected(&self, index: usize) -> Vec<u8> {
+        let from = index * self.size;
+        let to = (from + self.size).min(self.payload.len());
+        let packet = self.packet(from, to, index, true).0;
+        match self.vlan {
+            None => packet,
+            Some(vlan) => [&packet[..12], &vlan.bytes(), &packet[12..]].concat(),
+        }
+    }
+
+    /// The whole train as the kernel hands it over.
+    fn frame(&self) -> Frame {
+        let (bytes, start) = self.packet(0, self.payload.len(), 0, false);
+        let offload = Offload {
+            gso: Some(Gso {
+                kind: self.kind,
+                size: u16::try_from(self.size).unwrap(),
+                ecn: self.ecn,
+            }),
+            checksum: Some(PartialChecksum {
+                start: u16::try_from(start).unwrap(),
+                offset: if self.kind == GsoKind::Udp { 6 } else { 16 },
+            }),
+        };
+        Frame::new(Nanos(0), offload, self.vlan, &bytes)
+    }
+}
+
+fn ethertype(v6: bool) -> [u8; 2] {
+    if v6 { [0x86, 0xdd] } else { [0x08, 0x00] }
+}
+
+fn protocol(kind: GsoKind) -> u8 {
+    if kind == GsoKind::Udp { 17 } else { 6 }
+}
+
+fn addresses(v6: bool) -> Vec<u8> {
+    (1..=if v6 { 32 } else { 8 }).collect()
+}
+
+fn ip_header(payload: &[u8], v6: bool, id: u16, protocol: u8) -> Vec<u8> {
+    let word = |n: usize| u16::try_from(n).unwrap().to_be_bytes();
+    let mut h = Vec::new();
+    if v6 {
+        h.extend([0x60, 0, 0, 0]);
+        h.extend(word(payload.len()));
+        h.extend([protocol, 64]);
+        h.extend(addresses(true));
+    } else {
+        h.extend([0x45, 0]);
+        h.extend(word(20 + payload.len()));
+        h.extend(id.to_be_bytes());
+        h.extend([0x40, 0, 64, protocol, 0, 0]);
+        h.extend(addresses(false));
+        let sum = !checksum::sum(&[&h]);
+        h[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+    h.extend(payload);
+    h
+}
+
+prop_compose! {
+    fn flow()(
+        v6: bool,
+        udp: bool,
+        tags in 0usize..3,
+        options in (0usize..=3).prop_map(|n| n * 4),
+        id: u16,
+        seq: u32,
+        flags: u8,
+        ecn: bool,
+        size in 1usize..1500,
+        payload in prop::collection::vec(any::<u8>(), 1..12_000),
+        tunnel in prop::option::of((any::<bool>(), any::<u16>(), any::<bool>())),
+        vlan in prop::option::of(any::<u16>()),
+    ) -> Flow {
+        let kind = match (udp, v6) {
+            (true, _) => GsoKind::Udp,
+            (false, true) => GsoKind::TcpV6,
+            (false, false) => GsoKind::TcpV4,
+        };
+        Flow {
+            v6, kind, tags, options, id, seq, flags, ecn: ecn && !udp, payload,
+            // A frame stands for at most 65,535 segments; a few hundred say as much.
+            size: size.max(40),
+            tunnel: tunnel.map(|(v6, id, checksum)| Tunnel { v6, id, checksum }),
+            vlan: vlan.map(|tci| Vlan { tpid: 0x88a8, tci }),
+        }
+    }
+}
+
+/// What leaves when `run` of `frame` is sent by a port.
+fn sent(frame: &Frame, train: &Train, run: std::ops::Range<u32>) -> crate::memory::Sent {
+    let mut port = Memory::new(true);
+    port.send(&[train.piece(frame, run)], &mut |_, e| panic!("{e}"));
+    port.sent().remove(0)
+}
+
+proptest! {
+    #[test]
+    fn each_segment_cut_by_itself_is_the_packet_built_by_itself(flow in flow()) {
+        let frame = flow.frame();
+        let train = Train::of(&frame).unwrap();
+        prop_assert_eq!(train.segments() as usize, flow.segments());
+        for index in 0..train.segments() {
+            if train.segments() == 1 && train.joins() {
+                break; // leaves as it came, as a train of one
+            }
+            let packet = sent(&frame, &train, index..index + 1);
+            prop_assert_eq!(packet.gso, None);
+            prop_assert_eq!(packet.bytes.len(), train.segment_len(index) as usize);
+            prop_assert_eq!(packet.bytes, flow.expected(index as usize));
+        }
+    }
+
+    #[test]
+    fn a_run_cut_from_a_train_is_itself_a_train_of_those_packets(
+        flow in flow(), a in 0.0..1.0f64, b in 0.0..1.0f64,
+    ) {
+        let frame = flow.frame();
+        let train = Train::of(&frame).unwrap();
+        prop_assume!(train.joins());
+        let n = train.segments();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a small number")]
+        let at = |share: f64| (share * f64::from(n)) as u32;
+        let run = at(a.min(b))..at(a.max(b)) + 1;
+        prop_assume!(run.len() > 1);
+        let piece = train.piece(&frame, run.clone());
+        let bytes = [piece.head.bytes(), piece.body].concat();
+        let again = Frame::new(Nanos(0), piece.offload, None, &bytes);
+        let part = Train::of(&again).unwrap();
+        prop_assert_eq!(part.segments() as usize, run.len());
+        for index in 0..part.segments() {
+            let packet = sent(&again, &part, index..index + 1);
+            prop_assert_eq!(packet.bytes, flow.expected((run.start + index) as usize));
+        }
+    }
+
+    #[test]
+    fn hostile_bytes_never_panic(
+        mut bytes in prop::collection::vec(any::<u8>(), 0..400),
+        ipv4: bool, kind in 0..3, size: u16, start in prop::option::of(0u16..500), offset: u16,
+    ) {
+        if bytes.len() > 14 {
+            bytes[12..15].copy_from_slice(if ipv4 { &[8, 0, 0x45] } else { &[0x86, 0xdd, 0x60] });
+        }
+        let kind = [GsoKind::TcpV4, GsoKind::TcpV6, GsoKind::Udp][usize::try_from(kind).unwrap()];
+        let offload = Offload {
+            gso: Some(Gso { kind, size, ecn: true }),
+            checksum: start.map(|start| PartialChecksum { start, offset }),
+        };
+        let frame = Frame::new(Nanos(0), offload, None, &bytes);
+        if let Ok(train) = Train::of(&frame) {
+            let all: u32 = (0..train.segments()).map(|i| train.segment_len(i)).sum();
+            prop_assert!(all as usize >= bytes.len());
+            for index in 0..train.segments() {
+                let _ = train.piece(&frame, index..index + 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_train_in_unknown_headers_is_refused() {
+    let mut bytes = vec![0; 60];
+    bytes[12..14].copy_from_slice(&[0x88, 0x47]);
+    let gso = Gso {
+        kind: GsoKind::TcpV4,
+        size: 1448,
+        ecn: false,
+    };
+    let offload = Offload {
+        gso: Some(gso),
+        checksum: None,
+    };
+    let frame = Frame::new(Nanos(0), offload, None, &bytes);
+    assert_eq!(Train::of(&frame).unwrap_err(), Uncuttable::Unknown);
+}

@@ -1,0 +1,121 @@
+//! Waiting for a moment: sleep until shortly before it, then spin.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use model::Nanos;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::SocketError;
+use nix::sys::time::TimeSpec;
+
+use crate::clock;
+
+/// Whether a thread may spin to be on time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuUse {
+    /// Spins through the last stretch before a moment: late by well under a microsecond.
+    Spin,
+    /// Never spins: late by as much as this machine wakes up late.
+    Gentle,
+}
+
+/// Sleeps with a guard that this machine's own wake-ups were measured to need.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiter {
+    guard: Nanos,
+    median: Nanos,
+}
+
+const PROBES: usize = 60;
+const PROBE: Nanos = Nanos(100_000);
+/// Spinning longer than this before each departure costs the machine more than it gains.
+const LONGEST_GUARD: Nanos = Nanos(100_000);
+
+impl Waiter {
+    /// Measures how late this thread wakes up; takes about 10 ms.
+    #[must_use]
+    pub fn measure(cpu: CpuUse) -> Self {
+        // One nanosecond of slack: the kernel's default delays every wake-up by up to 50 us.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        let mut late: Vec<Nanos> = (0..PROBES).map(|_| overshoot(PROBE)).collect();
+        late.sort_unstable();
+        let guard = match cpu {
+            CpuUse::Spin => late[PROBES * 9 / 10].min(LONGEST_GUARD),
+            CpuUse::Gentle => Nanos(0),
+        };
+        Self {
+            guard,
+            median: late[PROBES / 2],
+        }
+    }
+
+    /// How long before a moment it stops sleeping.
+    #[must_use]
+    pub fn guard(&self) -> Nanos {
+        self.guard
+    }
+
+    /// How late a plain sleep ended, in the median.
+    #[must_use]
+    pub fn wake_up_latency(&self) -> Nanos {
+        self.median
+    }
+
+    /// Sleeps until shortly before `until` (for good without one) or until one of `ports` has something.
+    /// Within the guard it returns at once: the caller's loop is the spin.
+    pub fn sleep(&self, ports: &[BorrowedFd<'_>], now: Nanos, until: Option<Nanos>) {
+        let timeout = until.map(|t| t.0.saturating_sub(now.0).saturating_sub(self.guard.0));
+        if timeout == Some(0) {
+            std::hint::spin_loop();
+            return;
+        }
+        let mut fds: Vec<PollFd<'_>> = ports
+            .iter()
+            .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
+            .collect();
+        // An interrupted sleep is a short one: the caller looks at its clock and comes back.
+        let _: Result<_, Errno> = ppoll(&mut fds, timeout.map(span), None);
+        let failed = |fd: &PollFd<'_>| fd.revents().is_some_and(|r| r.contains(PollFlags::POLLERR));
+        for (_, port) in fds.iter().zip(ports).filter(|(fd, _)| failed(fd)) {
+            // The interface went down. Reading the error clears it, so that the next sleep is one.
+            let _ = getsockopt(port, SocketError);
+        }
+    }
+}
+
+fn overshoot(span_asked: Nanos) -> Nanos {
+    let asked = clock::now() + span_asked;
+    let _: Result<_, Errno> = ppoll(&mut [], Some(span(span_asked.0)), None);
+    Nanos(clock::now().0.saturating_sub(asked.0))
+}
+
+fn span(nanos: u64) -> TimeSpec {
+    TimeSpec::from_duration(std::time::Duration::from_nanos(nanos))
+}
+
+/// Wakes a sleeping [`Waiter`] from another thread.
+#[derive(Debug)]
+pub struct Alarm(EventFd);
+
+impl Alarm {
+    /// An alarm that has not rung.
+    ///
+    /// # Errors
+    /// The process is out of file descriptors.
+    pub fn new() -> Result<Self, Errno> {
+        EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).map(Self)
+    }
+
+    /// Rings, for good.
+    pub fn ring(&self) {
+        let _ = self.0.write(1);
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,121 @@
+//! The frames on their way, kept until the last of their segments has left or is gone.
+
+use model::{Bytes, Packet, PacketId, Side};
+use netio::{Frame, Train};
+
+/// Low bits of a packet's id: the segment; above them: the frame's place.
+const SEGMENT_BITS: u32 = 17;
+
+/// Book-keeping that a packet costs beside its bytes, so that tiny segments are bounded too.
+const SEGMENT_COST: usize = 64;
+
+/// A bounded store of frames.
+#[derive(Debug)]
+pub(crate) struct HeldFrames {
+    frames: Vec<Option<Held>>,
+    free: Vec<usize>,
+    bytes: usize,
+    peak: usize,
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    frame: Frame,
+    train: Train,
+    ingress: Side,
+    /// Segments that have neither left nor been dropped.
+    remaining: u32,
+    cost: usize,
+}
+
+/// The segment of its frame that `id` names.
+#[expect(clippy::cast_possible_truncation, reason = "masked to 17 bits")]
+pub(crate) fn segment(id: PacketId) -> u32 {
+    (id.0 & ((1 << SEGMENT_BITS) - 1)) as u32
+}
+
+impl HeldFrames {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            frames: Vec::new(),
+            free: Vec::new(),
+            bytes: 0,
+            peak: 0,
+            limit,
+        }
+    }
+
+    /// Keeps a frame; the id of its first segment, or `None` when the limit would be passed.
+    pub(crate) fn insert(&mut self, ingress: Side, frame: Frame, train: Train) -> Option<PacketId> {
+        let cost = frame.bytes().len() + train.segments() as usize * SEGMENT_COST;
+        if self.bytes + cost > self.limit {
+            return None;
+        }
+        self.bytes += cost;
+        self.peak = self.peak.max(self.bytes);
+        let held = Held {
+            remaining: train.segments(),
+            frame,
+            train,
+            ingress,
+            cost,
+        };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.frames.push(None);
+            self.frames.len() - 1
+        });
+        self.frames[place] = Some(held);
+        Some(PacketId((place as u64) << SEGMENT_BITS))
+    }
+
+    /// Segment `segment` of the frame whose first segment is `first`, as the model sees it.
+    pub(crate) fn packet(&self, first: PacketId, segment: u32) -> Packet {
+        Packet {
+            id: PacketId(first.0 + u64::from(segment)),
+            len: Bytes(u64::from(self.train(first).segment_len(segment))),
+        }
+    }
+
+    pub(crate) fn get(&self, id: PacketId) -> (&Frame, &Train) {
+        let held = self.held(id);
+        (&held.frame, &held.train)
+    }
+
+    pub(crate) fn train(&self, id: PacketId) -> &Train {
+        &self.held(id).train
+    }
+
+    pub(crate) fn ingress(&self, id: PacketId) -> Side {
+        self.held(id).ingress
+    }
+
+    /// Forgets `count` segments of a frame, and the frame with the last of them.
+    pub(crate) fn release(&mut self, id: PacketId, count: u32) {
+        let place = place(id);
+        let Some(held) = &mut self.frames[place] else {
+            unreachable!("a packet is decided once");
+        };
+        held.remaining -= count;
+        if held.remaining == 0 {
+            self.bytes -= held.cost;
+            self.frames[place] = None;
+            self.free.push(place);
+        }
+    }
+
+    /// The most that was held at one time, in bytes, book-keeping included.
+    pub(crate) fn peak_bytes(&self) -> usize {
+        self.peak
+    }
+
+    fn held(&self, id: PacketId) -> &Held {
+        self.frames[place(id)]
+            .as_ref()
+            .expect("a packet's frame is held until the packet is released")
+    }
+}
+
+fn place(id: PacketId) -> usize {
+    usize::try_from(id.0 >> SEGMENT_BITS).expect("made from a usize")
+}

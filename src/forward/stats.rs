@@ -1,0 +1,108 @@
+//! What the forwarder counted: so that a user knows a number from noise.
+
+use hdrhistogram::Histogram;
+use model::{Counters, Nanos, Side};
+
+use super::index;
+
+/// A departure later than this after its due time is counted as late.
+pub(crate) const BUDGET: Nanos = Nanos(1_000_000);
+
+/// Why the emulator itself lost packets; none of these is the emulated network's doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// The limit on held bytes was reached.
+    Memory,
+    /// A train that cannot be cut into its segments.
+    Uncuttable,
+    /// A frame longer than the ring's slots.
+    TooLong,
+    /// The egress interface refused it.
+    Send,
+}
+
+impl Loss {
+    pub(crate) const ALL: [Self; 4] = [Self::Memory, Self::Uncuttable, Self::TooLong, Self::Send];
+
+    /// The cause in words.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory limit",
+            Self::Uncuttable => "train that cannot be cut",
+            Self::TooLong => "frame too long",
+            Self::Send => "send failed",
+        }
+    }
+}
+
+/// Counts by ingress side (A, B), and the error of every departure.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stats {
+    /// What the model counted.
+    pub(crate) link: [Counters; 2],
+    /// ARP, discovery and the like, passed unimpaired.
+    pub(crate) control: [u64; 2],
+    /// Frames that found the receive ring full.
+    pub(crate) missed: [u64; 2],
+    lost: [[u64; Loss::ALL.len()]; 2],
+    /// The first send error, for its cause.
+    pub(crate) send_error: Option<String>,
+    /// Actual minus due time, a packet.
+    pub(crate) departure: DepartureError,
+    /// The most bytes held at a time.
+    pub(crate) peak_bytes: usize,
+}
+
+impl Stats {
+    pub(crate) fn lose(&mut self, ingress: Side, cause: Loss, packets: u32) {
+        self.lost[index(ingress)][cause as usize] += u64::from(packets);
+    }
+
+    pub(crate) fn lost(&self, ingress: Side, cause: Loss) -> u64 {
+        self.lost[index(ingress)][cause as usize]
+    }
+}
+
+/// The histogram of departure error: nanoseconds after the due time, 3 significant digits, up to 10 s.
+#[derive(Clone, Debug)]
+pub(crate) struct DepartureError {
+    histogram: Histogram<u64>,
+    late: u64,
+}
+
+impl Default for DepartureError {
+    fn default() -> Self {
+        let histogram = Histogram::new_with_bounds(1, 10_000_000_000, 3)
+            .expect("constant bounds that the library accepts");
+        Self { histogram, late: 0 }
+    }
+}
+
+impl DepartureError {
+    pub(crate) fn record(&mut self, actual: Nanos, due: Nanos) {
+        let error = actual.0.saturating_sub(due.0);
+        self.histogram.saturating_record(error);
+        if error > BUDGET.0 {
+            self.late += 1;
+        }
+    }
+
+    /// Departures recorded.
+    pub(crate) fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// Departures later than [`BUDGET`].
+    pub(crate) fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// The error that a share `quantile` (0 to 1) of the departures stays within.
+    pub(crate) fn at(&self, quantile: f64) -> Nanos {
+        Nanos(self.histogram.value_at_quantile(quantile))
+    }
+
+    pub(crate) fn max(&self) -> Nanos {
+        Nanos(self.histogram.max())
+    }
+}

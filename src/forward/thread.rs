@@ -1,0 +1,101 @@
+//! The forwarder on its own thread.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
+use model::Link;
+use netio::{AfPacket, Alarm, CpuUse, Waiter, clock};
+
+use super::{Forwarder, Next, Stats};
+
+/// How a forwarder is run.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Whether it may spin.
+    pub(crate) cpu: CpuUse,
+    /// Bytes of frames that may be held.
+    pub(crate) memory: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cpu: CpuUse::Spin,
+            memory: 512 << 20,
+        }
+    }
+}
+
+/// A forwarder that runs until it is stopped.
+pub(crate) struct Running {
+    thread: JoinHandle<Report>,
+    stop: Arc<AtomicBool>,
+    alarm: Arc<Alarm>,
+}
+
+/// What a forwarder says of itself at the end.
+pub(crate) struct Report {
+    /// Counters and departure error.
+    pub(crate) stats: Stats,
+    /// How late this machine wakes a sleeping thread, measured at start.
+    pub(crate) waiter: Waiter,
+    /// Bytes of frames that were allowed to be held.
+    pub(crate) memory: usize,
+}
+
+impl Running {
+    /// Starts to forward between `ports` A and B.
+    pub(crate) fn start(ports: [AfPacket; 2], link: Link, options: &Options) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let alarm = Arc::new(Alarm::new().context("making the forwarder's alarm")?);
+        let (stopped, rung, options) = (Arc::clone(&stop), Arc::clone(&alarm), options.clone());
+        let thread = std::thread::Builder::new()
+            .name("forwarder".to_owned())
+            .spawn(move || forward(ports, link, &options, &stopped, &rung))
+            .context("starting the forwarder's thread")?;
+        Ok(Self {
+            thread,
+            stop,
+            alarm,
+        })
+    }
+
+    /// Stops forwarding; packets on their way are gone.
+    pub(crate) fn stop(self) -> Report {
+        self.stop.store(true, Ordering::Relaxed);
+        self.alarm.ring();
+        match self.thread.join() {
+            Ok(report) => report,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+fn forward(
+    ports: [AfPacket; 2],
+    link: Link,
+    options: &Options,
+    stop: &AtomicBool,
+    alarm: &Alarm,
+) -> Report {
+    let waiter = Waiter::measure(options.cpu);
+    let mut forwarder = Forwarder::new(ports, link, options.memory);
+    while !stop.load(Ordering::Relaxed) {
+        let now = clock::now();
+        let until = match forwarder.step(now) {
+            Next::Now => continue,
+            Next::At(at) => Some(at),
+            Next::Arrival => None,
+        };
+        let [a, b] = forwarder.ports();
+        waiter.sleep(&[a.as_fd(), b.as_fd(), alarm.as_fd()], now, until);
+    }
+    Report {
+        stats: forwarder.stats(),
+        waiter,
+        memory: options.memory,
+    }
+}
