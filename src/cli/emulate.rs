@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 use model::{Link, LinkConfig};
 
+use super::CpuArg;
 use super::link::LinkArgs;
-use super::{CpuArg, write_json};
+use super::output::write_json;
 use crate::emulate::WanBox;
 use crate::exit::{Blame, Failure};
 

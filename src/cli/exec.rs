@@ -15,8 +15,9 @@ use netio::bed::{BedConfig, SERVER};
 use netio::contain::{self, Contained};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use super::CpuArg;
 use super::link::LinkArgs;
-use super::{CpuArg, write_json};
+use super::output::write_json;
 use crate::exit::{Blame, Failure};
 use crate::rig::{self, Rig};
 use crate::serve::{self, ServeConfig};
