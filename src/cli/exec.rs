@@ -76,7 +76,7 @@ impl ExecArgs {
         drop(far);
         let summary = rig.down();
         let code = code?;
-        eprintln!("farwire: the link, as the emulator counted:\n{summary}");
+        eprintln!("farwire: {summary}");
         if let Some(file) = &self.json {
             write_json(file, &summary)?;
         }

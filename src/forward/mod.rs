@@ -7,6 +7,8 @@ mod departures;
 mod held;
 mod stats;
 pub(crate) mod summary;
+#[cfg(test)]
+mod tests;
 pub(crate) mod thread;
 
 use model::{Link, Nanos, Outcome, PacketId, Side};
