@@ -193,18 +193,16 @@ fn curve(samples: &[Sample]) -> Vec<Point> {
     let together = bytes.len().div_ceil(MOST_POINTS).max(1);
     let mut start_s = 0.0;
     let mut points = Vec::new();
+    let mut first_length_s = None;
     for group in bytes.chunks(together) {
         let end_s = group.last().map_or(start_s, |sample| sample.at_s);
         let length_s = end_s - start_s;
-        if length_s > 0.0 {
+        // A last interval cut short holds too few packets for a rate.
+        if length_s > *first_length_s.get_or_insert(length_s) / 2.0 {
             let sum: f64 = group.iter().map(|sample| sample.value).sum();
             points.push(((start_s + end_s) / 2.0, sum / length_s / 1e6));
         }
         start_s = end_s;
-    }
-    // A last interval cut short holds too few packets for a rate.
-    if points.len() > 1 && bytes.len() % together != 0 {
-        points.pop();
     }
     points
 }
