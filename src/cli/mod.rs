@@ -5,6 +5,7 @@ pub(crate) mod exec;
 pub(crate) mod link;
 mod measure;
 mod output;
+mod pages;
 mod report;
 mod run;
 mod serve;
@@ -32,6 +33,8 @@ enum Command {
     Serve(serve::ServeArgs),
     Measure(measure::MeasureArgs),
     Report(report::ReportArgs),
+    Completions(pages::CompletionsArgs),
+    Man(pages::ManArgs),
 }
 
 impl Cli {
@@ -46,6 +49,8 @@ impl Cli {
             Command::Serve(args) => args.run(),
             Command::Measure(args) => args.run(),
             Command::Report(args) => args.run(),
+            Command::Completions(args) => args.run(),
+            Command::Man(args) => args.run(),
         };
         outcome.unwrap_or_else(|failure: Failure| failure.report())
     }
