@@ -1,17 +1,18 @@
 //! An HTTP/1.1 download (RFC 9112): bytes over time, time to the first byte, goodput.
 
 mod body;
+mod target;
 
-use std::fmt;
 use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::io::{Read as _, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use self::body::Body;
+pub(crate) use self::target::HttpTarget;
 use super::meter::Meter;
 use super::stop::STOP_INTERVAL;
 use super::{DownloadSummary, Measurement, Stop, Summary, seconds};
@@ -45,71 +46,6 @@ pub(crate) enum Amount {
     /// What comes within this time of the request.
     #[serde(rename = "for_s", with = "seconds")]
     For(Duration),
-}
-
-/// What to download from where.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct HttpTarget {
-    address: SocketAddr,
-    authority: String,
-    path: String,
-}
-
-impl HttpTarget {
-    /// The resource `path` of the server at `address`.
-    pub(crate) fn of(address: SocketAddr, path: &str) -> Self {
-        Self {
-            address,
-            authority: address.to_string(),
-            path: path.to_owned(),
-        }
-    }
-
-    /// The resource of `farwire serve` at `address` that yields `amount`.
-    pub(crate) fn far_end(address: SocketAddr, amount: Amount) -> Self {
-        let path = match amount {
-            Amount::Whole => "/".to_owned(),
-            Amount::Bytes(bytes) => format!("/bytes/{bytes}"),
-            // The client's clock ends the download: the server must not end it sooner.
-            Amount::For(time) => format!("/seconds/{}", time.as_secs() + 5),
-        };
-        Self::of(address, &path)
-    }
-
-    /// The resource that `url` names.
-    ///
-    /// # Errors
-    /// Not an `http://` URL, or a host that does not resolve.
-    pub(crate) fn resolve(url: &str) -> Result<Self> {
-        let uri: http::Uri = url
-            .parse()
-            .with_context(|| format!("`{url}` is not a URL"))?;
-        if uri.scheme_str() != Some("http") {
-            bail!("`{url}`: write http://HOST[:PORT]/PATH (farwire measures without TLS)");
-        }
-        let authority = uri.authority().context("a URL needs a host")?;
-        let host = authority.host().trim_matches(['[', ']']);
-        let port = authority.port_u16().unwrap_or(80);
-        let address = (host, port)
-            .to_socket_addrs()
-            .with_context(|| format!("{host} does not resolve"))?
-            .next()
-            .ok_or_else(|| anyhow!("{host} has no address"))?;
-        Ok(Self {
-            address,
-            authority: authority.to_string(),
-            path: uri
-                .path_and_query()
-                .map_or("/", |path| path.as_str())
-                .to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for HttpTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority, self.path)
-    }
 }
 
 /// Downloads `target` from the calling thread's namespace.
@@ -448,24 +384,5 @@ mod tests {
             .failure
             .unwrap();
         assert!(cause.contains(&address.to_string()), "{cause}");
-    }
-
-    #[test]
-    fn urls_are_checked() {
-        assert_eq!(
-            HttpTarget::resolve("http://127.0.0.1:81/a?b")
-                .unwrap()
-                .to_string(),
-            "http://127.0.0.1:81/a?b"
-        );
-        assert_eq!(
-            HttpTarget::resolve("http://[::1]")
-                .unwrap()
-                .address
-                .to_string(),
-            "[::1]:80"
-        );
-        assert!(HttpTarget::resolve("https://127.0.0.1/").is_err());
-        assert!(HttpTarget::resolve("127.0.0.1").is_err());
     }
 }

@@ -70,11 +70,15 @@ impl Page<'_> {
     fn cases(&self) -> Vec<CaseView<'_>> {
         let cases = self.analysis.cases.iter().zip(&self.histories);
         cases
-            .map(|(figures, history)| CaseView { figures, history })
+            .map(|(figures, history)| CaseView {
+                figures,
+                history,
+                reference: self.record.plan.reference.as_deref(),
+            })
             .collect()
     }
 
-    fn wire(&self) -> String {
+    fn wire(&self) -> Result<String> {
         let Bed { wire, .. } = &self.record.plan.bed;
         conditions(wire)
     }
@@ -115,10 +119,15 @@ impl Page<'_> {
 struct CaseView<'a> {
     figures: &'a CaseFigures<'a>,
     history: &'a str,
+    reference: Option<&'a str>,
 }
 
 impl CaseView<'_> {
-    fn conditions(&self) -> String {
+    fn is_reference(&self) -> bool {
+        self.reference == Some(self.figures.case.name.as_str())
+    }
+
+    fn conditions(&self) -> Result<String> {
         conditions(&self.figures.case.link)
     }
 
@@ -256,10 +265,25 @@ fn counts(direction: &DirectionSummary) -> String {
     )
 }
 
-fn conditions(link: &LinkSpec) -> String {
-    match toml::to_string(link) {
-        Ok(text) if !text.trim().is_empty() => text.trim().replace('\n', ", ").replace('"', ""),
-        _ => "none".to_owned(),
+/// The conditions in one line: "rate 10mbit, up loss 1%".
+fn conditions(link: &LinkSpec) -> Result<String> {
+    let mut parts = Vec::new();
+    flatten("", &toml::Table::try_from(link)?, &mut parts);
+    Ok(if parts.is_empty() {
+        "none".to_owned()
+    } else {
+        parts.join(", ")
+    })
+}
+
+fn flatten(prefix: &str, table: &toml::Table, parts: &mut Vec<String>) {
+    for (key, value) in table {
+        let name = format!("{prefix}{}", key.replace('_', " "));
+        match value {
+            toml::Value::Table(inner) => flatten(&format!("{name} "), inner, parts),
+            toml::Value::String(text) => parts.push(format!("{name} {text}")),
+            other => parts.push(format!("{name} {other}")),
+        }
     }
 }
 
@@ -319,6 +343,14 @@ mod tests {
             page.contains("all 3 expectations met") || page.contains("3 of 3"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn conditions_are_one_line() {
+        let link = "delay = '1ms'\nsize_delay = 2\ntoffee = 'drop=2'\n[up]\nloss = '1%'";
+        let line = conditions(&toml::from_str(link).unwrap()).unwrap();
+        assert_eq!(line, "delay 1ms, size delay 2, toffee drop 2, up loss 1%");
+        assert_eq!(conditions(&LinkSpec::default()).unwrap(), "none");
     }
 
     #[test]

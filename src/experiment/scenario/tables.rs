@@ -1,0 +1,292 @@
+//! The tables of a scenario file, and what each stands for.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use model::{Bytes, Nanos, Probability};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::experiment::plan::{
+    Case, Expectations, GainExpectation, GoodputExpectation, Instrument, Method, Published,
+};
+use crate::instrument::http::{Amount, HttpPlan};
+use crate::instrument::ping::PingPlan;
+use crate::link_spec::{LinkSpec, unit};
+
+const DEFAULT_PING_SIZE: Bytes = Bytes(56);
+const LARGEST_PING: u16 = 65_507;
+const DEFAULT_PING_INTERVAL: Duration = Duration::from_secs(1);
+const DEFAULT_PING_TIMEOUT: Duration = Duration::from_secs(3);
+const DEFAULT_HTTP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The `tcp` table.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TcpTable {
+    pub(super) congestion: String,
+}
+
+/// One of `instruments`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InstrumentTable {
+    pub(super) name: Spanned<String>,
+    kind: Kind,
+    #[serde(default)]
+    parameters: Parameters,
+    /// What `--quick` changes of the parameters.
+    #[serde(default)]
+    quick: Parameters,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    Ping,
+    Http,
+    SystemPing,
+    Wget,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    #[serde(default, with = "unit")]
+    size: Option<Bytes>,
+    count: Option<u32>,
+    #[serde(default, with = "unit")]
+    interval: Option<Nanos>,
+    #[serde(default, with = "unit")]
+    timeout: Option<Nanos>,
+    #[serde(default, with = "unit")]
+    bytes: Option<Bytes>,
+    #[serde(default, with = "unit")]
+    duration: Option<Nanos>,
+}
+
+/// One of `cases`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CaseTable {
+    pub(super) name: Spanned<String>,
+    title: String,
+    #[serde(default)]
+    link: LinkSpec,
+    repeats: Option<u32>,
+    #[serde(default)]
+    published: PublishedTable,
+    #[serde(default)]
+    expect: ExpectTable,
+    #[serde(default)]
+    note: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PublishedTable {
+    #[serde(default, with = "unit")]
+    rtt_mean: Option<Nanos>,
+    #[serde(default, with = "unit")]
+    loss: Option<Probability>,
+    #[serde(default, with = "unit")]
+    download_bytes: Option<Bytes>,
+    #[serde(default, with = "unit")]
+    download_time: Option<Nanos>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectTable {
+    rtt_gain: Option<GainTable>,
+    goodput: Option<GoodputTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GainTable {
+    #[serde(with = "unit")]
+    gain: Option<Nanos>,
+    #[serde(with = "unit")]
+    within: Option<Nanos>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GoodputTable {
+    #[serde(default, with = "unit")]
+    within: Option<Probability>,
+    factor: Option<f64>,
+}
+
+impl InstrumentTable {
+    /// The instrument that the table stands for.
+    ///
+    /// # Errors
+    /// A parameter that is missing, out of range or another instrument's.
+    pub(super) fn resolve(&self, quick: bool) -> Result<Instrument> {
+        let parameters = if quick {
+            self.parameters.shortened(&self.quick)
+        } else {
+            self.parameters.clone()
+        };
+        let method = match self.kind {
+            Kind::Ping => Method::Ping(parameters.ping()?),
+            Kind::SystemPing => Method::SystemPing(parameters.ping()?),
+            Kind::Http => Method::Http(parameters.http()?),
+            Kind::Wget => Method::Wget(parameters.http()?),
+        };
+        Ok(Instrument {
+            name: self.name.as_ref().clone(),
+            method,
+        })
+    }
+}
+
+impl Parameters {
+    /// With what `quick` names in its place; a quick size or duration replaces either.
+    fn shortened(&self, quick: &Self) -> Self {
+        let (bytes, duration) = match (quick.bytes, quick.duration) {
+            (None, None) => (self.bytes, self.duration),
+            quick => quick,
+        };
+        Self {
+            size: quick.size.or(self.size),
+            count: quick.count.or(self.count),
+            interval: quick.interval.or(self.interval),
+            timeout: quick.timeout.or(self.timeout),
+            bytes,
+            duration,
+        }
+    }
+
+    fn ping(&self) -> Result<PingPlan> {
+        refuse("bytes", self.bytes.is_some(), "a download's")?;
+        refuse("duration", self.duration.is_some(), "a download's")?;
+        let size = self.size.unwrap_or(DEFAULT_PING_SIZE);
+        let size = u16::try_from(size.0)
+            .ok()
+            .filter(|size| *size <= LARGEST_PING);
+        let count = self
+            .count
+            .context("count: say how many echo requests to send")?;
+        ensure!(count > 0, "count: at least 1");
+        let interval = self.interval.map_or(DEFAULT_PING_INTERVAL, Duration::from);
+        ensure!(!interval.is_zero(), "interval: must be above 0");
+        Ok(PingPlan {
+            size: size.with_context(|| format!("size: at most {LARGEST_PING}b"))?,
+            count,
+            interval,
+            timeout: self.timeout.map_or(DEFAULT_PING_TIMEOUT, Duration::from),
+        })
+    }
+
+    fn http(&self) -> Result<HttpPlan> {
+        refuse("size", self.size.is_some(), "a ping's")?;
+        refuse("count", self.count.is_some(), "a ping's")?;
+        refuse("timeout", self.timeout.is_some(), "a ping's")?;
+        let amount = match (self.bytes, self.duration) {
+            (Some(Bytes(bytes)), None) if bytes > 0 => Amount::Bytes(bytes),
+            (None, Some(time)) if time > Nanos::ZERO => Amount::For(time.into()),
+            _ => bail!("say either bytes or duration, above 0"),
+        };
+        let interval = self.interval.map_or(DEFAULT_HTTP_INTERVAL, Duration::from);
+        ensure!(!interval.is_zero(), "interval: must be above 0");
+        Ok(HttpPlan { amount, interval })
+    }
+}
+
+impl CaseTable {
+    /// The case that the table stands for.
+    ///
+    /// # Errors
+    /// Conditions that contradict each other, or expectations about nothing.
+    pub(super) fn resolve(&self, has_reference: bool) -> Result<Case> {
+        self.link.check().context("link")?;
+        let repeats = self.repeats.unwrap_or(1);
+        ensure!(repeats > 0, "repeats: at least 1");
+        let published = self.published.resolve().context("published")?;
+        let expect = self
+            .expect
+            .resolve(has_reference, &published)
+            .context("expect")?;
+        Ok(Case {
+            name: self.name.as_ref().clone(),
+            title: self.title.clone(),
+            link: self.link.clone(),
+            repeats,
+            published,
+            expect,
+            note: self.note.trim().to_owned(),
+        })
+    }
+}
+
+impl PublishedTable {
+    fn resolve(&self) -> Result<Published> {
+        let goodput = match (self.download_bytes, self.download_time) {
+            (Some(Bytes(bytes)), Some(time)) if time > Nanos::ZERO => {
+                Some(bytes as f64 / Duration::from(time).as_secs_f64())
+            }
+            (None, None) => None,
+            _ => bail!("download_bytes and download_time (above 0) go together"),
+        };
+        Ok(Published {
+            rtt_mean_ms: self.rtt_mean.map(millis),
+            lost_percent: self.loss.map(|loss| loss.percent()),
+            goodput_bytes_per_s: goodput,
+        })
+    }
+}
+
+impl ExpectTable {
+    fn resolve(&self, has_reference: bool, published: &Published) -> Result<Expectations> {
+        let rtt_gain = self.rtt_gain.as_ref().map(GainTable::resolve);
+        ensure!(
+            rtt_gain.is_none() || has_reference,
+            "rtt_gain: a gain needs a case to gain over: name it in `reference`"
+        );
+        let goodput = self.goodput.as_ref().map(GoodputTable::resolve);
+        ensure!(
+            goodput.is_none() || published.goodput_bytes_per_s.is_some(),
+            "goodput: needs the published download_bytes and download_time"
+        );
+        Ok(Expectations {
+            rtt_gain: rtt_gain.transpose().context("rtt_gain")?,
+            goodput: goodput.transpose().context("goodput")?,
+        })
+    }
+}
+
+impl GainTable {
+    fn resolve(&self) -> Result<GainExpectation> {
+        Ok(GainExpectation {
+            gain_ms: self.gain.map(millis).ok_or_else(|| anyhow!("say `gain`"))?,
+            tolerance_ms: self
+                .within
+                .map(millis)
+                .ok_or_else(|| anyhow!("say `within`"))?,
+        })
+    }
+}
+
+impl GoodputTable {
+    fn resolve(&self) -> Result<GoodputExpectation> {
+        match (self.within, self.factor) {
+            (Some(fraction), None) => Ok(GoodputExpectation::Within(fraction.fraction())),
+            (None, Some(factor)) if factor >= 1.0 && factor.is_finite() => {
+                Ok(GoodputExpectation::Factor(factor))
+            }
+            _ => bail!("say either within, such as \"15%\", or factor, at least 1"),
+        }
+    }
+}
+
+fn millis(time: Nanos) -> f64 {
+    time.0 as f64 / 1e6
+}
+
+fn refuse(key: &str, present: bool, owner: &str) -> Result<()> {
+    ensure!(!present, "{key}: is {owner} parameter");
+    Ok(())
+}
