@@ -1,4 +1,24 @@
 //! farwire: a wide-area network between two interfaces, measured through, with the trust of every number stated.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod analysis;
+mod cli;
+mod emulate;
+mod exit;
+mod experiment;
+mod forward;
+mod instrument;
+mod link_spec;
+mod report;
+mod rig;
+mod serve;
+mod toml_file;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    netio::contain::divert();
+    cli::Cli::try_parse().map_or_else(|error| exit::usage(&error), |cli| cli.run())
+}

@@ -7,6 +7,8 @@ mod departures;
 mod held;
 mod stats;
 pub(crate) mod summary;
+#[cfg(test)]
+mod tests;
 pub(crate) mod thread;
 
 use model::{Link, Nanos, Outcome, PacketId, Side};
@@ -105,7 +107,13 @@ impl<P: Port> Forwarder<P> {
         if is_link_control(frame.bytes()) {
             self.stats.control[index(ingress)] += 1;
             let whole = train.piece(&frame, 0..train.segments());
-            return send(&mut self.ports, &mut self.stats, other(ingress), &[whole], &[1]);
+            return send(
+                &mut self.ports,
+                &mut self.stats,
+                other(ingress),
+                &[whole],
+                &[1],
+            );
         }
         let (arrival, segments) = (frame.arrival, train.segments());
         let Some(first) = self.held.insert(ingress, frame, train) else {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use model::{Nanos, Side};
+use model::Side;
 use serde::{Deserialize, Serialize};
 
 use super::stats::BUDGET;
@@ -115,7 +115,10 @@ impl Summary {
             .flat_map(|(way, d)| d.emulator_lost.iter().map(move |l| format!("{way}: {l}")))
             .collect();
         if !own.is_empty() {
-            return Some(format!("the emulator itself lost packets ({})", own.join(", ")));
+            return Some(format!(
+                "the emulator itself lost packets ({})",
+                own.join(", ")
+            ));
         }
         let error = &self.departure_error;
         // One departure in a hundred may be late before the bulk of a measurement is touched.
@@ -124,7 +127,7 @@ impl Summary {
                 "{} of {} departures were more than {} late",
                 error.over_budget,
                 error.count,
-                Nanos(error.budget_ns)
+                Micros(error.budget_ns)
             )
         })
     }
@@ -171,8 +174,24 @@ impl fmt::Display for OwnLoss {
     }
 }
 
+/// Nanoseconds, to be read as microseconds.
+struct Micros(u64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[expect(clippy::cast_precision_loss, reason = "three digits are read")]
+        let micros = self.0 as f64 / 1e3;
+        let digits = if micros < 10.0 { 2 } else { 0 };
+        write!(f, "{micros:.digits$} us")
+    }
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.up.packets + self.down.packets == 0 && self.invalid().is_none() {
+            return f.write_str("nothing crossed the link");
+        }
+        writeln!(f, "what crossed the link")?;
         writeln!(f, "up   {}", self.up)?;
         writeln!(f, "down {}", self.down)?;
         let error = &self.departure_error;
@@ -180,11 +199,11 @@ impl fmt::Display for Summary {
             f,
             "departures: {} packets, late by {} (median), {} (p99), {} (max); {} later than {}",
             error.count,
-            Nanos(error.p50_ns),
-            Nanos(error.p99_ns),
-            Nanos(error.max_ns),
+            Micros(error.p50_ns),
+            Micros(error.p99_ns),
+            Micros(error.max_ns),
             error.over_budget,
-            Nanos(error.budget_ns),
+            Micros(error.budget_ns),
         )?;
         write!(
             f,

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use model::Link;
-use netio::{AfPacket, Alarm, CpuUse, NetNs, Waiter, clock};
+use netio::{AfPacket, Alarm, CpuUse, Waiter, clock};
 
 use super::{Forwarder, Next, Stats};
 
@@ -18,8 +18,6 @@ pub(crate) struct Options {
     pub(crate) cpu: CpuUse,
     /// Bytes of frames that may be held.
     pub(crate) memory: usize,
-    /// Slots of each port's receive ring.
-    pub(crate) ring_slots: usize,
 }
 
 impl Default for Options {
@@ -27,7 +25,6 @@ impl Default for Options {
         Self {
             cpu: CpuUse::Spin,
             memory: 512 << 20,
-            ring_slots: 1024,
         }
     }
 }
@@ -50,15 +47,8 @@ pub(crate) struct Report {
 }
 
 impl Running {
-    /// Opens both interfaces in `namespace` and starts to forward between them.
-    pub(crate) fn start(
-        namespace: &NetNs,
-        interfaces: [&str; 2],
-        link: Link,
-        options: &Options,
-    ) -> Result<Self> {
-        let open = |name| AfPacket::open(name, options.ring_slots);
-        let ports = namespace.run(|| -> Result<_> { Ok([open(interfaces[0])?, open(interfaces[1])?]) })??;
+    /// Starts to forward between `ports` A and B.
+    pub(crate) fn start(ports: [AfPacket; 2], link: Link, options: &Options) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let alarm = Arc::new(Alarm::new().context("making the forwarder's alarm")?);
         let (stopped, rung, options) = (Arc::clone(&stop), Arc::clone(&alarm), options.clone());

@@ -6,6 +6,8 @@ use model::Nanos;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::SocketError;
 use nix::sys::time::TimeSpec;
 
 use crate::clock;
@@ -75,6 +77,11 @@ impl Waiter {
             .collect();
         // An interrupted sleep is a short one: the caller looks at its clock and comes back.
         let _: Result<_, Errno> = ppoll(&mut fds, timeout.map(span), None);
+        let failed = |fd: &PollFd<'_>| fd.revents().is_some_and(|r| r.contains(PollFlags::POLLERR));
+        for (_, port) in fds.iter().zip(ports).filter(|(fd, _)| failed(fd)) {
+            // The interface went down. Reading the error clears it, so that the next sleep is one.
+            let _ = getsockopt(port, SocketError);
+        }
     }
 }
 

@@ -1,0 +1,60 @@
+//! `farwire emulate`: a transparent box between two interfaces.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use model::{Link, LinkConfig};
+
+use super::CpuArg;
+use super::link::LinkArgs;
+use super::output::write_json;
+use crate::emulate::WanBox;
+use crate::exit::{Blame, Failure};
+
+/// Put an emulated link between two Ethernet interfaces, until a signal ends it
+///
+/// Whatever arrives at IF_A leaves by IF_B ("up") and the other way round ("down"): any EtherType, VLAN tags, jumbo
+/// frames; no address is touched. The host's own stack sees nothing of it. What is changed on the interfaces is put
+/// back at the end; after a kill, by the next start. Needs CAP_NET_ADMIN and CAP_NET_RAW.
+#[derive(Args, Debug)]
+pub(crate) struct EmulateArgs {
+    /// The client's side
+    #[arg(value_name = "IF_A")]
+    a: String,
+    /// The server's side
+    #[arg(value_name = "IF_B")]
+    b: String,
+    #[command(flatten)]
+    link: LinkArgs,
+    /// Take an interface even if the default route leads out of it
+    #[arg(long)]
+    force: bool,
+    /// Whether the forwarder may spin to be on time
+    #[arg(long, value_name = "USE", default_value = "spin")]
+    cpu: CpuArg,
+    /// At the end, write what the link did as JSON to FILE (- is standard output)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl EmulateArgs {
+    /// Runs the box until a signal ends it.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let spec = self.link.to_spec().or_bad_input()?;
+        let config = LinkConfig {
+            seed: spec.seed(),
+            link: 0,
+            hops: vec![spec.to_hop("box").or_bad_input()?],
+        };
+        let link = Link::new(&config).or_bad_input()?;
+        let wan_box = WanBox::up([&self.a, &self.b], self.force, link, self.cpu.into())?;
+        eprintln!("farwire: {} <-> {} until a signal", self.a, self.b);
+        let summary = wan_box.run()?;
+        eprintln!("farwire: {summary}");
+        if let Some(file) = &self.json {
+            write_json(file, &summary)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,142 @@
+//! `farwire exec`: a command behind the emulated link.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use model::LinkConfig;
+use netio::bed::{BedConfig, SERVER};
+use netio::contain::{self, Contained};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+use super::CpuArg;
+use super::link::LinkArgs;
+use super::output::write_json;
+use crate::exit::{Blame, Failure};
+use crate::rig::{self, Rig};
+use crate::serve::{self, ServeConfig};
+
+/// Run a command behind an emulated link, on a test bed of its own
+///
+/// The command runs in a network namespace from which only the far end can be reached, as 10.77.0.2 and fd77::2
+/// (the host's own network cannot); $FARWIRE_SERVER is the far end's IPv4 address. There, an HTTP server waits on
+/// port 80 (/bytes/N, /seconds/T), or the command of --far runs. Needs no root. Ends with the command's exit code;
+/// 125 when farwire itself fails, 126 and 127 when the command cannot be run or found. What the link did goes to
+/// standard error.
+#[derive(Args, Debug)]
+pub(crate) struct ExecArgs {
+    #[command(flatten)]
+    link: LinkArgs,
+    /// Run this at the far end instead, through sh; its output goes to standard error
+    #[arg(long, value_name = "COMMAND")]
+    far: Option<String>,
+    /// Largest L3 packet of the bed, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500)]
+    mtu: u32,
+    /// Whether the forwarder may spin to be on time
+    #[arg(long, value_name = "USE", default_value = "spin")]
+    cpu: CpuArg,
+    /// Write what the link did as JSON to FILE (- is standard output)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// How long the far end's command may take until it listens.
+const FAR_PATIENCE: Duration = Duration::from_secs(2);
+/// How often the command's end and the signals are looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+impl ExecArgs {
+    /// Runs the command; the exit code is its own.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let spec = self.link.to_spec().or_bad_input()?;
+        let config = LinkConfig {
+            seed: spec.seed(),
+            link: 0,
+            hops: vec![spec.to_hop("box").or_bad_input()?],
+        };
+        rig::gain_privilege()?;
+        let signals = Signals::catch()?;
+        let bed = BedConfig {
+            mtu: self.mtu,
+            ..BedConfig::default()
+        };
+        let rig = Rig::up(&bed, &config, self.cpu.into())?;
+        let far = self.start_far_end(&rig)?;
+        let code = self.run_command(&rig, &signals);
+        drop(far);
+        let summary = rig.down();
+        let code = code?;
+        eprintln!("farwire: {summary}");
+        if let Some(file) = &self.json {
+            write_json(file, &summary)?;
+        }
+        Ok(ExitCode::from(code))
+    }
+
+    fn run_command(&self, rig: &Rig, signals: &Signals) -> Result<u8> {
+        let mut command = contain::command(rig.client(), &self.command)?;
+        command.env("FARWIRE_SERVER", SERVER.v4.to_string());
+        let mut child = Contained::spawn(&mut command).context("starting the command")?;
+        loop {
+            if let Some(code) = child.try_wait()? {
+                return Ok(u8::try_from(code).unwrap_or(u8::MAX));
+            }
+            if signals.terminate.swap(false, Ordering::Relaxed) {
+                child.terminate();
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Starts what answers at the far end, and waits until it does.
+    fn start_far_end(&self, rig: &Rig) -> Result<FarEnd> {
+        let Some(line) = &self.far else {
+            let config = ServeConfig {
+                bind: (SERVER.v4, 80).into(),
+                congestion: None,
+            };
+            return Ok(FarEnd::Server(rig.server().run(|| serve::start(&config))??));
+        };
+        let argv = ["/bin/sh", "-c", line].map(OsString::from);
+        let mut command = contain::command(rig.server(), &argv)?;
+        let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
+        command.stdin(Stdio::null()).stdout(stderr);
+        let far = Contained::spawn(&mut command).context("starting the far end's command")?;
+        rig::await_listener(rig.server(), FAR_PATIENCE)?;
+        Ok(FarEnd::Command(far))
+    }
+}
+
+/// What answers at the far end, until it is dropped.
+enum FarEnd {
+    Server(#[expect(dead_code, reason = "kept for its life")] serve::Server),
+    Command(#[expect(dead_code, reason = "kept for its life")] Contained),
+}
+
+/// The terminal's signals reach the command by themselves; SIGTERM and SIGHUP are passed on to it.
+struct Signals {
+    terminate: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn catch() -> Result<Self> {
+        let terminate = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&terminate))?;
+        }
+        for signal in [SIGINT, SIGQUIT] {
+            signal_hook::flag::register(signal, Arc::default())?;
+        }
+        Ok(Self { terminate })
+    }
+}

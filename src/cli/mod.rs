@@ -1,0 +1,70 @@
+//! The commands: each file turns arguments into a plan and runs it.
+
+pub(crate) mod emulate;
+pub(crate) mod exec;
+pub(crate) mod link;
+mod measure;
+mod output;
+mod report;
+mod run;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use netio::CpuUse;
+
+use crate::exit::Failure;
+
+/// A wide-area network between two interfaces, measured through, with the trust of every number stated
+#[derive(Debug, Parser)]
+#[command(name = "farwire", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::RunArgs),
+    Exec(exec::ExecArgs),
+    Emulate(emulate::EmulateArgs),
+    Serve(serve::ServeArgs),
+    Measure(measure::MeasureArgs),
+    Report(report::ReportArgs),
+}
+
+impl Cli {
+    /// Runs the command and gives the exit code.
+    pub(crate) fn run(&self) -> ExitCode {
+        let outcome = match &self.command {
+            Command::Exec(args) => {
+                return args.run().unwrap_or_else(|f| f.report_as_env());
+            }
+            Command::Run(args) => args.run(),
+            Command::Emulate(args) => args.run(),
+            Command::Serve(args) => args.run(),
+            Command::Measure(args) => args.run(),
+            Command::Report(args) => args.run(),
+        };
+        outcome.unwrap_or_else(|failure: Failure| failure.report())
+    }
+}
+
+/// `--cpu`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CpuArg {
+    /// Spin through the last microseconds before each departure
+    Spin,
+    /// Never spin: gentler, and late by as much as the machine wakes up late
+    Gentle,
+}
+
+impl From<CpuArg> for CpuUse {
+    fn from(arg: CpuArg) -> Self {
+        match arg {
+            CpuArg::Spin => Self::Spin,
+            CpuArg::Gentle => Self::Gentle,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! A transparent WAN box between two interfaces that exist.
+//!
+//! Everything it changes on them is leased: put back at the end, or by the next start if it was killed. The
+//! host's own stack is kept out by a drop at ingress, behind the packet taps; addresses stay as they are.
+
+mod carrier;
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use anyhow::{Context, Result, bail};
+use model::{Link, Side};
+use netio::guard::HostGuard;
+use netio::iface::{Interface, LinkWatcher};
+use netio::lease::Lease;
+use netio::{AfPacket, CpuUse};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::exit::{Blame, Failure};
+use crate::forward::summary::Summary;
+use crate::forward::thread::{Options, Running};
+use crate::rig::RING_SLOTS;
+use carrier::{Action, Carriers};
+
+/// What would merge packets before they are seen, in a form that the virtio header cannot describe or that
+/// could not leave as it came (`net/core/dev.c`, `dev_disable_lro` and its like).
+const MERGING: [&str; 4] = [
+    "rx-lro",
+    "rx-gro-hw",
+    "rx-gro-list",
+    "rx-udp-gro-forwarding",
+];
+
+/// Two interfaces under lease, and the emulator between them.
+pub(crate) struct WanBox {
+    ports: [Port; 2],
+    watcher: LinkWatcher,
+    running: Running,
+    signals: UnixStream,
+}
+
+/// One interface, as long as the box stands.
+struct Port {
+    interface: Interface,
+    lease: Lease,
+    _guard: HostGuard,
+}
+
+impl WanBox {
+    /// Takes both interfaces and starts to forward between them.
+    pub(crate) fn up(
+        names: [&str; 2],
+        force: bool,
+        link: Link,
+        cpu: CpuUse,
+    ) -> Result<Self, Failure> {
+        let watcher = LinkWatcher::new().context("watching the interfaces")?;
+        let [a, b] = names;
+        if a == b {
+            return Err(Failure::bad_input(format!(
+                "{a} is named twice: a box stands between two different interfaces"
+            )));
+        }
+        let found = [find(a, force)?, find(b, force)?];
+        if found[0].mtu != found[1].mtu {
+            return Err(Failure::bad_input(format!(
+                "{a} has MTU {} and {b} has MTU {}: what fits one would vanish at the other; set both alike",
+                found[0].mtu, found[1].mtu
+            )));
+        }
+        // From here on signals end the box in order.
+        let signals = signal_pipe()?;
+        let sockets = [open(a)?, open(b)?];
+        let [first, second] = found;
+        let ports = [Port::take(first)?, Port::take(second)?];
+        let options = Options {
+            cpu,
+            ..Options::default()
+        };
+        let running = Running::start(sockets, link, &options)?;
+        Ok(Self {
+            ports,
+            watcher,
+            running,
+            signals,
+        })
+    }
+
+    /// Passes carrier losses on until a signal ends the box; then puts everything back.
+    pub(crate) fn run(mut self) -> Result<Summary> {
+        let ended = self.watch();
+        let summary = Summary::of(&self.running.stop());
+        // The leases and guards end here, after the last packet.
+        drop(self.ports);
+        ended.map(|()| summary)
+    }
+
+    fn watch(&mut self) -> Result<()> {
+        let now = [&self.ports[0], &self.ports[1]].map(|p| Interface::find(&p.interface.name));
+        let [a, b] = now;
+        let mut carriers = Carriers::default();
+        for (side, state) in [(Side::A, a?), (Side::B, b?)] {
+            self.act(carriers.change(side, state.carrier))?;
+        }
+        loop {
+            let mut fds = [
+                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(e) => return Err(e).context("waiting for signals"),
+            }
+            let signalled = fds[0].any().unwrap_or(true);
+            if signalled {
+                return Ok(());
+            }
+            for change in self.watcher.changes().context("watching the interfaces")? {
+                let Some(side) = self.side_of(change.index) else {
+                    continue;
+                };
+                if change.gone {
+                    bail!("interface {} is gone", self.port(side).interface.name);
+                }
+                self.act(carriers.change(side, change.carrier))?;
+            }
+        }
+    }
+
+    fn act(&mut self, action: Option<Action>) -> Result<()> {
+        let Some(Action { side, up }) = action else {
+            return Ok(());
+        };
+        let port = &mut self.ports[side_index(side)];
+        let word = if up {
+            "back: raising"
+        } else {
+            "lost: lowering"
+        };
+        eprintln!("farwire: carrier {word} {}", port.interface.name);
+        port.lease.set_up(up)?;
+        Ok(())
+    }
+
+    fn side_of(&self, index: u32) -> Option<Side> {
+        [Side::A, Side::B]
+            .into_iter()
+            .find(|side| self.port(*side).interface.index == index)
+    }
+
+    fn port(&self, side: Side) -> &Port {
+        &self.ports[side_index(side)]
+    }
+}
+
+impl Port {
+    fn take(interface: Interface) -> Result<Self> {
+        let mut lease = Lease::take(&interface.name)?;
+        let guard = HostGuard::new(&interface.name)?;
+        for feature in MERGING {
+            lease.switch(feature, false)?;
+        }
+        lease.set_up(true)?;
+        Ok(Self {
+            interface,
+            lease,
+            _guard: guard,
+        })
+    }
+}
+
+/// Looks `name` up and refuses what a box must not take.
+fn find(name: &str, force: bool) -> Result<Interface, Failure> {
+    let interface = Interface::find(name).or_bad_input()?;
+    let refuse = |why: &str| Err(Failure::bad_input(format!("interface {name} {why}")));
+    match &interface {
+        i if !i.ethernet => refuse("is not Ethernet"),
+        i if i.master.is_some() => {
+            refuse("is a port of a bridge or bond: take it out of that first")
+        }
+        i if i.default_route && !force => refuse(
+            "leads to the default route: the host would be cut off; --force takes it all the same",
+        ),
+        _ => Ok(interface),
+    }
+}
+
+fn open(name: &str) -> Result<AfPacket, Failure> {
+    AfPacket::open(name, RING_SLOTS).or_machine()
+}
+
+fn signal_pipe() -> Result<UnixStream> {
+    let (read, write) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+    }
+    Ok(read)
+}
+
+fn side_index(side: Side) -> usize {
+    match side {
+        Side::A => 0,
+        Side::B => 1,
+    }
+}

@@ -1,0 +1,471 @@
+//! An HTTP/1.1 download (RFC 9112): bytes over time, time to the first byte, goodput.
+
+mod body;
+
+use std::fmt;
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+use std::io::{Read as _, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+
+use self::body::Body;
+use super::meter::Meter;
+use super::stop::STOP_INTERVAL;
+use super::{DownloadSummary, Measurement, Stop, Summary, seconds};
+use crate::serve::CONGESTION_HEADER;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// A transfer that brings nothing for so long has died; TCP retries well within it.
+const SILENCE: Duration = Duration::from_secs(60);
+const RECEIVE_BUFFER: usize = 256 * 1024;
+const LONGEST_HEAD: usize = 64 * 1024;
+const MOST_HEADERS: usize = 100;
+
+/// How to download.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HttpPlan {
+    /// When to end.
+    pub(crate) amount: Amount,
+    /// Length of the intervals in which bytes are counted.
+    #[serde(rename = "interval_s", with = "seconds")]
+    pub(crate) interval: Duration,
+}
+
+/// How much to download.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Amount {
+    /// Everything that the URL gives.
+    Whole,
+    /// So many payload bytes.
+    Bytes(u64),
+    /// What comes within this time of the request.
+    #[serde(rename = "for_s", with = "seconds")]
+    For(Duration),
+}
+
+/// What to download from where.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct HttpTarget {
+    address: SocketAddr,
+    authority: String,
+    path: String,
+}
+
+impl HttpTarget {
+    /// The resource `path` of the server at `address`.
+    pub(crate) fn of(address: SocketAddr, path: &str) -> Self {
+        Self {
+            address,
+            authority: address.to_string(),
+            path: path.to_owned(),
+        }
+    }
+
+    /// The resource of `farwire serve` at `address` that yields `amount`.
+    pub(crate) fn far_end(address: SocketAddr, amount: Amount) -> Self {
+        let path = match amount {
+            Amount::Whole => "/".to_owned(),
+            Amount::Bytes(bytes) => format!("/bytes/{bytes}"),
+            // The client's clock ends the download: the server must not end it sooner.
+            Amount::For(time) => format!("/seconds/{}", time.as_secs() + 5),
+        };
+        Self::of(address, &path)
+    }
+
+    /// The resource that `url` names.
+    ///
+    /// # Errors
+    /// Not an `http://` URL, or a host that does not resolve.
+    pub(crate) fn resolve(url: &str) -> Result<Self> {
+        let uri: http::Uri = url
+            .parse()
+            .with_context(|| format!("`{url}` is not a URL"))?;
+        if uri.scheme_str() != Some("http") {
+            bail!("`{url}`: write http://HOST[:PORT]/PATH (farwire measures without TLS)");
+        }
+        let authority = uri.authority().context("a URL needs a host")?;
+        let host = authority.host().trim_matches(['[', ']']);
+        let port = authority.port_u16().unwrap_or(80);
+        let address = (host, port)
+            .to_socket_addrs()
+            .with_context(|| format!("{host} does not resolve"))?
+            .next()
+            .ok_or_else(|| anyhow!("{host} has no address"))?;
+        Ok(Self {
+            address,
+            authority: authority.to_string(),
+            path: uri
+                .path_and_query()
+                .map_or("/", |path| path.as_str())
+                .to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for HttpTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.authority, self.path)
+    }
+}
+
+/// Downloads `target` from the calling thread's namespace.
+pub(crate) fn measure(target: &HttpTarget, plan: &HttpPlan, stop: &Stop) -> Measurement {
+    let mut measurement = match Download::request(target, plan, stop) {
+        Ok(mut download) => {
+            let cause = download.receive(stop).err();
+            let mut measurement = download.finish();
+            measurement.failure = cause.map(|error| format!("{error:#}"));
+            measurement
+        }
+        Err(error) => Measurement::failed(format!("{error:#}")),
+    };
+    measurement
+        .facts
+        .insert("url".to_owned(), target.to_string());
+    measurement.with_fact(
+        "goodput",
+        "HTTP body bytes (L7) from sending the request to the last byte received",
+    )
+}
+
+/// How one read ended.
+enum Read {
+    Bytes(usize),
+    Closed,
+    TimeUp,
+}
+
+struct Download<'a> {
+    plan: &'a HttpPlan,
+    stream: TcpStream,
+    start: Instant,
+    first_byte_s: Option<f64>,
+    last_byte_s: f64,
+    congestion: Option<String>,
+    body: Body,
+    meter: Meter,
+    buffer: Vec<u8>,
+    /// How much of the buffer's start came with the head and is body already.
+    filled: usize,
+}
+
+impl<'a> Download<'a> {
+    fn request(target: &HttpTarget, plan: &'a HttpPlan, stop: &Stop) -> Result<Self> {
+        let mut stream = TcpStream::connect_timeout(&target.address, CONNECT_TIMEOUT)
+            .with_context(|| format!("no connection to {}", target.address))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(STOP_INTERVAL))?;
+        let request = format!(
+            "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: farwire/{}\r\nAccept: */*\r\nConnection: close\r\n\r\n",
+            target.path,
+            target.authority,
+            env!("CARGO_PKG_VERSION")
+        );
+        let start = Instant::now();
+        stream
+            .write_all(request.as_bytes())
+            .context("sending the request")?;
+        let mut download = Self {
+            plan,
+            stream,
+            start,
+            first_byte_s: None,
+            last_byte_s: 0.0,
+            congestion: None,
+            body: Body::UntilClose,
+            meter: Meter::new(plan.interval),
+            buffer: vec![0; RECEIVE_BUFFER],
+            filled: 0,
+        };
+        download.receive_head(stop)?;
+        Ok(download)
+    }
+
+    fn receive_head(&mut self, stop: &Stop) -> Result<()> {
+        loop {
+            match self.read(stop, None)? {
+                Read::Bytes(count) => self.filled += count,
+                Read::Closed | Read::TimeUp => bail!(
+                    "the server closed the connection within the answer's head, after {} bytes",
+                    self.filled
+                ),
+            }
+            self.first_byte_s
+                .get_or_insert(self.start.elapsed().as_secs_f64());
+            let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+            let mut response = httparse::Response::new(&mut headers);
+            let parsed = response
+                .parse(&self.buffer[..self.filled])
+                .context("the server's answer is not HTTP/1.1")?;
+            if let httparse::Status::Complete(head) = parsed {
+                if response.code != Some(200) {
+                    let (code, reason) =
+                        (response.code.unwrap_or(0), response.reason.unwrap_or(""));
+                    bail!("HTTP status {code} {reason}");
+                }
+                self.body = Body::of(response.headers)?;
+                self.congestion = body::header(response.headers, CONGESTION_HEADER)?;
+                self.buffer.copy_within(head..self.filled, 0);
+                self.filled -= head;
+                return Ok(());
+            }
+            if self.filled >= LONGEST_HEAD {
+                bail!("the answer's head is longer than {LONGEST_HEAD} bytes");
+            }
+        }
+    }
+
+    /// Reads the body until the plan is met.
+    fn receive(&mut self, stop: &Stop) -> Result<()> {
+        let (most, time) = match self.plan.amount {
+            Amount::Whole => (None, None),
+            Amount::Bytes(bytes) => (Some(bytes), None),
+            Amount::For(time) => (None, Some(time)),
+        };
+        loop {
+            self.count()?;
+            if most.is_some_and(|most| self.meter.total() >= most) {
+                return Ok(());
+            }
+            if self.body.complete() {
+                let total = self.meter.total();
+                return match most {
+                    Some(most) => Err(anyhow!(
+                        "the server gave {total} of the {most} bytes asked for"
+                    )),
+                    None => Ok(()),
+                };
+            }
+            match self.read(stop, time)? {
+                Read::Bytes(count) => self.filled = count,
+                Read::Closed => return self.body.closed(self.meter.total()),
+                Read::TimeUp => {
+                    self.last_byte_s = time.unwrap_or_default().as_secs_f64();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Counts what was read as body.
+    fn count(&mut self) -> Result<()> {
+        if self.filled > 0 {
+            let payload = self.body.feed(&self.buffer[..self.filled])?;
+            self.last_byte_s = self.start.elapsed().as_secs_f64();
+            self.meter.add(self.last_byte_s, payload);
+            self.filled = 0;
+        }
+        Ok(())
+    }
+
+    /// Reads behind what is filled; what comes after `until` is not read.
+    fn read(&mut self, stop: &Stop, until: Option<Duration>) -> Result<Read> {
+        let silent_since = Instant::now();
+        loop {
+            if until.is_some_and(|until| self.start.elapsed() >= until) {
+                return Ok(Read::TimeUp);
+            }
+            match self.stream.read(&mut self.buffer[self.filled..]) {
+                Ok(0) => return Ok(Read::Closed),
+                Ok(count) => return Ok(Read::Bytes(count)),
+                Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => {}
+                Err(error) => {
+                    return Err(error).with_context(|| {
+                        format!("the connection broke after {} bytes", self.meter.total())
+                    });
+                }
+            }
+            if let Some(cause) = stop.cause() {
+                bail!("{cause}; {} bytes came", self.meter.total());
+            }
+            if silent_since.elapsed() >= SILENCE {
+                bail!(
+                    "nothing came for {} s after {} bytes",
+                    SILENCE.as_secs(),
+                    self.meter.total()
+                );
+            }
+        }
+    }
+
+    fn finish(self) -> Measurement {
+        let duration_s = self.last_byte_s;
+        let bytes = self.meter.total();
+        let summary = DownloadSummary {
+            bytes,
+            duration_s,
+            first_byte_s: self.first_byte_s,
+            goodput_bytes_per_s: if duration_s > 0.0 {
+                bytes as f64 / duration_s
+            } else {
+                0.0
+            },
+        };
+        let measurement = Measurement {
+            samples: self.meter.finish(duration_s),
+            summary: Some(Summary::Download(summary)),
+            ..Measurement::default()
+        };
+        match self.congestion {
+            Some(name) => measurement.with_fact("sender's congestion control", name),
+            None => measurement,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::{self, ServeConfig};
+    use std::net::TcpListener;
+    use std::thread;
+
+    const PLAN: HttpPlan = HttpPlan {
+        amount: Amount::Whole,
+        interval: Duration::from_millis(100),
+    };
+
+    fn download(target: &HttpTarget, amount: Amount) -> Measurement {
+        measure(target, &HttpPlan { amount, ..PLAN }, &Stop::default())
+    }
+
+    /// A server that says `answer` to whatever it is asked and closes.
+    fn answer_of(answer: &'static [u8]) -> Measurement {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let _ = client.read(&mut request).unwrap();
+            let _ = client.write_all(answer);
+        });
+        let measurement = download(&HttpTarget::of(address, "/"), Amount::Whole);
+        server.join().unwrap();
+        measurement
+    }
+
+    fn bytes(measurement: &Measurement) -> u64 {
+        match &measurement.summary {
+            Some(Summary::Download(summary)) => summary.bytes,
+            other => panic!("{other:?}: {:?}", measurement.failure),
+        }
+    }
+
+    #[test]
+    fn a_download_of_n_bytes_counts_n_bytes_in_its_samples() {
+        let server = serve::start(&ServeConfig::on_loopback()).unwrap();
+        let amount = Amount::Bytes(3_000_000);
+        let measurement = download(&HttpTarget::far_end(server.address(), amount), amount);
+        assert_eq!(measurement.failure, None);
+        assert_eq!(bytes(&measurement), 3_000_000);
+        let sampled: f64 = measurement.samples.iter().map(|s| s.value).sum();
+        assert!((sampled - 3e6).abs() < 0.5);
+        assert_eq!(
+            measurement.facts["sender's congestion control"],
+            server.congestion()
+        );
+    }
+
+    #[test]
+    fn a_download_for_a_time_lasts_that_time() {
+        let server = serve::start(&ServeConfig::on_loopback()).unwrap();
+        let amount = Amount::For(Duration::from_millis(300));
+        let measurement = download(&HttpTarget::far_end(server.address(), amount), amount);
+        assert_eq!(measurement.failure, None);
+        let Some(Summary::Download(summary)) = measurement.summary else {
+            panic!()
+        };
+        assert!((summary.duration_s - 0.3).abs() < 1e-9);
+        assert!(summary.bytes > 0);
+    }
+
+    #[test]
+    fn a_truncated_body_is_a_failure_that_keeps_what_came() {
+        let measurement = answer_of(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+        assert_eq!(bytes(&measurement), 3);
+        let cause = measurement.failure.unwrap();
+        assert!(cause.contains("closed after 3 of 10 bytes"), "{cause}");
+    }
+
+    #[test]
+    fn a_body_longer_than_announced_is_a_failure() {
+        let cause = answer_of(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabc")
+            .failure
+            .unwrap();
+        assert!(cause.contains("more than"), "{cause}");
+    }
+
+    #[test]
+    fn a_chunked_body_is_counted_without_its_framing() {
+        let measurement = answer_of(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: v\r\n\r\n",
+        );
+        assert_eq!(measurement.failure, None);
+        assert_eq!(bytes(&measurement), 5);
+    }
+
+    #[test]
+    fn a_body_that_ends_with_the_connection_is_whole() {
+        let measurement = answer_of(b"HTTP/1.0 200 OK\r\n\r\nabcdef");
+        assert_eq!((bytes(&measurement), measurement.failure), (6, None));
+    }
+
+    #[test]
+    fn answers_that_are_no_good_are_refused_with_their_cause() {
+        for (answer, cause) in [
+            (&b"SSH-2.0-OpenSSH\r\n"[..], "not HTTP/1.1"),
+            (b"", "closed the connection within the answer's head"),
+            (b"HTTP/1.1 404 Not Found\r\n\r\n", "404 Not Found"),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+                "Content-Length",
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+                "gzip",
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+                "chunk",
+            ),
+        ] {
+            let failure = answer_of(answer).failure.unwrap();
+            assert!(failure.contains(cause), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_closed_port_is_a_failure_that_names_the_address() {
+        let address = {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap()
+        };
+        let cause = download(&HttpTarget::of(address, "/"), Amount::Whole)
+            .failure
+            .unwrap();
+        assert!(cause.contains(&address.to_string()), "{cause}");
+    }
+
+    #[test]
+    fn urls_are_checked() {
+        assert_eq!(
+            HttpTarget::resolve("http://127.0.0.1:81/a?b")
+                .unwrap()
+                .to_string(),
+            "http://127.0.0.1:81/a?b"
+        );
+        assert_eq!(
+            HttpTarget::resolve("http://[::1]")
+                .unwrap()
+                .address
+                .to_string(),
+            "[::1]:80"
+        );
+        assert!(HttpTarget::resolve("https://127.0.0.1/").is_err());
+        assert!(HttpTarget::resolve("127.0.0.1").is_err());
+    }
+}

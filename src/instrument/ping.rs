@@ -1,0 +1,382 @@
+//! ICMP echo, as ping(8) measures it (RFC 792, RFC 4443).
+//!
+//! A datagram ICMP socket needs no privilege where `net.ipv4.ping_group_range` allows it; a raw one
+//! is the fallback. Requests leave on an absolute schedule. The answer's time is the kernel's
+//! receive stamp, so that waking up is not added to the round trip.
+
+use std::io::IoSliceMut;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt,
+    sockopt::ReceiveTimestampns,
+};
+use nix::sys::time::TimeSpec;
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::stop::STOP_INTERVAL;
+use super::tally::Tally;
+use super::{Measurement, Stop, seconds};
+
+const ICMP_HEADER: usize = 8;
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+const ETHERNET_HEADER: usize = 14;
+/// The longest IPv4 header, which a raw socket hands over before the answer.
+const LONGEST_IPV4_HEADER: usize = 60;
+
+/// How to ping.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PingPlan {
+    /// ICMP payload bytes, as `ping -s`; at most 65,507.
+    pub(crate) size: u16,
+    /// Echo requests to send.
+    pub(crate) count: u32,
+    /// From one request to the next, absolute.
+    #[serde(rename = "interval_s", with = "seconds")]
+    pub(crate) interval: Duration,
+    /// After which an answer counts as late and its request as lost (RFC 2681 asks to state it).
+    #[serde(rename = "timeout_s", with = "seconds")]
+    pub(crate) timeout: Duration,
+}
+
+impl PingPlan {
+    /// When the last answer can be expected at the latest.
+    pub(crate) fn longest(&self) -> Duration {
+        self.interval * self.count + self.timeout
+    }
+
+    /// What a round-trip time of this plan is the time of.
+    pub(crate) fn describe(&self, target: IpAddr) -> String {
+        let payload = usize::from(self.size);
+        let ip = if target.is_ipv4() {
+            IPV4_HEADER
+        } else {
+            IPV6_HEADER
+        };
+        let l2 = payload + ICMP_HEADER + ip + ETHERNET_HEADER;
+        format!(
+            "ICMP echo, {payload} payload bytes, {l2} bytes at L2 without FCS (one frame if the MTU allows)"
+        )
+    }
+}
+
+/// Pings `target` from the calling thread's namespace.
+pub(crate) fn measure(target: IpAddr, plan: &PingPlan, stop: &Stop) -> Measurement {
+    let measurement = match Pinger::open(target, plan) {
+        Ok(mut pinger) => pinger.run(stop),
+        Err(error) => Measurement::failed(format!("{error:#}")),
+    };
+    measurement
+        .with_fact("rtt", plan.describe(target))
+        .with_fact(
+            "loss",
+            format!("no answer within {:?} of sending", plan.timeout),
+        )
+}
+
+struct Pinger<'a> {
+    plan: &'a PingPlan,
+    target: SocketAddr,
+    socket: Socket,
+    raw: bool,
+    kernel_stamps: bool,
+    ident: u16,
+    start: Instant,
+    tally: Tally,
+}
+
+impl<'a> Pinger<'a> {
+    fn open(target: IpAddr, plan: &'a PingPlan) -> Result<Self> {
+        let (domain, protocol) = match target {
+            IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+            IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+        };
+        let (socket, raw) = match Socket::new(domain, Type::DGRAM, Some(protocol)) {
+            Ok(socket) => (socket, false),
+            Err(_) => (
+                Socket::new(domain, Type::RAW, Some(protocol)).context(
+                    "no ICMP socket: neither net.ipv4.ping_group_range nor CAP_NET_RAW allows one",
+                )?,
+                true,
+            ),
+        };
+        let target = SocketAddr::new(target, 0);
+        socket
+            .connect(&target.into())
+            .with_context(|| target.ip().to_string())?;
+        let kernel_stamps = setsockopt(&socket, ReceiveTimestampns, &true).is_ok();
+        Ok(Self {
+            plan,
+            target,
+            socket,
+            raw,
+            kernel_stamps,
+            ident: fastrand::u16(..),
+            start: Instant::now(),
+            tally: Tally::new(plan.timeout),
+        })
+    }
+
+    fn run(&mut self, stop: &Stop) -> Measurement {
+        let cause = self.exchange(stop).err();
+        let tally = std::mem::replace(&mut self.tally, Tally::new(self.plan.timeout));
+        let mut measurement = tally.finish();
+        if let Some(cause) = cause {
+            measurement.failure = Some(format!("{cause:#}"));
+        }
+        measurement.with_fact(
+            "timestamps",
+            if self.kernel_stamps {
+                "user space at sending, kernel at receipt"
+            } else {
+                "user space"
+            },
+        )
+    }
+
+    /// Sends on schedule and takes answers until the last is in or overdue.
+    fn exchange(&mut self, stop: &Stop) -> Result<()> {
+        let count = u64::from(self.plan.count);
+        while self.tally.count() < count || !self.tally.complete() {
+            if let Some(cause) = stop.cause() {
+                anyhow::bail!("{cause}");
+            }
+            let now = self.start.elapsed();
+            let wake = if self.tally.count() < count {
+                let due = self.plan.interval.mul_f64(self.tally.count() as f64);
+                if now >= due {
+                    self.send()?;
+                    continue;
+                }
+                due
+            } else {
+                let last = self.tally.sent_at(count).unwrap_or_default();
+                Duration::from_secs_f64(last) + self.plan.timeout
+            };
+            if now >= wake {
+                return Ok(());
+            }
+            self.wait(wake - now)?;
+            while let Some((index, rtt_ms)) = self.receive()? {
+                self.tally.answered(index, rtt_ms);
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<()> {
+        let index = self.tally.count() + 1;
+        let request = self.request(sequence(index));
+        let at_s = self.start.elapsed().as_secs_f64();
+        self.tally.sent(at_s);
+        self.socket
+            .send(&request)
+            .with_context(|| format!("echo request {index} to {}", self.target.ip()))?;
+        Ok(())
+    }
+
+    fn request(&self, sequence: u16) -> Vec<u8> {
+        let mut request = vec![0; ICMP_HEADER];
+        request[0] = if self.target.is_ipv4() { 8 } else { 128 };
+        request[4..6].copy_from_slice(&self.ident.to_be_bytes());
+        request[6..8].copy_from_slice(&sequence.to_be_bytes());
+        request.extend((0..=u8::MAX).cycle().take(self.plan.size.into()));
+        // The kernel computes ICMPv6 checksums itself: they cover a pseudo header.
+        if self.target.is_ipv4() {
+            let checksum = internet_checksum(&request);
+            request[2..4].copy_from_slice(&checksum.to_be_bytes());
+        }
+        request
+    }
+
+    fn wait(&self, at_most: Duration) -> Result<()> {
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        match ppoll(
+            &mut fds,
+            Some(TimeSpec::from_duration(at_most.min(STOP_INTERVAL))),
+            None,
+        ) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno).context("waiting for echo replies"),
+        }
+    }
+
+    /// The next answer that waits: its request's number and its round-trip time in ms.
+    fn receive(&mut self) -> Result<Option<(u64, f64)>> {
+        let mut buffer = vec![0; LONGEST_IPV4_HEADER + ICMP_HEADER + usize::from(self.plan.size)];
+        loop {
+            let mut slices = [IoSliceMut::new(&mut buffer)];
+            let mut control = nix::cmsg_space!(TimeSpec);
+            let flags = MsgFlags::MSG_DONTWAIT;
+            let (length, stamp) = match recvmsg::<SockaddrStorage>(
+                self.socket.as_raw_fd(),
+                &mut slices,
+                Some(&mut control),
+                flags,
+            ) {
+                Ok(message) => (message.bytes, kernel_stamp(message.cmsgs())),
+                Err(Errno::EAGAIN) => return Ok(None),
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(errno).context("receiving echo replies"),
+            };
+            let received_s = (self.start.elapsed().saturating_sub(age(stamp))).as_secs_f64();
+            let Some(sequence) = self.answered_sequence(&buffer[..length]) else {
+                continue;
+            };
+            let index = number(sequence, self.tally.count());
+            if let Some(sent_s) = self.tally.sent_at(index) {
+                return Ok(Some((index, (received_s - sent_s) * 1e3)));
+            }
+        }
+    }
+
+    /// The sequence number of an answer to one of our requests; anything else that came by is not ours.
+    fn answered_sequence(&self, packet: &[u8]) -> Option<u16> {
+        let icmp = if self.raw && self.target.is_ipv4() {
+            let header = usize::from(packet.first()? & 0xf) * 4;
+            packet.get(header..)?
+        } else {
+            packet
+        };
+        let reply = if self.target.is_ipv4() { 0 } else { 129 };
+        let (header, payload) = icmp.split_at_checked(ICMP_HEADER)?;
+        let ident = u16::from_be_bytes([header[4], header[5]]);
+        // A datagram socket gets the kernel's own ident, and only its own answers.
+        let ours = header[0] == reply && (!self.raw || ident == self.ident);
+        (ours && payload.len() == usize::from(self.plan.size))
+            .then(|| u16::from_be_bytes([header[6], header[7]]))
+    }
+}
+
+/// The sequence number on the wire of the probe numbered from 1.
+fn sequence(index: u64) -> u16 {
+    let [.., high, low] = index.to_be_bytes();
+    u16::from_be_bytes([high, low])
+}
+
+/// The latest probe up to `sent` that has this sequence number on the wire; 0 when none has.
+fn number(on_wire: u16, sent: u64) -> u64 {
+    let behind = sequence(sent).wrapping_sub(on_wire);
+    sent.saturating_sub(behind.into())
+}
+
+/// How long ago the kernel stamped; a stamp from the future or of another hour tells of a clock that was set.
+fn age(stamp: Option<TimeSpec>) -> Duration {
+    const PLAUSIBLE: Duration = Duration::from_secs(1);
+    let elapsed = stamp.and_then(|stamp| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        now.checked_sub(Duration::from(stamp))
+    });
+    elapsed.filter(|age| *age < PLAUSIBLE).unwrap_or_default()
+}
+
+fn kernel_stamp(
+    messages: nix::Result<impl Iterator<Item = ControlMessageOwned>>,
+) -> Option<TimeSpec> {
+    messages.ok()?.find_map(|message| match message {
+        ControlMessageOwned::ScmTimestampns(stamp) => Some(stamp),
+        _ => None,
+    })
+}
+
+/// RFC 1071.
+fn internet_checksum(data: &[u8]) -> u16 {
+    let sum: u32 = data
+        .chunks(2)
+        .map(|pair| {
+            u32::from(u16::from_be_bytes([
+                pair[0],
+                pair.get(1).copied().unwrap_or(0),
+            ]))
+        })
+        .sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let [.., high, low] = (folded + (folded >> 16)).to_be_bytes();
+    !u16::from_be_bytes([high, low])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instrument::{Metric, Summary};
+
+    const PLAN: PingPlan = PingPlan {
+        size: 1200,
+        count: 5,
+        interval: Duration::from_millis(2),
+        timeout: Duration::from_secs(5),
+    };
+
+    fn ping_loopback(target: IpAddr) {
+        let measurement = measure(target, &PLAN, &Stop::default());
+        if let Some(cause) = &measurement.failure {
+            assert!(
+                cause.contains("no ICMP socket") || cause.contains("Cannot assign"),
+                "{cause}"
+            );
+            println!("skipped: {cause}");
+            return;
+        }
+        let Some(Summary::Ping(summary)) = measurement.summary else {
+            panic!("no ping summary");
+        };
+        assert_eq!(
+            (summary.sent, summary.received, summary.duplicates),
+            (5, 5, 0)
+        );
+        assert!(summary.rtt_ms.unwrap().min > 0.0);
+        assert!(
+            measurement
+                .samples
+                .iter()
+                .all(|s| s.metric == Metric::RttMs)
+        );
+    }
+
+    #[test]
+    fn every_echo_over_ipv4_loopback_is_answered_once() {
+        ping_loopback("127.0.0.1".parse().unwrap());
+    }
+
+    #[test]
+    fn every_echo_over_ipv6_loopback_is_answered_once() {
+        ping_loopback("::1".parse().unwrap());
+    }
+
+    #[test]
+    fn an_interrupted_ping_keeps_what_it_saw_and_says_why() {
+        let stop = Stop::default().within(Duration::ZERO);
+        let measurement = measure("127.0.0.1".parse().unwrap(), &PLAN, &stop);
+        assert!(measurement.failure.is_some());
+    }
+
+    #[test]
+    fn sequence_numbers_wrap_after_65535() {
+        assert_eq!(sequence(65_537), 1);
+        assert_eq!(number(1, 65_540), 65_537);
+        assert_eq!(number(65_535, 65_540), 65_535);
+        assert_eq!(number(7, 7), 7);
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_rfc_1071() {
+        let data = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(internet_checksum(&data), !0xddf2);
+    }
+
+    #[test]
+    fn the_bytes_that_a_round_trip_time_stands_for_are_stated() {
+        let text = PLAN.describe("10.77.0.2".parse().unwrap());
+        assert!(
+            text.contains("1200 payload bytes, 1242 bytes at L2"),
+            "{text}"
+        );
+    }
+}

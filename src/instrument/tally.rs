@@ -1,0 +1,190 @@
+//! Which probe was answered when: the bookkeeping that both pings share.
+
+use std::time::Duration;
+
+use super::{Measurement, Metric, PingSummary, Sample, Spread, Summary};
+
+/// Probes numbered from 1 in the order of sending, and their answers.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    timeout: Duration,
+    probes: Vec<Probe>,
+    extra: Vec<Sample>,
+}
+
+#[derive(Debug)]
+struct Probe {
+    sent_s: f64,
+    rtt_ms: Option<f64>,
+    late: bool,
+}
+
+impl Tally {
+    /// No probe yet; an answer after `timeout` is late.
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            probes: Vec::new(),
+            extra: Vec::new(),
+        }
+    }
+
+    /// One more probe left at `at_s`.
+    pub(crate) fn sent(&mut self, at_s: f64) {
+        self.probes.push(Probe {
+            sent_s: at_s,
+            rtt_ms: None,
+            late: false,
+        });
+    }
+
+    /// How many probes left.
+    pub(crate) fn count(&self) -> u64 {
+        self.probes.len() as u64
+    }
+
+    /// When probe `index` left, if it did.
+    pub(crate) fn sent_at(&self, index: u64) -> Option<f64> {
+        self.probe(index).map(|probe| probe.sent_s)
+    }
+
+    /// An answer to probe `index`; one to a probe that never left is not counted.
+    pub(crate) fn answered(&mut self, index: u64, rtt_ms: f64) {
+        let timeout_ms = self.timeout.as_secs_f64() * 1e3;
+        let Some(at) = usize::try_from(index).ok().and_then(|i| i.checked_sub(1)) else {
+            return;
+        };
+        let Some(probe) = self.probes.get_mut(at) else {
+            return;
+        };
+        let extra = if probe.rtt_ms.is_some() || probe.late {
+            Metric::DuplicateRttMs
+        } else if rtt_ms > timeout_ms {
+            probe.late = true;
+            Metric::LateRttMs
+        } else {
+            probe.rtt_ms = Some(rtt_ms);
+            return;
+        };
+        self.extra.push(Sample {
+            at_s: probe.sent_s,
+            metric: extra,
+            index,
+            value: rtt_ms,
+        });
+    }
+
+    /// Whether nothing more is awaited: every probe has its answer.
+    pub(crate) fn complete(&self) -> bool {
+        self.probes
+            .iter()
+            .all(|probe| probe.rtt_ms.is_some() || probe.late)
+    }
+
+    /// What it all adds up to; no answer at all is a failure.
+    pub(crate) fn finish(self) -> Measurement {
+        let rtts: Vec<f64> = self.probes.iter().filter_map(|p| p.rtt_ms).collect();
+        let count = |metric| self.extra.iter().filter(|s| s.metric == metric).count() as u64;
+        let (sent, received) = (self.probes.len() as u64, rtts.len() as u64);
+        let summary = PingSummary {
+            sent,
+            received,
+            late: count(Metric::LateRttMs),
+            duplicates: count(Metric::DuplicateRttMs),
+            lost_percent: 100.0 * (sent - received) as f64 / (sent.max(1)) as f64,
+            rtt_ms: Spread::of(&rtts),
+        };
+        let failure = (received == 0).then(|| {
+            format!(
+                "no answer to {sent} echo requests within {:?}",
+                self.timeout
+            )
+        });
+        Measurement {
+            samples: self.into_samples(),
+            summary: Some(Summary::Ping(summary)),
+            failure,
+            ..Measurement::default()
+        }
+    }
+
+    fn probe(&self, index: u64) -> Option<&Probe> {
+        self.probes
+            .get(usize::try_from(index).ok()?.checked_sub(1)?)
+    }
+
+    fn into_samples(self) -> Vec<Sample> {
+        let mut samples = self.extra;
+        samples.extend(self.probes.iter().zip(1..).map(|(probe, index)| Sample {
+            at_s: probe.sent_s,
+            metric: match probe.rtt_ms {
+                Some(_) => Metric::RttMs,
+                None => Metric::LostPackets,
+            },
+            index,
+            value: probe.rtt_ms.unwrap_or(1.0),
+        }));
+        samples.sort_by(|a, b| (a.index, a.metric).cmp(&(b.index, b.metric)));
+        samples
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(probes: u32) -> Tally {
+        let mut tally = Tally::new(Duration::from_secs(1));
+        (0..probes).for_each(|i| tally.sent(f64::from(i)));
+        tally
+    }
+
+    fn summary(tally: Tally) -> PingSummary {
+        match tally.finish().summary {
+            Some(Summary::Ping(summary)) => summary,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn loss_lateness_and_duplicates_are_counted_apart() {
+        let mut tally = tally(4);
+        tally.answered(1, 2.0);
+        tally.answered(1, 3.0);
+        tally.answered(2, 1500.0);
+        tally.answered(4, 4.0);
+        assert!(!tally.complete());
+        let summary = summary(tally);
+        assert_eq!((summary.sent, summary.received), (4, 2));
+        assert_eq!((summary.late, summary.duplicates), (1, 1));
+        assert!((summary.lost_percent - 50.0).abs() < 1e-12);
+        assert!((summary.rtt_ms.unwrap().mean - 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn samples_come_in_the_order_of_sending() {
+        let mut tally = tally(2);
+        tally.answered(2, 1.0);
+        let metrics: Vec<_> = tally
+            .finish()
+            .samples
+            .iter()
+            .map(|s| (s.index, s.metric))
+            .collect();
+        assert_eq!(metrics, [(1, Metric::LostPackets), (2, Metric::RttMs)]);
+    }
+
+    #[test]
+    fn an_answer_to_nothing_sent_is_not_counted() {
+        let mut tally = tally(1);
+        tally.answered(0, 1.0);
+        tally.answered(9, 1.0);
+        let measurement = tally.finish();
+        assert!(
+            measurement
+                .failure
+                .unwrap()
+                .contains("no answer to 1 echo request")
+        );
+    }
+}

@@ -1,0 +1,373 @@
+//! A link's conditions as a user writes them, in a file or on the command line, and their way into the model.
+
+use std::fmt::{self, Display};
+use std::marker::PhantomData;
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use model::{
+    BitsPerSec, Conditions, Factor, Framing, HopConfig, Link, LinkConfig, Nanos, Probability,
+    QueueLimit, Rate, Toffee,
+};
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::toml_file;
+
+/// The waiting room of a rate for which none was asked: 100 ms at that rate.
+const DEFAULT_QUEUE: QueueLimit = QueueLimit::Time(Nanos(100_000_000));
+/// The waiting room of a TOFFEE box, both directions together.
+const DEFAULT_TOFFEE_QUEUE: QueueLimit = QueueLimit::Packets(1000);
+/// The seed of a link for which none was given, so that a command repeated loses the same packets.
+const DEFAULT_SEED: u64 = 1;
+
+/// Conditions of one link; what `up` or `down` names overrides the common value in that direction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkSpec {
+    /// Propagation, one way, in each direction.
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) delay: Option<Nanos>,
+    /// Bernoulli loss in each direction.
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) loss: Option<Probability>,
+    /// Bottleneck of each direction, counting L2 bytes without FCS.
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) rate: Option<BitsPerSec>,
+    /// The bottleneck's waiting room; 100 ms at the rate when absent.
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<QueueLimit>,
+    /// Propagation that grows with the packet: microseconds = L2 bytes / factor.
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) size_delay: Option<Factor>,
+    /// TOFFEE-Mocha's box: one server that both directions share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) toffee: Option<ToffeeSpec>,
+    /// Every random draw follows from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seed: Option<u64>,
+    /// Overrides from client to server.
+    #[serde(default, skip_serializing_if = "Direction::is_empty")]
+    pub(crate) up: Direction,
+    /// Overrides from server to client.
+    #[serde(default, skip_serializing_if = "Direction::is_empty")]
+    pub(crate) down: Direction,
+}
+
+/// What may differ between the two directions; the fields mean what they mean in [`LinkSpec`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Direction {
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) delay: Option<Nanos>,
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) loss: Option<Probability>,
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) rate: Option<BitsPerSec>,
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<QueueLimit>,
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) size_delay: Option<Factor>,
+}
+
+/// TOFFEE's conditions, written as a table or as `delay=1ms,dynamic=1,drop=2`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct ToffeeSpec {
+    /// Constant service time a packet.
+    #[serde(with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) delay: Option<Nanos>,
+    /// Service time of microseconds = L2 bytes / factor.
+    #[serde(with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) dynamic: Option<Factor>,
+    /// Drop factor k: loss of 5.5 % / k^2.5 in each direction.
+    #[serde(with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) drop: Option<Factor>,
+    /// The waiting room; 1000 packets when absent.
+    #[serde(with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<QueueLimit>,
+}
+
+impl LinkSpec {
+    /// The conditions in `file`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, an unknown key or a value out of range, with file, line and key.
+    pub(crate) fn read(file: &Path) -> Result<Self> {
+        let spec: Self = toml_file::read(file)?.1;
+        spec.check().with_context(|| file.display().to_string())?;
+        Ok(spec)
+    }
+
+    /// The seed asked for, or the default.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed.unwrap_or(DEFAULT_SEED)
+    }
+
+    /// The model's hop of this name under these conditions.
+    ///
+    /// # Errors
+    /// A queue where there is no rate.
+    pub(crate) fn to_hop(&self, name: &str) -> Result<HopConfig> {
+        let (up, down) = (self.up_conditions()?, self.down_conditions()?);
+        if self.queue.is_some() && up.rate.is_none() && down.rate.is_none() {
+            bail!("queue: a queue needs a rate that fills it: state rate too, or leave queue out");
+        }
+        Ok(HopConfig {
+            name: name.to_owned(),
+            up,
+            down,
+            toffee: self.toffee.as_ref().map(ToffeeSpec::to_model),
+        })
+    }
+
+    /// Refuses what the model would refuse, before anything is built.
+    ///
+    /// # Errors
+    /// Conditions that contradict each other or lie out of range.
+    pub(crate) fn check(&self) -> Result<()> {
+        Link::new(&LinkConfig {
+            seed: self.seed(),
+            link: 0,
+            hops: vec![self.to_hop("link")?],
+        })?;
+        Ok(())
+    }
+
+    fn up_conditions(&self) -> Result<Conditions> {
+        self.conditions(&self.up).context("up")
+    }
+
+    fn down_conditions(&self) -> Result<Conditions> {
+        self.conditions(&self.down).context("down")
+    }
+
+    fn conditions(&self, own: &Direction) -> Result<Conditions> {
+        let rate = own.rate.or(self.rate);
+        if own.queue.is_some() && rate.is_none() {
+            bail!("queue: a queue needs a rate that fills it: state rate too, or leave queue out");
+        }
+        let queue = own.queue.or(self.queue).unwrap_or(DEFAULT_QUEUE);
+        Ok(Conditions {
+            rate: rate.map(|rate| Rate {
+                rate,
+                framing: Framing::L2,
+                queue,
+            }),
+            loss: own.loss.or(self.loss).unwrap_or_default(),
+            delay: own.delay.or(self.delay).unwrap_or_default(),
+            size_delay: own.size_delay.or(self.size_delay),
+        })
+    }
+}
+
+impl Direction {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl ToffeeSpec {
+    const KEYS: [&str; 4] = ["delay", "dynamic", "drop", "queue"];
+
+    fn to_model(&self) -> Toffee {
+        Toffee {
+            delay: self.delay.unwrap_or_default(),
+            dynamic: self.dynamic,
+            drop: self.drop,
+            queue: self.queue.unwrap_or(DEFAULT_TOFFEE_QUEUE),
+        }
+    }
+
+    /// Sets one key; the error names the key and what is right.
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        fn put<T: FromStr<Err: Display>>(slot: &mut Option<T>, text: &str) -> Result<(), String> {
+            if slot.is_some() {
+                return Err("given twice".to_owned());
+            }
+            *slot = Some(text.parse().map_err(|e: T::Err| e.to_string())?);
+            Ok(())
+        }
+        match key {
+            "delay" => put(&mut self.delay, value),
+            "dynamic" => put(&mut self.dynamic, value),
+            "drop" => put(&mut self.drop, value),
+            "queue" => put(&mut self.queue, value),
+            _ => {
+                return Err(format!(
+                    "unknown key `{key}`, expected one of delay, dynamic, drop, queue"
+                ));
+            }
+        }
+        .map_err(|cause| format!("{key}: {cause}"))
+    }
+}
+
+impl FromStr for ToffeeSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut spec = Self::default();
+        for part in text.split(',') {
+            let (key, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("`{part}`: write key=value, such as delay=1ms,drop=2"))?;
+            spec.set(key.trim(), value.trim())?;
+        }
+        Ok(spec)
+    }
+}
+
+impl<'de> Deserialize<'de> for ToffeeSpec {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        struct TextOrTable;
+        impl<'de> Visitor<'de> for TextOrTable {
+            type Value = ToffeeSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table, or text such as \"delay=1ms,drop=2\"")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<ToffeeSpec, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ToffeeSpec, M::Error> {
+                let mut spec = ToffeeSpec::default();
+                while let Some(key) = map.next_key::<String>()? {
+                    if !ToffeeSpec::KEYS.contains(&key.as_str()) {
+                        return Err(de::Error::unknown_field(&key, &ToffeeSpec::KEYS));
+                    }
+                    let value: unit::Text = map.next_value()?;
+                    spec.set(&key, &value.0).map_err(de::Error::custom)?;
+                }
+                Ok(spec)
+            }
+        }
+        source.deserialize_any(TextOrTable)
+    }
+}
+
+/// Serde for values that are written as text with a unit; a bare number reaches the type's own parser too.
+pub(crate) mod unit {
+    use super::{
+        Deserialize, Deserializer, Display, FromStr, PhantomData, Serialize, Serializer, Visitor,
+        de, fmt,
+    };
+
+    /// A scalar as its text.
+    pub(crate) struct Text(pub(crate) String);
+
+    impl<'de> Deserialize<'de> for Text {
+        fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+            source
+                .deserialize_any(Scalar::<String>(PhantomData))
+                .map(Self)
+        }
+    }
+
+    pub(crate) fn serialize<T: Display, S: Serializer>(
+        value: &Option<T>,
+        target: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.as_ref().map(ToString::to_string).serialize(target)
+    }
+
+    pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
+        source: D,
+    ) -> Result<Option<T>, D::Error> {
+        source.deserialize_any(Scalar::<T>(PhantomData)).map(Some)
+    }
+
+    struct Scalar<T>(PhantomData<T>);
+
+    impl<T: FromStr<Err: Display>> Visitor<'_> for Scalar<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a value with its unit, such as \"20ms\", \"1%\", \"10mbit\" or \"100pkt\"")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+
+        fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hop(text: &str) -> HopConfig {
+        let spec: LinkSpec = toml::from_str(text).unwrap();
+        spec.check().unwrap();
+        spec.to_hop("box").unwrap()
+    }
+
+    fn refusal(text: &str) -> String {
+        match toml::from_str::<LinkSpec>(text) {
+            Ok(spec) => format!("{:#}", spec.check().unwrap_err()),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_common_value_holds_in_both_directions() {
+        let hop = hop("delay = '20ms'\nloss = '1%'");
+        assert_eq!(hop.up, hop.down);
+        assert_eq!(hop.up.delay, "20ms".parse().unwrap());
+        assert_eq!(hop.up.loss, "1%".parse().unwrap());
+    }
+
+    #[test]
+    fn a_direction_overrides_the_common_value() {
+        let hop = hop("delay = '20ms'\nrate = '1mbit'\n[up]\nrate = '2mbit'\nqueue = '5pkt'");
+        assert_eq!(hop.up.delay, hop.down.delay);
+        assert_eq!(hop.up.rate.unwrap().rate, "2mbit".parse().unwrap());
+        assert_eq!(hop.up.rate.unwrap().queue, QueueLimit::Packets(5));
+        assert_eq!(hop.down.rate.unwrap().queue, DEFAULT_QUEUE);
+    }
+
+    #[test]
+    fn toffee_is_a_table_or_a_text() {
+        let text = hop("toffee = 'delay=1ms,dynamic=1,drop=2'");
+        let table = hop("[toffee]\ndelay = '1ms'\ndynamic = 1\ndrop = 2");
+        assert_eq!(text, table);
+        assert_eq!(text.toffee.unwrap().queue, DEFAULT_TOFFEE_QUEUE);
+    }
+
+    #[test]
+    fn a_queue_without_a_rate_is_refused() {
+        assert!(refusal("queue = '5pkt'").contains("needs a rate"));
+        assert!(refusal("[up]\nqueue = '5pkt'").contains("up: queue"));
+    }
+
+    #[test]
+    fn a_bare_number_and_an_unknown_unit_are_refused() {
+        assert!(refusal("delay = 20").contains("unit"));
+        assert!(refusal("delay = '20parsec'").contains("20parsec"));
+        assert!(refusal("toffee = 'dealy=1ms'").contains("unknown key `dealy`"));
+        assert!(refusal("toffee = 'delay=1ms,delay=2ms'").contains("twice"));
+    }
+
+    #[test]
+    fn what_is_written_reads_back_equal() {
+        let text = "delay = '20ms'\nloss = '1%'\nrate = '10mbit'\nqueue = '64KiB'\nseed = 7\n\
+                    toffee = 'drop=2'\n[down]\nsize_delay = 2";
+        let spec: LinkSpec = toml::from_str(text).unwrap();
+        let again: LinkSpec = toml::from_str(&toml::to_string(&spec).unwrap()).unwrap();
+        assert_eq!(spec, again);
+    }
+}

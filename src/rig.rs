@@ -1,0 +1,98 @@
+//! A test bed with the emulator running in it.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use model::{Link, LinkConfig};
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
+use netio::netns::NetNs;
+use netio::userns::{self, Privilege};
+use netio::{AfPacket, CpuUse};
+
+use crate::exit::{Blame, Failure};
+use crate::forward::summary::Summary;
+use crate::forward::thread::{Options, Running};
+
+/// Slots of each port's receive ring: 64 MiB, the bursts of two cores that are busy elsewhere for 20 ms.
+pub(crate) const RING_SLOTS: usize = 960;
+
+/// Client, server and the link between them.
+pub(crate) struct Rig {
+    bed: Bed,
+    running: Running,
+}
+
+/// Makes namespaces possible for this process; to be called before it starts any thread.
+pub(crate) fn gain_privilege() -> Result<(), Failure> {
+    match Privilege::detect() {
+        Privilege::Root => Ok(()),
+        Privilege::UserNamespace => userns::enter().or_machine(),
+        Privilege::None { why } => Err(Failure::machine(format!(
+            "a test bed needs root, or user namespaces, which this machine refuses: {why}; \
+             run as root, or see `farwire doctor`"
+        ))),
+    }
+}
+
+impl Rig {
+    /// Builds the bed and starts to forward.
+    pub(crate) fn up(bed: &BedConfig, link: &LinkConfig, cpu: CpuUse) -> Result<Self> {
+        let link = Link::new(link)?;
+        let bed = Bed::build(bed)?;
+        let ports = bed.emulator().run(|| -> Result<_> {
+            let open = |name| AfPacket::open(name, RING_SLOTS);
+            Ok([open(CLIENT_PORT)?, open(SERVER_PORT)?])
+        })??;
+        let options = Options {
+            cpu,
+            ..Options::default()
+        };
+        let running = Running::start(ports, link, &options)?;
+        Ok(Self { bed, running })
+    }
+
+    /// Where the client runs.
+    pub(crate) fn client(&self) -> &NetNs {
+        self.bed.client()
+    }
+
+    /// Where the server runs.
+    pub(crate) fn server(&self) -> &NetNs {
+        self.bed.server()
+    }
+
+    /// Stops forwarding; what the link did.
+    pub(crate) fn down(self) -> Summary {
+        Summary::of(&self.running.stop())
+    }
+}
+
+/// Waits until something in `namespace` listens on a TCP or UDP port, at most for `patience`.
+pub(crate) fn await_listener(namespace: &NetNs, patience: Duration) -> Result<()> {
+    const LOOK_AGAIN: Duration = Duration::from_millis(5);
+    let end = Instant::now() + patience;
+    namespace.run(|| -> Result<()> {
+        while Instant::now() < end && !someone_listens()? {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    })?
+}
+
+/// States in /proc/net/tcp and udp (include/net/tcp_states.h): 0A listens, 07 is an unconnected UDP socket.
+fn someone_listens() -> Result<bool> {
+    for (table, state) in [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")] {
+        let path = format!("/proc/thread-self/net/{table}");
+        // Without IPv6 there is no table of it.
+        let Ok(text) = fs::read_to_string(&path) else {
+            continue;
+        };
+        let states = text.lines().skip(1).map(|l| l.split_whitespace().nth(3));
+        if states.into_iter().any(|s| s == Some(state)) {
+            return Ok(true);
+        }
+    }
+    fs::metadata("/proc/thread-self/net").context("looking for listeners")?;
+    Ok(false)
+}
