@@ -1,5 +1,6 @@
 //! The commands: each file turns arguments into a plan and runs it.
 
+mod doctor;
 pub(crate) mod emulate;
 pub(crate) mod exec;
 pub(crate) mod link;
@@ -32,6 +33,7 @@ enum Command {
     Serve(serve::ServeArgs),
     Measure(measure::MeasureArgs),
     Report(report::ReportArgs),
+    Doctor(doctor::DoctorArgs),
 }
 
 impl Cli {
@@ -46,6 +48,7 @@ impl Cli {
             Command::Serve(args) => args.run(),
             Command::Measure(args) => args.run(),
             Command::Report(args) => args.run(),
+            Command::Doctor(args) => args.run(),
         };
         outcome.unwrap_or_else(|failure: Failure| failure.report())
     }

@@ -5,7 +5,7 @@
 
 mod departures;
 mod held;
-mod stats;
+pub(crate) mod stats;
 pub(crate) mod summary;
 #[cfg(test)]
 mod tests;
