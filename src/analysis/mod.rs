@@ -30,9 +30,18 @@ pub(crate) struct CaseFigures<'a> {
     /// Of the first instrument that downloads.
     pub(crate) download: Option<DownloadFigures>,
     pub(crate) checks: Vec<Check>,
-    /// Runs that failed or are invalid, with their causes.
-    pub(crate) faults: Vec<String>,
+    /// Runs that failed, are invalid or missing.
+    pub(crate) faults: Vec<Fault>,
     pub(crate) verdict: Verdict,
+}
+
+/// A run that did not yield what it should.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fault {
+    /// [`Verdict::Invalid`] or [`Verdict::Failed`].
+    pub(crate) verdict: Verdict,
+    /// Which run, and the cause.
+    pub(crate) text: String,
 }
 
 /// Echo requests of all repeats together.
@@ -91,15 +100,11 @@ impl<'a> CaseFigures<'a> {
         case: &'a Case,
         ping: Option<PingFigures>,
         download: Option<DownloadFigures>,
-        faults: Vec<String>,
+        faults: Vec<Fault>,
     ) -> Self {
         let checks = verdict::checks(case, ping.as_ref(), download.as_ref());
-        let faultless = if faults.is_empty() {
-            Verdict::Met
-        } else {
-            Verdict::NotMet
-        };
-        let verdict = Verdict::of_all(checks.iter().map(|check| check.verdict).chain([faultless]));
+        let verdicts = checks.iter().map(|check| check.verdict);
+        let verdict = Verdict::of_all(verdicts.chain(faults.iter().map(|fault| fault.verdict)));
         Self {
             case,
             ping,
@@ -183,18 +188,27 @@ fn download_of(record: &Record, case: &Case) -> Option<DownloadFigures> {
     })
 }
 
-fn faults(record: &Record, case: &Case) -> Vec<String> {
-    let mut faults: Vec<String> = record
+fn faults(record: &Record, case: &Case) -> Vec<Fault> {
+    let mut faults: Vec<Fault> = record
         .runs_of(&case.name)
         .filter_map(|run| match &run.outcome {
             Outcome::Ok => None,
-            Outcome::Failed { cause } => Some(format!("run {} failed: {cause}", run.repeat)),
-            Outcome::Invalid { cause } => Some(format!("run {} is invalid: {cause}", run.repeat)),
+            Outcome::Failed { cause } => Some(Fault {
+                verdict: Verdict::Failed,
+                text: format!("run {} failed: {cause}", run.repeat),
+            }),
+            Outcome::Invalid { cause } => Some(Fault {
+                verdict: Verdict::Invalid,
+                text: format!("run {} is invalid: {cause}", run.repeat),
+            }),
         })
         .collect();
     let ran = record.runs_of(&case.name).count();
     if ran < case.repeats as usize {
-        faults.push(format!("{ran} of {} runs took place", case.repeats));
+        faults.push(Fault {
+            verdict: Verdict::Failed,
+            text: format!("{ran} of {} runs took place", case.repeats),
+        });
     }
     faults
 }
@@ -359,11 +373,12 @@ expect = { rtt_gain = { gain = '2ms', within = '150us' }, goodput = { factor = 1
         record.runs.pop();
         let analysis = Analysis::of(&record);
         assert_eq!(
-            analysis.cases[0].faults,
-            ["run 1 is invalid: the ring dropped 3"]
+            analysis.cases[0].faults[0].text,
+            "run 1 is invalid: the ring dropped 3"
         );
-        assert_eq!(analysis.cases[1].faults, ["1 of 2 runs took place"]);
-        assert_eq!(analysis.verdict, Verdict::NotMet);
+        assert_eq!(analysis.cases[0].verdict, Verdict::Invalid);
+        assert_eq!(analysis.cases[1].faults[0].text, "1 of 2 runs took place");
+        assert_eq!(analysis.verdict, Verdict::Failed);
     }
 
     #[test]

@@ -5,11 +5,17 @@ use std::fmt;
 use super::{DownloadFigures, PingFigures};
 use crate::experiment::plan::{Case, GainExpectation, GoodputExpectation};
 
-/// Met, or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How an expectation, a case or a whole experiment stands; the later, the graver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
+    /// As expected, or nothing was expected.
     Met,
+    /// Measured, and not as expected.
     NotMet,
+    /// Measured on a machine that did not keep up: neither met nor not.
+    Invalid,
+    /// A run failed or did not take place.
+    Failed,
 }
 
 /// One expectation beside what was measured, in words.
@@ -71,11 +77,8 @@ fn check_goodput(
     Check {
         expected: format!("download {words} of {:.3} MB/s", published / 1e6),
         measured: download.map_or_else(not_measured, |download| {
-            format!(
-                "{:.3} MB/s ({:.2} of it)",
-                download.goodput / 1e6,
-                download.goodput / published
-            )
+            let percent = (download.goodput / published - 1.0) * 100.0;
+            format!("{:.3} MB/s ({percent:+.0} %)", download.goodput / 1e6)
         }),
         verdict: Verdict::when(met),
     }
@@ -86,9 +89,9 @@ fn not_measured() -> String {
 }
 
 impl Verdict {
-    /// Met when all are.
+    /// The gravest of all.
     pub(crate) fn of_all(verdicts: impl IntoIterator<Item = Self>) -> Self {
-        Self::when(verdicts.into_iter().all(|verdict| verdict == Self::Met))
+        verdicts.into_iter().max().unwrap_or(Self::Met)
     }
 
     fn when(met: bool) -> Self {
@@ -101,6 +104,8 @@ impl fmt::Display for Verdict {
         f.pad(match self {
             Self::Met => "met",
             Self::NotMet => "NOT MET",
+            Self::Invalid => "INVALID",
+            Self::Failed => "FAILED",
         })
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod exec;
 pub(crate) mod link;
 mod measure;
 mod output;
+mod pages;
 mod report;
 mod run;
 mod serve;
@@ -34,6 +35,8 @@ enum Command {
     Measure(measure::MeasureArgs),
     Report(report::ReportArgs),
     Doctor(doctor::DoctorArgs),
+    Completions(pages::CompletionsArgs),
+    Man(pages::ManArgs),
 }
 
 impl Cli {
@@ -49,6 +52,8 @@ impl Cli {
             Command::Measure(args) => args.run(),
             Command::Report(args) => args.run(),
             Command::Doctor(args) => args.run(),
+            Command::Completions(args) => args.run(),
+            Command::Man(args) => args.run(),
         };
         outcome.unwrap_or_else(|failure: Failure| failure.report())
     }

@@ -86,7 +86,7 @@ impl RunArgs {
         }
         Ok(match Analysis::of(&record).verdict {
             Verdict::Met => ExitCode::SUCCESS,
-            Verdict::NotMet => ExitCode::FAILURE,
+            Verdict::NotMet | Verdict::Invalid | Verdict::Failed => ExitCode::FAILURE,
         })
     }
 }

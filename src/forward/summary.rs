@@ -26,6 +26,8 @@ pub(crate) struct Summary {
     pub(crate) wake_up_latency_ns: u64,
     /// How long before each departure the forwarder spins; 0 if it never does.
     pub(crate) spin_ns: u64,
+    /// Whether the forwarder ran before every ordinary thread (`SCHED_FIFO`, which needs CAP_SYS_NICE).
+    pub(crate) real_time: bool,
     /// The first error of sending, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) send_error: Option<String>,
@@ -104,6 +106,7 @@ impl Summary {
             held_limit_bytes: report.memory,
             wake_up_latency_ns: report.waiter.wake_up_latency().0,
             spin_ns: report.waiter.guard().0,
+            real_time: report.waiter.real_time(),
             send_error: stats.send_error.clone(),
         }
     }
@@ -121,8 +124,8 @@ impl Summary {
             ));
         }
         let error = &self.departure_error;
-        // One departure in a hundred may be late before the bulk of a measurement is touched.
-        (error.over_budget * 100 > error.count).then(|| {
+        // One departure in twenty may be late before the bulk of a measurement is touched.
+        (error.over_budget * 20 > error.count).then(|| {
             format!(
                 "{} of {} departures were more than {} late",
                 error.over_budget,

@@ -12,8 +12,10 @@ use crate::instrument::{Metric, Sample};
 
 /// Wide enough for a third of a desk screen, and legible when a phone shrinks it a little.
 const HISTORY_SIZE: (u32, u32) = (400, 220);
-const PING_WIDTH: u32 = 620;
+const PING_WIDTH: u32 = 440;
 const PING_ROW: u32 = 30;
+/// The axis of the pings ends so many times beyond the slowest case: stragglers are drawn at its edge.
+const PING_AXIS: f64 = 1.6;
 /// More points than this only blacken a curve of this width: neighbours are averaged.
 const MOST_POINTS: usize = 300;
 
@@ -38,7 +40,7 @@ pub(super) fn history(record: &Record, figures: &CaseFigures<'_>) -> Result<Stri
         .goodput_bytes_per_s
         .map(|rate| rate / 1e6);
     let points = || curves.iter().flatten();
-    let longest = points().map(|point| point.0).fold(1.0, f64::max);
+    let longest = points().map(|point| point.0).fold(1.0, f64::max).ceil();
     let top = ceiling(
         points()
             .map(|point| point.1)
@@ -95,29 +97,23 @@ pub(super) fn history(record: &Record, figures: &CaseFigures<'_>) -> Result<Stri
     ))
 }
 
-/// Every round-trip time, a row a case, and the published mean as a mark.
+/// Every round-trip time, a row a case, and the published mean as a mark; stragglers stand at the right edge.
 ///
 /// # Errors
 /// None but those of the plotting library.
 pub(super) fn pings(record: &Record, cases: &[CaseFigures<'_>]) -> Result<String> {
     let rows = cases.len() as f64;
-    let rtts: Vec<(f64, f64, f64)> = cases
+    let end = ping_axis(cases);
+    let published = |figures: &CaseFigures<'_>| figures.case.published.rtt_mean_ms;
+    let dots: Vec<(f64, f64)> = cases
         .iter()
         .enumerate()
         .flat_map(|(row, figures)| {
             let y = rows - row as f64 - 0.5;
-            rtts_of(record, &figures.case.name)
-                .into_iter()
-                .map(move |rtt| (rtt.value, y, spread(rtt)))
+            let rtts = rtts_of(record, &figures.case.name).into_iter();
+            rtts.map(move |rtt| (rtt.value.min(end), y + spread(rtt)))
         })
         .collect();
-    let published = |figures: &CaseFigures<'_>| figures.case.published.rtt_mean_ms;
-    let top = rtts
-        .iter()
-        .map(|r| r.0)
-        .chain(cases.iter().filter_map(published))
-        .fold(0.0, f64::max)
-        * 1.05;
     let mut svg = String::new();
     {
         let height = 56 + PING_ROW * u32::try_from(cases.len())?;
@@ -127,7 +123,7 @@ pub(super) fn pings(record: &Record, cases: &[CaseFigures<'_>]) -> Result<String
             .margin_right(16)
             .set_label_area_size(LabelAreaPosition::Left, 64)
             .set_label_area_size(LabelAreaPosition::Bottom, 38)
-            .build_cartesian_2d(0.0..top.max(0.1), 0.0..rows)
+            .build_cartesian_2d(0.0..end, 0.0..rows)
             .map_err(plot_error)?;
         chart
             .configure_mesh()
@@ -138,14 +134,12 @@ pub(super) fn pings(record: &Record, cases: &[CaseFigures<'_>]) -> Result<String
             .label_style(FONT.into_font().color(&INK))
             .disable_y_axis()
             .x_desc("round-trip time, ms")
-            .x_label_formatter(&|value| tick(*value, top))
+            .x_label_formatter(&|value| tick(*value, end))
             .draw()
             .map_err(plot_error)?;
-        let dot = |&(x, y, spread): &(f64, f64, f64)| {
-            Circle::new((x, y + spread), 2, MEASURED.mix(0.45).filled())
-        };
+        let dot = |&at: &(f64, f64)| Circle::new(at, 2, MEASURED.mix(0.45).filled());
         chart
-            .draw_series(rtts.iter().map(dot))
+            .draw_series(dots.iter().map(dot))
             .map_err(plot_error)?;
         for (row, figures) in cases.iter().enumerate() {
             let y = rows - row as f64 - 0.5;
@@ -164,6 +158,17 @@ pub(super) fn pings(record: &Record, cases: &[CaseFigures<'_>]) -> Result<String
         root.present().map_err(plot_error)?;
     }
     Ok(accessible(svg, "Round-trip times of every case"))
+}
+
+/// Where the axis of the pings ends, in ms.
+pub(super) fn ping_axis(cases: &[CaseFigures<'_>]) -> f64 {
+    let medians = cases
+        .iter()
+        .filter_map(|figures| Some(figures.ping.as_ref()?.rtt_ms.median));
+    let published = cases
+        .iter()
+        .filter_map(|figures| figures.case.published.rtt_mean_ms);
+    ceiling(medians.chain(published).fold(0.0, f64::max) * PING_AXIS)
 }
 
 /// The throughput of each interval, a curve a repeat.
@@ -188,18 +193,16 @@ fn curve(samples: &[Sample]) -> Vec<Point> {
     let together = bytes.len().div_ceil(MOST_POINTS).max(1);
     let mut start_s = 0.0;
     let mut points = Vec::new();
+    let mut first_length_s = None;
     for group in bytes.chunks(together) {
         let end_s = group.last().map_or(start_s, |sample| sample.at_s);
         let length_s = end_s - start_s;
-        if length_s > 0.0 {
+        // A last interval cut short holds too few packets for a rate.
+        if length_s > *first_length_s.get_or_insert(length_s) / 2.0 {
             let sum: f64 = group.iter().map(|sample| sample.value).sum();
             points.push(((start_s + end_s) / 2.0, sum / length_s / 1e6));
         }
         start_s = end_s;
-    }
-    // A last interval cut short holds too few packets for a rate.
-    if points.len() > 1 && bytes.len() % together != 0 {
-        points.pop();
     }
     points
 }
@@ -222,13 +225,13 @@ fn spread(sample: &Sample) -> f64 {
     (sample.index % 7) as f64 / 10.0 - 0.3
 }
 
-/// The next of 1, 2, 3, 5, 8, 10 times a power of ten, so that charts of one order share their axis.
+/// The next of 1, 1.5, 2, 3, 5, 8, 10 times a power of ten, so that charts of one order share their axis.
 fn ceiling(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
     let power = 10_f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 3.0, 5.0, 8.0, 10.0];
+    let steps = [1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 10.0];
     let step = steps
         .into_iter()
         .find(|step| value <= step * power * 1.000_001);
@@ -237,9 +240,9 @@ fn ceiling(value: f64) -> f64 {
 
 /// A tick's label, with as many digits as the axis needs.
 fn tick(value: f64, top: f64) -> String {
-    let digits = if top > 5.0 {
+    let digits = if top > 4.0 {
         0
-    } else if top > 0.5 {
+    } else if top > 0.4 {
         1
     } else {
         2

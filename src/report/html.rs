@@ -40,8 +40,14 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    fn all_met(&self) -> bool {
-        self.analysis.verdict == Verdict::Met
+    /// The verdict in words, first thing on the page.
+    fn headline(&self) -> &'static str {
+        match self.analysis.verdict {
+            Verdict::Met => "Met.",
+            Verdict::NotMet => "Not met.",
+            Verdict::Invalid => "Invalid: the machine did not keep up.",
+            Verdict::Failed => "Failed.",
+        }
     }
 
     fn checks(&self) -> usize {
@@ -75,6 +81,19 @@ impl Page<'_> {
 
     fn methods(&self) -> Vec<String> {
         self.record.plan.instruments.iter().map(method).collect()
+    }
+
+    /// Where the axis of the pings ends, in ms.
+    fn ping_axis(&self) -> f64 {
+        charts::ping_axis(&self.analysis.cases)
+    }
+
+    fn faulty_runs(&self) -> usize {
+        self.record
+            .runs
+            .iter()
+            .filter(|run| run.outcome != Outcome::Ok)
+            .count()
     }
 
     /// What the instruments say of their own numbers, each once.

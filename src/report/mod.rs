@@ -54,6 +54,6 @@ mod tests {
     fn the_json_view_is_the_record() {
         let record = record();
         let again: Record = serde_json::from_str(&json(&record).unwrap()).unwrap();
-        assert_eq!(again, record);
+        assert!(again == record);
     }
 }

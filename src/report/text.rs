@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
+use comfy_table::{
+    Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle,
+};
 
 use super::{optional, signed};
 use crate::analysis::{Analysis, CaseFigures, Verdict};
@@ -11,23 +12,29 @@ use crate::experiment::record::Record;
 
 const HEADER: [&str; 10] = [
     "case",
-    "ping\nmedian ms",
-    "pub. mean\nms",
+    "ping\nms",
+    "publ.\nms",
     "gain\nms",
-    "pub. gain\nms",
+    "publ.\nms",
     "loss\n%",
-    "pub. loss\n%",
-    "download\nMB/s",
-    "pub.\nMB/s",
-    "expected",
+    "publ.\n%",
+    "MB/s",
+    "publ.\nMB/s",
+    "verdict",
 ];
+
+/// Lines above, below and under the header only.
+const STYLE: TableStyle = TableStyle::new()
+    .top_border(LineStyle::none().fill('─').junction('─'))
+    .header_separator(LineStyle::none().fill('─').junction('─'))
+    .bottom_border(LineStyle::none().fill('─').junction('─'));
 
 /// The record as text for a terminal; colours only where `coloured`.
 pub(crate) fn text(record: &Record, coloured: bool) -> String {
     let analysis = Analysis::of(record);
     let mut table = Table::new();
     table
-        .load_style(UTF8_HORIZONTAL_ONLY)
+        .load_style(STYLE)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(HEADER);
     for figures in &analysis.cases {
@@ -52,7 +59,7 @@ pub(crate) fn text(record: &Record, coloured: bool) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
-        "ping: round-trip time at the client; gain: over {}. download: HTTP body bytes (L7), MB = 10^6 bytes.",
+        "ping: median round-trip time (published: mean); gain: over {}; MB/s: download, HTTP body bytes (L7), 10^6 bytes a second",
         record.plan.reference.as_deref().unwrap_or("no reference"),
     );
     for line in shortcomings(&analysis) {
@@ -74,7 +81,7 @@ fn row(figures: &CaseFigures<'_>) -> Vec<Cell> {
         optional(download.map(|d| d.goodput / 1e6), 3),
         optional(published.goodput_bytes_per_s.map(|rate| rate / 1e6), 3),
     ];
-    let name = Cell::new(format!("{}\n{}", figures.case.name, figures.case.title));
+    let name = Cell::new(format!("{} {}", figures.case.name, figures.case.title));
     let cells = numbers.into_iter().map(Cell::new);
     [name]
         .into_iter()
@@ -90,7 +97,7 @@ fn verdict(figures: &CaseFigures<'_>) -> Cell {
     let cell = Cell::new(figures.verdict).add_attribute(Attribute::Bold);
     match figures.verdict {
         Verdict::Met => cell.fg(Color::Green),
-        Verdict::NotMet => cell.fg(Color::Red),
+        Verdict::NotMet | Verdict::Invalid | Verdict::Failed => cell.fg(Color::Red),
     }
 }
 
@@ -103,7 +110,7 @@ fn shortcomings(analysis: &Analysis<'_>) -> Vec<String> {
             figures
                 .faults
                 .iter()
-                .map(|fault| format!("{name}: {fault}")),
+                .map(|fault| format!("{name}: {}", fault.text)),
         );
         let unmet = figures
             .checks
