@@ -47,6 +47,8 @@ fn arguments(target: &HttpTarget) -> Vec<String> {
     [
         "--tries=1",
         "--no-proxy",
+        "--connect-timeout=20",
+        "--read-timeout=60",
         "--output-document=/dev/null",
         "--progress=dot:binary",
     ]
