@@ -37,7 +37,9 @@ impl StampConverter {
     /// Reads both clocks; `last_empty` is when the port was last seen without frames.
     #[must_use]
     pub fn sample(last_empty: Nanos) -> Self {
-        Self::at(now(), read(libc::CLOCK_REALTIME), last_empty)
+        // In this order an interruption between the two makes a packet late, never early.
+        let real = read(libc::CLOCK_REALTIME);
+        Self::at(now(), real, last_empty)
     }
 
     fn at(mono: Nanos, real: Nanos, last_empty: Nanos) -> Self {
@@ -49,7 +51,13 @@ impl StampConverter {
         }
     }
 
-    /// The arrival on the monotonic clock of a frame stamped `real`.
+    /// Whether a frame stamped `real` came after the clocks were read: its age is not known here.
+    #[must_use]
+    pub fn precedes(&self, real: Nanos) -> bool {
+        self.real < real
+    }
+
+    /// The arrival on the monotonic clock of a frame stamped `real`, not after the clocks were read.
     #[must_use]
     pub fn convert(&self, real: Nanos) -> Nanos {
         let age = self.real.0.saturating_sub(real.0);
@@ -68,6 +76,13 @@ mod tests {
     fn a_stamp_keeps_its_age() {
         let c = StampConverter::at(Nanos(5_000_000), Nanos(HOUR), Nanos(0));
         assert_eq!(c.convert(Nanos(HOUR - 300)), Nanos(5_000_000 - 300));
+    }
+
+    #[test]
+    fn a_frame_that_came_after_the_reading_asks_for_another() {
+        let c = StampConverter::at(Nanos(5_000_000), Nanos(HOUR), Nanos(0));
+        assert!(c.precedes(Nanos(HOUR + 1)));
+        assert!(!c.precedes(Nanos(HOUR)));
     }
 
     #[test]

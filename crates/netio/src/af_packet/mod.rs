@@ -118,6 +118,10 @@ impl Port for AfPacket {
 
     fn arrival(&mut self) -> Option<Nanos> {
         let stamp = self.ring.next_stamp()?;
+        if self.stamps.precedes(stamp) {
+            // It came after the last look: by the old readings it would count as older than it is.
+            self.stamps = StampConverter::sample(self.last_empty);
+        }
         Some(self.stamps.convert(stamp))
     }
 
