@@ -1,12 +1,16 @@
 //! farwire: a wide-area network between two interfaces, measured through, with the trust of every number stated.
 #![forbid(unsafe_code)]
 
+mod analysis;
 mod cli;
+mod doctor;
 mod emulate;
 mod exit;
+mod experiment;
 mod forward;
 mod instrument;
 mod link_spec;
+mod report;
 mod rig;
 mod serve;
 mod toml_file;

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 use model::{Link, LinkConfig};
 
+use super::CpuArg;
 use super::link::LinkArgs;
-use super::{CpuArg, write_json};
+use super::output::write_json;
 use crate::emulate::WanBox;
 use crate::exit::{Blame, Failure};
 
@@ -50,7 +51,7 @@ impl EmulateArgs {
         let wan_box = WanBox::up([&self.a, &self.b], self.force, link, self.cpu.into())?;
         eprintln!("farwire: {} <-> {} until a signal", self.a, self.b);
         let summary = wan_box.run()?;
-        eprintln!("farwire: the link, as the emulator counted:\n{summary}");
+        eprintln!("farwire: {summary}");
         if let Some(file) = &self.json {
             write_json(file, &summary)?;
         }

@@ -15,8 +15,9 @@ use netio::bed::{BedConfig, SERVER};
 use netio::contain::{self, Contained};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use super::CpuArg;
 use super::link::LinkArgs;
-use super::{CpuArg, write_json};
+use super::output::write_json;
 use crate::exit::{Blame, Failure};
 use crate::rig::{self, Rig};
 use crate::serve::{self, ServeConfig};
@@ -75,7 +76,7 @@ impl ExecArgs {
         drop(far);
         let summary = rig.down();
         let code = code?;
-        eprintln!("farwire: the link, as the emulator counted:\n{summary}");
+        eprintln!("farwire: {summary}");
         if let Some(file) = &self.json {
             write_json(file, &summary)?;
         }

@@ -1,17 +1,20 @@
 //! The commands: each file turns arguments into a plan and runs it.
 
+mod doctor;
 pub(crate) mod emulate;
 pub(crate) mod exec;
 pub(crate) mod link;
+mod measure;
+mod output;
+mod pages;
+mod report;
+mod run;
+mod serve;
 
-use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use netio::CpuUse;
-use serde::Serialize;
 
 use crate::exit::Failure;
 
@@ -25,8 +28,15 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::RunArgs),
     Exec(exec::ExecArgs),
     Emulate(emulate::EmulateArgs),
+    Serve(serve::ServeArgs),
+    Measure(measure::MeasureArgs),
+    Report(report::ReportArgs),
+    Doctor(doctor::DoctorArgs),
+    Completions(pages::CompletionsArgs),
+    Man(pages::ManArgs),
 }
 
 impl Cli {
@@ -36,7 +46,14 @@ impl Cli {
             Command::Exec(args) => {
                 return args.run().unwrap_or_else(|f| f.report_as_env());
             }
+            Command::Run(args) => args.run(),
             Command::Emulate(args) => args.run(),
+            Command::Serve(args) => args.run(),
+            Command::Measure(args) => args.run(),
+            Command::Report(args) => args.run(),
+            Command::Doctor(args) => args.run(),
+            Command::Completions(args) => args.run(),
+            Command::Man(args) => args.run(),
         };
         outcome.unwrap_or_else(|failure: Failure| failure.report())
     }
@@ -58,15 +75,4 @@ impl From<CpuArg> for CpuUse {
             CpuArg::Gentle => Self::Gentle,
         }
     }
-}
-
-/// Writes `value` to `file`, or to standard output for `-`.
-pub(crate) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
-    let mut text = serde_json::to_string_pretty(value)?;
-    text.push('\n');
-    if file == Path::new("-") {
-        std::io::stdout().write_all(text.as_bytes())?;
-        return Ok(());
-    }
-    std::fs::write(file, text).with_context(|| file.display().to_string())
 }

@@ -5,8 +5,10 @@
 
 mod departures;
 mod held;
-mod stats;
+pub(crate) mod stats;
 pub(crate) mod summary;
+#[cfg(test)]
+mod tests;
 pub(crate) mod thread;
 
 use model::{Link, Nanos, Outcome, PacketId, Side};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use model::{Nanos, Side};
+use model::Side;
 use serde::{Deserialize, Serialize};
 
 use super::stats::BUDGET;
@@ -26,6 +26,8 @@ pub(crate) struct Summary {
     pub(crate) wake_up_latency_ns: u64,
     /// How long before each departure the forwarder spins; 0 if it never does.
     pub(crate) spin_ns: u64,
+    /// Whether the forwarder ran before every ordinary thread (`SCHED_FIFO`, which needs CAP_SYS_NICE).
+    pub(crate) real_time: bool,
     /// The first error of sending, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) send_error: Option<String>,
@@ -104,6 +106,7 @@ impl Summary {
             held_limit_bytes: report.memory,
             wake_up_latency_ns: report.waiter.wake_up_latency().0,
             spin_ns: report.waiter.guard().0,
+            real_time: report.waiter.real_time(),
             send_error: stats.send_error.clone(),
         }
     }
@@ -121,13 +124,13 @@ impl Summary {
             ));
         }
         let error = &self.departure_error;
-        // One departure in a hundred may be late before the bulk of a measurement is touched.
-        (error.over_budget * 100 > error.count).then(|| {
+        // One departure in twenty may be late before the bulk of a measurement is touched.
+        (error.over_budget * 20 > error.count).then(|| {
             format!(
                 "{} of {} departures were more than {} late",
                 error.over_budget,
                 error.count,
-                Nanos(error.budget_ns)
+                Micros(error.budget_ns)
             )
         })
     }
@@ -174,8 +177,24 @@ impl fmt::Display for OwnLoss {
     }
 }
 
+/// Nanoseconds, to be read as microseconds.
+struct Micros(u64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[expect(clippy::cast_precision_loss, reason = "three digits are read")]
+        let micros = self.0 as f64 / 1e3;
+        let digits = if micros < 10.0 { 2 } else { 0 };
+        write!(f, "{micros:.digits$} us")
+    }
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.up.packets + self.down.packets == 0 && self.invalid().is_none() {
+            return f.write_str("nothing crossed the link");
+        }
+        writeln!(f, "what crossed the link")?;
         writeln!(f, "up   {}", self.up)?;
         writeln!(f, "down {}", self.down)?;
         let error = &self.departure_error;
@@ -183,11 +202,11 @@ impl fmt::Display for Summary {
             f,
             "departures: {} packets, late by {} (median), {} (p99), {} (max); {} later than {}",
             error.count,
-            Nanos(error.p50_ns),
-            Nanos(error.p99_ns),
-            Nanos(error.max_ns),
+            Micros(error.p50_ns),
+            Micros(error.p99_ns),
+            Micros(error.max_ns),
             error.over_budget,
-            Nanos(error.budget_ns),
+            Micros(error.budget_ns),
         )?;
         write!(
             f,

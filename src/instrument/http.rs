@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use self::body::Body;
 use super::meter::Meter;
 use super::stop::STOP_INTERVAL;
-use super::{DownloadSummary, Measurement, Stop, Summary};
+use super::{DownloadSummary, Measurement, Stop, Summary, seconds};
 use crate::serve::CONGESTION_HEADER;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -30,6 +30,7 @@ pub(crate) struct HttpPlan {
     /// When to end.
     pub(crate) amount: Amount,
     /// Length of the intervals in which bytes are counted.
+    #[serde(rename = "interval_s", with = "seconds")]
     pub(crate) interval: Duration,
 }
 
@@ -42,6 +43,7 @@ pub(crate) enum Amount {
     /// So many payload bytes.
     Bytes(u64),
     /// What comes within this time of the request.
+    #[serde(rename = "for_s", with = "seconds")]
     For(Duration),
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use super::Stop;
 use super::stop::STOP_INTERVAL;
 
-/// Runs a tool where the client is.
+/// Runs a tool where the client is, with a locale whose output the parsers know.
 pub(crate) trait Launcher {
     /// Runs `tool` to its end and keeps its output.
     ///
@@ -35,8 +35,8 @@ pub(crate) struct Tool {
 pub(crate) struct Output {
     /// Standard output and standard error together, in the order of arrival.
     pub(crate) lines: Vec<Line>,
-    /// Exit code; `None` when a signal ended it.
-    pub(crate) code: Option<i32>,
+    /// Exit code; 128 + n when signal n ended it.
+    pub(crate) code: i32,
 }
 
 /// One line and when its end arrived.
@@ -71,57 +71,35 @@ impl Tool {
             .to_owned();
         Ok(Self { path, version })
     }
+}
 
-    /// The command with a locale whose output the parsers know.
-    pub(crate) fn command(&self, arguments: &[String]) -> Command {
-        let mut command = Command::new(&self.path);
-        command
-            .args(arguments)
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null());
-        command
+/// Every line that `child` says on the streams that are pipes, until it closes them.
+///
+/// # Errors
+/// It was to `stop`; the caller ends the child.
+pub(crate) fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<Line>> {
+    let start = Instant::now();
+    let (sender, receiver) = mpsc::channel();
+    if let Some(stdout) = child.stdout.take() {
+        read_lines(stdout, start, sender.clone());
+    }
+    if let Some(stderr) = child.stderr.take() {
+        read_lines(stderr, start, sender);
+    }
+    let mut lines = Vec::new();
+    loop {
+        match receiver.recv_timeout(STOP_INTERVAL) {
+            Ok(line) => lines.push(line),
+            Err(RecvTimeoutError::Disconnected) => return Ok(lines),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Some(cause) = stop.cause() {
+            bail!("{cause}");
+        }
     }
 }
 
 impl Output {
-    /// Runs `command` to its end, or kills it when `stop` says so.
-    ///
-    /// # Errors
-    /// It did not start, or was stopped.
-    pub(crate) fn of(mut command: Command, stop: &Stop) -> Result<Self> {
-        let name = command.get_program().to_string_lossy().into_owned();
-        let start = Instant::now();
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("{name} did not start"))?;
-        let (sender, receiver) = mpsc::channel();
-        if let Some(stdout) = child.stdout.take() {
-            read_lines(stdout, start, sender.clone());
-        }
-        if let Some(stderr) = child.stderr.take() {
-            read_lines(stderr, start, sender);
-        }
-        let mut output = Self::default();
-        loop {
-            match receiver.recv_timeout(STOP_INTERVAL) {
-                Ok(line) => output.lines.push(line),
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if let Some(cause) = stop.cause() {
-                child
-                    .kill()
-                    .and_then(|()| child.wait())
-                    .with_context(|| name.clone())?;
-                bail!("{name}: {cause}");
-            }
-        }
-        output.code = child.wait().with_context(|| name.clone())?.code();
-        Ok(output)
-    }
-
     /// The last line that says something, for an error message.
     pub(crate) fn last_words(&self) -> &str {
         let said = self.lines.iter().rev().map(|line| line.text.trim());
@@ -156,7 +134,24 @@ pub(crate) mod tests {
 
     impl Launcher for Here {
         fn launch(&self, tool: &Tool, arguments: &[String], stop: &Stop) -> Result<Output> {
-            Output::of(tool.command(arguments), stop)
+            let mut command = Command::new(&tool.path);
+            command
+                .args(arguments)
+                .env("LC_ALL", "C")
+                .stdin(Stdio::null());
+            let mut child = command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()?;
+            let lines = lines_of(&mut child, stop);
+            if lines.is_err() {
+                child.kill()?;
+            }
+            let code = child.wait()?.code().unwrap_or(-1);
+            Ok(Output {
+                lines: lines?,
+                code,
+            })
         }
     }
 
@@ -170,7 +165,7 @@ pub(crate) mod tests {
                     text: text.to_owned(),
                 })
                 .collect(),
-            code: Some(code),
+            code,
         }
     }
 
@@ -190,11 +185,11 @@ pub(crate) mod tests {
         let mut texts: Vec<_> = output.lines.iter().map(|line| line.text.as_str()).collect();
         texts.sort_unstable();
         assert_eq!(texts, ["one", "two"]);
-        assert_eq!(output.code, Some(3));
+        assert_eq!(output.code, 3);
     }
 
     #[test]
-    fn a_tool_that_does_not_end_is_killed_at_the_time_out() {
+    fn a_tool_that_does_not_end_is_stopped_at_the_time_out() {
         let tool = Tool::find("sleep", "--version", "coreutils").unwrap();
         let stop = Stop::default().within(Duration::ZERO);
         let error = Here.launch(&tool, &["60".to_owned()], &stop).unwrap_err();

@@ -22,7 +22,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::stop::STOP_INTERVAL;
 use super::tally::Tally;
-use super::{Measurement, Stop};
+use super::{Measurement, Stop, seconds};
 
 const ICMP_HEADER: usize = 8;
 const IPV4_HEADER: usize = 20;
@@ -39,8 +39,10 @@ pub(crate) struct PingPlan {
     /// Echo requests to send.
     pub(crate) count: u32,
     /// From one request to the next, absolute.
+    #[serde(rename = "interval_s", with = "seconds")]
     pub(crate) interval: Duration,
     /// After which an answer counts as late and its request as lost (RFC 2681 asks to state it).
+    #[serde(rename = "timeout_s", with = "seconds")]
     pub(crate) timeout: Duration,
 }
 

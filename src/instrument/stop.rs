@@ -1,9 +1,12 @@
 //! When a measurement must end before it is done.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// How long an instrument may wait without asking [`Stop::cause`] again.
 pub(crate) const STOP_INTERVAL: Duration = Duration::from_millis(100);
@@ -25,6 +28,18 @@ pub(crate) enum StopCause {
 }
 
 impl Stop {
+    /// Stops at SIGINT and at SIGTERM, which from now on do nothing else.
+    ///
+    /// # Errors
+    /// The system refuses the handlers.
+    pub(crate) fn on_signals() -> io::Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        }
+        Ok(Self::on(flag))
+    }
+
     /// Stops when `flag` rises.
     pub(crate) fn on(flag: Arc<AtomicBool>) -> Self {
         Self {

@@ -68,9 +68,13 @@ fn parse(output: &Output, plan: &PingPlan) -> Measurement {
 fn try_parse(output: &Output, plan: &PingPlan) -> Result<Measurement> {
     let texts = || output.lines.iter().map(|line| line.text.as_str());
     // Without its closing statistics ping never came to ping, or was killed.
-    let sent = texts()
-        .find_map(transmitted)
-        .with_context(|| format!("ping ended with {:?}: {}", output.code, output.last_words()))?;
+    let sent = texts().find_map(transmitted).with_context(|| {
+        format!(
+            "ping ended with code {}: {}",
+            output.code,
+            output.last_words()
+        )
+    })?;
     let mut tally = Tally::new(plan.timeout);
     // ping states when answers came, not when requests left: the schedule stands for that.
     for probe in 0..sent.min(u64::from(plan.count)) {

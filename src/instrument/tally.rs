@@ -124,7 +124,7 @@ impl Tally {
             index,
             value: probe.rtt_ms.unwrap_or(1.0),
         }));
-        samples.sort_by(|a, b| (a.index, a.metric).cmp(&(b.index, b.metric)));
+        samples.sort_by_key(|sample| (sample.index, sample.metric));
         samples
     }
 }

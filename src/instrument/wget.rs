@@ -47,6 +47,8 @@ fn arguments(target: &HttpTarget) -> Vec<String> {
     [
         "--tries=1",
         "--no-proxy",
+        "--connect-timeout=20",
+        "--read-timeout=60",
         "--output-document=/dev/null",
         "--progress=dot:binary",
     ]
@@ -101,8 +103,12 @@ fn parse(output: &Output, interval: Duration) -> Measurement {
 
 /// The bytes of a download that ended well.
 fn outcome(output: &Output) -> Result<u64> {
-    if output.code != Some(0) {
-        bail!("wget ended with {:?}: {}", output.code, output.last_words());
+    if output.code != 0 {
+        bail!(
+            "wget ended with code {}: {}",
+            output.code,
+            output.last_words()
+        );
     }
     output
         .lines
@@ -194,7 +200,7 @@ mod tests {
         });
         Output {
             lines: lines.collect(),
-            code: Some(0),
+            code: 0,
         }
     }
 
@@ -217,7 +223,7 @@ mod tests {
         let text = "Connecting to 127.0.0.1:8098... failed: Connection refused.\n";
         let cause = parse(&captured(text, 4), SECOND).failure.unwrap();
         assert!(
-            cause.contains("Some(4)") && cause.contains("Connection refused"),
+            cause.contains("code 4") && cause.contains("Connection refused"),
             "{cause}"
         );
     }

@@ -45,6 +45,7 @@ impl Agenda {
     }
 
     /// The earliest deadline and its stage.
+    #[inline]
     pub(crate) fn first(&self) -> Option<(Nanos, usize)> {
         let stage = self.first?;
         self.deadlines[stage].map(|deadline| (deadline.at, stage))

@@ -7,7 +7,7 @@ use crate::agenda::Agenda;
 use crate::path::{Layout, Transit};
 use crate::stage::{Entered, Slot};
 use crate::{
-    Bytes, ConfigError, Counters, DropCause, LinkConfig, Nanos, Outcome, Packet, Side, StageReport,
+    ConfigError, Counters, DropCause, LinkConfig, Nanos, Outcome, Packet, Side, StageReport,
 };
 
 /// A link in model time: offer packets, poll outcomes, ask when to come back.
@@ -35,11 +35,15 @@ pub struct Link {
 }
 
 /// An outcome that was not handed out yet.
+///
+/// Flat, because an [`Outcome`] moved through the queue in pieces doubles what a delayed packet costs.
 #[derive(Debug)]
 struct Decided {
-    outcome: Outcome,
+    packet: Packet,
     ingress: Side,
-    len: Bytes,
+    /// When it is due, unless it is dropped.
+    due: Nanos,
+    dropped: Option<DropCause>,
 }
 
 impl Link {
@@ -89,11 +93,21 @@ impl Link {
     }
 
     /// The next outcome decided by `now`, in the order of decision; `None` when there is no more.
+    ///
+    /// Poll with a time up to which every arrival was offered: one offered afterwards that is older
+    /// than an event already processed is late.
     pub fn poll(&mut self, now: Nanos) -> Option<Outcome> {
         while self.decided.is_empty() && self.step(now) {}
         let decided = self.decided.pop_front()?;
         self.count(&decided);
-        Some(decided.outcome)
+        let id = decided.packet.id;
+        Some(match decided.dropped {
+            None => Outcome::Deliver {
+                id,
+                due: decided.due,
+            },
+            Some(cause) => Outcome::Drop { id, cause },
+        })
     }
 
     /// When the next undecided packet may be decided; `None` when none is held.
@@ -125,6 +139,7 @@ impl Link {
     }
 
     /// Processes the earliest event, if it lies at or before `now`.
+    #[inline]
     fn step(&mut self, now: Nanos) -> bool {
         let Some((at, index)) = self.agenda.first().filter(|&(at, _)| at <= now) else {
             return false;
@@ -139,27 +154,29 @@ impl Link {
     }
 
     /// Takes `transit` on from stage to stage, until one holds it or its outcome is decided.
+    #[inline]
     fn carry(&mut self, mut at: Nanos, mut transit: Transit) {
-        let id = transit.packet.id;
-        let outcome = loop {
+        let dropped = loop {
             let Some(&index) = self.paths[transit.side.index()].get(transit.step) else {
-                break Outcome::Deliver { id, due: at };
+                break None;
             };
             transit.step += 1;
             match self.stages[index].enter(at, transit) {
                 Entered::Passes(later) => at = later,
                 Entered::Held(None) => return,
                 Entered::Held(wake) => return self.agenda.set(index, wake),
-                Entered::Dropped(cause) => break Outcome::Drop { id, cause },
+                Entered::Dropped(cause) => break Some(cause),
             }
         };
         self.decided.push_back(Decided {
-            outcome,
+            packet: transit.packet,
             ingress: transit.side,
-            len: transit.packet.len,
+            due: at,
+            dropped,
         });
     }
 
+    #[inline]
     fn advance_clock(&mut self, side: Side, at: Nanos) {
         if self.shared {
             self.clocks = [at; 2];
@@ -168,18 +185,17 @@ impl Link {
         }
     }
 
+    #[inline]
     fn count(&mut self, decided: &Decided) {
         self.held[decided.ingress.index()] -= 1;
         let counters = &mut self.counters[decided.ingress.index()];
-        match decided.outcome {
-            Outcome::Deliver { .. } => {
+        match decided.dropped {
+            None => {
                 counters.delivered += 1;
-                counters.delivered_bytes += decided.len.0;
+                counters.delivered_bytes += decided.packet.len.0;
             }
-            Outcome::Drop { cause, .. } => match cause {
-                DropCause::Loss => counters.lost += 1,
-                DropCause::QueueFull => counters.queue_full += 1,
-            },
+            Some(DropCause::Loss) => counters.lost += 1,
+            Some(DropCause::QueueFull) => counters.queue_full += 1,
         }
     }
 }

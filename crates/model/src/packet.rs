@@ -52,3 +52,13 @@ pub enum Outcome {
         cause: DropCause,
     },
 }
+
+impl Outcome {
+    /// The packet.
+    #[must_use]
+    pub const fn id(&self) -> PacketId {
+        match self {
+            Self::Deliver { id, .. } | Self::Drop { id, .. } => *id,
+        }
+    }
+}

@@ -50,6 +50,7 @@ impl Slot {
     }
 
     /// Takes `transit` in at `at`.
+    #[inline]
     pub(crate) fn enter(&mut self, at: Nanos, transit: Transit) -> Entered {
         let index = self.packets;
         self.packets += 1;

@@ -9,7 +9,7 @@ use model::Bytes;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::link::{InfoData, InfoVeth};
-use rtnetlink::{Handle, LinkUnspec, LinkVeth};
+use rtnetlink::{Handle, LinkBridge, LinkUnspec, LinkVeth};
 
 use crate::iface::{Interface, InterfaceError, LinkWatcher};
 use crate::kernel::KernelVersion;
@@ -23,6 +23,7 @@ pub const WAN: &str = "wan";
 pub const CLIENT_PORT: &str = "client";
 /// The emulator's interface towards the server.
 pub const SERVER_PORT: &str = "server";
+const BRIDGE: &str = "bridge";
 
 /// The client's addresses.
 pub const CLIENT: Endpoint = Endpoint::numbered(1);
@@ -135,6 +136,27 @@ impl Bed {
             ns.run(|| wait_running(&[WAN]))??;
         }
         Ok(bed)
+    }
+
+    /// Lets the kernel carry the packets: a bridge between the emulator's ports, which nothing outruns. It is what an
+    /// emulator is measured against.
+    ///
+    /// # Errors
+    /// On a kernel without bridges.
+    pub fn bridge(&self) -> Result<(), BedError> {
+        netlink::call(&self.emulator, async |handle| {
+            let bridge = LinkBridge::new(BRIDGE).mcast_snooping(false).up().build();
+            let add = handle.link().add(bridge).execute().await;
+            add.asked(|| "make a bridge in the test bed".to_owned())?;
+            let index = index_of(BRIDGE)?;
+            for port in [CLIENT_PORT, SERVER_PORT] {
+                let join = LinkUnspec::new_with_name(port).controller(index).build();
+                let set = handle.link().set(join).execute().await;
+                set.asked(|| format!("put the test bed's {port} into a bridge"))?;
+            }
+            Ok(())
+        })?;
+        self.emulator.run(|| wait_running(&[BRIDGE]))?
     }
 
     /// Where the client runs; its interface is [`WAN`], its addresses are [`CLIENT`].
@@ -283,9 +305,7 @@ async fn address_end(
         let set = handle.link().set(up).execute().await;
         set.asked(|| format!("set the test bed's interface {name} up"))?;
     }
-    let index = nix::net::if_::if_nametoindex(WAN)
-        .map_err(std::io::Error::from)
-        .asked(|| format!("find the test bed's interface {WAN}"))?;
+    let index = index_of(WAN)?;
     let v4 = (IpAddr::from(own.v4), IpAddr::from(peer.v4), 24);
     let v6 = (IpAddr::from(own.v6), IpAddr::from(peer.v6), 64);
     for (own_address, peer_address, prefix) in [Some(v4), ipv6.then_some(v6)].into_iter().flatten()
@@ -304,6 +324,12 @@ async fn address_end(
         add.asked(|| format!("make {peer_address} a permanent neighbour"))?;
     }
     Ok(())
+}
+
+fn index_of(name: &str) -> Result<u32, NetlinkError> {
+    nix::net::if_::if_nametoindex(name)
+        .map_err(std::io::Error::from)
+        .asked(|| format!("find the test bed's interface {name}"))
 }
 
 /// Waits until the kernel sends through each of the interfaces `names` of the calling thread's namespace.

@@ -6,10 +6,11 @@
 //! warden ends when the caller does. The command stays in the caller's process group, so that the terminal's signals
 //! reach it; warden and init pass on SIGTERM and SIGHUP.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
 use nix::errno::Errno;
@@ -221,11 +222,12 @@ fn init(
     let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            eprintln!("farwire: cannot run {}: {error}", program.display());
-            return Ok(match error.kind() {
-                io::ErrorKind::NotFound => NOT_FOUND,
-                _ => NOT_EXECUTABLE,
-            });
+            let (code, why) = match is_found(program) {
+                true => (NOT_EXECUTABLE, error.to_string()),
+                false => (NOT_FOUND, "no such command".to_owned()),
+            };
+            eprintln!("farwire: cannot run {}: {why}", program.display());
+            return Ok(code);
         }
     };
     let command = Pid::from_raw(i32::try_from(child.id()).expect("a process id is positive"));
@@ -246,6 +248,15 @@ fn init(
             None => {}
         }
     }
+}
+
+/// Whether there is a file for `program`: exec's errno does not tell, it also blames directories of the PATH.
+fn is_found(program: &OsStr) -> bool {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Path::new(program).exists();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).exists())
 }
 
 /// Reaps whatever has ended; the exit code if `command` has.

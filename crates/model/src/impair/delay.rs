@@ -25,6 +25,7 @@ impl Delay {
     }
 
     /// When a packet of `len` that enters at `at` leaves.
+    #[inline]
     pub(crate) fn due(&mut self, at: Nanos, len: Bytes) -> Nanos {
         let growing = self
             .per_size

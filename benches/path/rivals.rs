@@ -1,0 +1,249 @@
+//! What carries the packets between client and server: the kernel's bridge, farwire, or rattan.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use model::Bytes;
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
+use netio::netns::NetNs;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// Largest TCP buffer at both ends.
+pub(crate) const WINDOW: Bytes = Bytes(128 << 20);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rival {
+    Bridge,
+    Farwire,
+    Rattan,
+}
+
+/// What one run of iperf3 said, and what else was seen of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    /// Received payload, bits a second.
+    pub(crate) goodput: f64,
+    /// What kept it from being more.
+    pub(crate) limit: String,
+}
+
+impl Rival {
+    pub(crate) const ALL: [Self; 3] = [Self::Bridge, Self::Farwire, Self::Rattan];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bridge => "kernel bridge, no delay",
+            Self::Farwire => "farwire, 1 ms each way",
+            Self::Rattan => "rattan 0.1.1, 1 ms each way",
+        }
+    }
+
+    /// One run of `seconds`, on namespaces of its own.
+    pub(crate) fn measure(self, seconds: u32) -> Result<Outcome> {
+        let config = BedConfig {
+            tcp_memory: Some(WINDOW),
+            ..BedConfig::default()
+        };
+        let bed = Bed::build(&config)?;
+        let server = spawn_in(bed.server(), Command::new("iperf3").args(["-s", "-1"]))?;
+        let outcome = match self {
+            Self::Bridge => {
+                bed.bridge()?;
+                iperf3(bed.client(), &SERVER.v4.to_string(), seconds).map(|r| r.outcome(None))
+            }
+            Self::Farwire => through_farwire(&bed, seconds),
+            Self::Rattan => through_rattan(&bed, seconds),
+        };
+        stop(server, Signal::SIGKILL)?;
+        outcome
+    }
+}
+
+fn through_farwire(bed: &Bed, seconds: u32) -> Result<Outcome> {
+    let report = std::env::temp_dir().join(format!("farwire-bench-{}.json", std::process::id()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farwire"));
+    command.args([
+        "emulate",
+        CLIENT_PORT,
+        SERVER_PORT,
+        "--delay",
+        "1ms",
+        "--json",
+    ]);
+    let emulator = spawn_in(bed.emulator(), command.arg(&report))?;
+    let pid = emulator.id();
+    await_threads(pid, "forwarder")?;
+    let run = iperf3(bed.client(), &SERVER.v4.to_string(), seconds);
+    let cpu = thread_cpu_seconds(pid);
+    stop(emulator, Signal::SIGTERM)?;
+    let summary: Value = serde_json::from_str(&fs::read_to_string(&report)?)?;
+    fs::remove_file(&report)?;
+    let lost: u64 = ["up", "down"]
+        .iter()
+        .filter_map(|way| summary[way]["emulator_lost"].as_array())
+        .flatten()
+        .filter_map(|loss| loss["count"].as_u64())
+        .sum();
+    let busiest = cpu.map(|(name, s)| (name, 100.0 * s / f64::from(seconds)));
+    let mut outcome = run?.outcome(busiest);
+    if lost > 0 {
+        outcome.limit += &format!(", {lost} frames lost by the emulator");
+    }
+    Ok(outcome)
+}
+
+/// rattan makes namespaces of its own; its far end is the namespace that it is started in.
+fn through_rattan(bed: &Bed, seconds: u32) -> Result<Outcome> {
+    let rattan = rattan_path().context("rattan is not installed")?;
+    let report = std::env::temp_dir().join(format!("rattan-bench-{}.json", std::process::id()));
+    let script = format!(
+        "for m in tcp_rmem tcp_wmem; do echo 4096 131072 {} > /proc/sys/net/ipv4/$m; done; \
+         exec iperf3 -c $RATTAN_BASE -t {seconds} -C cubic -J > {}",
+        WINDOW.0,
+        report.display()
+    );
+    let mut command = Command::new(rattan);
+    command.args([
+        "link",
+        "--uplink-delay",
+        "1ms",
+        "--downlink-delay",
+        "1ms",
+        "--",
+    ]);
+    let child = spawn_in(bed.server(), command.args(["sh", "-c", &script]))?;
+    let pid = child.id();
+    let mut cpu = None;
+    let mut child = child;
+    while child.try_wait()?.is_none() {
+        cpu = thread_cpu_seconds(pid).or(cpu);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let text = fs::read_to_string(&report).context("rattan ran no iperf3")?;
+    fs::remove_file(&report)?;
+    let busiest = cpu.map(|(name, s)| (name, 100.0 * s / f64::from(seconds)));
+    Ok(Iperf3::parse(&text)?.outcome(busiest))
+}
+
+/// Where `make bench` installs it, or on the PATH.
+pub(crate) fn rattan_path() -> Option<PathBuf> {
+    let installed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/peers/bin/rattan");
+    if installed.exists() {
+        return Some(installed);
+    }
+    which::which("rattan").ok()
+}
+
+struct Iperf3(Value);
+
+fn iperf3(client: &NetNs, server: &str, seconds: u32) -> Result<Iperf3> {
+    let seconds = seconds.to_string();
+    let output = client.run(|| {
+        Command::new("iperf3")
+            .args(["-c", server, "-t", &seconds, "-C", "cubic", "-J"])
+            .output()
+    })??;
+    Iperf3::parse(&String::from_utf8_lossy(&output.stdout))
+}
+
+impl Iperf3 {
+    fn parse(text: &str) -> Result<Self> {
+        let value: Value = serde_json::from_str(text).context("reading iperf3's JSON")?;
+        match value["error"].as_str() {
+            Some(error) => bail!("iperf3: {error}"),
+            None => Ok(Self(value)),
+        }
+    }
+
+    fn number(&self, path: &str) -> f64 {
+        self.0.pointer(path).and_then(Value::as_f64).unwrap_or(0.0)
+    }
+
+    /// Names what the run ran against; `middle` is the emulator's busiest thread and its CPU in percent.
+    fn outcome(&self, middle: Option<(String, f64)>) -> Outcome {
+        let goodput = self.number("/end/sum_received/bits_per_second");
+        let sender = self.number("/end/cpu_utilization_percent/host_total");
+        let receiver = self.number("/end/cpu_utilization_percent/remote_total");
+        let window = self.number("/end/streams/0/sender/max_snd_cwnd") * 8.0;
+        let rtt_s = self.number("/end/streams/0/sender/mean_rtt") / 1e6;
+        let retransmits = self.number("/end/sum_sent/retransmits");
+        let mut parts = vec![format!(
+            "CPU: sender {sender:.0} %, receiver {receiver:.0} %"
+        )];
+        if let Some((name, percent)) = middle {
+            parts.push(format!("thread {name} {percent:.0} %"));
+        }
+        if rtt_s > 0.0 {
+            parts.push(format!(
+                "largest window {:.1} MB allows {:.1} Gb/s at {:.2} ms",
+                window / 8e6,
+                window / rtt_s / 1e9,
+                rtt_s * 1e3
+            ));
+        }
+        parts.push(format!("{retransmits:.0} retransmissions"));
+        Outcome {
+            goodput,
+            limit: parts.join(", "),
+        }
+    }
+}
+
+/// Starts a command in a namespace; the child inherits that of the thread that starts it.
+pub(crate) fn spawn_in(ns: &NetNs, command: &mut Command) -> Result<Child> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    ns.run(|| command.spawn())?.with_context(|| name)
+}
+
+pub(crate) fn stop(mut child: Child, signal: Signal) -> Result<()> {
+    if child.try_wait()?.is_none() {
+        kill(Pid::from_raw(i32::try_from(child.id())?), signal)?;
+    }
+    child.wait()?;
+    Ok(())
+}
+
+/// Waits until the process `pid` has a thread of this name: it forwards from then on.
+pub(crate) fn await_threads(pid: u32, name: &str) -> Result<()> {
+    for _ in 0..500 {
+        if threads(pid).iter().any(|(thread, _)| thread == name) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    bail!("process {pid} started no thread {name}")
+}
+
+/// The thread of `pid` that has used most CPU, and how many seconds of it.
+fn thread_cpu_seconds(pid: u32) -> Option<(String, f64)> {
+    threads(pid).into_iter().max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// Name and CPU seconds of each thread (proc(5): fields 14 and 15 of stat, in clock ticks).
+fn threads(pid: u32) -> Vec<(String, f64)> {
+    const TICKS_A_SECOND: f64 = 100.0;
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let stats = tasks
+        .flatten()
+        .filter_map(|t| fs::read_to_string(t.path().join("stat")).ok());
+    stats
+        .filter_map(|stat| {
+            let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+            let mut fields = rest.split_whitespace().skip(11);
+            let (user, system): (f64, f64) =
+                (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+            Some((name.to_owned(), (user + system) / TICKS_A_SECOND))
+        })
+        .collect()
+}

@@ -1,0 +1,306 @@
+//! The test bed, crossed by real packets.
+
+use std::fs;
+
+use farwire_netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, SERVER, WAN};
+use farwire_netio::iface::{Interface, LinkWatcher};
+use farwire_netio::netns::NetNs;
+use farwire_netio::offloads::Offloads;
+use nix::poll::{PollFd, PollFlags, poll};
+use rtnetlink::packet_route::link::{InfoData, InfoVeth};
+use rtnetlink::{LinkUnspec, LinkVeth, RouteMessageBuilder};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use crate::helper::{PATIENCE_MS, run};
+use crate::{Need, Test};
+
+pub(crate) const TESTS: &[Test] = &[
+    (
+        "bed::the_first_ping_crosses_over_ipv4_and_ipv6",
+        &[Need::Ping],
+        the_first_ping_crosses_over_ipv4_and_ipv6,
+    ),
+    (
+        "bed::a_jumbo_ping_crosses_whole",
+        &[Need::Ping],
+        a_jumbo_ping_crosses_whole,
+    ),
+    (
+        "bed::nothing_is_left_when_it_is_dropped",
+        &[],
+        nothing_is_left_when_it_is_dropped,
+    ),
+    (
+        "bed::the_ends_keep_their_offloads_but_cut_tunnels_themselves",
+        &[],
+        the_ends_keep_their_offloads_but_cut_tunnels_themselves,
+    ),
+    (
+        "bed::without_offloads_the_ends_cut_all_themselves",
+        &[],
+        without_offloads_the_ends_cut_all_themselves,
+    ),
+    (
+        "bed::tcp_memory_is_raised_at_both_ends",
+        &[],
+        tcp_memory_is_raised_at_both_ends,
+    ),
+    (
+        "bed::a_small_mtu_leaves_ipv4",
+        &[Need::Ping],
+        a_small_mtu_leaves_ipv4,
+    ),
+    (
+        "bed::an_mtu_out_of_range_is_refused",
+        &[],
+        an_mtu_out_of_range_is_refused,
+    ),
+    (
+        "bed::the_emulators_ports_have_no_address",
+        &[],
+        the_emulators_ports_have_no_address,
+    ),
+    (
+        "iface::an_interface_is_found_with_its_facts",
+        &[],
+        an_interface_is_found_with_its_facts,
+    ),
+    (
+        "iface::a_missing_interface_is_named",
+        &[],
+        a_missing_interface_is_named,
+    ),
+    (
+        "netns::a_panic_goes_on_in_the_caller",
+        &[],
+        a_panic_goes_on_in_the_caller,
+    ),
+];
+
+/// A bed as most tests want it.
+pub(crate) fn plain() -> Bed {
+    Bed::build(&BedConfig::default()).unwrap()
+}
+
+/// A bed whose packets the kernel carries.
+pub(crate) fn bridged(config: &BedConfig) -> Bed {
+    let bed = Bed::build(config).unwrap();
+    bed.bridge().unwrap();
+    bed
+}
+
+fn ping(bed: &Bed, options: &[&str]) -> String {
+    let (code, out, err) = run(bed.client(), &[&["ping"], options].concat());
+    assert_eq!(code, 0, "{out}{err}");
+    out
+}
+
+fn the_first_ping_crosses_over_ipv4_and_ipv6() {
+    let bed = bridged(&BedConfig::default());
+    for address in [SERVER.v4.to_string(), SERVER.v6.to_string()] {
+        let out = ping(&bed, &["-c", "1", "-W", "5", &address]);
+        assert!(out.contains("1 received"), "{out}");
+    }
+}
+
+fn a_jumbo_ping_crosses_whole() {
+    let bed = bridged(&BedConfig {
+        mtu: 9000,
+        ..BedConfig::default()
+    });
+    let server = SERVER.v4.to_string();
+    let out = ping(
+        &bed,
+        &["-c", "1", "-W", "5", "-M", "do", "-s", "8972", &server],
+    );
+    assert!(out.contains("1 received"), "{out}");
+}
+
+fn a_small_mtu_leaves_ipv4() {
+    let bed = bridged(&BedConfig {
+        mtu: 576,
+        ..BedConfig::default()
+    });
+    let server = SERVER.v4.to_string();
+    let out = ping(
+        &bed,
+        &["-c", "1", "-W", "5", "-M", "do", "-s", "548", &server],
+    );
+    assert!(out.contains("1 received"), "{out}");
+}
+
+fn an_mtu_out_of_range_is_refused() {
+    let refused = Bed::build(&BedConfig {
+        mtu: 67,
+        ..BedConfig::default()
+    });
+    let error = refused.unwrap_err().to_string();
+    assert_eq!(error, "an MTU of 67 is out of range: 68 to 65535");
+}
+
+/// Tells by an interface in a namespace of the test's own, whose other half stands in the bed and goes with it.
+fn nothing_is_left_when_it_is_dropped() {
+    let before = open_namespaces();
+    let outside = NetNs::create().unwrap();
+    let bed = plain();
+    let there = bed.emulator().as_fd().as_raw_fd();
+    let (mut watcher, index) = outside
+        .run(|| {
+            let peer = LinkUnspec::new_with_name("inside")
+                .setns_by_fd(there)
+                .build();
+            let pair = LinkVeth::new("outside", "inside")
+                .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
+                .build();
+            netlink(async |handle| handle.link().add(pair).execute().await);
+            let watcher = LinkWatcher::new().unwrap();
+            (watcher, Interface::find("outside").unwrap().index)
+        })
+        .unwrap();
+
+    drop(bed);
+    let mut gone = false;
+    while !gone {
+        let mut fds = [PollFd::new(watcher.as_fd(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut fds, PATIENCE_MS), Ok(1), "the namespace lives on");
+        let changes = watcher.changes().unwrap();
+        gone = changes
+            .iter()
+            .any(|change| change.index == index && change.gone);
+    }
+    drop((watcher, outside));
+    assert_eq!(open_namespaces(), before);
+}
+
+fn the_ends_keep_their_offloads_but_cut_tunnels_themselves() {
+    let bed = plain();
+    for end in [bed.client(), bed.server()] {
+        assert!(active(end, "tx-tcp-segmentation"));
+        assert!(active(end, "tx-checksum-ip-generic"));
+        assert!(!active(end, "tx-udp_tnl-segmentation"));
+        assert!(!active(end, "tx-gre-segmentation"));
+        assert!(!active(end, "tx-sctp-segmentation"));
+    }
+}
+
+fn without_offloads_the_ends_cut_all_themselves() {
+    let bed = Bed::build(&BedConfig {
+        offloads: false,
+        ..BedConfig::default()
+    })
+    .unwrap();
+    for end in [bed.client(), bed.server()] {
+        for feature in [
+            "tx-tcp-segmentation",
+            "tx-udp-segmentation",
+            "tx-generic-segmentation",
+            "tx-checksum-ip-generic",
+        ] {
+            assert!(!active(end, feature), "{feature}");
+        }
+    }
+}
+
+fn tcp_memory_is_raised_at_both_ends() {
+    let bed = Bed::build(&BedConfig {
+        tcp_memory: Some(model::Bytes(128 << 20)),
+        ..BedConfig::default()
+    })
+    .unwrap();
+    for end in [bed.client(), bed.server()] {
+        for sysctl in ["tcp_rmem", "tcp_wmem"] {
+            let path = format!("/proc/sys/net/ipv4/{sysctl}");
+            let value = end.run(|| fs::read_to_string(path)).unwrap().unwrap();
+            assert_eq!(value.split_whitespace().last(), Some("134217728"));
+        }
+    }
+}
+
+fn the_emulators_ports_have_no_address() {
+    let bed = plain();
+    let ipv6 = bed
+        .emulator()
+        .run(|| fs::read_to_string("/proc/net/if_inet6"))
+        .unwrap()
+        .unwrap();
+    let routes = bed
+        .emulator()
+        .run(|| fs::read_to_string("/proc/thread-self/net/fib_trie"))
+        .unwrap()
+        .unwrap();
+    assert!(!ipv6.contains(CLIENT_PORT), "{ipv6}");
+    assert!(!routes.contains("10.77"), "{routes}");
+}
+
+fn an_interface_is_found_with_its_facts() {
+    let bed = plain();
+    let (loopback, wan, routed) = bed
+        .client()
+        .run(|| {
+            let before = Interface::find(WAN).unwrap();
+            let route = RouteMessageBuilder::<Ipv4Addr>::new()
+                .gateway(SERVER.v4)
+                .build();
+            netlink(async |handle| handle.route().add(route).execute().await);
+            (
+                Interface::find("lo").unwrap(),
+                before,
+                Interface::find(WAN).unwrap(),
+            )
+        })
+        .unwrap();
+    assert!(!loopback.ethernet);
+    assert_eq!(
+        (wan.name.as_str(), wan.mtu, wan.mac),
+        (WAN, 1500, CLIENT.mac)
+    );
+    assert!(wan.up && wan.carrier && wan.running && wan.ethernet);
+    assert_eq!((wan.master, wan.kind.as_deref()), (None, Some("veth")));
+    assert!(!wan.default_route);
+    assert!(routed.default_route);
+}
+
+fn a_missing_interface_is_named() {
+    for name in ["nosuch", "", "a-name-that-no-kernel-takes"] {
+        let error = Interface::find(name).unwrap_err().to_string();
+        assert_eq!(error, format!("there is no interface {name}"));
+    }
+}
+
+fn a_panic_goes_on_in_the_caller() {
+    let ns = NetNs::create().unwrap();
+    let quiet = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let caught = std::panic::catch_unwind(|| ns.run(|| panic!("inside")));
+    std::panic::set_hook(quiet);
+    assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"inside"));
+}
+
+/// One rtnetlink request in the calling thread's namespace.
+fn netlink(request: impl AsyncFnOnce(rtnetlink::Handle) -> Result<(), rtnetlink::Error>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (connection, handle, _) = rtnetlink::new_connection().unwrap();
+        tokio::spawn(connection);
+        request(handle).await.unwrap();
+    });
+}
+
+fn active(ns: &NetNs, feature: &str) -> bool {
+    let features = ns.run(|| Offloads::open(WAN)?.features()).unwrap().unwrap();
+    features[feature].active
+}
+
+/// How many descriptors of network namespaces this process holds.
+fn open_namespaces() -> usize {
+    let links = fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    links
+        .filter(|target| target.to_string_lossy().starts_with("net:"))
+        .count()
+}

@@ -1,0 +1,189 @@
+//! What is changed on an interface is seen, and put back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use farwire_netio::bed::{CLIENT_PORT, WAN};
+use farwire_netio::iface::{Interface, LinkChange, LinkWatcher};
+use farwire_netio::lease::{Lease, Replaced};
+use farwire_netio::offloads::{Offloads, Switched};
+use nix::poll::{PollFd, PollFlags, poll};
+use std::os::fd::AsFd as _;
+
+use crate::Test;
+use crate::bed::plain;
+use crate::helper::{self, PATIENCE_MS};
+
+pub(crate) const TESTS: &[Test] = &[
+    (
+        "lease::a_feature_and_the_state_are_put_back",
+        &[],
+        a_feature_and_the_state_are_put_back,
+    ),
+    (
+        "lease::what_a_killed_process_left_is_put_back",
+        &[],
+        what_a_killed_process_left_is_put_back,
+    ),
+    (
+        "lease::an_interface_is_leased_once",
+        &[],
+        an_interface_is_leased_once,
+    ),
+    (
+        "lease::a_feature_that_is_unknown_or_fixed_is_told",
+        &[],
+        a_feature_that_is_unknown_or_fixed_is_told,
+    ),
+    (
+        "iface::the_carrier_is_seen_to_go_and_come",
+        &[],
+        the_carrier_is_seen_to_go_and_come,
+    ),
+    (
+        "iface::the_last_state_is_told_though_changes_were_lost",
+        &[],
+        the_last_state_is_told_though_changes_were_lost,
+    ),
+];
+
+const TSO: &str = "tx-tcp-segmentation";
+
+fn a_feature_and_the_state_are_put_back() {
+    let dir = JournalDir::new();
+    let bed = plain();
+    let within = || {
+        let mut lease = Lease::take_in(&dir.path, WAN).unwrap();
+        assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Changed);
+        assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Unchanged);
+        assert!(lease.set_up(false).unwrap());
+        assert_eq!(lease.replaced().len(), 2);
+        assert_eq!(lease.replaced()[1], Replaced::Up(true));
+        assert_eq!(state(), (false, false));
+        drop(lease);
+        assert_eq!(state(), (true, true));
+    };
+    bed.client().run(within).unwrap();
+    assert_eq!(dir.files(), 0);
+}
+
+fn what_a_killed_process_left_is_put_back() {
+    let dir = JournalDir::new();
+    let bed = plain();
+    let within = || {
+        let (mut holder, _output) = helper::start(&["lease", dir.path.to_str().unwrap()]);
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert_eq!(state(), (false, false));
+
+        let lease = Lease::take_in(&dir.path, WAN).unwrap();
+        assert_eq!(state(), (true, true));
+        assert_eq!(lease.replaced(), []);
+    };
+    bed.client().run(within).unwrap();
+    assert_eq!(dir.files(), 0);
+}
+
+fn an_interface_is_leased_once() {
+    let dir = JournalDir::new();
+    let bed = plain();
+    let within = || {
+        let _lease = Lease::take_in(&dir.path, WAN).unwrap();
+        Lease::take_in(&dir.path, WAN).unwrap_err().to_string()
+    };
+    let error = bed.client().run(within).unwrap();
+    let pid = std::process::id();
+    assert_eq!(
+        error,
+        format!("interface wan is already in use by another farwire (pid {pid})")
+    );
+}
+
+fn a_feature_that_is_unknown_or_fixed_is_told() {
+    let dir = JournalDir::new();
+    let bed = plain();
+    let within = || {
+        let mut lease = Lease::take_in(&dir.path, WAN).unwrap();
+        assert_eq!(
+            lease.switch("no-such-feature", true).unwrap(),
+            Switched::Absent
+        );
+        assert_eq!(lease.switch("rx-lro", true).unwrap(), Switched::Refused);
+        assert_eq!(lease.replaced(), []);
+    };
+    bed.client().run(within).unwrap();
+}
+
+fn the_carrier_is_seen_to_go_and_come() {
+    let bed = plain();
+    let (mut watcher, index) = watch_wan(&bed);
+    let port = bed
+        .emulator()
+        .run(|| Offloads::open(CLIENT_PORT).unwrap())
+        .unwrap();
+    for up in [false, true] {
+        port.set_up(up).unwrap();
+        wait_for(&mut watcher, |change| {
+            change.index == index && change.carrier == up
+        });
+    }
+}
+
+fn the_last_state_is_told_though_changes_were_lost() {
+    let bed = plain();
+    let (mut watcher, index) = watch_wan(&bed);
+    let wan = bed.client().run(|| Offloads::open(WAN).unwrap()).unwrap();
+    // Each change tells the watcher; together they are more than its socket holds.
+    for mtu in (1400..1500).cycle().take(2000) {
+        wan.set_mtu(mtu).unwrap();
+    }
+    wan.set_up(false).unwrap();
+    wait_for(&mut watcher, |change| change.index == index && !change.up);
+}
+
+fn watch_wan(bed: &farwire_netio::bed::Bed) -> (LinkWatcher, u32) {
+    let within = || {
+        (
+            LinkWatcher::new().unwrap(),
+            Interface::find(WAN).unwrap().index,
+        )
+    };
+    bed.client().run(within).unwrap()
+}
+
+fn wait_for(watcher: &mut LinkWatcher, wanted: impl Fn(&LinkChange) -> bool) {
+    while !watcher.changes().unwrap().iter().any(&wanted) {
+        let mut fds = [PollFd::new(watcher.as_fd(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut fds, PATIENCE_MS), Ok(1), "the change is not told");
+    }
+}
+
+/// Whether the feature is on and the interface up, in the calling thread's namespace.
+fn state() -> (bool, bool) {
+    let wan = Offloads::open(WAN).unwrap();
+    (wan.features().unwrap()[TSO].active, wan.is_up().unwrap())
+}
+
+/// A directory for journals that goes with the test.
+struct JournalDir {
+    path: PathBuf,
+}
+
+impl JournalDir {
+    fn new() -> Self {
+        let path =
+            Path::new(&std::env::temp_dir()).join(format!("farwire-test-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Self { path }
+    }
+
+    fn files(&self) -> usize {
+        fs::read_dir(&self.path).unwrap().count()
+    }
+}
+
+impl Drop for JournalDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}

@@ -1,0 +1,84 @@
+//! The guard: deaf host, open taps.
+
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+use farwire_netio::bed::{Bed, BedConfig, SERVER, WAN};
+use farwire_netio::guard::HostGuard;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, socket};
+
+use crate::bed::{bridged, plain};
+use crate::helper::run;
+use crate::{Need, Test};
+
+pub(crate) const TESTS: &[Test] = &[
+    (
+        "guard::the_host_is_deaf_while_it_lives_and_taps_still_see",
+        &[Need::Ping, Need::Ingress],
+        the_host_is_deaf_while_it_lives_and_taps_still_see,
+    ),
+    (
+        "guard::two_interfaces_are_guarded_at_once",
+        &[Need::Ingress],
+        two_interfaces_are_guarded_at_once,
+    ),
+    (
+        "guard::a_missing_interface_is_named",
+        &[],
+        a_missing_interface_is_named,
+    ),
+];
+
+fn the_host_is_deaf_while_it_lives_and_taps_still_see() {
+    let bed = bridged(&BedConfig::default());
+    assert!(answers(&bed));
+
+    let (guard, tap) = bed
+        .server()
+        .run(|| (HostGuard::new(WAN).unwrap(), tap()))
+        .unwrap();
+    assert!(!answers(&bed));
+    assert_eq!(echo_requests(&tap), 2);
+
+    drop(guard);
+    assert!(answers(&bed));
+}
+
+fn two_interfaces_are_guarded_at_once() {
+    let bed = plain();
+    let guards = bed
+        .emulator()
+        .run(|| ["client", "server"].map(HostGuard::new));
+    for guard in guards.unwrap() {
+        guard.unwrap();
+    }
+}
+
+fn a_missing_interface_is_named() {
+    let error = HostGuard::new("nosuch").err().unwrap().to_string();
+    assert!(error.contains("nosuch"), "{error}");
+}
+
+fn answers(bed: &Bed) -> bool {
+    let server = SERVER.v4.to_string();
+    let ping = ["ping", "-c", "2", "-i", "0.2", "-W", "1", &server];
+    run(bed.client(), &ping).0 == 0
+}
+
+/// A packet socket on all interfaces of the calling thread's namespace.
+fn tap() -> OwnedFd {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let all = SockProtocol::EthAll;
+    socket(AddressFamily::Packet, SockType::Raw, flags, all).unwrap()
+}
+
+/// How many ICMP echo requests have come in.
+fn echo_requests(tap: &OwnedFd) -> usize {
+    let mut frame = [0; 2048];
+    let mut count = 0;
+    while let Ok(length) = recv(tap.as_raw_fd(), &mut frame, MsgFlags::empty()) {
+        // IPv4 at offset 12 of Ethernet, ICMP at 9 of IPv4, echo request at 0 of ICMP.
+        let is_ping = frame[12..14] == [8, 0] && frame[14 + 9] == 1 && frame[14 + 20] == 8;
+        count += usize::from(length > 34 && is_ping);
+    }
+    count
+}

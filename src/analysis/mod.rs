@@ -1,0 +1,403 @@
+//! What a record says: figures a case, held against the reference, the published and the expected.
+
+pub(crate) mod verdict;
+
+use crate::experiment::plan::{Case, Plan};
+use crate::experiment::record::{Outcome, Record};
+use crate::instrument::{Metric, PingSummary, Spread, Summary};
+
+pub(crate) use verdict::{Check, Verdict};
+
+/// Ethernet's header, which L2 without FCS counts.
+const ETHERNET_HEADER: f64 = 14.0;
+/// IPv4 and TCP with timestamps.
+const TCP_IPV4_HEADERS: f64 = 52.0;
+
+/// A whole record, judged.
+#[derive(Clone, Debug)]
+pub(crate) struct Analysis<'a> {
+    /// In the order of the plan.
+    pub(crate) cases: Vec<CaseFigures<'a>>,
+    pub(crate) verdict: Verdict,
+}
+
+/// All runs of one case.
+#[derive(Clone, Debug)]
+pub(crate) struct CaseFigures<'a> {
+    pub(crate) case: &'a Case,
+    /// Of the first instrument that pings.
+    pub(crate) ping: Option<PingFigures>,
+    /// Of the first instrument that downloads.
+    pub(crate) download: Option<DownloadFigures>,
+    pub(crate) checks: Vec<Check>,
+    /// Runs that failed, are invalid or missing.
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) verdict: Verdict,
+}
+
+/// A run that did not yield what it should.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fault {
+    /// [`Verdict::Invalid`] or [`Verdict::Failed`].
+    pub(crate) verdict: Verdict,
+    /// Which run, and the cause.
+    pub(crate) text: String,
+}
+
+/// Echo requests of all repeats together.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PingFigures {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    pub(crate) lost_percent: f64,
+    pub(crate) rtt_ms: Spread,
+    /// Median less the reference's median; absent for want of a reference.
+    pub(crate) gain_ms: Option<f64>,
+    /// Published mean less the reference's published mean.
+    pub(crate) published_gain_ms: Option<f64>,
+}
+
+/// Downloads of all repeats.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DownloadFigures {
+    /// Payload bytes a second (L7) of each repeat.
+    pub(crate) goodputs: Vec<f64>,
+    /// Their geometric mean, since factors are what they are compared by.
+    pub(crate) goodput: f64,
+    /// The same in L2 bytes without FCS, if every segment was full.
+    pub(crate) l2_bytes_per_s: f64,
+    /// Against the published.
+    pub(crate) ratio: Option<f64>,
+}
+
+impl<'a> Analysis<'a> {
+    /// Of `record`.
+    pub(crate) fn of(record: &'a Record) -> Self {
+        let plan = &record.plan;
+        let reference = plan.reference.as_deref().and_then(|name| plan.case(name));
+        let reference_rtt = reference
+            .and_then(|case| ping_of(record, case))
+            .map(|ping| ping.rtt_ms);
+        let cases: Vec<_> = plan
+            .cases
+            .iter()
+            .map(|case| {
+                let mut ping = ping_of(record, case);
+                if let (Some(ping), Some(base)) = (&mut ping, reference_rtt) {
+                    ping.gain_ms = Some(ping.rtt_ms.median - base.median);
+                    ping.published_gain_ms = published_gain(case, reference);
+                }
+                CaseFigures::new(case, ping, download_of(record, case), faults(record, case))
+            })
+            .collect();
+        let verdict = Verdict::of_all(cases.iter().map(|figures| figures.verdict));
+        Self { cases, verdict }
+    }
+}
+
+impl<'a> CaseFigures<'a> {
+    fn new(
+        case: &'a Case,
+        ping: Option<PingFigures>,
+        download: Option<DownloadFigures>,
+        faults: Vec<Fault>,
+    ) -> Self {
+        let checks = verdict::checks(case, ping.as_ref(), download.as_ref());
+        let verdicts = checks.iter().map(|check| check.verdict);
+        let verdict = Verdict::of_all(verdicts.chain(faults.iter().map(|fault| fault.verdict)));
+        Self {
+            case,
+            ping,
+            download,
+            checks,
+            faults,
+            verdict,
+        }
+    }
+}
+
+/// What full TCP segments of this goodput are in L2 bytes without FCS: MTU + 14 for every MTU - 52 (IPv4, timestamps).
+pub(crate) fn l2_of_goodput(goodput: f64, mtu: u32) -> f64 {
+    let mtu = f64::from(mtu);
+    goodput * (mtu + ETHERNET_HEADER) / (mtu - TCP_IPV4_HEADERS)
+}
+
+/// The plan's first instrument that pings, or that downloads.
+pub(crate) fn first_instrument(plan: &Plan, pings: bool) -> Option<&str> {
+    let mut instruments = plan.instruments.iter();
+    instruments
+        .find(|i| i.method.pings() == pings)
+        .map(|i| i.name.as_str())
+}
+
+fn ping_of(record: &Record, case: &Case) -> Option<PingFigures> {
+    let instrument = first_instrument(&record.plan, true)?;
+    let measured: Vec<_> = record
+        .runs_of(&case.name)
+        .filter_map(|run| run.measured(instrument))
+        .collect();
+    let summaries: Vec<&PingSummary> = measured
+        .iter()
+        .filter_map(|m| match &m.summary {
+            Some(Summary::Ping(summary)) => Some(summary),
+            _ => None,
+        })
+        .collect();
+    let rtts: Vec<f64> = measured
+        .iter()
+        .flat_map(|m| &m.samples)
+        .filter(|sample| sample.metric == Metric::RttMs)
+        .map(|sample| sample.value)
+        .collect();
+    let sent: u64 = summaries.iter().map(|s| s.sent).sum();
+    let received: u64 = summaries.iter().map(|s| s.received).sum();
+    Some(PingFigures {
+        sent,
+        received,
+        lost_percent: 100.0 * sent.saturating_sub(received) as f64 / sent.max(1) as f64,
+        rtt_ms: Spread::of(&rtts)?,
+        gain_ms: None,
+        published_gain_ms: None,
+    })
+}
+
+fn published_gain(case: &Case, reference: Option<&Case>) -> Option<f64> {
+    Some(case.published.rtt_mean_ms? - reference?.published.rtt_mean_ms?)
+}
+
+fn download_of(record: &Record, case: &Case) -> Option<DownloadFigures> {
+    let instrument = first_instrument(&record.plan, false)?;
+    let goodputs: Vec<f64> = record
+        .runs_of(&case.name)
+        .filter_map(|run| run.measured(instrument))
+        .filter(|measurement| measurement.failure.is_none())
+        .filter_map(|measurement| match &measurement.summary {
+            Some(Summary::Download(summary)) => Some(summary.goodput_bytes_per_s),
+            _ => None,
+        })
+        .collect();
+    let goodput = geometric_mean(&goodputs)?;
+    Some(DownloadFigures {
+        l2_bytes_per_s: l2_of_goodput(goodput, record.plan.bed.mtu),
+        ratio: case
+            .published
+            .goodput_bytes_per_s
+            .map(|published| goodput / published),
+        goodput,
+        goodputs,
+    })
+}
+
+fn faults(record: &Record, case: &Case) -> Vec<Fault> {
+    let mut faults: Vec<Fault> = record
+        .runs_of(&case.name)
+        .filter_map(|run| match &run.outcome {
+            Outcome::Ok => None,
+            Outcome::Failed { cause } => Some(Fault {
+                verdict: Verdict::Failed,
+                text: format!("run {} failed: {cause}", run.repeat),
+            }),
+            Outcome::Invalid { cause } => Some(Fault {
+                verdict: Verdict::Invalid,
+                text: format!("run {} is invalid: {cause}", run.repeat),
+            }),
+        })
+        .collect();
+    let ran = record.runs_of(&case.name).count();
+    if ran < case.repeats as usize {
+        faults.push(Fault {
+            verdict: Verdict::Failed,
+            text: format!("{ran} of {} runs took place", case.repeats),
+        });
+    }
+    faults
+}
+
+fn geometric_mean(values: &[f64]) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    let logs: f64 = values.iter().map(|value| value.ln()).sum();
+    Some((logs / values.len() as f64).exp())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::experiment::host::HostFacts;
+    use crate::experiment::record::{GivenScenario, Measured, Run};
+    use crate::experiment::scenario;
+    use crate::instrument::{DownloadSummary, Measurement, Sample};
+    use std::collections::BTreeMap;
+
+    const SCENARIO: &str = "\
+name = 'small'
+title = 'A small experiment'
+reference = 'base'
+bed = { kind = 'netns' }
+tcp = { congestion = 'cubic' }
+[[instruments]]
+name = 'ping'
+kind = 'ping'
+parameters = { count = 3 }
+[[instruments]]
+name = 'download'
+kind = 'http'
+parameters = { bytes = '2mb' }
+[[cases]]
+name = 'base'
+title = 'Nothing added'
+published = { rtt_mean = '1ms', download_bytes = '4mb', download_time = '2s' }
+expect = { goodput = { within = '10%' } }
+[[cases]]
+name = 'slow'
+title = 'Slower & <lossy>'
+note = 'The document had another kernel.'
+repeats = 2
+published = { rtt_mean = '3.1ms', loss = '15%', download_bytes = '1mb', download_time = '1s' }
+expect = { rtt_gain = { gain = '2ms', within = '150us' }, goodput = { factor = 1.5 } }
+";
+
+    fn pinged(rtts: &[f64], lost: u64) -> Measurement {
+        let sample = |(index, value): (u64, &f64)| Sample {
+            at_s: 0.1 * index as f64,
+            metric: Metric::RttMs,
+            index,
+            value: *value,
+        };
+        let received = rtts.len() as u64;
+        let summary = PingSummary {
+            sent: received + lost,
+            received,
+            rtt_ms: Spread::of(rtts),
+            ..PingSummary::default()
+        };
+        Measurement {
+            samples: (1..).zip(rtts).map(sample).collect(),
+            summary: Some(Summary::Ping(summary)),
+            ..Measurement::default()
+        }
+    }
+
+    fn downloaded(rate: f64) -> Measurement {
+        let sample = |index: u64| Sample {
+            at_s: 0.5 * index as f64,
+            metric: Metric::ReceivedBytes,
+            index,
+            value: rate / 2.0,
+        };
+        let summary = DownloadSummary {
+            bytes: 2_000_000,
+            duration_s: 2e6 / rate,
+            first_byte_s: Some(0.002),
+            goodput_bytes_per_s: rate,
+        };
+        Measurement {
+            samples: (1..=4).map(sample).collect(),
+            summary: Some(Summary::Download(summary)),
+            ..Measurement::default()
+        }
+    }
+
+    fn run(case: &str, repeat: u32, ping: Measurement, download: Measurement) -> Run {
+        let measured = |instrument: &str, measurement| Measured {
+            instrument: instrument.to_owned(),
+            started_at: "2026-01-01T00:00:00.000Z".to_owned(),
+            measurement,
+        };
+        Run {
+            case: case.to_owned(),
+            repeat,
+            seed: repeat.into(),
+            started_at: "2026-01-01T00:00:00.000Z".to_owned(),
+            outcome: Outcome::Ok,
+            environment: BTreeMap::new(),
+            measurements: vec![measured("ping", ping), measured("download", download)],
+            link: None,
+        }
+    }
+
+    /// Two cases; everything that is expected is met.
+    pub(crate) fn record() -> Record {
+        let plan = scenario::parse("small.toml", SCENARIO, false).unwrap();
+        let given = GivenScenario {
+            file: "small.toml".to_owned(),
+            text: SCENARIO.to_owned(),
+        };
+        let mut record = Record::new(given, plan, HostFacts::default());
+        record.runs = vec![
+            run("base", 1, pinged(&[1.0, 1.1, 1.2], 0), downloaded(2e6)),
+            run("slow", 1, pinged(&[3.0, 3.1], 1), downloaded(0.8e6)),
+            run("slow", 2, pinged(&[3.2], 2), downloaded(1.25e6)),
+        ];
+        record
+    }
+
+    #[test]
+    fn medians_gains_and_losses_are_taken_over_all_repeats() {
+        let record = record();
+        let analysis = Analysis::of(&record);
+        let ping = analysis.cases[1].ping.as_ref().unwrap();
+        assert_eq!((ping.sent, ping.received), (6, 3));
+        assert!((ping.gain_ms.unwrap() - 2.0).abs() < 1e-9);
+        assert!((ping.published_gain_ms.unwrap() - 2.1).abs() < 1e-9);
+        assert!((ping.lost_percent - 50.0).abs() < 1e-9);
+        assert_eq!(analysis.verdict, Verdict::Met);
+    }
+
+    #[test]
+    fn goodput_is_the_geometric_mean_of_the_repeats() {
+        let record = record();
+        let analysis = Analysis::of(&record);
+        let download = analysis.cases[1].download.as_ref().unwrap();
+        assert!((download.goodput - 1e6).abs() < 1e-3);
+        assert!((download.ratio.unwrap() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_expectation_that_is_not_met_fails_its_case_and_the_whole() {
+        let mut record = record();
+        record.runs[0].measurements[1].measurement = downloaded(1e6);
+        let analysis = Analysis::of(&record);
+        assert_eq!(analysis.cases[0].verdict, Verdict::NotMet);
+        assert_eq!(analysis.cases[1].verdict, Verdict::Met);
+        assert_eq!(analysis.verdict, Verdict::NotMet);
+    }
+
+    #[test]
+    fn a_run_that_failed_or_is_missing_fails_its_case_with_the_cause() {
+        let mut record = record();
+        record.runs[0].outcome = Outcome::Invalid {
+            cause: "the ring dropped 3".to_owned(),
+        };
+        record.runs.pop();
+        let analysis = Analysis::of(&record);
+        assert_eq!(
+            analysis.cases[0].faults[0].text,
+            "run 1 is invalid: the ring dropped 3"
+        );
+        assert_eq!(analysis.cases[0].verdict, Verdict::Invalid);
+        assert_eq!(analysis.cases[1].faults[0].text, "1 of 2 runs took place");
+        assert_eq!(analysis.verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn an_expectation_about_nothing_measured_is_not_met() {
+        let mut record = record();
+        record.runs[1].measurements.clear();
+        record.runs[2].measurements.clear();
+        let analysis = Analysis::of(&record);
+        assert!(
+            analysis.cases[1]
+                .checks
+                .iter()
+                .all(|check| check.verdict == Verdict::NotMet)
+        );
+    }
+
+    #[test]
+    fn a_goodput_at_l2_counts_headers_of_full_segments() {
+        // tc's 100 mbit at MTU 1500 carries 1448 of 1514 bytes as payload.
+        assert!((l2_of_goodput(1448.0, 1500) - 1514.0).abs() < 1e-9);
+    }
+}

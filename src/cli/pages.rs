@@ -1,0 +1,52 @@
+//! `farwire completions` and `farwire man`: generated from the arguments themselves.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::Cli;
+use crate::exit::Failure;
+
+/// Print the completions of a shell
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsArgs {
+    shell: Shell,
+}
+
+impl CompletionsArgs {
+    /// Prints them to standard output.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        clap_complete::generate(self.shell, &mut Cli::command(), "farwire", &mut io::stdout());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Print the manual page, or write one for each command into a directory
+#[derive(Args, Debug)]
+pub(crate) struct ManArgs {
+    /// Write farwire.1, farwire-run.1, ... into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl ManArgs {
+    /// Prints or writes the pages, in roff for man(1).
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        match &self.out {
+            Some(dir) => {
+                clap_mangen::generate_to(Cli::command(), dir)
+                    .with_context(|| dir.display().to_string())?;
+            }
+            None => {
+                let mut page = Vec::new();
+                clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+                io::stdout().write_all(&page)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,9 @@
+//! An experiment: scenario -> plan -> runs -> record.
+
+pub(crate) mod host;
+pub(crate) mod netns;
+pub(crate) mod plan;
+mod progress;
+pub(crate) mod record;
+pub(crate) mod runner;
+pub(crate) mod scenario;

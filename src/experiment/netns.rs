@@ -1,0 +1,129 @@
+//! The laboratory of network namespaces: client, emulator and far end on this machine.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use anyhow::{Context, Result};
+use model::LinkConfig;
+use netio::CpuUse;
+use netio::bed::{BedConfig, SERVER};
+use netio::contain::{self, Contained};
+use netio::netns::NetNs;
+
+use super::plan::{Case, Plan};
+use super::runner::{ClientWork, Laboratory, Rig};
+use crate::forward::summary::Summary;
+use crate::instrument::launch::{Launcher, Output, Tool, lines_of};
+use crate::instrument::{Measurement, Stop};
+use crate::rig;
+use crate::serve::{self, ServeConfig, Server};
+
+const HTTP_PORT: u16 = 80;
+
+/// Makes a test bed for each run.
+pub(crate) struct NetnsLaboratory {
+    /// Whether the forwarder may spin to be on time.
+    pub(crate) cpu: CpuUse,
+}
+
+struct NetnsRig {
+    rig: rig::Rig,
+    far_end: Server,
+    mtu: u32,
+    offloads: bool,
+}
+
+impl Laboratory for NetnsLaboratory {
+    fn set_up(&self, plan: &Plan, case: &Case, seed: u64) -> Result<Box<dyn Rig>> {
+        let bed = BedConfig {
+            mtu: plan.bed.mtu,
+            offloads: plan.bed.offloads,
+            ..BedConfig::default()
+        };
+        let link = LinkConfig {
+            seed,
+            link: 0,
+            hops: vec![plan.bed.wire.to_hop("wire")?, case.link.to_hop("box")?],
+        };
+        let rig = rig::Rig::up(&bed, &link, self.cpu)?;
+        let config = ServeConfig {
+            bind: (SERVER.v4, HTTP_PORT).into(),
+            congestion: Some(plan.congestion.clone()),
+        };
+        let far_end = rig
+            .server()
+            .run(|| serve::start(&config))?
+            .context("the far end")?;
+        let (mtu, offloads) = (bed.mtu, bed.offloads);
+        Ok(Box::new(NetnsRig {
+            rig,
+            far_end,
+            mtu,
+            offloads,
+        }))
+    }
+}
+
+impl Rig for NetnsRig {
+    fn server(&self) -> SocketAddr {
+        self.far_end.address()
+    }
+
+    fn environment(&self) -> BTreeMap<String, String> {
+        let offloads = if self.offloads { "on" } else { "off" };
+        [
+            (
+                "TCP congestion control of the far end, read back",
+                self.far_end.congestion().to_owned(),
+            ),
+            ("MTU", self.mtu.to_string()),
+            (
+                "segmentation and checksum offloads of client and far end",
+                offloads.to_owned(),
+            ),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement> {
+        Ok(self.rig.client().run(work)?)
+    }
+
+    fn launcher(&self) -> &dyn Launcher {
+        self.rig.client()
+    }
+
+    fn tear_down(self: Box<Self>) -> Result<Summary> {
+        let Self { rig, far_end, .. } = *self;
+        drop(far_end);
+        Ok(rig.down())
+    }
+}
+
+/// Tools run contained in the namespace, so that nothing of them outlives the measurement.
+impl Launcher for NetNs {
+    fn launch(&self, tool: &Tool, arguments: &[String], stop: &Stop) -> Result<Output> {
+        let path = OsString::from(&tool.path);
+        let argv: Vec<OsString> = [path]
+            .into_iter()
+            .chain(arguments.iter().map(OsString::from))
+            .collect();
+        let mut command = contain::command(self, &argv)?;
+        command
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let name = tool.path.display().to_string();
+        let mut child =
+            Contained::spawn(&mut command).with_context(|| format!("{name} did not start"))?;
+        let lines = lines_of(child.streams(), stop).context(name)?;
+        Ok(Output {
+            lines,
+            code: child.wait()?,
+        })
+    }
+}

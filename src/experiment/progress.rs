@@ -1,0 +1,101 @@
+//! How far an experiment is: a bar with the time left on a terminal, plain lines elsewhere.
+
+use std::io::{self, IsTerminal};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+
+/// Redraws of the bar.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Progress on standard error.
+pub(super) struct Progress {
+    total: usize,
+    done: usize,
+    /// When the end is expected; moved whenever a run starts.
+    end: Arc<Mutex<Instant>>,
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// Nothing of `total` runs done yet.
+    pub(super) fn new(total: usize) -> Self {
+        let end = Arc::new(Mutex::new(Instant::now()));
+        let bar = io::stderr()
+            .is_terminal()
+            .then(|| bar(total, Arc::clone(&end)));
+        Self {
+            total,
+            done: 0,
+            end,
+            bar,
+        }
+    }
+
+    /// A run starts; it and all after it should take `left`.
+    pub(super) fn start(&mut self, what: &str, left: Duration) {
+        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + left;
+        match &self.bar {
+            Some(bar) => bar.set_message(what.to_owned()),
+            None if self.done == 0 => eprintln!("{} runs, about {} left", self.total, human(left)),
+            None => {}
+        }
+    }
+
+    /// A run ended.
+    pub(super) fn finish(&mut self, what: &str) {
+        self.done += 1;
+        let line = format!("[{}/{}] {what}", self.done, self.total);
+        match &self.bar {
+            Some(bar) => {
+                bar.println(line);
+                bar.inc(1);
+            }
+            None => eprintln!("{line}"),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn bar(total: usize, end: Arc<Mutex<Instant>>) -> ProgressBar {
+    let left = move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+        let end = *end.lock().unwrap_or_else(PoisonError::into_inner);
+        // The bar has nobody to tell that it could not write.
+        let _ = out.write_str(&human(end.saturating_duration_since(Instant::now())));
+    };
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}  about {left} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .with_key("left", left);
+    let bar = ProgressBar::new(total as u64).with_style(style);
+    bar.enable_steady_tick(TICK);
+    bar
+}
+
+fn human(time: Duration) -> String {
+    let seconds = time.as_secs_f64().round();
+    let (minutes, rest) = ((seconds / 60.0).floor(), seconds % 60.0);
+    if minutes > 0.0 {
+        format!("{minutes} min {rest:02} s")
+    } else {
+        format!("{rest} s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_for_people() {
+        assert_eq!(human(Duration::from_millis(9_600)), "10 s");
+        assert_eq!(human(Duration::from_secs(125)), "2 min 05 s");
+    }
+}

@@ -1,0 +1,348 @@
+//! The runner: for every run of a plan a rig is set up, each instrument used in turn, the rig taken down.
+//!
+//! A run that fails is recorded with its cause, and the others go on.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::host::network_sysctls;
+use super::plan::{Case, Instrument, Method, Plan, PlannedRun};
+use super::progress::Progress;
+use super::record::{Measured, Outcome, Record, Run, now};
+use crate::forward::summary as link;
+use crate::instrument::http::HttpTarget;
+use crate::instrument::launch::Launcher;
+use crate::instrument::{Measurement, Stop, Summary, http, ping, system_ping, wget};
+
+/// Work of an instrument that must happen where the client is.
+pub(crate) type ClientWork<'a> = Box<dyn FnOnce() -> Measurement + Send + 'a>;
+
+/// Where runs take place.
+pub(crate) trait Laboratory {
+    /// A rig under the bed's wire and the conditions of `case`, its far end listening.
+    ///
+    /// # Errors
+    /// What the machine refused.
+    fn set_up(&self, plan: &Plan, case: &Case, seed: u64) -> Result<Box<dyn Rig>>;
+}
+
+/// A client and a far end with the emulated link between them.
+pub(crate) trait Rig {
+    /// The far end's HTTP server, as the client reaches it.
+    fn server(&self) -> SocketAddr;
+
+    /// What is in effect: the far end's congestion control as read back, offloads, MTU.
+    fn environment(&self) -> BTreeMap<String, String>;
+
+    /// Does `work` in a thread that is in the client's network namespace.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered.
+    fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement>;
+
+    /// Runs external tools where the client is, contained.
+    fn launcher(&self) -> &dyn Launcher;
+
+    /// Takes everything down; what the link did.
+    ///
+    /// # Errors
+    /// Something that was part of the rig had failed.
+    fn tear_down(self: Box<Self>) -> Result<link::Summary>;
+}
+
+/// Runs `record`'s plan, adds each run to it and calls `keep` after each, until `stop`.
+///
+/// # Errors
+/// Only those of `keep`: whatever else fails is part of the record.
+pub(crate) fn run(
+    laboratory: &dyn Laboratory,
+    record: &mut Record,
+    stop: &Stop,
+    mut keep: impl FnMut(&Record) -> Result<()>,
+) -> Result<()> {
+    let plan = record.plan.clone();
+    let runs = plan.runs();
+    let mut progress = Progress::new(runs.len());
+    for (at, planned) in runs.iter().enumerate() {
+        let left: Duration = runs[at..].iter().map(|run| plan.estimate(run.case)).sum();
+        progress.start(&label(planned), left);
+        let run = run_once(laboratory, &plan, planned, stop);
+        // What a signal cut short is no measurement.
+        if stop.cause().is_some() {
+            return keep(record);
+        }
+        progress.finish(&format!("{}: {}", label(planned), outcome_line(&run)));
+        record.runs.push(run);
+        keep(record)?;
+    }
+    record.finished_at = Some(now());
+    keep(record)
+}
+
+fn label(run: &PlannedRun<'_>) -> String {
+    match run.case.repeats {
+        1 => run.case.name.clone(),
+        repeats => format!("{} ({} of {repeats})", run.case.name, run.repeat),
+    }
+}
+
+fn run_once(
+    laboratory: &dyn Laboratory,
+    plan: &Plan,
+    planned: &PlannedRun<'_>,
+    stop: &Stop,
+) -> Run {
+    let mut run = Run {
+        case: planned.case.name.clone(),
+        repeat: planned.repeat,
+        seed: planned.seed,
+        started_at: now(),
+        outcome: Outcome::Ok,
+        environment: BTreeMap::new(),
+        measurements: Vec::new(),
+        link: None,
+    };
+    match laboratory.set_up(plan, planned.case, planned.seed) {
+        Ok(rig) => use_rig(rig, &plan.instruments, stop, &mut run),
+        Err(error) => {
+            run.outcome = Outcome::Failed {
+                cause: format!("{error:#}"),
+            }
+        }
+    }
+    run
+}
+
+fn use_rig(rig: Box<dyn Rig>, instruments: &[Instrument], stop: &Stop, run: &mut Run) {
+    run.environment = environment(&*rig);
+    for instrument in instruments {
+        let started_at = now();
+        let measurement = measure(&*rig, &instrument.method, stop);
+        run.measurements.push(Measured {
+            instrument: instrument.name.clone(),
+            started_at,
+            measurement,
+        });
+        if stop.cause().is_some() {
+            break;
+        }
+    }
+    let torn_down = rig.tear_down();
+    run.outcome = outcome(&run.measurements, &torn_down);
+    run.link = torn_down.ok();
+}
+
+fn outcome(measurements: &[Measured], torn_down: &Result<link::Summary>) -> Outcome {
+    let failures = measurements.iter().filter_map(|measured| {
+        let cause = measured.measurement.failure.as_ref()?;
+        Some(format!("{}: {cause}", measured.instrument))
+    });
+    let causes: Vec<String> = failures
+        .chain(
+            torn_down
+                .as_ref()
+                .err()
+                .map(|error| format!("rig: {error:#}")),
+        )
+        .collect();
+    if !causes.is_empty() {
+        return Outcome::Failed {
+            cause: causes.join("; "),
+        };
+    }
+    match torn_down
+        .as_ref()
+        .ok()
+        .and_then(|summary| summary.invalid())
+    {
+        Some(cause) => Outcome::Invalid { cause },
+        None => Outcome::Ok,
+    }
+}
+
+/// What the rig says of itself, and the client's sysctls.
+fn environment(rig: &dyn Rig) -> BTreeMap<String, String> {
+    let mut environment = rig.environment();
+    let carrier = rig.in_client(Box::new(|| Measurement {
+        facts: network_sysctls(),
+        ..Measurement::default()
+    }));
+    if let Ok(carrier) = carrier {
+        environment.extend(
+            carrier
+                .facts
+                .into_iter()
+                .map(|(name, value)| (format!("client {name}"), value)),
+        );
+    }
+    environment
+}
+
+fn measure(rig: &dyn Rig, method: &Method, stop: &Stop) -> Measurement {
+    let stop = &stop.within(method.time_limit());
+    let server = rig.server();
+    let result = match method {
+        Method::Ping(plan) => rig.in_client(Box::new(|| ping::measure(server.ip(), plan, stop))),
+        Method::Http(plan) => {
+            let target = HttpTarget::far_end(server, plan.amount);
+            rig.in_client(Box::new(move || http::measure(&target, plan, stop)))
+        }
+        Method::SystemPing(plan) => Ok(system_ping::measure(
+            rig.launcher(),
+            server.ip(),
+            plan,
+            stop,
+        )),
+        Method::Wget(plan) => {
+            let target = HttpTarget::far_end(server, plan.amount);
+            Ok(wget::measure(rig.launcher(), &target, plan.interval, stop))
+        }
+    };
+    result.unwrap_or_else(|error| Measurement::failed(format!("{error:#}")))
+}
+
+/// A run in one line.
+fn outcome_line(run: &Run) -> String {
+    match &run.outcome {
+        Outcome::Failed { cause } => format!("FAILED: {cause}"),
+        Outcome::Invalid { cause } => format!("INVALID: {cause}"),
+        Outcome::Ok => {
+            let figures = run.measurements.iter().filter_map(|measured| {
+                let summary = measured.measurement.summary.as_ref()?;
+                Some(format!("{} {}", measured.instrument, figure(summary)))
+            });
+            figures.collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+fn figure(summary: &Summary) -> String {
+    match summary {
+        Summary::Ping(ping) => match ping.rtt_ms {
+            Some(rtt) => format!(
+                "{:.3} ms ({} of {} answered)",
+                rtt.median, ping.received, ping.sent
+            ),
+            None => "unanswered".to_owned(),
+        },
+        Summary::Download(download) => format!("{:.3} MB/s", download.goodput_bytes_per_s / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::host::HostFacts;
+    use crate::experiment::record::GivenScenario;
+    use crate::experiment::scenario;
+    use crate::instrument::launch::tests::Here;
+    use crate::serve::{self, ServeConfig, Server};
+    use anyhow::anyhow;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// Runs take place on loopback, without a link; a case named "broken" cannot be set up.
+    struct Loopback;
+
+    struct LoopbackRig(Server);
+
+    impl Laboratory for Loopback {
+        fn set_up(&self, plan: &Plan, case: &Case, _seed: u64) -> Result<Box<dyn Rig>> {
+            if case.name == "broken" {
+                return Err(anyhow!("no such link"));
+            }
+            let congestion = Some(plan.congestion.clone());
+            let server = serve::start(&ServeConfig {
+                congestion,
+                ..ServeConfig::on_loopback()
+            })?;
+            Ok(Box::new(LoopbackRig(server)))
+        }
+    }
+
+    impl Rig for LoopbackRig {
+        fn server(&self) -> SocketAddr {
+            self.0.address()
+        }
+
+        fn environment(&self) -> BTreeMap<String, String> {
+            BTreeMap::from([("congestion".to_owned(), self.0.congestion().to_owned())])
+        }
+
+        fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement> {
+            Ok(work())
+        }
+
+        fn launcher(&self) -> &dyn Launcher {
+            &Here
+        }
+
+        fn tear_down(self: Box<Self>) -> Result<link::Summary> {
+            Ok(link::Summary::default())
+        }
+    }
+
+    fn record(cases: &str) -> Record {
+        let text = format!(
+            "name = 'x'\ntitle = 'X'\nbed = {{ kind = 'netns' }}\ntcp = {{ congestion = 'cubic' }}\n\
+             [[instruments]]\nname = 'download'\nkind = 'http'\nparameters = {{ bytes = '100kb' }}\n{cases}"
+        );
+        let plan = scenario::parse("x.toml", &text, false).unwrap();
+        let given = GivenScenario {
+            file: "x.toml".to_owned(),
+            text,
+        };
+        Record::new(given, plan, HostFacts::default())
+    }
+
+    const CASES: &str = "\
+[[cases]]\nname = 'broken'\ntitle = ''\n[[cases]]\nname = 'sound'\ntitle = ''\nrepeats = 2\n";
+
+    #[test]
+    fn a_run_that_fails_is_recorded_with_its_cause_and_the_others_go_on() {
+        let mut record = record(CASES);
+        let mut kept = Vec::new();
+        run(&Loopback, &mut record, &Stop::default(), |record| {
+            kept.push(record.runs.len());
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(kept, [1, 2, 3, 3]);
+        assert_eq!(
+            record.runs[0].outcome,
+            Outcome::Failed {
+                cause: "no such link".to_owned()
+            }
+        );
+        assert!(
+            record.runs[1..]
+                .iter()
+                .all(|run| run.outcome == Outcome::Ok),
+            "{:?}",
+            record.runs
+        );
+        assert_eq!(record.runs[1].environment["congestion"], "cubic");
+        assert!(
+            record.runs[1]
+                .environment
+                .contains_key("client net.ipv4.tcp_rmem")
+        );
+        assert!(record.finished_at.is_some());
+    }
+
+    #[test]
+    fn a_signal_ends_the_experiment_with_what_is_there() {
+        let mut record = record(CASES);
+        let flag = Arc::new(AtomicBool::new(false));
+        run(&Loopback, &mut record, &Stop::on(Arc::clone(&flag)), |_| {
+            flag.store(true, Ordering::Relaxed);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(record.runs.len(), 1);
+        assert_eq!(record.finished_at, None);
+    }
+}

@@ -1,0 +1,173 @@
+//! The forwarder between two ports in memory, in virtual time.
+
+use model::{BitsPerSec, Conditions, Framing, HopConfig, LinkConfig, QueueLimit, Rate};
+use netio::{Frame, Gso, GsoKind, Memory, Offload, PartialChecksum, Sent};
+use proptest::prelude::*;
+
+use super::*;
+
+const SEGMENT: usize = 100;
+const HEADERS: usize = 14 + 20 + 20;
+
+/// A TCP train of `segments`, each of which carries its own number, counted from `first`.
+fn train(arrival: Nanos, first: u32, segments: u32) -> Frame {
+    let len = HEADERS + segments as usize * SEGMENT;
+    let mut bytes = vec![0; len];
+    bytes[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
+    bytes[16..18].copy_from_slice(&u16::try_from(len - 14).unwrap().to_be_bytes());
+    bytes[23] = 6;
+    bytes[46] = 0x50;
+    for (n, segment) in (first..).zip(bytes[HEADERS..].chunks_mut(SEGMENT)) {
+        segment[..4].copy_from_slice(&n.to_be_bytes());
+    }
+    let gso = (segments > 1).then(|| Gso {
+        kind: GsoKind::TcpV4,
+        size: u16::try_from(SEGMENT).unwrap(),
+        ecn: false,
+    });
+    let checksum = Some(PartialChecksum {
+        start: 34,
+        offset: 16,
+    });
+    Frame::new(arrival, Offload { gso, checksum }, None, &bytes)
+}
+
+/// The numbers of the segments in what was sent.
+fn numbers(sent: &[Sent]) -> Vec<u32> {
+    sent.iter()
+        .flat_map(|frame| frame.bytes[HEADERS..].chunks(SEGMENT))
+        .map(|segment| u32::from_be_bytes(segment[..4].try_into().unwrap()))
+        .collect()
+}
+
+fn link(conditions: Conditions) -> Link {
+    let hop = HopConfig {
+        name: "box".to_owned(),
+        up: conditions,
+        down: conditions,
+        toffee: None,
+    };
+    Link::new(&LinkConfig {
+        seed: 3,
+        link: 0,
+        hops: vec![hop],
+    })
+    .unwrap()
+}
+
+fn forwarder(conditions: Conditions, gso: bool, memory: usize) -> Forwarder<Memory> {
+    let ports = [Memory::new(gso), Memory::new(gso)];
+    Forwarder::new(ports, link(conditions), memory)
+}
+
+fn rate(bits: u64) -> Option<Rate> {
+    Some(Rate {
+        rate: BitsPerSec::new(bits).unwrap(),
+        framing: Framing::L2,
+        queue: QueueLimit::Packets(100_000),
+    })
+}
+
+/// Steps as its caller would until nothing is left; what left by B, with the time of the step.
+fn run(forwarder: &mut Forwarder<Memory>, mut now: Nanos, lateness: u64) -> Vec<(Nanos, Sent)> {
+    let mut left = Vec::new();
+    loop {
+        let next = forwarder.step(now);
+        left.extend(forwarder.ports[1].sent().into_iter().map(|s| (now, s)));
+        match next {
+            Next::Now => {}
+            Next::At(at) => now = at.max(now) + Nanos(lateness),
+            Next::Arrival => return left,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_segment_leaves_once_in_order_and_never_early(
+        trains in prop::collection::vec((0u64..40_000, 1u32..44), 1..20),
+        delay in 0u64..100_000,
+        bits in prop::option::of(10_000_000u64..40_000_000_000),
+        lateness in 0u64..30_000,
+        gso: bool,
+    ) {
+        let conditions = Conditions { delay: Nanos(delay), rate: bits.and_then(rate), ..Conditions::default() };
+        let mut forwarder = forwarder(conditions, gso, 1 << 24);
+        let (mut arrival, mut first, mut arrivals) = (Nanos(1), 0, Vec::new());
+        for (gap, segments) in trains {
+            arrival = arrival + Nanos(gap);
+            forwarder.ports[0].arrive(train(arrival, first, segments));
+            arrivals.extend((0..segments).map(|_| arrival));
+            first += segments;
+        }
+        let left = run(&mut forwarder, arrival, lateness);
+        let sent: Vec<Sent> = left.iter().map(|(_, s)| s.clone()).collect();
+        prop_assert_eq!(numbers(&sent), (0..first).collect::<Vec<_>>());
+        for (at, frame) in &left {
+            prop_assert!(gso || frame.gso.is_none());
+            for n in numbers(std::slice::from_ref(frame)) {
+                prop_assert!(*at >= arrivals[n as usize] + Nanos(delay));
+            }
+        }
+        let stats = forwarder.stats();
+        prop_assert_eq!(stats.departure.count(), u64::from(first));
+        prop_assert_eq!(stats.link[0].delivered, u64::from(first));
+    }
+}
+
+#[test]
+fn a_train_under_pure_delay_leaves_whole() {
+    let conditions = Conditions {
+        delay: Nanos(5_000),
+        ..Conditions::default()
+    };
+    let mut forwarder = forwarder(conditions, true, 1 << 20);
+    forwarder.ports[0].arrive(train(Nanos(0), 0, 40));
+    let left = run(&mut forwarder, Nanos(0), 0);
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].0, Nanos(5_000));
+}
+
+#[test]
+fn segments_further_apart_than_the_quantum_leave_alone() {
+    let conditions = Conditions {
+        rate: rate(10_000_000),
+        ..Conditions::default()
+    };
+    let mut forwarder = forwarder(conditions, true, 1 << 20);
+    forwarder.ports[0].arrive(train(Nanos(0), 0, 8));
+    let left = run(&mut forwarder, Nanos(0), 0);
+    assert!(left.iter().all(|(_, sent)| sent.gso.is_none()));
+    assert_eq!(left.len(), 8);
+}
+
+#[test]
+fn segments_closer_than_the_quantum_leave_together_when_the_last_is_due() {
+    let conditions = Conditions {
+        rate: rate(10_000_000_000),
+        ..Conditions::default()
+    };
+    let mut forwarder = forwarder(conditions, true, 1 << 20);
+    // 154 bytes at 10 Gb/s: 123.2 ns each, 40 of them in 4.9 us.
+    forwarder.ports[0].arrive(train(Nanos(0), 0, 40));
+    let left = run(&mut forwarder, Nanos(0), 0);
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].0, Nanos(4_928));
+}
+
+#[test]
+fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
+    let conditions = Conditions {
+        delay: Nanos(5_000),
+        ..Conditions::default()
+    };
+    let mut forwarder = forwarder(conditions, true, 10_000);
+    for _ in 0..3 {
+        forwarder.ports[0].arrive(train(Nanos(0), 0, 40));
+    }
+    let left = run(&mut forwarder, Nanos(0), 0);
+    let stats = forwarder.stats();
+    assert_eq!(left.len(), 1);
+    assert_eq!(stats.lost(Side::A, Loss::Memory), 80);
+    assert!(stats.peak_bytes <= 10_000);
+}

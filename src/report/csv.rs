@@ -1,0 +1,65 @@
+//! Every sample of a record in the long form: one a line.
+
+use anyhow::Result;
+
+use crate::experiment::record::Record;
+
+const HEADER: [&str; 8] = [
+    "case",
+    "repeat",
+    "seed",
+    "instrument",
+    "at_s",
+    "metric",
+    "index",
+    "value",
+];
+
+/// The samples of `record` as RFC 4180 has it.
+///
+/// # Errors
+/// None that a record can cause.
+pub(crate) fn csv(record: &Record) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(HEADER)?;
+    for run in &record.runs {
+        for measured in &run.measurements {
+            for sample in &measured.measurement.samples {
+                writer.write_record([
+                    run.case.as_str(),
+                    &run.repeat.to_string(),
+                    &run.seed.to_string(),
+                    &measured.instrument,
+                    &format!("{:.6}", sample.at_s),
+                    sample.metric.name(),
+                    &sample.index.to_string(),
+                    &sample.value.to_string(),
+                ])?;
+            }
+        }
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+
+    #[test]
+    fn every_sample_is_a_line() {
+        let record = record();
+        let text = csv(&record).unwrap();
+        let samples: usize = record
+            .runs
+            .iter()
+            .flat_map(|run| &run.measurements)
+            .map(|m| m.measurement.samples.len())
+            .sum();
+        assert_eq!(text.lines().count(), 1 + samples);
+        assert!(
+            text.contains("\nslow,2,2,ping,0.100000,rtt_ms,1,3.2\n"),
+            "{text}"
+        );
+    }
+}
