@@ -4,6 +4,7 @@
 pub(crate) mod capture;
 pub(crate) mod counters;
 pub(crate) mod datagrams;
+pub(crate) mod powerless;
 pub(crate) mod process;
 pub(crate) mod steering;
 pub(crate) mod stream;

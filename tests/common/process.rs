@@ -1,5 +1,6 @@
 //! Programs run to their end in bounded time, and conditions waited for.
 
+use std::fs;
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
@@ -84,14 +85,13 @@ pub(crate) fn wait_for<T>(
     }
 }
 
-/// The last line of what a program printed, for a message.
-pub(crate) fn last_line(output: &[u8]) -> String {
-    let text = String::from_utf8_lossy(output);
-    text.trim_end()
-        .lines()
-        .last()
-        .unwrap_or_default()
-        .to_owned()
+/// Whether the process `pid` has a thread of this name.
+pub(crate) fn has_thread(pid: u32, name: &str) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.into_iter().any(|comm| comm.trim_end() == name)
 }
 
 fn drain(stream: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {

@@ -35,7 +35,7 @@ pub(crate) fn add(suite: &mut Suite) {
         "a command that is not there is 127, one that is no program 126",
         &NEEDS,
         || {
-            check(&exec(&["--", "no-such-command-here"])?, 127, "")?;
+            check(&exec(&["--", "/no/such/command"])?, 127, "")?;
             check(&exec(&["--", "/proc/version"])?, 126, "")
         },
     );

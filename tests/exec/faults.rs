@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use caps::CapSet;
-use netio::userns;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::command::exec;
+use crate::common::powerless;
 use crate::common::process::{self, farwire};
 use crate::common::suite::{Need, Suite};
 use crate::family::Family;
@@ -41,8 +40,7 @@ pub(crate) fn add(suite: &mut Suite) {
         "neither root nor user namespaces is one clear error",
         &NEEDS,
         || {
-            let mut command = Command::new(std::env::current_exe()?);
-            command.arg(POWERLESS).arg(env!("CARGO_BIN_EXE_farwire"));
+            let mut command = powerless::farwire_without_namespaces()?;
             let output = process::run(command.args(["exec", "--", "true"]))?;
             check_refusal(&output, "user.max_user_namespaces is 0")
         },
@@ -92,32 +90,6 @@ fn check_refusal(output: &std::process::Output, word: &str) -> Result<()> {
     ensure!(output.stdout.is_empty(), "{output:?}");
     ensure!(errors.count() == 1 && stderr.contains(word), "{stderr}");
     Ok(())
-}
-
-/// The first argument by which this program knows that it is to become another one without any privilege.
-const POWERLESS: &str = "__powerless";
-
-/// Becomes the program that the arguments name, in a user namespace that allows no further one and without any
-/// capability, if the first argument says so.
-pub(crate) fn divert() {
-    let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_none_or(|first| first != POWERLESS) {
-        return;
-    }
-    let failure = become_powerless(arguments.collect());
-    eprintln!("cannot become powerless: {failure:?}");
-    std::process::exit(1);
-}
-
-fn become_powerless(argv: Vec<std::ffi::OsString>) -> Result<std::convert::Infallible> {
-    userns::enter()?;
-    fs::write("/proc/sys/user/max_user_namespaces", "0")?;
-    // Root regains at exec what the bounding set has.
-    for capability in caps::all() {
-        caps::drop(None, CapSet::Bounding, capability)?;
-    }
-    let (program, arguments) = argv.split_first().context("a program")?;
-    Err(Command::new(program).args(arguments).exec().into())
 }
 
 fn daemons_end_with_the_command() -> Result<()> {
@@ -188,19 +160,11 @@ impl Moment {
             Self::Started => true,
             Self::FirstNamespace => !family.namespaces().is_empty(),
             Self::AllNamespaces => family.namespaces().len() >= 3,
-            Self::Forwarding => has_thread(pid, "forwarder"),
+            Self::Forwarding => process::has_thread(pid, "forwarder"),
             Self::Contained => family.members().len() > 1,
             Self::CommandRunning => mark.exists(),
         }
     }
-}
-
-fn has_thread(pid: u32, name: &str) -> bool {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten();
-    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.into_iter().any(|comm| comm.trim_end() == name)
 }
 
 fn leaves_nothing(signal: Signal, moment: Moment) -> Result<()> {

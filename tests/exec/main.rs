@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use common::suite::Suite;
 
 fn main() -> ExitCode {
-    faults::divert();
+    common::powerless::divert();
     let mut suite = Suite::new();
     link::add(&mut suite);
     command::add(&mut suite);
