@@ -1,4 +1,5 @@
 //! The commands `run`, `measure`, `serve` and `report` as a user meets them.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};
