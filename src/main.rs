@@ -3,6 +3,7 @@
 
 mod analysis;
 mod cli;
+mod doctor;
 mod emulate;
 mod exit;
 mod experiment;

@@ -1,5 +1,5 @@
 //! The commands `run`, `measure`, `serve` and `report` as a user meets them.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};

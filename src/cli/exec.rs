@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -86,7 +86,14 @@ impl ExecArgs {
     fn run_command(&self, rig: &Rig, signals: &Signals) -> Result<u8> {
         let mut command = contain::command(rig.client(), &self.command)?;
         command.env("FARWIRE_SERVER", SERVER.v4.to_string());
+        if let Some(code) = signals.interrupted() {
+            return Ok(code);
+        }
         let mut child = Contained::spawn(&mut command).context("starting the command")?;
+        // One that came meanwhile may have reached nobody; dropping the child ends it.
+        if let Some(code) = signals.interrupted() {
+            return Ok(code);
+        }
         loop {
             if let Some(code) = child.try_wait()? {
                 return Ok(u8::try_from(code).unwrap_or(u8::MAX));
@@ -123,9 +130,11 @@ enum FarEnd {
     Command(#[expect(dead_code, reason = "kept for its life")] Contained),
 }
 
-/// The terminal's signals reach the command by themselves; SIGTERM and SIGHUP are passed on to it.
+/// The terminal's signals reach the command by themselves, once it is there; SIGTERM and SIGHUP are passed on to it.
 struct Signals {
     terminate: Arc<AtomicBool>,
+    /// The last of the terminal's signals, or 0.
+    interrupt: Arc<AtomicUsize>,
 }
 
 impl Signals {
@@ -134,9 +143,20 @@ impl Signals {
         for signal in [SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&terminate))?;
         }
+        let interrupt = Arc::new(AtomicUsize::new(0));
         for signal in [SIGINT, SIGQUIT] {
-            signal_hook::flag::register(signal, Arc::default())?;
+            let number = signal.unsigned_abs() as usize;
+            signal_hook::flag::register_usize(signal, Arc::clone(&interrupt), number)?;
         }
-        Ok(Self { terminate })
+        Ok(Self {
+            terminate,
+            interrupt,
+        })
+    }
+
+    /// The exit code, as a shell has it, if the user has interrupted.
+    fn interrupted(&self) -> Option<u8> {
+        let signal = u8::try_from(self.interrupt.load(Ordering::Relaxed)).ok()?;
+        (signal > 0).then_some(128 + signal)
     }
 }

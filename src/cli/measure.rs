@@ -60,7 +60,7 @@ struct PingArgs {
 
 #[derive(Args, Debug)]
 struct HttpArgs {
-    /// http://HOST[:PORT]/PATH; `farwire serve` has /bytes/N and /seconds/T
+    /// `http://HOST[:PORT]/PATH`; `farwire serve` has /bytes/N and /seconds/T
     url: String,
     /// End after so many bytes
     #[arg(long, value_name = "SIZE", conflicts_with = "duration")]

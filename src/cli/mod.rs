@@ -1,5 +1,6 @@
 //! The commands: each file turns arguments into a plan and runs it.
 
+mod doctor;
 pub(crate) mod emulate;
 pub(crate) mod exec;
 pub(crate) mod link;
@@ -33,6 +34,7 @@ enum Command {
     Serve(serve::ServeArgs),
     Measure(measure::MeasureArgs),
     Report(report::ReportArgs),
+    Doctor(doctor::DoctorArgs),
     Completions(pages::CompletionsArgs),
     Man(pages::ManArgs),
 }
@@ -49,6 +51,7 @@ impl Cli {
             Command::Serve(args) => args.run(),
             Command::Measure(args) => args.run(),
             Command::Report(args) => args.run(),
+            Command::Doctor(args) => args.run(),
             Command::Completions(args) => args.run(),
             Command::Man(args) => args.run(),
         };

@@ -23,10 +23,10 @@ pub(crate) fn write(target: Option<&Path>, text: &str) -> Result<()> {
     }
 }
 
-/// Writes `value` as indented JSON, as [`write`] does.
+/// Writes `value` as indented JSON, as [`write()`] does.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub(crate) fn write_json(target: &Path, value: &impl Serialize) -> Result<()> {
     write(Some(target), &(serde_json::to_string_pretty(value)? + "\n"))
 }

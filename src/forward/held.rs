@@ -30,7 +30,6 @@ struct Held {
 }
 
 /// The segment of its frame that `id` names.
-#[expect(clippy::cast_possible_truncation, reason = "masked to 17 bits")]
 pub(crate) fn segment(id: PacketId) -> u32 {
     (id.0 & ((1 << SEGMENT_BITS) - 1)) as u32
 }

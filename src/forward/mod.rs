@@ -5,7 +5,7 @@
 
 mod departures;
 mod held;
-mod stats;
+pub(crate) mod stats;
 pub(crate) mod summary;
 #[cfg(test)]
 mod tests;
@@ -100,9 +100,8 @@ impl<P: Port> Forwarder<P> {
     }
 
     fn accept(&mut self, ingress: Side, frame: netio::Frame) {
-        let train = match Train::of(&frame) {
-            Ok(train) => train,
-            Err(_) => return self.stats.lose(ingress, Loss::Uncuttable, 1),
+        let Ok(train) = Train::of(&frame) else {
+            return self.stats.lose(ingress, Loss::Uncuttable, 1);
         };
         if is_link_control(frame.bytes()) {
             self.stats.control[index(ingress)] += 1;
@@ -157,53 +156,55 @@ impl<P: Port> Forwarder<P> {
                     }
                 }
             }
-            self.send_runs(egress, now, &runs[..filled]);
+            self.send_runs(egress, &runs[..filled]);
             if filled < BATCH {
                 return wait;
             }
         }
     }
 
-    /// Takes from the schedule the longest run of neighbouring segments that are due; or, when the next
-    /// neighbour follows within the quantum, leaves them there and says until when to wait for it.
+    /// Takes the next run of segments from the schedule; or leaves it there and says until when to wait for it.
     fn next_run(&mut self, egress: Side, now: Nanos) -> Result<Run, Nanos> {
-        let schedule = &self.departures[index(egress)];
-        let (due, first) = schedule.get(0).ok_or(now)?;
-        let train = self.held.train(first);
-        let joins = train.joins() && self.ports[index(egress)].capabilities().gso;
-        let mut len = 1;
-        while joins {
-            match schedule.get(len as usize) {
-                Some((next, id)) if id.0 == first.0 + u64::from(len) => {
-                    if next > now {
-                        if next <= due + QUANTUM {
-                            return Err(next);
-                        }
-                        break;
-                    }
-                    len += 1;
-                }
-                Some(_) => break,
-                None => {
-                    let last = held::segment(first) + len == train.segments();
-                    match self.link.next_at() {
-                        Some(at) if !last && at > now && at <= due + QUANTUM => return Err(at),
-                        _ => break,
-                    }
-                }
-            }
-        }
-        let error = &mut self.stats.departure;
+        let len = self.run_length(egress, now)?;
         let schedule = &mut self.departures[index(egress)];
-        for _ in 0..len {
-            if let Some((due, _)) = schedule.pop() {
-                error.record(now, due);
-            }
+        let first = schedule.get(0).ok_or(now)?.1;
+        for (due, _) in (0..len).map_while(|_| schedule.pop()) {
+            self.stats.departure.record(now, due);
         }
         Ok(Run { first, len })
     }
 
-    fn send_runs(&mut self, egress: Side, _now: Nanos, runs: &[Run]) {
+    /// How many neighbouring segments at the front of the schedule are due; or, when the next neighbour follows
+    /// within the quantum, when it does.
+    fn run_length(&self, egress: Side, now: Nanos) -> Result<u32, Nanos> {
+        let schedule = &self.departures[index(egress)];
+        let (due, first) = schedule.get(0).ok_or(now)?;
+        let train = self.held.train(first);
+        if !train.joins() || !self.ports[index(egress)].capabilities().gso {
+            return Ok(1);
+        }
+        let soon = |at: Nanos| at > now && at <= due + QUANTUM;
+        for len in 1.. {
+            match schedule.get(len as usize) {
+                Some((next, id)) if id.0 == first.0 + u64::from(len) => {
+                    if soon(next) {
+                        return Err(next);
+                    } else if next > now {
+                        return Ok(len);
+                    }
+                }
+                Some(_) => return Ok(len),
+                None => {
+                    let last = held::segment(first) + len == train.segments();
+                    let undecided = self.link.next_at().filter(|at| !last && soon(*at));
+                    return undecided.map_or(Ok(len), Err);
+                }
+            }
+        }
+        unreachable!("a train has fewer than 2^32 segments")
+    }
+
+    fn send_runs(&mut self, egress: Side, runs: &[Run]) {
         if runs.is_empty() {
             return;
         }

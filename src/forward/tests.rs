@@ -95,7 +95,7 @@ proptest! {
         let mut forwarder = forwarder(conditions, gso, 1 << 24);
         let (mut arrival, mut first, mut arrivals) = (Nanos(1), 0, Vec::new());
         for (gap, segments) in trains {
-            arrival = arrival + Nanos(gap);
+            arrival += Nanos(gap);
             forwarder.ports[0].arrive(train(arrival, first, segments));
             arrivals.extend((0..segments).map(|_| arrival));
             first += segments;

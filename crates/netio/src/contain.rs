@@ -6,10 +6,11 @@
 //! warden ends when the caller does. The command stays in the caller's process group, so that the terminal's signals
 //! reach it; warden and init pass on SIGTERM and SIGHUP.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
 use nix::errno::Errno;
@@ -36,14 +37,11 @@ const NOT_FOUND: i32 = 127;
 
 /// What the caller sends the warden to end everything at once.
 const KILL_ALL: Signal = Signal::SIGUSR1;
-/// The terminal's signals: the command gets them itself, those around it must outlive them.
-const TERMINAL: [Signal; 5] = [
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGTSTP,
-    Signal::SIGTTIN,
-    Signal::SIGTTOU,
-];
+/// The terminal's signals that end a command: it gets them itself, those around it must outlive them. They are
+/// held back, not ignored, so that one that comes before the command is there is not lost.
+const INTERRUPTS: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
+/// The terminal's signals that stop a command.
+const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
 /// A command that will run contained in the namespace `ns`; environment, directory and streams can still be set.
 ///
@@ -178,6 +176,12 @@ fn guard(caller: Pid, program: &OsString, arguments: &[OsString]) -> nix::Result
         }
         ForkResult::Parent { child } => child,
     };
+    if let Some(signal) = signals.interrupted()? {
+        // It may have come before there was an init to hold it back.
+        kill(init, Signal::SIGKILL)?;
+        waitpid(init, None)?;
+        return Ok(128 + signal as i32);
+    }
     loop {
         if wait_readable([signals.as_fd(), caller_fd.as_fd()])? == 1 {
             kill(init, Signal::SIGKILL)?;
@@ -218,14 +222,19 @@ fn init(
     let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            eprintln!("farwire: cannot run {}: {error}", program.display());
-            return Ok(match error.kind() {
-                io::ErrorKind::NotFound => NOT_FOUND,
-                _ => NOT_EXECUTABLE,
-            });
+            let (code, why) = match is_found(program) {
+                true => (NOT_EXECUTABLE, error.to_string()),
+                false => (NOT_FOUND, "no such command".to_owned()),
+            };
+            eprintln!("farwire: cannot run {}: {why}", program.display());
+            return Ok(code);
         }
     };
     let command = Pid::from_raw(i32::try_from(child.id()).expect("a process id is positive"));
+    if let Some(signal) = signals.interrupted()? {
+        // It came before the command was there, which may have ended for it nonetheless.
+        let _ = kill(command, signal);
+    }
     loop {
         wait_readable([signals.as_fd()])?;
         match signals.next()? {
@@ -239,6 +248,15 @@ fn init(
             None => {}
         }
     }
+}
+
+/// Whether there is a file for `program`: exec's errno does not tell, it also blames directories of the PATH.
+fn is_found(program: &OsStr) -> bool {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Path::new(program).exists();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).exists())
 }
 
 /// Reaps whatever has ended; the exit code if `command` has.
@@ -266,19 +284,22 @@ fn remount_proc() {
     }
 }
 
-/// The signals of a warden or an init: some are read from a descriptor, the terminal's are ignored.
+/// The signals of a warden or an init: some are read from a descriptor, the terminal's do nothing.
 struct Signals {
     fd: SignalFd,
+    interrupts: SignalFd,
     inherited: Inherited,
 }
 
 impl Signals {
     fn take_over(wanted: &[Signal]) -> nix::Result<Self> {
         let wanted: SigSet = wanted.iter().copied().collect();
+        let interrupts: SigSet = INTERRUPTS.into_iter().collect();
         let mut mask = SigSet::empty();
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&wanted), Some(&mut mask))?;
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&interrupts), None)?;
         let mut ignored_here = Vec::new();
-        for terminal in TERMINAL {
+        for terminal in STOPS {
             // SAFETY: to ignore a signal installs no handler.
             let before = unsafe { signal(terminal, SigHandler::SigIgn) }?;
             if !matches!(before, SigHandler::SigIgn) {
@@ -288,20 +309,30 @@ impl Signals {
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         Ok(Self {
             fd: SignalFd::with_flags(&wanted, flags)?,
+            interrupts: SignalFd::with_flags(&interrupts, flags)?,
             inherited: Inherited { mask, ignored_here },
         })
     }
 
     fn next(&self) -> nix::Result<Option<Signal>> {
-        let Some(info) = self.fd.read_signal()? else {
-            return Ok(None);
-        };
-        Signal::try_from(info.ssi_signo.cast_signed()).map(Some)
+        read_signal(&self.fd)
+    }
+
+    /// The terminal's signal that was held back, if there is one.
+    fn interrupted(&self) -> nix::Result<Option<Signal>> {
+        read_signal(&self.interrupts)
     }
 
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+fn read_signal(fd: &SignalFd) -> nix::Result<Option<Signal>> {
+    let Some(info) = fd.read_signal()? else {
+        return Ok(None);
+    };
+    Signal::try_from(info.ssi_signo.cast_signed()).map(Some)
 }
 
 /// The signal settings that the command is to start with: those of the caller.

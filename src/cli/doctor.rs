@@ -1,0 +1,40 @@
+//! `farwire doctor`: what this machine offers.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::output;
+use crate::doctor::Diagnosis;
+use crate::exit::Failure;
+
+/// Say what this machine offers, what each missing thing costs, and the way round it
+///
+/// Everything is really tried, in namespaces that are gone afterwards. Ends with 0 when all that farwire cannot do
+/// without is there, else with 3.
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Write the checks as JSON; - is standard output, in place of the lines
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl DoctorArgs {
+    /// Examines the machine.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let diagnosis = Diagnosis::make();
+        if let Some(file) = &self.json {
+            output::write_json(file, &diagnosis)?;
+        }
+        if !self.json.as_deref().is_some_and(output::is_stdout) {
+            output::write(None, &diagnosis.to_string())?;
+        }
+        match diagnosis.is_fit() {
+            true => Ok(ExitCode::SUCCESS),
+            false => Err(Failure::machine(
+                "this machine lacks what is marked missing",
+            )),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Kernel, clock, wake-ups and processors.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netio::kernel::KernelVersion;
+use netio::{CpuUse, Waiter};
+
+use super::{Check, Lack};
+use crate::forward::stats::BUDGET;
+
+/// Clock sources that are read without a system call, on the processors that farwire is built for.
+const QUICK_CLOCKS: [&str; 5] = [
+    "tsc",
+    "kvm-clock",
+    "hyperv_clocksource_tsc_page",
+    "arch_sys_counter",
+    "riscv_clocksource",
+];
+
+const SLEEPS: usize = 400;
+const SLEEP: Duration = Duration::from_micros(200);
+/// A median above this is more than the forwarder spins through.
+const TYPICAL_LATENESS: Duration = Duration::from_micros(100);
+
+pub(super) fn kernel() -> Check {
+    let (running, oldest) = (KernelVersion::running(), KernelVersion::OLDEST);
+    let found = format!("{running}; {oldest} is the oldest supported");
+    if running >= oldest {
+        return Check::ok("kernel", found);
+    }
+    let lack = Lack {
+        cost: "nothing is known to work here",
+        remedy: "use a newer kernel",
+    };
+    Check::missing("kernel", found, lack)
+}
+
+pub(super) fn clock() -> Check {
+    let name = "clock source";
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let source = fs::read_to_string(path).unwrap_or_else(|error| format!("unknown: {error}"));
+    let source = source.trim();
+    if QUICK_CLOCKS.contains(&source) {
+        return Check::ok(name, source);
+    }
+    let lack = Lack {
+        cost: "each reading may be a system call or a slow device, at some packets' cost in rate",
+        remedy: "boot with tsc=reliable where the processor's counter is steady",
+    };
+    Check::degraded(name, source, lack)
+}
+
+/// Measures how late a sleeping thread wakes up, scheduled as the forwarder's is; takes about 0.1 s.
+pub(super) fn wake_up() -> Check {
+    // A thread of its own: the schedule stays with it.
+    let measured = thread::spawn(|| {
+        let waiter = Waiter::measure(CpuUse::Spin);
+        let mut late: Vec<Duration> = (0..SLEEPS).map(|_| lateness()).collect();
+        late.sort_unstable();
+        let (median, p99) = (late[SLEEPS / 2], late[SLEEPS * 99 / 100]);
+        judge_lateness(median, p99, waiter.real_time())
+    });
+    measured.join().expect("measuring does not panic")
+}
+
+pub(super) fn processors() -> Check {
+    let name = "processors";
+    match thread::available_parallelism().map_or(1, usize::from) {
+        1 => Check::degraded(
+            name,
+            "1",
+            Lack {
+                cost: "emulator and traffic take each other's time",
+                remedy: "use --cpu gentle and low rates, or a machine with 2",
+            },
+        ),
+        several => Check::ok(name, several.to_string()),
+    }
+}
+
+fn lateness() -> Duration {
+    let start = Instant::now();
+    thread::sleep(SLEEP);
+    start.elapsed().saturating_sub(SLEEP)
+}
+
+fn judge_lateness(median: Duration, p99: Duration, real_time: bool) -> Check {
+    let name = "wake-up lateness";
+    let schedule = if real_time { "real-time" } else { "ordinary" };
+    let found = format!(
+        "median {median:.1?}, 99th percentile {p99:.1?} of {SLEEPS} sleeps of {SLEEP:?}, scheduled as {schedule}"
+    );
+    if median <= TYPICAL_LATENESS && p99.as_nanos() <= BUDGET.0.into() {
+        return Check::ok(name, found);
+    }
+    let lack = Lack {
+        cost: "packets may leave late; each run says how many did",
+        remedy: "quieten the machine, or run as root on 2 processors, which schedules farwire in real time",
+    };
+    Check::degraded(name, found, lack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wake_ups_within_what_is_spun_through_are_well() {
+        let check = judge_lateness(Duration::from_micros(31), Duration::from_micros(95), true);
+        assert_eq!(
+            check,
+            Check::ok(
+                "wake-up lateness",
+                "median 31.0µs, 99th percentile 95.0µs of 400 sleeps of 200µs, scheduled as real-time"
+            )
+        );
+    }
+
+    #[test]
+    fn rare_wake_ups_beyond_the_budget_are_told() {
+        let check = judge_lateness(Duration::from_micros(31), Duration::from_millis(4), false);
+        assert!(check.to_string().starts_with("degraded"), "{check}");
+    }
+}

@@ -1,0 +1,229 @@
+//! What this machine offers, what each missing thing costs, and the way round it.
+
+mod machine;
+mod network;
+
+use std::fmt;
+
+use netio::userns::{self, Privilege};
+use serde::Serialize;
+
+use crate::instrument::launch::Tool;
+
+/// What was found, in the order in which it is told.
+#[derive(Debug, Serialize)]
+pub(crate) struct Diagnosis {
+    checks: Vec<Check>,
+}
+
+/// One thing that farwire uses.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Check {
+    name: &'static str,
+    verdict: Verdict,
+    /// What is there, or why it is not.
+    found: String,
+    /// What its absence costs, and the way round.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    lack: Option<Lack>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    /// farwire works, but not all of it, or less well.
+    Degraded,
+    /// farwire cannot do its work.
+    Missing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct Lack {
+    cost: &'static str,
+    remedy: &'static str,
+}
+
+impl Diagnosis {
+    /// Examines the machine; to be called before the process starts any thread, since it may have to become root in a
+    /// user namespace of its own.
+    pub(crate) fn make() -> Self {
+        let privilege = Privilege::detect();
+        let mut checks = vec![
+            machine::kernel(),
+            capabilities(&privilege),
+            user_namespaces(&privilege),
+        ];
+        let entered = match privilege {
+            Privilege::Root => Ok(()),
+            Privilege::UserNamespace => userns::enter().map_err(|error| error.to_string()),
+            Privilege::None { why } => Err(why),
+        };
+        checks.extend(network::checks(entered));
+        checks.extend([machine::clock(), machine::wake_up(), machine::processors()]);
+        checks.extend(
+            [
+                ("ping", "-V", "iputils-ping"),
+                ("wget", "--version", "wget"),
+                ("iperf3", "--version", "iperf3"),
+            ]
+            .map(|(name, flag, package)| tool(name, flag, package)),
+        );
+        Self { checks }
+    }
+
+    /// Whether all that farwire cannot do without is there.
+    pub(crate) fn is_fit(&self) -> bool {
+        let missing = |check: &Check| check.verdict == Verdict::Missing;
+        !self.checks.iter().any(missing)
+    }
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.checks
+            .iter()
+            .try_for_each(|check| writeln!(f, "{check}"))
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Degraded => "degraded",
+            Verdict::Missing => "missing",
+        };
+        write!(f, "{verdict:<9} {:<22} {}", self.name, self.found)?;
+        match self.lack {
+            Some(Lack { cost, remedy }) => write!(f, " — {cost}; way round: {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self {
+            name,
+            verdict: Verdict::Ok,
+            found: found.into(),
+            lack: None,
+        }
+    }
+
+    fn degraded(name: &'static str, found: impl Into<String>, lack: Lack) -> Self {
+        Self {
+            name,
+            verdict: Verdict::Degraded,
+            found: found.into(),
+            lack: Some(lack),
+        }
+    }
+
+    fn missing(name: &'static str, found: impl Into<String>, lack: Lack) -> Self {
+        Self {
+            verdict: Verdict::Missing,
+            ..Self::degraded(name, found, lack)
+        }
+    }
+}
+
+fn capabilities(privilege: &Privilege) -> Check {
+    let name = "privileges";
+    match privilege {
+        Privilege::Root => Check::ok(
+            name,
+            "CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN are held",
+        ),
+        _ => Check::degraded(
+            name,
+            "CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN are not all held",
+            Lack {
+                cost: "`emulate` cannot take real interfaces",
+                remedy: "run `emulate` as root; the rest does without",
+            },
+        ),
+    }
+}
+
+fn user_namespaces(privilege: &Privilege) -> Check {
+    let name = "user namespaces";
+    let tried = match privilege {
+        Privilege::Root => userns::works().map_err(|error| error.to_string()),
+        Privilege::UserNamespace => Ok(()),
+        Privilege::None { why } => Err(why.clone()),
+    };
+    let lack = Lack {
+        cost: "only root can use `run` and `exec`",
+        remedy: "set the sysctl that is named, or run as root (a container: with SYS_ADMIN, NET_ADMIN and NET_RAW)",
+    };
+    match (tried, privilege) {
+        (Ok(()), _) => Check::ok(name, "tried: they come with interfaces of their own"),
+        (Err(why), Privilege::Root) => Check::degraded(name, why, lack),
+        (Err(why), _) => Check::missing(name, why, lack),
+    }
+}
+
+fn tool(name: &'static str, version_flag: &str, package: &'static str) -> Check {
+    match Tool::find(name, version_flag, package) {
+        Ok(tool) => Check::ok(name, format!("{}: {}", tool.path.display(), tool.version)),
+        Err(error) => Check::degraded(
+            name,
+            error.to_string(),
+            Lack {
+                cost: "scenarios that run it as an external instrument fail",
+                remedy: "install that package; farwire's own instruments do without",
+            },
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LACK: Lack = Lack {
+        cost: "it is dark",
+        remedy: "light a candle",
+    };
+
+    #[test]
+    fn a_line_states_verdict_cost_and_way_round() {
+        let line = Check::degraded("lamp", "no oil", LACK).to_string();
+        assert_eq!(
+            line,
+            "degraded  lamp                   no oil — it is dark; way round: light a candle"
+        );
+    }
+
+    #[test]
+    fn a_machine_that_lacks_a_convenience_is_fit() {
+        let checks = vec![
+            Check::ok("sun", "up"),
+            Check::degraded("lamp", "no oil", LACK),
+        ];
+        assert!(Diagnosis { checks }.is_fit());
+    }
+
+    #[test]
+    fn a_machine_that_lacks_a_need_is_not_fit() {
+        let checks = vec![Check::ok("sun", "up"), Check::missing("lamp", "none", LACK)];
+        assert!(!Diagnosis { checks }.is_fit());
+    }
+
+    #[test]
+    fn json_keeps_cost_and_remedy_beside_the_verdict() {
+        let json = serde_json::to_value(Check::missing("lamp", "none", LACK)).unwrap();
+        assert_eq!(json["verdict"], "missing");
+        assert_eq!(json["cost"], "it is dark");
+        assert_eq!(json["remedy"], "light a candle");
+    }
+
+    #[test]
+    fn a_tool_that_is_not_there_names_its_package() {
+        let check = tool("no-such-tool", "-V", "some-package");
+        assert_eq!(check.verdict, Verdict::Degraded);
+        assert!(check.found.contains("some-package"), "{check}");
+    }
+}

@@ -1,0 +1,147 @@
+//! What a test bed and a box are made of: each is really tried, in namespaces made for it.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::fs;
+
+use netio::AfPacket;
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, WAN};
+use netio::contain::{self, Contained};
+use netio::guard::HostGuard;
+use netio::kernel::KernelVersion;
+use netio::netns::NetNs;
+use socket2::{Domain, Socket, Type};
+
+use super::{Check, Lack};
+
+/// The congestion control that comparisons are pinned to.
+const CUBIC: &str = "cubic";
+
+const TEST_BED: &str = "test bed (veth)";
+const NO_TEST_BED: Lack = Lack {
+    cost: "`run` and `exec` have no test bed",
+    remedy: "load or build what is named: namespaces and CONFIG_VETH",
+};
+
+/// All checks that need a bed; `entered` says why there can be none.
+pub(super) fn checks(entered: Result<(), String>) -> Vec<Check> {
+    let built = entered.and_then(|()| {
+        let bed = Bed::build(&BedConfig::default());
+        bed.map_err(|error| error.to_string())
+    });
+    match built {
+        Ok(bed) => vec![
+            Check::ok(TEST_BED, "tried: client, emulator and server are joined"),
+            packet_sockets(bed.emulator()),
+            udp_gso(),
+            containment(bed.client()),
+            ingress(bed.client()),
+            congestion_control(bed.client()),
+            ipv6(),
+        ],
+        Err(why) => vec![
+            Check::missing(TEST_BED, why, NO_TEST_BED),
+            udp_gso(),
+            ipv6(),
+        ],
+    }
+}
+
+/// Opens the port that packets would pass: TPACKET_V2 ring, virtio headers, arrival stamps.
+fn packet_sockets(emulator: &NetNs) -> Check {
+    let name = "packet sockets";
+    let lack = Lack {
+        cost: "nothing can be emulated",
+        remedy: "load or build CONFIG_PACKET",
+    };
+    match tried(emulator, || AfPacket::open(CLIENT_PORT, 1)) {
+        Ok(_) => Check::ok(
+            name,
+            "tried: receive ring, with virtio headers (PACKET_VNET_HDR)",
+        ),
+        Err(why) => Check::missing(name, why, lack),
+    }
+}
+
+fn udp_gso() -> Check {
+    let name = "UDP GSO";
+    let (running, first) = (KernelVersion::running(), KernelVersion::UDP_GSO);
+    let found = format!("kernel {running}; from {first} on, packet sockets carry UDP trains");
+    if running >= first {
+        return Check::ok(name, found);
+    }
+    let lack = Lack {
+        cost: "the test bed's ends send UDP a packet at a time, at some of their rate",
+        remedy: "a newer kernel; for `emulate`, tx-udp-segmentation off at veth neighbours",
+    };
+    Check::degraded(name, found, lack)
+}
+
+/// Runs a command that does nothing, contained.
+fn containment(client: &NetNs) -> Check {
+    let name = "PID namespaces";
+    let lack = Lack {
+        cost: "`exec` and external instruments cannot run a command",
+        remedy: "build CONFIG_PID_NS, or allow a container to mount and unshare (SYS_ADMIN)",
+    };
+    match run_nothing(client) {
+        Ok(0) => Check::ok(name, "tried: nothing survives a contained command"),
+        Ok(code) => Check::missing(name, format!("a contained `true` ends with {code}"), lack),
+        Err(error) => Check::missing(name, error.to_string(), lack),
+    }
+}
+
+fn run_nothing(client: &NetNs) -> Result<i32, Box<dyn Error>> {
+    let mut command = contain::command(client, &[OsString::from("true")])?;
+    Ok(Contained::spawn(&mut command)?.wait()?)
+}
+
+fn ingress(client: &NetNs) -> Check {
+    let name = "nftables ingress";
+    let lack = Lack {
+        cost: "`emulate` refuses real interfaces: the host would answer what crosses the box",
+        remedy: "load or build what is named; `run` and `exec` do without",
+    };
+    match tried(client, || HostGuard::new(WAN)) {
+        Ok(_) => Check::ok(name, "tried: the host's stack can be kept off an interface"),
+        Err(why) => Check::degraded(name, why, lack),
+    }
+}
+
+fn congestion_control(client: &NetNs) -> Check {
+    let name = "congestion control";
+    let lack = Lack {
+        cost: "scenarios that pin cubic, to be comparable, fail",
+        remedy: "modprobe tcp_cubic",
+    };
+    let outcome = tried(client, || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_tcp_congestion(CUBIC.as_bytes())?;
+        fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+    });
+    match outcome {
+        Ok(available) => Check::ok(name, available.trim()),
+        Err(why) => Check::missing(name, format!("no {CUBIC}: {why}"), lack),
+    }
+}
+
+fn ipv6() -> Check {
+    let lack = Lack {
+        cost: "test beds have IPv4 only",
+        remedy: "boot without ipv6.disable=1",
+    };
+    match fs::metadata("/proc/sys/net/ipv6") {
+        Ok(_) => Check::ok("IPv6", "the kernel has it"),
+        Err(_) => Check::degraded("IPv6", "the kernel has none", lack),
+    }
+}
+
+/// What `f` gives inside `ns`, or why not.
+fn tried<T: Send, E: Display + Send>(
+    ns: &NetNs,
+    f: impl FnOnce() -> Result<T, E> + Send,
+) -> Result<T, String> {
+    let outcome = ns.run(f).map_err(|error| error.to_string())?;
+    outcome.map_err(|error| error.to_string())
+}

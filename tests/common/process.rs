@@ -1,0 +1,110 @@
+//! Programs run to their end in bounded time, and conditions waited for.
+
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use netio::netns::NetNs;
+
+/// How long anything may take before it counts as hung.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program under test.
+pub(crate) fn farwire() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_farwire"))
+}
+
+/// Runs `command` to its end, without input, and collects what it prints.
+pub(crate) fn run(command: &mut Command) -> Result<Output> {
+    let what = format!("{command:?}");
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| what.clone())?;
+    let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
+    let ended = end_of(&mut child);
+    if ended.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let (stdout, stderr) = (collect(stdout), collect(stderr));
+    let status = ended.with_context(|| {
+        format!(
+            "{what}\n{}{}",
+            String::from_utf8_lossy(&stdout),
+            String::from_utf8_lossy(&stderr)
+        )
+    })?;
+    Ok(Output {
+        status,
+        stdout,
+        stderr,
+    })
+}
+
+/// As [`run`], in the namespace `ns`.
+pub(crate) fn run_in(ns: &NetNs, command: &mut Command) -> Result<Output> {
+    ns.run(|| run(command))?
+}
+
+/// Runs ip(8) in `ns` with the words of `line`; it must succeed.
+pub(crate) fn ip(ns: &NetNs, line: &str) -> Result<String> {
+    let output = run_in(ns, Command::new("ip").args(line.split_whitespace()))?;
+    ensure!(
+        output.status.success(),
+        "ip {line}: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Waits for the end of `child`, [`PATIENCE`] at most.
+pub(crate) fn end_of(child: &mut Child) -> Result<ExitStatus> {
+    wait_for("the program to end", || Ok(child.try_wait()?))
+}
+
+/// Asks `condition` until it gives something.
+pub(crate) fn wait_for<T>(
+    what: &str,
+    mut condition: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = condition()? {
+            return Ok(found);
+        }
+        if Instant::now() > end {
+            bail!("waited {PATIENCE:?} in vain for {what}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether the process `pid` has a thread of this name.
+pub(crate) fn has_thread(pid: u32, name: &str) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.into_iter().any(|comm| comm.trim_end() == name)
+}
+
+fn drain(stream: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            // What could be read before an error is what there is to show.
+            let _ = stream.read_to_end(&mut bytes);
+        }
+        bytes
+    })
+}
+
+fn collect(reader: JoinHandle<Vec<u8>>) -> Vec<u8> {
+    reader.join().unwrap_or_default()
+}

@@ -1,0 +1,120 @@
+//! A list of tests, run one at a time, in which a test that this machine cannot run is named with the cause.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use libtest_mimic::{Arguments, Failed, Trial};
+use netio::bed::{Bed, BedConfig};
+use netio::netns::NetNs;
+use netio::userns::{self, Privilege};
+
+use super::{process, steering};
+
+/// What a test needs of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    /// A program in the path.
+    Tool(&'static str),
+    /// Namespaces of one's own, as root or by [`gain_privilege`].
+    Namespaces,
+    /// Receive packet steering in a namespace of one's own.
+    Steering,
+    /// A kind of interface, as ip(8) names it.
+    Device(&'static str),
+    /// `FARWIRE_SOAK=1`.
+    Soak,
+}
+
+/// Puts this process into a user namespace of its own unless it is root; call it before any thread is started.
+///
+/// Where that fails, the tests that need it are skipped: they find out themselves.
+pub(crate) fn gain_privilege() {
+    if Privilege::detect() == Privilege::UserNamespace {
+        // A failure shows again when Need::Namespaces is looked at.
+        let _ = userns::enter();
+    }
+}
+
+/// The tests of one program.
+pub(crate) struct Suite {
+    trials: Vec<Trial>,
+    /// What was found out about needs so far.
+    lacking: BTreeMap<Need, Option<String>>,
+}
+
+impl Suite {
+    pub(crate) fn new() -> Self {
+        Self {
+            trials: Vec::new(),
+            lacking: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a test; it is skipped when one of its needs is not met.
+    pub(crate) fn test(
+        &mut self,
+        name: impl Into<String>,
+        needs: &[Need],
+        test: impl FnOnce() -> Result<()> + Send + 'static,
+    ) {
+        let name = name.into();
+        let cause = needs.iter().find_map(|need| {
+            let found = self.lacking.entry(*need);
+            found.or_insert_with(|| need.lacking()).clone()
+        });
+        let run = move || test().map_err(|error| Failed::from(format!("{error:#}")));
+        self.trials.push(match cause {
+            None => Trial::test(name, run),
+            Some(cause) => {
+                Trial::test(format!("{name} [skipped: {cause}]"), run).with_ignored_flag(true)
+            }
+        });
+    }
+
+    /// Runs the tests that the arguments ask for, one at a time: they share two cores with the program.
+    pub(crate) fn run(self) -> ExitCode {
+        let mut arguments = Arguments::from_args();
+        arguments.test_threads = Some(1);
+        libtest_mimic::run(&arguments, self.trials).exit_code()
+    }
+}
+
+impl Need {
+    /// Why this machine does not meet the need, if so.
+    fn lacking(self) -> Option<String> {
+        match self {
+            Self::Tool(name) => {
+                let found = which::which(name);
+                found.is_err().then(|| format!("there is no {name} here"))
+            }
+            Self::Namespaces => match Privilege::detect() {
+                Privilege::Root | Privilege::UserNamespace => None,
+                Privilege::None { why } => Some(format!("neither root nor user namespaces: {why}")),
+            },
+            Self::Steering => NetNs::create()
+                .map_err(Into::into)
+                .and_then(|ns| steering::to_one_cpu(&ns, &["lo"]))
+                .err()
+                .map(|why| format!("no receive packet steering: {why:#}")),
+            Self::Device(kind) => try_device(kind)
+                .err()
+                .map(|why| format!("no {kind} interfaces: {why:#}")),
+            Self::Soak => (!super::is_soak()).then(|| "only with FARWIRE_SOAK=1".to_owned()),
+        }
+    }
+}
+
+/// Tries to make an interface of this kind on a test bed.
+fn try_device(kind: &str) -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let options = match kind {
+        "vxlan" => "id 1 dev wan dstport 4789",
+        _ => "local 10.77.0.1 remote 10.77.0.2",
+    };
+    process::ip(
+        bed.client(),
+        &format!("link add probe type {kind} {options}"),
+    )
+    .map(drop)
+}

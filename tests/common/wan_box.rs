@@ -1,0 +1,143 @@
+//! `farwire emulate` as a child process between the two ports of a test bed.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, ensure};
+use netio::bed::{Bed, CLIENT_PORT, SERVER_PORT};
+use netio::netns::NetNs;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::Deserialize;
+use tempfile::NamedTempFile;
+
+use super::process;
+
+/// What `--json` writes, as far as it is looked at here.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Summary {
+    pub(crate) up: Direction,
+    pub(crate) down: Direction,
+    pub(crate) departure_error: Departures,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Direction {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) delivered: u64,
+    pub(crate) delivered_bytes: u64,
+    pub(crate) lost: u64,
+    pub(crate) queue_full: u64,
+    pub(crate) emulator_lost: Vec<OwnLoss>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct OwnLoss {
+    pub(crate) cause: String,
+    pub(crate) count: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Departures {
+    pub(crate) count: u64,
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) max_ns: u64,
+}
+
+impl Direction {
+    /// Packets that the emulator itself lost.
+    pub(crate) fn own_losses(&self) -> u64 {
+        self.emulator_lost.iter().map(|loss| loss.count).sum()
+    }
+}
+
+/// A running box; killed when dropped.
+pub(crate) struct WanBox {
+    child: Child,
+    printed: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+    json: NamedTempFile,
+}
+
+impl WanBox {
+    /// Starts a box between the ports of `bed` and waits until it forwards; `link` holds words of its command line.
+    pub(crate) fn start(bed: &Bed, link: &str) -> Result<Self> {
+        Self::between(bed.emulator(), [CLIENT_PORT, SERVER_PORT], link)
+    }
+
+    /// As [`WanBox::start`], between two interfaces of `ns`.
+    pub(crate) fn between(ns: &NetNs, ports: [&str; 2], link: &str) -> Result<Self> {
+        let json = NamedTempFile::new()?;
+        let mut command = process::farwire();
+        command.arg("emulate").args(ports);
+        command.args(link.split_whitespace());
+        command.arg("--json").arg(json.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(Stdio::piped());
+        let mut child = ns.run(|| command.spawn())?.context("starting the box")?;
+        let stderr = child.stderr.take().context("a pipe was asked for")?;
+        let printed = Arc::new(Mutex::new(String::new()));
+        let shared = Arc::clone(&printed);
+        let reader = std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let mut printed = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                *printed += &(line + "\n");
+            }
+        });
+        let mut started = Self {
+            child,
+            printed,
+            reader,
+            json,
+        };
+        started.await_line("until a signal")?;
+        Ok(started)
+    }
+
+    /// Waits until the box has printed `text`.
+    pub(crate) fn await_line(&mut self, text: &str) -> Result<()> {
+        process::wait_for(&format!("\"{text}\" of the box"), || {
+            let ended = self.child.try_wait()?;
+            let printed = self.printed();
+            if printed.contains(text) {
+                return Ok(Some(()));
+            }
+            ensure!(ended.is_none(), "the box ended: {printed}");
+            Ok(None)
+        })
+    }
+
+    /// Sends the box a signal and waits for its end; what it printed.
+    pub(crate) fn end_by(&mut self, signal: Signal) -> Result<(ExitStatus, String)> {
+        kill(Pid::from_raw(i32::try_from(self.child.id())?), signal)?;
+        let status = process::end_of(&mut self.child)?;
+        process::wait_for("the end of what the box prints", || {
+            Ok(self.reader.is_finished().then_some(()))
+        })?;
+        Ok((status, self.printed()))
+    }
+
+    /// Ends the box in order; what it counted.
+    pub(crate) fn stop(mut self) -> Result<Summary> {
+        let (status, printed) = self.end_by(Signal::SIGTERM)?;
+        ensure!(status.success(), "the box ended with {status}: {printed}");
+        let text = std::fs::read_to_string(self.json.path())?;
+        serde_json::from_str(&text).with_context(|| format!("{text}{printed}"))
+    }
+
+    fn printed(&self) -> String {
+        let printed = self.printed.lock();
+        printed.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for WanBox {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,150 @@
+//! The host's own stack has no part in what crosses the box, and has its interfaces back afterwards.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
+use nix::sys::signal::Signal;
+
+use crate::common::capture::Capture;
+use crate::common::counters::Counters;
+use crate::common::process::{self, ip};
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::WanBox;
+
+const NEEDS: [Need; 3] = [Need::Namespaces, Need::Tool("ip"), Need::Tool("ping")];
+
+pub(crate) fn add(suite: &mut Suite) {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        suite.test(
+            format!(
+                "an address of the box is silent while it runs and answers again after {signal}"
+            ),
+            &NEEDS,
+            move || silent_while_it_runs(signal),
+        );
+    }
+    suite.test(
+        "a host that forwards sends nothing twice",
+        &NEEDS,
+        nothing_twice,
+    );
+}
+
+fn silent_while_it_runs(signal: Signal) -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let emulator = bed.emulator();
+    emulator.write_sysctl(&format!("net/ipv6/conf/{CLIENT_PORT}/disable_ipv6"), "0")?;
+    ip(emulator, &format!("link set {CLIENT_PORT} arp on"))?;
+    ip(
+        emulator,
+        &format!("address add 10.77.0.9/24 dev {CLIENT_PORT}"),
+    )?;
+    ip(
+        emulator,
+        &format!("address add fd77::9/64 dev {CLIENT_PORT} nodad"),
+    )?;
+    for address in ADDRESSES {
+        ensure!(
+            answers(&bed, address)?,
+            "{address} does not answer without a box"
+        );
+    }
+    let mut wan = WanBox::start(&bed, "--delay 1ms")?;
+    for address in ADDRESSES {
+        ensure!(
+            !answers(&bed, address)?,
+            "{address} answers while the box runs"
+        );
+    }
+    ensure!(
+        answers(&bed, "10.77.0.2")?,
+        "the far end does not answer through the box"
+    );
+    wan.end_by(signal)?;
+    for address in ADDRESSES {
+        ensure!(
+            answers(&bed, address)?,
+            "{address} does not answer any more"
+        );
+    }
+    Ok(())
+}
+
+const ADDRESSES: [&str; 2] = ["10.77.0.9", "fd77::9"];
+
+/// Whether the client gets an answer from `address`, which it does not know the hardware address of yet.
+fn answers(bed: &Bed, address: &str) -> Result<bool> {
+    ip(
+        bed.client(),
+        &format!("neighbour flush to {address} dev {WAN}"),
+    )?;
+    let mut ping = Command::new("ping");
+    let output = process::run_in(
+        bed.client(),
+        ping.args(["-c", "2", "-i", "0.2", "-W", "1", address]),
+    )?;
+    Ok(output.status.success())
+}
+
+/// The client takes the box for a router: without farwire the host forwards its packets.
+fn nothing_twice() -> Result<()> {
+    const PINGS: u64 = 5;
+    let bed = Bed::build(&BedConfig::default())?;
+    let emulator = bed.emulator();
+    emulator.write_sysctl("net/ipv4/ip_forward", "1")?;
+    ip(
+        emulator,
+        &format!("address add 10.77.0.9/24 dev {CLIENT_PORT}"),
+    )?;
+    ip(
+        emulator,
+        &format!("route add {}/32 dev {SERVER_PORT}", SERVER.v4),
+    )?;
+    let mac = SERVER.mac.map(|byte| format!("{byte:02x}")).join(":");
+    ip(
+        emulator,
+        &format!(
+            "neighbour replace {} lladdr {mac} dev {SERVER_PORT}",
+            SERVER.v4
+        ),
+    )?;
+    let link = ip(emulator, &format!("-brief link show dev {CLIENT_PORT}"))?;
+    let router = link.split_whitespace().nth(2).unwrap_or_default();
+    ip(
+        bed.client(),
+        &format!("neighbour replace {} lladdr {router} dev {WAN}", SERVER.v4),
+    )?;
+    let ping = || {
+        let count = PINGS.to_string();
+        let mut ping = Command::new("ping");
+        ping.args(["-c", &count, "-i", "0.02", "-W", "1"])
+            .arg(SERVER.v4.to_string());
+        process::run_in(bed.client(), &mut ping)
+    };
+    let heard = || Counters::of(bed.server())?.get("IcmpInEchos");
+    ping()?;
+    let forwarded = heard()?;
+    ensure!(
+        forwarded == PINGS,
+        "the host forwards {forwarded} of {PINGS} without a box"
+    );
+
+    let wan = WanBox::start(&bed, "--delay 1ms")?;
+    let capture = Capture::start(bed.server(), WAN)?;
+    ping()?;
+    let summary = wan.stop()?;
+    let frames = capture.finish()?;
+    let echoes = frames.iter().filter(|frame| frame.head.get(23) == Some(&1));
+    let lifetimes: Vec<Option<u8>> = echoes.map(|frame| frame.head.get(22).copied()).collect();
+    ensure!(
+        lifetimes == vec![Some(64); usize::try_from(PINGS)?],
+        "the far end got packets with these times to live: {lifetimes:?}"
+    );
+    ensure!(
+        heard()? == forwarded,
+        "the host has forwarded beside the box"
+    );
+    ensure!(summary.up.packets == PINGS, "{summary:?}");
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! A box comes, passes carrier losses on, and goes: by signals at any moment, leaving the interfaces as they were.
+
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Result, ensure};
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT, WAN};
+use netio::iface::Interface;
+use netio::netns::NetNs;
+use netio::offloads::Offloads;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::process::{self, end_of, farwire, ip, run_in, wait_for};
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::WanBox;
+use crate::state::State;
+
+const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
+/// A feature that a box switches off.
+const MERGING: &str = "rx-udp-gro-forwarding";
+
+pub(crate) fn add(suite: &mut Suite) {
+    let ping = [NEEDS[0], NEEDS[1], Need::Tool("ping")];
+    suite.test(
+        "a carrier lost on one side is lost on the other, and comes back",
+        &ping,
+        carrier,
+    );
+    suite.test(
+        "a lowered interface of a killed box is raised by the next",
+        &NEEDS,
+        || {
+            let bed = Bed::build(&BedConfig::default())?;
+            let before = states(&bed)?;
+            let mut wan = WanBox::start(&bed, "")?;
+            ip(bed.client(), &format!("link set {WAN} down"))?;
+            await_carrier(bed.server(), false)?;
+            wan.end_by(Signal::SIGKILL)?;
+            ensure!(!states(&bed)?[1].is_up(), "nothing was left to put back");
+            ip(bed.client(), &format!("link set {WAN} up"))?;
+            WanBox::start(&bed, "")?.stop()?;
+            check_same(&bed, &before)
+        },
+    );
+    for signal in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGKILL,
+    ] {
+        for moment in [Moment::Started, Moment::Changed, Moment::Forwarding] {
+            let name = format!(
+                "{signal} leaves the interfaces as they were: {}",
+                moment.name()
+            );
+            suite.test(name, &NEEDS, move || leaves_no_trace(signal, moment));
+        }
+    }
+}
+
+fn carrier() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let before = states(&bed)?;
+    let wan = WanBox::start(&bed, "--delay 1ms")?;
+    for (here, there) in [(bed.client(), bed.server()), (bed.server(), bed.client())] {
+        ip(here, &format!("link set {WAN} down"))?;
+        await_carrier(there, false)?;
+        ip(here, &format!("link set {WAN} up"))?;
+        await_carrier(there, true)?;
+        await_carrier(here, true)?;
+        let mut ping = Command::new("ping");
+        ping.args(["-c", "3", "-i", "0.2", "-W", "2", "10.77.0.2"]);
+        let output = run_in(bed.client(), &mut ping)?;
+        ensure!(output.status.success(), "{output:?}");
+    }
+    wan.stop()?;
+    check_same(&bed, &before)
+}
+
+fn await_carrier(ns: &NetNs, wanted: bool) -> Result<()> {
+    wait_for(&format!("a carrier to be {wanted}"), || {
+        let wan = ns.run(|| Interface::find(WAN))??;
+        // Administratively up as before: the carrier alone is what changes.
+        Ok((wan.up && wan.running == wanted).then_some(()))
+    })
+}
+
+/// How far a box has got, as it shows from outside.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    Started,
+    Changed,
+    Forwarding,
+}
+
+impl Moment {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Started => "at once",
+            Self::Changed => "with the first change made",
+            Self::Forwarding => "while it forwards",
+        }
+    }
+
+    fn is_here(self, bed: &Bed, pid: u32) -> Result<bool> {
+        Ok(match self {
+            Self::Started => true,
+            Self::Changed => !State::of(bed.emulator(), CLIENT_PORT)?.feature(MERGING)?,
+            Self::Forwarding => process::has_thread(pid, "forwarder"),
+        })
+    }
+}
+
+fn leaves_no_trace(signal: Signal, moment: Moment) -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    bed.emulator()
+        .run(|| Offloads::open(CLIENT_PORT)?.switch(MERGING, true))??;
+    ip(bed.emulator(), &format!("link set {SERVER_PORT} down"))?;
+    let before = states(&bed)?;
+    ensure!(
+        before[0].feature(MERGING)?,
+        "{MERGING} cannot be switched on"
+    );
+    let mut child = start(&bed)?;
+    let ended = end_at(&bed, &mut child, signal, moment);
+    if ended.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    ended?;
+    for state in states(&bed)? {
+        ensure!(!state.is_promiscuous(), "promiscuous mode was left on");
+    }
+    if signal == Signal::SIGKILL {
+        // Nothing can be put back by what is killed: the next start does.
+        WanBox::start(&bed, "")?.stop()?;
+    }
+    check_same(&bed, &before)
+}
+
+fn start(bed: &Bed) -> Result<Child> {
+    let mut command = farwire();
+    command.args(["emulate", CLIENT_PORT, SERVER_PORT]);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    Ok(bed.emulator().run(|| command.spawn())??)
+}
+
+fn end_at(bed: &Bed, child: &mut Child, signal: Signal, moment: Moment) -> Result<()> {
+    wait_for(moment.name(), || {
+        let ended = child.try_wait()?;
+        ensure!(ended.is_none(), "the box ended by itself: {ended:?}");
+        Ok(moment.is_here(bed, child.id())?.then_some(()))
+    })?;
+    kill(Pid::from_raw(i32::try_from(child.id())?), signal)?;
+    end_of(child).map(drop)
+}
+
+fn states(bed: &Bed) -> Result<[State; 2]> {
+    let state = |port| State::of(bed.emulator(), port);
+    Ok([state(CLIENT_PORT)?, state(SERVER_PORT)?])
+}
+
+fn check_same(bed: &Bed, before: &[State; 2]) -> Result<()> {
+    before[0].check_same(bed.emulator(), CLIENT_PORT)?;
+    before[1].check_same(bed.emulator(), SERVER_PORT)
+}

@@ -1,0 +1,156 @@
+//! What a box must not take it refuses in one line, and changes nothing.
+
+use anyhow::{Result, ensure};
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
+
+use crate::common::powerless;
+use crate::common::process::{self, ip};
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::WanBox;
+use crate::state::State;
+
+const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
+
+/// Name, preparation by ip(8), interfaces, and what the error says.
+const REFUSED: [(&str, &[&str], [&str; 2], &str); 6] = [
+    (
+        "one interface named twice",
+        &[],
+        [CLIENT_PORT, CLIENT_PORT],
+        "named twice",
+    ),
+    (
+        "an interface that is not there",
+        &[],
+        [CLIENT_PORT, "eth99"],
+        "there is no interface eth99",
+    ),
+    (
+        "an interface that is not ethernet",
+        &[],
+        ["lo", SERVER_PORT],
+        "lo is not Ethernet",
+    ),
+    (
+        "a port of a bridge",
+        &[
+            "link add bridge type bridge",
+            "link set client master bridge",
+        ],
+        [CLIENT_PORT, SERVER_PORT],
+        "client is a port of a bridge",
+    ),
+    (
+        "interfaces of different mtu",
+        &["link set server mtu 1400"],
+        [CLIENT_PORT, SERVER_PORT],
+        "server has MTU 1400",
+    ),
+    (
+        "the interface of the default route",
+        &DEFAULT_ROUTE,
+        [CLIENT_PORT, SERVER_PORT],
+        "--force",
+    ),
+];
+
+const DEFAULT_ROUTE: [&str; 2] = [
+    "address add 192.0.2.1/24 dev client",
+    "route add default via 192.0.2.2 dev client",
+];
+
+pub(crate) fn add(suite: &mut Suite) {
+    for (name, preparation, ports, word) in REFUSED {
+        suite.test(format!("{name} is refused"), &NEEDS, move || {
+            let bed = prepared(preparation)?;
+            let before = states(&bed)?;
+            let mut command = process::farwire();
+            let output = process::run_in(bed.emulator(), command.arg("emulate").args(ports))?;
+            check(&output, 2, word)?;
+            ensure!(states(&bed)? == before, "the interfaces were changed");
+            Ok(())
+        });
+    }
+    suite.test(
+        "the interface of the default route is taken by force",
+        &NEEDS,
+        || {
+            let bed = prepared(&DEFAULT_ROUTE)?;
+            WanBox::start(&bed, "--force")?.stop().map(drop)
+        },
+    );
+    suite.test("a link that cannot be is refused", &NEEDS, || {
+        let bed = prepared(&[])?;
+        let mut command = process::farwire();
+        command.args(["emulate", CLIENT_PORT, SERVER_PORT, "--queue", "10pkt"]);
+        check(
+            &process::run_in(bed.emulator(), &mut command)?,
+            2,
+            "a queue needs a rate",
+        )
+    });
+    suite.test(
+        "a user without privilege is told which one is missing",
+        &NEEDS,
+        || {
+            let bed = prepared(&[])?;
+            let before = states(&bed)?;
+            let mut command = powerless::farwire_without_capabilities()?;
+            command.args(["emulate", CLIENT_PORT, SERVER_PORT]);
+            check(
+                &process::run_in(bed.emulator(), &mut command)?,
+                3,
+                "CAP_NET_RAW",
+            )?;
+            ensure!(states(&bed)? == before, "the interfaces were changed");
+            Ok(())
+        },
+    );
+    suite.test(
+        "an interface in use by another farwire is refused",
+        &NEEDS,
+        || {
+            let bed = prepared(&[])?;
+            let wan = WanBox::start(&bed, "--delay 1ms")?;
+            let before = states(&bed)?;
+            let mut command = process::farwire();
+            command.args(["emulate", CLIENT_PORT, SERVER_PORT]);
+            let output = process::run_in(bed.emulator(), &mut command)?;
+            check(
+                &output,
+                1,
+                "client is already in use by another farwire (pid",
+            )?;
+            ensure!(states(&bed)? == before, "the first box has lost something");
+            wan.stop().map(drop)
+        },
+    );
+}
+
+fn prepared(preparation: &[&str]) -> Result<Bed> {
+    let bed = Bed::build(&BedConfig::default())?;
+    for line in preparation {
+        ip(bed.emulator(), line)?;
+    }
+    Ok(bed)
+}
+
+fn states(bed: &Bed) -> Result<[State; 2]> {
+    let state = |port| State::of(bed.emulator(), port);
+    Ok([state(CLIENT_PORT)?, state(SERVER_PORT)?])
+}
+
+fn check(output: &std::process::Output, code: i32, word: &str) -> Result<()> {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.code() == Some(code),
+        "{}: {stderr}",
+        output.status
+    );
+    ensure!(output.stdout.is_empty(), "{output:?}");
+    ensure!(
+        stderr.lines().count() == 1 && stderr.contains(word),
+        "{stderr}"
+    );
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! Bad input is refused in one line, and nothing outlives farwire, however it ends.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::command::exec;
+use crate::common::powerless;
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+use crate::family::Family;
+
+const NEEDS: [Need; 1] = [Need::Namespaces];
+
+pub(crate) fn add(suite: &mut Suite) {
+    for (name, arguments, word) in REFUSED {
+        suite.test(format!("{name} is refused"), &[], move || {
+            check_refusal(&exec(&[arguments, &["--", "true"]].concat())?, word)
+        });
+    }
+    suite.test(
+        "an unknown key in a link file is refused with line and nearest key",
+        &[],
+        || {
+            let file = tempfile::NamedTempFile::with_suffix(".toml")?;
+            fs::write(file.path(), "loss = '1%'\ndealy = '20ms'\n")?;
+            let path = file.path().to_str().context("a temporary path is plain")?;
+            let output = exec(&["--link", path, "--", "true"])?;
+            check_refusal(&output, &format!("{path}:2: unknown field `dealy`"))?;
+            check_refusal(&output, "did you mean `delay`?")
+        },
+    );
+    suite.test(
+        "neither root nor user namespaces is one clear error",
+        &NEEDS,
+        || {
+            let mut command = powerless::farwire_without_namespaces()?;
+            let output = process::run(command.args(["exec", "--", "true"]))?;
+            check_refusal(&output, "user.max_user_namespaces is 0")
+        },
+    );
+    suite.test(
+        "daemons of the command end with it",
+        &NEEDS,
+        daemons_end_with_the_command,
+    );
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
+        for moment in MOMENTS {
+            let name = format!("{signal} leaves nothing behind: {}", moment.name());
+            suite.test(name, &NEEDS, move || leaves_nothing(signal, moment));
+        }
+    }
+}
+
+const REFUSED: [(&str, &[&str], &str); 7] = [
+    (
+        "an unknown unit",
+        &["--delay", "20lightyears"],
+        "20lightyears",
+    ),
+    ("a number without a unit", &["--delay", "20"], "20"),
+    ("a loss above one", &["--loss", "101%"], "101%"),
+    ("a rate of nothing", &["--rate", "0mbit"], "0mbit"),
+    ("a queue without a rate", &["--queue", "10pkt"], "queue"),
+    ("an mtu out of range", &["--mtu", "10"], "10"),
+    (
+        "a link file that is not there",
+        &["--link", "/nowhere.toml"],
+        "/nowhere.toml",
+    ),
+];
+
+/// 125, nothing on standard output, and an error that names what is wrong.
+fn check_refusal(output: &std::process::Output, word: &str) -> Result<()> {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let errors = stderr
+        .lines()
+        .filter(|line| line.contains("error: ") || line.starts_with("farwire: "));
+    ensure!(
+        output.status.code() == Some(125),
+        "{}: {stderr}",
+        output.status
+    );
+    ensure!(output.stdout.is_empty(), "{output:?}");
+    ensure!(errors.count() == 1 && stderr.contains(word), "{stderr}");
+    Ok(())
+}
+
+fn daemons_end_with_the_command() -> Result<()> {
+    let family = Family::new();
+    let directory = tempfile::tempdir()?;
+    let ran = directory.path().join("ran");
+    // A daemon in a session of its own, whose parent has ended.
+    let line = format!(
+        "setsid sh -c 'sleep 1000 & echo $! > {}' & wait",
+        ran.display()
+    );
+    let mut command = farwire();
+    command.args([
+        "exec",
+        "--far",
+        "setsid sleep 1000 & wait",
+        "--",
+        "sh",
+        "-c",
+        &line,
+    ]);
+    let output = process::run(family.mark(&mut command))?;
+    ensure!(output.status.success(), "{output:?}");
+    ensure!(
+        !fs::read_to_string(&ran)?.is_empty(),
+        "the daemon was not started"
+    );
+    // farwire has ended: whatever it started must be gone by now, not later.
+    ensure!(family.members().is_empty(), "left: {:?}", family.members());
+    Ok(())
+}
+
+/// How far farwire has got, as it shows from outside.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    Started,
+    FirstNamespace,
+    AllNamespaces,
+    Forwarding,
+    Contained,
+    CommandRunning,
+}
+
+const MOMENTS: [Moment; 6] = [
+    Moment::Started,
+    Moment::FirstNamespace,
+    Moment::AllNamespaces,
+    Moment::Forwarding,
+    Moment::Contained,
+    Moment::CommandRunning,
+];
+
+impl Moment {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Started => "at once",
+            Self::FirstNamespace => "with the first namespace made",
+            Self::AllNamespaces => "with all namespaces made",
+            Self::Forwarding => "with the forwarder started",
+            Self::Contained => "with the command about to start",
+            Self::CommandRunning => "with the command running",
+        }
+    }
+
+    /// Whether farwire, the process `pid`, is there; the command makes the file `mark` when it runs.
+    fn is_here(self, pid: u32, family: &Family, mark: &Path) -> bool {
+        match self {
+            Self::Started => true,
+            Self::FirstNamespace => !family.namespaces().is_empty(),
+            Self::AllNamespaces => family.namespaces().len() >= 3,
+            Self::Forwarding => process::has_thread(pid, "forwarder"),
+            Self::Contained => family.members().len() > 1,
+            Self::CommandRunning => mark.exists(),
+        }
+    }
+}
+
+fn leaves_nothing(signal: Signal, moment: Moment) -> Result<()> {
+    let family = Family::new();
+    let directory = tempfile::tempdir()?;
+    let mark = directory.path().join("running");
+    let mut farwire = start(&family, &mark)?;
+    let pid = farwire.id();
+    let namespaces = process::wait_for(moment.name(), || {
+        let ended = farwire.try_wait()?;
+        ensure!(ended.is_none(), "farwire ended by itself: {ended:?}");
+        let here = moment.is_here(pid, &family, &mark);
+        Ok(here.then(|| family.namespaces()))
+    });
+    let ended = namespaces.and_then(|namespaces| end(&mut farwire, signal, namespaces, &family));
+    if ended.is_err() {
+        let _ = farwire.kill();
+        let _ = farwire.wait();
+    }
+    ended
+}
+
+/// Starts farwire as a shell would: in a process group of its own.
+fn start(family: &Family, mark: &Path) -> Result<Child> {
+    let line = format!(
+        "touch {}; sleep 1000 & setsid sleep 1000 & wait",
+        mark.display()
+    );
+    let mut command = farwire();
+    command.args(["exec", "--", "sh", "-c", &line]);
+    command
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    Ok(family.mark(&mut command).spawn()?)
+}
+
+fn end(
+    farwire: &mut Child,
+    signal: Signal,
+    mut namespaces: BTreeSet<PathBuf>,
+    family: &Family,
+) -> Result<()> {
+    let pid = i32::try_from(farwire.id())?;
+    namespaces.extend(family.namespaces());
+    // A terminal's interrupt reaches the whole group; the others are sent to farwire alone.
+    let target = if signal == Signal::SIGINT { -pid } else { pid };
+    kill(Pid::from_raw(target), signal)?;
+    process::end_of(farwire).with_context(|| format!("after {signal}"))?;
+    family.check_gone(&namespaces)
+}

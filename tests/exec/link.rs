@@ -1,0 +1,140 @@
+//! What the command meets on the link is what was asked for.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use tempfile::NamedTempFile;
+
+use crate::common::process;
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::Summary;
+
+const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "every ping takes at least the delay of both directions",
+        &NEEDS,
+        || every_ping_takes_at_least("--delay 20ms", "10.77.0.2", 40.0),
+    );
+    suite.test(
+        "every ipv6 ping takes at least the delay of both directions",
+        &NEEDS,
+        || every_ping_takes_at_least("--up-delay 5ms --down-delay 2ms", "fd77::2", 7.0),
+    );
+    suite.test(
+        "losses lie in the 99.9 % binomial interval and add up",
+        &NEEDS,
+        losses_add_up,
+    );
+    suite.test(
+        "a seed drops the same packets again and another seed others",
+        &NEEDS,
+        seeds,
+    );
+}
+
+fn every_ping_takes_at_least(link: &str, to: &str, least: f64) -> Result<()> {
+    let pings = Pings::run(link, &format!("-c 50 -i 0.02 {to}"))?;
+    ensure!(pings.times.len() == 50, "{} answers", pings.times.len());
+    let shortest = pings.times.iter().copied().fold(f64::INFINITY, f64::min);
+    ensure!(shortest >= least, "a ping took {shortest} of {least} ms");
+    Ok(())
+}
+
+fn losses_add_up() -> Result<()> {
+    const COUNT: u64 = 10_000;
+    let pings = Pings::run("--loss 10%", &format!("-c {COUNT} -i 0.001 10.77.0.2"))?;
+    let (up, down) = (&pings.summary.up, &pings.summary.down);
+    let told = format!("{} answers, {up:?}, {down:?}", pings.answered.len());
+    ensure!(
+        up.packets == COUNT,
+        "not every ping was offered to the link: {told}"
+    );
+    ensure!(up.own_losses() + down.own_losses() == 0, "{told}");
+    // The far end answers each ping that reaches it.
+    ensure!(down.packets == up.delivered, "{told}");
+    ensure!(pings.answered.len() as u64 == down.delivered, "{told}");
+    for way in [up, down] {
+        ensure!(way.delivered + way.lost == way.packets, "{told}");
+        #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+        let (packets, lost) = (way.packets as f64, way.lost as f64);
+        let spread = 3.2905 * (packets * 0.1 * 0.9).sqrt();
+        ensure!(
+            (lost - packets * 0.1).abs() <= spread,
+            "not within {spread}: {told}"
+        );
+    }
+    Ok(())
+}
+
+fn seeds() -> Result<()> {
+    let run = |seed: u32| {
+        let link = format!("--loss 5% --seed {seed}");
+        Pings::run(&link, "-c 500 -i 0.002 10.77.0.2")
+    };
+    let (first, again, other) = (run(7)?, run(7)?, run(8)?);
+    ensure!(first.answered.len() < 500, "nothing was lost");
+    ensure!(
+        first.answered == again.answered,
+        "one seed, other losses: {:?}",
+        first.answered.symmetric_difference(&again.answered)
+    );
+    ensure!(
+        first.answered != other.answered,
+        "two seeds, the same losses"
+    );
+    Ok(())
+}
+
+/// What ping(8) printed, and what the link counted.
+struct Pings {
+    /// Sequence numbers of the answers.
+    answered: BTreeSet<u32>,
+    /// Round-trip times in milliseconds.
+    times: Vec<f64>,
+    summary: Summary,
+}
+
+impl Pings {
+    /// Runs ping with the words `ping` behind a link of the words `link`.
+    fn run(link: &str, ping: &str) -> Result<Self> {
+        let json = NamedTempFile::new()?;
+        let mut command = process::farwire();
+        command.arg("exec").args(link.split_whitespace());
+        command.arg("--json").arg(json.path());
+        command
+            .args(["--", "ping", "-n"])
+            .args(ping.split_whitespace());
+        let output = process::run(&mut command)?;
+        let text = String::from_utf8(output.stdout)?;
+        ensure!(
+            output.status.success(),
+            "{}: {text}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let answers = text.lines().filter(|line| line.contains("time="));
+        let mut pings = Self {
+            answered: BTreeSet::new(),
+            times: Vec::new(),
+            summary: serde_json::from_slice(&std::fs::read(json.path())?)?,
+        };
+        for line in answers {
+            let sequence = value(line, "icmp_seq=")?;
+            ensure!(!line.contains("DUP"), "{line}");
+            ensure!(
+                pings.answered.insert(sequence.parse()?),
+                "answered twice: {line}"
+            );
+            pings.times.push(value(line, "time=")?.parse()?);
+        }
+        Ok(pings)
+    }
+}
+
+/// The word behind `key` in a line of ping.
+fn value<'l>(line: &'l str, key: &str) -> Result<&'l str> {
+    let (_, rest) = line.split_once(key).with_context(|| line.to_owned())?;
+    Ok(rest.split(' ').next().unwrap_or(rest))
+}

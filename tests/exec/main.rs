@@ -1,0 +1,21 @@
+//! `farwire exec`: the command behind the link, its exit code, and what it leaves behind: nothing.
+
+mod command;
+#[path = "../common/mod.rs"]
+mod common;
+mod family;
+mod faults;
+mod link;
+
+use std::process::ExitCode;
+
+use common::suite::Suite;
+
+fn main() -> ExitCode {
+    common::powerless::divert();
+    let mut suite = Suite::new();
+    link::add(&mut suite);
+    command::add(&mut suite);
+    faults::add(&mut suite);
+    suite.run()
+}

@@ -1,0 +1,24 @@
+//! Bulk traffic through the emulator, on test beds: everything arrives intact, in order, on time, and adds up.
+//!
+//! `FARWIRE_SOAK=1` makes the volumes full: 10 GB of TCP, 1 GB of UDP, rates for 10 s after the warm-up.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod order;
+mod rate;
+mod tcp;
+mod udp;
+
+use std::process::ExitCode;
+
+use common::suite::{Suite, gain_privilege};
+
+fn main() -> ExitCode {
+    gain_privilege();
+    let mut suite = Suite::new();
+    tcp::add(&mut suite);
+    udp::add(&mut suite);
+    order::add(&mut suite);
+    rate::add(&mut suite);
+    suite.run()
+}

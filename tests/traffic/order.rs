@@ -1,0 +1,178 @@
+//! Without loss each flow leaves in the order in which it came, and nothing leaves before it is due.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result, ensure};
+use model::{Bytes, Nanos};
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
+
+use crate::common::capture::{Capture, Passed, Seen, Tap, Way};
+use crate::common::counters::Counters;
+use crate::common::datagrams::Flow;
+use crate::common::steering;
+use crate::common::stream::Transfer;
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::WanBox;
+
+pub(crate) fn add(suite: &mut Suite) {
+    for link in ["--rate 3gbit", "--delay 2ms", "--rate 200mbit --delay 1ms"] {
+        suite.test(
+            format!("a tcp flow leaves in the order in which it came: {link}"),
+            &[Need::Namespaces, Need::Steering],
+            move || tcp_keeps_order(link),
+        );
+    }
+    for (link, delay, batch) in [
+        ("--delay 3ms", 3_000_000, 1),
+        ("--delay 3ms", 3_000_000, 20),
+        ("--delay 500us --rate 300mbit", 500_000, 20),
+        ("--delay 1ms --loss 5%", 1_000_000, 20),
+    ] {
+        suite.test(
+            format!(
+                "datagrams in trains of {batch} leave in order and not before they are due: {link}"
+            ),
+            &[Need::Namespaces],
+            move || datagrams_leave_on_time(link, Nanos(delay), batch),
+        );
+    }
+}
+
+/// Few enough on their way that no ring and no backlog can overflow, however busy the machine is.
+const WINDOW: Bytes = Bytes(1 << 20);
+
+fn tcp_keeps_order(link: &str) -> Result<()> {
+    let bed = Bed::build(&BedConfig {
+        tcp_memory: Some(WINDOW),
+        ..BedConfig::default()
+    })?;
+    for (ns, interfaces) in [
+        (bed.client(), &[WAN][..]),
+        (bed.emulator(), &[CLIENT_PORT, SERVER_PORT]),
+        (bed.server(), &[WAN]),
+    ] {
+        steering::to_one_cpu(ns, interfaces)?;
+    }
+    let wan = WanBox::start(&bed, link)?;
+    let came = Capture::start(bed.emulator(), CLIENT_PORT)?;
+    let left = Capture::start(bed.server(), WAN)?;
+    let transfer = Transfer {
+        bytes: 30_000_000,
+        to: SERVER.v4.into(),
+        seed: 11,
+    };
+    transfer.run(bed.client(), bed.server())?;
+    let summary = wan.stop()?;
+    let (came, left) = (came.finish()?, left.finish()?);
+    let up = &summary.up;
+    ensure!(
+        up.queue_full + up.own_losses() == 0,
+        "packets were dropped: {up:?}"
+    );
+    let (came, left) = (sequence(&came), sequence(&left));
+    ensure!(came == left, "came as {came:?}, left as {left:?}");
+    ensure!(!came.is_empty(), "nothing was captured");
+    let out_of_order = Counters::of(bed.server())?.get("TcpExtTCPOFOQueue")?;
+    ensure!(
+        out_of_order == 0,
+        "{out_of_order} segments came out of order"
+    );
+    Ok(())
+}
+
+/// The stream's bytes as ranges of sequence numbers in the order in which they passed; neighbours are one range,
+/// so that it does not matter how they were packed into frames.
+fn sequence(frames: &[Seen]) -> Vec<(u32, u32)> {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for frame in frames {
+        let Some((start, len)) = tcp_payload(frame) else {
+            continue;
+        };
+        let end = start.wrapping_add(len);
+        match ranges.last_mut() {
+            Some((_, last)) if *last == start => *last = end,
+            _ => ranges.push((start, end)),
+        }
+    }
+    ranges
+}
+
+/// Sequence number and length of what an IPv4 TCP frame carries, if anything.
+fn tcp_payload(frame: &Seen) -> Option<(u32, u32)> {
+    let ip = frame.head.get(14..)?;
+    if frame.head.get(12..14)? != [8, 0] || *ip.get(9)? != 6 {
+        return None;
+    }
+    let tcp = ip.get(usize::from(ip[0] & 15) * 4..)?;
+    let header = usize::from(tcp.get(12)? >> 4) * 4;
+    let before = frame.head.len() - tcp.len() + header;
+    let len = u32::try_from(frame.len.checked_sub(before)?).ok()?;
+    let start = u32::from_be_bytes(*tcp.get(4..)?.first_chunk()?);
+    (len > 0).then_some((start, len))
+}
+
+/// UDP payload of every datagram here.
+const SIZE: usize = 1000;
+/// Ethernet, IPv4 and UDP headers.
+const HEADERS: usize = 42;
+
+fn datagrams_leave_on_time(link: &str, delay: Nanos, batch: usize) -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let wan = WanBox::start(&bed, link)?;
+    let tap = Tap::open(bed.emulator())?;
+    let flow = Flow {
+        to: SERVER.v4.into(),
+        bytes: 4_000_000,
+        size: Some(SIZE),
+        batch,
+        window: 2 * batch as u64,
+    };
+    let (tally, passed) = tap.during(|| flow.run(bed.client(), bed.server()))?;
+    let summary = wan.stop()?;
+    let came = datagrams(&passed, Way::In);
+    let left = datagrams(&passed, Way::Out);
+    let told = format!("{tally:?}, {} came, {} left", came.len(), left.len());
+    ensure!(
+        left.len() as u64 == summary.up.delivered,
+        "{told}: {:?}",
+        summary.up
+    );
+    ensure!(came.len() as u64 == tally.sent, "{told}");
+    ensure!(
+        came.is_sorted_by_key(|(number, _)| *number),
+        "the flow itself is out of order"
+    );
+    ensure!(
+        left.is_sorted_by_key(|(number, _)| *number),
+        "datagrams left out of order"
+    );
+    let arrivals: HashMap<u64, Nanos> = came.into_iter().collect();
+    for (number, departure) in left {
+        let arrival = arrivals
+            .get(&number)
+            .context("a datagram left that never came")?;
+        let took = departure.0.saturating_sub(arrival.0);
+        ensure!(
+            took >= delay.0,
+            "datagram {number} left after {took} of {} ns",
+            delay.0
+        );
+    }
+    Ok(())
+}
+
+/// Number and stamp of each datagram that passed this way, trains taken apart.
+fn datagrams(passed: &[Passed], way: Way) -> Vec<(u64, Nanos)> {
+    let mut found = Vec::new();
+    for frame in passed.iter().filter(|frame| frame.way == way) {
+        let is_udp = frame.head.get(12..14) == Some(&[8, 0]) && frame.head.get(23) == Some(&17);
+        let number = frame.head.get(HEADERS..).and_then(<[u8]>::first_chunk);
+        let (Some(number), true) = (number, is_udp) else {
+            continue;
+        };
+        let first = u64::from_le_bytes(*number);
+        let count = (frame.len - HEADERS).div_ceil(SIZE) as u64;
+        found.extend((first..first + count).map(|number| (number, frame.at)));
+    }
+    found
+}

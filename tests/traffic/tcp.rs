@@ -1,0 +1,113 @@
+//! A TCP stream arrives as it was sent, whatever becomes of the trains that carry it.
+
+use std::net::IpAddr;
+
+use anyhow::{Result, ensure};
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
+use netio::offloads::Offloads;
+
+use crate::common::counters::Counters;
+use crate::common::is_soak;
+use crate::common::stream::Transfer;
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::WanBox;
+
+/// Who makes packets of trains, and who completes checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offload {
+    /// Nobody, as between virtual machines of one host: trains and open checksums go from end to end.
+    On,
+    /// The emulator's ports, in software: the far end checks every checksum that a cut has prepared.
+    AtTheEnds,
+    /// The sending end itself.
+    Off,
+}
+
+impl Offload {
+    pub(crate) const ALL: [Self; 3] = [Self::On, Self::AtTheEnds, Self::Off];
+
+    /// The words with which a test's name ends.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::On => "offloads on",
+            Self::AtTheEnds => "offloads on at the ends only",
+            Self::Off => "offloads off",
+        }
+    }
+
+    /// A bed whose ends and ports have these offloads.
+    pub(crate) fn bed(self, mtu: u32) -> Result<Bed> {
+        let bed = Bed::build(&BedConfig {
+            mtu,
+            offloads: self != Self::Off,
+            tcp_memory: None,
+        })?;
+        if self == Self::AtTheEnds {
+            bed.emulator().run(|| -> Result<()> {
+                for port in [CLIENT_PORT, SERVER_PORT] {
+                    // Segmentation offloads need it, so that it takes them along.
+                    Offloads::open(port)?.switch("tx-checksum-ip-generic", false)?;
+                }
+                Ok(())
+            })??;
+        }
+        Ok(bed)
+    }
+}
+
+pub(crate) fn add(suite: &mut Suite) {
+    // At 3 Gb/s two or three segments of a train are due within a quantum, and it is cut all along.
+    for link in ["--rate 3gbit", "--delay 200us"] {
+        for loss in ["", "--loss 0.1%"] {
+            for offload in Offload::ALL {
+                let link = format!("{link} {loss}").trim_end().to_owned();
+                let name = format!("a tcp stream arrives intact: {link}, {}", offload.name());
+                suite.test(name, &[Need::Namespaces], move || {
+                    arrives_intact(&link, offload, 1500, SERVER.v4.into())
+                });
+            }
+        }
+    }
+    for offload in Offload::ALL {
+        let name = format!("a tcp stream over ipv6 arrives intact: {}", offload.name());
+        suite.test(name, &[Need::Namespaces], move || {
+            arrives_intact("--rate 3gbit --loss 0.1%", offload, 1500, SERVER.v6.into())
+        });
+    }
+}
+
+fn arrives_intact(link: &str, offload: Offload, mtu: u32, to: IpAddr) -> Result<()> {
+    let bed = offload.bed(mtu)?;
+    let wan = WanBox::start(&bed, link)?;
+    let transfer = Transfer {
+        bytes: if is_soak() {
+            10_000_000_000
+        } else {
+            120_000_000
+        },
+        to,
+        seed: 7,
+    };
+    transfer.run(bed.client(), bed.server())?;
+    let summary = wan.stop()?;
+    Counters::of(bed.client())?.check_intact()?;
+    Counters::of(bed.server())?.check_intact()?;
+    let lossy = link.contains("loss");
+    ensure!(
+        (summary.up.lost > 0) == lossy,
+        "{} packets lost on a link of {link}",
+        summary.up.lost
+    );
+    for way in [&summary.up, &summary.down] {
+        let decided = way.delivered + way.lost + way.queue_full;
+        ensure!(decided <= way.packets, "more decided than came: {way:?}");
+    }
+    // Acknowledgements may have been on their way when the box was stopped, and those of the end are few.
+    let left = summary.departure_error.count;
+    let delivered = summary.up.delivered + summary.down.delivered;
+    ensure!(
+        left <= delivered && delivered - left < 100,
+        "{delivered} packets delivered, but {left} departures"
+    );
+    Ok(())
+}
