@@ -131,7 +131,8 @@ fn an_experiment_records_every_run_and_reports_it() {
             .as_f64()
             .unwrap()
     };
-    assert!(median(&runs[1]) - median(&runs[0]) >= 59.9);
+    // No packet leaves before it is due, however busy the machine: wire and box both ways.
+    assert!(median(&runs[0]) >= 2.0 && median(&runs[1]) >= 62.0);
 
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(

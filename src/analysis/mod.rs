@@ -382,7 +382,7 @@ expect = { rtt_gain = { gain = '2ms', within = '150us' }, goodput = { factor = 1
     }
 
     #[test]
-    fn an_expectation_about_nothing_measured_is_not_met() {
+    fn an_expectation_about_nothing_measured_has_failed() {
         let mut record = record();
         record.runs[1].measurements.clear();
         record.runs[2].measurements.clear();
@@ -391,7 +391,7 @@ expect = { rtt_gain = { gain = '2ms', within = '150us' }, goodput = { factor = 1
             analysis.cases[1]
                 .checks
                 .iter()
-                .all(|check| check.verdict == Verdict::NotMet)
+                .all(|check| check.verdict == Verdict::Failed)
         );
     }
 

@@ -14,7 +14,7 @@ pub(crate) enum Verdict {
     NotMet,
     /// Measured on a machine that did not keep up: neither met nor not.
     Invalid,
-    /// A run failed or did not take place.
+    /// A run failed or did not take place, or did not measure what was expected of it.
     Failed,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Check {
     pub(crate) verdict: Verdict,
 }
 
-/// Every expectation of `case` against its figures; what was not measured is not met.
+/// Every expectation of `case` against its figures; what was not measured has failed.
 pub(super) fn checks(
     case: &Case,
     ping: Option<&PingFigures>,
@@ -54,7 +54,7 @@ fn check_gain(expected: GainExpectation, ping: Option<&PingFigures>) -> Check {
     Check {
         expected: format!("gain of the median ping {gain_ms:.2} ± {tolerance_ms:.2} ms"),
         measured: gain.map_or_else(not_measured, |gain| format!("{gain:+.3} ms")),
-        verdict: Verdict::when(gain.is_some_and(|gain| (gain - gain_ms).abs() <= tolerance_ms)),
+        verdict: Verdict::when(gain.map(|gain| (gain - gain_ms).abs() <= tolerance_ms)),
     }
 }
 
@@ -67,11 +67,11 @@ fn check_goodput(
     let (words, met) = match expected {
         GoodputExpectation::Within(fraction) => (
             format!("within {:.0} %", fraction * 100.0),
-            ratio.is_some_and(|ratio| (ratio - 1.0).abs() <= fraction),
+            ratio.map(|ratio| (ratio - 1.0).abs() <= fraction),
         ),
         GoodputExpectation::Factor(factor) => (
             format!("within a factor of {factor}"),
-            ratio.is_some_and(|ratio| (1.0 / factor..=factor).contains(&ratio)),
+            ratio.map(|ratio| (1.0 / factor..=factor).contains(&ratio)),
         ),
     };
     Check {
@@ -94,8 +94,13 @@ impl Verdict {
         verdicts.into_iter().max().unwrap_or(Self::Met)
     }
 
-    fn when(met: bool) -> Self {
-        if met { Self::Met } else { Self::NotMet }
+    /// Whether it is met, or that it was not measured.
+    fn when(met: Option<bool>) -> Self {
+        match met {
+            Some(true) => Self::Met,
+            Some(false) => Self::NotMet,
+            None => Self::Failed,
+        }
     }
 }
 

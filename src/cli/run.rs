@@ -77,12 +77,7 @@ impl RunArgs {
         show(&record, self.json.as_deref())?;
         eprintln!("report: {}", directory.join("report.html").display());
         if let Some(cause) = stop.cause() {
-            let done = record.runs.len();
-            return Err(anyhow!(
-                "{cause}; the {done} runs before it are in {}",
-                file.display()
-            )
-            .into());
+            return Err(anyhow!("{cause}; the runs before it are in {}", file.display()).into());
         }
         Ok(match Analysis::of(&record).verdict {
             Verdict::Met => ExitCode::SUCCESS,

@@ -205,6 +205,9 @@ impl<'a> Download<'a> {
             if until.is_some_and(|until| self.start.elapsed() >= until) {
                 return Ok(Read::TimeUp);
             }
+            if let Some(cause) = stop.cause() {
+                bail!("{cause}; {} bytes came", self.meter.total());
+            }
             match self.stream.read(&mut self.buffer[self.filled..]) {
                 Ok(0) => return Ok(Read::Closed),
                 Ok(count) => return Ok(Read::Bytes(count)),
@@ -214,9 +217,6 @@ impl<'a> Download<'a> {
                         format!("the connection broke after {} bytes", self.meter.total())
                     });
                 }
-            }
-            if let Some(cause) = stop.cause() {
-                bail!("{cause}; {} bytes came", self.meter.total());
             }
             if silent_since.elapsed() >= SILENCE {
                 bail!(
@@ -317,6 +317,15 @@ mod tests {
         };
         assert!((summary.duration_s - 0.3).abs() < 1e-9);
         assert!(summary.bytes > 0);
+    }
+
+    #[test]
+    fn a_download_that_flows_can_be_stopped() {
+        let server = serve::start(&ServeConfig::on_loopback()).unwrap();
+        let target = HttpTarget::of(server.address(), "/seconds/3600");
+        let stop = Stop::default().within(Duration::from_millis(100));
+        let cause = measure(&target, &PLAN, &stop).failure.unwrap();
+        assert!(cause.contains("not done within"), "{cause}");
     }
 
     #[test]

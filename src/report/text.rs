@@ -101,22 +101,33 @@ fn verdict(figures: &CaseFigures<'_>) -> Cell {
     }
 }
 
-/// A line for each expectation that is not met and each run that went wrong, or one that says there is none.
+/// A line for each run that went wrong and each expectation that is not met, or one that says there is none.
 fn shortcomings(analysis: &Analysis<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    for figures in &analysis.cases {
-        let name = &figures.case.name;
+    for CaseFigures {
+        case,
+        checks,
+        faults,
+        ..
+    } in &analysis.cases
+    {
         lines.extend(
-            figures
-                .faults
+            faults
                 .iter()
-                .map(|fault| format!("{name}: {}", fault.text)),
+                .map(|fault| format!("{}: {}", case.name, fault.text)),
         );
-        let unmet = figures
-            .checks
-            .iter()
-            .filter(|check| check.verdict == Verdict::NotMet);
-        lines.extend(unmet.map(|c| format!("{name}: {}: NOT MET: {}", c.expected, c.measured)));
+        let unmet = checks.iter().filter(|check| match check.verdict {
+            Verdict::Met => false,
+            // A run that failed says why nothing was measured.
+            Verdict::Failed => faults.is_empty(),
+            Verdict::NotMet | Verdict::Invalid => true,
+        });
+        lines.extend(unmet.map(|c| {
+            format!(
+                "{}: {}: {}: {}",
+                case.name, c.expected, c.verdict, c.measured
+            )
+        }));
     }
     if lines.is_empty() {
         let count: usize = analysis

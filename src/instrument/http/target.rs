@@ -11,7 +11,7 @@ use super::Amount;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HttpTarget {
     pub(super) address: SocketAddr,
-    /// HOST[:PORT] as the Host header has it.
+    /// Host and port as the Host header has them.
     pub(super) authority: String,
     pub(super) path: String,
 }
