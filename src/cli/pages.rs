@@ -20,7 +20,12 @@ pub(crate) struct CompletionsArgs {
 impl CompletionsArgs {
     /// Prints them to standard output.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        clap_complete::generate(self.shell, &mut Cli::command(), "farwire", &mut io::stdout());
+        clap_complete::generate(
+            self.shell,
+            &mut Cli::command(),
+            "farwire",
+            &mut io::stdout(),
+        );
         Ok(ExitCode::SUCCESS)
     }
 }
