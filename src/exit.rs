@@ -52,15 +52,28 @@ impl Failure {
 
     /// Prints the cause and gives the exit code: 1 a run failed, 2 bad input, 3 the machine lacks something.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("farwire: {:#}", self.error);
+        eprintln!("farwire: {}", told(&self.error));
         ExitCode::from(self.kind as u8)
     }
 
     /// As [`Failure::report`], for `exec`: 125 like env(1), so that the command's own codes stay apart.
     pub(crate) fn report_as_env(&self) -> ExitCode {
-        eprintln!("farwire: {:#}", self.error);
+        eprintln!("farwire: {}", told(&self.error));
         ExitCode::from(ENV_FAILED)
     }
+}
+
+/// The error and its causes in one line, without those that the one before has quoted.
+fn told(error: &anyhow::Error) -> String {
+    let mut causes = error.chain().map(ToString::to_string);
+    let first = causes.next().unwrap_or_default();
+    causes.fold(first, |told, cause| {
+        if told.contains(&cause) {
+            told
+        } else {
+            format!("{told}: {cause}")
+        }
+    })
 }
 
 /// What env(1) ends with when it fails itself.

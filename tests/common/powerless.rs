@@ -6,22 +6,23 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use caps::CapSet;
+use caps::{CapSet, Capability};
 use netio::userns;
 
-/// The first argument of a test program that is to drop all capabilities and become the program that follows.
+/// The first argument of a test program that is to drop all capabilities but those that follow, and to become the
+/// program after them.
 const POWERLESS: &str = "__powerless";
 /// The same in a user namespace that allows no further one.
 const CONFINED: &str = "__confined";
 
-/// The program under test without any capability.
-pub(crate) fn farwire_without_capabilities() -> Result<Command> {
-    diverted(POWERLESS)
+/// The program under test with these capabilities and no other.
+pub(crate) fn farwire_with(kept: &[Capability]) -> Result<Command> {
+    diverted(POWERLESS, kept)
 }
 
 /// The program under test without any capability, where there are no user namespaces.
 pub(crate) fn farwire_without_namespaces() -> Result<Command> {
-    diverted(CONFINED)
+    diverted(CONFINED, &[])
 }
 
 /// Becomes another program if the first argument says so; call it first thing in main.
@@ -37,9 +38,10 @@ pub(crate) fn divert() {
     std::process::exit(1);
 }
 
-fn diverted(way: &str) -> Result<Command> {
+fn diverted(way: &str, kept: &[Capability]) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args([way, env!("CARGO_BIN_EXE_farwire")]);
+    let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
+    command.args([way, &kept.join(","), env!("CARGO_BIN_EXE_farwire")]);
     Ok(command)
 }
 
@@ -48,9 +50,14 @@ fn become_powerless(confined: bool, argv: &[OsString]) -> Result<Infallible> {
         userns::enter()?;
         std::fs::write("/proc/sys/user/max_user_namespaces", "0")?;
     }
+    let (kept, argv) = argv.split_first().context("capabilities")?;
+    let kept = kept.to_str().context("capabilities have plain names")?;
+    let kept: Vec<&str> = kept.split(',').collect();
     // Root regains at exec what the bounding set has.
     for capability in caps::all() {
-        caps::drop(None, CapSet::Bounding, capability)?;
+        if !kept.contains(&capability.to_string().as_str()) {
+            caps::drop(None, CapSet::Bounding, capability)?;
+        }
     }
     let (program, arguments) = argv.split_first().context("a program")?;
     Err(Command::new(program).args(arguments).exec().into())

@@ -1,13 +1,12 @@
 //! `farwire emulate` as a child process between the two ports of a test bed.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, CLIENT_PORT, SERVER_PORT};
-use netio::netns::NetNs;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Deserialize;
@@ -66,19 +65,19 @@ pub(crate) struct WanBox {
 impl WanBox {
     /// Starts a box between the ports of `bed` and waits until it forwards; `link` holds words of its command line.
     pub(crate) fn start(bed: &Bed, link: &str) -> Result<Self> {
-        Self::between(bed.emulator(), [CLIENT_PORT, SERVER_PORT], link)
+        Self::start_as(process::farwire(), bed, link)
     }
 
-    /// As [`WanBox::start`], between two interfaces of `ns`.
-    pub(crate) fn between(ns: &NetNs, ports: [&str; 2], link: &str) -> Result<Self> {
+    /// As [`WanBox::start`], with `command` as the program under test.
+    pub(crate) fn start_as(mut command: Command, bed: &Bed, link: &str) -> Result<Self> {
         let json = NamedTempFile::new()?;
-        let mut command = process::farwire();
-        command.arg("emulate").args(ports);
+        command.args(["emulate", CLIENT_PORT, SERVER_PORT]);
         command.args(link.split_whitespace());
         command.arg("--json").arg(json.path());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(Stdio::piped());
-        let mut child = ns.run(|| command.spawn())?.context("starting the box")?;
+        let child = bed.emulator().run(|| command.spawn())?;
+        let mut child = child.context("starting the box")?;
         let stderr = child.stderr.take().context("a pipe was asked for")?;
         let printed = Arc::new(Mutex::new(String::new()));
         let shared = Arc::clone(&printed);

@@ -1,6 +1,7 @@
 //! What a box must not take it refuses in one line, and changes nothing.
 
 use anyhow::{Result, ensure};
+use caps::Capability;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 
 use crate::common::powerless;
@@ -95,7 +96,7 @@ pub(crate) fn add(suite: &mut Suite) {
         || {
             let bed = prepared(&[])?;
             let before = states(&bed)?;
-            let mut command = powerless::farwire_without_capabilities()?;
+            let mut command = powerless::farwire_with(&[])?;
             command.args(["emulate", CLIENT_PORT, SERVER_PORT]);
             check(
                 &process::run_in(bed.emulator(), &mut command)?,
@@ -104,6 +105,18 @@ pub(crate) fn add(suite: &mut Suite) {
             )?;
             ensure!(states(&bed)? == before, "the interfaces were changed");
             Ok(())
+        },
+    );
+    suite.test(
+        "CAP_NET_ADMIN and CAP_NET_RAW are all that a box needs",
+        &NEEDS,
+        || {
+            let kept = [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW];
+            let bed = prepared(&[])?;
+            let farwire = powerless::farwire_with(&kept)?;
+            WanBox::start_as(farwire, &bed, "--delay 1ms")?
+                .stop()
+                .map(drop)
         },
     );
     suite.test(

@@ -54,7 +54,8 @@ fn udp_leaves_at(name: &str, rate: u64) -> Result<()> {
     let packets_a_second = rate / 8 / FULL;
     // Always twice as many on their way as the queue has room for: it is never empty and always overflows.
     let queue = packets_a_second / 4 + 10;
-    let in_all = (warm_up + measured).as_millis() as u64 * rate / 8000 * 11 / 10;
+    let millis = u64::try_from((warm_up + measured).as_millis())?;
+    let in_all = millis * rate / 8000 * 11 / 10;
     // Each end makes its own packets, so that the interface counts each with its headers.
     let bed = Bed::build(&BedConfig {
         offloads: false,

@@ -16,7 +16,6 @@ use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::netlink::{self, Asked as _, NetlinkError};
-use crate::netns::NetNs;
 
 /// An interface as it was when it was looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +65,7 @@ impl Interface {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(InterfaceError::Missing(name.to_owned()));
         }
-        let ns = NetNs::current().map_err(NetlinkError::from)?;
-        netlink::call(&ns, |handle| look_up(handle, name)).map_err(|error| match error.errno() {
+        netlink::call_here(|handle| look_up(handle, name)).map_err(|error| match error.errno() {
             Some(libc::ENODEV) => InterfaceError::Missing(name.to_owned()),
             _ => error.into(),
         })

@@ -5,7 +5,7 @@ use std::io;
 
 use rtnetlink::Handle;
 
-use crate::netns::{NetNs, NetNsError};
+use crate::netns::{NetNs, NetNsError, in_thread};
 
 /// A netlink request that failed.
 #[derive(Debug, thiserror::Error)]
@@ -68,16 +68,32 @@ where
     F: FnOnce(Handle) -> Fut + Send,
     Fut: Future<Output = Result<T, NetlinkError>>,
 {
-    ns.run(|| {
-        let open = || "open a netlink connection".to_owned();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .build()
-            .asked(open)?;
-        runtime.block_on(async {
-            let (connection, handle, _) = rtnetlink::new_connection().asked(open)?;
-            tokio::spawn(connection);
-            f(handle).await
-        })
-    })?
+    ns.run(|| converse(f))?
+}
+
+/// As [`call`], in the calling thread's namespace: to enter even the own one takes CAP_SYS_ADMIN.
+pub(crate) fn call_here<T, F, Fut>(f: F) -> Result<T, NetlinkError>
+where
+    T: Send,
+    F: FnOnce(Handle) -> Fut + Send,
+    Fut: Future<Output = Result<T, NetlinkError>>,
+{
+    in_thread(|| converse(f))?
+}
+
+fn converse<T, F, Fut>(f: F) -> Result<T, NetlinkError>
+where
+    F: FnOnce(Handle) -> Fut,
+    Fut: Future<Output = Result<T, NetlinkError>>,
+{
+    let open = || "open a netlink connection".to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .asked(open)?;
+    runtime.block_on(async {
+        let (connection, handle, _) = rtnetlink::new_connection().asked(open)?;
+        tokio::spawn(connection);
+        f(handle).await
+    })
 }
