@@ -46,16 +46,16 @@ pub(crate) fn add(suite: &mut Suite) {
 const FULL: u64 = 1514;
 
 fn udp_leaves_at(name: &str, rate: u64) -> Result<()> {
+    // In milliseconds.
     let (warm_up, measured) = if is_soak() {
-        (Duration::from_secs(1), Duration::from_secs(10))
+        (1000, 10_000)
     } else {
-        (Duration::from_millis(500), Duration::from_secs(2))
+        (500, 2000)
     };
     let packets_a_second = rate / 8 / FULL;
     // Always twice as many on their way as the queue has room for: it is never empty and always overflows.
     let queue = packets_a_second / 4 + 10;
-    let millis = u64::try_from((warm_up + measured).as_millis())?;
-    let in_all = millis * rate / 8000 * 11 / 10;
+    let in_all = (warm_up + measured) * rate / 8000 * 11 / 10;
     // Each end makes its own packets, so that the interface counts each with its headers.
     let bed = Bed::build(&BedConfig {
         offloads: false,
@@ -83,7 +83,11 @@ fn udp_leaves_at(name: &str, rate: u64) -> Result<()> {
         (bytes, seen.len() as u64) == (counted.receive_bytes, counted.receive_frames),
         "the capture has {bytes} bytes, the interface {counted:?}"
     );
-    let slope = slope(&seen, warm_up, measured)?;
+    let slope = slope(
+        &seen,
+        Duration::from_millis(warm_up),
+        Duration::from_millis(measured),
+    )?;
     #[expect(clippy::cast_precision_loss, reason = "a rate is far below 2^52")]
     let error = slope / rate as f64 - 1.0;
     ensure!(
