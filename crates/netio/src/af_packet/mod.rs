@@ -101,11 +101,7 @@ impl AsFd for AfPacket {
 
 impl Port for AfPacket {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            gso: true,
-            arrival_stamp: true,
-            largest_frame: ring::LARGEST_FRAME,
-        }
+        Capabilities { gso: true }
     }
 
     fn refresh(&mut self, now: Nanos) {
@@ -132,6 +128,14 @@ impl Port for AfPacket {
 
     fn send(&mut self, pieces: &[Piece<'_>], failed: &mut dyn FnMut(usize, io::Error)) {
         self.sender.send(&self.socket, pieces, failed);
+    }
+
+    fn last_taken(&self) -> u64 {
+        self.ring.taken()
+    }
+
+    fn keep_from(&self) -> u64 {
+        self.ring.keep_from()
     }
 
     fn missed(&mut self) -> u64 {
