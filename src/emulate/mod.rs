@@ -100,7 +100,9 @@ impl WanBox {
     fn watch(&mut self) -> Result<()> {
         let now = [&self.ports[0], &self.ports[1]].map(|p| Interface::find(&p.interface.name));
         let [a, b] = now;
-        let mut carriers = Carriers::default();
+        // As they were found, before they were raised.
+        let raised = [&self.ports[0], &self.ports[1]].map(|p| !p.interface.up);
+        let mut carriers = Carriers::new(raised);
         for (side, state) in [(Side::A, a?), (Side::B, b?)] {
             self.act(carriers.change(side, state.carrier))?;
         }
@@ -133,7 +135,7 @@ impl WanBox {
         let Some(Action { side, up }) = action else {
             return Ok(());
         };
-        let port = &mut self.ports[side_index(side)];
+        let port = &mut self.ports[side.index()];
         let word = if up {
             "back: raising"
         } else {
@@ -151,7 +153,7 @@ impl WanBox {
     }
 
     fn port(&self, side: Side) -> &Port {
-        &self.ports[side_index(side)]
+        &self.ports[side.index()]
     }
 }
 
@@ -197,11 +199,4 @@ fn signal_pipe() -> Result<UnixStream> {
         signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
     }
     Ok(read)
-}
-
-fn side_index(side: Side) -> usize {
-    match side {
-        Side::A => 0,
-        Side::B => 1,
-    }
 }
