@@ -45,6 +45,8 @@ pub(crate) struct WanBox {
 struct Port {
     interface: Interface,
     lease: Lease,
+    /// It was said that this one stays up whatever the other side's carrier does.
+    told_kept_up: bool,
     _guard: HostGuard,
 }
 
@@ -104,7 +106,7 @@ impl WanBox {
         let raised = [&self.ports[0], &self.ports[1]].map(|p| !p.interface.up);
         let mut carriers = Carriers::new(raised);
         for (side, state) in [(Side::A, a?), (Side::B, b?)] {
-            self.act(carriers.change(side, state.carrier))?;
+            self.pass_on(&mut carriers, side, state.carrier)?;
         }
         loop {
             let mut fds = [
@@ -126,22 +128,32 @@ impl WanBox {
                 if change.gone {
                     bail!("interface {} is gone", self.port(side).interface.name);
                 }
-                self.act(carriers.change(side, change.carrier))?;
+                self.pass_on(&mut carriers, side, change.carrier)?;
             }
         }
     }
 
-    fn act(&mut self, action: Option<Action>) -> Result<()> {
-        let Some(Action { side, up }) = action else {
+    fn pass_on(&mut self, carriers: &mut Carriers, side: Side, carrier: bool) -> Result<()> {
+        let Some(Action { side, up }) = carriers.change(side, carrier) else {
             return Ok(());
         };
         let port = &mut self.ports[side.index()];
+        let name = &port.interface.name;
+        if !up && port.interface.is_configured()? {
+            carriers.kept_up();
+            if !std::mem::replace(&mut port.told_kept_up, true) {
+                eprintln!(
+                    "farwire: carrier lost, but {name} stays up: it has addresses or routes, which lowering it would take away"
+                );
+            }
+            return Ok(());
+        }
         let word = if up {
             "back: raising"
         } else {
             "lost: lowering"
         };
-        eprintln!("farwire: carrier {word} {}", port.interface.name);
+        eprintln!("farwire: carrier {word} {name}");
         port.lease.set_up(up)?;
         Ok(())
     }
@@ -168,6 +180,7 @@ impl Port {
         Ok(Self {
             interface,
             lease,
+            told_kept_up: false,
             _guard: guard,
         })
     }
