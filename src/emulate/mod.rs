@@ -5,6 +5,7 @@
 
 mod carrier;
 
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
@@ -12,7 +13,8 @@ use anyhow::{Context, Result, bail};
 use model::{Link, Side};
 use netio::guard::HostGuard;
 use netio::iface::{Interface, LinkWatcher};
-use netio::lease::Lease;
+use netio::lease::{Lease, LeaseError};
+use netio::offloads::OffloadError;
 use netio::{AfPacket, CpuUse};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -170,19 +172,33 @@ impl WanBox {
 }
 
 impl Port {
-    fn take(interface: Interface) -> Result<Self> {
-        let mut lease = Lease::take(&interface.name)?;
-        let guard = HostGuard::new(&interface.name)?;
+    fn take(interface: Interface) -> Result<Self, Failure> {
+        let mut lease = Lease::take(&interface.name).map_err(blame)?;
+        let guard = HostGuard::new(&interface.name).or_machine()?;
         for feature in MERGING {
-            lease.switch(feature, false)?;
+            lease.switch(feature, false).map_err(blame)?;
         }
-        lease.set_up(true)?;
+        lease.set_up(true).map_err(blame)?;
         Ok(Self {
             interface,
             lease,
             told_kept_up: false,
             _guard: guard,
         })
+    }
+}
+
+/// A want of privilege is the machine's; everything else about a lease can fail anywhere.
+fn blame(error: LeaseError) -> Failure {
+    let source = match &error {
+        LeaseError::Offload(OffloadError { source, .. }) | LeaseError::Journal { source, .. } => {
+            source.kind()
+        }
+        _ => return error.into(),
+    };
+    match source {
+        ErrorKind::PermissionDenied => Failure::machine(error),
+        _ => error.into(),
     }
 }
 

@@ -75,6 +75,15 @@ pub(crate) fn start(config: &ServeConfig) -> Result<Server> {
     })
 }
 
+/// Whether this machine has the congestion control `name`.
+///
+/// # Errors
+/// It has not: names those that it has.
+pub(crate) fn check_congestion(name: &str) -> Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    set_congestion(&socket, name)
+}
+
 impl ServeConfig {
     /// A free port on 127.0.0.1, with the system's congestion control.
     #[cfg(test)]
@@ -114,16 +123,7 @@ fn listen(config: &ServeConfig) -> Result<TcpListener> {
     socket.set_reuse_address(true)?;
     if let Some(name) = &config.congestion {
         // Connections inherit it from the socket that accepts them.
-        socket
-            .set_tcp_congestion(name.as_bytes())
-            .with_context(|| {
-                let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-                let available = std::fs::read_to_string(path).unwrap_or_default();
-                format!(
-                    "TCP congestion control `{name}` is not available; there are: {}",
-                    available.trim()
-                )
-            })?;
+        set_congestion(&socket, name)?;
     }
     socket
         .bind(&bind.into())
@@ -138,6 +138,17 @@ fn listen(config: &ServeConfig) -> Result<TcpListener> {
         })?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
+    socket.set_tcp_congestion(name.as_bytes()).with_context(|| {
+        let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+        let available = std::fs::read_to_string(path).unwrap_or_default();
+        format!(
+            "TCP congestion control `{name}` is not available; there are: {}",
+            available.trim()
+        )
+    })
 }
 
 /// The kernel pads the name with zeros.
