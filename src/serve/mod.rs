@@ -121,6 +121,10 @@ fn listen(config: &ServeConfig) -> Result<TcpListener> {
     let bind = config.bind;
     let socket = Socket::new(Domain::for_address(bind), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
+    if bind.is_ipv6() {
+        // All addresses are those of IPv4 too, whatever net.ipv6.bindv6only says.
+        socket.set_only_v6(false)?;
+    }
     if let Some(name) = &config.congestion {
         // Connections inherit it from the socket that accepts them.
         set_congestion(&socket, name)?;
