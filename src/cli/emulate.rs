@@ -16,7 +16,8 @@ use crate::exit::{Blame, Failure};
 ///
 /// Whatever arrives at IF_A leaves by IF_B ("up") and the other way round ("down"): any EtherType, VLAN tags, jumbo
 /// frames; no address is touched. The host's own stack sees nothing of it. What is changed on the interfaces is put
-/// back at the end; after a kill, by the next start. Needs CAP_NET_ADMIN and CAP_NET_RAW.
+/// back at the end; after a kill, by the next start. When one interface loses its carrier the other is lowered until
+/// it returns, unless that one has addresses (other than link-local ones) or routes, which it would lose. Needs CAP_NET_ADMIN and CAP_NET_RAW.
 #[derive(Args, Debug)]
 pub(crate) struct EmulateArgs {
     /// The client's side

@@ -1,6 +1,7 @@
 //! `farwire exec`: a command behind the emulated link.
 
 use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
@@ -71,7 +72,7 @@ impl ExecArgs {
             ..BedConfig::default()
         };
         let rig = Rig::up(&bed, &config, self.cpu.into())?;
-        let far = self.start_far_end(&rig)?;
+        let far = self.start_far_end(&rig, bed.has_ipv6())?;
         let code = self.run_command(&rig, &signals);
         drop(far);
         let summary = rig.down();
@@ -106,10 +107,15 @@ impl ExecArgs {
     }
 
     /// Starts what answers at the far end, and waits until it does.
-    fn start_far_end(&self, rig: &Rig) -> Result<FarEnd> {
+    fn start_far_end(&self, rig: &Rig, ipv6: bool) -> Result<FarEnd> {
         let Some(line) = &self.far else {
+            let all: IpAddr = if ipv6 {
+                Ipv6Addr::UNSPECIFIED.into()
+            } else {
+                Ipv4Addr::UNSPECIFIED.into()
+            };
             let config = ServeConfig {
-                bind: (SERVER.v4, 80).into(),
+                bind: (all, 80).into(),
                 congestion: None,
             };
             return Ok(FarEnd::Server(rig.server().run(|| serve::start(&config))??));

@@ -50,6 +50,11 @@ impl RunArgs {
         let (text, mut plan) = scenario::read(&self.scenario, self.quick).or_bad_input()?;
         keep_only(&mut plan, &self.only).or_bad_input()?;
         let tools = tools(&plan).or_machine()?;
+        rig::gain_privilege()?;
+        let laboratory = NetnsLaboratory {
+            cpu: self.cpu.into(),
+        };
+        laboratory.try_out(&plan)?;
         let directory = self
             .out
             .clone()
@@ -57,7 +62,6 @@ impl RunArgs {
         fs::create_dir_all(&directory)
             .with_context(|| format!("{}: cannot create", directory.display()))
             .or_bad_input()?;
-        rig::gain_privilege()?;
 
         let given = GivenScenario {
             file: self.scenario.display().to_string(),
@@ -66,9 +70,6 @@ impl RunArgs {
         let mut record = Record::new(given, plan, HostFacts::collect(tools));
         let file = directory.join("record.json");
         let stop = Stop::on_signals()?;
-        let laboratory = NetnsLaboratory {
-            cpu: self.cpu.into(),
-        };
         runner::run(&laboratory, &mut record, &stop, |record| {
             record.write(&file)
         })?;

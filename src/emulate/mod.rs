@@ -5,6 +5,7 @@
 
 mod carrier;
 
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
@@ -12,7 +13,8 @@ use anyhow::{Context, Result, bail};
 use model::{Link, Side};
 use netio::guard::HostGuard;
 use netio::iface::{Interface, LinkWatcher};
-use netio::lease::Lease;
+use netio::lease::{Lease, LeaseError};
+use netio::offloads::OffloadError;
 use netio::{AfPacket, CpuUse};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -45,6 +47,8 @@ pub(crate) struct WanBox {
 struct Port {
     interface: Interface,
     lease: Lease,
+    /// It was said that this one stays up whatever the other side's carrier does.
+    told_kept_up: bool,
     _guard: HostGuard,
 }
 
@@ -100,9 +104,11 @@ impl WanBox {
     fn watch(&mut self) -> Result<()> {
         let now = [&self.ports[0], &self.ports[1]].map(|p| Interface::find(&p.interface.name));
         let [a, b] = now;
-        let mut carriers = Carriers::default();
+        // As they were found, before they were raised.
+        let raised = [&self.ports[0], &self.ports[1]].map(|p| !p.interface.up);
+        let mut carriers = Carriers::new(raised);
         for (side, state) in [(Side::A, a?), (Side::B, b?)] {
-            self.act(carriers.change(side, state.carrier))?;
+            self.pass_on(&mut carriers, side, state.carrier)?;
         }
         loop {
             let mut fds = [
@@ -124,22 +130,32 @@ impl WanBox {
                 if change.gone {
                     bail!("interface {} is gone", self.port(side).interface.name);
                 }
-                self.act(carriers.change(side, change.carrier))?;
+                self.pass_on(&mut carriers, side, change.carrier)?;
             }
         }
     }
 
-    fn act(&mut self, action: Option<Action>) -> Result<()> {
-        let Some(Action { side, up }) = action else {
+    fn pass_on(&mut self, carriers: &mut Carriers, side: Side, carrier: bool) -> Result<()> {
+        let Some(Action { side, up }) = carriers.change(side, carrier) else {
             return Ok(());
         };
-        let port = &mut self.ports[side_index(side)];
+        let port = &mut self.ports[side.index()];
+        let name = &port.interface.name;
+        if !up && port.interface.is_configured()? {
+            carriers.kept_up();
+            if !std::mem::replace(&mut port.told_kept_up, true) {
+                eprintln!(
+                    "farwire: carrier lost, but {name} stays up: it has addresses or routes, which lowering it would take away"
+                );
+            }
+            return Ok(());
+        }
         let word = if up {
             "back: raising"
         } else {
             "lost: lowering"
         };
-        eprintln!("farwire: carrier {word} {}", port.interface.name);
+        eprintln!("farwire: carrier {word} {name}");
         port.lease.set_up(up)?;
         Ok(())
     }
@@ -151,23 +167,38 @@ impl WanBox {
     }
 
     fn port(&self, side: Side) -> &Port {
-        &self.ports[side_index(side)]
+        &self.ports[side.index()]
     }
 }
 
 impl Port {
-    fn take(interface: Interface) -> Result<Self> {
-        let mut lease = Lease::take(&interface.name)?;
-        let guard = HostGuard::new(&interface.name)?;
+    fn take(interface: Interface) -> Result<Self, Failure> {
+        let mut lease = Lease::take(&interface.name).map_err(blame)?;
+        let guard = HostGuard::new(&interface.name).or_machine()?;
         for feature in MERGING {
-            lease.switch(feature, false)?;
+            lease.switch(feature, false).map_err(blame)?;
         }
-        lease.set_up(true)?;
+        lease.set_up(true).map_err(blame)?;
         Ok(Self {
             interface,
             lease,
+            told_kept_up: false,
             _guard: guard,
         })
+    }
+}
+
+/// A want of privilege is the machine's; everything else about a lease can fail anywhere.
+fn blame(error: LeaseError) -> Failure {
+    let source = match &error {
+        LeaseError::Offload(OffloadError { source, .. }) | LeaseError::Journal { source, .. } => {
+            source.kind()
+        }
+        _ => return error.into(),
+    };
+    match source {
+        ErrorKind::PermissionDenied => Failure::machine(error),
+        _ => error.into(),
     }
 }
 
@@ -197,11 +228,4 @@ fn signal_pipe() -> Result<UnixStream> {
         signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
     }
     Ok(read)
-}
-
-fn side_index(side: Side) -> usize {
-    match side {
-        Side::A => 0,
-        Side::B => 1,
-    }
 }

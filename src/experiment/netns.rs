@@ -14,6 +14,7 @@ use netio::netns::NetNs;
 
 use super::plan::{Case, Plan};
 use super::runner::{ClientWork, Laboratory, Rig};
+use crate::exit::{Blame, Failure};
 use crate::forward::summary::Summary;
 use crate::instrument::launch::{Launcher, Output, Tool, lines_of};
 use crate::instrument::{Measurement, Stop};
@@ -26,6 +27,21 @@ const HTTP_PORT: u16 = 80;
 pub(crate) struct NetnsLaboratory {
     /// Whether the forwarder may spin to be on time.
     pub(crate) cpu: CpuUse,
+}
+
+impl NetnsLaboratory {
+    /// Sets one run of `plan` up and takes it down again, so that what would fail in every run fails before the first.
+    ///
+    /// # Errors
+    /// A congestion control that is not here is bad input; a bed that cannot be had is the machine's.
+    pub(crate) fn try_out(&self, plan: &Plan) -> Result<(), Failure> {
+        serve::check_congestion(&plan.congestion).or_bad_input()?;
+        let Some(case) = plan.cases.first() else {
+            return Ok(());
+        };
+        let rig = self.set_up(plan, case, plan.seed).or_machine()?;
+        rig.tear_down().map(drop).or_machine()
+    }
 }
 
 struct NetnsRig {

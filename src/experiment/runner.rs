@@ -187,7 +187,7 @@ fn measure(rig: &dyn Rig, method: &Method, stop: &Stop) -> Measurement {
     let result = match method {
         Method::Ping(plan) => rig.in_client(Box::new(|| ping::measure(server.ip(), plan, stop))),
         Method::Http(plan) => {
-            let target = HttpTarget::far_end(server, plan.amount);
+            let target = HttpTarget::outlasting(server, plan.amount);
             rig.in_client(Box::new(move || http::measure(&target, plan, stop)))
         }
         Method::SystemPing(plan) => Ok(system_ping::measure(

@@ -295,7 +295,7 @@ mod tests {
     fn a_download_of_n_bytes_counts_n_bytes_in_its_samples() {
         let server = serve::start(&ServeConfig::on_loopback()).unwrap();
         let amount = Amount::Bytes(3_000_000);
-        let measurement = download(&HttpTarget::far_end(server.address(), amount), amount);
+        let measurement = download(&HttpTarget::outlasting(server.address(), amount), amount);
         assert_eq!(measurement.failure, None);
         assert_eq!(bytes(&measurement), 3_000_000);
         let sampled: f64 = measurement.samples.iter().map(|s| s.value).sum();
@@ -310,7 +310,7 @@ mod tests {
     fn a_download_for_a_time_lasts_that_time() {
         let server = serve::start(&ServeConfig::on_loopback()).unwrap();
         let amount = Amount::For(Duration::from_millis(300));
-        let measurement = download(&HttpTarget::far_end(server.address(), amount), amount);
+        let measurement = download(&HttpTarget::outlasting(server.address(), amount), amount);
         assert_eq!(measurement.failure, None);
         let Some(Summary::Download(summary)) = measurement.summary else {
             panic!()

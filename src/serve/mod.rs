@@ -75,6 +75,15 @@ pub(crate) fn start(config: &ServeConfig) -> Result<Server> {
     })
 }
 
+/// Whether this machine has the congestion control `name`.
+///
+/// # Errors
+/// It has not: names those that it has.
+pub(crate) fn check_congestion(name: &str) -> Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    set_congestion(&socket, name)
+}
+
 impl ServeConfig {
     /// A free port on 127.0.0.1, with the system's congestion control.
     #[cfg(test)]
@@ -112,18 +121,13 @@ fn listen(config: &ServeConfig) -> Result<TcpListener> {
     let bind = config.bind;
     let socket = Socket::new(Domain::for_address(bind), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
+    if bind.is_ipv6() {
+        // All addresses are those of IPv4 too, whatever net.ipv6.bindv6only says.
+        socket.set_only_v6(false)?;
+    }
     if let Some(name) = &config.congestion {
         // Connections inherit it from the socket that accepts them.
-        socket
-            .set_tcp_congestion(name.as_bytes())
-            .with_context(|| {
-                let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-                let available = std::fs::read_to_string(path).unwrap_or_default();
-                format!(
-                    "TCP congestion control `{name}` is not available; there are: {}",
-                    available.trim()
-                )
-            })?;
+        set_congestion(&socket, name)?;
     }
     socket
         .bind(&bind.into())
@@ -138,6 +142,17 @@ fn listen(config: &ServeConfig) -> Result<TcpListener> {
         })?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
+    socket.set_tcp_congestion(name.as_bytes()).with_context(|| {
+        let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+        let available = std::fs::read_to_string(path).unwrap_or_default();
+        format!(
+            "TCP congestion control `{name}` is not available; there are: {}",
+            available.trim()
+        )
+    })
 }
 
 /// The kernel pads the name with zeros.

@@ -26,10 +26,20 @@ pub enum Side {
 
 impl Side {
     /// Where this side's entry stands in a pair.
-    pub(crate) const fn index(self) -> usize {
+    #[must_use]
+    pub const fn index(self) -> usize {
         match self {
             Self::A => 0,
             Self::B => 1,
+        }
+    }
+
+    /// The side at which what enters here leaves.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
         }
     }
 }

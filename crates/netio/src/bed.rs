@@ -72,6 +72,14 @@ impl Default for BedConfig {
     }
 }
 
+impl BedConfig {
+    /// Whether the bed has IPv6: the MTU allows it, and so does the kernel.
+    #[must_use]
+    pub fn has_ipv6(&self) -> bool {
+        self.mtu >= 1280 && ipv6_exists()
+    }
+}
+
 /// A bed; the kernel clears it away when it and all that runs in it are gone.
 #[derive(Debug)]
 pub struct Bed {
@@ -127,7 +135,7 @@ impl Bed {
         for (ns, own, peer) in ends {
             ns.run(|| prepare_end(config))??;
             netlink::call(ns, |handle| {
-                address_end(handle, own, peer, has_ipv6(config.mtu))
+                address_end(handle, own, peer, config.has_ipv6())
             })?;
         }
         bed.emulator
@@ -252,7 +260,7 @@ fn join(
 
 /// The sysctls and offloads of an end, before its interface goes up.
 fn prepare_end(config: &BedConfig) -> Result<(), BedError> {
-    if has_ipv6(config.mtu) {
+    if config.has_ipv6() {
         // No address of its own making and no search for routers: nothing crosses the link unasked but MLD.
         for (setting, value) in [
             ("accept_dad", "0"),
@@ -351,11 +359,6 @@ fn wait_running(names: &[&'static str]) -> Result<(), BedError> {
         }
     }
     Ok(())
-}
-
-/// Whether a link of this MTU can carry IPv6 here.
-fn has_ipv6(mtu: u32) -> bool {
-    mtu >= 1280 && ipv6_exists()
 }
 
 /// Whether the kernel has IPv6 at all.

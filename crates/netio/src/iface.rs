@@ -8,10 +8,11 @@ use rtnetlink::Handle;
 use rtnetlink::packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
 };
+use rtnetlink::packet_route::address::{AddressMessage, AddressScope};
 use rtnetlink::packet_route::link::{
     LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
 };
-use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteType};
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteType};
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
@@ -69,6 +70,18 @@ impl Interface {
             Some(libc::ENODEV) => InterfaceError::Missing(name.to_owned()),
             _ => error.into(),
         })
+    }
+
+    /// Whether it has addresses or routes that lowering it would take away for good: any IPv4 address, any IPv6 one
+    /// that is not link-local, any route that does not come with an address.
+    ///
+    /// # Errors
+    /// When the kernel cannot be asked.
+    pub fn is_configured(&self) -> Result<bool, InterfaceError> {
+        let ask = async |handle| {
+            Ok(has_address(&handle, self.index).await? || has_route(&handle, self.index).await?)
+        };
+        Ok(netlink::call_here(ask)?)
     }
 }
 
@@ -192,17 +205,48 @@ fn from_message(link: &LinkMessage) -> Interface {
 
 /// Whether a default route of any table leads out of interface `index`.
 async fn is_default(handle: &Handle, index: u32) -> Result<bool, NetlinkError> {
+    let leads_anywhere = |route: &RouteMessage| {
+        route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast
+    };
+    any_route(handle, index, leads_anywhere).await
+}
+
+/// Whether a route leads out of interface `index` that the kernel did not make for an address or for the interface.
+async fn has_route(handle: &Handle, index: u32) -> Result<bool, NetlinkError> {
+    let given = |route: &RouteMessage| route.header.protocol != RouteProtocol::Kernel;
+    any_route(handle, index, given).await
+}
+
+/// Whether any route out of interface `index`, of any table and family, is as `wanted`.
+async fn any_route(
+    handle: &Handle,
+    index: u32,
+    wanted: impl Fn(&RouteMessage) -> bool,
+) -> Result<bool, NetlinkError> {
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         let mut all = RouteMessage::default();
         all.header.address_family = family;
         let mut routes = handle.route().get(all).execute();
         let what = || "list the routes".to_owned();
         while let Some(route) = routes.try_next().await.asked(what)? {
-            let leads_anywhere = route.header.destination_prefix_length == 0
-                && route.header.kind == RouteType::Unicast;
-            if leads_anywhere && leaves_by(&route, index) {
+            if wanted(&route) && leaves_by(&route, index) {
                 return Ok(true);
             }
+        }
+    }
+    Ok(false)
+}
+
+/// Whether interface `index` has an address beside IPv6 link-local ones, which come back by themselves.
+async fn has_address(handle: &Handle, index: u32) -> Result<bool, NetlinkError> {
+    let get = handle.address().get().set_link_index_filter(index);
+    let mut addresses = get.execute();
+    let what = || "list the addresses".to_owned();
+    while let Some(AddressMessage { header, .. }) = addresses.try_next().await.asked(what)? {
+        let link_local =
+            header.family == AddressFamily::Inet6 && header.scope == AddressScope::Link;
+        if header.index == index && !link_local {
+            return Ok(true);
         }
     }
     Ok(false)

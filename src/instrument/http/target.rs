@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -26,15 +27,26 @@ impl HttpTarget {
         }
     }
 
-    /// The resource of `farwire serve` at `address` that yields `amount`.
+    /// The resource of `farwire serve` at `address` that yields `amount` and then ends.
     pub(crate) fn far_end(address: SocketAddr, amount: Amount) -> Self {
         let path = match amount {
             Amount::Whole => "/".to_owned(),
             Amount::Bytes(bytes) => format!("/bytes/{bytes}"),
-            // The client's clock ends the download: the server must not end it sooner.
-            Amount::For(time) => format!("/seconds/{}", time.as_secs() + 5),
+            Amount::For(time) => format!("/seconds/{}", time.as_secs_f64()),
         };
         Self::of(address, &path)
+    }
+
+    /// As [`HttpTarget::far_end`], for a client whose own clock ends the download: the server does not end it sooner.
+    pub(crate) fn outlasting(address: SocketAddr, amount: Amount) -> Self {
+        const LONGER: Duration = Duration::from_secs(5);
+        Self::far_end(
+            address,
+            match amount {
+                Amount::For(time) => Amount::For(time + LONGER),
+                whole => whole,
+            },
+        )
     }
 
     /// The resource that `url` names.
@@ -76,6 +88,18 @@ impl fmt::Display for HttpTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_client_that_ends_by_its_own_clock_is_served_longer() {
+        let address = "10.77.0.2:80".parse().unwrap();
+        let amount = Amount::For(Duration::from_millis(1500));
+        let path = |target: HttpTarget| target.path;
+        assert_eq!(path(HttpTarget::far_end(address, amount)), "/seconds/1.5");
+        assert_eq!(
+            path(HttpTarget::outlasting(address, amount)),
+            "/seconds/6.5"
+        );
+    }
 
     #[test]
     fn urls_are_checked() {

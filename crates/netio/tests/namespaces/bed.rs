@@ -67,6 +67,11 @@ pub(crate) const TESTS: &[Test] = &[
         an_interface_is_found_with_its_facts,
     ),
     (
+        "bed::an_interface_is_configured_by_addresses_and_routes_that_are_not_the_kernels",
+        &[],
+        an_interface_is_configured_by_addresses_and_routes_that_are_not_the_kernels,
+    ),
+    (
         "iface::a_missing_interface_is_named",
         &[],
         a_missing_interface_is_named,
@@ -259,6 +264,29 @@ fn an_interface_is_found_with_its_facts() {
     assert_eq!((wan.master, wan.kind.as_deref()), (None, Some("veth")));
     assert!(!wan.default_route);
     assert!(routed.default_route);
+}
+
+fn an_interface_is_configured_by_addresses_and_routes_that_are_not_the_kernels() {
+    let bed = plain();
+    let configured = |name| Interface::find(name).unwrap().is_configured().unwrap();
+    assert!(bed.client().run(|| configured(WAN)).unwrap());
+    // Brings a link-local address and its routes.
+    let ipv6 = format!("net/ipv6/conf/{CLIENT_PORT}/disable_ipv6");
+    bed.emulator().write_sysctl(&ipv6, "0").unwrap();
+    let (local, routed) = bed
+        .emulator()
+        .run(|| {
+            let before = configured(CLIENT_PORT);
+            let route = RouteMessageBuilder::<Ipv4Addr>::new()
+                .destination_prefix(SERVER.v4, 32)
+                .output_interface(Interface::find(CLIENT_PORT).unwrap().index)
+                .build();
+            netlink(async |handle| handle.route().add(route).execute().await);
+            (before, configured(CLIENT_PORT))
+        })
+        .unwrap();
+    assert!(!local);
+    assert!(routed);
 }
 
 fn a_missing_interface_is_named() {
