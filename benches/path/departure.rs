@@ -21,7 +21,7 @@ const DELAY: Nanos = Nanos(20_000_000);
 
 pub(crate) fn run() -> Result<()> {
     println!(
-        "\ndeparture error: {PACKETS} datagrams of {PAYLOAD} bytes, one a millisecond, through {DELAY} each way, idle machine"
+        "\ndeparture error: {PACKETS} datagrams of {PAYLOAD} bytes, one a millisecond, through {DELAY} each way"
     );
     for cpu in ["spin", "gentle"] {
         one(cpu)?;
@@ -44,7 +44,7 @@ fn one(cpu: &str) -> Result<()> {
     ]);
     let emulator = spawn_in(bed.emulator(), command.arg("--json").arg(&report))?;
     await_threads(emulator.id(), "forwarder")?;
-    std::thread::sleep(Duration::from_millis(200)); // its clock is measured first
+    std::thread::sleep(Duration::from_millis(200)); // it measures its wake-ups first
     let mut late = capture(&bed)?;
     stop(emulator, Signal::SIGTERM)?;
     let summary: Value = serde_json::from_str(&fs::read_to_string(&report)?)?;

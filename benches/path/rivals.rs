@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use model::Bytes;
-use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
+use netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 use netio::netns::NetNs;
+use netio::offloads::Offloads;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -21,6 +22,41 @@ pub(crate) enum Rival {
     Bridge,
     Farwire,
     Rattan,
+}
+
+/// How client and server talk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// On the wire.
+    Plain,
+    /// Through a VXLAN tunnel whose trains reach the middle whole.
+    Vxlan,
+}
+
+impl Over {
+    /// Prepares the ends; the server's address.
+    fn set_up(self, bed: &Bed) -> Result<String> {
+        if self == Self::Plain {
+            return Ok(SERVER.v4.to_string());
+        }
+        let ends = [(bed.client(), SERVER, 1), (bed.server(), CLIENT, 2)];
+        for (ns, far, number) in ends {
+            let script = format!(
+                "ip link add vx type vxlan id 7 dstport 4789 remote {} dev {WAN} && \
+                 ip addr add 10.78.0.{number}/24 dev vx && ip link set dev vx up",
+                far.v4
+            );
+            ns.run(|| -> Result<()> {
+                for feature in ["tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation"] {
+                    Offloads::open(WAN)?.switch(feature, true)?;
+                }
+                let made = Command::new("sh").args(["-c", &script]).status()?;
+                anyhow::ensure!(made.success(), "no VXLAN interface could be made");
+                Ok(())
+            })??;
+        }
+        Ok("10.78.0.2".to_owned())
+    }
 }
 
 /// What one run of iperf3 said, and what else was seen of it.
@@ -44,19 +80,21 @@ impl Rival {
     }
 
     /// One run of `seconds`, on namespaces of its own.
-    pub(crate) fn measure(self, seconds: u32) -> Result<Outcome> {
+    pub(crate) fn measure(self, over: Over, seconds: u32) -> Result<Outcome> {
         let config = BedConfig {
             tcp_memory: Some(WINDOW),
             ..BedConfig::default()
         };
         let bed = Bed::build(&config)?;
+        let target = over.set_up(&bed)?;
         let server = spawn_in(bed.server(), Command::new("iperf3").args(["-s", "-1"]))?;
+        await_listener(bed.server())?;
         let outcome = match self {
             Self::Bridge => {
                 bed.bridge()?;
-                iperf3(bed.client(), &SERVER.v4.to_string(), seconds).map(|r| r.outcome(None))
+                iperf3(bed.client(), &target, seconds).map(|r| r.outcome(None))
             }
-            Self::Farwire => through_farwire(&bed, seconds),
+            Self::Farwire => through_farwire(&bed, &target, seconds),
             Self::Rattan => through_rattan(&bed, seconds),
         };
         stop(server, Signal::SIGKILL)?;
@@ -64,7 +102,7 @@ impl Rival {
     }
 }
 
-fn through_farwire(bed: &Bed, seconds: u32) -> Result<Outcome> {
+fn through_farwire(bed: &Bed, target: &str, seconds: u32) -> Result<Outcome> {
     let report = std::env::temp_dir().join(format!("farwire-bench-{}.json", std::process::id()));
     let mut command = Command::new(env!("CARGO_BIN_EXE_farwire"));
     command.args([
@@ -78,7 +116,7 @@ fn through_farwire(bed: &Bed, seconds: u32) -> Result<Outcome> {
     let emulator = spawn_in(bed.emulator(), command.arg(&report))?;
     let pid = emulator.id();
     await_threads(pid, "forwarder")?;
-    let run = iperf3(bed.client(), &SERVER.v4.to_string(), seconds);
+    let run = iperf3(bed.client(), target, seconds);
     let cpu = thread_cpu_seconds(pid);
     stop(emulator, Signal::SIGTERM)?;
     let summary: Value = serde_json::from_str(&fs::read_to_string(&report)?)?;
@@ -210,6 +248,22 @@ pub(crate) fn stop(mut child: Child, signal: Signal) -> Result<()> {
     }
     child.wait()?;
     Ok(())
+}
+
+/// Waits until something in `ns` listens on TCP: state 0A of /proc/net/tcp and tcp6.
+fn await_listener(ns: &NetNs) -> Result<()> {
+    ns.run(|| {
+        for _ in 0..500 {
+            let tables =
+                ["tcp", "tcp6"].map(|t| fs::read_to_string(format!("/proc/thread-self/net/{t}")));
+            let mut sockets = tables.iter().flatten().flat_map(|t| t.lines());
+            if sockets.any(|s| s.split_whitespace().nth(3) == Some("0A")) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        bail!("iperf3 did not listen")
+    })?
 }
 
 /// Waits until the process `pid` has a thread of this name: it forwards from then on.
