@@ -1,12 +1,18 @@
 //! The frames on their way, kept until the last of their segments has left or is gone.
 
+use std::collections::VecDeque;
+
 use model::{Bytes, Packet, PacketId, Side};
 use netio::{Frame, Train};
+
+use super::index;
 
 /// Low bits of a packet's id: the segment; above them: the frame's place.
 const SEGMENT_BITS: u32 = 17;
 
-/// Book-keeping that a packet costs beside its bytes, so that tiny segments are bounded too.
+/// Book-keeping that a frame and each of its packets cost beside their bytes, allocation included, so that
+/// small ones are bounded too.
+const FRAME_COST: usize = 192;
 const SEGMENT_COST: usize = 64;
 
 /// A bounded store of frames.
@@ -14,6 +20,8 @@ const SEGMENT_COST: usize = 64;
 pub(crate) struct HeldFrames {
     frames: Vec<Option<Held>>,
     free: Vec<usize>,
+    /// By ingress: number and place of frames that stood in their port's memory when they came, oldest first.
+    in_slots: [VecDeque<(u64, usize)>; 2],
     bytes: usize,
     peak: usize,
     limit: usize,
@@ -39,6 +47,7 @@ impl HeldFrames {
         Self {
             frames: Vec::new(),
             free: Vec::new(),
+            in_slots: [VecDeque::new(), VecDeque::new()],
             bytes: 0,
             peak: 0,
             limit,
@@ -47,12 +56,13 @@ impl HeldFrames {
 
     /// Keeps a frame; the id of its first segment, or `None` when the limit would be passed.
     pub(crate) fn insert(&mut self, ingress: Side, frame: Frame, train: Train) -> Option<PacketId> {
-        let cost = frame.bytes().len() + train.segments() as usize * SEGMENT_COST;
+        let cost = FRAME_COST + frame.bytes().len() + train.segments() as usize * SEGMENT_COST;
         if self.bytes + cost > self.limit {
             return None;
         }
         self.bytes += cost;
         self.peak = self.peak.max(self.bytes);
+        let number = frame.slot();
         let held = Held {
             remaining: train.segments(),
             frame,
@@ -65,7 +75,43 @@ impl HeldFrames {
             self.frames.len() - 1
         });
         self.frames[place] = Some(held);
+        if let Some(number) = number {
+            self.in_slots[index(ingress)].push_back((number, place));
+        }
         Some(PacketId((place as u64) << SEGMENT_BITS))
+    }
+
+    /// Moves the frames from `ingress` with numbers below `keep_from` out of their port's memory.
+    pub(crate) fn vacate_below(&mut self, ingress: Side, keep_from: u64) {
+        while let Some((number, place)) = self.in_slots[index(ingress)].front().copied() {
+            let stands = self.stands(ingress, number, place);
+            if number >= keep_from && stands {
+                return;
+            }
+            self.in_slots[index(ingress)].pop_front();
+            self.vacate(stands, place);
+        }
+    }
+
+    /// Moves the frame from `ingress` with this number out of its port's memory, if it came last and is there.
+    pub(crate) fn vacate_newest(&mut self, ingress: Side, number: u64) {
+        let newest = self.in_slots[index(ingress)].back().copied();
+        if let Some((_, place)) = newest.filter(|(n, _)| *n == number) {
+            self.in_slots[index(ingress)].pop_back();
+            self.vacate(self.stands(ingress, number, place), place);
+        }
+    }
+
+    fn vacate(&mut self, stands: bool, place: usize) {
+        if let Some(held) = self.frames[place].as_mut().filter(|_| stands) {
+            held.frame.leave_slot();
+        }
+    }
+
+    /// Whether that frame is still held, in its slot; its place may have gone to another one since.
+    fn stands(&self, ingress: Side, number: u64, place: usize) -> bool {
+        let held = self.frames[place].as_ref();
+        held.is_some_and(|h| h.ingress == ingress && h.frame.slot() == Some(number))
     }
 
     /// Segment `segment` of the frame whose first segment is `first`, as the model sees it.

@@ -11,6 +11,8 @@ pub(crate) mod summary;
 mod tests;
 pub(crate) mod thread;
 
+use std::ops::Range;
+
 use model::{Link, Nanos, Outcome, PacketId, Side};
 use netio::{Piece, Port, Received, Train, is_link_control};
 
@@ -24,15 +26,18 @@ const QUANTUM: Nanos = Nanos(10_000);
 /// Frames taken in before what is due is looked at again.
 const INTAKE: usize = 64;
 
-/// Pieces handed to a port in one call.
-const BATCH: usize = 32;
+/// Pieces handed to a port in one call: few enough that one reading of the clock stands for all of them.
+const BATCH: usize = 8;
 
 /// Two ports, the link between them, and the frames that are on their way.
-pub(crate) struct Forwarder<P> {
+pub(crate) struct Forwarder<P, C> {
     ports: [P; 2],
+    clock: C,
     link: Link,
     held: HeldFrames,
     departures: [Departures; 2],
+    /// Due times of the runs that are about to be sent.
+    due: Vec<Nanos>,
     stats: Stats,
 }
 
@@ -47,22 +52,25 @@ pub(crate) enum Next {
     Arrival,
 }
 
-impl<P: Port> Forwarder<P> {
-    /// `ports` are A and B; at most `memory` bytes of frames are held.
-    pub(crate) fn new(ports: [P; 2], link: Link, memory: usize) -> Self {
+impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
+    /// `ports` are A and B; at most `memory` bytes of frames are held; `clock` says when a packet is sent.
+    pub(crate) fn new(ports: [P; 2], clock: C, link: Link, memory: usize) -> Self {
         Self {
             ports,
+            clock,
             link,
             held: HeldFrames::new(memory),
             departures: [Departures::default(), Departures::default()],
+            due: Vec::new(),
             stats: Stats::default(),
         }
     }
 
     /// Does everything that is to be done by `now`.
     pub(crate) fn step(&mut self, now: Nanos) -> Next {
-        let more = self.take_in(now);
-        self.decide(now);
+        let waiting = self.take_in(now);
+        // What still waits came before now: nothing after it can be decided yet.
+        self.decide(waiting.unwrap_or(now));
         let next = [Side::A, Side::B]
             .map(|egress| self.depart(egress, now))
             .into_iter()
@@ -70,33 +78,37 @@ impl<P: Port> Forwarder<P> {
             .chain(self.link.next_at())
             .min();
         match next {
-            _ if more => Next::Now,
+            _ if waiting.is_some() => Next::Now,
             Some(at) => Next::At(at),
             None => Next::Arrival,
         }
     }
 
-    /// Offers what has arrived, both ports merged by arrival; whether there is more.
-    fn take_in(&mut self, now: Nanos) -> bool {
+    /// Offers what has arrived, both ports merged by arrival; when the next arrival was that still waits.
+    fn take_in(&mut self, now: Nanos) -> Option<Nanos> {
         for port in &mut self.ports {
             port.refresh(now);
         }
         for _ in 0..INTAKE {
-            let [a, b] = &mut self.ports;
-            let ingress = match (a.arrival(), b.arrival()) {
-                (None, None) => return false,
-                (Some(_), None) => Side::A,
-                (None, Some(_)) => Side::B,
-                (Some(a), Some(b)) if a <= b => Side::A,
-                (Some(_), Some(_)) => Side::B,
-            };
-            match self.ports[index(ingress)].take() {
-                Some(Received::Frame(frame)) => self.accept(ingress, frame),
-                Some(Received::Truncated) => self.stats.lose(ingress, Loss::TooLong, 1),
-                None => return false,
+            let (_, ingress) = self.next_arrival()?;
+            match self.ports[index(ingress)].take()? {
+                Received::Frame(frame) => self.accept(ingress, frame),
+                Received::Truncated => self.stats.lose(ingress, Loss::TooLong, 1),
+                Received::UnknownTrain => self.stats.lose(ingress, Loss::Uncuttable, 1),
             }
+            let keep_from = self.ports[index(ingress)].keep_from();
+            self.held.vacate_below(ingress, keep_from);
         }
-        true
+        Some(self.next_arrival()?.0)
+    }
+
+    fn next_arrival(&mut self) -> Option<(Nanos, Side)> {
+        let [a, b] = &mut self.ports;
+        match (a.arrival(), b.arrival()) {
+            (Some(a), Some(b)) if b < a => Some((b, Side::B)),
+            (Some(a), _) => Some((a, Side::A)),
+            (None, b) => b.map(|b| (b, Side::B)),
+        }
     }
 
     fn accept(&mut self, ingress: Side, frame: netio::Frame) {
@@ -106,13 +118,9 @@ impl<P: Port> Forwarder<P> {
         if is_link_control(frame.bytes()) {
             self.stats.control[index(ingress)] += 1;
             let whole = train.piece(&frame, 0..train.segments());
-            return send(
-                &mut self.ports,
-                &mut self.stats,
-                other(ingress),
-                &[whole],
-                &[1],
-            );
+            let stats = &mut self.stats;
+            let failed = &mut |_, error| stats.send_failed(ingress, 1, &error);
+            return self.ports[index(other(ingress))].send(&[whole], failed);
         }
         let (arrival, segments) = (frame.arrival, train.segments());
         let Some(first) = self.held.insert(ingress, frame, train) else {
@@ -168,9 +176,8 @@ impl<P: Port> Forwarder<P> {
         let len = self.run_length(egress, now)?;
         let schedule = &mut self.departures[index(egress)];
         let first = schedule.get(0).ok_or(now)?.1;
-        for (due, _) in (0..len).map_while(|_| schedule.pop()) {
-            self.stats.departure.record(now, due);
-        }
+        let due = (0..len).map_while(|_| schedule.pop());
+        self.due.extend(due.map(|(due, _)| due));
         Ok(Run { first, len })
     }
 
@@ -204,22 +211,36 @@ impl<P: Port> Forwarder<P> {
         unreachable!("a train has fewer than 2^32 segments")
     }
 
+    /// Sends runs that were taken from the schedule, and forgets them.
     fn send_runs(&mut self, egress: Side, runs: &[Run]) {
-        if runs.is_empty() {
-            return;
-        }
-        let mut pieces: Vec<Piece<'_>> = Vec::with_capacity(runs.len());
-        let mut weights = [0; BATCH];
-        for (run, weight) in runs.iter().zip(&mut weights) {
-            let (frame, train) = self.held.get(run.first);
-            let first = held::segment(run.first);
-            pieces.push(train.piece(frame, first..first + run.len));
-            *weight = run.len;
-        }
-        send(&mut self.ports, &mut self.stats, egress, &pieces, &weights);
+        let pieces: Vec<Piece<'_>> = runs.iter().map(|run| run.piece(&self.held)).collect();
+        let now = (self.clock)();
+        let mut failed = [false; BATCH];
+        let stats = &mut self.stats;
+        self.ports[index(egress)].send(&pieces, &mut |piece, error| {
+            failed[piece] = true;
+            stats.send_failed(other(egress), runs[piece].len, &error);
+        });
         drop(pieces);
-        for run in runs {
+        let mut due = self.due.drain(..);
+        for (run, failed) in runs.iter().zip(failed) {
+            let due = due.by_ref().take(run.len as usize);
+            if failed {
+                due.for_each(drop);
+            } else {
+                self.stats
+                    .left(other(egress), run.len, run.bytes(&self.held));
+                due.for_each(|due| self.stats.departure.record(now, due));
+            }
             self.held.release(run.first, run.len);
+        }
+    }
+
+    /// Moves the newest frames out of their ports' memory, where they would end a sleep at once.
+    pub(crate) fn prepare_to_sleep(&mut self) {
+        for side in [Side::A, Side::B] {
+            let newest = self.ports[index(side)].last_taken();
+            self.held.vacate_newest(side, newest);
         }
     }
 
@@ -250,19 +271,24 @@ impl Run {
         first: PacketId(0),
         len: 0,
     };
-}
 
-fn send<P: Port>(
-    ports: &mut [P; 2],
-    stats: &mut Stats,
-    egress: Side,
-    pieces: &[Piece<'_>],
-    segments: &[u32],
-) {
-    ports[index(egress)].send(pieces, &mut |piece, error| {
-        stats.lose(other(egress), Loss::Send, segments[piece]);
-        stats.send_error.get_or_insert_with(|| error.to_string());
-    });
+    fn segments(&self) -> Range<u32> {
+        let first = held::segment(self.first);
+        first..first + self.len
+    }
+
+    fn piece<'f>(&self, held: &'f HeldFrames) -> Piece<'f> {
+        let (frame, train) = held.get(self.first);
+        train.piece(frame, self.segments())
+    }
+
+    /// L2 bytes of its segments, each with its headers.
+    fn bytes(&self, held: &HeldFrames) -> u64 {
+        let train = held.train(self.first);
+        self.segments()
+            .map(|s| u64::from(train.segment_len(s)))
+            .sum()
+    }
 }
 
 pub(crate) fn index(side: Side) -> usize {

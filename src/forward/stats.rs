@@ -1,5 +1,7 @@
 //! What the forwarder counted: so that a user knows a number from noise.
 
+use std::io;
+
 use hdrhistogram::Histogram;
 use model::{Counters, Nanos, Side};
 
@@ -44,6 +46,10 @@ pub(crate) struct Stats {
     pub(crate) control: [u64; 2],
     /// Frames that found the receive ring full.
     pub(crate) missed: [u64; 2],
+    /// Packets that the egress interface took.
+    pub(crate) sent: [u64; 2],
+    /// Their L2 bytes.
+    pub(crate) sent_bytes: [u64; 2],
     lost: [[u64; Loss::ALL.len()]; 2],
     /// The first send error, for its cause.
     pub(crate) send_error: Option<String>,
@@ -56,6 +62,18 @@ pub(crate) struct Stats {
 impl Stats {
     pub(crate) fn lose(&mut self, ingress: Side, cause: Loss, packets: u32) {
         self.lost[index(ingress)][cause as usize] += u64::from(packets);
+    }
+
+    /// Packets that the egress interface refused; the first error is kept for its cause.
+    pub(crate) fn send_failed(&mut self, ingress: Side, packets: u32, error: &io::Error) {
+        self.lose(ingress, Loss::Send, packets);
+        self.send_error.get_or_insert_with(|| error.to_string());
+    }
+
+    /// Packets that the egress interface took.
+    pub(crate) fn left(&mut self, ingress: Side, packets: u32, bytes: u64) {
+        self.sent[index(ingress)] += u64::from(packets);
+        self.sent_bytes[index(ingress)] += bytes;
     }
 
     pub(crate) fn lost(&self, ingress: Side, cause: Loss) -> u64 {

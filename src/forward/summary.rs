@@ -16,12 +16,14 @@ pub(crate) struct Summary {
     pub(crate) up: DirectionSummary,
     /// From server to client, `IF_B` to `IF_A`.
     pub(crate) down: DirectionSummary,
-    /// Actual minus due time of every departure.
+    /// Time of handing each packet to the kernel, minus its due time.
     pub(crate) departure_error: DepartureSummary,
     /// The most bytes held at a time, book-keeping included.
     pub(crate) peak_held_bytes: usize,
     /// The most that may be held.
     pub(crate) held_limit_bytes: usize,
+    /// The receive rings of both ports, of a fixed size.
+    pub(crate) ring_bytes: usize,
     /// How late a sleeping thread of this machine wakes up, median, measured at start.
     pub(crate) wake_up_latency_ns: u64,
     /// How long before each departure the forwarder spins; 0 if it never does.
@@ -41,7 +43,7 @@ pub(crate) struct DirectionSummary {
     pub(crate) packets: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// Decided to be delivered.
+    /// Sent on their way by the egress interface.
     pub(crate) delivered: u64,
     /// Their bytes.
     pub(crate) delivered_bytes: u64,
@@ -49,6 +51,8 @@ pub(crate) struct DirectionSummary {
     pub(crate) lost: u64,
     /// Dropped by a full queue: the emulated network's doing.
     pub(crate) queue_full: u64,
+    /// On their way when the emulator stopped: packets = delivered + lost + queue full + failed sends + these.
+    pub(crate) held_at_end: u64,
     /// Arrivals older than model time, taken as if they came at it.
     pub(crate) late_arrivals: u64,
     /// ARP, discovery and the like: passed unimpaired, not counted above.
@@ -104,6 +108,7 @@ impl Summary {
             },
             peak_held_bytes: stats.peak_bytes,
             held_limit_bytes: report.memory,
+            ring_bytes: report.ring_bytes,
             wake_up_latency_ns: report.waiter.wake_up_latency().0,
             spin_ns: report.waiter.guard().0,
             real_time: report.waiter.real_time(),
@@ -153,10 +158,11 @@ impl DirectionSummary {
         Self {
             packets: counters.packets,
             bytes: counters.bytes,
-            delivered: counters.delivered,
-            delivered_bytes: counters.delivered_bytes,
+            delivered: stats.sent[index(ingress)],
+            delivered_bytes: stats.sent_bytes[index(ingress)],
             lost: counters.lost,
             queue_full: counters.queue_full,
+            held_at_end: held_at_end(stats, ingress),
             late_arrivals: counters.late,
             link_control: stats.control[index(ingress)],
             emulator_lost,
@@ -169,6 +175,16 @@ impl DirectionSummary {
         let share = |n: u64| n as f64;
         100.0 * share(dropped) / share(self.packets.max(1))
     }
+}
+
+/// What was offered and neither left nor was dropped.
+fn held_at_end(stats: &Stats, ingress: Side) -> u64 {
+    let counters = stats.link[index(ingress)];
+    let gone = stats.sent[index(ingress)]
+        + stats.lost(ingress, Loss::Send)
+        + counters.lost
+        + counters.queue_full;
+    counters.packets.saturating_sub(gone)
 }
 
 impl fmt::Display for OwnLoss {
@@ -210,8 +226,8 @@ impl fmt::Display for Summary {
         )?;
         write!(
             f,
-            "held: at most {} bytes of {} allowed",
-            self.peak_held_bytes, self.held_limit_bytes
+            "held: at most {} bytes of {} allowed, and receive rings of {} bytes",
+            self.peak_held_bytes, self.held_limit_bytes, self.ring_bytes
         )?;
         if let Some(cause) = self.invalid() {
             write!(f, "\nINVALID: {cause}")?;
@@ -235,6 +251,13 @@ impl fmt::Display for DirectionSummary {
             self.queue_full,
             self.loss_percent(),
         )?;
+        let asides = [
+            (self.held_at_end, "still on their way"),
+            (self.late_arrivals, "taken in late"),
+        ];
+        for (count, what) in asides.iter().filter(|(count, _)| *count > 0) {
+            write!(f, "; {count} {what}")?;
+        }
         for own in &self.emulator_lost {
             write!(f, "; emulator: {own}")?;
         }

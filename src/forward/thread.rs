@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
@@ -44,18 +45,24 @@ pub(crate) struct Report {
     pub(crate) waiter: Waiter,
     /// Bytes of frames that were allowed to be held.
     pub(crate) memory: usize,
+    /// Bytes of both receive rings.
+    pub(crate) ring_bytes: usize,
 }
 
 impl Running {
-    /// Starts to forward between `ports` A and B.
+    /// Starts to forward between `ports` A and B; on return it does.
     pub(crate) fn start(ports: [AfPacket; 2], link: Link, options: &Options) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let alarm = Arc::new(Alarm::new().context("making the forwarder's alarm")?);
         let (stopped, rung, options) = (Arc::clone(&stop), Arc::clone(&alarm), options.clone());
+        let (ready, is_ready) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("forwarder".to_owned())
-            .spawn(move || forward(ports, link, &options, &stopped, &rung))
+            .spawn(move || forward(ports, link, &options, &stopped, &rung, &ready))
             .context("starting the forwarder's thread")?;
+        is_ready
+            .recv()
+            .context("the forwarder ended at its start")?;
         Ok(Self {
             thread,
             stop,
@@ -80,9 +87,13 @@ fn forward(
     options: &Options,
     stop: &AtomicBool,
     alarm: &Alarm,
+    ready: &mpsc::Sender<()>,
 ) -> Report {
     let waiter = Waiter::measure(options.cpu);
-    let mut forwarder = Forwarder::new(ports, link, options.memory);
+    let ring_bytes = ports.iter().map(AfPacket::ring_bytes).sum();
+    let mut forwarder = Forwarder::new(ports, clock::now, link, options.memory);
+    // Nobody listens any more if the start was given up.
+    let _ = ready.send(());
     while !stop.load(Ordering::Relaxed) {
         let now = clock::now();
         let until = match forwarder.step(now) {
@@ -90,6 +101,11 @@ fn forward(
             Next::At(at) => Some(at),
             Next::Arrival => None,
         };
+        if !waiter.sleeps(now, until) {
+            std::hint::spin_loop();
+            continue;
+        }
+        forwarder.prepare_to_sleep();
         let [a, b] = forwarder.ports();
         waiter.sleep(&[a.as_fd(), b.as_fd(), alarm.as_fd()], now, until);
     }
@@ -97,5 +113,6 @@ fn forward(
         stats: forwarder.stats(),
         waiter,
         memory: options.memory,
+        ring_bytes,
     }
 }

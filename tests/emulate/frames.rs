@@ -53,7 +53,7 @@ impl End {
                     let tag = if frame.vlan.is_some() { &tag[..] } else { &[] };
                     return Ok([addresses, tag, rest].concat());
                 }
-                Some(Received::Truncated) => bail!("a frame was cut short"),
+                Some(other) => bail!("no whole frame: {other:?}"),
                 None => {
                     ensure!(Instant::now() < end, "no frame for {PATIENCE:?}");
                     let mut fds = [PollFd::new(self.port.as_fd(), PollFlags::POLLIN)];

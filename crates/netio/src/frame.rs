@@ -115,4 +115,20 @@ impl Frame {
             Bytes::Heap(bytes) => bytes,
         }
     }
+
+    /// Its number among the frames taken from its port (from 1), while it still stands in the port's memory.
+    #[must_use]
+    pub fn slot(&self) -> Option<u64> {
+        match &self.bytes {
+            Bytes::Slot(slot) => Some(slot.number()),
+            Bytes::Heap(_) => None,
+        }
+    }
+
+    /// Moves the bytes to memory of their own and gives the port's back.
+    pub fn leave_slot(&mut self) {
+        if let Bytes::Slot(slot) = &self.bytes {
+            self.bytes = Bytes::Heap(slot.bytes().into());
+        }
+    }
 }

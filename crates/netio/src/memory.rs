@@ -31,11 +31,7 @@ impl Memory {
     /// A port that sends trains as such, or segment by segment.
     #[must_use]
     pub fn new(gso: bool) -> Self {
-        let capabilities = Capabilities {
-            gso,
-            arrival_stamp: true,
-            largest_frame: 1 << 16,
-        };
+        let capabilities = Capabilities { gso };
         Self {
             capabilities,
             waiting: VecDeque::new(),
@@ -76,6 +72,14 @@ impl Port for Memory {
 
     fn send(&mut self, pieces: &[Piece<'_>], _failed: &mut dyn FnMut(usize, io::Error)) {
         self.sent.extend(pieces.iter().map(Sent::of));
+    }
+
+    fn last_taken(&self) -> u64 {
+        0
+    }
+
+    fn keep_from(&self) -> u64 {
+        0
     }
 
     fn missed(&mut self) -> u64 {

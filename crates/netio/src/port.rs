@@ -23,6 +23,13 @@ pub trait Port {
     /// Sends each piece in order; calls `failed` with the index of each one that could not be sent.
     fn send(&mut self, pieces: &[Piece<'_>], failed: &mut dyn FnMut(usize, io::Error));
 
+    /// The number ([`Frame::slot`]) of the frame taken last, 0 if frames never stay in the port's memory. While
+    /// that frame does, waiting for the port ends at once: move it before sleeping.
+    fn last_taken(&self) -> u64;
+
+    /// Frames with a number below this must leave the port's memory, or what arrives is lost.
+    fn keep_from(&self) -> u64;
+
     /// Frames that the port itself lost before they could be taken, since it was opened.
     fn missed(&mut self) -> u64;
 }
@@ -34,6 +41,8 @@ pub enum Received {
     Frame(Frame),
     /// A frame longer than the port can hold arrived and was cut short: it cannot pass.
     Truncated,
+    /// A train of a kind that this program does not know: it cannot be cut.
+    UnknownTrain,
 }
 
 /// What a port can do. Every port completes partial checksums by itself and puts VLAN tags apart.
@@ -41,10 +50,6 @@ pub enum Received {
 pub struct Capabilities {
     /// Sends trains; without it every segment leaves by itself.
     pub gso: bool,
-    /// Arrivals are stamped by the kernel, not when the frame was taken.
-    pub arrival_stamp: bool,
-    /// The largest frame in bytes, trains included.
-    pub largest_frame: usize,
 }
 
 /// Bytes that leave as one frame: a head that was rewritten and the body that was not.

@@ -75,14 +75,15 @@ impl Waiter {
         self.real_time
     }
 
+    /// Whether there is time to sleep before `until`; if not, the caller's loop is the spin.
+    #[must_use]
+    pub fn sleeps(&self, now: Nanos, until: Option<Nanos>) -> bool {
+        until.is_none_or(|until| until > now + self.guard)
+    }
+
     /// Sleeps until shortly before `until` (for good without one) or until one of `ports` has something.
-    /// Within the guard it returns at once: the caller's loop is the spin.
     pub fn sleep(&self, ports: &[BorrowedFd<'_>], now: Nanos, until: Option<Nanos>) {
         let timeout = until.map(|t| t.0.saturating_sub(now.0).saturating_sub(self.guard.0));
-        if timeout == Some(0) {
-            std::hint::spin_loop();
-            return;
-        }
         let mut fds: Vec<PollFd<'_>> = ports
             .iter()
             .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))

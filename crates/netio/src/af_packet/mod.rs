@@ -49,6 +49,8 @@ pub struct AfPacket {
     sender: Sender,
     stamps: StampConverter,
     last_empty: Nanos,
+    /// The latest arrival given out.
+    latest: Nanos,
     missed: u64,
 }
 
@@ -82,6 +84,7 @@ impl AfPacket {
             sender: Sender::default(),
             stamps: StampConverter::sample(now),
             last_empty: now,
+            latest: Nanos::ZERO,
             missed: 0,
         })
     }
@@ -101,11 +104,7 @@ impl AsFd for AfPacket {
 
 impl Port for AfPacket {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            gso: true,
-            arrival_stamp: true,
-            largest_frame: ring::LARGEST_FRAME,
-        }
+        Capabilities { gso: true }
     }
 
     fn refresh(&mut self, now: Nanos) {
@@ -122,16 +121,25 @@ impl Port for AfPacket {
             // It came after the last look: by the old readings it would count as older than it is.
             self.stamps = StampConverter::sample(self.last_empty);
         }
-        Some(self.stamps.convert(stamp))
+        // Two conversions differ by what lay between the readings of the clocks; frames stay in order.
+        Some(self.stamps.convert(stamp).max(self.latest))
     }
 
     fn take(&mut self) -> Option<Received> {
-        let arrival = self.arrival()?;
-        self.ring.take(arrival)
+        self.latest = self.arrival()?;
+        self.ring.take(self.latest)
     }
 
     fn send(&mut self, pieces: &[Piece<'_>], failed: &mut dyn FnMut(usize, io::Error)) {
         self.sender.send(&self.socket, pieces, failed);
+    }
+
+    fn last_taken(&self) -> u64 {
+        self.ring.taken()
+    }
+
+    fn keep_from(&self) -> u64 {
+        self.ring.keep_from()
     }
 
     fn missed(&mut self) -> u64 {

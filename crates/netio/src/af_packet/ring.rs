@@ -4,16 +4,15 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use model::Nanos;
 
 use super::{socket, vnet};
-use crate::frame::{Frame, Offload, Vlan};
+use crate::frame::{Frame, Vlan};
 use crate::port::Received;
 
-/// The largest frame that a slot holds: a 64 KiB train, its headers and those of a tunnel.
-pub(super) const LARGEST_FRAME: usize = SLOT - 256;
+/// A slot holds a 64 KiB train, its headers and those of a tunnel.
 const SLOT: usize = 68 << 10;
 const SLOTS_A_BLOCK: usize = 15;
 const BLOCK: usize = 1 << 20;
@@ -44,6 +43,8 @@ pub(super) struct Ring {
     /// Slots, numbered in the order in which the kernel fills them.
     slots: usize,
     next: usize,
+    /// Frames taken so far; a frame in its slot is known by its number in this count.
+    taken: u64,
 }
 
 /// The mapped memory; lives until the last frame in it is dropped.
@@ -51,8 +52,6 @@ pub(super) struct Ring {
 struct Map {
     base: NonNull<u8>,
     len: usize,
-    /// Slots that frames occupy.
-    occupied: AtomicUsize,
 }
 
 // SAFETY: the memory is owned by the map and reached only through slots, each of which has one owner;
@@ -68,6 +67,7 @@ pub(crate) struct Slot {
     at: usize,
     start: usize,
     len: usize,
+    number: u64,
 }
 
 impl Ring {
@@ -88,6 +88,7 @@ impl Ring {
             map: Arc::new(map),
             slots,
             next: 0,
+            taken: 0,
         })
     }
 
@@ -117,37 +118,35 @@ impl Ring {
             return None;
         }
         self.next = (self.next + 1) % self.slots;
+        self.taken += 1;
         let map = &self.map;
         let word = |offset: usize| map.u32_at(at + offset) as usize;
         let (len, captured) = (word(field::LEN), word(field::SNAPLEN));
         let start = at + usize::from(map.u16_at(at + field::MAC));
-        let slot = Slot::new(Arc::clone(map), at, start, captured);
+        let slot = Slot::new(Arc::clone(map), at, start, captured, self.taken);
         if captured < len {
             return Some(Received::Truncated);
         }
         let vlan = vlan(map, at, status);
         let Some(offload) = vnet::read(map.array(start - vnet::LEN)) else {
-            return Some(Received::Truncated);
+            return Some(Received::UnknownTrain);
         };
-        Some(Received::Frame(
-            self.keep_or_copy(arrival, offload, vlan, slot),
-        ))
-    }
-
-    /// A frame stays in its slot while the ring has room for what comes.
-    fn keep_or_copy(
-        &self,
-        arrival: Nanos,
-        offload: Offload,
-        vlan: Option<Vlan>,
-        slot: Slot,
-    ) -> Frame {
-        let crowded = self.map.occupied.load(Ordering::Relaxed) > self.slots / 2;
-        if slot.len < COPY_BELOW || crowded {
+        Some(Received::Frame(if slot.len < COPY_BELOW {
             Frame::new(arrival, offload, vlan, slot.bytes())
         } else {
             Frame::in_slot(arrival, offload, vlan, slot)
-        }
+        }))
+    }
+
+    /// The number of the frame taken last, 0 before the first.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Frames numbered below this must leave their slots: the kernel fills slots in order and drops what comes
+    /// when it meets one that is still held, however many others are free.
+    pub(super) fn keep_from(&self) -> u64 {
+        self.taken.saturating_sub(self.slots as u64 / 2)
     }
 
     fn offset_of_next(&self) -> usize {
@@ -193,7 +192,6 @@ impl Map {
         Ok(Self {
             base: NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?,
             len,
-            occupied: AtomicUsize::new(0),
         })
     }
 
@@ -237,19 +235,24 @@ impl Drop for Map {
 }
 
 impl Slot {
-    fn new(map: Arc<Map>, at: usize, start: usize, len: usize) -> Self {
+    fn new(map: Arc<Map>, at: usize, start: usize, len: usize, number: u64) -> Self {
         assert!(
             start >= at + vnet::LEN && start + len <= at + SLOT,
             "the kernel keeps a frame inside its slot"
         );
         map.status(at).fetch_or(STATUS_HELD, Ordering::Relaxed);
-        map.occupied.fetch_add(1, Ordering::Relaxed);
         Self {
             map,
             at,
             start,
             len,
+            number,
         }
+    }
+
+    /// Its frame's number among those taken from the ring, from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -260,7 +263,6 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.map.occupied.fetch_sub(1, Ordering::Relaxed);
         self.map
             .status(self.at)
             .store(STATUS_KERNEL, Ordering::Release);

@@ -38,7 +38,11 @@ pub(super) fn layout(frame: &[u8], offload: &Offload, gso: Gso) -> Result<Layout
         if outer.protocol == UDP {
             outer_udp = Some(outer.next);
         }
-        ips.push(inner_ip(frame, outer.next, transport)?);
+        let inner = inner_ip(frame, outer.next, transport)?;
+        if !tunnel_ends_at(frame, &outer, inner.at)? {
+            return Err(Uncuttable::Unknown);
+        }
+        ips.push(inner);
     } else if outer.protocol != protocol {
         return Err(Uncuttable::Unknown);
     }
@@ -142,6 +146,31 @@ fn inner_ip(frame: &[u8], from: usize, transport: usize) -> Result<IpAt, Uncutta
         }
     }
     Err(Uncuttable::Unknown)
+}
+
+/// Whether the header of one tunnel, and nothing that a cut would leave stale, lies between the outer IP header
+/// and an inner one at `inner`: IP in IP, GRE without checksum and sequence number (RFC 2890), VXLAN (RFC 7348) or Geneve
+/// (RFC 8926), with or without an inner Ethernet header and its VLAN tag.
+fn tunnel_ends_at(frame: &[u8], outer: &Ip, inner: usize) -> Result<bool, Uncuttable> {
+    const IP_IN_IP: u8 = 4;
+    const IPV6_IN_IP: u8 = 41;
+    const GRE: u8 = 47;
+    let at = outer.next;
+    let ethernet = |header: usize| [header + 14, header + 18].contains(&inner);
+    Ok(match outer.protocol {
+        IP_IN_IP | IPV6_IN_IP => inner == at,
+        GRE => {
+            let flags = u16_at(frame, at)?;
+            let header = at + if flags & 0x2000 == 0 { 4 } else { 8 };
+            flags & !0x2000 == 0 && (inner == header || ethernet(header))
+        }
+        UDP => {
+            let options = usize::from(byte(frame, at + 8)? & 0x3f) * 4;
+            let (vxlan, geneve) = (at + 16, at + 16 + options);
+            ethernet(vxlan) || ethernet(geneve) || inner == geneve
+        }
+        _ => false,
+    })
 }
 
 fn transport_len(frame: &[u8], at: usize, protocol: u8) -> Result<usize, Uncuttable> {
