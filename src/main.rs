@@ -13,6 +13,7 @@ mod link_spec;
 mod report;
 mod rig;
 mod serve;
+mod signals;
 mod toml_file;
 
 use std::process::ExitCode;

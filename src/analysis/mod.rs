@@ -93,6 +93,11 @@ impl<'a> Analysis<'a> {
         let verdict = Verdict::of_all(cases.iter().map(|figures| figures.verdict));
         Self { cases, verdict }
     }
+
+    /// Every expectation of every case.
+    pub(crate) fn checks(&self) -> impl Iterator<Item = &Check> {
+        self.cases.iter().flat_map(|figures| &figures.checks)
+    }
 }
 
 impl<'a> CaseFigures<'a> {

@@ -14,7 +14,7 @@ use clap::Args;
 use model::LinkConfig;
 use netio::bed::{BedConfig, SERVER};
 use netio::contain::{self, Contained};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGQUIT};
 
 use super::CpuArg;
 use super::link::LinkArgs;
@@ -22,6 +22,7 @@ use super::output::write_json;
 use crate::exit::{Blame, Failure};
 use crate::rig::{self, Rig};
 use crate::serve::{self, ServeConfig};
+use crate::signals;
 
 /// Run a command behind an emulated link, on a test bed of its own
 ///
@@ -136,7 +137,8 @@ enum FarEnd {
     Command(#[expect(dead_code, reason = "kept for its life")] Contained),
 }
 
-/// The terminal's signals reach the command by themselves, once it is there; SIGTERM and SIGHUP are passed on to it.
+/// The terminal's signals reach the command by themselves, once it is there; SIGTERM and SIGHUP are passed on to it,
+/// unless SIGHUP was ignored, which the command inherits.
 struct Signals {
     terminate: Arc<AtomicBool>,
     /// The last of the terminal's signals, or 0.
@@ -146,7 +148,7 @@ struct Signals {
 impl Signals {
     fn catch() -> Result<Self> {
         let terminate = Arc::new(AtomicBool::new(false));
-        for signal in [SIGTERM, SIGHUP] {
+        for signal in signals::terminating() {
             signal_hook::flag::register(signal, Arc::clone(&terminate))?;
         }
         let interrupt = Arc::new(AtomicUsize::new(0));

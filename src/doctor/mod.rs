@@ -51,7 +51,7 @@ impl Diagnosis {
         let privilege = Privilege::detect();
         let mut checks = vec![
             machine::kernel(),
-            capabilities(&privilege),
+            capabilities(),
             user_namespaces(&privilege),
         ];
         let entered = match privilege {
@@ -129,22 +129,21 @@ impl Check {
     }
 }
 
-fn capabilities(privilege: &Privilege) -> Check {
+/// What `emulate` takes; the rest is judged by the user namespaces.
+fn capabilities() -> Check {
     let name = "privileges";
-    match privilege {
-        Privilege::Root => Check::ok(
-            name,
-            "CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN are held",
-        ),
-        _ => Check::degraded(
-            name,
-            "CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN are not all held",
-            Lack {
-                cost: "`emulate` cannot take real interfaces",
-                remedy: "run `emulate` as root; the rest does without",
-            },
-        ),
+    if userns::holds_network_capabilities() {
+        return Check::ok(name, "CAP_NET_ADMIN and CAP_NET_RAW are held");
     }
+    let lack = Lack {
+        cost: "`emulate` cannot take real interfaces",
+        remedy: "run `emulate` as root; the rest does without",
+    };
+    Check::degraded(
+        name,
+        "CAP_NET_ADMIN and CAP_NET_RAW are not both held",
+        lack,
+    )
 }
 
 fn user_namespaces(privilege: &Privilege) -> Check {

@@ -7,7 +7,6 @@ mod carrier;
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result, bail};
 use model::{Link, Side};
@@ -17,12 +16,12 @@ use netio::lease::{Lease, LeaseError};
 use netio::offloads::OffloadError;
 use netio::{AfPacket, CpuUse};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::exit::{Blame, Failure};
 use crate::forward::summary::Summary;
 use crate::forward::thread::{Options, Running};
+use crate::instrument::Stop;
 use crate::rig::RING_SLOTS;
 use carrier::{Action, Carriers};
 
@@ -35,12 +34,15 @@ const MERGING: [&str; 4] = [
     "rx-udp-gro-forwarding",
 ];
 
+/// How often signals are asked for, in milliseconds; most of them end the waiting at once.
+const LOOK_AGAIN: u8 = 100;
+
 /// Two interfaces under lease, and the emulator between them.
 pub(crate) struct WanBox {
     ports: [Port; 2],
     watcher: LinkWatcher,
     running: Running,
-    signals: UnixStream,
+    stop: Stop,
 }
 
 /// One interface, as long as the box stands.
@@ -75,7 +77,7 @@ impl WanBox {
             )));
         }
         // From here on signals end the box in order.
-        let signals = signal_pipe()?;
+        let stop = Stop::on_signals()?;
         let sockets = [open(a)?, open(b)?];
         let [first, second] = found;
         let ports = [Port::take(first)?, Port::take(second)?];
@@ -88,7 +90,7 @@ impl WanBox {
             ports,
             watcher,
             running,
-            signals,
+            stop,
         })
     }
 
@@ -110,18 +112,11 @@ impl WanBox {
         for (side, state) in [(Side::A, a?), (Side::B, b?)] {
             self.pass_on(&mut carriers, side, state.carrier)?;
         }
-        loop {
-            let mut fds = [
-                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN),
-            ];
-            match poll(&mut fds, PollTimeout::NONE) {
+        while self.stop.cause().is_none() {
+            let mut fds = [PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut fds, LOOK_AGAIN) {
                 Ok(_) | Err(Errno::EINTR) => {}
-                Err(e) => return Err(e).context("waiting for signals"),
-            }
-            let signalled = fds[0].any().unwrap_or(true);
-            if signalled {
-                return Ok(());
+                Err(e) => return Err(e).context("watching the interfaces"),
             }
             for change in self.watcher.changes().context("watching the interfaces")? {
                 let Some(side) = self.side_of(change.index) else {
@@ -133,6 +128,7 @@ impl WanBox {
                 self.pass_on(&mut carriers, side, change.carrier)?;
             }
         }
+        Ok(())
     }
 
     fn pass_on(&mut self, carriers: &mut Carriers, side: Side, carrier: bool) -> Result<()> {
@@ -220,12 +216,4 @@ fn find(name: &str, force: bool) -> Result<Interface, Failure> {
 
 fn open(name: &str) -> Result<AfPacket, Failure> {
     AfPacket::open(name, RING_SLOTS).or_machine()
-}
-
-fn signal_pipe() -> Result<UnixStream> {
-    let (read, write) = UnixStream::pair()?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
-    }
-    Ok(read)
 }

@@ -62,9 +62,13 @@ pub(crate) fn measure(target: &HttpTarget, plan: &HttpPlan, stop: &Stop) -> Meas
     measurement
         .facts
         .insert("url".to_owned(), target.to_string());
+    let end = match plan.amount {
+        Amount::Whole | Amount::Bytes(_) => "the last byte received",
+        Amount::For(_) => "the end of the stated time",
+    };
     measurement.with_fact(
         "goodput",
-        "HTTP body bytes (L7) from sending the request to the last byte received",
+        format!("HTTP body bytes (L7) from sending the request to {end}"),
     )
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
+
+use crate::signals;
 
 /// How long an instrument may wait without asking [`Stop::cause`] again.
 pub(crate) const STOP_INTERVAL: Duration = Duration::from_millis(100);
@@ -23,18 +25,18 @@ pub(crate) struct Stop {
 pub(crate) enum StopCause {
     /// The time-out passed.
     TimeOut(Duration),
-    /// SIGINT or SIGTERM arrived.
+    /// A signal arrived.
     Interrupted,
 }
 
 impl Stop {
-    /// Stops at SIGINT and at SIGTERM, which from now on do nothing else.
+    /// Stops at SIGINT, SIGTERM and SIGHUP, which from now on do nothing else; a SIGHUP that was ignored stays so.
     ///
     /// # Errors
     /// The system refuses the handlers.
     pub(crate) fn on_signals() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        for signal in [vec![SIGINT], signals::terminating()].concat() {
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
         }
         Ok(Self::on(flag))

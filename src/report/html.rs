@@ -43,6 +43,7 @@ impl Page<'_> {
     /// The verdict in words, first thing on the page.
     fn headline(&self) -> &'static str {
         match self.analysis.verdict {
+            Verdict::Met if self.checks() == 0 => "Measured; nothing was expected.",
             Verdict::Met => "Met.",
             Verdict::NotMet => "Not met.",
             Verdict::Invalid => "Invalid: the machine did not keep up.",
@@ -51,19 +52,11 @@ impl Page<'_> {
     }
 
     fn checks(&self) -> usize {
-        self.analysis
-            .cases
-            .iter()
-            .map(|figures| figures.checks.len())
-            .sum()
+        self.analysis.checks().count()
     }
 
     fn checks_met(&self) -> usize {
-        let checks = self
-            .analysis
-            .cases
-            .iter()
-            .flat_map(|figures| &figures.checks);
+        let checks = self.analysis.checks();
         checks.filter(|check| check.verdict == Verdict::Met).count()
     }
 
@@ -329,6 +322,7 @@ fn unique<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<(&'a
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
+    use crate::experiment::plan::Expectations;
 
     #[test]
     fn the_page_stands_alone_and_has_a_row_and_a_curve_a_case() {
@@ -343,6 +337,17 @@ mod tests {
             page.contains("all 3 expectations met") || page.contains("3 of 3"),
             "{page}"
         );
+    }
+
+    #[test]
+    fn an_experiment_that_expects_nothing_is_not_said_to_have_met_it() {
+        let mut record = record();
+        for case in &mut record.plan.cases {
+            case.expect = Expectations::default();
+        }
+        let page = html(&record).unwrap();
+        assert!(page.contains("nothing was expected"), "{page}");
+        assert!(!page.contains("expectations met"), "{page}");
     }
 
     #[test]

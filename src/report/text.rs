@@ -130,12 +130,10 @@ fn shortcomings(analysis: &Analysis<'_>) -> Vec<String> {
         }));
     }
     if lines.is_empty() {
-        let count: usize = analysis
-            .cases
-            .iter()
-            .map(|figures| figures.checks.len())
-            .sum();
-        lines.push(format!("all {count} expectations met"));
+        lines.push(match analysis.checks().count() {
+            0 => "nothing was expected".to_owned(),
+            count => format!("all {count} expectations met"),
+        });
     }
     lines
 }
@@ -144,6 +142,7 @@ fn shortcomings(analysis: &Analysis<'_>) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
+    use crate::experiment::plan::Expectations;
 
     #[test]
     fn every_case_has_a_row_of_measured_beside_published() {
@@ -154,6 +153,16 @@ mod tests {
         }
         assert!(text.contains("all 3 expectations met"), "{text}");
         assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn an_experiment_that_expects_nothing_says_so() {
+        let mut record = record();
+        for case in &mut record.plan.cases {
+            case.expect = Expectations::default();
+        }
+        let text = text(&record, false);
+        assert!(text.contains("nothing was expected"), "{text}");
     }
 
     #[test]

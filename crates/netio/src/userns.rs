@@ -37,13 +37,7 @@ impl Privilege {
     /// Finds out; a user namespace is really tried, in a child.
     #[must_use]
     pub fn detect() -> Self {
-        let needed = [
-            Capability::CAP_NET_ADMIN,
-            Capability::CAP_NET_RAW,
-            Capability::CAP_SYS_ADMIN,
-        ];
-        let held = |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
-        if needed.into_iter().all(held) {
+        if holds_network_capabilities() && holds(Capability::CAP_SYS_ADMIN) {
             return Self::Root;
         }
         match works() {
@@ -53,6 +47,12 @@ impl Privilege {
             },
         }
     }
+}
+
+/// Whether this process holds CAP_NET_ADMIN and CAP_NET_RAW, which interfaces that exist take.
+#[must_use]
+pub fn holds_network_capabilities() -> bool {
+    holds(Capability::CAP_NET_ADMIN) && holds(Capability::CAP_NET_RAW)
 }
 
 /// Puts the process into a user namespace in which it is root, and into an empty network namespace of that.
@@ -114,6 +114,10 @@ impl UserNsError {
             advice: advice(step, errno),
         }
     }
+}
+
+fn holds(capability: Capability) -> bool {
+    caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false)
 }
 
 #[derive(Clone, Copy, Debug)]
