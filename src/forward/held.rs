@@ -5,8 +5,6 @@ use std::collections::VecDeque;
 use model::{Bytes, Packet, PacketId, Side};
 use netio::{Frame, Train};
 
-use super::index;
-
 /// Low bits of a packet's id: the segment; above them: the frame's place.
 const SEGMENT_BITS: u32 = 17;
 
@@ -76,28 +74,28 @@ impl HeldFrames {
         });
         self.frames[place] = Some(held);
         if let Some(number) = number {
-            self.in_slots[index(ingress)].push_back((number, place));
+            self.in_slots[ingress.index()].push_back((number, place));
         }
         Some(PacketId((place as u64) << SEGMENT_BITS))
     }
 
     /// Moves the frames from `ingress` with numbers below `keep_from` out of their port's memory.
     pub(crate) fn vacate_below(&mut self, ingress: Side, keep_from: u64) {
-        while let Some((number, place)) = self.in_slots[index(ingress)].front().copied() {
+        while let Some((number, place)) = self.in_slots[ingress.index()].front().copied() {
             let stands = self.stands(ingress, number, place);
             if number >= keep_from && stands {
                 return;
             }
-            self.in_slots[index(ingress)].pop_front();
+            self.in_slots[ingress.index()].pop_front();
             self.vacate(stands, place);
         }
     }
 
     /// Moves the frame from `ingress` with this number out of its port's memory, if it came last and is there.
     pub(crate) fn vacate_newest(&mut self, ingress: Side, number: u64) {
-        let newest = self.in_slots[index(ingress)].back().copied();
+        let newest = self.in_slots[ingress.index()].back().copied();
         if let Some((_, place)) = newest.filter(|(n, _)| *n == number) {
-            self.in_slots[index(ingress)].pop_back();
+            self.in_slots[ingress.index()].pop_back();
             self.vacate(self.stands(ingress, number, place), place);
         }
     }

@@ -91,12 +91,12 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
         }
         for _ in 0..INTAKE {
             let (_, ingress) = self.next_arrival()?;
-            match self.ports[index(ingress)].take()? {
+            match self.ports[ingress.index()].take()? {
                 Received::Frame(frame) => self.accept(ingress, frame),
                 Received::Truncated => self.stats.lose(ingress, Loss::TooLong, 1),
                 Received::UnknownTrain => self.stats.lose(ingress, Loss::Uncuttable, 1),
             }
-            let keep_from = self.ports[index(ingress)].keep_from();
+            let keep_from = self.ports[ingress.index()].keep_from();
             self.held.vacate_below(ingress, keep_from);
         }
         Some(self.next_arrival()?.0)
@@ -116,11 +116,11 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
             return self.stats.lose(ingress, Loss::Uncuttable, 1);
         };
         if is_link_control(frame.bytes()) {
-            self.stats.control[index(ingress)] += 1;
+            self.stats.control[ingress.index()] += 1;
             let whole = train.piece(&frame, 0..train.segments());
             let stats = &mut self.stats;
             let failed = &mut |_, error| stats.send_failed(ingress, 1, &error);
-            return self.ports[index(other(ingress))].send(&[whole], failed);
+            return self.ports[ingress.other().index()].send(&[whole], failed);
         }
         let (arrival, segments) = (frame.arrival, train.segments());
         let Some(first) = self.held.insert(ingress, frame, train) else {
@@ -137,8 +137,8 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
         while let Some(outcome) = self.link.poll(now) {
             match outcome {
                 Outcome::Deliver { id, due } => {
-                    let egress = other(self.held.ingress(id));
-                    self.departures[index(egress)].push(due, id);
+                    let egress = self.held.ingress(id).other();
+                    self.departures[egress.index()].push(due, id);
                 }
                 Outcome::Drop { id, .. } => self.held.release(id, 1),
             }
@@ -150,13 +150,13 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
         loop {
             let mut runs = [const { Run::EMPTY }; BATCH];
             let mut filled = 0;
-            let mut wait = self.departures[index(egress)].next_due();
+            let mut wait = self.departures[egress.index()].next_due();
             while filled < BATCH && wait.is_some_and(|due| due <= now) {
                 match self.next_run(egress, now) {
                     Ok(run) => {
                         runs[filled] = run;
                         filled += 1;
-                        wait = self.departures[index(egress)].next_due();
+                        wait = self.departures[egress.index()].next_due();
                     }
                     Err(until) => {
                         wait = Some(until);
@@ -174,7 +174,7 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
     /// Takes the next run of segments from the schedule; or leaves it there and says until when to wait for it.
     fn next_run(&mut self, egress: Side, now: Nanos) -> Result<Run, Nanos> {
         let len = self.run_length(egress, now)?;
-        let schedule = &mut self.departures[index(egress)];
+        let schedule = &mut self.departures[egress.index()];
         let first = schedule.get(0).ok_or(now)?.1;
         let due = (0..len).map_while(|_| schedule.pop());
         self.due.extend(due.map(|(due, _)| due));
@@ -184,10 +184,10 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
     /// How many neighbouring segments at the front of the schedule are due; or, when the next neighbour follows
     /// within the quantum, when it does.
     fn run_length(&self, egress: Side, now: Nanos) -> Result<u32, Nanos> {
-        let schedule = &self.departures[index(egress)];
+        let schedule = &self.departures[egress.index()];
         let (due, first) = schedule.get(0).ok_or(now)?;
         let train = self.held.train(first);
-        if !train.joins() || !self.ports[index(egress)].capabilities().gso {
+        if !train.joins() || !self.ports[egress.index()].capabilities().gso {
             return Ok(1);
         }
         let soon = |at: Nanos| at > now && at <= due + QUANTUM;
@@ -217,9 +217,9 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
         let now = (self.clock)();
         let mut failed = [false; BATCH];
         let stats = &mut self.stats;
-        self.ports[index(egress)].send(&pieces, &mut |piece, error| {
+        self.ports[egress.index()].send(&pieces, &mut |piece, error| {
             failed[piece] = true;
-            stats.send_failed(other(egress), runs[piece].len, &error);
+            stats.send_failed(egress.other(), runs[piece].len, &error);
         });
         drop(pieces);
         let mut due = self.due.drain(..);
@@ -229,7 +229,7 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
                 due.for_each(drop);
             } else {
                 self.stats
-                    .left(other(egress), run.len, run.bytes(&self.held));
+                    .left(egress.other(), run.len, run.bytes(&self.held));
                 due.for_each(|due| self.stats.departure.record(now, due));
             }
             self.held.release(run.first, run.len);
@@ -239,7 +239,7 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
     /// Moves the newest frames out of their ports' memory, where they would end a sleep at once.
     pub(crate) fn prepare_to_sleep(&mut self) {
         for side in [Side::A, Side::B] {
-            let newest = self.ports[index(side)].last_taken();
+            let newest = self.ports[side.index()].last_taken();
             self.held.vacate_newest(side, newest);
         }
     }
@@ -248,8 +248,8 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
     pub(crate) fn stats(&mut self) -> Stats {
         let mut stats = self.stats.clone();
         for side in [Side::A, Side::B] {
-            stats.link[index(side)] = self.link.counters(side);
-            stats.missed[index(side)] = self.ports[index(side)].missed();
+            stats.link[side.index()] = self.link.counters(side);
+            stats.missed[side.index()] = self.ports[side.index()].missed();
         }
         stats.peak_bytes = self.held.peak_bytes();
         stats
@@ -288,19 +288,5 @@ impl Run {
         self.segments()
             .map(|s| u64::from(train.segment_len(s)))
             .sum()
-    }
-}
-
-pub(crate) fn index(side: Side) -> usize {
-    match side {
-        Side::A => 0,
-        Side::B => 1,
-    }
-}
-
-fn other(side: Side) -> Side {
-    match side {
-        Side::A => Side::B,
-        Side::B => Side::A,
     }
 }

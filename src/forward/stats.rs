@@ -5,8 +5,6 @@ use std::io;
 use hdrhistogram::Histogram;
 use model::{Counters, Nanos, Side};
 
-use super::index;
-
 /// A departure later than this after its due time is counted as late.
 pub(crate) const BUDGET: Nanos = Nanos(1_000_000);
 
@@ -61,7 +59,7 @@ pub(crate) struct Stats {
 
 impl Stats {
     pub(crate) fn lose(&mut self, ingress: Side, cause: Loss, packets: u32) {
-        self.lost[index(ingress)][cause as usize] += u64::from(packets);
+        self.lost[ingress.index()][cause as usize] += u64::from(packets);
     }
 
     /// Packets that the egress interface refused; the first error is kept for its cause.
@@ -72,12 +70,12 @@ impl Stats {
 
     /// Packets that the egress interface took.
     pub(crate) fn left(&mut self, ingress: Side, packets: u32, bytes: u64) {
-        self.sent[index(ingress)] += u64::from(packets);
-        self.sent_bytes[index(ingress)] += bytes;
+        self.sent[ingress.index()] += u64::from(packets);
+        self.sent_bytes[ingress.index()] += bytes;
     }
 
     pub(crate) fn lost(&self, ingress: Side, cause: Loss) -> u64 {
-        self.lost[index(ingress)][cause as usize]
+        self.lost[ingress.index()][cause as usize]
     }
 }
 

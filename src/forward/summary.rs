@@ -6,7 +6,7 @@ use model::Side;
 use serde::{Deserialize, Serialize};
 
 use super::stats::BUDGET;
-use super::{Loss, Stats, index, thread::Report};
+use super::{Loss, Stats, thread::Report};
 
 /// The link's counters by direction, and how far the emulator can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -143,8 +143,8 @@ impl Summary {
 
 impl DirectionSummary {
     fn of(stats: &Stats, ingress: Side) -> Self {
-        let counters = stats.link[index(ingress)];
-        let missed = ("receive ring full", stats.missed[index(ingress)]);
+        let counters = stats.link[ingress.index()];
+        let missed = ("receive ring full", stats.missed[ingress.index()]);
         let emulator_lost = Loss::ALL
             .map(|cause| (cause.name(), stats.lost(ingress, cause)))
             .into_iter()
@@ -158,13 +158,13 @@ impl DirectionSummary {
         Self {
             packets: counters.packets,
             bytes: counters.bytes,
-            delivered: stats.sent[index(ingress)],
-            delivered_bytes: stats.sent_bytes[index(ingress)],
+            delivered: stats.sent[ingress.index()],
+            delivered_bytes: stats.sent_bytes[ingress.index()],
             lost: counters.lost,
             queue_full: counters.queue_full,
             held_at_end: held_at_end(stats, ingress),
             late_arrivals: counters.late,
-            link_control: stats.control[index(ingress)],
+            link_control: stats.control[ingress.index()],
             emulator_lost,
         }
     }
@@ -179,8 +179,8 @@ impl DirectionSummary {
 
 /// What was offered and neither left nor was dropped.
 fn held_at_end(stats: &Stats, ingress: Side) -> u64 {
-    let counters = stats.link[index(ingress)];
-    let gone = stats.sent[index(ingress)]
+    let counters = stats.link[ingress.index()];
+    let gone = stats.sent[ingress.index()]
         + stats.lost(ingress, Loss::Send)
         + counters.lost
         + counters.queue_full;
