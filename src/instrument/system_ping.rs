@@ -130,7 +130,7 @@ impl SequenceNumbers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instrument::launch::tests::{Here, captured};
+    use crate::instrument::launch::tests::captured;
     use crate::instrument::{PingSummary, Summary};
 
     const PLAN: PingPlan = PingPlan {
@@ -215,16 +215,5 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
         let mut numbers = SequenceNumbers { highest: 65_533 };
         let unwrapped = [65_534, 65_535, 1, 0, 2].map(|n| numbers.unwrap(n));
         assert_eq!(unwrapped, [65_534, 65_535, 65_537, 65_536, 65_538]);
-    }
-
-    #[test]
-    fn the_ping_on_this_machine_is_understood() {
-        let target = "127.0.0.1".parse().unwrap();
-        let measurement = measure(&Here, target, &PLAN, &Stop::default());
-        if let Some(cause) = measurement.failure {
-            println!("skipped: {cause}");
-            return;
-        }
-        assert_eq!(measurement.samples.len(), 3);
     }
 }

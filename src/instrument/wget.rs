@@ -143,8 +143,7 @@ fn saved_bytes(line: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instrument::launch::tests::{Here, captured};
-    use crate::serve::{self, ServeConfig};
+    use crate::instrument::launch::tests::captured;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -241,19 +240,5 @@ mod tests {
         ] {
             let _ = parse(&captured(garbage, 0), SECOND);
         }
-    }
-
-    #[test]
-    fn the_wget_on_this_machine_is_understood() {
-        if let Err(cause) = tool() {
-            println!("skipped: {cause}");
-            return;
-        }
-        let server = serve::start(&ServeConfig::on_loopback()).unwrap();
-        let target = HttpTarget::of(server.address(), "/bytes/1000000");
-        let measurement = measure(&Here, &target, SECOND, &Stop::default());
-        assert_eq!(measurement.failure, None);
-        let total: f64 = measurement.samples.iter().map(|s| s.value).sum();
-        assert!((total - 1_000_000.0).abs() < 0.5);
     }
 }

@@ -35,14 +35,6 @@ impl NetNs {
         Self::from_path("/proc/thread-self/ns/net")
     }
 
-    /// The namespace of the process `pid`.
-    ///
-    /// # Errors
-    /// When there is no such process, or it belongs to someone else.
-    pub fn open(pid: u32) -> Result<Self, NetNsError> {
-        Self::from_path(&format!("/proc/{pid}/ns/net"))
-    }
-
     /// Runs `f` on a thread that has entered the namespace; a panic of `f` goes on in the caller.
     ///
     /// Sockets that `f` opens belong to the namespace for good, wherever they are used later.

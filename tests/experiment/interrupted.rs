@@ -1,0 +1,78 @@
+//! `run` ended by a signal leaves the runs before it, and nothing else.
+
+use std::process::{Child, Stdio};
+
+use anyhow::{Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+use crate::family::Family;
+use crate::small::{PLAIN, Small, WGET, stderr};
+
+/// Takes 27 minutes.
+const ENDLESS: &str =
+    "[[cases]]\nname = 'endless'\ntitle = 'very slow'\nlink = { rate = '10kbit' }\n";
+
+pub(crate) fn add(suite: &mut Suite) {
+    for signal in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGKILL,
+    ] {
+        suite.test(
+            format!("{signal} during run leaves the record and nothing else"),
+            &[Need::Namespaces, Need::Tool("wget")],
+            move || leaves_the_record(signal),
+        );
+    }
+}
+
+fn leaves_the_record(signal: Signal) -> Result<()> {
+    let family = Family::new();
+    let small = Small::of(&[WGET, PLAIN, ENDLESS])?;
+    let mut child = family
+        .mark(&mut small.command())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let ended = interrupt(&mut child, signal, &small, &family);
+    if ended.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    ended?;
+
+    let record = small.record()?;
+    let runs = small.runs()?;
+    ensure!(runs.len() == 1 && runs[0]["case"] == "plain", "{runs:?}");
+    ensure!(
+        record["finished_at"].is_null(),
+        "it did not finish: {record}"
+    );
+    let mut report = farwire();
+    let output = process::run(report.arg("report").arg(small.path("out/record.json")))?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    Ok(())
+}
+
+/// Sends the signal while the client of the second run is at work, and waits until all is gone.
+fn interrupt(child: &mut Child, signal: Signal, small: &Small, family: &Family) -> Result<()> {
+    let namespaces = process::wait_for("the second run", || {
+        let ended = child.try_wait()?;
+        ensure!(ended.is_none(), "it ended by itself: {ended:?}");
+        // farwire, the first process of the client's PID namespace, and the client.
+        let second = small.runs().is_ok_and(|runs| runs.len() == 1) && family.members().len() > 2;
+        Ok(second.then(|| family.namespaces()))
+    })?;
+    kill(Pid::from_raw(i32::try_from(child.id())?), signal)?;
+    let status = process::end_of(child)?;
+    ensure!(
+        status.code() == (signal != Signal::SIGKILL).then_some(1),
+        "{status}"
+    );
+    family.check_gone(&namespaces)
+}

@@ -1,0 +1,24 @@
+//! The commands `run`, `measure`, `serve` and `report` as a user meets them.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../exec/family.rs"]
+mod family;
+mod instruments;
+mod interrupted;
+mod refusals;
+mod runs;
+mod small;
+
+use std::process::ExitCode;
+
+use common::suite::Suite;
+
+fn main() -> ExitCode {
+    let mut suite = Suite::new();
+    runs::add(&mut suite);
+    instruments::add(&mut suite);
+    interrupted::add(&mut suite);
+    refusals::add(&mut suite);
+    suite.run()
+}

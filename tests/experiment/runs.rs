@@ -1,0 +1,181 @@
+//! What `run` records, and what `report` makes of it.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::{env, fs};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+use crate::small::{HTTP, PING, PLAIN, SYSTEM_PING, Small, WGET, stderr};
+
+const TOOLS: [Need; 3] = [Need::Namespaces, Need::Tool("ping"), Need::Tool("wget")];
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "an experiment records every run of every instrument and reports it",
+        &TOOLS,
+        recorded_and_reported,
+    );
+    suite.test(
+        "a case that fails is recorded with its cause and the others go on",
+        &[Need::Namespaces],
+        others_go_on,
+    );
+    suite.test(
+        "a client that dies in a download ends its case with the cause and the others go on",
+        &TOOLS,
+        a_client_dies,
+    );
+    suite.test(
+        "a wget of a stated duration ends with it",
+        &TOOLS,
+        wget_for_a_time,
+    );
+}
+
+const FAR: &str = "\
+[[cases]]
+name = 'far'
+title = '30 ms each way'
+link = { delay = '30ms' }
+expect = { rtt_gain = { gain = '60ms', within = '20ms' } }
+";
+
+fn recorded_and_reported() -> Result<()> {
+    let reference = "reference = 'plain'\n";
+    let small = Small::of(&[PING, HTTP, SYSTEM_PING, WGET, PLAIN, FAR])?;
+    let text = fs::read_to_string(small.path("small.toml"))?;
+    fs::write(small.path("small.toml"), reference.to_owned() + &text)?;
+    let output = small.run()?;
+    let runs = small.runs().with_context(|| stderr(&output))?;
+    ensure!(runs.len() == 2, "{}", stderr(&output));
+    for run in &runs {
+        check_run(run)?;
+    }
+    // No packet leaves before it is due, however busy the machine: wire and box both ways.
+    for (run, least) in runs.iter().zip([2.0, 62.0]) {
+        let median = run["measurements"][0]["summary"]["rtt_ms"]["median"].as_f64();
+        ensure!(median.is_some_and(|ms| ms >= least), "{run}");
+    }
+    let table = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        ["plain", "far"].iter().all(|case| table.contains(case)),
+        "{table}"
+    );
+    for (format, start) in [
+        ("html", "<!doctype html>"),
+        ("csv", "case,repeat,"),
+        ("json", "{"),
+    ] {
+        let mut command = farwire();
+        command.arg("report").arg(small.path("out/record.json"));
+        let view = process::run(command.args(["--format", format]))?;
+        ensure!(view.status.success(), "{}", stderr(&view));
+        ensure!(
+            view.stdout.starts_with(start.as_bytes()),
+            "{format} starts otherwise"
+        );
+    }
+    Ok(())
+}
+
+/// The congestion control took effect, and every instrument measured what it was to measure.
+fn check_run(run: &Value) -> Result<()> {
+    ensure!(run["outcome"]["outcome"] != "failed", "{run}");
+    let environment = run["environment"].as_object().context("an environment")?;
+    ensure!(
+        environment.values().any(|value| value == "reno"),
+        "{environment:?}"
+    );
+    for (measured, (key, wanted)) in run["measurements"]
+        .as_array()
+        .context("measurements")?
+        .iter()
+        .zip([
+            ("received", 5),
+            ("bytes", 200_000),
+            ("received", 3),
+            ("bytes", 2_000_000),
+        ])
+    {
+        ensure!(measured["summary"][key] == wanted, "{measured}");
+        let samples = measured["samples"].as_array().context("samples")?;
+        ensure!(!samples.is_empty(), "{measured}");
+        if key == "bytes" {
+            let total: f64 = samples.iter().filter_map(|s| s["value"].as_f64()).sum();
+            ensure!((total - f64::from(wanted)).abs() < 0.5, "{measured}");
+        }
+    }
+    Ok(())
+}
+
+fn others_go_on() -> Result<()> {
+    let cut = "[[cases]]\nname = 'cut'\ntitle = 'nothing arrives'\nlink = { loss = '100%' }\n";
+    let small = Small::of(&[PING, cut, PLAIN])?;
+    let output = small.run()?;
+    ensure!(output.status.code() == Some(1), "{}", stderr(&output));
+    let runs = small.runs()?;
+    check_failure(&runs[0], "ping: no answer to 5 echo requests")?;
+    ensure!(
+        runs[1]["measurements"][0]["summary"]["received"] == 5,
+        "{}",
+        runs[1]
+    );
+    Ok(())
+}
+
+fn a_client_dies() -> Result<()> {
+    let first = "[[cases]]\nname = 'first'\ntitle = 'its client dies'\n";
+    let small = Small::of(&[WGET, first, PLAIN])?;
+    let wget = which::which("wget")?;
+    // Dies at the first row of dots of its first download: 384 of 2,000 KiB.
+    let script = format!(
+        "#!/bin/sh\n\
+         if [ \"$1\" != --version ] && mkdir '{died}' 2>/dev/null; then\n\
+           '{wget}' \"$@\" 2>&1 | while read -r line; do\n\
+             case \"$line\" in [0-9]*K\\ *) kill -KILL $$ ;; esac\n\
+           done\n\
+         fi\n\
+         exec '{wget}' \"$@\"\n",
+        died = small.path("died").display(),
+        wget = wget.display()
+    );
+    let bin = small.path("bin");
+    fs::create_dir(&bin)?;
+    fs::write(bin.join("wget"), script)?;
+    fs::set_permissions(bin.join("wget"), fs::Permissions::from_mode(0o755))?;
+    let path = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths([bin].into_iter().chain(env::split_paths(&path)))?;
+
+    let output = process::run(small.command().env("PATH", path))?;
+    ensure!(output.status.code() == Some(1), "{}", stderr(&output));
+    let runs = small.runs()?;
+    check_failure(&runs[0], "wget: wget ended with code 137")?;
+    ensure!(
+        runs[1]["measurements"][0]["summary"]["bytes"] == 2_000_000,
+        "{}",
+        runs[1]
+    );
+    Ok(())
+}
+
+fn wget_for_a_time() -> Result<()> {
+    let small = Small::of(&[&WGET.replace("bytes = '2mb'", "duration = '1s'"), PLAIN])?;
+    let output = small.run()?;
+    let runs = small.runs().with_context(|| stderr(&output))?;
+    let measured = &runs[0]["measurements"][0];
+    let bytes = measured["summary"]["bytes"].as_f64().unwrap_or(0.0);
+    // 1 s at 20 Mb/s and what queues meanwhile, but not 6 s: the far end's clock says, however busy the machine.
+    ensure!(bytes > 0.0 && bytes < 10_000_000.0, "{measured}");
+    Ok(())
+}
+
+fn check_failure(run: &Value, cause: &str) -> Result<()> {
+    let outcome = &run["outcome"];
+    ensure!(outcome["outcome"] == "failed", "{outcome}");
+    let told = outcome["cause"].as_str().unwrap_or_default();
+    ensure!(told.contains(cause), "{told}");
+    Ok(())
+}
