@@ -1,7 +1,11 @@
 //! The frames on their way, kept until the last of their segments has left or is gone.
 
+use std::collections::VecDeque;
+
 use model::{Bytes, Packet, PacketId, Side};
 use netio::{Frame, Train};
+
+use super::index;
 
 /// Low bits of a packet's id: the segment; above them: the frame's place.
 const SEGMENT_BITS: u32 = 17;
@@ -14,6 +18,11 @@ const SEGMENT_COST: usize = 64;
 pub(crate) struct HeldFrames {
     frames: Vec<Option<Held>>,
     free: Vec<usize>,
+    /// The latest frames of each ingress, oldest first: place and number.
+    recent: [VecDeque<(usize, u64)>; 2],
+    /// How many of them may stay where their port received them.
+    in_place: [usize; 2],
+    inserted: u64,
     bytes: usize,
     peak: usize,
     limit: usize,
@@ -24,6 +33,8 @@ struct Held {
     frame: Frame,
     train: Train,
     ingress: Side,
+    /// How many frames were inserted before: places are used again.
+    number: u64,
     /// Segments that have neither left nor been dropped.
     remaining: u32,
     cost: usize,
@@ -35,10 +46,14 @@ pub(crate) fn segment(id: PacketId) -> u32 {
 }
 
 impl HeldFrames {
-    pub(crate) fn new(limit: usize) -> Self {
+    /// Holds at most `limit` bytes; of each ingress, the latest `in_place` frames where they were received.
+    pub(crate) fn new(limit: usize, in_place: [usize; 2]) -> Self {
         Self {
             frames: Vec::new(),
             free: Vec::new(),
+            recent: Default::default(),
+            in_place,
+            inserted: 0,
             bytes: 0,
             peak: 0,
             limit,
@@ -58,6 +73,7 @@ impl HeldFrames {
             frame,
             train,
             ingress,
+            number: self.inserted,
             cost,
         };
         let place = self.free.pop().unwrap_or_else(|| {
@@ -65,7 +81,24 @@ impl HeldFrames {
             self.frames.len() - 1
         });
         self.frames[place] = Some(held);
+        self.recent[index(ingress)].push_back((place, self.inserted));
+        self.inserted += 1;
+        self.detach_oldest(ingress);
         Some(PacketId((place as u64) << SEGMENT_BITS))
+    }
+
+    /// Gives a port its room back before it comes round to a frame that is still held.
+    fn detach_oldest(&mut self, ingress: Side) {
+        let recent = &mut self.recent[index(ingress)];
+        if recent.len() <= self.in_place[index(ingress)] {
+            return;
+        }
+        if let Some((place, number)) = recent.pop_front()
+            && let Some(held) = &mut self.frames[place]
+            && held.number == number
+        {
+            held.frame.detach();
+        }
     }
 
     /// Segment `segment` of the frame whose first segment is `first`, as the model sees it.

@@ -50,10 +50,11 @@ pub(crate) enum Next {
 impl<P: Port> Forwarder<P> {
     /// `ports` are A and B; at most `memory` bytes of frames are held.
     pub(crate) fn new(ports: [P; 2], link: Link, memory: usize) -> Self {
+        let in_place = [&ports[0], &ports[1]].map(|port| port.capabilities().in_place);
         Self {
             ports,
             link,
-            held: HeldFrames::new(memory),
+            held: HeldFrames::new(memory, in_place),
             departures: [Departures::default(), Departures::default()],
             stats: Stats::default(),
         }

@@ -107,6 +107,13 @@ impl Frame {
         }
     }
 
+    /// Copies the bytes from where they were received, whose room the port has back.
+    pub fn detach(&mut self) {
+        if let Bytes::Slot(slot) = &self.bytes {
+            self.bytes = Bytes::Heap(slot.bytes().into());
+        }
+    }
+
     /// The frame from its Ethernet header on, the tag in [`Frame::vlan`] left out.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

@@ -35,6 +35,8 @@ impl Memory {
             gso,
             arrival_stamp: true,
             largest_frame: 1 << 16,
+            // A frame here has bytes of its own.
+            in_place: 0,
         };
         Self {
             capabilities,

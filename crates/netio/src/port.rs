@@ -45,6 +45,9 @@ pub struct Capabilities {
     pub arrival_stamp: bool,
     /// The largest frame in bytes, trains included.
     pub largest_frame: usize,
+    /// Frames that may stay where they were received: the port has no room for more until the oldest of
+    /// them are detached or dropped.
+    pub in_place: usize,
 }
 
 /// Bytes that leave as one frame: a head that was rewritten and the body that was not.

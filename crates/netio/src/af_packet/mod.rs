@@ -105,6 +105,8 @@ impl Port for AfPacket {
             gso: true,
             arrival_stamp: true,
             largest_frame: ring::LARGEST_FRAME,
+            // The kernel fills the slots in their order and stops at the first that is not free.
+            in_place: self.ring.slots() / 2,
         }
     }
 

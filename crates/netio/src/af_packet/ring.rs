@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use model::Nanos;
 
@@ -51,8 +51,6 @@ pub(super) struct Ring {
 struct Map {
     base: NonNull<u8>,
     len: usize,
-    /// Slots that frames occupy.
-    occupied: AtomicUsize,
 }
 
 // SAFETY: the memory is owned by the map and reached only through slots, each of which has one owner;
@@ -95,6 +93,10 @@ impl Ring {
         self.map.len
     }
 
+    pub(super) fn slots(&self) -> usize {
+        self.slots
+    }
+
     /// The kernel's stamp of the next frame, if there is one.
     pub(super) fn next_stamp(&self) -> Option<Nanos> {
         let at = self.offset_of_next();
@@ -129,29 +131,20 @@ impl Ring {
         let Some(offload) = vnet::read(map.array(start - vnet::LEN)) else {
             return Some(Received::Truncated);
         };
-        Some(Received::Frame(
-            self.keep_or_copy(arrival, offload, vlan, slot),
-        ))
-    }
-
-    /// A frame stays in its slot while the ring has room for what comes.
-    fn keep_or_copy(
-        &self,
-        arrival: Nanos,
-        offload: Offload,
-        vlan: Option<Vlan>,
-        slot: Slot,
-    ) -> Frame {
-        let crowded = self.map.occupied.load(Ordering::Relaxed) > self.slots / 2;
-        if slot.len < COPY_BELOW || crowded {
-            Frame::new(arrival, offload, vlan, slot.bytes())
-        } else {
-            Frame::in_slot(arrival, offload, vlan, slot)
-        }
+        Some(Received::Frame(keep_or_copy(arrival, offload, vlan, slot)))
     }
 
     fn offset_of_next(&self) -> usize {
         (self.next / SLOTS_A_BLOCK) * BLOCK + (self.next % SLOTS_A_BLOCK) * SLOT
+    }
+}
+
+/// A long frame stays in its slot, until it is dropped or detached.
+fn keep_or_copy(arrival: Nanos, offload: Offload, vlan: Option<Vlan>, slot: Slot) -> Frame {
+    if slot.len < COPY_BELOW {
+        Frame::new(arrival, offload, vlan, slot.bytes())
+    } else {
+        Frame::in_slot(arrival, offload, vlan, slot)
     }
 }
 
@@ -193,7 +186,6 @@ impl Map {
         Ok(Self {
             base: NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?,
             len,
-            occupied: AtomicUsize::new(0),
         })
     }
 
@@ -243,7 +235,6 @@ impl Slot {
             "the kernel keeps a frame inside its slot"
         );
         map.status(at).fetch_or(STATUS_HELD, Ordering::Relaxed);
-        map.occupied.fetch_add(1, Ordering::Relaxed);
         Self {
             map,
             at,
@@ -260,7 +251,6 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.map.occupied.fetch_sub(1, Ordering::Relaxed);
         self.map
             .status(self.at)
             .store(STATUS_KERNEL, Ordering::Release);
