@@ -35,6 +35,7 @@ test-tools: toolchain
 	@scripts/need ping iputils-ping
 	@scripts/need wget wget
 	@scripts/need iperf3 iperf3
+	@scripts/need ip iproute2
 
 bench-tools: test-tools
 	@test -x target/peers/bin/rattan || $(CARGO) install rattan --version 0.1.1 --locked --root target/peers

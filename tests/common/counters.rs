@@ -91,8 +91,6 @@ fn read_pairs(text: &str, counters: &mut BTreeMap<String, u64>) {
 pub(crate) struct InterfaceCounters {
     /// Bytes received, L2 without FCS.
     pub(crate) receive_bytes: u64,
-    /// Frames received; a train counts once.
-    pub(crate) receive_frames: u64,
     /// Frames dropped, receiving or sending.
     pub(crate) drops: u64,
 }
@@ -100,7 +98,12 @@ pub(crate) struct InterfaceCounters {
 impl InterfaceCounters {
     /// The counters of `interface` in `ns`.
     pub(crate) fn of(ns: &NetNs, interface: &str) -> Result<Self> {
-        let text = ns.run(|| fs::read_to_string("/proc/thread-self/net/dev"))??;
+        ns.run(|| Self::here(interface))?
+    }
+
+    /// The counters of `interface` in the calling thread's namespace.
+    pub(crate) fn here(interface: &str) -> Result<Self> {
+        let text = fs::read_to_string("/proc/thread-self/net/dev")?;
         let line = text.lines().find_map(|line| {
             let (name, values) = line.split_once(':')?;
             (name.trim() == interface).then_some(values)
@@ -113,7 +116,6 @@ impl InterfaceCounters {
         ensure!(values.len() == 16, "/proc/net/dev has other columns");
         Ok(Self {
             receive_bytes: values[0],
-            receive_frames: values[1],
             drops: values[3] + values[11],
         })
     }

@@ -25,6 +25,10 @@ pub(crate) struct Flow {
     pub(crate) batch: usize,
     /// Datagrams that may be on their way.
     pub(crate) window: u64,
+    /// Sent from one CPU: a sender that moves between two can be overtaken by itself.
+    pub(crate) pinned: bool,
+    /// Rest between two batches: what is on its way then fills the delay, not the receive ring.
+    pub(crate) pause: Duration,
 }
 
 /// What became of a flow.
@@ -71,10 +75,11 @@ impl Flow {
     }
 
     fn send(&self, to: SocketAddr, progress: &Progress) -> Result<u64> {
-        // One CPU: a sender that moves between two can be overtaken by itself.
-        let mut cpu = CpuSet::new();
-        cpu.set(0)?;
-        sched_setaffinity(Pid::from_raw(0), &cpu)?;
+        if self.pinned {
+            let mut cpu = CpuSet::new();
+            cpu.set(0)?;
+            sched_setaffinity(Pid::from_raw(0), &cpu)?;
+        }
         let any: SocketAddr = if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }.parse()?;
         let socket = UdpSocket::bind(any)?;
         socket.connect(to)?;
@@ -94,9 +99,15 @@ impl Flow {
                 setsockopt(&socket, sockopt::UdpGsoSegment, &i32::try_from(size)?)?;
             }
             socket.send(&train).context("sending a train")?;
+            if !self.pause.is_zero() {
+                std::thread::sleep(self.pause);
+            }
         }
         // What follows the last one is sent until one arrives: then all before it are decided, for a link keeps order.
-        while !progress.saw(next - 1, Duration::from_millis(500))? {
+        let mut patience = Duration::from_millis(500);
+        while !progress.saw(next - 1, patience)? {
+            // It may be lost, or the link longer than that.
+            patience *= 2;
             train.clear();
             append(&mut train, next, 64);
             next += 1;

@@ -1,6 +1,7 @@
 //! Without loss each flow leaves in the order in which it came, and nothing leaves before it is due.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use model::{Bytes, Nanos};
@@ -126,6 +127,8 @@ fn datagrams_leave_on_time(link: &str, delay: Nanos, batch: usize) -> Result<()>
         size: Some(SIZE),
         batch,
         window: 2 * batch as u64,
+        pinned: true,
+        pause: Duration::ZERO,
     };
     let (tally, passed) = tap.during(|| flow.run(bed.client(), bed.server()))?;
     let summary = wan.stop()?;

@@ -1,17 +1,19 @@
-//! A rate is what leaves, counted at the far end's interface and timed by the kernel's arrival stamps.
+//! A rate is what leaves, counted at the far end's interface.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use model::Nanos;
 use netio::bed::{Bed, BedConfig, SERVER, WAN};
+use netio::clock;
 
-use crate::common::capture::{Capture, Seen};
 use crate::common::counters::InterfaceCounters;
 use crate::common::datagrams::Flow;
 use crate::common::is_soak;
 use crate::common::stream::Transfer;
 use crate::common::suite::{Need, Suite};
 use crate::common::wan_box::WanBox;
+use crate::tcp::Offload;
 
 /// Rates in bit/s, as they are written, and as tc counts them: L2 without FCS.
 const RATES: [(&str, u64); 4] = [
@@ -52,39 +54,31 @@ fn udp_leaves_at(name: &str, rate: u64) -> Result<()> {
     } else {
         (500, 2000)
     };
-    let packets_a_second = rate / 8 / FULL;
-    // Always twice as many on their way as the queue has room for: it is never empty and always overflows.
-    let queue = packets_a_second / 4 + 10;
     let in_all = (warm_up + measured) * rate / 8000 * 11 / 10;
-    // Each end makes its own packets, so that the interface counts each with its headers.
-    let bed = Bed::build(&BedConfig {
-        offloads: false,
-        ..BedConfig::default()
-    })?;
+    // All of it waits in the queue from the start, so that it never runs empty; where that were too much to hold, a
+    // quarter of a second of it.
+    let queue = if is_soak() { rate / 32 } else { in_all } / FULL + 10;
+    // The emulator's port makes packets of trains, so that the far interface counts each with its headers.
+    let bed = Offload::AtTheEnds.bed(1500)?;
     let wan = WanBox::start(&bed, &format!("--rate {name} --queue {queue}pkt"))?;
-    let capture = Capture::start(bed.server(), WAN)?;
     let flow = Flow {
         to: SERVER.v4.into(),
         bytes: in_all,
         size: Some(1472),
-        batch: 1,
-        window: 2 * queue,
+        batch: 20,
+        // Twice as many on their way as the queue has room for: it always overflows.
+        window: 2 * queue + 40,
+        pinned: false,
+        pause: Duration::ZERO,
     };
-    flow.run(bed.client(), bed.server())?;
+    let samples = samples_during(&bed, || flow.run(bed.client(), bed.server()).map(drop))?;
     let summary = wan.stop()?;
-    let counted = InterfaceCounters::of(bed.server(), WAN)?;
-    let seen = capture.finish()?;
     ensure!(
         summary.up.queue_full > 0,
-        "not more was offered than {name}"
-    );
-    let bytes: u64 = seen.iter().map(|frame| frame.len as u64).sum();
-    ensure!(
-        (bytes, seen.len() as u64) == (counted.receive_bytes, counted.receive_frames),
-        "the capture has {bytes} bytes, the interface {counted:?}"
+        "not more was offered than {name}: {summary:?}"
     );
     let slope = slope(
-        &seen,
+        &samples,
         Duration::from_millis(warm_up),
         Duration::from_millis(measured),
     )?;
@@ -98,24 +92,48 @@ fn udp_leaves_at(name: &str, rate: u64) -> Result<()> {
     Ok(())
 }
 
+/// The far interface's bytes at a moment.
+struct Sample {
+    at: Nanos,
+    bytes: u64,
+}
+
+/// Reads the far interface's counter about once a millisecond while `work` runs.
+fn samples_during(bed: &Bed, work: impl FnOnce() -> Result<()> + Send) -> Result<Vec<Sample>> {
+    std::thread::scope(|scope| {
+        let working = scope.spawn(work);
+        let mut samples = Vec::new();
+        bed.server().run(|| -> Result<()> {
+            while !working.is_finished() {
+                let at = clock::now();
+                let bytes = InterfaceCounters::here(WAN)?.receive_bytes;
+                // One that was interrupted belongs to no moment.
+                if clock::now().0 - at.0 < 200_000 {
+                    samples.push(Sample { at, bytes });
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        })??;
+        working.join().expect("the work does not panic")?;
+        Ok(samples)
+    })
+}
+
 /// Bits a second, by the line that fits the bytes received best over `measured` after `warm_up`; so one late
 /// packet at either end does not make a rate.
 #[expect(
     clippy::cast_precision_loss,
     reason = "bytes and nanoseconds of seconds are far below 2^52"
 )]
-fn slope(seen: &[Seen], warm_up: Duration, measured: Duration) -> Result<f64> {
-    let full: Vec<&Seen> = seen
+fn slope(samples: &[Sample], warm_up: Duration, measured: Duration) -> Result<f64> {
+    let began = samples.iter().find(|sample| sample.bytes >= FULL);
+    let began = began.context("nothing arrived")?.at;
+    let since = |sample: &Sample| Duration::from_nanos(sample.at.0.saturating_sub(began.0));
+    let points: Vec<(f64, f64)> = samples
         .iter()
-        .filter(|frame| frame.len as u64 == FULL)
-        .collect();
-    let first = full.first().context("nothing arrived")?.at;
-    let since = |frame: &Seen| Duration::from_nanos(frame.at.0 - first.0);
-    let points: Vec<(f64, f64)> = full
-        .iter()
-        .enumerate()
-        .filter(|(_, frame)| (warm_up..warm_up + measured).contains(&since(frame)))
-        .map(|(n, frame)| (since(frame).as_secs_f64(), (n as u64 * FULL * 8) as f64))
+        .filter(|sample| (warm_up..warm_up + measured).contains(&since(sample)))
+        .map(|sample| (since(sample).as_secs_f64(), (sample.bytes * 8) as f64))
         .collect();
     let spans = points.last().context("nothing after the warm-up")?.0 - points[0].0;
     ensure!(

@@ -1,6 +1,7 @@
 //! Datagrams in trains: each carries its own bytes, and each that does not arrive is accounted for.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use netio::bed::{Bed, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
@@ -45,6 +46,30 @@ pub(crate) fn add(suite: &mut Suite) {
             )
         },
     );
+    suite.test(
+        "a long delay fills no receive ring",
+        &[Need::Namespaces],
+        a_long_delay,
+    );
+}
+
+/// More trains on their way than the receive ring has slots.
+fn a_long_delay() -> Result<()> {
+    let bed = Offload::On.bed(1500)?;
+    let wan = WanBox::start(&bed, "--delay 2s")?;
+    let flow = Flow {
+        to: SERVER.v4.into(),
+        bytes: 40_000_000,
+        size: Some(1000),
+        batch: 20,
+        window: 60_000,
+        pinned: false,
+        pause: Duration::from_millis(1),
+    };
+    let tally = flow.run(bed.client(), bed.server())?;
+    let up = wan.stop()?.up;
+    ensure!(up.own_losses() == 0, "{tally:?}, {up:?}");
+    Ok(())
 }
 
 fn add_up(link: &str, offload: Offload, to: IpAddr) -> Result<()> {
@@ -56,6 +81,8 @@ fn add_up(link: &str, offload: Offload, to: IpAddr) -> Result<()> {
         size: None,
         batch: 40,
         window: 128,
+        pinned: false,
+        pause: Duration::ZERO,
     };
     let tally = flow.run(bed.client(), bed.server())?;
     let summary = wan.stop()?;
