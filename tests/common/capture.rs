@@ -21,6 +21,9 @@ use nix::sys::time::TimeSpec;
 /// Bytes kept of each frame: headers and the beginning of what they carry.
 const KEPT: usize = 128;
 
+/// Frames that a capture has room for: all of a test's, so that a busy machine that never lets it read loses none.
+const SLOTS: usize = 4800;
+
 /// A frame that arrived by an interface.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
@@ -41,7 +44,7 @@ pub(crate) struct Capture {
 impl Capture {
     /// Starts to capture on `interface` of `ns`.
     pub(crate) fn start(ns: &NetNs, interface: &str) -> Result<Self> {
-        let mut port = ns.run(|| AfPacket::open(interface, 960))??;
+        let mut port = ns.run(|| AfPacket::open(interface, SLOTS))??;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let interface = interface.to_owned();
