@@ -191,7 +191,7 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
             return Ok(1);
         }
         let soon = |at: Nanos| at > now && at <= due + QUANTUM;
-        for len in 1.. {
+        for len in 1..train.longest_run() {
             match schedule.get(len as usize) {
                 Some((next, id)) if id.0 == first.0 + u64::from(len) => {
                     if soon(next) {
@@ -208,7 +208,7 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
                 }
             }
         }
-        unreachable!("a train has fewer than 2^32 segments")
+        Ok(train.longest_run())
     }
 
     /// Sends runs that were taken from the schedule, and forgets them.

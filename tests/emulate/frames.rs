@@ -32,7 +32,7 @@ impl End {
         let piece = Piece {
             offload,
             head: Head::EMPTY,
-            body: frame,
+            body: frame.into(),
         };
         self.port
             .send(&[piece], &mut |_, error| failure = Some(error));

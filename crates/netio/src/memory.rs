@@ -90,7 +90,7 @@ impl Port for Memory {
 impl Sent {
     /// A single packet's checksum is completed as a card would; a train's stays partial.
     fn of(piece: &Piece<'_>) -> Self {
-        let mut bytes = [piece.head.bytes(), piece.body].concat();
+        let mut bytes = [piece.head.bytes(), &piece.body].concat();
         let Offload { gso, checksum } = piece.offload;
         if let (None, Some(partial)) = (gso, checksum) {
             let start = usize::from(partial.start);

@@ -1,5 +1,6 @@
 //! What the forwarder needs of a network port.
 
+use std::borrow::Cow;
 use std::io;
 
 use model::Nanos;
@@ -59,8 +60,8 @@ pub struct Piece<'a> {
     pub offload: Offload,
     /// The rewritten head, possibly empty.
     pub head: Head,
-    /// The rest, where it was received.
-    pub body: &'a [u8],
+    /// The rest, where it was received, or built anew.
+    pub body: Cow<'a, [u8]>,
 }
 
 /// The longest head that can be rewritten: two stacks of headers with tags and options.

@@ -44,7 +44,7 @@ impl Sender {
         self.vnet.extend(headers);
         let mut parts = [[EMPTY; 3]; BATCH];
         for ((part, piece), vnet) in parts.iter_mut().zip(pieces).zip(&self.vnet) {
-            *part = [slice(vnet), slice(piece.head.bytes()), slice(piece.body)];
+            *part = [slice(vnet), slice(piece.head.bytes()), slice(&piece.body)];
         }
         // SAFETY: an all-zero mmsghdr is valid: no name, no control data, no parts.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };

@@ -1,6 +1,7 @@
 //! Cutting a train: the head of any run of its segments, rewritten as the kernel's own segmentation would
 //! (net/ipv4/tcp_offload.c, net/ipv4/udp_offload.c).
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{IpAt, Layout, Train};
@@ -20,8 +21,12 @@ impl Train {
     pub fn piece<'f>(&self, frame: &'f Frame, run: Range<u32>) -> Piece<'f> {
         let bytes = frame.bytes();
         match &self.layout {
-            Some(layout) if run.len() < self.segments as usize || layout.is_tunnel() => {
-                self.cut(layout, frame, bytes, &run)
+            Some(layout) if layout.is_tunnel() && run.len() > 1 => {
+                self.datagrams(layout, frame, bytes, &run)
+            }
+            Some(layout) if layout.is_tunnel() || run.len() < self.segments as usize => {
+                let (offload, head, body) = self.cut(layout, bytes, &run);
+                tagged(frame, offload, head, body.into())
             }
             _ => whole(frame, bytes),
         }
@@ -30,10 +35,9 @@ impl Train {
     fn cut<'f>(
         &self,
         layout: &Layout,
-        frame: &Frame,
         bytes: &'f [u8],
         run: &Range<u32>,
-    ) -> Piece<'f> {
+    ) -> (Offload, Head, &'f [u8]) {
         let payload = self.payload_range(layout, run.start, run.end);
         let body = &bytes[payload];
         let mut head = Head::EMPTY;
@@ -58,7 +62,49 @@ impl Train {
             gso,
             checksum: Some(checksum),
         };
-        tagged(frame, offload, head, body)
+        (offload, head, body)
+    }
+
+    /// Segments of a UDP tunnel as one train of the tunnel's own datagrams: each a whole inner packet with its
+    /// checksum, under one outer header.
+    fn datagrams<'f>(
+        &self,
+        layout: &Layout,
+        frame: &Frame,
+        bytes: &[u8],
+        run: &Range<u32>,
+    ) -> Piece<'f> {
+        let udp = layout.outer_udp.expect("only UDP tunnels have runs");
+        let mut body = Vec::with_capacity(run.len() * layout.datagram(udp));
+        for segment in run.clone() {
+            let (offload, mut head, payload) = self.cut(layout, bytes, &(segment..segment + 1));
+            let partial = offload.checksum.expect("a cut has a checksum");
+            let start = usize::from(partial.start);
+            let sum = !checksum::sum(&[&head.bytes()[start..], payload]);
+            put(head.bytes_mut(), start + usize::from(partial.offset), sum);
+            body.extend_from_slice(&head.bytes()[udp + 8..]);
+            body.extend_from_slice(payload);
+        }
+        let mut head = Head::EMPTY;
+        head.extend(&bytes[..udp + 8]);
+        let h = head.bytes_mut();
+        rewrite_ip(h, layout.ips[0], body.len(), run.start);
+        let len = 8 + body.len();
+        put(h, udp + 4, word(len));
+        let pseudo = checksum::pseudo(addresses(h, layout.ips[0]), 17, len);
+        put(h, udp + 6, pseudo);
+        let offload = Offload {
+            gso: Some(Gso {
+                kind: GsoKind::Udp,
+                size: word(layout.datagram(udp)),
+                ecn: false,
+            }),
+            checksum: Some(PartialChecksum {
+                start: word(udp),
+                offset: 6,
+            }),
+        };
+        tagged(frame, offload, head, body.into())
     }
 }
 
@@ -68,16 +114,16 @@ fn whole<'f>(frame: &Frame, bytes: &'f [u8]) -> Piece<'f> {
         return Piece {
             offload: frame.offload,
             head: Head::EMPTY,
-            body: bytes,
+            body: bytes.into(),
         };
     }
     let mut head = Head::EMPTY;
     head.extend(&bytes[..12]);
-    tagged(frame, frame.offload, head, &bytes[12..])
+    tagged(frame, frame.offload, head, bytes[12..].into())
 }
 
 /// Puts the VLAN tag back after the addresses.
-fn tagged<'f>(frame: &Frame, mut offload: Offload, head: Head, body: &'f [u8]) -> Piece<'f> {
+fn tagged<'f>(frame: &Frame, mut offload: Offload, head: Head, body: Cow<'f, [u8]>) -> Piece<'f> {
     let Some(vlan) = frame.vlan else {
         return Piece {
             offload,

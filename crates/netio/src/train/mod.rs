@@ -10,7 +10,10 @@ mod tests;
 
 pub use parse::Uncuttable;
 
+use std::sync::OnceLock;
+
 use crate::frame::{Frame, GsoKind};
+use crate::kernel::KernelVersion;
 
 /// A frame seen as the packets that it stands for: one, or the segments of a train.
 #[derive(Clone, Debug)]
@@ -28,6 +31,8 @@ struct Layout {
     ips: Vec<IpAt>,
     /// The outer UDP header of a tunnel.
     outer_udp: Option<usize>,
+    /// It has a checksum.
+    outer_checksum: bool,
     /// The transport header of the segments.
     transport: usize,
     /// First byte of payload.
@@ -38,6 +43,11 @@ struct Layout {
     ecn: bool,
 }
 
+fn kernel_takes_udp_trains() -> bool {
+    static NEW_ENOUGH: OnceLock<bool> = OnceLock::new();
+    *NEW_ENOUGH.get_or_init(|| KernelVersion::running() >= KernelVersion::UDP_GSO)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IpAt {
     at: usize,
@@ -45,9 +55,15 @@ struct IpAt {
 }
 
 impl Layout {
-    /// The kernel cannot describe a tunnel's train to a packet socket, so it must leave segment by segment.
+    /// A packet socket has no words for a tunnel's train: it leaves as a train of the tunnel's own datagrams, or
+    /// segment by segment.
     fn is_tunnel(&self) -> bool {
         self.ips.len() > 1
+    }
+
+    /// Bytes that a segment adds to a train of the tunnel's datagrams, whose outer UDP header is at `udp`.
+    fn datagram(&self, udp: usize) -> usize {
+        self.payload - (udp + 8) + self.size
     }
 }
 
@@ -93,7 +109,24 @@ impl Train {
     /// Whether neighbouring segments may leave as one frame.
     #[must_use]
     pub fn joins(&self) -> bool {
-        self.layout.as_ref().is_some_and(|l| !l.is_tunnel())
+        self.longest_run() > 1
+    }
+
+    /// How many neighbouring segments may leave as one frame. Those of a tunnel only if its datagrams have
+    /// checksums, for a UDP train always gets them, and as many as one IP length can state.
+    #[must_use]
+    pub fn longest_run(&self) -> u32 {
+        let Some(layout) = &self.layout else {
+            return 1;
+        };
+        match layout.outer_udp {
+            _ if !layout.is_tunnel() => self.segments,
+            Some(udp) if layout.outer_checksum && kernel_takes_udp_trains() => {
+                let room = usize::from(u16::MAX) - (udp + 8 - layout.ips[0].at);
+                u32::try_from(room / layout.datagram(udp)).map_or(1, |n| n.clamp(1, self.segments))
+            }
+            _ => 1,
+        }
     }
 
     fn payload_range(&self, layout: &Layout, first: u32, end: u32) -> std::ops::Range<usize> {

@@ -33,10 +33,11 @@ pub(super) fn layout(frame: &[u8], offload: &Offload, gso: Gso) -> Result<Layout
         GsoKind::TcpV4 | GsoKind::TcpV6 => TCP,
     };
     let mut ips = vec![outer.head];
-    let mut outer_udp = None;
+    let (mut outer_udp, mut outer_checksum) = (None, false);
     if transport != outer.next {
         if outer.protocol == UDP {
             outer_udp = Some(outer.next);
+            outer_checksum = u16_at(frame, outer.next + 6)? != 0;
         }
         let inner = inner_ip(frame, outer.next, transport)?;
         if !tunnel_ends_at(frame, &outer, inner.at)? {
@@ -54,6 +55,7 @@ pub(super) fn layout(frame: &[u8], offload: &Offload, gso: Gso) -> Result<Layout
         (true, true, size) => Ok(Layout {
             ips,
             outer_udp,
+            outer_checksum,
             transport,
             payload,
             size: usize::from(size),
