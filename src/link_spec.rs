@@ -121,16 +121,24 @@ impl LinkSpec {
         })
     }
 
+    /// A link of one hop of this name under these conditions.
+    ///
+    /// # Errors
+    /// As [`LinkSpec::to_hop`].
+    pub(crate) fn to_link(&self, hop: &str) -> Result<LinkConfig> {
+        Ok(LinkConfig {
+            seed: self.seed(),
+            link: 0,
+            hops: vec![self.to_hop(hop)?],
+        })
+    }
+
     /// Refuses what the model would refuse, before anything is built.
     ///
     /// # Errors
     /// Conditions that contradict each other or lie out of range.
     pub(crate) fn check(&self) -> Result<()> {
-        Link::new(&LinkConfig {
-            seed: self.seed(),
-            link: 0,
-            hops: vec![self.to_hop("link")?],
-        })?;
+        Link::new(&self.to_link("link")?)?;
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use model::{Link, LinkConfig};
+use model::Link;
 
 use super::CpuArg;
 use super::link::LinkArgs;
@@ -43,11 +43,7 @@ impl EmulateArgs {
     /// Runs the box until a signal ends it.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
-        let config = LinkConfig {
-            seed: spec.seed(),
-            link: 0,
-            hops: vec![spec.to_hop("box").or_bad_input()?],
-        };
+        let config = spec.to_link("box").or_bad_input()?;
         let link = Link::new(&config).or_bad_input()?;
         let wan_box = WanBox::up([&self.a, &self.b], self.force, link, self.cpu.into())?;
         eprintln!("farwire: {} <-> {} until a signal", self.a, self.b);

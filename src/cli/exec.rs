@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use model::LinkConfig;
 use netio::bed::{BedConfig, SERVER};
 use netio::contain::{self, Contained};
 use signal_hook::consts::{SIGINT, SIGQUIT};
@@ -61,11 +60,7 @@ impl ExecArgs {
     /// Runs the command; the exit code is its own.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
-        let config = LinkConfig {
-            seed: spec.seed(),
-            link: 0,
-            hops: vec![spec.to_hop("box").or_bad_input()?],
-        };
+        let config = spec.to_link("box").or_bad_input()?;
         rig::gain_privilege()?;
         let signals = Signals::catch()?;
         let bed = BedConfig {
