@@ -1,7 +1,11 @@
 //! `farwire measure`: one instrument against a host.
 
+mod blast;
 mod http;
+mod messages;
 mod ping;
+mod pingpong;
+mod transfer;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -28,6 +32,9 @@ pub(crate) struct MeasureArgs {
 enum Instrument {
     Ping(ping::PingArgs),
     Http(http::HttpArgs),
+    Pingpong(pingpong::PingpongArgs),
+    Blast(blast::BlastArgs),
+    Transfer(transfer::TransferArgs),
 }
 
 /// What all instruments take.
@@ -63,11 +70,17 @@ impl MeasureArgs {
         let common = match &self.instrument {
             Instrument::Ping(args) => &args.common,
             Instrument::Http(args) => &args.common,
+            Instrument::Pingpong(args) => &args.common,
+            Instrument::Blast(args) => &args.common,
+            Instrument::Transfer(args) => &args.common,
         };
         let session = common.session()?;
         let shown = match &self.instrument {
             Instrument::Ping(args) => args.measure(&session)?,
             Instrument::Http(args) => args.measure(&session)?,
+            Instrument::Pingpong(args) => args.measure(&session)?,
+            Instrument::Blast(args) => args.measure(&session)?,
+            Instrument::Transfer(args) => args.measure(&session)?,
         };
         common.show(&shown)?;
         Ok(if shown.measurement.failure.is_some() {

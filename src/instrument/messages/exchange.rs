@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
+use netio::connection;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, send};
 
@@ -26,7 +27,8 @@ pub(crate) struct Channel {
     pub(crate) peer: SocketAddr,
     /// How messages are waited for; lines are always waited for asleep.
     pub(crate) wait: Wait,
-    watch: Watch,
+    /// When this end stops waiting.
+    pub(crate) watch: Watch,
 }
 
 /// When to stop waiting.
@@ -36,6 +38,13 @@ pub(crate) struct Watch {
     pub(crate) stop: Stop,
     /// How long the peer may neither send nor take anything.
     pub(crate) silence: Duration,
+}
+
+/// Since when nothing has happened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quiet {
+    since: Instant,
+    unacknowledged: u32,
 }
 
 /// Why a message did not get through.
@@ -64,7 +73,10 @@ impl fmt::Display for Broken {
             ),
             Self::Closed(0) => f.write_str("it closed the connection"),
             Self::Closed(bytes) => {
-                write!(f, "it closed the connection after {bytes} bytes of a message")
+                write!(
+                    f,
+                    "it closed the connection after {bytes} bytes of a message"
+                )
             }
             Self::NoLine(start) => write!(
                 f,
@@ -76,19 +88,6 @@ impl fmt::Display for Broken {
 }
 
 impl std::error::Error for Broken {}
-
-impl Watch {
-    /// Whether to go on after nothing happened since `quiet_since`.
-    pub(crate) fn check(&self, quiet_since: Instant) -> Result<(), Broken> {
-        if let Some(cause) = self.stop.cause() {
-            return Err(Broken::Stopped(cause));
-        }
-        if quiet_since.elapsed() >= self.silence {
-            return Err(Broken::Silent(self.silence));
-        }
-        Ok(())
-    }
-}
 
 impl Channel {
     /// Takes over a connection: every wait ends after 100 ms to look at `watch`.
@@ -114,22 +113,49 @@ impl Channel {
         &self.stream
     }
 
-    /// When this end stops waiting.
-    pub(crate) fn watch(&self) -> &Watch {
-        &self.watch
+    /// Whether to go on waiting. `quiet` is since when nothing has happened, and how much the peer had yet to
+    /// acknowledge: a long message on a slow link is no silence.
+    pub(crate) fn check(&self, quiet: &mut Option<Quiet>) -> Result<(), Broken> {
+        self.go_on()?;
+        let unacknowledged = connection::unacknowledged(&self.stream).unwrap_or(0);
+        match quiet {
+            Some(quiet) if quiet.unacknowledged == unacknowledged => {
+                if quiet.since.elapsed() >= self.watch.silence {
+                    return Err(Broken::Silent(self.watch.silence));
+                }
+            }
+            _ => {
+                *quiet = Some(Quiet {
+                    since: Instant::now(),
+                    unacknowledged,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nobody asks to stop.
+    pub(crate) fn go_on(&self) -> Result<(), Broken> {
+        self.watch
+            .stop
+            .cause()
+            .map_or(Ok(()), |cause| Err(Broken::Stopped(cause)))
     }
 
     /// Fills `message`, as the channel waits.
     pub(crate) fn receive(&self, message: &mut [u8]) -> Result<(), Broken> {
         let mut filled = 0;
-        while filled < message.len() {
+        loop {
             let rest = &mut message[filled..];
             match self.receive_some(rest, MsgFlags::MSG_WAITALL)? {
                 0 => return Err(Broken::Closed(filled)),
                 more => filled += more,
             }
+            if filled == message.len() {
+                return Ok(());
+            }
+            self.go_on()?;
         }
-        Ok(())
     }
 
     /// One read of at least one byte, 0 at the end of the connection; always asleep.
@@ -141,21 +167,22 @@ impl Channel {
     pub(crate) fn send(&self, message: &[u8]) -> Result<(), Broken> {
         let fd = self.stream.as_raw_fd();
         let mut sent = 0;
-        let mut quiet_since = None;
-        while sent < message.len() {
+        let mut quiet = None;
+        loop {
             match send(fd, &message[sent..], MsgFlags::MSG_NOSIGNAL) {
                 Ok(count) => {
                     sent += count;
-                    quiet_since = None;
+                    if sent == message.len() {
+                        return Ok(());
+                    }
+                    quiet = None;
+                    self.go_on()?;
                 }
-                Err(Errno::EAGAIN) => {
-                    self.watch.check(*quiet_since.get_or_insert_with(Instant::now))?;
-                }
-                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => self.check(&mut quiet)?,
+                Err(Errno::EINTR) => self.go_on()?,
                 Err(error) => return Err(Broken::Failed(error.into())),
             }
         }
-        Ok(())
     }
 
     /// Sends one line.
@@ -170,7 +197,10 @@ impl Channel {
         let mut byte = [0];
         let start = Instant::now();
         while line.len() < LONGEST_LINE {
-            self.watch.check(start)?;
+            self.go_on()?;
+            if start.elapsed() >= self.watch.silence {
+                return Err(Broken::Silent(self.watch.silence));
+            }
             if self.read(&mut byte)? == 0 {
                 return Err(if line.is_empty() {
                     Broken::Closed(0)
@@ -229,14 +259,12 @@ impl Channel {
 
     fn receive_asleep(&self, buffer: &mut [u8], flags: MsgFlags) -> Result<usize, Broken> {
         let fd = self.stream.as_raw_fd();
-        let mut quiet_since = None;
+        let mut quiet = None;
         loop {
             match recv(fd, buffer, flags) {
                 Ok(count) => return Ok(count),
-                Err(Errno::EAGAIN) => {
-                    self.watch.check(*quiet_since.get_or_insert_with(Instant::now))?;
-                }
-                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => self.check(&mut quiet)?,
+                Err(Errno::EINTR) => self.go_on()?,
                 Err(error) => return Err(Broken::Failed(error.into())),
             }
         }

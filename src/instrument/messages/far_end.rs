@@ -11,6 +11,15 @@ use super::datagrams::{Came, Datagrams, number_of};
 use super::exchange::{Broken, Channel};
 use super::wire::{DONE, EchoResult, Grant, LARGEST_DATAGRAM, Request, TransferResult, Wait};
 
+/// Where the server listens, for the UDP sockets that clients ask for.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// TCP's, and UDP's.
+    pub(crate) port: u16,
+    /// If it is bound to one.
+    pub(crate) interface: Option<String>,
+}
+
 /// What blast swallows at most at once.
 const SWALLOW: usize = 256 * 1024;
 
@@ -39,7 +48,7 @@ pub(crate) fn memory_for(request: &Request) -> usize {
     }
 }
 
-/// Answers `request` and serves it. `wait` is what is granted of what was asked for; `udp_port` is the server's.
+/// Answers `request` and serves it. `wait` is what is granted of what was asked for.
 ///
 /// # Errors
 /// The connection broke, or a UDP socket could not be had; what came until then is in `served`.
@@ -47,7 +56,7 @@ pub(crate) fn serve(
     channel: &mut Channel,
     request: &Request,
     wait: Wait,
-    udp_port: u16,
+    place: &Place,
     served: &mut Served,
 ) -> Result<()> {
     let (udp, nagle) = match *request {
@@ -55,12 +64,14 @@ pub(crate) fn serve(
         Request::Blast { nagle, .. } | Request::Transfer { nagle, .. } => (None, nagle),
     };
     channel.stream().set_nodelay(!nagle)?;
-    let datagrams = udp.map(|port| answering_socket(channel, udp_port, port));
-    let datagrams = datagrams.transpose().context("a UDP socket")?;
+    let datagrams = udp.map(|port| answering_socket(channel, place, port));
+    let datagrams = datagrams
+        .transpose()
+        .with_context(|| format!("no UDP socket on port {}", place.port))?;
     let grant = Grant {
         wait,
         mss: SockRef::from(channel.stream()).tcp_mss()?,
-        udp: udp.map(|_| udp_port),
+        udp: udp.map(|_| place.port),
     };
     let mut memory = vec![0; memory_for(request)];
     channel.send_line(&grant.to_string())?;
@@ -77,6 +88,16 @@ pub(crate) fn serve(
     };
     served.time = start.elapsed();
     Ok(outcome?)
+}
+
+/// Sends every message of `size` bytes back until the connection ends.
+pub(super) fn echo_all(channel: &Channel, size: usize) -> Result<(), Broken> {
+    echo(
+        channel,
+        u64::MAX,
+        &mut vec![0; size],
+        &mut Served::default(),
+    )
 }
 
 /// Sends `count` messages back, each when the whole of it has come.
@@ -105,11 +126,11 @@ fn echo_datagrams(
 ) -> Result<(), Broken> {
     let mut result = EchoResult::default();
     let mut last = None;
-    let mut quiet_since = None;
+    let mut quiet = None;
     loop {
         match datagrams.receive(buffer)? {
             Came::Datagram(length) => {
-                quiet_since = None;
+                quiet = None;
                 let message = &buffer[..length];
                 if last.replace(number_of(message)) == Some(number_of(message)) {
                     result.duplicates += 1;
@@ -122,10 +143,7 @@ fn echo_datagrams(
             }
             Came::Empty | Came::Nothing if channel.is_readable() => break,
             Came::Empty => {}
-            Came::Nothing => {
-                let watch = channel.watch();
-                watch.check(*quiet_since.get_or_insert_with(Instant::now))?;
-            }
+            Came::Nothing => channel.check(&mut quiet)?,
         }
     }
     served.messages = result.received;
@@ -188,7 +206,7 @@ fn read_up_to(channel: &Channel, most: u64, buffer: &mut [u8]) -> Result<usize, 
 
 /// A socket on the server's UDP port that hears this client's port `theirs` alone, at the address that the client
 /// has reached.
-fn answering_socket(channel: &Channel, ours: u16, theirs: u16) -> io::Result<UdpSocket> {
+fn answering_socket(channel: &Channel, place: &Place, theirs: u16) -> io::Result<UdpSocket> {
     let local = channel.stream().local_addr()?.ip().to_canonical();
     let peer = match channel.peer {
         // The scope of a link-local address stays.
@@ -198,12 +216,16 @@ fn answering_socket(channel: &Channel, ours: u16, theirs: u16) -> io::Result<Udp
         }
         other => (other.ip().to_canonical(), theirs).into(),
     };
-    let mut local: SocketAddr = (local, ours).into();
+    let mut local: SocketAddr = (local, place.port).into();
     if let (SocketAddr::V6(local), SocketAddr::V6(peer)) = (&mut local, peer) {
         local.set_scope_id(peer.scope_id());
     }
     let socket = Socket::new(Domain::for_address(peer), Type::DGRAM, Some(Protocol::UDP))?;
+    // Several clients' sockets stand on one port; each is connected to its client.
     socket.set_reuse_port(true)?;
+    if let Some(name) = &place.interface {
+        socket.bind_device(Some(name.as_bytes()))?;
+    }
     socket.bind(&local.into())?;
     socket.connect(&peer.into())?;
     Ok(socket.into())

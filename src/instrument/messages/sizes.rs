@@ -58,7 +58,8 @@ const NETTEST: [(usize, u64, u64); 25] = [
 ];
 
 /// The eight block sizes of document 004.
-pub(crate) const TRANSFER_BLOCKS: [usize; 8] = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
+pub(crate) const TRANSFER_BLOCKS: [usize; 8] =
+    [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
 
 /// The longest list of sizes.
 const MOST: usize = 100;
@@ -118,6 +119,10 @@ impl FromStr for Sizes {
             }
             ensure!(sizes.len() <= MOST, "more than {MOST} sizes");
         }
+        let twice = sizes.iter().enumerate().find(|(at, size)| sizes[..*at].contains(size));
+        if let Some((_, size)) = twice {
+            bail!("{size} comes twice");
+        }
         Ok(Self(sizes))
     }
 }
@@ -162,7 +167,7 @@ mod tests {
 
     #[test]
     fn sizes_that_are_none_are_refused() {
-        for text in ["", "0", "-1", "8..1", "1..", "a", "1,,2"] {
+        for text in ["", "0", "-1", "8..1", "1..", "a", "1,,2", "4,1..8"] {
             assert!(text.parse::<Sizes>().is_err(), "{text}");
         }
     }
@@ -171,11 +176,35 @@ mod tests {
     fn the_sweep_has_nettests_counts_and_scales_them() {
         let whole = Sweep::Nettest.pingpong(None);
         assert_eq!(whole.len(), 25);
-        assert_eq!(whole[0], Load { size: 1, count: 100_000 });
-        assert_eq!(whole[11], Load { size: 2048, count: 1_000 });
+        assert_eq!(
+            whole[0],
+            Load {
+                size: 1,
+                count: 100_000
+            }
+        );
+        assert_eq!(
+            whole[11],
+            Load {
+                size: 2048,
+                count: 1_000
+            }
+        );
         let scaled = Sweep::Nettest.blast(Some(1_000));
-        assert_eq!(scaled[0], Load { size: 1, count: 1_000 });
-        assert_eq!(scaled[10], Load { size: 1024, count: 10 });
+        assert_eq!(
+            scaled[0],
+            Load {
+                size: 1,
+                count: 1_000
+            }
+        );
+        assert_eq!(
+            scaled[10],
+            Load {
+                size: 1024,
+                count: 10
+            }
+        );
         assert_eq!(Sweep::Nettest.blast(Some(1))[24].count, 1);
     }
 }

@@ -64,7 +64,11 @@ pub(crate) enum Request {
         udp: Option<u16>,
     },
     /// Swallow every message.
-    Blast { size: usize, count: u64, nagle: bool },
+    Blast {
+        size: usize,
+        count: u64,
+        nagle: bool,
+    },
     /// Swallow and account for every read.
     Transfer {
         block: usize,
@@ -177,7 +181,11 @@ impl FromStr for Request {
         let request = match mode {
             "pingpong" => {
                 let udp: Option<u16> = fields.optional("udp")?;
-                let largest = if udp.is_some() { LARGEST_DATAGRAM } else { *SIZES.end() };
+                let largest = if udp.is_some() {
+                    LARGEST_DATAGRAM
+                } else {
+                    *SIZES.end()
+                };
                 Self::Pingpong {
                     size: fields.size("size", *SIZES.start()..=largest)?,
                     count: fields.within("count", COUNTS)?,
@@ -282,6 +290,13 @@ impl fmt::Display for Wait {
     }
 }
 
+/// The line that says why a request is refused.
+pub(crate) fn refusal(cause: &anyhow::Error) -> String {
+    let text =
+        format!("error {cause:#}").replace(|c: char| !c.is_ascii() || c.is_ascii_control(), "?");
+    text.chars().take(LONGEST_LINE - 1).collect()
+}
+
 fn yes_or_no(flag: bool) -> &'static str {
     if flag { "yes" } else { "no" }
 }
@@ -328,7 +343,10 @@ impl<'a> Fields<'a> {
     fn within(&mut self, key: &str, range: RangeInclusive<u64>) -> Result<u64> {
         let value = self.required(key)?;
         let (low, high) = (range.start(), range.end());
-        ensure!(range.contains(&value), "{key}={value} is not within {low} to {high}");
+        ensure!(
+            range.contains(&value),
+            "{key}={value} is not within {low} to {high}"
+        );
         Ok(value)
     }
 
@@ -418,7 +436,10 @@ mod tests {
             total: Duration::from_nanos(12_083_674_000),
             network: Duration::from_nanos(12_051_402_000),
         };
-        assert_eq!(result.to_string().parse::<TransferResult>().unwrap(), result);
+        assert_eq!(
+            result.to_string().parse::<TransferResult>().unwrap(),
+            result
+        );
         let echo = EchoResult {
             received: 99,
             duplicates: 1,
@@ -432,16 +453,40 @@ mod tests {
         for (rest, cause) in [
             ("dance size=1", "the mode is pingpong, blast or transfer"),
             ("blast size=1 count=1", "nagle is yes or no"),
-            ("blast size=0 count=1 nagle=no", "size=0 is not within 1 to 1000000"),
+            (
+                "blast size=0 count=1 nagle=no",
+                "size=0 is not within 1 to 1000000",
+            ),
             ("blast size=1000001 count=1 nagle=no", "not within"),
-            ("blast size=-1 count=1 nagle=no", "size=\"-1\" is not a number"),
-            ("blast size=1 size=2 count=1 nagle=no", "\"size\" comes twice"),
-            ("blast size=1 count=1 nagle=no x=1", "there is no \"x\" here"),
+            (
+                "blast size=-1 count=1 nagle=no",
+                "size=\"-1\" is not a number",
+            ),
+            (
+                "blast size=1 size=2 count=1 nagle=no",
+                "\"size\" comes twice",
+            ),
+            (
+                "blast size=1 count=1 nagle=no x=1",
+                "there is no \"x\" here",
+            ),
             ("blast size", "\"size\" is not key=value"),
-            ("pingpong size=1 count=0 wait=block nagle=no", "count=0 is not within"),
-            ("pingpong size=1 count=1 wait=nap nagle=no", "wait is block or spin"),
-            ("pingpong size=65508 count=1 wait=block nagle=no udp=1", "1 to 65507"),
-            ("transfer block=8388609 bytes=1 nagle=no latency_us=0", "not within"),
+            (
+                "pingpong size=1 count=0 wait=block nagle=no",
+                "count=0 is not within",
+            ),
+            (
+                "pingpong size=1 count=1 wait=nap nagle=no",
+                "wait is block or spin",
+            ),
+            (
+                "pingpong size=65508 count=1 wait=block nagle=no udp=1",
+                "1 to 65507",
+            ),
+            (
+                "transfer block=8388609 bytes=1 nagle=no latency_us=0",
+                "not within",
+            ),
         ] {
             let error = format!("{start}{rest}").parse::<Request>().unwrap_err();
             let text = format!("{error:#}");
@@ -455,7 +500,9 @@ mod tests {
     fn a_refusal_is_the_servers_own_words() {
         let error = Grant::parse("error busy: 64 tests run").unwrap_err();
         assert_eq!(error.to_string(), "refused: busy: 64 tests run");
-        let error = Grant::parse("220 smtp.example ESMTP").unwrap_err().to_string();
+        let error = Grant::parse("220 smtp.example ESMTP")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("220 smtp.example"), "{error}");
     }
 
