@@ -153,9 +153,9 @@ pub(crate) enum Metric {
     /// Reads that gave something.
     Reads,
     /// Bytes that one read gave.
-    ReadBytes,
+    ReadSizeBytes,
     /// Spent within one read, waiting included.
-    ReadMs,
+    ReadTimeMs,
     /// Spent within the reads for 2^20 bytes.
     TimePerMibMs,
     /// From the request to the first byte of the answer.

@@ -100,10 +100,10 @@ pub(crate) fn transfer_table(measurement: &Measurement, blocks: &[usize]) -> Str
             of.elapsed_s.len().to_string(),
             optional(mean(Metric::Reads), 1),
             optional(bytes, 0),
-            optional(mean(Metric::ReadBytes), 2),
+            optional(mean(Metric::ReadSizeBytes), 2),
             optional(mean(Metric::ElapsedS), 6),
             optional(network_s, 6),
-            optional(mean(Metric::ReadMs), 6),
+            optional(mean(Metric::ReadTimeMs), 6),
             optional(mean(Metric::TimePerMibMs), 6),
             optional(rate, 1),
         ])

@@ -60,7 +60,7 @@ struct Common {
 /// What an instrument found, and how it is shown.
 struct Shown {
     measurement: Measurement,
-    /// What people see, above the figures and facts that every instrument shows.
+    /// What people see, above the facts, and above the figures unless it is a table of them.
     text: String,
 }
 
@@ -82,12 +82,19 @@ impl MeasureArgs {
             Instrument::Blast(args) => args.measure(&session)?,
             Instrument::Transfer(args) => args.measure(&session)?,
         };
-        common.show(&shown)?;
+        common.show(&shown, self.instrument.has_own_table())?;
         Ok(if shown.measurement.failure.is_some() {
             ExitCode::FAILURE
         } else {
             ExitCode::SUCCESS
         })
+    }
+}
+
+impl Instrument {
+    /// Whether its text shows the figures: some hundred of them when sizes are swept.
+    fn has_own_table(&self) -> bool {
+        matches!(self, Self::Pingpong(_) | Self::Blast(_) | Self::Transfer(_))
     }
 }
 
@@ -112,7 +119,7 @@ impl Common {
         })
     }
 
-    fn show(&self, shown: &Shown) -> Result<()> {
+    fn show(&self, shown: &Shown, own_table: bool) -> Result<()> {
         let measurement = &shown.measurement;
         if let Some(file) = &self.json {
             output::write_json(file, measurement)?;
@@ -124,7 +131,12 @@ impl Common {
         let facts: String = facts
             .map(|(name, value)| format!("{name}: {value}\n"))
             .collect();
-        let text = format!("{}{}{facts}", shown.text, report::figures(measurement));
+        let figures = if own_table {
+            String::new()
+        } else {
+            report::figures(measurement)
+        };
+        let text = format!("{}{figures}{facts}", shown.text);
         if self.json.as_deref().is_some_and(output::is_stdout) {
             io::stderr().write_all(text.as_bytes())?;
             return Ok(());

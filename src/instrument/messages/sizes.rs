@@ -119,7 +119,10 @@ impl FromStr for Sizes {
             }
             ensure!(sizes.len() <= MOST, "more than {MOST} sizes");
         }
-        let twice = sizes.iter().enumerate().find(|(at, size)| sizes[..*at].contains(size));
+        let twice = sizes
+            .iter()
+            .enumerate()
+            .find(|(at, size)| sizes[..*at].contains(size));
         if let Some((_, size)) = twice {
             bail!("{size} comes twice");
         }

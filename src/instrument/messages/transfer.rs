@@ -96,8 +96,8 @@ pub(crate) fn values(result: &TransferResult) -> Vec<(Metric, f64)> {
         (Metric::NetworkElapsedS, network_s),
     ];
     let each = [
-        (Metric::ReadBytes, bytes / reads),
-        (Metric::ReadMs, network_s * 1e3 / reads),
+        (Metric::ReadSizeBytes, bytes / reads),
+        (Metric::ReadTimeMs, network_s * 1e3 / reads),
         (Metric::TimePerMibMs, network_s * 1e3 / (bytes / MIB)),
         (Metric::GoodputBitPerS, bytes * 8.0 / total_s),
     ];
