@@ -223,3 +223,59 @@ fn table(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> String
     }
     format!("{table}\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instrument::Sample;
+
+    fn runs(size: u64, elapsed_s: &[f64]) -> Measurement {
+        let samples = elapsed_s.iter().zip(1..);
+        let samples =
+            samples.map(|(time, run)| Sample::new(0.0, Metric::ElapsedS, run, *time).size(size));
+        Measurement {
+            samples: samples.collect(),
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn a_row_of_document_003_has_its_average_and_its_variation() {
+        let mut measurement = runs(1, &[14.19, 14.18, 14.12, 14.23, 14.14]);
+        let mean = Figure::new(Metric::RttMs, Statistic::Mean, 0.141_72).size(1);
+        measurement.figures.push(mean.within(0.14, 0.15));
+        let count = 100_000;
+        let table = pingpong_table(&measurement, &[Load { size: 1, count }]);
+        for cell in [
+            "14.172000",
+            "0.033600",
+            "0.043243",
+            "141.72",
+            "140.00 to 150.00",
+        ] {
+            assert!(table.contains(cell), "{cell}: {table}");
+        }
+    }
+
+    #[test]
+    fn a_blast_s_throughput_is_in_bytes() {
+        let mut measurement = runs(98_304, &[835.75, 835.81, 835.69, 835.76, 835.70]);
+        let goodput = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 11_762_481.72 * 8.0);
+        let goodput = goodput.size(98_304).toward(Direction::Up);
+        measurement.figures.push(goodput);
+        let load = Load {
+            size: 98_304,
+            count: 100_000,
+        };
+        let table = blast_table(&measurement, &[load]);
+        for cell in ["16.58496", "835.742000", "0.038400", "11762481.72"] {
+            assert!(table.contains(cell), "{cell}: {table}");
+        }
+    }
+
+    #[test]
+    fn without_a_completed_run_there_is_no_table() {
+        let measurement = Measurement::failed("refused");
+        assert_eq!(transfer_table(&measurement, &[1024]), "");
+    }
+}

@@ -5,9 +5,9 @@ use clap::Args;
 
 use super::Common;
 use crate::endpoint;
-use crate::instrument::messages::FarEnd;
 use crate::instrument::messages::sizes::{Load, Sizes, Sweep};
 use crate::instrument::messages::wire::{DEFAULT_PORT, SIZES};
+use crate::instrument::messages::{FarEnd, SILENCE};
 
 /// The far end, and what TCP is to do.
 #[derive(Args, Debug)]
@@ -52,6 +52,7 @@ impl Connection {
             address: endpoint::resolve(&self.host, DEFAULT_PORT, common.family())?,
             local: common.bind.clone(),
             mss: self.set_mss,
+            silence: SILENCE,
         })
     }
 }

@@ -12,7 +12,7 @@ use super::wire::{Grant, Request};
 use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
 use crate::instrument::{Measurement, Stop};
 
-/// A server that neither sends nor takes anything for so long is gone.
+/// A server that neither sends nor takes anything for so long is gone, unless the user of this module knows better.
 pub(crate) const SILENCE: Duration = Duration::from_secs(20);
 
 /// Where the far end is and how to reach it.
@@ -24,6 +24,8 @@ pub(crate) struct FarEnd {
     pub(crate) local: Option<Local>,
     /// The largest segment to announce and to send (TCP_MAXSEG), if not the path's.
     pub(crate) mss: Option<u32>,
+    /// How long it may neither send nor take anything before it counts as gone; usually [`SILENCE`].
+    pub(crate) silence: Duration,
 }
 
 /// A connection whose request was granted.
@@ -58,7 +60,7 @@ impl FarEnd {
         let stream = endpoint::connect(socket, self.address, CONNECT_TIMEOUT)?;
         let watch = Watch {
             stop: stop.clone(),
-            silence: SILENCE,
+            silence: self.silence,
         };
         Ok(Channel::new(stream, watch)?)
     }

@@ -14,7 +14,7 @@ pub(crate) mod transfer;
 mod udp_pingpong;
 pub(crate) mod wire;
 
-pub(crate) use client::FarEnd;
+pub(crate) use client::{FarEnd, SILENCE};
 
 #[cfg(test)]
 mod tests;
