@@ -59,7 +59,7 @@ impl PingpongArgs {
 fn check_datagrams(loads: &[Load]) -> Result<(), Failure> {
     let too_large = loads
         .iter()
-        .find(|load| load.size as u64 > LARGEST_DATAGRAM);
+        .find(|load| load.size > LARGEST_DATAGRAM.into());
     too_large.map_or(Ok(()), |load| {
         Err(Failure::bad_input(format_args!(
             "a message of {} bytes does not fit a UDP datagram: at most {LARGEST_DATAGRAM}; \

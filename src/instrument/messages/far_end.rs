@@ -41,7 +41,7 @@ pub(crate) struct Served {
 /// Bytes of memory that serving `request` takes.
 pub(crate) fn memory_for(request: &Request) -> usize {
     match *request {
-        Request::Pingpong { udp: Some(_), .. } => LARGEST_DATAGRAM as usize,
+        Request::Pingpong { udp: Some(_), .. } => LARGEST_DATAGRAM.into(),
         Request::Pingpong { size, .. } => size,
         Request::Blast { .. } => SWALLOW,
         Request::Transfer { block, .. } => block,

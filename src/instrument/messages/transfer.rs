@@ -63,7 +63,7 @@ pub(crate) fn measure(far: &FarEnd, plan: &TransferPlan, session: &Session) -> M
             }
             let last = results.last().into_iter();
             let at_s = began.elapsed().as_secs_f64();
-            let samples = last.flat_map(|result| values(result));
+            let samples = last.flat_map(values);
             measurement.samples.extend(samples.map(|(metric, value)| {
                 Sample::new(at_s, metric, number.into(), value)
                     .toward(Direction::Up)

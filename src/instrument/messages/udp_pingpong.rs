@@ -112,7 +112,7 @@ pub(super) fn run(
     }
     let mut exchange = Exchange {
         datagrams: Datagrams::new(socket, plan.wait)?,
-        answer: vec![0; LARGEST_DATAGRAM as usize + 1],
+        answer: vec![0; usize::from(LARGEST_DATAGRAM) + 1],
         timeout,
         late: 0,
     };
@@ -175,10 +175,9 @@ impl Exchange {
             let rtt = now - before;
             if let Came::Datagram(length) = came {
                 let answer = &self.answer[..length];
-                if length == message.len() && number_of(answer) == number_of(message) {
-                    if rtt <= self.timeout {
-                        return Ok(Some((rtt, now)));
-                    }
+                let is_current = length == message.len() && number_of(answer) == number_of(message);
+                if is_current && rtt <= self.timeout {
+                    return Ok(Some((rtt, now)));
                 }
                 self.late += 1;
             }

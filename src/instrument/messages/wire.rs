@@ -36,7 +36,7 @@ pub(crate) const COUNTS: RangeInclusive<u64> = 1..=1_000_000_000;
 /// Bytes of one block of a transfer.
 pub(crate) const BLOCKS: RangeInclusive<u64> = 1..=8 * 1024 * 1024;
 /// Payload of the largest UDP datagram over IPv4 (RFC 768, RFC 791): 65,535 less 20 less 8.
-pub(crate) const LARGEST_DATAGRAM: u64 = 65_507;
+pub(crate) const LARGEST_DATAGRAM: u16 = 65_507;
 
 const GREETING: &str = "farwire-messages/1";
 
@@ -182,7 +182,7 @@ impl FromStr for Request {
             "pingpong" => {
                 let udp: Option<u16> = fields.optional("udp")?;
                 let largest = if udp.is_some() {
-                    LARGEST_DATAGRAM
+                    LARGEST_DATAGRAM.into()
                 } else {
                     *SIZES.end()
                 };
