@@ -268,7 +268,7 @@ mod tests {
             count: 100_000,
         };
         let table = blast_table(&measurement, &[load]);
-        for cell in ["16.58496", "835.742000", "0.038400", "11762481.72"] {
+        for cell in ["16.58496", "835.742000", "0.037600", "11762481.72"] {
             assert!(table.contains(cell), "{cell}: {table}");
         }
     }

@@ -64,7 +64,8 @@ pub(crate) fn serve(
         Request::Blast { nagle, .. } | Request::Transfer { nagle, .. } => (None, nagle),
     };
     channel.stream().set_nodelay(!nagle)?;
-    let datagrams = udp.map(|port| answering_socket(channel, place, port));
+    // Ready, and emptied, before the client knows: what it sends from then on is kept.
+    let datagrams = udp.map(|port| Datagrams::new(answering_socket(channel, place, port)?, wait));
     let datagrams = datagrams
         .transpose()
         .with_context(|| format!("no UDP socket on port {}", place.port))?;
@@ -78,8 +79,7 @@ pub(crate) fn serve(
     channel.wait = wait;
     let start = Instant::now();
     let outcome = match (request, datagrams) {
-        (Request::Pingpong { .. }, Some(socket)) => {
-            let datagrams = Datagrams::new(socket, wait)?;
+        (Request::Pingpong { .. }, Some(datagrams)) => {
             echo_datagrams(channel, &datagrams, &mut memory, served)
         }
         (Request::Pingpong { count, .. }, None) => echo(channel, *count, &mut memory, served),
