@@ -210,7 +210,7 @@ fn cable_cut() -> Result<()> {
         .arg(&log);
     let mut server = bed
         .server()
-        .run(|| server.stdout(Stdio::null()).spawn())??;
+        .run(|| server.stdout(Stdio::null()).stderr(Stdio::null()).spawn())??;
     let cut = || -> Result<Output> {
         let client = "measure pingpong 10.77.0.2 --count 1000000000 --runs 1";
         process::wait_for("the far end", || {
