@@ -148,6 +148,16 @@ pub(crate) enum Metric {
     Requests,
     /// How long it took.
     ElapsedS,
+    /// Spent within the receiver's reads, waiting included.
+    NetworkElapsedS,
+    /// Reads that gave something.
+    Reads,
+    /// Bytes that one read gave.
+    ReadSizeBytes,
+    /// Spent within one read, waiting included.
+    ReadTimeMs,
+    /// Spent within the reads for 2^20 bytes.
+    TimePerMibMs,
     /// From the request to the first byte of the answer.
     FirstByteMs,
     /// Payload received over time (L7).

@@ -4,6 +4,7 @@ mod form;
 pub(crate) mod http;
 pub(crate) mod launch;
 pub(crate) mod live;
+pub(crate) mod messages;
 mod meter;
 pub(crate) mod ping;
 mod spread;

@@ -4,6 +4,7 @@ mod af_packet;
 pub mod bed;
 mod checksum;
 pub mod clock;
+pub mod connection;
 pub mod contain;
 mod control;
 mod frame;

@@ -1,7 +1,11 @@
 //! `farwire measure`: one instrument against a host.
 
+mod blast;
 mod http;
+mod messages;
 mod ping;
+mod pingpong;
+mod transfer;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -28,6 +32,9 @@ pub(crate) struct MeasureArgs {
 enum Instrument {
     Ping(ping::PingArgs),
     Http(http::HttpArgs),
+    Pingpong(pingpong::PingpongArgs),
+    Blast(blast::BlastArgs),
+    Transfer(transfer::TransferArgs),
 }
 
 /// What all instruments take.
@@ -53,7 +60,7 @@ struct Common {
 /// What an instrument found, and how it is shown.
 struct Shown {
     measurement: Measurement,
-    /// What people see, above the figures and facts that every instrument shows.
+    /// What people see, above the facts, and above the figures unless it is a table of them.
     text: String,
 }
 
@@ -63,18 +70,31 @@ impl MeasureArgs {
         let common = match &self.instrument {
             Instrument::Ping(args) => &args.common,
             Instrument::Http(args) => &args.common,
+            Instrument::Pingpong(args) => &args.common,
+            Instrument::Blast(args) => &args.common,
+            Instrument::Transfer(args) => &args.common,
         };
         let session = common.session()?;
         let shown = match &self.instrument {
             Instrument::Ping(args) => args.measure(&session)?,
             Instrument::Http(args) => args.measure(&session)?,
+            Instrument::Pingpong(args) => args.measure(&session)?,
+            Instrument::Blast(args) => args.measure(&session)?,
+            Instrument::Transfer(args) => args.measure(&session)?,
         };
-        common.show(&shown)?;
+        common.show(&shown, self.instrument.has_own_table())?;
         Ok(if shown.measurement.failure.is_some() {
             ExitCode::FAILURE
         } else {
             ExitCode::SUCCESS
         })
+    }
+}
+
+impl Instrument {
+    /// Whether its text shows the figures: some hundred of them when sizes are swept.
+    fn has_own_table(&self) -> bool {
+        matches!(self, Self::Pingpong(_) | Self::Blast(_) | Self::Transfer(_))
     }
 }
 
@@ -99,7 +119,7 @@ impl Common {
         })
     }
 
-    fn show(&self, shown: &Shown) -> Result<()> {
+    fn show(&self, shown: &Shown, own_table: bool) -> Result<()> {
         let measurement = &shown.measurement;
         if let Some(file) = &self.json {
             output::write_json(file, measurement)?;
@@ -111,7 +131,12 @@ impl Common {
         let facts: String = facts
             .map(|(name, value)| format!("{name}: {value}\n"))
             .collect();
-        let text = format!("{}{}{facts}", shown.text, report::figures(measurement));
+        let figures = if own_table {
+            String::new()
+        } else {
+            report::figures(measurement)
+        };
+        let text = format!("{}{figures}{facts}", shown.text);
         if self.json.as_deref().is_some_and(output::is_stdout) {
             io::stderr().write_all(text.as_bytes())?;
             return Ok(());
