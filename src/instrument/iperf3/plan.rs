@@ -107,6 +107,9 @@ pub(crate) trait Streams {
     /// [`progress`](Self::progress) say.
     fn end_omission(&mut self, now: Instant);
 
+    /// Looks how far the streams have come; called every 100 ms, finer than any interval, and at its end.
+    fn sample(&mut self, _now: Instant) {}
+
     /// Ends an interval.
     fn tick(&mut self, now: Instant);
 
@@ -119,9 +122,9 @@ pub(crate) trait Streams {
     /// Stops sending and counting: what arrives from now on is read, but is not of the test.
     fn stop(&mut self, now: Instant);
 
-    /// Goes on counting what arrives after the sender has said that it sent `expected` bytes on each stream, until all of them
-    /// are there or `until` is reached: a test of so many bytes ends with its last byte, not with the sender's word.
-    fn settle(&mut self, _expected: &[StreamResults], _until: Instant) {}
+    /// Takes what arrives after [`stop`](Self::stop) into account until all that the sender says it `sent` is there, or until
+    /// `deadline`: a test of so many bytes ends with its last byte, not with the sender's word.
+    fn settle(&mut self, _sent: &[StreamResults], _deadline: Instant) {}
 
     /// What the other end is to know about each stream.
     fn results(&self) -> Vec<StreamResults>;
