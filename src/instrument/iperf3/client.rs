@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::control::{Broken, Control, MESSAGE_TIMEOUT, Step};
 use super::params::Params;
 use super::plan::{Plan, StreamSpec, Streams, Until};
-use super::results::Results;
-use super::run::{self, Ended, percent};
+use super::results::{Results, Sides};
+use super::run::{self, Ended};
 use super::wire::{Cookie, LONGEST_RESULTS, State};
 use crate::endpoint::{self, Local};
 use crate::instrument::Session;
@@ -38,12 +38,8 @@ pub(crate) struct Server {
 pub(crate) struct Tested<S> {
     /// The client's streams with what they counted; absent when the test never came to that.
     pub(crate) streams: Option<S>,
-    /// How many of its own bytes and how much CPU time this end has used.
-    pub(crate) local: Results,
-    /// What the server says.
-    pub(crate) remote: Option<Results>,
-    /// What counts began so long after the start, and lasted so long.
-    pub(crate) counted_s: f64,
+    /// What both ends say.
+    pub(crate) sides: Sides,
     /// The cookie of the test.
     pub(crate) cookie: Cookie,
     /// Why it is not what was asked for.
@@ -87,9 +83,7 @@ pub(crate) fn run<S: Streams>(
 ) -> Tested<S> {
     let mut tested = Tested {
         streams: None,
-        local: Results::default(),
-        remote: None,
-        counted_s: 0.0,
+        sides: Sides::default(),
         cookie: Cookie::random(),
         failure: None,
     };
@@ -154,7 +148,7 @@ impl<'a> Client<'a> {
         let ended = self.run_streams(streams);
         let now = Instant::now();
         streams.stop(now);
-        (tested.local, tested.counted_s) = own_results(streams, plan, &ended);
+        tested.sides.local = Results::of(streams, plan.way.goes_up(), ended.lasted);
         ended.outcome?;
         if let Until::Bytes(_) = plan.until {
             self.linger()?;
@@ -205,7 +199,7 @@ impl<'a> Client<'a> {
     fn exchange_results<S: Streams>(&mut self, tested: &mut Tested<S>) -> Step<()> {
         self.expect(State::ExchangeResults)?;
         self.control
-            .send_json(&tested.local.to_json(), "the results")?;
+            .send_json(&tested.sides.local.to_json(), "the results")?;
         let deadline = Instant::now() + 2 * self.server.message_timeout;
         let text = self
             .control
@@ -226,15 +220,18 @@ impl<'a> Client<'a> {
                 "its results say nothing of stream {id}"
             )));
         }
-        tested.remote = Some(results);
+        tested.sides.remote = Some(results);
         self.expect(State::DisplayResults)?;
         self.control.send_state(State::Done)
     }
 
     /// Tells the server when the test is over before its time.
     fn leave(&mut self, outcome: &Step<()>) {
-        if matches!(outcome, Err(Broken::Stopped(_) | Broken::Silent(_))) {
-            self.control.farewell();
+        if matches!(
+            outcome,
+            Err(Broken::Stopped(_) | Broken::Silent(_) | Broken::Overdue(_))
+        ) {
+            self.control.farewell(State::ClientTerminate);
         }
     }
 
@@ -242,16 +239,4 @@ impl<'a> Client<'a> {
         let deadline = self.control.deadline();
         self.control.expect(state, deadline)
     }
-}
-
-/// What this end tells the server of its streams, and for how long the test counted.
-fn own_results(streams: &impl Streams, plan: &Plan, ended: &Ended) -> (Results, f64) {
-    let counted_s = ended.counted.as_secs_f64();
-    let results = Results {
-        cpu_percent: percent(streams.cpu(), ended.lasted),
-        has_retransmits: plan.way.goes_up().then_some(true),
-        congestion_used: streams.congestion_used(),
-        streams: streams.results(),
-    };
-    (results, counted_s)
 }

@@ -33,6 +33,8 @@ pub(crate) enum Broken {
     Gone(String),
     /// Nothing came in time.
     Silent(String),
+    /// The test lasts too long.
+    Overdue(String),
     /// What came is not iperf3's protocol.
     Garbage(String),
 }
@@ -72,6 +74,11 @@ impl Control {
     /// The connection itself.
     pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream
+    }
+
+    /// The connection itself, which turned out to be a stream.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
     }
 
     /// Whether the whole measurement has to end.
@@ -189,9 +196,9 @@ impl Control {
         }
     }
 
-    /// Tells the server, if it can still be told, that the client gives up.
-    pub(crate) fn farewell(&mut self) {
-        let _ = self.stream.write_all(&[State::ClientTerminate.byte()]);
+    /// Tells the other end, if it can still be told, that this one gives up.
+    pub(crate) fn farewell(&mut self, state: State) {
+        let _ = self.stream.write_all(&[state.byte()]);
     }
 
     /// A state that does not belong where it came.
@@ -260,7 +267,9 @@ impl fmt::Display for Broken {
             }
             Self::Told(_, Some(error)) => write!(f, "it gave up: {error}"),
             Self::Told(state, None) => write!(f, "it gave up: {state}"),
-            Self::Gone(text) | Self::Silent(text) | Self::Garbage(text) => f.write_str(text),
+            Self::Gone(text) | Self::Silent(text) | Self::Overdue(text) | Self::Garbage(text) => {
+                f.write_str(text)
+            }
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::instrument::seconds;
 pub(crate) const MOST_STREAMS: u32 = 128;
 /// The longest block in bytes that iperf3 takes over TCP (`MAX_BLOCKSIZE`).
 pub(crate) const LONGEST_BLOCK: u32 = 1 << 20;
+/// The largest socket buffer in bytes that iperf3 takes (`MAX_TCP_BUFFER`).
+pub(crate) const LARGEST_WINDOW: u32 = 512 << 20;
 /// The longest test in seconds that iperf3 takes (`MAX_TIME`).
 pub(crate) const LONGEST_TEST_S: u32 = 86_400;
 /// The longest omitted start in seconds that iperf3 takes (`MAX_OMIT_TIME`).
@@ -125,6 +127,9 @@ pub(crate) trait Streams {
     /// Takes what arrives after [`stop`](Self::stop) into account until all that the sender says it `sent` is there, or until
     /// `deadline`: a test of so many bytes ends with its last byte, not with the sender's word.
     fn settle(&mut self, _sent: &[StreamResults], _deadline: Instant) {}
+
+    /// Closes the sockets; what was counted until [`stop`](Self::stop) stays.
+    fn close(&mut self) {}
 
     /// What the other end is to know about each stream.
     fn results(&self) -> Vec<StreamResults>;

@@ -38,7 +38,8 @@ pub(super) struct Gate {
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) spec: StreamSpec,
-    pub(super) socket: Arc<TcpStream>,
+    /// Absent once closed.
+    socket: Option<Arc<TcpStream>>,
     counted: Arc<Counted>,
     thread: Option<JoinHandle<()>>,
 }
@@ -125,7 +126,7 @@ impl Flow {
     pub(super) fn new(spec: StreamSpec, socket: TcpStream) -> Self {
         Self {
             spec,
-            socket: Arc::new(socket),
+            socket: Some(Arc::new(socket)),
             counted: Arc::default(),
             thread: None,
         }
@@ -133,7 +134,7 @@ impl Flow {
 
     /// Sets the thread going.
     pub(super) fn start(&mut self, gate: &Arc<Gate>, start: Instant) -> Result<()> {
-        let socket = Arc::clone(&self.socket);
+        let socket = self.socket.clone().context("a stream that is closed")?;
         socket.set_nonblocking(false)?;
         socket.set_write_timeout(Some(BLOCKED))?;
         socket.set_read_timeout(Some(BLOCKED))?;
@@ -156,7 +157,24 @@ impl Flow {
         Snapshot {
             at: now,
             bytes: self.counted.bytes.load(Ordering::Relaxed),
-            info: TcpInfo::of(&*self.socket).unwrap_or_default(),
+            info: self
+                .socket()
+                .and_then(|socket| TcpInfo::of(socket).ok())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The connection, until it is closed.
+    pub(super) fn socket(&self) -> Option<&TcpStream> {
+        self.socket.as_deref()
+    }
+
+    /// Ends the thread, which has been told to, and closes the connection.
+    pub(super) fn close(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            // Wakes a receiver that waits for more.
+            let _ = socket.shutdown(Shutdown::Read);
+            self.join();
         }
     }
 
@@ -192,11 +210,7 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        // Wakes a receiver that waits for more.
-        if self.thread.is_some() {
-            let _ = self.socket.shutdown(Shutdown::Read);
-            self.join();
-        }
+        self.close();
     }
 }
 

@@ -1,9 +1,13 @@
 //! The TCP streams of a test, at either end.
 
 mod flow;
+mod layers;
+pub(crate) mod measure;
 mod options;
+pub(crate) mod report;
+pub(crate) mod view;
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +17,7 @@ use netio::tcp::TcpInfo;
 use socket2::SockRef;
 
 use self::flow::{Flow, Gate, Snapshot};
-pub(crate) use self::options::{Options, Role};
+pub(crate) use self::options::Options;
 use super::plan::{CpuTime, Plan, Progress, StreamSpec, Streams, Until};
 use super::results::StreamResults;
 
@@ -36,6 +40,9 @@ pub(crate) struct TcpStreams {
     ticked: Instant,
     cpu_before: Duration,
     intervals: Vec<Interval>,
+    /// As read before the sockets were closed.
+    congestion_used: Option<String>,
+    peer: Option<SocketAddr>,
 }
 
 /// One stream and where it stood when something began or ended.
@@ -131,6 +138,9 @@ impl TcpStreams {
     /// Over connections that are up, in the order of opening.
     pub(crate) fn new(plan: &Plan, streams: Vec<(StreamSpec, TcpStream)>) -> Self {
         let now = Instant::now();
+        let peer = streams
+            .first()
+            .and_then(|(_, socket)| socket.peer_addr().ok());
         let flows = streams.into_iter().map(|(spec, socket)| Tracked {
             flow: Flow::new(spec, socket),
             base: None,
@@ -152,6 +162,8 @@ impl TcpStreams {
             ticked: now,
             cpu_before: Duration::ZERO,
             intervals: Vec::new(),
+            congestion_used: None,
+            peer,
         }
     }
 
@@ -168,7 +180,12 @@ impl TcpStreams {
     /// The connections.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = (StreamSpec, &TcpStream)> {
         let flows = self.flows.iter();
-        flows.map(|tracked| (tracked.flow.spec, &*tracked.flow.socket))
+        flows.filter_map(|tracked| Some((tracked.flow.spec, tracked.flow.socket()?)))
+    }
+
+    /// Who is at the other end of the streams.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
     }
 
     /// Each stream as a whole.
@@ -447,6 +464,17 @@ impl Streams for TcpStreams {
         }
     }
 
+    fn close(&mut self) {
+        self.gate.stop();
+        self.congestion_used = self.congestion_used();
+        for tracked in &mut self.flows {
+            tracked
+                .end
+                .get_or_insert_with(|| tracked.flow.snapshot(Instant::now()));
+            tracked.flow.close();
+        }
+    }
+
     fn results(&self) -> Vec<StreamResults> {
         let totals = self.totals().into_iter();
         totals
@@ -463,7 +491,9 @@ impl Streams for TcpStreams {
     }
 
     fn congestion_used(&self) -> Option<String> {
-        let (_, socket) = self.sockets().next()?;
+        let Some((_, socket)) = self.sockets().next() else {
+            return self.congestion_used.clone();
+        };
         let name = SockRef::from(socket).tcp_congestion().ok()?;
         let text = name.split(|byte| *byte == 0).next()?;
         Some(String::from_utf8_lossy(text).into_owned())

@@ -13,7 +13,7 @@ pub(crate) struct Options<'a>(pub(crate) &'a Plan);
 
 /// When options can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+enum Role {
     /// Before connecting: everything takes effect.
     Connects,
     /// On an accepted connection: the client's handshake has fixed the MSS, and the scale of the windows.
