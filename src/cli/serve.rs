@@ -30,6 +30,9 @@ pub(crate) struct ServeArgs {
     /// TCP port of pingpong, blast and transfer, and UDP port of pingpong
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
     messages_port: u16,
+    /// TCP and UDP port of iperf3's protocol
+    #[arg(long, value_name = "PORT", default_value_t = 5201)]
+    iperf3_port: u16,
     /// TCP congestion control of what is sent, where the client does not choose [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -72,6 +75,7 @@ impl ServeArgs {
             ports: Ports {
                 http: self.http_port,
                 messages: self.messages_port,
+                iperf3: self.iperf3_port,
             },
             congestion: self.congestion.clone(),
             limits: Limits {

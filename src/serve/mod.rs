@@ -1,6 +1,7 @@
 //! The far end of every instrument, for many clients at once.
 
 mod http;
+mod iperf3;
 mod log;
 mod messages;
 mod shared;
@@ -38,6 +39,8 @@ pub(crate) struct Ports {
     pub(crate) http: u16,
     /// TCP, and UDP where a client asks for it: pingpong, blast and transfer.
     pub(crate) messages: u16,
+    /// TCP and UDP: iperf3.
+    pub(crate) iperf3: u16,
 }
 
 /// One protocol, served from threads of its own until the stop of [`Shared`] rises.
@@ -81,6 +84,7 @@ pub(crate) fn start(config: ServeConfig) -> Result<Server> {
     let services = [
         http::start(bind, ports.http, shared()),
         messages::start(bind, ports.messages, shared()),
+        iperf3::start(bind, ports.iperf3, shared()),
     ];
     for service in services {
         server.services.push(service?);
@@ -127,6 +131,7 @@ impl Default for Ports {
         Self {
             http: 8080,
             messages: wire::DEFAULT_PORT,
+            iperf3: 5201,
         }
     }
 }
@@ -136,6 +141,7 @@ impl Ports {
     pub(crate) const IN_BED: Self = Self {
         http: 80,
         messages: wire::DEFAULT_PORT,
+        iperf3: 5201,
     };
 
     /// Free ones only.
@@ -143,6 +149,7 @@ impl Ports {
     pub(crate) fn free() -> Self {
         Self {
             http: 0,
+            iperf3: 0,
             messages: 0,
         }
     }

@@ -139,6 +139,12 @@ impl Shared {
 }
 
 impl Permit {
+    /// Of a test that is known by this name from now on.
+    pub(crate) fn called(mut self, test: &'static str) -> Self {
+        self.test = test;
+        self
+    }
+
     /// Ends the test and logs what it found.
     pub(crate) fn finish(self, measurement: &Measurement) {
         let lasted = self.began.elapsed();
