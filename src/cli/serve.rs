@@ -11,6 +11,7 @@ use model::Nanos;
 use crate::endpoint::Local;
 use crate::exit::{Blame, Failure};
 use crate::instrument::Stop;
+use crate::instrument::capacity::wire::CONTROL_PORT;
 use crate::instrument::stop::STOP_INTERVAL;
 use crate::serve::{self, Limits, Log, Ports, ServeConfig};
 
@@ -26,6 +27,9 @@ pub(crate) struct ServeArgs {
     /// TCP port of HTTP: GET /bytes/N, GET /seconds/T
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     http_port: u16,
+    /// UDP port of the UDP Speed Test Protocol (measure capacity, obudpst)
+    #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT)]
+    capacity_port: u16,
     /// TCP congestion control of what is sent, where the client does not choose [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -67,6 +71,7 @@ impl ServeArgs {
             bind: self.bind.clone(),
             ports: Ports {
                 http: self.http_port,
+                capacity: self.capacity_port,
             },
             congestion: self.congestion.clone(),
             limits: Limits {

@@ -152,6 +152,24 @@ pub(crate) enum Metric {
     FirstByteMs,
     /// Payload received over time (L7).
     GoodputBitPerS,
+    /// Frames on the wire over time, with FCS, preamble and gap.
+    L1RateBitPerS,
+    /// Ethernet frames over time, without FCS.
+    L2RateBitPerS,
+    /// IP packets over time.
+    L3RateBitPerS,
+    /// IP packets received over one sub-interval of a search; the greatest is RFC 9097's maximum IP-layer capacity.
+    IpCapacityBitPerS,
+    /// What a search has its sender send, at L3.
+    SendingRateBitPerS,
+    /// The row of the table of sending rates that a search chose.
+    RateRow,
+    /// One-way delay above the least one of the measurement (RFC 5481's PDV).
+    DelayVariationMs,
+    /// Packets behind one that was sent after them (RFC 4737).
+    ReorderedPackets,
+    /// Packets or trains that this host's full socket dropped: not the network's.
+    HostDroppedPackets,
 }
 
 impl Measurement {

@@ -1,5 +1,6 @@
 //! `farwire measure`: one instrument against a host.
 
+mod capacity;
 mod http;
 mod ping;
 
@@ -26,6 +27,7 @@ pub(crate) struct MeasureArgs {
 
 #[derive(Debug, Subcommand)]
 enum Instrument {
+    Capacity(capacity::CapacityArgs),
     Ping(ping::PingArgs),
     Http(http::HttpArgs),
 }
@@ -61,11 +63,13 @@ impl MeasureArgs {
     /// Measures; 0 when it was measured, 1 when not.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let common = match &self.instrument {
+            Instrument::Capacity(args) => &args.common,
             Instrument::Ping(args) => &args.common,
             Instrument::Http(args) => &args.common,
         };
         let session = common.session()?;
         let shown = match &self.instrument {
+            Instrument::Capacity(args) => args.measure(&session)?,
             Instrument::Ping(args) => args.measure(&session)?,
             Instrument::Http(args) => args.measure(&session)?,
         };

@@ -52,7 +52,11 @@ impl RateTable {
             (STANDARD_PACKET, 11)
         };
         let bursts = (next_burst..).map(|burst| burst.min(LARGEST_BURST));
-        rows.extend(bursts.map(|burst| each_fast_interval(largest - HEADERS, burst)).take(ROWS - rows.len()));
+        rows.extend(
+            bursts
+                .map(|burst| each_fast_interval(largest - HEADERS, burst))
+                .take(ROWS - rows.len()),
+        );
         Self { rows }
     }
 
@@ -171,10 +175,22 @@ mod tests {
     use super::*;
 
     const ALL: [Sizes; 4] = [
-        Sizes { jumbo: false, traditional: false },
-        Sizes { jumbo: true, traditional: false },
-        Sizes { jumbo: false, traditional: true },
-        Sizes { jumbo: true, traditional: true },
+        Sizes {
+            jumbo: false,
+            traditional: false,
+        },
+        Sizes {
+            jumbo: true,
+            traditional: false,
+        },
+        Sizes {
+            jumbo: false,
+            traditional: true,
+        },
+        Sizes {
+            jumbo: true,
+            traditional: true,
+        },
     ];
 
     fn mbit(table: &RateTable, row: usize) -> f64 {
@@ -186,7 +202,10 @@ mod tests {
         for sizes in ALL {
             let table = RateTable::new(sizes);
             for row in 1..=1000 {
-                assert!((mbit(&table, row) - row as f64).abs() < 1e-6, "{sizes:?} row {row}");
+                assert!(
+                    (mbit(&table, row) - row as f64).abs() < 1e-6,
+                    "{sizes:?} row {row}"
+                );
             }
         }
     }
@@ -211,7 +230,10 @@ mod tests {
         // From the output of udpst 9.0.0 -S -j: rows 237 and 1152.
         let table = RateTable::new(ALL[0]);
         let row = table.rate(237);
-        assert_eq!((row.first.interval_us, row.first.payload, row.first.burst), (100, 1222, 2));
+        assert_eq!(
+            (row.first.interval_us, row.first.payload, row.first.burst),
+            (100, 1222, 2)
+        );
         assert_eq!((row.second.interval_us, row.second.payload), (1000, 1222));
         assert_eq!((row.second.burst, row.second.addon), (3, 847));
         assert_eq!(table.rate(1152).first.burst, 100);

@@ -166,7 +166,11 @@ impl Setup {
         to.put_u16(0); // The bandwidth that the client needs: not stated.
         to.put_u16(self.port);
         let jumbo = if self.sizes.jumbo { JUMBO } else { 0 };
-        let traditional = if self.sizes.traditional { TRADITIONAL } else { 0 };
+        let traditional = if self.sizes.traditional {
+            TRADITIONAL
+        } else {
+            0
+        };
         to.put_u8(jumbo | traditional);
         to.put_u8(self.authentication);
         bytes
