@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod capacity;
 mod serve;
 
 use std::process::ExitCode;
@@ -11,6 +12,7 @@ use common::suite::Suite;
 
 fn main() -> ExitCode {
     let mut suite = Suite::new();
+    capacity::add(&mut suite);
     serve::add(&mut suite);
     suite.run()
 }

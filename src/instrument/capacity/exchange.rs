@@ -426,7 +426,7 @@ impl<'r, 'a> Taking<'r, 'a> {
 
     fn run(&mut self) -> Result<End, io::Error> {
         let each = Nanos(u64::from(self.run.exchange.parameters.feedback_ms) * 1_000_000);
-        self.tick = self.tick + each;
+        self.tick += each;
         let end = loop {
             self.take()?;
             let now = now().mono;

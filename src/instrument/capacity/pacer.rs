@@ -32,7 +32,6 @@ pub(crate) struct Train {
 #[derive(Debug)]
 pub(crate) struct Pacer {
     lanes: [Lane; 2],
-    skipped: Nanos,
 }
 
 #[derive(Debug)]
@@ -42,6 +41,8 @@ struct Lane {
     began: Option<Nanos>,
     /// Slots of it that have left.
     left: u64,
+    /// Time given up.
+    skipped: Nanos,
 }
 
 impl Pacer {
@@ -51,10 +52,10 @@ impl Pacer {
             transmitter: Transmitter::default(),
             began: None,
             left: 0,
+            skipped: Nanos(0),
         };
         Self {
             lanes: [idle(), idle()],
-            skipped: Nanos(0),
         }
     }
 
@@ -79,7 +80,7 @@ impl Pacer {
                 .min_by_key(|lane| lane.next_at().unwrap_or(Nanos(u64::MAX)))?;
             let at = lane.next_at().filter(|at| *at <= now)?;
             if now.0 - at.0 > LATEST {
-                self.skipped.0 += now.0 - at.0;
+                lane.skipped += now - at;
                 lane.began = Some(now);
                 lane.left = 0;
             }
@@ -91,7 +92,8 @@ impl Pacer {
 
     /// Time whose datagrams were given up because this machine was too late for them.
     pub(crate) fn skipped(&self) -> Nanos {
-        self.skipped
+        let each = self.lanes.iter().map(|lane| lane.skipped);
+        each.max().unwrap_or_default()
     }
 }
 

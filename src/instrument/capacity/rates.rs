@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn absurd_payloads_become_datagrams_that_can_be_sent() {
-        for size in [0, 1, RANDOM_SIZE, u32::MAX, u32::MAX & !RANDOM_SIZE] {
+        for size in [0, 1, RANDOM_SIZE, u32::MAX, !RANDOM_SIZE] {
             for ipv6 in [false, true] {
                 assert!((32..=8972).contains(&payload_to_send(size, ipv6)));
             }

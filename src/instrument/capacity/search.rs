@@ -303,6 +303,7 @@ mod tests {
     }
 
     impl Bottleneck {
+        #[allow(clippy::cast_possible_truncation, reason = "small counts")]
         fn trial(&mut self, sent_mbit: f64) -> (f64, Feedback) {
             const TRIAL_MS: f64 = 50.0;
             const PACKET_BITS: f64 = 10_000.0;
