@@ -164,9 +164,9 @@ pub(crate) enum Metric {
     GoodputBitPerS,
     /// IP packets over time.
     L3RateBitPerS,
-    /// Ethernet frames over time, FCS included.
+    /// Ethernet frames over time, without FCS, as tc counts them.
     L2RateBitPerS,
-    /// What the wire carries over time: frames, preamble and gap.
+    /// What the wire carries over time: frames with FCS, preamble and gap.
     L1RateBitPerS,
     /// TCP segments sent again.
     RetransmittedPackets,
@@ -182,6 +182,18 @@ pub(crate) enum Metric {
     SenderCpuPercent,
     /// CPU time of the receiving end in percent of one CPU.
     ReceiverCpuPercent,
+    /// IP packets received over one sub-interval of a search; the greatest is RFC 9097's maximum IP-layer capacity.
+    IpCapacityBitPerS,
+    /// What a search has its sender send, at L3.
+    SendingRateBitPerS,
+    /// The row of the table of sending rates that a search chose.
+    RateRow,
+    /// One-way delay above the least one of the measurement (RFC 5481's PDV).
+    DelayVariationMs,
+    /// Packets behind one that was sent after them (RFC 4737).
+    ReorderedPackets,
+    /// Packets or trains that this host's full socket dropped: not the network's.
+    HostDroppedPackets,
 }
 
 impl Measurement {

@@ -1,5 +1,6 @@
 //! The instruments: each acts in the calling thread's network namespace and hands back one [`Measurement`].
 
+pub(crate) mod capacity;
 mod form;
 pub(crate) mod http;
 pub(crate) mod iperf3;

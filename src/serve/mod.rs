@@ -1,5 +1,6 @@
 //! The far end of every instrument, for many clients at once.
 
+mod capacity;
 mod http;
 mod iperf3;
 mod log;
@@ -16,6 +17,7 @@ pub(crate) use self::http::CONGESTION_HEADER;
 pub(crate) use self::log::Log;
 pub(crate) use self::shared::{Limits, Shared, check_congestion};
 use crate::endpoint::Local;
+use crate::instrument::capacity::wire::CONTROL_PORT;
 use crate::instrument::messages::wire;
 
 /// Where to listen, how to send, and what clients may ask for.
@@ -41,6 +43,8 @@ pub(crate) struct Ports {
     pub(crate) messages: u16,
     /// TCP and UDP: iperf3.
     pub(crate) iperf3: u16,
+    /// UDP: the UDP Speed Test Protocol.
+    pub(crate) capacity: u16,
 }
 
 /// One protocol, served from threads of its own until the stop of [`Shared`] rises.
@@ -85,6 +89,7 @@ pub(crate) fn start(config: ServeConfig) -> Result<Server> {
         http::start(bind, ports.http, shared()),
         messages::start(bind, ports.messages, shared()),
         iperf3::start(bind, ports.iperf3, shared()),
+        capacity::start(bind, ports.capacity, shared()),
     ];
     for service in services {
         server.services.push(service?);
@@ -132,6 +137,7 @@ impl Default for Ports {
             http: 8080,
             messages: wire::DEFAULT_PORT,
             iperf3: 5201,
+            capacity: CONTROL_PORT,
         }
     }
 }
@@ -142,6 +148,7 @@ impl Ports {
         http: 80,
         messages: wire::DEFAULT_PORT,
         iperf3: 5201,
+        capacity: CONTROL_PORT,
     };
 
     /// Free ones only.
@@ -151,6 +158,7 @@ impl Ports {
             http: 0,
             iperf3: 0,
             messages: 0,
+            capacity: 0,
         }
     }
 }

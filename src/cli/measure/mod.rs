@@ -1,6 +1,7 @@
 //! `farwire measure`: one instrument against a host.
 
 mod blast;
+mod capacity;
 mod http;
 mod messages;
 mod ping;
@@ -34,6 +35,7 @@ pub(crate) struct MeasureArgs {
 enum Kind {
     Ping(ping::PingArgs),
     Http(http::HttpArgs),
+    Capacity(capacity::CapacityArgs),
     Pingpong(pingpong::PingpongArgs),
     Blast(blast::BlastArgs),
     Transfer(transfer::TransferArgs),
@@ -103,6 +105,7 @@ impl Kind {
         match self {
             Self::Ping(args) => args,
             Self::Http(args) => args,
+            Self::Capacity(args) => args,
             Self::Pingpong(args) => args,
             Self::Blast(args) => args,
             Self::Transfer(args) => args,
