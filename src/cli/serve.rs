@@ -26,6 +26,9 @@ pub(crate) struct ServeArgs {
     /// TCP port of HTTP: GET /bytes/N, GET /seconds/T
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     http_port: u16,
+    /// UDP port of STAMP; without the privilege to use 862, it is 8620
+    #[arg(long, value_name = "PORT", default_value_t = 862)]
+    stamp_port: u16,
     /// TCP congestion control of what is sent, where the client does not choose [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -67,6 +70,7 @@ impl ServeArgs {
             bind: self.bind.clone(),
             ports: Ports {
                 http: self.http_port,
+                stamp: self.stamp_port,
             },
             congestion: self.congestion.clone(),
             limits: Limits {

@@ -7,6 +7,7 @@ pub(crate) mod live;
 mod meter;
 pub(crate) mod ping;
 mod spread;
+pub(crate) mod stamp;
 pub(crate) mod stop;
 pub(crate) mod system_ping;
 mod tally;

@@ -3,6 +3,7 @@
 mod http;
 mod log;
 mod shared;
+mod stamp;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ pub(crate) use self::http::CONGESTION_HEADER;
 pub(crate) use self::log::Log;
 pub(crate) use self::shared::{Limits, Shared, check_congestion};
 use crate::endpoint::Local;
+use crate::instrument::stamp::wire;
 
 /// Where to listen, how to send, and what clients may ask for.
 #[derive(Debug, Default)]
@@ -34,6 +36,8 @@ pub(crate) struct ServeConfig {
 pub(crate) struct Ports {
     /// TCP: HTTP/1.1.
     pub(crate) http: u16,
+    /// UDP: STAMP.
+    pub(crate) stamp: u16,
 }
 
 /// One protocol, served from threads of its own until the stop of [`Shared`] rises.
@@ -74,7 +78,10 @@ pub(crate) fn start(config: ServeConfig) -> Result<Server> {
     };
     let bind = bind.as_ref();
     let shared = || Arc::clone(&server.shared);
-    let services = [http::start(bind, ports.http, shared())];
+    let services = [
+        http::start(bind, ports.http, shared()),
+        stamp::start(bind, ports.stamp, shared()),
+    ];
     for service in services {
         server.services.push(service?);
     }
@@ -117,18 +124,24 @@ impl Drop for Server {
 
 impl Default for Ports {
     fn default() -> Self {
-        Self { http: 8080 }
+        Self {
+            http: 8080,
+            stamp: wire::PORT,
+        }
     }
 }
 
 impl Ports {
     /// In a test bed, where every port is free and HTTP's is the usual one.
-    pub(crate) const IN_BED: Self = Self { http: 80 };
+    pub(crate) const IN_BED: Self = Self {
+        http: 80,
+        stamp: wire::PORT,
+    };
 
     /// Free ones only.
     #[cfg(test)]
     pub(crate) fn free() -> Self {
-        Self { http: 0 }
+        Self { http: 0, stamp: 0 }
     }
 }
 

@@ -254,7 +254,9 @@ mod tests {
     fn a_sender_reads_what_was_understood_and_nothing_else() {
         let read_kinds = |tlvs: &[u8]| {
             let mut kinds = Vec::new();
-            read(&mut packet(tlvs), |kind, value| kinds.push((kind, value.len())));
+            read(&mut packet(tlvs), |kind, value| {
+                kinds.push((kind, value.len()))
+            });
             kinds
         };
         let understood = [0x00, 1, 0, 2, 0, 0];

@@ -216,9 +216,9 @@ mod tests {
 
     #[test]
     fn a_time_is_where_the_rfc_puts_it() {
-        // 0xe93c_bf00 s after 1900 is 2024-01-01.
-        assert_eq!(ntp(NOW), 0xe93c_bf00 << 32);
-        assert_eq!(ntp(NOW + Nanos(500_000_000)), 0xe93c_bf00_8000_0000);
+        // 0xe93c_7f00 s after 1900 is 2024-01-01.
+        assert_eq!(ntp(NOW), 0xe93c_7f00 << 32);
+        assert_eq!(ntp(NOW + Nanos(500_000_000)), 0xe93c_7f00_8000_0000);
         let stamp = (1_704_067_200 << 32) | 7;
         assert_eq!(PTP.time(stamp, NOW), Some(NOW + Nanos(7)));
         assert_eq!(PTP.time(SECOND_NS, NOW), None);
@@ -230,19 +230,29 @@ mod tests {
         let wrap = Nanos(((1 << 32) - NTP_TO_UNIX_S) * SECOND_NS);
         assert_eq!(ntp(wrap), 0);
         assert_eq!(NTP.time(0, Nanos(wrap.0 - 1)), Some(wrap));
-        assert_eq!(NTP.time(u64::MAX << 32, wrap), Some(Nanos(wrap.0 - SECOND_NS)));
-        assert_eq!(NTP.time(1, Nanos(0)), None);
+        assert_eq!(
+            NTP.time(u64::MAX << 32, wrap),
+            Some(Nanos(wrap.0 - SECOND_NS))
+        );
+        // 1969.
+        assert_eq!(NTP.time((NTP_TO_UNIX_S - 1) << 32, Nanos(0)), None);
     }
 
     #[test]
     fn an_error_is_stated_in_the_terms_of_the_rfc() {
         let estimate = ErrorEstimate::of(Some(Nanos(1_000_000)));
         assert!(estimate.synchronised);
-        assert!((0.001..0.001_01).contains(&estimate.seconds()), "{estimate:?}");
+        assert!(
+            (0.001..0.001_01).contains(&estimate.seconds()),
+            "{estimate:?}"
+        );
         let unknown = ErrorEstimate::of(None);
         assert!(!unknown.synchronised && unknown.seconds() > 5e11);
         assert_eq!(ErrorEstimate::of(Some(Nanos(0))).multiplier, 1);
-        assert_eq!(ErrorEstimate::from_bits(0x8000 | 40 << 8 | 3).seconds(), 768.0);
+        assert_eq!(
+            ErrorEstimate::from_bits(0x8000 | 40 << 8 | 3).seconds(),
+            768.0
+        );
     }
 
     proptest! {
