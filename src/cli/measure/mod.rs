@@ -2,6 +2,7 @@
 
 mod http;
 mod ping;
+mod probe;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ pub(crate) struct MeasureArgs {
 enum Instrument {
     Ping(ping::PingArgs),
     Http(http::HttpArgs),
+    Probe(probe::ProbeArgs),
 }
 
 /// What all instruments take.
@@ -63,11 +65,13 @@ impl MeasureArgs {
         let common = match &self.instrument {
             Instrument::Ping(args) => &args.common,
             Instrument::Http(args) => &args.common,
+            Instrument::Probe(args) => &args.common,
         };
         let session = common.session()?;
         let shown = match &self.instrument {
             Instrument::Ping(args) => args.measure(&session)?,
             Instrument::Http(args) => args.measure(&session)?,
+            Instrument::Probe(args) => args.measure(&session)?,
         };
         common.show(&shown)?;
         Ok(if shown.measurement.failure.is_some() {

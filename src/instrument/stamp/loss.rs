@@ -79,6 +79,20 @@ pub(crate) fn reordered(order_of_coming: impl Iterator<Item = u64>) -> u64 {
     late
 }
 
+/// The probes whose answers came back after that of a later one.
+pub(crate) fn overtaken(journal: &Journal) -> BTreeSet<usize> {
+    let mut next = 0;
+    let first = journal.answers.iter().filter(|answer| !answer.duplicate);
+    let order = first.map(|answer| answer.probe);
+    order
+        .filter(|probe| {
+            let overtaken = *probe < next;
+            next = next.max(probe + 1);
+            overtaken
+        })
+        .collect()
+}
+
 /// How many probes came to the reflector out of order, and how many answers came back out of order.
 ///
 /// Nothing where the reflector does not count.

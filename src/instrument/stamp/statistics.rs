@@ -19,8 +19,7 @@ impl Distribution {
 
     /// The value that a share `q` (0 to 1) of all is not above (nearest rank).
     pub(crate) fn quantile(&self, q: f64) -> f64 {
-        let rank = (q * self.sorted.len() as f64).ceil() as usize;
-        self.sorted[rank.clamp(1, self.sorted.len()) - 1]
+        self.ranked((q * self.sorted.len() as f64).ceil())
     }
 
     /// The middle one; of an even number, between the two in the middle.
@@ -37,11 +36,9 @@ impl Distribution {
     /// 95 % interval of the median by order statistics: the binomial distribution's, in its normal approximation; all
     /// that was seen where there are too few.
     pub(crate) fn median_interval(&self) -> [f64; 2] {
-        let n = self.sorted.len();
-        let half = Z * (n as f64).sqrt() / 2.0;
-        let low = (n as f64 / 2.0 - half).floor().max(1.0) as usize;
-        let high = (n as f64 / 2.0 + half + 1.0).ceil().min(n as f64) as usize;
-        [self.sorted[low - 1], self.sorted[high - 1]]
+        let n = self.sorted.len() as f64;
+        let half = Z * n.sqrt() / 2.0;
+        [(n / 2.0 - half).floor(), (n / 2.0 + half + 1.0).ceil()].map(|rank| self.ranked(rank))
     }
 
     /// 95 % interval of the mean, by the sample's standard deviation; all that was seen where there are fewer than 30.
@@ -53,6 +50,15 @@ impl Distribution {
         let squares: f64 = self.sorted.iter().map(|v| (v - mean).powi(2)).sum();
         let half = Z * (squares / (n - 1) as f64 / n as f64).sqrt();
         [mean - half, mean + half]
+    }
+
+    /// The value of this rank, from 1 for the least; of the nearest rank that there is.
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "saturates, and is then clamped"
+    )]
+    fn ranked(&self, rank: f64) -> f64 {
+        self.sorted[(rank as usize).clamp(1, self.sorted.len()) - 1]
     }
 }
 
