@@ -10,12 +10,13 @@ pub(crate) mod messages;
 mod meter;
 pub(crate) mod ping;
 mod spread;
+pub(crate) mod stamp;
 pub(crate) mod stop;
 pub(crate) mod system_ping;
 mod tally;
 pub(crate) mod wget;
 
-pub(crate) use form::{Direction, Figure, Measurement, Metric, Sample, Statistic};
+pub(crate) use form::{Direction, Figure, Measurement, Metric, Phase, Sample, Statistic};
 pub(crate) use live::Live;
 pub(crate) use spread::Spread;
 pub(crate) use stop::Stop;

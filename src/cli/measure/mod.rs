@@ -6,6 +6,7 @@ mod http;
 mod messages;
 mod ping;
 mod pingpong;
+mod probe;
 mod tcp;
 mod transfer;
 
@@ -40,6 +41,7 @@ enum Kind {
     Blast(blast::BlastArgs),
     Transfer(transfer::TransferArgs),
     Tcp(tcp::TcpArgs),
+    Probe(probe::ProbeArgs),
 }
 
 /// What all instruments take.
@@ -105,6 +107,7 @@ impl Kind {
         match self {
             Self::Ping(args) => args,
             Self::Http(args) => args,
+            Self::Probe(args) => args,
             Self::Capacity(args) => args,
             Self::Pingpong(args) => args,
             Self::Blast(args) => args,
