@@ -191,7 +191,9 @@ fn measure(rig: &dyn Rig, method: &Method, stop: &Stop) -> Measurement {
         Method::Ping(plan) => rig.in_client(Box::new(|| ping::measure(server.ip(), plan, session))),
         Method::Http(plan) => {
             let target = HttpTarget::outlasting(server, plan.amount);
-            rig.in_client(Box::new(move || http::measure(&target, plan, session)))
+            rig.in_client(Box::new(move || {
+                http::measure(&target, plan, None, session)
+            }))
         }
         Method::SystemPing(plan) => Ok(system_ping::measure(
             rig.launcher(),

@@ -152,6 +152,14 @@ pub(crate) enum Metric {
     FirstByteMs,
     /// Payload received over time (L7).
     GoodputBitPerS,
+    /// From asking for a TCP connection until it is there.
+    ConnectMs,
+    /// From a file's turn, connecting included, to its last byte.
+    CompletionMs,
+    /// Files fetched whole.
+    Files,
+    /// Files over time.
+    FilesPerS,
 }
 
 impl Measurement {
