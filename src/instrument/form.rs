@@ -160,6 +160,20 @@ pub(crate) enum Metric {
     Files,
     /// Files over time.
     FilesPerS,
+    /// Payload that the sender handed to its socket over time (L7), of which not all need have arrived.
+    SentRateBitPerS,
+    /// TCP segments sent again.
+    RetransmittedPackets,
+    /// TCP's congestion window.
+    CwndBytes,
+    /// Of RFC 3550 §6.4.1, as the receiver had it at the end.
+    JitterMs,
+    /// Packets behind one that was sent after them (RFC 4737).
+    ReorderedPackets,
+    /// The time that the client's processors worked for it, of the time of one.
+    ClientCpuPercent,
+    /// The time that the server's processors worked for it, of the time of one.
+    ServerCpuPercent,
 }
 
 impl Measurement {

@@ -169,7 +169,7 @@ impl<'a> Download<'a> {
 }
 
 /// What a download adds up to: `bytes` of payload in `duration_s`, the first of them after `first_byte_s` if that is known.
-pub(super) fn download_figures(
+pub(crate) fn download_figures(
     bytes: u64,
     duration_s: f64,
     first_byte_s: Option<f64>,

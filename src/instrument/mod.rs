@@ -1,16 +1,14 @@
 //! The instruments: each acts in the calling thread's network namespace and hands back one [`Measurement`].
 
+pub(crate) mod external;
 mod form;
 pub(crate) mod http;
-pub(crate) mod launch;
 pub(crate) mod live;
 mod meter;
 pub(crate) mod ping;
 mod spread;
 pub(crate) mod stop;
-pub(crate) mod system_ping;
 mod tally;
-pub(crate) mod wget;
 
 pub(crate) use form::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 pub(crate) use live::Live;

@@ -16,6 +16,7 @@ mod netlink;
 pub mod netns;
 pub mod offloads;
 mod port;
+pub mod tied;
 mod train;
 pub mod userns;
 mod wait;
