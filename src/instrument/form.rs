@@ -220,6 +220,22 @@ pub(crate) enum Metric {
     RateRow,
     /// Packets or trains that this host's full socket dropped: not the network's.
     HostDroppedPackets,
+    /// From asking for a TCP connection until it is there.
+    ConnectMs,
+    /// From a file's turn, connecting included, to its last byte.
+    CompletionMs,
+    /// Files fetched whole.
+    Files,
+    /// Files over time.
+    FilesPerS,
+    /// Payload that the sender handed to its socket over time (L7), of which not all need have arrived.
+    SentRateBitPerS,
+    /// Of RFC 3550 §6.4.1, as the receiver had it at the end.
+    JitterMs,
+    /// The time that the client's processors worked for it, of the time of one.
+    ClientCpuPercent,
+    /// The time that the server's processors worked for it, of the time of one.
+    ServerCpuPercent,
 }
 
 impl Measurement {

@@ -20,6 +20,7 @@ pub mod offloads;
 mod port;
 mod stamped;
 pub mod tcp;
+pub mod tied;
 mod train;
 pub mod userns;
 mod wait;
