@@ -56,6 +56,9 @@ pub(crate) struct Figure {
     /// Of which message, block or file size, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<u64>,
+    /// With or without a load beside it; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) phase: Option<Phase>,
     /// In the metric's unit.
     pub(crate) value: f64,
     /// Between which values the network's own lies, at 95 %; how it was found is among the facts.
@@ -74,6 +77,19 @@ pub(crate) enum Direction {
     Up,
     /// From server to client.
     Down,
+}
+
+/// Of an instrument that measures without and with a load beside it, when.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Phase {
+    /// Before the load began.
+    Idle,
+    /// Under the load.
+    Loaded,
 }
 
 /// What a figure says of its metric's values.
@@ -124,6 +140,18 @@ pub(crate) enum Statistic {
 pub(crate) enum Metric {
     /// Round-trip time of a probe answered in time.
     RttMs,
+    /// The part of the round-trip time that lies between the hosts: from kernel to kernel, twice.
+    NetworkRttMs,
+    /// The part of the round-trip time that the two hosts added, above their kernels' stamps.
+    HostMs,
+    /// From one kernel to the other (RFC 7679); only where the two clocks are related.
+    OneWayDelayMs,
+    /// One-way delay less the least of the same direction (RFC 5481, PDV).
+    PdvMs,
+    /// By how much the one-way delays of two neighbouring packets differ, without its sign (RFC 3393, IPDV).
+    IpdvMs,
+    /// How far the far end's clock is ahead of the near one.
+    ClockOffsetMs,
     /// A probe without an answer in time; the value is 1.
     LostPackets,
     /// Round-trip time of an answer after the time-out; the probe counts as lost too.
@@ -138,6 +166,8 @@ pub(crate) enum Metric {
     LatePackets,
     /// Second and further copies received.
     DuplicatePackets,
+    /// Packets that arrived after one that was sent later (RFC 4737).
+    ReorderedPackets,
     /// What was sent and did not arrive, in percent of what was sent.
     LostPercent,
     /// Payload bytes handed to the sending socket in the interval that ends at the sample's time.
@@ -162,6 +192,34 @@ pub(crate) enum Metric {
     FirstByteMs,
     /// Payload received over time (L7).
     GoodputBitPerS,
+    /// IP packets over time.
+    L3RateBitPerS,
+    /// Ethernet frames over time, without FCS, as tc counts them.
+    L2RateBitPerS,
+    /// What the wire carries over time: frames with FCS, preamble and gap.
+    L1RateBitPerS,
+    /// TCP segments sent again.
+    RetransmittedPackets,
+    /// The sending kernel's smoothed round-trip time of a TCP connection.
+    TcpRttMs,
+    /// What a TCP sender may have on its way by its congestion control.
+    CongestionWindowBytes,
+    /// Of the time in which a TCP sender had something to send, in which the receiver's window held it up.
+    ReceiverLimitedPercent,
+    /// Likewise its own send buffer.
+    SendBufferLimitedPercent,
+    /// CPU time of the sending end in percent of one CPU.
+    SenderCpuPercent,
+    /// CPU time of the receiving end in percent of one CPU.
+    ReceiverCpuPercent,
+    /// IP packets received over one sub-interval of a search; the greatest is RFC 9097's maximum IP-layer capacity.
+    IpCapacityBitPerS,
+    /// What a search has its sender send, at L3.
+    SendingRateBitPerS,
+    /// The row of the table of sending rates that a search chose.
+    RateRow,
+    /// Packets or trains that this host's full socket dropped: not the network's.
+    HostDroppedPackets,
 }
 
 impl Measurement {
@@ -242,9 +300,16 @@ impl Figure {
             direction: None,
             stream: None,
             size: None,
+            phase: None,
             value,
             interval: None,
         }
+    }
+
+    /// Of this phase.
+    pub(crate) fn during(mut self, phase: Phase) -> Self {
+        self.phase = Some(phase);
+        self
     }
 
     /// With the 95 % interval of what the network did.
@@ -262,6 +327,7 @@ impl Figure {
             self.direction,
             self.stream,
             self.size,
+            self.phase,
         )
     }
 }
@@ -305,6 +371,13 @@ impl Metric {
 }
 
 impl Statistic {
+    /// As the record names it.
+    pub(crate) fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl Phase {
     /// As the record names it.
     pub(crate) fn name(self) -> &'static str {
         self.into()

@@ -107,6 +107,18 @@ impl Shared {
         })
     }
 
+    /// Logs a test that ended now and needed no permit.
+    pub(crate) fn log(
+        &self,
+        test: &'static str,
+        peer: SocketAddr,
+        lasted: Duration,
+        measurement: &Measurement,
+    ) {
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        self.log.test(test, peer, lasted, measurement);
+    }
+
     /// Whether `address` may test at all.
     pub(crate) fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -139,6 +151,12 @@ impl Shared {
 }
 
 impl Permit {
+    /// Of a test that is known by this name from now on.
+    pub(crate) fn called(mut self, test: &'static str) -> Self {
+        self.test = test;
+        self
+    }
+
     /// Ends the test and logs what it found.
     pub(crate) fn finish(self, measurement: &Measurement) {
         let lasted = self.began.elapsed();

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod capacity;
 mod messages;
 mod serve;
 
@@ -13,6 +14,7 @@ use common::suite::Suite;
 fn main() -> ExitCode {
     let mut suite = Suite::new();
     messages::add(&mut suite);
+    capacity::add(&mut suite);
     serve::add(&mut suite);
     suite.run()
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::messages::{Connection, Messages};
-use super::{Common, Shown};
+use super::{Common, Instrument, Shown};
 use crate::exit::{Blame, Failure};
 use crate::instrument::Session;
 use crate::instrument::messages::blast::{self, BlastPlan};
@@ -20,11 +20,15 @@ pub(super) struct BlastArgs {
     #[command(flatten)]
     messages: Messages,
     #[command(flatten)]
-    pub(super) common: Common,
+    common: Common,
 }
 
-impl BlastArgs {
-    pub(super) fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+impl Instrument for BlastArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let far = self.connection.far_end(&self.common).or_bad_input()?;
         let plan = BlastPlan {
             loads: self.messages.loads(Sweep::blast).or_bad_input()?,
@@ -32,9 +36,7 @@ impl BlastArgs {
             nagle: self.connection.nagle,
         };
         let measurement = blast::measure(&far, &plan, session);
-        Ok(Shown {
-            text: report::blast_table(&measurement, &plan.loads),
-            measurement,
-        })
+        let table = report::blast_table(&measurement, &plan.loads);
+        Ok(Shown::of(measurement).as_table(table))
     }
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use model::Nanos;
 
 use super::messages::{Connection, Messages};
-use super::{Common, Shown, above_zero};
+use super::{Common, Instrument, Shown, above_zero};
 use crate::exit::{Blame, Failure};
 use crate::instrument::Session;
 use crate::instrument::messages::pingpong::{self, PingpongPlan};
@@ -31,11 +31,15 @@ pub(super) struct PingpongArgs {
     #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = above_zero, requires = "udp")]
     timeout: Nanos,
     #[command(flatten)]
-    pub(super) common: Common,
+    common: Common,
 }
 
-impl PingpongArgs {
-    pub(super) fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+impl Instrument for PingpongArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let far = self.connection.far_end(&self.common).or_bad_input()?;
         let loads = self.messages.loads(Sweep::pingpong).or_bad_input()?;
         if self.udp {
@@ -49,10 +53,8 @@ impl PingpongArgs {
             udp: self.udp.then(|| self.timeout.into()),
         };
         let measurement = pingpong::measure(&far, &plan, session);
-        Ok(Shown {
-            text: report::pingpong_table(&measurement, &plan.loads),
-            measurement,
-        })
+        let table = report::pingpong_table(&measurement, &plan.loads);
+        Ok(Shown::of(measurement).as_table(table))
     }
 }
 

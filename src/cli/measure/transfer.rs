@@ -7,7 +7,7 @@ use clap::Args;
 use model::{Bytes, Nanos};
 
 use super::messages::Connection;
-use super::{Common, Shown};
+use super::{Common, Instrument, Shown};
 use crate::exit::{Blame, Failure};
 use crate::instrument::Session;
 use crate::instrument::messages::sizes::{Sizes, TRANSFER_BLOCKS};
@@ -42,11 +42,15 @@ pub(super) struct TransferArgs {
     #[arg(long, value_name = "TIME", default_value = "0s")]
     latency: Nanos,
     #[command(flatten)]
-    pub(super) common: Common,
+    common: Common,
 }
 
-impl TransferArgs {
-    pub(super) fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+impl Instrument for TransferArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let far = self.connection.far_end(&self.common).or_bad_input()?;
         let plan = TransferPlan {
             data: self.data()?,
@@ -56,12 +60,12 @@ impl TransferArgs {
             nagle: self.connection.nagle,
         };
         let measurement = transfer::measure(&far, &plan, session);
-        Ok(Shown {
-            text: report::transfer_table(&measurement, &plan.blocks),
-            measurement,
-        })
+        let table = report::transfer_table(&measurement, &plan.blocks);
+        Ok(Shown::of(measurement).as_table(table))
     }
+}
 
+impl TransferArgs {
     fn data(&self) -> Result<Data, Failure> {
         if let Some(file) = &self.file {
             transfer::open(file).or_bad_input()?;
