@@ -105,8 +105,8 @@ pub(crate) fn add(suite: &mut Suite) {
         },
     );
     suite.test("load with absurd numbers is not counted", &[], || {
-        let load = [(1, 1222), (u32::MAX, 1222), (0, 1222), (2, 40)];
-        against(sends_load(&load), "fell silent for 3 s during the test")
+        const LOAD: &[(u32, usize)] = &[(1, 1222), (u32::MAX, 1222), (0, 1222), (2, 40)];
+        against(sends_load(LOAD), "fell silent for 3 s during the test")
     });
 }
 
