@@ -3,8 +3,10 @@
 pub(crate) mod capacity;
 mod form;
 pub(crate) mod http;
+pub(crate) mod iperf3;
 pub(crate) mod launch;
 pub(crate) mod live;
+pub(crate) mod messages;
 mod meter;
 pub(crate) mod ping;
 mod spread;

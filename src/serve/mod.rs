@@ -2,7 +2,9 @@
 
 mod capacity;
 mod http;
+mod iperf3;
 mod log;
+mod messages;
 mod shared;
 
 use std::net::SocketAddr;
@@ -16,6 +18,7 @@ pub(crate) use self::log::Log;
 pub(crate) use self::shared::{Limits, Shared, check_congestion};
 use crate::endpoint::Local;
 use crate::instrument::capacity::wire::CONTROL_PORT;
+use crate::instrument::messages::wire;
 
 /// Where to listen, how to send, and what clients may ask for.
 #[derive(Debug, Default)]
@@ -36,6 +39,10 @@ pub(crate) struct ServeConfig {
 pub(crate) struct Ports {
     /// TCP: HTTP/1.1.
     pub(crate) http: u16,
+    /// TCP, and UDP where a client asks for it: pingpong, blast and transfer.
+    pub(crate) messages: u16,
+    /// TCP and UDP: iperf3.
+    pub(crate) iperf3: u16,
     /// UDP: the UDP Speed Test Protocol.
     pub(crate) capacity: u16,
 }
@@ -80,6 +87,8 @@ pub(crate) fn start(config: ServeConfig) -> Result<Server> {
     let shared = || Arc::clone(&server.shared);
     let services = [
         http::start(bind, ports.http, shared()),
+        messages::start(bind, ports.messages, shared()),
+        iperf3::start(bind, ports.iperf3, shared()),
         capacity::start(bind, ports.capacity, shared()),
     ];
     for service in services {
@@ -126,6 +135,8 @@ impl Default for Ports {
     fn default() -> Self {
         Self {
             http: 8080,
+            messages: wire::DEFAULT_PORT,
+            iperf3: 5201,
             capacity: CONTROL_PORT,
         }
     }
@@ -135,6 +146,8 @@ impl Ports {
     /// In a test bed, where every port is free and HTTP's is the usual one.
     pub(crate) const IN_BED: Self = Self {
         http: 80,
+        messages: wire::DEFAULT_PORT,
+        iperf3: 5201,
         capacity: CONTROL_PORT,
     };
 
@@ -143,6 +156,8 @@ impl Ports {
     pub(crate) fn free() -> Self {
         Self {
             http: 0,
+            iperf3: 0,
+            messages: 0,
             capacity: 0,
         }
     }

@@ -4,6 +4,7 @@
 mod common;
 
 mod capacity;
+mod messages;
 mod serve;
 
 use std::process::ExitCode;
@@ -12,6 +13,7 @@ use common::suite::Suite;
 
 fn main() -> ExitCode {
     let mut suite = Suite::new();
+    messages::add(&mut suite);
     capacity::add(&mut suite);
     serve::add(&mut suite);
     suite.run()

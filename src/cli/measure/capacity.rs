@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use model::Nanos;
 
-use super::{Common, Shown};
+use super::{Common, Instrument, Shown};
 use crate::endpoint;
 use crate::exit::{Blame, Failure};
 use crate::instrument::capacity::wire::CONTROL_PORT;
@@ -55,11 +55,15 @@ pub(super) struct CapacityArgs {
     #[arg(short, long, default_value_t = CONTROL_PORT, hide_default_value = true)]
     port: u16,
     #[command(flatten)]
-    pub(super) common: Common,
+    common: Common,
 }
 
-impl CapacityArgs {
-    pub(super) fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+impl Instrument for CapacityArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let family = self.common.family();
         let target = endpoint::resolve(&self.host, self.port, family).or_bad_input()?;
         let (low_ms, upper_ms) = self.delay_thresholds;
@@ -82,11 +86,8 @@ impl CapacityArgs {
             datagrams: self.datagrams,
         };
         let measurement = capacity::measure(target, self.common.bind.as_ref(), &plan, session);
-        let lines = measurement.samples.iter().filter_map(line);
-        Ok(Shown {
-            text: lines.collect(),
-            measurement,
-        })
+        let lines: String = measurement.samples.iter().filter_map(line).collect();
+        Ok(Shown::of(measurement).below(lines))
     }
 }
 
