@@ -7,6 +7,7 @@ pub(crate) mod ping;
 pub(crate) mod stop;
 pub(crate) mod system_ping;
 mod tally;
+mod udp;
 pub(crate) mod wget;
 
 use std::collections::BTreeMap;

@@ -16,7 +16,9 @@ mod netlink;
 pub mod netns;
 pub mod offloads;
 mod port;
+mod sleeper;
 mod train;
+pub mod udp;
 pub mod userns;
 mod wait;
 
@@ -26,5 +28,6 @@ pub use frame::{Frame, Gso, GsoKind, Offload, PartialChecksum, Vlan};
 pub use memory::{Memory, Sent};
 pub use netlink::NetlinkError;
 pub use port::{Capabilities, Head, MAX_HEAD, Piece, Port, Received};
+pub use sleeper::Sleeper;
 pub use train::{Train, Uncuttable};
 pub use wait::{Alarm, CpuUse, Waiter};

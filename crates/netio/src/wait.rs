@@ -38,12 +38,8 @@ impl Waiter {
     /// Measures how late this thread wakes up; takes about 10 ms.
     #[must_use]
     pub fn measure(cpu: CpuUse) -> Self {
-        // One nanosecond of slack: the kernel's default delays every wake-up by up to 50 us.
-        let _ = nix::sys::prctl::set_timerslack(1);
+        wake_up_soon();
         let real_time = cpu == CpuUse::Spin && run_in_real_time();
-        if !real_time {
-            ask_for_short_slices();
-        }
         let mut late: Vec<Nanos> = (0..PROBES).map(|_| overshoot(PROBE)).collect();
         late.sort_unstable();
         let guard = match cpu {
@@ -96,6 +92,13 @@ impl Waiter {
             let _ = getsockopt(port, SocketError);
         }
     }
+}
+
+/// Has the calling thread woken as soon after its time as an ordinary thread can be.
+pub(crate) fn wake_up_soon() {
+    // One nanosecond of slack: the kernel's default delays every wake-up by up to 50 us.
+    let _ = nix::sys::prctl::set_timerslack(1);
+    ask_for_short_slices();
 }
 
 /// Puts the calling thread before every ordinary one (`SCHED_FIFO`), where that is allowed and another core is
