@@ -4,7 +4,7 @@ pub(crate) mod verdict;
 
 use crate::experiment::plan::{Case, Plan};
 use crate::experiment::record::{Outcome, Record};
-use crate::instrument::{Metric, PingSummary, Spread, Summary};
+use crate::instrument::{Measurement, Metric, Spread, Statistic};
 
 pub(crate) use verdict::{Check, Verdict};
 
@@ -47,8 +47,8 @@ pub(crate) struct Fault {
 /// Echo requests of all repeats together.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PingFigures {
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
+    pub(crate) sent: f64,
+    pub(crate) received: f64,
     pub(crate) lost_percent: f64,
     pub(crate) rtt_ms: Spread,
     /// Median less the reference's median; absent for want of a reference.
@@ -141,25 +141,23 @@ fn ping_of(record: &Record, case: &Case) -> Option<PingFigures> {
         .runs_of(&case.name)
         .filter_map(|run| run.measured(instrument))
         .collect();
-    let summaries: Vec<&PingSummary> = measured
-        .iter()
-        .filter_map(|m| match &m.summary {
-            Some(Summary::Ping(summary)) => Some(summary),
-            _ => None,
-        })
-        .collect();
     let rtts: Vec<f64> = measured
         .iter()
         .flat_map(|m| &m.samples)
         .filter(|sample| sample.metric == Metric::RttMs)
         .map(|sample| sample.value)
         .collect();
-    let sent: u64 = summaries.iter().map(|s| s.sent).sum();
-    let received: u64 = summaries.iter().map(|s| s.received).sum();
+    let total = |metric| -> f64 {
+        let counts = measured.iter().copied();
+        counts
+            .filter_map(|m: &Measurement| m.figure(metric, Statistic::Total))
+            .sum()
+    };
+    let (sent, received) = (total(Metric::SentPackets), total(Metric::ReceivedPackets));
     Some(PingFigures {
         sent,
         received,
-        lost_percent: 100.0 * sent.saturating_sub(received) as f64 / sent.max(1) as f64,
+        lost_percent: 100.0 * (sent - received) / sent.max(1.0),
         rtt_ms: Spread::of(&rtts)?,
         gain_ms: None,
         published_gain_ms: None,
@@ -176,10 +174,8 @@ fn download_of(record: &Record, case: &Case) -> Option<DownloadFigures> {
         .runs_of(&case.name)
         .filter_map(|run| run.measured(instrument))
         .filter(|measurement| measurement.failure.is_none())
-        .filter_map(|measurement| match &measurement.summary {
-            Some(Summary::Download(summary)) => Some(summary.goodput_bytes_per_s),
-            _ => None,
-        })
+        .filter_map(|m| m.figure(Metric::GoodputBitPerS, Statistic::Mean))
+        .map(|rate| rate / 8.0)
         .collect();
     let goodput = geometric_mean(&goodputs)?;
     Some(DownloadFigures {
@@ -232,7 +228,7 @@ pub(crate) mod tests {
     use crate::experiment::host::HostFacts;
     use crate::experiment::record::{GivenScenario, Measured, Run};
     use crate::experiment::scenario;
-    use crate::instrument::{DownloadSummary, Measurement, Sample};
+    use crate::instrument::{Figure, Sample};
     use std::collections::BTreeMap;
 
     const SCENARIO: &str = "\
@@ -263,43 +259,32 @@ published = { rtt_mean = '3.1ms', loss = '15%', download_bytes = '1mb', download
 expect = { rtt_gain = { gain = '2ms', within = '150us' }, goodput = { factor = 1.5 } }
 ";
 
-    fn pinged(rtts: &[f64], lost: u64) -> Measurement {
-        let sample = |(index, value): (u64, &f64)| Sample {
-            at_s: 0.1 * index as f64,
-            metric: Metric::RttMs,
-            index,
-            value: *value,
+    fn pinged(rtts: &[f64], lost: u32) -> Measurement {
+        let sample = |(index, value): (u64, &f64)| {
+            Sample::new(0.1 * index as f64, Metric::RttMs, index, *value)
         };
-        let received = rtts.len() as u64;
-        let summary = PingSummary {
-            sent: received + lost,
-            received,
-            rtt_ms: Spread::of(rtts),
-            ..PingSummary::default()
-        };
+        let received = rtts.len() as f64;
+        let total = |metric, value| Figure::new(metric, Statistic::Total, value);
         Measurement {
             samples: (1..).zip(rtts).map(sample).collect(),
-            summary: Some(Summary::Ping(summary)),
+            figures: vec![
+                total(Metric::SentPackets, received + f64::from(lost)),
+                total(Metric::ReceivedPackets, received),
+            ],
             ..Measurement::default()
         }
     }
 
     fn downloaded(rate: f64) -> Measurement {
-        let sample = |index: u64| Sample {
-            at_s: 0.5 * index as f64,
-            metric: Metric::ReceivedBytes,
-            index,
-            value: rate / 2.0,
-        };
-        let summary = DownloadSummary {
-            bytes: 2_000_000,
-            duration_s: 2e6 / rate,
-            first_byte_s: Some(0.002),
-            goodput_bytes_per_s: rate,
-        };
+        let sample =
+            |index: u64| Sample::new(0.5 * index as f64, Metric::ReceivedBytes, index, rate / 2.0);
         Measurement {
             samples: (1..=4).map(sample).collect(),
-            summary: Some(Summary::Download(summary)),
+            figures: vec![Figure::new(
+                Metric::GoodputBitPerS,
+                Statistic::Mean,
+                rate * 8.0,
+            )],
             ..Measurement::default()
         }
     }
@@ -343,7 +328,7 @@ expect = { rtt_gain = { gain = '2ms', within = '150us' }, goodput = { factor = 1
         let record = record();
         let analysis = Analysis::of(&record);
         let ping = analysis.cases[1].ping.as_ref().unwrap();
-        assert_eq!((ping.sent, ping.received), (6, 3));
+        assert_eq!((ping.sent, ping.received), (6.0, 3.0));
         assert!((ping.gain_ms.unwrap() - 2.0).abs() < 1e-9);
         assert!((ping.published_gain_ms.unwrap() - 2.1).abs() < 1e-9);
         assert!((ping.lost_percent - 50.0).abs() < 1e-9);

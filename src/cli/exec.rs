@@ -1,7 +1,6 @@
 //! `farwire exec`: a command behind the emulated link.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
@@ -20,7 +19,7 @@ use super::link::LinkArgs;
 use super::output::write_json;
 use crate::exit::{Blame, Failure};
 use crate::rig::{self, Rig};
-use crate::serve::{self, ServeConfig};
+use crate::serve::{self, Ports, ServeConfig};
 use crate::signals;
 
 /// Run a command behind an emulated link, on a test bed of its own
@@ -68,7 +67,7 @@ impl ExecArgs {
             ..BedConfig::default()
         };
         let rig = Rig::up(&bed, &config, self.cpu.into())?;
-        let far = self.start_far_end(&rig, bed.has_ipv6())?;
+        let far = self.start_far_end(&rig)?;
         let code = self.run_command(&rig, &signals);
         drop(far);
         let summary = rig.down();
@@ -103,18 +102,13 @@ impl ExecArgs {
     }
 
     /// Starts what answers at the far end, and waits until it does.
-    fn start_far_end(&self, rig: &Rig, ipv6: bool) -> Result<FarEnd> {
+    fn start_far_end(&self, rig: &Rig) -> Result<FarEnd> {
         let Some(line) = &self.far else {
-            let all: IpAddr = if ipv6 {
-                Ipv6Addr::UNSPECIFIED.into()
-            } else {
-                Ipv4Addr::UNSPECIFIED.into()
-            };
             let config = ServeConfig {
-                bind: (all, 80).into(),
-                congestion: None,
+                ports: Ports::IN_BED,
+                ..ServeConfig::default()
             };
-            return Ok(FarEnd::Server(rig.server().run(|| serve::start(&config))??));
+            return Ok(FarEnd::Server(rig.server().run(|| serve::start(config))??));
         };
         let argv = ["/bin/sh", "-c", line].map(OsString::from);
         let mut command = contain::command(rig.server(), &argv)?;

@@ -1,28 +1,49 @@
 //! `farwire serve`: the far end, until a signal.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
 use clap::Args;
+use ipnet::IpNet;
+use model::Nanos;
 
+use crate::endpoint::Local;
 use crate::exit::{Blame, Failure};
 use crate::instrument::Stop;
 use crate::instrument::stop::STOP_INTERVAL;
-use crate::serve::{self, ServeConfig};
+use crate::serve::{self, Limits, Log, Ports, ServeConfig};
 
-/// Serve as the far end of instruments, for many clients at once
+/// Serve as the far end of every instrument, for many clients at once
+///
+/// Each test is a line on standard output when it ends. A port of 0 takes a free one; where it listens is said at
+/// the start.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
-    /// The address to listen on; 0.0.0.0 and :: are all addresses
-    #[arg(long, value_name = "ADDR", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
-    bind: IpAddr,
+    /// Listen on this address, or this interface, only
+    #[arg(long, value_name = "ADDR|IF")]
+    bind: Option<Local>,
     /// TCP port of HTTP: GET /bytes/N, GET /seconds/T
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     http_port: u16,
-    /// TCP congestion control of what is sent [default: the system's]
+    /// TCP congestion control of what is sent, where the client does not choose [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+    /// Take tests from this network only; may be given several times
+    #[arg(long, value_name = "CIDR")]
+    allow: Vec<IpNet>,
+    /// Tests at a time, of all protocols together
+    #[arg(long, value_name = "COUNT", default_value_t = 64)]
+    max_tests: usize,
+    /// How long one test may last
+    #[arg(long, value_name = "TIME", default_value = "3600s")]
+    max_duration: Nanos,
+    /// After which silence a client is taken to be gone
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    idle_timeout: Nanos,
+    /// Append each test to this file as a line of JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 impl ServeArgs {
@@ -30,19 +51,32 @@ impl ServeArgs {
     /// control are bad input.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let stop = Stop::on_signals()?;
-        let config = ServeConfig {
-            bind: (self.bind, self.http_port).into(),
-            congestion: self.congestion.clone(),
-        };
-        let server = serve::start(&config).or_bad_input()?;
-        eprintln!(
-            "farwire serves http://{} with {}",
-            server.address(),
-            server.congestion()
-        );
+        let server = serve::start(self.config()?).or_bad_input()?;
+        for service in server.services() {
+            eprintln!("farwire serves {} on {}", service.name, service.address);
+        }
+        eprintln!("farwire sends TCP with {}", server.congestion());
         while stop.cause().is_none() {
             thread::sleep(STOP_INTERVAL);
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn config(&self) -> Result<ServeConfig, Failure> {
+        Ok(ServeConfig {
+            bind: self.bind.clone(),
+            ports: Ports {
+                http: self.http_port,
+            },
+            congestion: self.congestion.clone(),
+            limits: Limits {
+                tests: self.max_tests,
+                duration: self.max_duration.into(),
+                idle: self.idle_timeout.into(),
+                ..Limits::default()
+            },
+            allow: self.allow.clone(),
+            log: Log::open(self.json.as_deref()).or_bad_input()?,
+        })
     }
 }

@@ -14,14 +14,13 @@ use netio::netns::NetNs;
 
 use super::plan::{Case, Plan};
 use super::runner::{ClientWork, Laboratory, Rig};
+use crate::endpoint::Local;
 use crate::exit::{Blame, Failure};
 use crate::forward::summary::Summary;
 use crate::instrument::launch::{Launcher, Output, Tool, lines_of};
 use crate::instrument::{Measurement, Stop};
 use crate::rig;
-use crate::serve::{self, ServeConfig, Server};
-
-const HTTP_PORT: u16 = 80;
+use crate::serve::{self, Ports, ServeConfig, Server};
 
 /// Makes a test bed for each run.
 pub(crate) struct NetnsLaboratory {
@@ -47,6 +46,7 @@ impl NetnsLaboratory {
 struct NetnsRig {
     rig: rig::Rig,
     far_end: Server,
+    http: SocketAddr,
     mtu: u32,
     offloads: bool,
 }
@@ -65,16 +65,19 @@ impl Laboratory for NetnsLaboratory {
         };
         let rig = rig::Rig::up(&bed, &link, self.cpu)?;
         let config = ServeConfig {
-            bind: (SERVER.v4, HTTP_PORT).into(),
+            bind: Some(Local::Address(SERVER.v4.into())),
+            ports: Ports::IN_BED,
             congestion: Some(plan.congestion.clone()),
+            ..ServeConfig::default()
         };
         let far_end = rig
             .server()
-            .run(|| serve::start(&config))?
+            .run(|| serve::start(config))?
             .context("the far end")?;
         let (mtu, offloads) = (bed.mtu, bed.offloads);
         Ok(Box::new(NetnsRig {
             rig,
+            http: far_end.address("http")?,
             far_end,
             mtu,
             offloads,
@@ -84,7 +87,7 @@ impl Laboratory for NetnsLaboratory {
 
 impl Rig for NetnsRig {
     fn server(&self) -> SocketAddr {
-        self.far_end.address()
+        self.http
     }
 
     fn environment(&self) -> BTreeMap<String, String> {

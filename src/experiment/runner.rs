@@ -15,7 +15,9 @@ use super::record::{Measured, Outcome, Record, Run, now};
 use crate::forward::summary as link;
 use crate::instrument::http::HttpTarget;
 use crate::instrument::launch::Launcher;
-use crate::instrument::{Measurement, Stop, Summary, http, ping, system_ping, wget};
+use crate::instrument::{
+    Measurement, Metric, Session, Statistic, Stop, http, ping, system_ping, wget,
+};
 
 /// Work of an instrument that must happen where the client is.
 pub(crate) type ClientWork<'a> = Box<dyn FnOnce() -> Measurement + Send + 'a>;
@@ -182,13 +184,14 @@ fn environment(rig: &dyn Rig) -> BTreeMap<String, String> {
 }
 
 fn measure(rig: &dyn Rig, method: &Method, stop: &Stop) -> Measurement {
-    let stop = &stop.within(method.time_limit());
+    let session = &Session::quiet(stop.within(method.time_limit()));
+    let stop = &session.stop;
     let server = rig.server();
     let result = match method {
-        Method::Ping(plan) => rig.in_client(Box::new(|| ping::measure(server.ip(), plan, stop))),
+        Method::Ping(plan) => rig.in_client(Box::new(|| ping::measure(server.ip(), plan, session))),
         Method::Http(plan) => {
             let target = HttpTarget::outlasting(server, plan.amount);
-            rig.in_client(Box::new(move || http::measure(&target, plan, stop)))
+            rig.in_client(Box::new(move || http::measure(&target, plan, session)))
         }
         Method::SystemPing(plan) => Ok(system_ping::measure(
             rig.launcher(),
@@ -211,25 +214,20 @@ fn outcome_line(run: &Run) -> String {
         Outcome::Invalid { cause } => format!("INVALID: {cause}"),
         Outcome::Ok => {
             let figures = run.measurements.iter().filter_map(|measured| {
-                let summary = measured.measurement.summary.as_ref()?;
-                Some(format!("{} {}", measured.instrument, figure(summary)))
+                let figure = headline(&measured.measurement)?;
+                Some(format!("{} {figure}", measured.instrument))
             });
             figures.collect::<Vec<_>>().join(", ")
         }
     }
 }
 
-fn figure(summary: &Summary) -> String {
-    match summary {
-        Summary::Ping(ping) => match ping.rtt_ms {
-            Some(rtt) => format!(
-                "{:.3} ms ({} of {} answered)",
-                rtt.median, ping.received, ping.sent
-            ),
-            None => "unanswered".to_owned(),
-        },
-        Summary::Download(download) => format!("{:.3} MB/s", download.goodput_bytes_per_s / 1e6),
-    }
+/// The figure that people look for first.
+fn headline(measurement: &Measurement) -> Option<String> {
+    let rtt = measurement.figure(Metric::RttMs, Statistic::Median);
+    let rate = measurement.figure(Metric::GoodputBitPerS, Statistic::Mean);
+    rtt.map(|rtt| format!("{rtt:.3} ms"))
+        .or_else(|| rate.map(|rate| format!("{:.3} MB/s", rate / 8e6)))
 }
 
 #[cfg(test)]
@@ -255,7 +253,7 @@ mod tests {
                 return Err(anyhow!("no such link"));
             }
             let congestion = Some(plan.congestion.clone());
-            let server = serve::start(&ServeConfig {
+            let server = serve::start(ServeConfig {
                 congestion,
                 ..ServeConfig::on_loopback()
             })?;
@@ -265,7 +263,7 @@ mod tests {
 
     impl Rig for LoopbackRig {
         fn server(&self) -> SocketAddr {
-            self.0.address()
+            self.0.address("http").unwrap()
         }
 
         fn environment(&self) -> BTreeMap<String, String> {

@@ -15,7 +15,7 @@ use self::body::Body;
 pub(crate) use self::target::HttpTarget;
 use super::meter::Meter;
 use super::stop::STOP_INTERVAL;
-use super::{DownloadSummary, Measurement, Stop, Summary, seconds};
+use super::{Figure, Measurement, Metric, Session, Statistic, Stop, seconds};
 use crate::serve::CONGESTION_HEADER;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -49,7 +49,8 @@ pub(crate) enum Amount {
 }
 
 /// Downloads `target` from the calling thread's namespace.
-pub(crate) fn measure(target: &HttpTarget, plan: &HttpPlan, stop: &Stop) -> Measurement {
+pub(crate) fn measure(target: &HttpTarget, plan: &HttpPlan, session: &Session) -> Measurement {
+    let stop = &session.stop;
     let mut measurement = match Download::request(target, plan, stop) {
         Ok(mut download) => {
             let cause = download.receive(stop).err();
@@ -235,19 +236,9 @@ impl<'a> Download<'a> {
     fn finish(self) -> Measurement {
         let duration_s = self.last_byte_s;
         let bytes = self.meter.total();
-        let summary = DownloadSummary {
-            bytes,
-            duration_s,
-            first_byte_s: self.first_byte_s,
-            goodput_bytes_per_s: if duration_s > 0.0 {
-                bytes as f64 / duration_s
-            } else {
-                0.0
-            },
-        };
         let measurement = Measurement {
+            figures: download_figures(bytes, duration_s, self.first_byte_s),
             samples: self.meter.finish(duration_s),
-            summary: Some(Summary::Download(summary)),
             ..Measurement::default()
         };
         match self.congestion {
@@ -255,6 +246,29 @@ impl<'a> Download<'a> {
             None => measurement,
         }
     }
+}
+
+/// What a download adds up to: `bytes` of payload in `duration_s`, the first of them after `first_byte_s` if that is known.
+pub(super) fn download_figures(
+    bytes: u64,
+    duration_s: f64,
+    first_byte_s: Option<f64>,
+) -> Vec<Figure> {
+    let rate = (duration_s > 0.0).then(|| bytes as f64 * 8.0 / duration_s);
+    let figures = [
+        (Metric::ReceivedBytes, Statistic::Total, Some(bytes as f64)),
+        (Metric::ElapsedS, Statistic::Total, Some(duration_s)),
+        (Metric::GoodputBitPerS, Statistic::Mean, rate),
+        (
+            Metric::FirstByteMs,
+            Statistic::Mean,
+            first_byte_s.map(|time| time * 1e3),
+        ),
+    ];
+    figures
+        .into_iter()
+        .filter_map(|(metric, statistic, value)| Some(Figure::new(metric, statistic, value?)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -270,7 +284,7 @@ mod tests {
     };
 
     fn download(target: &HttpTarget, amount: Amount) -> Measurement {
-        measure(target, &HttpPlan { amount, ..PLAN }, &Stop::default())
+        measure(target, &HttpPlan { amount, ..PLAN }, &Session::default())
     }
 
     /// A server that says `answer` to whatever it is asked and closes.
@@ -288,20 +302,21 @@ mod tests {
         measurement
     }
 
-    fn bytes(measurement: &Measurement) -> u64 {
-        match &measurement.summary {
-            Some(Summary::Download(summary)) => summary.bytes,
-            other => panic!("{other:?}: {:?}", measurement.failure),
-        }
+    fn bytes(measurement: &Measurement) -> f64 {
+        let bytes = measurement.figure(Metric::ReceivedBytes, Statistic::Total);
+        bytes.unwrap_or_else(|| panic!("{:?}", measurement.failure))
     }
 
     #[test]
     fn a_download_of_n_bytes_counts_n_bytes_in_its_samples() {
-        let server = serve::start(&ServeConfig::on_loopback()).unwrap();
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let amount = Amount::Bytes(3_000_000);
-        let measurement = download(&HttpTarget::outlasting(server.address(), amount), amount);
+        let measurement = download(
+            &HttpTarget::outlasting(server.address("http").unwrap(), amount),
+            amount,
+        );
         assert_eq!(measurement.failure, None);
-        assert_eq!(bytes(&measurement), 3_000_000);
+        assert_eq!(bytes(&measurement), 3e6);
         let sampled: f64 = measurement.samples.iter().map(|s| s.value).sum();
         assert!((sampled - 3e6).abs() < 0.5);
         assert_eq!(
@@ -312,30 +327,33 @@ mod tests {
 
     #[test]
     fn a_download_for_a_time_lasts_that_time() {
-        let server = serve::start(&ServeConfig::on_loopback()).unwrap();
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let amount = Amount::For(Duration::from_millis(300));
-        let measurement = download(&HttpTarget::outlasting(server.address(), amount), amount);
+        let measurement = download(
+            &HttpTarget::outlasting(server.address("http").unwrap(), amount),
+            amount,
+        );
         assert_eq!(measurement.failure, None);
-        let Some(Summary::Download(summary)) = measurement.summary else {
-            panic!()
-        };
-        assert!((summary.duration_s - 0.3).abs() < 1e-9);
-        assert!(summary.bytes > 0);
+        let elapsed = measurement.figure(Metric::ElapsedS, Statistic::Total);
+        assert!((elapsed.unwrap() - 0.3).abs() < 1e-9);
+        assert!(bytes(&measurement) > 0.0);
     }
 
     #[test]
     fn a_download_that_flows_can_be_stopped() {
-        let server = serve::start(&ServeConfig::on_loopback()).unwrap();
-        let target = HttpTarget::of(server.address(), "/seconds/3600");
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
+        let target = HttpTarget::of(server.address("http").unwrap(), "/seconds/3600");
         let stop = Stop::default().within(Duration::from_millis(100));
-        let cause = measure(&target, &PLAN, &stop).failure.unwrap();
+        let cause = measure(&target, &PLAN, &Session::quiet(stop))
+            .failure
+            .unwrap();
         assert!(cause.contains("not done within"), "{cause}");
     }
 
     #[test]
     fn a_truncated_body_is_a_failure_that_keeps_what_came() {
         let measurement = answer_of(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
-        assert_eq!(bytes(&measurement), 3);
+        assert_eq!(bytes(&measurement), 3.0);
         let cause = measurement.failure.unwrap();
         assert!(cause.contains("closed after 3 of 10 bytes"), "{cause}");
     }
@@ -354,13 +372,13 @@ mod tests {
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: v\r\n\r\n",
         );
         assert_eq!(measurement.failure, None);
-        assert_eq!(bytes(&measurement), 5);
+        assert_eq!(bytes(&measurement), 5.0);
     }
 
     #[test]
     fn a_body_that_ends_with_the_connection_is_whole() {
         let measurement = answer_of(b"HTTP/1.0 200 OK\r\n\r\nabcdef");
-        assert_eq!((bytes(&measurement), measurement.failure), (6, None));
+        assert_eq!((bytes(&measurement), measurement.failure), (6.0, None));
     }
 
     #[test]

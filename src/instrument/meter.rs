@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Metric, Sample};
+use super::{Direction, Metric, Sample};
 
 /// Adds bytes up per interval; an interval without any is a sample of 0, so that a stall shows.
 #[derive(Debug)]
@@ -52,12 +52,10 @@ impl Meter {
     }
 
     fn close(&mut self, at_s: f64) {
-        self.samples.push(Sample {
-            at_s,
-            metric: Metric::ReceivedBytes,
-            index: self.samples.len() as u64 + 1,
-            value: self.current as f64,
-        });
+        let index = self.samples.len() as u64 + 1;
+        let bytes = self.current as f64;
+        self.samples
+            .push(Sample::new(at_s, Metric::ReceivedBytes, index, bytes).toward(Direction::Down));
         self.current = 0;
     }
 }

@@ -22,7 +22,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::stop::STOP_INTERVAL;
 use super::tally::Tally;
-use super::{Measurement, Stop, seconds};
+use super::{Measurement, Session, Stop, seconds};
 
 const ICMP_HEADER: usize = 8;
 const IPV4_HEADER: usize = 20;
@@ -68,9 +68,9 @@ impl PingPlan {
 }
 
 /// Pings `target` from the calling thread's namespace.
-pub(crate) fn measure(target: IpAddr, plan: &PingPlan, stop: &Stop) -> Measurement {
+pub(crate) fn measure(target: IpAddr, plan: &PingPlan, session: &Session) -> Measurement {
     let measurement = match Pinger::open(target, plan) {
-        Ok(mut pinger) => pinger.run(stop),
+        Ok(mut pinger) => pinger.run(&session.stop),
         Err(error) => Measurement::failed(format!("{error:#}")),
     };
     measurement
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn an_interrupted_ping_keeps_what_it_saw_and_says_why() {
         let stop = Stop::default().within(Duration::ZERO);
-        let measurement = measure("127.0.0.1".parse().unwrap(), &PLAN, &stop);
+        let measurement = measure("127.0.0.1".parse().unwrap(), &PLAN, &Session::quiet(stop));
         assert!(measurement.failure.is_some());
     }
 

@@ -131,7 +131,7 @@ impl SequenceNumbers {
 mod tests {
     use super::*;
     use crate::instrument::launch::tests::captured;
-    use crate::instrument::{PingSummary, Summary};
+    use crate::instrument::{Metric, Statistic};
 
     const PLAN: PingPlan = PingPlan {
         size: 1200,
@@ -165,28 +165,29 @@ From 10.77.0.1 icmp_seq=3 Destination Host Unreachable
 rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
 ";
 
-    fn summary(text: &str) -> PingSummary {
-        match parse(&captured(text, 0), &PLAN).summary {
-            Some(Summary::Ping(summary)) => summary,
-            other => panic!("{other:?}"),
-        }
+    fn figure(text: &str, metric: Metric, statistic: Statistic) -> f64 {
+        let measurement = parse(&captured(text, 0), &PLAN);
+        measurement.figure(metric, statistic).unwrap()
+    }
+
+    fn total(text: &str, metric: Metric) -> f64 {
+        figure(text, metric, Statistic::Total)
     }
 
     #[test]
     fn answers_become_samples_that_give_pings_own_figures() {
-        let summary = summary(ANSWERED);
-        let rtt = summary.rtt_ms.unwrap();
-        assert_eq!((summary.sent, summary.received), (3, 3));
-        assert!((rtt.mean - 0.326).abs() < 0.001 && (rtt.mdev - 0.410).abs() < 0.001);
+        assert_eq!(total(ANSWERED, Metric::SentPackets), 3.0);
+        assert_eq!(total(ANSWERED, Metric::ReceivedPackets), 3.0);
+        let rtt = |statistic| figure(ANSWERED, Metric::RttMs, statistic);
+        assert!((rtt(Statistic::Mean) - 0.326).abs() < 0.001);
+        assert!((rtt(Statistic::Mdev) - 0.410).abs() < 0.001);
     }
 
     #[test]
     fn loss_and_duplicates_are_counted_apart() {
-        let summary = summary(TROUBLED);
-        assert_eq!(
-            (summary.sent, summary.received, summary.duplicates),
-            (3, 1, 1)
-        );
+        assert_eq!(total(TROUBLED, Metric::SentPackets), 3.0);
+        assert_eq!(total(TROUBLED, Metric::ReceivedPackets), 1.0);
+        assert_eq!(total(TROUBLED, Metric::DuplicatePackets), 1.0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Measurement, Metric, PingSummary, Sample, Spread, Summary};
+use super::{Figure, Measurement, Metric, Sample, Spread, Statistic};
 
 /// Probes numbered from 1 in the order of sending, and their answers.
 #[derive(Debug)]
@@ -66,12 +66,8 @@ impl Tally {
             probe.rtt_ms = Some(rtt_ms);
             return;
         };
-        self.extra.push(Sample {
-            at_s: probe.sent_s,
-            metric: extra,
-            index,
-            value: rtt_ms,
-        });
+        self.extra
+            .push(Sample::new(probe.sent_s, extra, index, rtt_ms));
     }
 
     /// Whether nothing more is awaited: every probe has its answer.
@@ -86,14 +82,22 @@ impl Tally {
         let rtts: Vec<f64> = self.probes.iter().filter_map(|p| p.rtt_ms).collect();
         let count = |metric| self.extra.iter().filter(|s| s.metric == metric).count() as u64;
         let (sent, received) = (self.probes.len() as u64, rtts.len() as u64);
-        let summary = PingSummary {
-            sent,
-            received,
-            late: count(Metric::LateRttMs),
-            duplicates: count(Metric::DuplicateRttMs),
-            lost_percent: 100.0 * (sent - received) as f64 / (sent.max(1)) as f64,
-            rtt_ms: Spread::of(&rtts),
-        };
+        let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
+        let lost_percent = 100.0 * (sent - received) as f64 / sent.max(1) as f64;
+        let mut figures = vec![
+            total(Metric::SentPackets, sent),
+            total(Metric::ReceivedPackets, received),
+            Figure::new(Metric::LostPercent, Statistic::Mean, lost_percent),
+            total(Metric::LatePackets, count(Metric::LateRttMs)),
+            total(Metric::DuplicatePackets, count(Metric::DuplicateRttMs)),
+        ];
+        let spread = Spread::of(&rtts);
+        figures.extend(
+            spread
+                .map(|spread| spread.figures(Metric::RttMs))
+                .into_iter()
+                .flatten(),
+        );
         let failure = (received == 0).then(|| {
             format!(
                 "no answer to {sent} echo requests within {:?}",
@@ -102,7 +106,7 @@ impl Tally {
         });
         Measurement {
             samples: self.into_samples(),
-            summary: Some(Summary::Ping(summary)),
+            figures,
             failure,
             ..Measurement::default()
         }
@@ -115,14 +119,12 @@ impl Tally {
 
     fn into_samples(self) -> Vec<Sample> {
         let mut samples = self.extra;
-        samples.extend(self.probes.iter().zip(1..).map(|(probe, index)| Sample {
-            at_s: probe.sent_s,
-            metric: match probe.rtt_ms {
-                Some(_) => Metric::RttMs,
-                None => Metric::LostPackets,
-            },
-            index,
-            value: probe.rtt_ms.unwrap_or(1.0),
+        samples.extend(self.probes.iter().zip(1..).map(|(probe, index)| {
+            let (metric, value) = match probe.rtt_ms {
+                Some(rtt_ms) => (Metric::RttMs, rtt_ms),
+                None => (Metric::LostPackets, 1.0),
+            };
+            Sample::new(probe.sent_s, metric, index, value)
         }));
         samples.sort_by_key(|sample| (sample.index, sample.metric));
         samples
@@ -139,13 +141,6 @@ mod tests {
         tally
     }
 
-    fn summary(tally: Tally) -> PingSummary {
-        match tally.finish().summary {
-            Some(Summary::Ping(summary)) => summary,
-            other => panic!("{other:?}"),
-        }
-    }
-
     #[test]
     fn loss_lateness_and_duplicates_are_counted_apart() {
         let mut tally = tally(4);
@@ -154,11 +149,17 @@ mod tests {
         tally.answered(2, 1500.0);
         tally.answered(4, 4.0);
         assert!(!tally.complete());
-        let summary = summary(tally);
-        assert_eq!((summary.sent, summary.received), (4, 2));
-        assert_eq!((summary.late, summary.duplicates), (1, 1));
-        assert!((summary.lost_percent - 50.0).abs() < 1e-12);
-        assert!((summary.rtt_ms.unwrap().mean - 3.0).abs() < 1e-12);
+        let measurement = tally.finish();
+        for (metric, statistic, value) in [
+            (Metric::SentPackets, Statistic::Total, 4.0),
+            (Metric::ReceivedPackets, Statistic::Total, 2.0),
+            (Metric::LatePackets, Statistic::Total, 1.0),
+            (Metric::DuplicatePackets, Statistic::Total, 1.0),
+            (Metric::LostPercent, Statistic::Mean, 50.0),
+            (Metric::RttMs, Statistic::Mean, 3.0),
+        ] {
+            assert_eq!(measurement.figure(metric, statistic), Some(value));
+        }
     }
 
     #[test]

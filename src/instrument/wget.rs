@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::http::HttpTarget;
+use super::http::{HttpTarget, download_figures};
 use super::launch::{Launcher, Line, Output, Tool};
 use super::meter::Meter;
-use super::{DownloadSummary, Measurement, Stop, Summary};
+use super::{Measurement, Stop};
 
 const DOT: u64 = 8 * 1024;
 
@@ -78,19 +78,9 @@ fn parse(output: &Output, interval: Duration) -> Measurement {
         Ok(bytes) => {
             // Dots count whole 8 KiB only: what is left over arrived with the last row.
             meter.add(end_s, bytes.saturating_sub(meter.total()));
-            let summary = DownloadSummary {
-                bytes,
-                duration_s: end_s,
-                first_byte_s: None,
-                goodput_bytes_per_s: if end_s > 0.0 {
-                    bytes as f64 / end_s
-                } else {
-                    0.0
-                },
-            };
             Measurement {
                 samples: meter.finish(end_s),
-                summary: Some(Summary::Download(summary)),
+                figures: download_figures(bytes, end_s, None),
                 ..Measurement::default()
             }
         }
@@ -144,6 +134,7 @@ fn saved_bytes(line: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::instrument::launch::tests::captured;
+    use crate::instrument::{Metric, Statistic};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -210,11 +201,9 @@ mod tests {
         let values: Vec<f64> = measurement.samples.iter().map(|s| s.value).collect();
         let row = 48.0 * 8192.0;
         assert_eq!(values, [5.0 * row, 3_000_000.0 - 5.0 * row]);
-        let Some(Summary::Download(summary)) = measurement.summary else {
-            panic!()
-        };
-        assert_eq!(summary.bytes, 3_000_000);
-        assert!((summary.duration_s - 1.316).abs() < 1e-9);
+        let total = |metric| measurement.figure(metric, Statistic::Total).unwrap();
+        assert_eq!(total(Metric::ReceivedBytes), 3e6);
+        assert!((total(Metric::ElapsedS) - 1.316).abs() < 1e-9);
     }
 
     #[test]

@@ -267,11 +267,8 @@ mod tests {
     use crate::analysis::tests::record;
 
     fn bytes(count: usize) -> Vec<Sample> {
-        let sample = |index: usize| Sample {
-            at_s: index as f64 * 0.1,
-            metric: Metric::ReceivedBytes,
-            index: index as u64,
-            value: 1e5,
+        let sample = |index: usize| {
+            Sample::new(index as f64 * 0.1, Metric::ReceivedBytes, index as u64, 1e5)
         };
         (1..=count).map(sample).collect()
     }

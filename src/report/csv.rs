@@ -3,8 +3,9 @@
 use anyhow::Result;
 
 use crate::experiment::record::Record;
+use crate::instrument::Direction;
 
-const HEADER: [&str; 8] = [
+const HEADER: [&str; 11] = [
     "case",
     "repeat",
     "seed",
@@ -12,6 +13,9 @@ const HEADER: [&str; 8] = [
     "at_s",
     "metric",
     "index",
+    "direction",
+    "stream",
+    "size",
     "value",
 ];
 
@@ -33,12 +37,19 @@ pub(crate) fn csv(record: &Record) -> Result<String> {
                     &format!("{:.6}", sample.at_s),
                     sample.metric.name(),
                     &sample.index.to_string(),
+                    sample.direction.map_or("", Direction::name),
+                    &blank_or(sample.stream),
+                    &blank_or(sample.size),
                     &sample.value.to_string(),
                 ])?;
             }
         }
     }
     Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+fn blank_or(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -58,7 +69,7 @@ mod tests {
             .sum();
         assert_eq!(text.lines().count(), 1 + samples);
         assert!(
-            text.contains("\nslow,2,2,ping,0.100000,rtt_ms,1,3.2\n"),
+            text.contains("\nslow,2,2,ping,0.100000,rtt_ms,1,,,,3.2\n"),
             "{text}"
         );
     }

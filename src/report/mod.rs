@@ -2,12 +2,14 @@
 
 mod charts;
 mod csv;
+mod figures;
 mod html;
 mod text;
 
 use anyhow::Result;
 
 pub(crate) use self::csv::csv;
+pub(crate) use figures::{figure_in_words, figures};
 pub(crate) use html::html;
 pub(crate) use text::text;
 

@@ -2,6 +2,8 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,8 @@ pub(super) struct Filler(Bytes);
 pub(super) struct Payload {
     block: Bytes,
     end: End,
+    /// What the connection has sent is counted there.
+    sent: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -39,26 +43,29 @@ impl Filler {
 
 impl Payload {
     /// `count` bytes.
-    pub(super) fn bytes(filler: &Filler, count: u64) -> Self {
+    pub(super) fn bytes(filler: &Filler, count: u64, sent: &Arc<AtomicU64>) -> Self {
         Self {
             block: filler.0.clone(),
             end: End::After(count),
+            sent: Arc::clone(sent),
         }
     }
 
     /// As many bytes as are taken in `time` from now.
-    pub(super) fn seconds(filler: &Filler, time: Duration) -> Self {
+    pub(super) fn seconds(filler: &Filler, time: Duration, sent: &Arc<AtomicU64>) -> Self {
         Self {
             block: filler.0.clone(),
             end: End::At(Instant::now() + time),
+            sent: Arc::clone(sent),
         }
     }
 
     /// This text.
-    pub(super) fn text(text: &'static str) -> Self {
+    pub(super) fn text(text: String) -> Self {
         Self {
-            block: Bytes::from_static(text.as_bytes()),
             end: End::After(text.len() as u64),
+            block: text.into(),
+            sent: Arc::default(),
         }
     }
 
@@ -89,6 +96,7 @@ impl Body for Payload {
             End::At(deadline) if Instant::now() < *deadline => block,
             End::At(_) => 0,
         };
+        self.sent.fetch_add(length as u64, Ordering::Relaxed);
         let frame = (length > 0).then(|| Ok(Frame::data(self.block.slice(..length))));
         Poll::Ready(frame)
     }

@@ -1,0 +1,346 @@
+//! The one form of what every instrument finds: samples, and the figures that they add up to.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use strum::{EnumIter, IntoStaticStr};
+
+/// What one instrument found in one go.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Measurement {
+    /// Every single observation, in the order of time.
+    pub(crate) samples: Vec<Sample>,
+    /// What the samples add up to; what was not measured is not among them.
+    pub(crate) figures: Vec<Figure>,
+    /// What the numbers are and how they were taken: "rtt", "timestamps", "tool".
+    pub(crate) facts: BTreeMap<String, String>,
+    /// Why the measurement is not what was asked for; what was seen until then is kept.
+    pub(crate) failure: Option<String>,
+}
+
+/// One observation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    /// Seconds since the instrument started: when a probe was sent, when an interval ended.
+    pub(crate) at_s: f64,
+    /// What was observed, with its unit.
+    pub(crate) metric: Metric,
+    /// The probe's sequence number, or the interval's number, from 1.
+    pub(crate) index: u64,
+    /// The observed value in the metric's unit.
+    pub(crate) value: f64,
+    /// Which way it went; absent for a round trip.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) direction: Option<Direction>,
+    /// Of which of several parallel streams, from 1; absent when there is one, or for all together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stream: Option<u32>,
+    /// Of which message, block or file size, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<u64>,
+}
+
+/// One number that sums a measurement up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    /// What it is of, with its unit.
+    pub(crate) metric: Metric,
+    /// What it says of the metric's values.
+    pub(crate) statistic: Statistic,
+    /// Which way it went; absent for a round trip, or for both ways together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) direction: Option<Direction>,
+    /// Of which of several parallel streams, from 1; absent for all together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stream: Option<u32>,
+    /// Of which message, block or file size, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<u64>,
+    /// In the metric's unit.
+    pub(crate) value: f64,
+    /// Between which values the network's own lies, at 95 %; how it was found is among the facts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) interval: Option<[f64; 2]>,
+}
+
+/// Which way something went.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Direction {
+    /// From client to server.
+    Up,
+    /// From server to client.
+    Down,
+}
+
+/// What a figure says of its metric's values.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Statistic {
+    /// Their sum, or the count of what the metric counts.
+    Total,
+    /// Their sum over their number; of a rate, the whole amount over the whole time.
+    Mean,
+    /// The middle one; of an even number, between the two in the middle.
+    Median,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+    /// The sample standard deviation, n - 1 in the denominator; of several runs.
+    Sd,
+    /// The root of the mean square less the squared mean, as ping(8) has it.
+    Mdev,
+    /// What one in ten is not above.
+    P10,
+    /// What nine in ten are not above.
+    P90,
+    /// What 99 in a hundred are not above.
+    P99,
+}
+
+/// What a value is; the name ends in the unit.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    EnumIter,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Metric {
+    /// Round-trip time of a probe answered in time.
+    RttMs,
+    /// A probe without an answer in time; the value is 1.
+    LostPackets,
+    /// Round-trip time of an answer after the time-out; the probe counts as lost too.
+    LateRttMs,
+    /// Round-trip time of a second answer to one probe.
+    DuplicateRttMs,
+    /// Packets or probes sent.
+    SentPackets,
+    /// Packets or answers received in time, duplicates left out.
+    ReceivedPackets,
+    /// Answers that came after the time-out.
+    LatePackets,
+    /// Second and further copies received.
+    DuplicatePackets,
+    /// What was sent and did not arrive, in percent of what was sent.
+    LostPercent,
+    /// Payload bytes handed to the sending socket in the interval that ends at the sample's time.
+    SentBytes,
+    /// Payload bytes received in the interval that ends at the sample's time.
+    ReceivedBytes,
+    /// Requests answered on one connection.
+    Requests,
+    /// How long it took.
+    ElapsedS,
+    /// From the request to the first byte of the answer.
+    FirstByteMs,
+    /// Payload received over time (L7).
+    GoodputBitPerS,
+}
+
+impl Measurement {
+    /// A measurement that never came about.
+    pub(crate) fn failed(cause: impl ToString) -> Self {
+        Self {
+            failure: Some(cause.to_string()),
+            ..Self::default()
+        }
+    }
+
+    /// With one more thing to know about the numbers.
+    pub(crate) fn with_fact(mut self, name: &str, value: impl ToString) -> Self {
+        self.facts.insert(name.to_owned(), value.to_string());
+        self
+    }
+
+    /// The value of the figure over all directions, streams and sizes, if there is one.
+    pub(crate) fn figure(&self, metric: Metric, statistic: Statistic) -> Option<f64> {
+        let whole = Figure::new(metric, statistic, 0.0);
+        let mut figures = self.figures.iter();
+        figures
+            .find(|figure| figure.scope() == whole.scope())
+            .map(|figure| figure.value)
+    }
+}
+
+/// How samples and figures say what they are of.
+macro_rules! scoped {
+    ($scoped:ty) => {
+        #[allow(dead_code, reason = "not every instrument needs every one")]
+        impl $scoped {
+            /// Of what went this way.
+            pub(crate) fn toward(mut self, direction: Direction) -> Self {
+                self.direction = Some(direction);
+                self
+            }
+
+            /// Of one of several parallel streams, from 1.
+            pub(crate) fn stream(mut self, stream: u32) -> Self {
+                self.stream = Some(stream);
+                self
+            }
+
+            /// Of messages, blocks or files of so many bytes.
+            pub(crate) fn size(mut self, bytes: u64) -> Self {
+                self.size = Some(bytes);
+                self
+            }
+        }
+    };
+}
+
+scoped!(Sample);
+scoped!(Figure);
+
+impl Sample {
+    /// An observation of no direction, stream or size.
+    pub(crate) fn new(at_s: f64, metric: Metric, index: u64, value: f64) -> Self {
+        Self {
+            at_s,
+            metric,
+            index,
+            value,
+            direction: None,
+            stream: None,
+            size: None,
+        }
+    }
+}
+
+impl Figure {
+    /// A figure over all directions, streams and sizes, without an interval.
+    pub(crate) fn new(metric: Metric, statistic: Statistic, value: f64) -> Self {
+        Self {
+            metric,
+            statistic,
+            direction: None,
+            stream: None,
+            size: None,
+            value,
+            interval: None,
+        }
+    }
+
+    /// With the 95 % interval of what the network did.
+    #[allow(dead_code, reason = "not every instrument needs it")]
+    pub(crate) fn within(mut self, low: f64, high: f64) -> Self {
+        self.interval = Some([low, high]);
+        self
+    }
+
+    /// What tells it from the measurement's other figures.
+    fn scope(&self) -> impl PartialEq + use<> {
+        (
+            self.metric,
+            self.statistic,
+            self.direction,
+            self.stream,
+            self.size,
+        )
+    }
+}
+
+/// Endings of metric names and the units that they stand for; of two that fit, the first counts.
+const UNITS: [(&str, &str); 9] = [
+    ("_bit_per_s", "bit/s"),
+    ("_byte_per_s", "byte/s"),
+    ("_per_s", "1/s"),
+    ("_percent", "%"),
+    ("_bytes", "bytes"),
+    ("_packets", "packets"),
+    ("_ms", "ms"),
+    ("_us", "us"),
+    ("_s", "s"),
+];
+
+impl Metric {
+    /// As the record and the CSV name it.
+    pub(crate) fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// The unit of its values; empty for a bare number.
+    pub(crate) fn unit(self) -> &'static str {
+        self.split().1
+    }
+
+    /// Its name without the unit, for people: "one way delay".
+    pub(crate) fn title(self) -> String {
+        self.split().0.replace('_', " ")
+    }
+
+    fn split(self) -> (&'static str, &'static str) {
+        let name = self.name();
+        let mut units = UNITS.iter();
+        units
+            .find_map(|(ending, unit)| Some((name.strip_suffix(ending)?, *unit)))
+            .unwrap_or((name, ""))
+    }
+}
+
+impl Statistic {
+    /// As the record names it.
+    pub(crate) fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl Direction {
+    /// As the record names it.
+    pub(crate) fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strum::IntoEnumIterator as _;
+
+    #[test]
+    fn a_metric_is_named_alike_in_the_record_and_in_the_csv() {
+        for metric in Metric::iter() {
+            assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());
+        }
+    }
+
+    #[test]
+    fn a_metric_s_name_ends_in_its_unit() {
+        assert_eq!(Metric::GoodputBitPerS.unit(), "bit/s");
+        assert_eq!(Metric::GoodputBitPerS.title(), "goodput");
+        assert_eq!(Metric::LateRttMs.title(), "late rtt");
+    }
+
+    #[test]
+    fn a_figure_is_found_by_what_it_is_of() {
+        let figures = vec![
+            Figure::new(Metric::RttMs, Statistic::Mean, 1.0).stream(1),
+            Figure::new(Metric::RttMs, Statistic::Mean, 2.0),
+        ];
+        let measurement = Measurement {
+            figures,
+            ..Measurement::default()
+        };
+        assert_eq!(
+            measurement.figure(Metric::RttMs, Statistic::Mean),
+            Some(2.0)
+        );
+        assert_eq!(measurement.figure(Metric::RttMs, Statistic::Max), None);
+    }
+}

@@ -1,0 +1,32 @@
+//! The line that a running instrument says an interval, to a terminal only.
+
+use std::fmt::Arguments;
+use std::io::{self, IsTerminal};
+
+/// Says lines on standard error, or nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Live {
+    spoken: bool,
+}
+
+impl Live {
+    /// Says nothing.
+    pub(crate) fn quiet() -> Self {
+        Self { spoken: false }
+    }
+
+    /// Speaks if standard error is a terminal.
+    pub(crate) fn on_terminal() -> Self {
+        Self {
+            spoken: io::stderr().is_terminal(),
+        }
+    }
+
+    /// Says one line.
+    #[allow(dead_code, reason = "not every instrument has intervals")]
+    pub(crate) fn line(self, text: Arguments<'_>) {
+        if self.spoken {
+            eprintln!("{text}");
+        }
+    }
+}

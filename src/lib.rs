@@ -1,0 +1,29 @@
+//! farwire's program as a library, so that fuzzers and benches reach what the binary is made of; not a public API.
+#![forbid(unsafe_code)]
+
+mod analysis;
+mod cli;
+mod doctor;
+mod emulate;
+mod endpoint;
+mod exit;
+mod experiment;
+mod forward;
+mod instrument;
+mod link_spec;
+mod report;
+mod rig;
+mod serve;
+mod signals;
+mod toml_file;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Runs the command that the process was started with and gives its exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    netio::contain::divert();
+    cli::Cli::try_parse().map_or_else(|error| exit::usage(&error), |cli| cli.run())
+}

@@ -1,0 +1,348 @@
+//! HTTP/1.1: `GET /bytes/N` gives N bytes, `GET /seconds/T` streams until T seconds have passed.
+
+mod body;
+
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, server::conn::http1};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::SockRef;
+
+use self::body::{Filler, Payload};
+use super::shared::{Permit, set_congestion};
+use super::{Service, Shared};
+use crate::endpoint::{self, Local};
+use crate::instrument::stop::STOP_INTERVAL;
+use crate::instrument::{Direction, Figure, Measurement, Metric, Statistic};
+
+/// The header in which the server states the congestion control that its socket really uses.
+pub(crate) const CONGESTION_HEADER: &str = "farwire-congestion-control";
+
+/// Before accepting again when the process has no file descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves on `port` of `bind`.
+///
+/// # Errors
+/// It cannot be bound.
+pub(super) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
+    let listener = endpoint::listen_tcp(bind, port)?;
+    // Connections inherit it from the socket that accepts them.
+    set_congestion(&SockRef::from(&listener), shared.congestion())?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let thread = thread::Builder::new()
+        .name("http".to_owned())
+        .spawn(move || runtime.block_on(serve(listener, shared)))?;
+    Ok(Service {
+        name: "http",
+        address,
+        thread,
+    })
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    let filler = Filler::new();
+    let accept = async {
+        let listener = match tokio::net::TcpListener::from_std(listener) {
+            Ok(listener) => listener,
+            Err(error) => return eprintln!("farwire: the far end cannot accept: {error}"),
+        };
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    let shared = Arc::clone(&shared);
+                    tokio::spawn(answer_client(stream, peer, filler.clone(), shared));
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    };
+    let stopped = async {
+        while !shared.stopping() {
+            tokio::time::sleep(STOP_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        () = accept => {}
+        () = stopped => {}
+    }
+}
+
+/// Answers one connection's requests until it ends, or has lasted as long as a test may.
+async fn answer_client(
+    stream: tokio::net::TcpStream,
+    peer: SocketAddr,
+    filler: Filler,
+    shared: Arc<Shared>,
+) {
+    let limits = shared.limits();
+    // Sent bytes that nobody acknowledges for so long end the connection (tcp(7), TCP_USER_TIMEOUT).
+    let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.idle));
+    let permit = shared.admit(peer, "http");
+    let refusal = permit.as_ref().err().copied();
+    let client = Client {
+        filler,
+        shared,
+        sent: Arc::default(),
+        requests: AtomicU64::new(0),
+        began: Instant::now(),
+    };
+    let service = service_fn(|request: Request<Incoming>| {
+        let response = match refusal {
+            None => client.answer(&request),
+            Some(refusal) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{refusal}\n")),
+        };
+        async { Ok::<_, Infallible>(response) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle)
+        .serve_connection(TokioIo::new(stream), service);
+    // A client that goes away is that client's affair: it says so itself.
+    let _ = tokio::time::timeout(limits.duration, connection).await;
+    if let Ok(permit) = permit {
+        client.log(permit);
+    }
+}
+
+/// One connection.
+struct Client {
+    filler: Filler,
+    shared: Arc<Shared>,
+    sent: Arc<AtomicU64>,
+    requests: AtomicU64,
+    began: Instant,
+}
+
+impl Client {
+    fn answer(&self, request: &Request<Incoming>) -> Response<Payload> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let mut response = if matches!(*request.method(), Method::GET | Method::HEAD) {
+            self.resource(request.uri().path())
+        } else {
+            let mut refusal = text(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "only GET and HEAD\n".to_owned(),
+            );
+            refusal
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            refusal
+        };
+        if let Ok(congestion) = HeaderValue::from_str(self.shared.congestion()) {
+            response.headers_mut().insert(CONGESTION_HEADER, congestion);
+        }
+        if request.method() == Method::HEAD {
+            // hyper sends no body after HEAD, but the length that a GET would have must be said.
+            if let Some(length) = response.body().length() {
+                response.headers_mut().insert(CONTENT_LENGTH, length.into());
+            }
+        }
+        response
+    }
+
+    fn resource(&self, path: &str) -> Response<Payload> {
+        let longest = self.shared.limits().duration;
+        let payload = match path.trim_start_matches('/').split_once('/') {
+            None if path == "/" => {
+                return text(
+                    StatusCode::OK,
+                    "farwire: GET /bytes/N or /seconds/T\n".to_owned(),
+                );
+            }
+            Some(("bytes", count)) => count
+                .parse()
+                .map(|count| Payload::bytes(&self.filler, count, &self.sent))
+                .ok(),
+            Some(("seconds", time)) => {
+                seconds(time, longest).map(|time| Payload::seconds(&self.filler, time, &self.sent))
+            }
+            _ => {
+                return text(
+                    StatusCode::NOT_FOUND,
+                    "there is /bytes/N and /seconds/T\n".to_owned(),
+                );
+            }
+        };
+        let Some(payload) = payload else {
+            return text(
+                StatusCode::BAD_REQUEST,
+                format!(
+                    "N is a whole number of bytes, T seconds from 0 to {}\n",
+                    longest.as_secs()
+                ),
+            );
+        };
+        let mut response = Response::new(payload);
+        let kind = HeaderValue::from_static("application/octet-stream");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        response
+    }
+
+    fn log(&self, permit: Permit) {
+        let total = |metric, value: u64| Figure::new(metric, Statistic::Total, value as f64);
+        let sent = total(Metric::SentBytes, self.sent.load(Ordering::Relaxed));
+        let elapsed = self.began.elapsed().as_secs_f64();
+        permit.finish(&Measurement {
+            figures: vec![
+                total(Metric::Requests, self.requests.load(Ordering::Relaxed)),
+                sent.toward(Direction::Down),
+                Figure::new(Metric::ElapsedS, Statistic::Total, elapsed),
+            ],
+            ..Measurement::default()
+        });
+    }
+}
+
+fn seconds(text: &str, longest: Duration) -> Option<Duration> {
+    let seconds: f64 = text.parse().ok()?;
+    (0.0..=longest.as_secs_f64())
+        .contains(&seconds)
+        .then(|| Duration::from_secs_f64(seconds))
+}
+
+fn text(status: StatusCode, text: String) -> Response<Payload> {
+    let mut response = Response::new(Payload::text(text));
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::serve::{Limits, ServeConfig, Server, start};
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    fn ask(server: &Server, request: &str) -> String {
+        let mut stream = TcpStream::connect(server.address("http").unwrap()).unwrap();
+        write!(stream, "{request}\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    fn on_port(http: u16) -> ServeConfig {
+        let mut config = ServeConfig::on_loopback();
+        config.ports.http = http;
+        config
+    }
+
+    fn head_and_length(answer: &str) -> (&str, usize) {
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head, body.len())
+    }
+
+    #[test]
+    fn the_status_fits_the_request() {
+        let server = start(ServeConfig::on_loopback()).unwrap();
+        for (request, status) in [
+            ("GET /bytes/10 HTTP/1.1", "200"),
+            ("GET /seconds/0 HTTP/1.1", "200"),
+            ("GET / HTTP/1.1", "200"),
+            ("GET /nothing HTTP/1.1", "404"),
+            ("GET /bytes/x HTTP/1.1", "400"),
+            ("GET /bytes/-1 HTTP/1.1", "400"),
+            ("GET /seconds/NaN HTTP/1.1", "400"),
+            ("GET /seconds/1e9 HTTP/1.1", "400"),
+            ("POST /bytes/10 HTTP/1.1", "405"),
+            ("garbage", "400"),
+        ] {
+            let answer = ask(&server, request);
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status}")),
+                "{request}: {answer}"
+            );
+        }
+    }
+
+    #[test]
+    fn head_states_the_length_and_sends_nothing() {
+        let server = start(ServeConfig::on_loopback()).unwrap();
+        let answer = ask(&server, "HEAD /bytes/5000000000 HTTP/1.1");
+        let (head, length) = head_and_length(&answer);
+        assert!(
+            head.to_lowercase().contains("content-length: 5000000000"),
+            "{head}"
+        );
+        assert_eq!(length, 0);
+    }
+
+    #[test]
+    fn the_congestion_control_in_effect_is_stated() {
+        let config = ServeConfig {
+            congestion: Some("reno".to_owned()),
+            ..ServeConfig::on_loopback()
+        };
+        let server = start(config).unwrap();
+        assert_eq!(server.congestion(), "reno");
+        let answer = ask(&server, "GET /bytes/1 HTTP/1.1");
+        assert!(
+            answer.contains("farwire-congestion-control: reno"),
+            "{answer}"
+        );
+    }
+
+    #[test]
+    fn a_congestion_control_that_is_not_there_is_refused() {
+        let config = ServeConfig {
+            congestion: Some("warp".to_owned()),
+            ..ServeConfig::on_loopback()
+        };
+        let error = format!("{:#}", start(config).unwrap_err());
+        assert!(
+            error.contains("`warp` is not available; there are: "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_port_in_use_is_one_clear_error() {
+        let first = start(ServeConfig::on_loopback()).unwrap();
+        let config = on_port(first.address("http").unwrap().port());
+        let error = start(config).unwrap_err().to_string();
+        assert!(error.contains("is in use by another program"), "{error}");
+    }
+
+    #[test]
+    fn a_client_too_many_is_told_that_the_server_is_busy() {
+        let limits = Limits {
+            tests: 0,
+            ..Limits::default()
+        };
+        let server = start(ServeConfig {
+            limits,
+            ..ServeConfig::on_loopback()
+        });
+        let answer = ask(&server.unwrap(), "GET /bytes/1 HTTP/1.1");
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        assert!(answer.contains("busy: 0 tests"), "{answer}");
+    }
+
+    #[test]
+    fn a_dropped_server_frees_its_port_and_ends_its_streams() {
+        let server = start(ServeConfig::on_loopback()).unwrap();
+        let address = server.address("http").unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET /seconds/3600 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut some = [0; 1024];
+        stream.read_exact(&mut some).unwrap();
+        drop(server);
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        drop(stream);
+        start(on_port(address.port())).unwrap();
+    }
+}

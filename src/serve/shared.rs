@@ -1,0 +1,240 @@
+//! What all services share: who may test, how much, and when to end.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use ipnet::IpNet;
+use model::Bytes;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::Log;
+use crate::instrument::Measurement;
+
+/// What no client can pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Tests at a time, of all protocols together.
+    pub(crate) tests: usize,
+    /// How long one test may last.
+    pub(crate) duration: Duration,
+    /// Buffers of one test: streams times block length and window.
+    #[allow(dead_code, reason = "HTTP has buffers of one size")]
+    pub(crate) memory: Bytes,
+    /// After which silence a client is taken to be gone.
+    pub(crate) idle: Duration,
+}
+
+/// Shared by the threads of every service.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    congestion: String,
+    limits: Limits,
+    allow: Vec<IpNet>,
+    log: Log,
+    stop: AtomicBool,
+    running: AtomicUsize,
+}
+
+/// The right to run one test; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    shared: Arc<Shared>,
+    test: &'static str,
+    peer: SocketAddr,
+    began: Instant,
+}
+
+/// Why a test may not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The client's address is in none of the networks that are allowed.
+    NotAllowed,
+    /// So many tests run already.
+    Busy(usize),
+}
+
+/// Whether this machine has the congestion control `name`.
+///
+/// # Errors
+/// It has not: names those that it has.
+pub(crate) fn check_congestion(name: &str) -> Result<()> {
+    effective_congestion(Some(name)).map(drop)
+}
+
+impl Shared {
+    pub(super) fn new(
+        congestion: Option<String>,
+        limits: Limits,
+        allow: Vec<IpNet>,
+        log: Log,
+    ) -> Result<Self> {
+        Ok(Self {
+            congestion: effective_congestion(congestion.as_deref())?,
+            limits,
+            allow,
+            log,
+            stop: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
+        })
+    }
+
+    /// Lets `peer` run a test that users know as `test`, if it may.
+    ///
+    /// # Errors
+    /// It may not, and why.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        peer: SocketAddr,
+        test: &'static str,
+    ) -> Result<Permit, Refusal> {
+        if !self.allows(peer.ip()) {
+            return Err(Refusal::NotAllowed);
+        }
+        let most = self.limits.tests;
+        let one_more = |running| (running < most).then_some(running + 1);
+        self.running
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .map_err(|_| Refusal::Busy(most))?;
+        Ok(Permit {
+            shared: Arc::clone(self),
+            test,
+            peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
+            began: Instant::now(),
+        })
+    }
+
+    /// Whether `address` may test at all.
+    pub(crate) fn allows(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.allow.is_empty() || self.allow.iter().any(|net| net.contains(&address))
+    }
+
+    /// What no client can pass.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The congestion control of sending sockets where the client does not choose.
+    pub(crate) fn congestion(&self) -> &str {
+        &self.congestion
+    }
+
+    /// Whether to end now; asked for at least every 100 ms.
+    pub(crate) fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Permit {
+    /// Ends the test and logs what it found.
+    pub(crate) fn finish(self, measurement: &Measurement) {
+        let lasted = self.began.elapsed();
+        self.shared
+            .log
+            .test(self.test, self.peer, lasted, measurement);
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.shared.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            tests: 64,
+            duration: Duration::from_secs(86_400),
+            memory: Bytes(1 << 30),
+            idle: Duration::from_secs(30),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAllowed => f.write_str("this address may not test here"),
+            Self::Busy(tests) => write!(f, "busy: {tests} tests run already"),
+        }
+    }
+}
+
+/// The congestion control that a new socket has, once set to `name` where one is named.
+fn effective_congestion(name: Option<&str>) -> Result<String> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(name) = name {
+        set_congestion(&socket, name)?;
+    }
+    // The kernel pads the name with zeros.
+    let padded = socket
+        .tcp_congestion()
+        .context("reading TCP_CONGESTION back")?;
+    let text = padded.split(|&byte| byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+/// Sets TCP_CONGESTION.
+///
+/// # Errors
+/// It is not available: names those that are.
+pub(crate) fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
+    socket
+        .set_tcp_congestion(name.as_bytes())
+        .map_err(|error: io::Error| {
+            let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+            let available = std::fs::read_to_string(path).unwrap_or_default();
+            anyhow::anyhow!(error).context(format!(
+                "TCP congestion control `{name}` is not available; there are: {}",
+                available.trim()
+            ))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(tests: usize, allow: &[&str]) -> Arc<Shared> {
+        let limits = Limits {
+            tests,
+            ..Limits::default()
+        };
+        let allow = allow.iter().map(|net| net.parse().unwrap()).collect();
+        Arc::new(Shared::new(None, limits, allow, Log::default()).unwrap())
+    }
+
+    #[test]
+    fn no_more_tests_run_at_a_time_than_the_limit() {
+        let (shared, peer) = (shared(1, &[]), "127.0.0.1:9".parse().unwrap());
+        let first = shared.admit(peer, "tcp").unwrap();
+        assert_eq!(shared.admit(peer, "tcp").unwrap_err(), Refusal::Busy(1));
+        drop(first);
+        assert!(shared.admit(peer, "tcp").is_ok());
+    }
+
+    #[test]
+    fn only_allowed_networks_may_test() {
+        let shared = shared(9, &["10.0.0.0/8", "fd00::/8"]);
+        for (address, allowed) in [
+            ("10.1.2.3:1", true),
+            ("[::ffff:10.1.2.3]:1", true),
+            ("[fd77::1]:1", true),
+            ("11.1.2.3:1", false),
+            ("[::1]:1", false),
+        ] {
+            let admitted = shared.admit(address.parse().unwrap(), "tcp");
+            assert_eq!(admitted.is_ok(), allowed, "{address}");
+        }
+    }
+}
