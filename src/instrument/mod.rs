@@ -2,6 +2,7 @@
 
 mod form;
 pub(crate) mod http;
+pub(crate) mod iperf3;
 pub(crate) mod launch;
 pub(crate) mod live;
 mod meter;

@@ -1,0 +1,7 @@
+//! iperf3's protocol: what client and server say, and the streams of a test at either end.
+
+mod fields;
+pub(crate) mod params;
+pub(crate) mod plan;
+pub(crate) mod results;
+pub(crate) mod wire;
