@@ -20,8 +20,8 @@ pub const MOST_SEGMENTS: usize = 64;
 /// Payload bytes of the longest train: it travels as one IPv4 packet of at most 65,535 bytes until it is cut.
 pub const LONGEST_TRAIN: usize = 65_507;
 
-/// A buffer of this length takes any datagram and any train.
-pub const RECEIVE_BYTES: usize = 1 << 16;
+/// Takes any datagram and any train.
+const RECEIVE_BYTES: usize = 1 << 16;
 
 /// After which a send that finds no room in the socket's buffer gives up.
 const SEND_PATIENCE: Duration = Duration::from_millis(100);
@@ -98,6 +98,18 @@ impl TrainSender {
         Ok(count)
     }
 
+    /// Reads what the peer sent to this end: one datagram into `buffer`, if one waits; how long it is.
+    ///
+    /// # Errors
+    /// As recv(2) has it.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match nix::sys::socket::recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+            Ok(length) => Ok(Some(length)),
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     fn cut_every(&self, bytes: usize) -> io::Result<()> {
         let bytes = i32::try_from(bytes).expect("at most LONGEST_TRAIN");
         Ok(setsockopt(&self.socket, sockopt::UdpGsoSegment, &bytes)?)
@@ -116,14 +128,20 @@ fn refuses_trains(error: &io::Error) -> bool {
 #[derive(Debug)]
 pub struct TrainReceiver {
     socket: UdpSocket,
+}
+
+/// Where trains are received into, one after the other.
+#[derive(Debug)]
+pub struct TrainBuffer {
+    bytes: Vec<u8>,
     control: Vec<u8>,
 }
 
 /// One or more datagrams of one peer that arrived together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReceivedTrain {
-    /// Payload bytes of all of them.
-    pub bytes: usize,
+pub struct ReceivedTrain<'a> {
+    /// The payloads of all of them.
+    pub bytes: &'a [u8],
     /// Payload bytes of each but the last, which may be shorter.
     pub segment: usize,
     /// When the kernel took the first of them in (`CLOCK_REALTIME`), if it says so.
@@ -146,35 +164,29 @@ impl TrainReceiver {
         let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
         let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &true);
         let _ = setsockopt(&socket, sockopt::RxqOvfl, &1);
-        Ok(Self {
-            socket,
-            control: nix::cmsg_space!(TimeSpec, u32, i32),
-        })
+        Ok(Self { socket })
     }
 
-    /// Takes what arrived next into `buffer`, of [`RECEIVE_BYTES`]; `None` when nothing waits.
+    /// Takes what arrived next; `None` when nothing waits.
     ///
     /// # Errors
     /// As recvmsg(2) has it: `ConnectionRefused` when the far end has said that nobody listens.
-    pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<ReceivedTrain>> {
-        let mut slices = [IoSliceMut::new(buffer)];
-        let message = loop {
-            let fd = self.socket.as_raw_fd();
-            match recvmsg::<()>(
-                fd,
-                &mut slices,
-                Some(&mut self.control),
-                MsgFlags::MSG_DONTWAIT,
-            ) {
-                Ok(message) => break message,
-                Err(Errno::EAGAIN) => return Ok(None),
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
+    pub fn receive<'a>(
+        &self,
+        buffer: &'a mut TrainBuffer,
+    ) -> io::Result<Option<ReceivedTrain<'a>>> {
+        let mut slices = [IoSliceMut::new(&mut buffer.bytes)];
+        let control = Some(buffer.control.as_mut_slice());
+        let fd = self.socket.as_raw_fd();
+        let message = match recvmsg::<()>(fd, &mut slices, control, MsgFlags::MSG_DONTWAIT) {
+            Ok(message) => message,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
         };
+        let length = message.bytes;
         let mut train = ReceivedTrain {
-            bytes: message.bytes,
-            segment: message.bytes.max(1),
+            bytes: &[],
+            segment: length.max(1),
             stamp: None,
             drops: 0,
         };
@@ -191,6 +203,7 @@ impl TrainReceiver {
                 _ => {}
             }
         }
+        train.bytes = &buffer.bytes[..length];
         Ok(Some(train))
     }
 
@@ -230,6 +243,23 @@ impl TrainReceiver {
     }
 }
 
+impl TrainBuffer {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            bytes: vec![0; RECEIVE_BYTES],
+            control: nix::cmsg_space!(TimeSpec, u32, i32),
+        }
+    }
+}
+
+impl Default for TrainBuffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl AsFd for TrainReceiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -260,41 +290,35 @@ mod tests {
     }
 
     /// All that is sent, in order, as segments.
-    fn receive(receiver: &mut TrainReceiver, bytes: usize) -> Vec<Vec<u8>> {
-        let (mut buffer, mut segments, mut got) = (vec![0; RECEIVE_BYTES], Vec::new(), 0);
+    fn receive(receiver: &TrainReceiver, bytes: usize) -> Vec<Vec<u8>> {
+        let (mut buffer, mut segments, mut got) = (TrainBuffer::new(), Vec::new(), 0);
         while got < bytes {
-            await_datagram(&*receiver);
+            await_datagram(receiver);
             let train = receiver.receive(&mut buffer).unwrap().unwrap();
-            segments.extend(
-                buffer[..train.bytes]
-                    .chunks(train.segment)
-                    .map(<[u8]>::to_vec),
-            );
-            got += train.bytes;
+            segments.extend(train.bytes.chunks(train.segment).map(<[u8]>::to_vec));
+            got += train.bytes.len();
         }
         segments
     }
 
     #[test]
     fn a_train_arrives_as_the_datagrams_that_it_was_made_of() {
-        let (mut sender, mut receiver) = pair();
+        let (mut sender, receiver) = pair();
         let train: Vec<u8> = (0..=u8::MAX).cycle().take(10 * SEGMENT).collect();
         assert_eq!(sender.send(&train).unwrap(), 10);
         let expected: Vec<Vec<u8>> = train.chunks(SEGMENT).map(<[u8]>::to_vec).collect();
-        assert_eq!(receive(&mut receiver, train.len()), expected);
-        assert_eq!(receiver.receive(&mut vec![0; RECEIVE_BYTES]).unwrap(), None);
+        assert_eq!(receive(&receiver, train.len()), expected);
+        assert_eq!(receiver.receive(&mut TrainBuffer::new()).unwrap(), None);
     }
 
     #[test]
     fn the_kernel_stamps_what_arrives() {
-        let (mut sender, mut receiver) = pair();
+        let (mut sender, receiver) = pair();
         sender.send(&[7; SEGMENT]).unwrap();
         await_datagram(&receiver);
-        let train = receiver
-            .receive(&mut vec![0; RECEIVE_BYTES])
-            .unwrap()
-            .unwrap();
-        assert_eq!((train.bytes, train.segment), (SEGMENT, SEGMENT));
+        let mut buffer = TrainBuffer::new();
+        let train = receiver.receive(&mut buffer).unwrap().unwrap();
+        assert_eq!((train.bytes.len(), train.segment), (SEGMENT, SEGMENT));
         assert!(train.stamp.is_some());
     }
 
@@ -309,7 +333,7 @@ mod tests {
 
     #[test]
     fn what_a_full_socket_dropped_is_counted_at_once_and_with_what_comes_next() {
-        let (mut sender, mut receiver) = pair();
+        let (mut sender, receiver) = pair();
         setsockopt(&receiver.socket, sockopt::RcvBuf, &1).unwrap();
         let datagram = [0; SEGMENT];
         for _ in 0..100 {
@@ -317,8 +341,9 @@ mod tests {
         }
         let dropped = receiver.drops().unwrap();
         assert!((1..100).contains(&dropped), "{dropped}");
-        let mut buffer = vec![0; RECEIVE_BYTES];
-        let before = std::iter::from_fn(|| receiver.receive(&mut buffer).unwrap()).count();
+        let mut buffer = TrainBuffer::new();
+        let before =
+            std::iter::from_fn(|| receiver.receive(&mut buffer).unwrap().map(drop)).count();
         assert_eq!(before, 100 - usize::try_from(dropped).unwrap());
         sender.send(&datagram).unwrap();
         await_datagram(&receiver);

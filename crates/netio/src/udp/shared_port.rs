@@ -17,18 +17,23 @@ use nix::sys::socket::{
 pub struct SharedPort {
     first: UdpSocket,
     address: SocketAddr,
+    interface: Option<String>,
 }
 
 impl SharedPort {
-    /// Binds `address`; port 0 takes a free one. An IPv6 wildcard takes IPv4 too.
+    /// Binds `address`, and `interface` if there is one; port 0 takes a free one. An IPv6 wildcard takes IPv4 too.
     ///
     /// # Errors
-    /// The address is in use by another program, or not of this host.
-    pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let first = bound(address)?;
+    /// The address is in use by another program or not of this host, or there is no such interface.
+    pub fn bind(address: SocketAddr, interface: Option<&str>) -> io::Result<Self> {
+        let first = bound(address, interface)?;
         always_first(&first)?;
         let address = first.local_addr()?;
-        Ok(Self { first, address })
+        Ok(Self {
+            first,
+            address,
+            interface: interface.map(str::to_owned),
+        })
     }
 
     /// Where the port is.
@@ -48,20 +53,23 @@ impl SharedPort {
     /// # Errors
     /// The process has no file descriptor left.
     pub fn connect(&self, peer: SocketAddr) -> io::Result<UdpSocket> {
-        let socket = bound(self.address)?;
+        let socket = bound(self.address, self.interface.as_deref())?;
         socket.connect(peer)?;
         Ok(socket)
     }
 }
 
 /// A socket on `address` that shares its port with others of this program.
-fn bound(address: SocketAddr) -> io::Result<UdpSocket> {
+fn bound(address: SocketAddr, interface: Option<&str>) -> io::Result<UdpSocket> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::Inet,
         SocketAddr::V6(_) => AddressFamily::Inet6,
     };
     let fd: OwnedFd = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&fd, sockopt::ReusePort, &true)?;
+    if let Some(name) = interface {
+        setsockopt(&fd, sockopt::BindToDevice, &name.into())?;
+    }
     if address.is_ipv6() {
         // All addresses are those of IPv4 too, whatever net.ipv6.bindv6only says.
         setsockopt(&fd, sockopt::Ipv6V6Only, &false)?;
@@ -113,7 +121,7 @@ mod tests {
     #[test]
     fn a_shared_port_gives_each_peer_its_socket_and_the_rest_to_the_first() {
         for wildcard in ["0.0.0.0:0", "[::]:0", "127.0.0.1:0"] {
-            let port = SharedPort::bind(wildcard.parse().unwrap()).unwrap();
+            let port = SharedPort::bind(wildcard.parse().unwrap(), None).unwrap();
             let to = SocketAddr::new("127.0.0.1".parse().unwrap(), port.address().port());
             let peers: Vec<UdpSocket> = (0..4)
                 .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
@@ -140,8 +148,10 @@ mod tests {
 
     #[test]
     fn a_socket_that_is_bound_but_not_connected_takes_nobodys_datagrams() {
-        let port = SharedPort::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let _unconnected: Vec<UdpSocket> = (0..8).map(|_| bound(port.address()).unwrap()).collect();
+        let port = SharedPort::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let _unconnected: Vec<UdpSocket> = (0..8)
+            .map(|_| bound(port.address(), None).unwrap())
+            .collect();
         for _ in 0..32 {
             let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
             peer.send_to(b"hello", port.address()).unwrap();
@@ -153,7 +163,7 @@ mod tests {
     #[test]
     fn a_port_of_another_socket_is_refused() {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let error = SharedPort::bind(taken.local_addr().unwrap()).unwrap_err();
+        let error = SharedPort::bind(taken.local_addr().unwrap(), None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 }
