@@ -6,6 +6,7 @@ mod checksum;
 pub mod clock;
 pub mod contain;
 mod control;
+pub mod cpu;
 mod frame;
 pub mod guard;
 pub mod iface;

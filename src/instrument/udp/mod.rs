@@ -2,3 +2,15 @@
 
 mod account;
 mod datagram;
+mod detail;
+pub(crate) mod greeting;
+mod line;
+mod pacing;
+mod receiver;
+mod schedule;
+mod sender;
+mod streams;
+
+pub(crate) use self::datagram::Counter;
+pub(crate) use self::detail::{Detail, ReceiverDetail, SenderDetail};
+pub(crate) use self::streams::{StreamEnd, StreamReading, UdpStreams};

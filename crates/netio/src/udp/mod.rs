@@ -110,6 +110,14 @@ impl TrainSender {
         }
     }
 
+    /// Sends one datagram beside the stream.
+    ///
+    /// # Errors
+    /// As send(2) has it.
+    pub fn answer(&self, datagram: &[u8]) -> io::Result<()> {
+        self.socket.send(datagram).map(drop)
+    }
+
     fn cut_every(&self, bytes: usize) -> io::Result<()> {
         let bytes = i32::try_from(bytes).expect("at most LONGEST_TRAIN");
         Ok(setsockopt(&self.socket, sockopt::UdpGsoSegment, &bytes)?)
