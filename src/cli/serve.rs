@@ -26,6 +26,9 @@ pub(crate) struct ServeArgs {
     /// TCP port of HTTP: GET /bytes/N, GET /seconds/T
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     http_port: u16,
+    /// TCP and UDP port of iperf3's protocol
+    #[arg(long, value_name = "PORT", default_value_t = 5201)]
+    iperf3_port: u16,
     /// TCP congestion control of what is sent, where the client does not choose [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -67,6 +70,7 @@ impl ServeArgs {
             bind: self.bind.clone(),
             ports: Ports {
                 http: self.http_port,
+                iperf3: self.iperf3_port,
             },
             congestion: self.congestion.clone(),
             limits: Limits {

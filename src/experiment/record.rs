@@ -16,7 +16,7 @@ use crate::instrument::Measurement;
 /// Names the format in the file.
 const FORMAT: &str = "farwire-record";
 /// Raised whenever a reader of the former version would misread the file.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A whole experiment, asked for and measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -194,9 +194,9 @@ pub(crate) mod tests {
         for (text, cause) in [
             ("", "not a farwire record"),
             ("{}", "not a farwire record"),
-            (r#"{"format":"x","version":1}"#, "its format is `x`"),
+            (r#"{"format":"x","version":2}"#, "its format is `x`"),
             (r#"{"format":"farwire-record","version":99}"#, "version 99"),
-            (r#"{"format":"farwire-record","version":1}"#, "damaged"),
+            (r#"{"format":"farwire-record","version":2}"#, "damaged"),
         ] {
             let error = format!("{:#}", Record::parse(text).unwrap_err());
             assert!(error.contains(cause), "{error}");

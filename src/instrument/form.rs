@@ -152,6 +152,26 @@ pub(crate) enum Metric {
     FirstByteMs,
     /// Payload received over time (L7).
     GoodputBitPerS,
+    /// IP packets over time.
+    L3RateBitPerS,
+    /// Ethernet frames over time, FCS included.
+    L2RateBitPerS,
+    /// What the wire carries over time: frames, preamble and gap.
+    L1RateBitPerS,
+    /// TCP segments sent again.
+    RetransmittedPackets,
+    /// The sending kernel's smoothed round-trip time of a TCP connection.
+    TcpRttMs,
+    /// What a TCP sender may have on its way by its congestion control.
+    CongestionWindowBytes,
+    /// Of the time in which a TCP sender had something to send, in which the receiver's window held it up.
+    ReceiverLimitedPercent,
+    /// Likewise its own send buffer.
+    SendBufferLimitedPercent,
+    /// CPU time of the sending end in percent of one CPU.
+    SenderCpuPercent,
+    /// CPU time of the receiving end in percent of one CPU.
+    ReceiverCpuPercent,
 }
 
 impl Measurement {

@@ -9,7 +9,7 @@ mod text;
 use anyhow::Result;
 
 pub(crate) use self::csv::csv;
-pub(crate) use figures::{figure_in_words, figures};
+pub(crate) use figures::{figure_in_words, figures, quantity};
 pub(crate) use html::html;
 pub(crate) use text::text;
 

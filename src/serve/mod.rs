@@ -1,6 +1,7 @@
 //! The far end of every instrument, for many clients at once.
 
 mod http;
+mod iperf3;
 mod log;
 mod shared;
 
@@ -34,6 +35,8 @@ pub(crate) struct ServeConfig {
 pub(crate) struct Ports {
     /// TCP: HTTP/1.1.
     pub(crate) http: u16,
+    /// TCP and UDP: iperf3.
+    pub(crate) iperf3: u16,
 }
 
 /// One protocol, served from threads of its own until the stop of [`Shared`] rises.
@@ -74,7 +77,10 @@ pub(crate) fn start(config: ServeConfig) -> Result<Server> {
     };
     let bind = bind.as_ref();
     let shared = || Arc::clone(&server.shared);
-    let services = [http::start(bind, ports.http, shared())];
+    let services = [
+        http::start(bind, ports.http, shared()),
+        iperf3::start(bind, ports.iperf3, shared()),
+    ];
     for service in services {
         server.services.push(service?);
     }
@@ -117,18 +123,24 @@ impl Drop for Server {
 
 impl Default for Ports {
     fn default() -> Self {
-        Self { http: 8080 }
+        Self {
+            http: 8080,
+            iperf3: 5201,
+        }
     }
 }
 
 impl Ports {
     /// In a test bed, where every port is free and HTTP's is the usual one.
-    pub(crate) const IN_BED: Self = Self { http: 80 };
+    pub(crate) const IN_BED: Self = Self {
+        http: 80,
+        iperf3: 5201,
+    };
 
     /// Free ones only.
     #[cfg(test)]
     pub(crate) fn free() -> Self {
-        Self { http: 0 }
+        Self { http: 0, iperf3: 0 }
     }
 }
 

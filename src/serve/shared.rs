@@ -23,7 +23,6 @@ pub(crate) struct Limits {
     /// How long one test may last.
     pub(crate) duration: Duration,
     /// Buffers of one test: streams times block length and window.
-    #[allow(dead_code, reason = "HTTP has buffers of one size")]
     pub(crate) memory: Bytes,
     /// After which silence a client is taken to be gone.
     pub(crate) idle: Duration,
@@ -135,6 +134,12 @@ impl Shared {
 }
 
 impl Permit {
+    /// Of a test that is known by this name from now on.
+    pub(crate) fn called(mut self, test: &'static str) -> Self {
+        self.test = test;
+        self
+    }
+
     /// Ends the test and logs what it found.
     pub(crate) fn finish(self, measurement: &Measurement) {
         let lasted = self.began.elapsed();

@@ -4,6 +4,8 @@
 pub(crate) mod capture;
 pub(crate) mod counters;
 pub(crate) mod datagrams;
+pub(crate) mod far_end;
+pub(crate) mod measured;
 pub(crate) mod powerless;
 pub(crate) mod process;
 pub(crate) mod steering;

@@ -2,9 +2,9 @@
 
 use anyhow::{Result, ensure};
 
+use crate::common::far_end::FarEnd;
 use crate::common::process::{self, farwire};
 use crate::common::suite::{Need, Suite};
-use crate::instruments::FarEnd;
 use crate::small::{PING, PLAIN, Small, stderr};
 
 pub(crate) fn add(suite: &mut Suite) {
@@ -30,8 +30,8 @@ pub(crate) fn add(suite: &mut Suite) {
         },
     );
     suite.test("bad input ends with 2 and one line", &[], || {
-        let far_end = FarEnd::start(&mut farwire())?;
-        let port = far_end.url.rsplit(':').next().unwrap_or_default();
+        let far_end = FarEnd::start(farwire().arg("serve"))?;
+        let port = &far_end.address("http")?.port().to_string();
         for (arguments, cause) in [
             (
                 &["serve", "--bind", "127.0.0.1", "--http-port", port][..],

@@ -6,6 +6,7 @@ use std::{env, fs};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::common::measured::figure;
 use crate::common::process::{self, farwire};
 use crate::common::suite::{Need, Suite};
 use crate::small::{HTTP, PING, PLAIN, SYSTEM_PING, Small, WGET, stderr};
@@ -56,7 +57,7 @@ fn recorded_and_reported() -> Result<()> {
     }
     // No packet leaves before it is due, however busy the machine: wire and box both ways.
     for (run, least) in runs.iter().zip([2.0, 62.0]) {
-        let median = run["measurements"][0]["summary"]["rtt_ms"]["median"].as_f64();
+        let median = figure(&run["measurements"][0], "rtt_ms", "median");
         ensure!(median.is_some_and(|ms| ms >= least), "{run}");
     }
     let table = String::from_utf8_lossy(&output.stdout);
@@ -94,16 +95,17 @@ fn check_run(run: &Value) -> Result<()> {
         .context("measurements")?
         .iter()
         .zip([
-            ("received", 5),
-            ("bytes", 200_000),
-            ("received", 3),
-            ("bytes", 2_000_000),
+            ("received_packets", 5),
+            ("received_bytes", 200_000),
+            ("received_packets", 3),
+            ("received_bytes", 2_000_000),
         ])
     {
-        ensure!(measured["summary"][key] == wanted, "{measured}");
+        let found = figure(measured, key, "total");
+        ensure!(found == Some(wanted.into()), "{measured}");
         let samples = measured["samples"].as_array().context("samples")?;
         ensure!(!samples.is_empty(), "{measured}");
-        if key == "bytes" {
+        if key == "received_bytes" {
             let total: f64 = samples.iter().filter_map(|s| s["value"].as_f64()).sum();
             ensure!((total - f64::from(wanted)).abs() < 0.5, "{measured}");
         }
@@ -119,7 +121,7 @@ fn others_go_on() -> Result<()> {
     let runs = small.runs()?;
     check_failure(&runs[0], "ping: no answer to 5 echo requests")?;
     ensure!(
-        runs[1]["measurements"][0]["summary"]["received"] == 5,
+        figure(&runs[1]["measurements"][0], "received_packets", "total") == Some(5.0),
         "{}",
         runs[1]
     );
@@ -154,7 +156,7 @@ fn a_client_dies() -> Result<()> {
     let runs = small.runs()?;
     check_failure(&runs[0], "wget: wget ended with code 137")?;
     ensure!(
-        runs[1]["measurements"][0]["summary"]["bytes"] == 2_000_000,
+        figure(&runs[1]["measurements"][0], "received_bytes", "total") == Some(2e6),
         "{}",
         runs[1]
     );
@@ -166,7 +168,7 @@ fn wget_for_a_time() -> Result<()> {
     let output = small.run()?;
     let runs = small.runs().with_context(|| stderr(&output))?;
     let measured = &runs[0]["measurements"][0];
-    let bytes = measured["summary"]["bytes"].as_f64().unwrap_or(0.0);
+    let bytes = figure(measured, "received_bytes", "total").unwrap_or(0.0);
     // 1 s at 20 Mb/s and what queues meanwhile, but not 6 s: the far end's clock says, however busy the machine.
     ensure!(bytes > 0.0 && bytes < 10_000_000.0, "{measured}");
     Ok(())

@@ -18,6 +18,7 @@ pub mod netns;
 pub mod offloads;
 mod port;
 mod sleeper;
+pub mod tcp;
 mod train;
 pub mod udp;
 pub mod userns;

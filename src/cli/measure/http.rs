@@ -36,6 +36,7 @@ impl HttpArgs {
         Ok(Shown {
             measurement: http::measure(&target, &plan, session),
             text: String::new(),
+            beside: None,
         })
     }
 

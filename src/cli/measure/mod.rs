@@ -2,6 +2,7 @@
 
 mod http;
 mod ping;
+mod tcp;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use model::Nanos;
+use serde_json::Value;
 
 use super::output;
 use crate::endpoint::{Family, Local};
@@ -28,6 +30,7 @@ pub(crate) struct MeasureArgs {
 enum Instrument {
     Ping(ping::PingArgs),
     Http(http::HttpArgs),
+    Tcp(tcp::TcpArgs),
 }
 
 /// What all instruments take.
@@ -55,6 +58,8 @@ struct Shown {
     measurement: Measurement,
     /// What people see, above the figures and facts that every instrument shows.
     text: String,
+    /// What the JSON says beside the measurement, in the words of another tool.
+    beside: Option<Value>,
 }
 
 impl MeasureArgs {
@@ -63,11 +68,13 @@ impl MeasureArgs {
         let common = match &self.instrument {
             Instrument::Ping(args) => &args.common,
             Instrument::Http(args) => &args.common,
+            Instrument::Tcp(args) => &args.common,
         };
         let session = common.session()?;
         let shown = match &self.instrument {
             Instrument::Ping(args) => args.measure(&session)?,
             Instrument::Http(args) => args.measure(&session)?,
+            Instrument::Tcp(args) => args.measure(&session)?,
         };
         common.show(&shown)?;
         Ok(if shown.measurement.failure.is_some() {
@@ -102,7 +109,11 @@ impl Common {
     fn show(&self, shown: &Shown) -> Result<()> {
         let measurement = &shown.measurement;
         if let Some(file) = &self.json {
-            output::write_json(file, measurement)?;
+            let mut json = serde_json::to_value(measurement)?;
+            if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, &shown.beside) {
+                all.extend(more.clone());
+            }
+            output::write_json(file, &json)?;
         }
         if let Some(cause) = &measurement.failure {
             eprintln!("farwire: {cause}");

@@ -44,6 +44,7 @@ impl PingArgs {
         Ok(Shown {
             text: lines.collect(),
             measurement,
+            beside: None,
         })
     }
 }

@@ -7,13 +7,12 @@ use serde_json::{Value, json};
 
 use super::fields::Fields;
 use super::plan::{
-    LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, MOST_STREAMS, Plan, Protocol, Until, Way,
+    LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, MOST_STREAMS, Plan, Protocol,
+    Until, Way,
 };
 
 /// TCP blocks when nothing is asked for, as in iperf3.
 const DEFAULT_BLOCK: u32 = 128 * 1024;
-/// `MAX_TCP_BUFFER` of iperf3.
-const LARGEST_WINDOW: i64 = 512 << 20;
 /// `MAX_MSS` of iperf3.
 const LARGEST_MSS: i64 = 9 * 1024;
 /// iperf3 takes names of congestion controls of any length; the kernel takes 15 characters.
@@ -74,7 +73,7 @@ impl Params {
             length: small("len", i64::from(LONGEST_BLOCK))?,
             congestion: fields.text("congestion", LONGEST_NAME)?,
             mss: small("MSS", LARGEST_MSS)?,
-            window: small("window", LARGEST_WINDOW)?,
+            window: small("window", i64::from(LARGEST_WINDOW))?,
             no_delay: fields.flag("nodelay")?,
             tos: fields.within("TOS", 0, 255)?,
             ..Plan::new(protocol)

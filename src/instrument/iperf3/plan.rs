@@ -11,6 +11,8 @@ use crate::instrument::seconds;
 pub(crate) const MOST_STREAMS: u32 = 128;
 /// The longest block in bytes that iperf3 takes over TCP (`MAX_BLOCKSIZE`).
 pub(crate) const LONGEST_BLOCK: u32 = 1 << 20;
+/// The largest socket buffer in bytes that iperf3 takes (`MAX_TCP_BUFFER`).
+pub(crate) const LARGEST_WINDOW: u32 = 512 << 20;
 /// The longest test in seconds that iperf3 takes (`MAX_TIME`).
 pub(crate) const LONGEST_TEST_S: u32 = 86_400;
 /// The longest omitted start in seconds that iperf3 takes (`MAX_OMIT_TIME`).
@@ -107,6 +109,9 @@ pub(crate) trait Streams {
     /// [`progress`](Self::progress) say.
     fn end_omission(&mut self, now: Instant);
 
+    /// Looks how far the streams have come; called every 100 ms, finer than any interval, and at its end.
+    fn sample(&mut self, _now: Instant) {}
+
     /// Ends an interval.
     fn tick(&mut self, now: Instant);
 
@@ -119,9 +124,12 @@ pub(crate) trait Streams {
     /// Stops sending and counting: what arrives from now on is read, but is not of the test.
     fn stop(&mut self, now: Instant);
 
-    /// Goes on counting what arrives after the sender has said that it sent `expected` bytes on each stream, until all of them
-    /// are there or `until` is reached: a test of so many bytes ends with its last byte, not with the sender's word.
-    fn settle(&mut self, _expected: &[StreamResults], _until: Instant) {}
+    /// Takes what arrives after [`stop`](Self::stop) into account until all that the sender says it `sent` is there, or until
+    /// `deadline`: a test of so many bytes ends with its last byte, not with the sender's word.
+    fn settle(&mut self, _sent: &[StreamResults], _deadline: Instant) {}
+
+    /// Closes the sockets; what was counted until [`stop`](Self::stop) stays.
+    fn close(&mut self) {}
 
     /// What the other end is to know about each stream.
     fn results(&self) -> Vec<StreamResults>;

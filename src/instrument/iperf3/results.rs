@@ -1,10 +1,13 @@
 //! The results that both ends exchange after a test.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::fields::{Fields, required};
-use super::plan::MOST_STREAMS;
+use super::plan::{MOST_STREAMS, Streams};
+use super::run::percent;
 use crate::instrument::udp::Detail;
 
 /// TCP_CA_NAME_MAX of the kernel.
@@ -46,7 +49,26 @@ pub(crate) struct StreamResults {
     pub(crate) detail: Option<Detail>,
 }
 
+/// Both ends' views of a test.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Sides {
+    /// This end's.
+    pub(crate) local: Results,
+    /// The other end's; absent when the test did not come to that.
+    pub(crate) remote: Option<Results>,
+}
+
 impl Results {
+    /// This end's view of streams that have stopped after running for so long.
+    pub(crate) fn of(streams: &impl Streams, sends: bool, lasted: Duration) -> Self {
+        Self {
+            cpu_percent: percent(streams.cpu(), lasted),
+            has_retransmits: sends.then_some(true),
+            congestion_used: streams.congestion_used(),
+            streams: streams.results(),
+        }
+    }
+
     /// Reads what the other end sent.
     ///
     /// # Errors

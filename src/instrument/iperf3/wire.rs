@@ -130,6 +130,10 @@ impl State {
 impl ErrorCode {
     /// The client's duration exceeds the server's maximum (`IEMAXSERVERTESTDURATIONEXCEEDED`).
     pub(crate) const TOO_LONG: Self = Self::of(37);
+    /// More memory than the server gives (`IEBUFSIZE`).
+    pub(crate) const MEMORY: Self = Self::of(8);
+    /// The server does not take tests from this client (`IEAUTHTEST`).
+    pub(crate) const NOT_ALLOWED: Self = Self::of(142);
     /// The parameters cannot be read (`IERECVPARAMS`).
     pub(crate) const PARAMS: Self = Self::of(114);
     /// The results cannot be read (`IERECVRESULTS`).
@@ -181,7 +185,7 @@ impl ErrorCode {
             123 => "the server could not set the MSS",
             124 => "the server could not set the window",
             134 => "the server does not have this congestion control",
-            142 => "the server asks for a user name and a password",
+            142 => "the server does not take tests from this client",
             144 => "nothing reached the server for too long",
             160 => "the test took longer than the server allows",
             200..=207 => "the server could not open or keep a stream",

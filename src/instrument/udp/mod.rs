@@ -9,6 +9,8 @@ mod pacing;
 mod receiver;
 mod schedule;
 mod sender;
+#[cfg(test)]
+mod speed;
 mod streams;
 
 pub(crate) use self::datagram::Counter;

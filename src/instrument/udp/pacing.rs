@@ -24,13 +24,13 @@ pub(crate) struct Pacing {
 }
 
 impl Pacing {
-    /// Of no departures yet.
-    pub(super) fn new() -> Self {
+    /// Of no departures yet, in trains of at most `burst` datagrams.
+    pub(super) fn new(burst: u64) -> Self {
         Self {
             gap_errors: Histogram::new(3).expect("three digits can be had"),
             trains: 0,
             late: 0,
-            burst: 0,
+            burst,
             given_up: Nanos::ZERO,
         }
     }

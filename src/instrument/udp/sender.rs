@@ -79,7 +79,7 @@ impl Shared {
             omitted: 0,
             bytes: 0,
             departures: None,
-            pacing: Pacing::new(),
+            pacing: Pacing::new(0),
             held_up: 0,
             broken: None,
         }))
@@ -98,10 +98,7 @@ impl Sent {
             omitted: self.number,
             bytes: 0,
             departures: None,
-            pacing: Pacing {
-                burst: self.pacing.burst,
-                ..Pacing::new()
-            },
+            pacing: Pacing::new(self.pacing.burst),
             held_up: 0,
             broken: self.broken.take(),
         };

@@ -1,0 +1,133 @@
+//! How evenly a sender spaces datagrams: the kernel's stamps of their arrival at the other end of the veth pair.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use netio::{AfPacket, Port, Received, clock};
+
+use crate::pair::{Pair, Running, SERVER, WAN, farwire};
+use crate::spread::{Spread, percentile};
+
+const ROUNDS: usize = 5;
+const SECONDS: u32 = 3;
+const RATE: f64 = 50e6;
+const PAYLOAD: usize = 1448;
+const HEADERS: usize = 14 + 20 + 8;
+/// Room for all frames of a run.
+const FRAMES: usize = 16_384;
+
+const RIVALS: [(&str, fn(&Pair) -> Result<()>); 4] = [
+    ("farwire", |pair| {
+        let _server = pair.serve_farwire()?;
+        load(
+            pair,
+            &farwire(&format!(
+                "measure udp {SERVER} -b {RATE:.0} -l {PAYLOAD} -t {SECONDS} --quiet"
+            )),
+        )
+    }),
+    ("iperf3", |pair| {
+        let _server = pair.serve("iperf3 -s")?;
+        load(
+            pair,
+            &format!("iperf3 -c {SERVER} -u -b {RATE:.0} -l {PAYLOAD} -t {SECONDS}"),
+        )
+    }),
+    ("iperf 2", |pair| {
+        let _server: Running = pair.serve("iperf -s -u")?;
+        load(
+            pair,
+            &format!("iperf -c {SERVER} -u -b {RATE:.0} -l {PAYLOAD} -t {SECONDS}"),
+        )
+    }),
+    ("nuttcp", |pair| {
+        let _server = pair.serve("nuttcp -S --nofork")?;
+        load(
+            pair,
+            &format!(
+                "nuttcp -u -l{PAYLOAD} -R{:.0}k -T{SECONDS} {SERVER}",
+                RATE / 1e3
+            ),
+        )
+    }),
+];
+
+pub(crate) fn run() -> Result<()> {
+    let ideal = ideal_us();
+    println!(
+        "pacing of {PAYLOAD}-byte datagrams at 50 mbit of payload (one every {ideal:.1} us), stamped by the kernel at the receiver's interface; {ROUNDS} interleaved rounds: |gap - ideal| in us, median (least to most)"
+    );
+    let round = |_| RIVALS.iter().map(|(_, send)| gaps(*send)).collect();
+    let rounds: Vec<Vec<Vec<f64>>> = (0..ROUNDS).map(round).collect::<Result<_>>()?;
+    let at = |i: usize, share: f64| rounds.iter().map(move |round| percentile(&round[i], share));
+    for (i, (name, _)) in RIVALS.iter().enumerate() {
+        let (p50, p99) = (Spread::of(at(i, 0.5)), Spread::of(at(i, 0.99)));
+        println!("{name:<34} p50 {p50}, p99 {p99}");
+    }
+    let best = |round: &Vec<Vec<f64>>| {
+        round[1..]
+            .iter()
+            .map(|gaps| percentile(gaps, 0.99))
+            .fold(f64::INFINITY, f64::min)
+    };
+    let ratios = rounds
+        .iter()
+        .map(|round| percentile(&round[0], 0.99) / best(round));
+    println!(
+        "farwire's p99 / the best of the three in each round: {}",
+        Spread::of(ratios)
+    );
+    Ok(())
+}
+
+fn ideal_us() -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a datagram's length")]
+    let bits = PAYLOAD as f64 * 8.0;
+    bits / RATE * 1e6
+}
+
+fn load(pair: &Pair, line: &str) -> Result<()> {
+    pair.run(line).map(drop)
+}
+
+/// |gap - ideal| of neighbouring datagrams as they arrive, sorted, in us.
+fn gaps(send: fn(&Pair) -> Result<()>) -> Result<Vec<f64>> {
+    let pair = Pair::build()?;
+    let mut port = pair.server.run(|| AfPacket::open(WAN, FRAMES))??;
+    let mut arrivals = Vec::new();
+    thread::scope(|scope| -> Result<()> {
+        let sender = scope.spawn(|| send(&pair));
+        while !sender.is_finished() {
+            collect(&mut port, &mut arrivals);
+            thread::sleep(Duration::from_millis(50));
+        }
+        collect(&mut port, &mut arrivals);
+        sender.join().expect("a sender's panic is the bench's")
+    })?;
+    ensure!(
+        arrivals.len() > 1000,
+        "only {} datagrams came",
+        arrivals.len()
+    );
+    let ideal = ideal_us();
+    #[expect(clippy::cast_precision_loss, reason = "microseconds to be read")]
+    let gap = |pair: &[u64]| ((pair[1] - pair[0]) as f64 / 1e3 - ideal).abs();
+    let mut gaps: Vec<f64> = arrivals.windows(2).map(gap).collect();
+    gaps.sort_by(f64::total_cmp);
+    Ok(gaps)
+}
+
+/// A train of datagrams arrives as one frame: its datagrams have no gap between them.
+fn collect(port: &mut AfPacket, arrivals: &mut Vec<u64>) {
+    port.refresh(clock::now());
+    while let Some(received) = port.take() {
+        let Received::Frame(frame) = received else {
+            continue;
+        };
+        let payload = frame.bytes().len().saturating_sub(HEADERS);
+        if payload >= PAYLOAD && payload.is_multiple_of(PAYLOAD) {
+            arrivals.extend(std::iter::repeat_n(frame.arrival.0, payload / PAYLOAD));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The highest rate of datagrams of 1,448 bytes of which no more than one in 10,000 is lost, for 5 s.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::pair::{Pair, SERVER, farwire, figure};
+use crate::spread::Spread;
+use crate::tcp::value;
+
+const ROUNDS: usize = 5;
+const SECONDS: u32 = 5;
+const SHORT: u32 = 1;
+const MOST_LOST_PERCENT: f64 = 0.01;
+/// From one rate that is tried to the next, as a factor.
+const STEP: f64 = 1.1;
+
+/// What a run received, and what part was lost.
+struct Outcome {
+    bit_per_s: f64,
+    lost_percent: f64,
+}
+
+/// A meter and the rates to try, in bit/s.
+struct Rival {
+    name: &'static str,
+    lowest: f64,
+    run: fn(&Pair, f64, u32) -> Result<Outcome>,
+    server: fn(&Pair) -> Result<crate::pair::Running>,
+}
+
+const RIVALS: [Rival; 4] = [
+    Rival {
+        name: "farwire",
+        lowest: 2e9,
+        run: with_farwire,
+        server: Pair::serve_farwire,
+    },
+    Rival {
+        name: "iperf3, -w 16M",
+        lowest: 2e8,
+        run: with_iperf3,
+        server: |pair| pair.serve("iperf3 -s"),
+    },
+    Rival {
+        name: "iperf 2, -w 16M",
+        lowest: 2e8,
+        run: with_iperf,
+        server: |pair| pair.serve("iperf -s -u -w 16M"),
+    },
+    Rival {
+        name: "nuttcp, -w16m",
+        lowest: 2e8,
+        run: with_nuttcp,
+        server: |pair| pair.serve("nuttcp -S --nofork"),
+    },
+];
+
+pub(crate) fn run() -> Result<()> {
+    println!(
+        "UDP, datagrams of 1448 bytes, at most {MOST_LOST_PERCENT} % lost, one veth pair; {ROUNDS} interleaved rounds, the highest rate that held {SECONDS} s: median (least to most) of the goodput received"
+    );
+    let round = |_| RIVALS.iter().map(Rival::highest).collect();
+    let rounds: Vec<Vec<f64>> = (0..ROUNDS).map(round).collect::<Result<_>>()?;
+    for (i, rival) in RIVALS.iter().enumerate() {
+        let spread = Spread::of(rounds.iter().map(|round| round[i] / 1e9));
+        println!("{:<34} {spread} Gbit/s", rival.name);
+    }
+    let best = |round: &Vec<f64>| round[1..].iter().copied().fold(0.0, f64::max);
+    let ratios = rounds.iter().map(|round| round[0] / best(round));
+    println!(
+        "farwire / the best of the three in each round: {}",
+        Spread::of(ratios)
+    );
+    Ok(())
+}
+
+impl Rival {
+    /// Climbs in short runs until one loses too much, then comes down until a whole one holds.
+    fn highest(&self) -> Result<f64> {
+        let pair = Pair::build()?;
+        let _server = (self.server)(&pair)?;
+        let mut rate = self.lowest;
+        loop {
+            let outcome = (self.run)(&pair, rate, SHORT)?;
+            // A sender that cannot go faster holds at any rate.
+            if outcome.lost_percent > MOST_LOST_PERCENT || outcome.bit_per_s < rate * 0.9 {
+                break;
+            }
+            rate *= STEP;
+        }
+        loop {
+            let outcome = (self.run)(&pair, rate, SECONDS)?;
+            if outcome.lost_percent <= MOST_LOST_PERCENT {
+                return Ok(outcome.bit_per_s);
+            }
+            rate /= STEP;
+        }
+    }
+}
+
+fn with_farwire(pair: &Pair, rate: f64, seconds: u32) -> Result<Outcome> {
+    let measured = pair.json(&farwire(&format!(
+        "measure udp {SERVER} -b {rate:.0} -l 1448 -t {seconds} --quiet --json -"
+    )))?;
+    Ok(Outcome {
+        bit_per_s: figure(&measured, "goodput_bit_per_s", "mean")?,
+        lost_percent: figure(&measured, "lost_percent", "mean")?,
+    })
+}
+
+fn with_iperf3(pair: &Pair, rate: f64, seconds: u32) -> Result<Outcome> {
+    let measured = pair.json(&format!(
+        "iperf3 -c {SERVER} -u -b {rate:.0} -l 1448 -t {seconds} -w 16M -J"
+    ))?;
+    let sum = &measured["end"]["sum"];
+    let number = |value: &Value| value.as_f64().context("iperf3 said no sum");
+    let lost_percent = number(&sum["lost_percent"])?;
+    let received = number(&sum["packets"])? * (1.0 - lost_percent / 100.0);
+    Ok(Outcome {
+        bit_per_s: received * 1448.0 * 8.0 / number(&sum["seconds"])?,
+        lost_percent,
+    })
+}
+
+/// The server's report is the last of the CSV lines, with jitter, lost and all datagrams at its end.
+fn with_iperf(pair: &Pair, rate: f64, seconds: u32) -> Result<Outcome> {
+    let text = pair.run(&format!(
+        "iperf -c {SERVER} -u -b {rate:.0} -l 1448 -t {seconds} -w 16M -y C"
+    ))?;
+    let report = text
+        .lines()
+        .rev()
+        .find(|line| line.split(',').count() >= 14);
+    let fields: Vec<&str> = report.with_context(|| text.clone())?.split(',').collect();
+    Ok(Outcome {
+        bit_per_s: fields[8].parse()?,
+        lost_percent: fields[12].parse()?,
+    })
+}
+
+fn with_nuttcp(pair: &Pair, rate: f64, seconds: u32) -> Result<Outcome> {
+    let text = pair.run(&format!(
+        "nuttcp -u -l1448 -w16m -R{:.0}k -T{seconds} -fparse {SERVER}",
+        rate / 1e3
+    ))?;
+    Ok(Outcome {
+        bit_per_s: value(&text, "rate_Mbps")? * 1e6,
+        lost_percent: value(&text, "data_loss")?,
+    })
+}

@@ -1,0 +1,59 @@
+//! `farwire serve` as a process of its own.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// A far end on free ports of 127.0.0.1, killed with the test.
+pub(crate) struct FarEnd {
+    child: Child,
+    services: Vec<(String, SocketAddr)>,
+}
+
+impl FarEnd {
+    /// Starts it by `command`: `serve` of the program under test with whatever options, or what becomes it.
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command
+            .args(["--bind", "127.0.0.1", "--http-port", "0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let stderr = child.stderr.take().context("a pipe was asked for")?;
+        let mut services = Vec::new();
+        for line in BufReader::new(stderr).lines() {
+            let line = line?;
+            let Some(service) = line.strip_prefix("farwire serves ") else {
+                break;
+            };
+            let (name, address) = service.split_once(" on ").with_context(|| line.clone())?;
+            services.push((name.to_owned(), address.parse()?));
+        }
+        Ok(Self { child, services })
+    }
+
+    /// Where the service of this name listens.
+    pub(crate) fn address(&self, name: &str) -> Result<SocketAddr> {
+        let mut services = self.services.iter();
+        let found = services.find(|(service, _)| service == name);
+        Ok(found.with_context(|| format!("{name} is not served"))?.1)
+    }
+
+    /// As proc(5) has it: bit n - 1 stands for signal n, and SIGHUP is 1.
+    pub(crate) fn ignores_hang_up(&self) -> Result<bool> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = u64::from_str_radix(mask.context("SigIgn")?.trim(), 16)?;
+        Ok(mask & 1 == 1)
+    }
+}
+
+impl Drop for FarEnd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,16 @@
+//! Every instrument against farwire's own far end and against the programs whose protocols it speaks.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod serve;
+
+use std::process::ExitCode;
+
+use common::suite::Suite;
+
+fn main() -> ExitCode {
+    let mut suite = Suite::new();
+    serve::add(&mut suite);
+    suite.run()
+}

@@ -1,0 +1,45 @@
+//! The far end as its operator meets it: who may test, and what is logged.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::common::far_end::FarEnd;
+use crate::common::process::{self, farwire};
+use crate::common::suite::Suite;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test("each test is logged as a line of JSON", &[], is_logged);
+    suite.test("who is not allowed is told so", &[], is_refused);
+}
+
+fn is_logged() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let log = directory.path().join("log");
+    let far_end = FarEnd::start(farwire().arg("serve").arg("--json").arg(&log))?;
+    let url = format!("http://{}/bytes/1000", far_end.address("http")?);
+    let output = process::run(farwire().args(["measure", "http", &url]))?;
+    ensure!(output.status.success(), "{output:?}");
+    let logged = || Ok(Some(fs::read_to_string(&log)?).filter(|text| text.ends_with('\n')));
+    let line = process::wait_for("the test to be logged", logged)?;
+    let entry: Value = serde_json::from_str(&line)?;
+    ensure!(entry["test"] == "http", "{entry}");
+    let sent = entry["figures"].as_array().context("figures")?.iter();
+    let sent = sent.filter(|figure| figure["metric"] == "sent_bytes");
+    ensure!(
+        sent.map(|f| f["value"].as_f64()).eq([Some(1000.0)]),
+        "{entry}"
+    );
+    Ok(())
+}
+
+fn is_refused() -> Result<()> {
+    let far_end = FarEnd::start(farwire().args(["serve", "--allow", "10.0.0.0/8"]))?;
+    let url = format!("http://{}/bytes/1000", far_end.address("http")?);
+    let output = process::run(farwire().args(["measure", "http", &url]))?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(said.contains("503"), "{said}");
+    Ok(())
+}
