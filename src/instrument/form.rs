@@ -172,6 +172,24 @@ pub(crate) enum Metric {
     SenderCpuPercent,
     /// CPU time of the receiving end in percent of one CPU.
     ReceiverCpuPercent,
+    /// Of RFC 3550 §6.4.1, as the receiver had it at the end.
+    JitterMs,
+    /// Packets behind one that was sent after them (RFC 4737).
+    ReorderedPackets,
+    /// By how many packets a reordered one was late (RFC 4737 §4.2.1, reordering extent).
+    ReorderingExtentPackets,
+    /// What this host's or the receiver's full socket dropped: not the network's.
+    HostDroppedPackets,
+    /// What came on a stream and was none of its packets.
+    GarbagePackets,
+    /// Payload that the sender handed to its socket over time (L7), of which not all need have arrived.
+    SentRateBitPerS,
+    /// How far the gap between one train of packets and the next was from the ideal one, at the sender, without its sign.
+    PacingErrorUs,
+    /// Trains that left late, in percent of all.
+    LateTrainsPercent,
+    /// Packets that a sender hands to the kernel at once.
+    TrainPackets,
 }
 
 impl Measurement {

@@ -11,7 +11,7 @@ mod spread;
 pub(crate) mod stop;
 pub(crate) mod system_ping;
 mod tally;
-mod udp;
+pub(crate) mod udp;
 pub(crate) mod wget;
 
 pub(crate) use form::{Direction, Figure, Measurement, Metric, Sample, Statistic};

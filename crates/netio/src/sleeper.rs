@@ -5,7 +5,7 @@ use std::hint;
 use model::Nanos;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 
-use crate::clock;
+use crate::{clock, wait};
 
 /// Waits for moments, and learns from each sleep how early the next one must end.
 ///
@@ -27,8 +27,17 @@ impl Sleeper {
     /// Prepares the calling thread: no timer slack, short scheduling slices.
     #[must_use]
     pub fn new() -> Self {
-        crate::wait::wake_up_soon();
+        wait::wake_up_soon();
         Self { guard: FIRST_GUARD }
+    }
+
+    /// Puts the calling thread before every ordinary one as well, where that is allowed and another core is left for
+    /// the rest. For threads that sleep most of the time.
+    #[must_use]
+    pub fn urgent() -> Self {
+        let sleeper = Self::new();
+        wait::run_in_real_time();
+        sleeper
     }
 
     /// Returns at `until`, or at once if that has passed; the time at which it returns.

@@ -103,7 +103,7 @@ pub(crate) fn wake_up_soon() {
 
 /// Puts the calling thread before every ordinary one (`SCHED_FIFO`), where that is allowed and another core is
 /// left for the rest: a box that forwards late because the machine compiles something is no network.
-fn run_in_real_time() -> bool {
+pub(crate) fn run_in_real_time() -> bool {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: `priority` is complete; thread 0 is the calling one.

@@ -3,6 +3,7 @@
 mod http;
 mod ping;
 mod tcp;
+mod udp;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ enum Instrument {
     Ping(ping::PingArgs),
     Http(http::HttpArgs),
     Tcp(tcp::TcpArgs),
+    Udp(udp::UdpArgs),
 }
 
 /// What all instruments take.
@@ -69,12 +71,14 @@ impl MeasureArgs {
             Instrument::Ping(args) => &args.common,
             Instrument::Http(args) => &args.common,
             Instrument::Tcp(args) => &args.common,
+            Instrument::Udp(args) => &args.common,
         };
         let session = common.session()?;
         let shown = match &self.instrument {
             Instrument::Ping(args) => args.measure(&session)?,
             Instrument::Http(args) => args.measure(&session)?,
             Instrument::Tcp(args) => args.measure(&session)?,
+            Instrument::Udp(args) => args.measure(&session)?,
         };
         common.show(&shown)?;
         Ok(if shown.measurement.failure.is_some() {

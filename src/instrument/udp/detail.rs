@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::account::Tally;
 use super::sender::Sent;
-use crate::instrument::udp::pacing::Pacing;
 
 /// More about a stream, by the end that says it. iperf3 passes over the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +30,8 @@ pub(crate) struct SenderDetail {
     pub(crate) given_up_ns: u64,
     /// Sends that full buffers held up.
     pub(crate) held_up: u64,
+    /// From the first departure to the last, in nanoseconds.
+    pub(crate) active_ns: u64,
 }
 
 /// What came; without what is omitted.
@@ -52,20 +53,13 @@ pub(crate) struct ReceiverDetail {
     pub(crate) garbage: u64,
     /// Payload bytes that came after the first arrival, and the nanoseconds from that to the last one.
     pub(crate) after_first: [u64; 2],
-}
-
-impl Detail {
-    pub(super) fn of_sender(sent: &Sent) -> Self {
-        Self::Sender(SenderDetail::of(&sent.pacing, sent.held_up))
-    }
-
-    pub(super) fn of_receiver(tally: &Tally) -> Self {
-        Self::Receiver(ReceiverDetail::of(tally))
-    }
+    /// Half of the goodput's 95 % interval; 0 where the test was too short to tell.
+    pub(crate) goodput_half_bit_per_s: u64,
 }
 
 impl SenderDetail {
-    pub(super) fn of(pacing: &Pacing, held_up: u64) -> Self {
+    pub(super) fn of(sent: &Sent) -> Self {
+        let pacing = &sent.pacing;
         let gap_error = |quantile| pacing.gap_error(quantile).map(|error| error.0);
         let gap_errors = [gap_error(0.5), gap_error(0.99), gap_error(1.0)];
         Self {
@@ -77,13 +71,28 @@ impl SenderDetail {
                 _ => None,
             },
             given_up_ns: pacing.given_up.0,
-            held_up,
+            held_up: sent.held_up,
+            active_ns: sent.departures.map_or(0, |[first, last]| last.0 - first.0),
+        }
+    }
+
+    /// With another stream; of gaps the worse counts.
+    pub(super) fn with(self, other: &Self) -> Self {
+        let gap_error_ns = self.gap_error_ns.zip(other.gap_error_ns);
+        Self {
+            trains: self.trains.saturating_add(other.trains),
+            burst: self.burst.max(other.burst),
+            late: self.late.saturating_add(other.late),
+            gap_error_ns: gap_error_ns.map(|(a, b)| [0, 1, 2].map(|i| a[i].max(b[i]))),
+            given_up_ns: self.given_up_ns.saturating_add(other.given_up_ns),
+            held_up: self.held_up.saturating_add(other.held_up),
+            active_ns: self.active_ns.max(other.active_ns),
         }
     }
 }
 
 impl ReceiverDetail {
-    pub(super) fn of(tally: &Tally) -> Self {
+    pub(super) fn of(tally: &Tally, goodput_half_bit_per_s: u64) -> Self {
         let span = tally.arrivals.map_or(0, |[first, last]| last.0 - first.0);
         Self {
             received: tally.received,
@@ -94,6 +103,26 @@ impl ReceiverDetail {
             drops: tally.drops,
             garbage: tally.garbage,
             after_first: [tally.bytes - tally.first_bytes, span],
+            goodput_half_bit_per_s,
+        }
+    }
+
+    /// With another stream.
+    pub(super) fn with(self, other: &Self) -> Self {
+        let [bytes, span] = self.after_first;
+        let [more, other_span] = other.after_first;
+        Self {
+            received: self.received.saturating_add(other.received),
+            duplicates: self.duplicates.saturating_add(other.duplicates),
+            reordered: self.reordered.saturating_add(other.reordered),
+            largest_extent: self.largest_extent.max(other.largest_extent),
+            host_dropped: self.host_dropped.saturating_add(other.host_dropped),
+            drops: self.drops.saturating_add(other.drops),
+            garbage: self.garbage.saturating_add(other.garbage),
+            after_first: [bytes.saturating_add(more), span.max(other_span)],
+            goodput_half_bit_per_s: self
+                .goodput_half_bit_per_s
+                .saturating_add(other.goodput_half_bit_per_s),
         }
     }
 }

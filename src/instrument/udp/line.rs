@@ -4,6 +4,17 @@ use std::time::Instant;
 
 use super::streams::{Reading, StreamReading};
 
+/// A line for each interval, as it was shown when it ended.
+pub(super) fn all(readings: &[Reading], started: Instant) -> String {
+    let line = |count| {
+        let readings = &readings[..count];
+        let end = readings.last().map_or(started, |reading| reading.at);
+        let at = end.saturating_duration_since(started).as_secs_f64();
+        format!("{at:.2} s: {}\n", interval(readings, started))
+    };
+    (1..=readings.len()).map(line).collect()
+}
+
 /// What happened between the last two readings; `began` is when the first interval began.
 pub(super) fn interval(readings: &[Reading], began: Instant) -> String {
     let Some((last, before)) = readings.split_last() else {
@@ -16,13 +27,13 @@ pub(super) fn interval(readings: &[Reading], began: Instant) -> String {
     for (index, stream) in last.streams.iter().enumerate() {
         let before = before.last().and_then(|before| before.streams.get(index));
         match (stream, before) {
-            (StreamReading::Sent { bytes, .. }, before) => {
+            (StreamReading::Sent(now), before) => {
                 sends = true;
                 let earlier = match before {
-                    Some(StreamReading::Sent { bytes, .. }) => *bytes,
+                    Some(StreamReading::Sent(then)) => then.bytes,
                     _ => 0,
                 };
-                sent += difference(*bytes, earlier);
+                sent += difference(now.bytes, earlier);
             }
             (StreamReading::Came(tally), before) => {
                 receives = true;

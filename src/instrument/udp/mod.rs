@@ -5,14 +5,15 @@ mod datagram;
 mod detail;
 pub(crate) mod greeting;
 mod line;
+mod measure;
 mod pacing;
 mod receiver;
+mod report;
 mod schedule;
 mod sender;
-#[cfg(test)]
-mod speed;
 mod streams;
 
-pub(crate) use self::datagram::Counter;
-pub(crate) use self::detail::{Detail, ReceiverDetail, SenderDetail};
-pub(crate) use self::streams::{StreamEnd, StreamReading, UdpStreams};
+pub(crate) use self::detail::Detail;
+pub(crate) use self::measure::measure;
+pub(crate) use self::report::measurement;
+pub(crate) use self::streams::{End, UdpStreams, memory};

@@ -26,8 +26,10 @@ pub(crate) struct Pacing {
 impl Pacing {
     /// Of no departures yet, in trains of at most `burst` datagrams.
     pub(super) fn new(burst: u64) -> Self {
+        let mut gap_errors = Histogram::new(3).expect("three digits can be had");
+        gap_errors.auto(true);
         Self {
-            gap_errors: Histogram::new(3).expect("three digits can be had"),
+            gap_errors,
             trains: 0,
             late: 0,
             burst,
@@ -39,19 +41,9 @@ impl Pacing {
         self.trains += 1;
         self.late += u64::from(departure.late > LATE);
         if let Some(error) = departure.gap_error {
-            self.gap_errors.saturating_record(error.0);
+            // Only a gap of more than 2^63 ns is too large.
+            let _ = self.gap_errors.record(error.0);
         }
-    }
-
-    /// With those of another stream.
-    pub(super) fn join(&mut self, other: &Self) {
-        self.gap_errors
-            .add(&other.gap_errors)
-            .expect("it grows to what it needs");
-        self.trains += other.trains;
-        self.late += other.late;
-        self.burst = self.burst.max(other.burst);
-        self.given_up = self.given_up + other.given_up;
     }
 
     /// What the share `quantile` (0 to 1) of all gaps was off the ideal one at most; absent without two departures.

@@ -83,6 +83,11 @@ impl Schedule {
         self.train
     }
 
+    /// From one train to the next; absent without a pace.
+    pub(super) fn gap(&self) -> Option<Nanos> {
+        self.pace.map(|pace| pace.span(self.train))
+    }
+
     /// Time that was given up in all.
     pub(super) fn given_up(&self) -> Nanos {
         self.given_up

@@ -20,6 +20,8 @@ use crate::instrument::stop::STOP_INTERVAL;
 const PERSISTS: Nanos = Nanos(500_000_000);
 /// Errors further apart have nothing to do with each other.
 const PASSES: Nanos = Nanos(3_000_000_000);
+/// A thread whose trains are so far apart sleeps between them.
+const SLEEPS: Nanos = Nanos(100_000);
 /// Before trying again after an error.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -70,6 +72,8 @@ pub(super) struct Manner {
     /// Payload bits a second and stream; as fast as possible when absent.
     pub(super) rate: Option<u64>,
     pub(super) counter: Counter,
+    /// Whether the thread may run before all ordinary ones of this host.
+    pub(super) urgent: bool,
 }
 
 impl Shared {
@@ -107,8 +111,12 @@ impl Sent {
 
 /// Sends `streams` until told to stop or until the allowance is used up.
 pub(super) fn run(streams: Vec<Outgoing>, manner: Manner, orders: &Orders) {
-    let mut sleeper = Sleeper::new();
     let mut streams = Stream::prepare(streams, manner);
+    let mut sleeper = if manner.urgent && streams.iter().all(Stream::sleeps) {
+        Sleeper::urgent()
+    } else {
+        Sleeper::new()
+    };
     let mut looked = clock::now();
     while !orders.stop.load(Ordering::Relaxed) {
         let now = clock::now();
@@ -171,6 +179,11 @@ impl Stream {
             }
         };
         streams.into_iter().zip(0..).map(stream).collect()
+    }
+
+    /// Whether the thread would spend most of its time asleep.
+    fn sleeps(&self) -> bool {
+        self.schedule.gap().is_some_and(|gap| gap >= SLEEPS)
     }
 
     /// Sends the next train; false when the allowance is used up.

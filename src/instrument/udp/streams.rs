@@ -6,32 +6,68 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use netio::cpu;
-use netio::udp::{TrainReceiver, TrainSender};
+use netio::udp::{LONGEST_TRAIN, TrainReceiver, TrainSender};
+use socket2::SockRef;
 
-use super::account::{Account, Omitted, Tally};
+use super::account::{Account, Tally};
 use super::datagram::Counter;
-use super::detail::Detail;
+use super::detail::{Detail, ReceiverDetail, SenderDetail};
 use super::receiver::{self, Incoming};
-use super::sender::{self, Manner, Orders, Outgoing, Sent};
+use super::sender::{self, Manner, Orders, Outgoing};
+use crate::analysis::correlated::mean_with_interval;
+use crate::instrument::iperf3::params::Params;
 use crate::instrument::iperf3::plan::{CpuTime, Plan, Progress, StreamSpec, Streams, Until};
 use crate::instrument::iperf3::results::StreamResults;
+use crate::instrument::iperf3::tcp::options::set_tos;
 
 /// Kernel memory asked for by a test's sockets in each direction, unless the user says: half a second of 1 gbit. Without
 /// privileges the kernel gives `net.core.rmem_max` and `wmem_max` at most.
 const BUFFER: usize = 64 << 20;
+/// Payload bytes of a datagram when neither end says (`DEFAULT_UDP_BLKSIZE` of iperf3).
+const DEFAULT_LENGTH: usize = 1460;
 /// A socket that sends fills no more than this: what waits there is late.
 const SEND_BUFFER: usize = 4 << 20;
 /// How long the last datagrams may take after the sender's word that they left.
 const SETTLES: Duration = Duration::from_millis(200);
+/// Readings of streams kept; they bound what a long test takes of a server's memory to some 100 MB.
+const MOST_READINGS: usize = 500_000;
+/// Tenths of a second from which the goodput's interval is made: an hour.
+const MOST_RATES: usize = 36_000;
 /// Between two looks whether they are there.
 const LOOK: Duration = Duration::from_millis(2);
+
+/// Which end of a test this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It began the test.
+    Client,
+    /// It was asked to take part.
+    Server,
+}
+
+/// Kernel memory that the sockets of a server may take in a test: what they ask for when the client does not say.
+pub(crate) fn memory(plan: &Plan) -> u64 {
+    let sends = if plan.way.goes_down() {
+        SEND_BUFFER * plan.parallel as usize
+    } else {
+        0
+    };
+    let receives = if plan.way.goes_up() { BUFFER } else { 0 };
+    if plan.window.is_some() {
+        0
+    } else {
+        (sends + receives) as u64
+    }
+}
 
 /// The streams of one end.
 #[derive(Debug)]
 pub(crate) struct UdpStreams {
     manner: Manner,
+    end: End,
+    ipv6: bool,
     /// Payload bytes to send after what is omitted.
     limit: Option<u64>,
     streams: Vec<Stream>,
@@ -40,6 +76,7 @@ pub(crate) struct UdpStreams {
     sending: Option<JoinHandle<()>>,
     receiving: Option<JoinHandle<()>>,
     cpu: Vec<Arc<Mutex<CpuTime>>>,
+    started: Instant,
     /// When what counts began, and when it ended.
     began: Instant,
     ended: Option<Instant>,
@@ -62,7 +99,17 @@ enum Half {
     Receives {
         account: Arc<receiver::Shared>,
         socket: Arc<TrainReceiver>,
+        goodput: Goodput,
     },
+}
+
+/// The goodput of a stream by tenths of a second.
+#[derive(Debug)]
+struct Goodput {
+    /// When it was looked at last, and how many payload bytes had come by then.
+    last: (Instant, u64),
+    /// Bits a second.
+    rates: Vec<f64>,
 }
 
 /// How far all streams were at the end of an interval.
@@ -77,21 +124,20 @@ pub(crate) struct Reading {
 }
 
 /// How far one stream was.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum StreamReading {
-    /// Datagrams and payload bytes sent.
-    Sent { datagrams: u64, bytes: u64 },
+    /// What this end sent.
+    Sent(SentReading),
     /// The account of what came.
     Came(Tally),
 }
 
-/// The end of one stream.
-#[derive(Clone, Debug)]
-pub(crate) enum StreamEnd {
-    /// This end sent.
-    Sent(Sent),
-    /// This end received.
-    Came(Tally, Omitted),
+/// How much was sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SentReading {
+    pub(crate) datagrams: u64,
+    /// Payload bytes.
+    pub(crate) bytes: u64,
 }
 
 impl UdpStreams {
@@ -100,17 +146,34 @@ impl UdpStreams {
     /// # Errors
     /// A socket refuses its options, or the length is out of range.
     pub(crate) fn new(
-        plan: &Plan,
-        length: usize,
-        counter: Counter,
-        (specs, sockets): (&[StreamSpec], Vec<UdpSocket>),
-        client: bool,
+        params: &Params,
+        specs: &[StreamSpec],
+        sockets: Vec<UdpSocket>,
+        end: End,
     ) -> Result<Self> {
+        let plan = &params.plan;
+        let counter = if params.udp_counters_64bit {
+            Counter::Bits64
+        } else {
+            Counter::Bits32
+        };
+        let length = plan.length.map_or(DEFAULT_LENGTH, |length| length as usize);
+        let allowed = counter.header()..=LONGEST_TRAIN;
+        ensure!(
+            allowed.contains(&length),
+            "datagrams of {length} bytes: {} to {} are possible",
+            allowed.start(),
+            allowed.end()
+        );
         let receivers = specs.iter().filter(|spec| !spec.sends).count().max(1);
         let window = plan.window.map(|window| window as usize);
         let send_buffer = window.unwrap_or(SEND_BUFFER);
         let receive_buffer = window.unwrap_or(BUFFER / receivers);
         let stream = |(spec, socket): (&StreamSpec, UdpSocket)| -> Result<Stream> {
+            if let Some(tos) = plan.tos {
+                set_tos(&SockRef::from(&socket), socket.peer_addr()?.ip(), tos)
+                    .with_context(|| format!("a type of service of {tos:#04x} cannot be set"))?;
+            }
             let half = if spec.sends {
                 Half::Sends {
                     sent: Arc::new(sender::Shared::new()),
@@ -120,13 +183,16 @@ impl UdpStreams {
                 Half::Receives {
                     account: Arc::new(receiver::Shared::new(Account::new(counter))),
                     socket: Arc::new(TrainReceiver::new(socket, receive_buffer)?),
+                    goodput: Goodput::since(Instant::now(), 0),
                 }
             };
             Ok(Stream { id: spec.id, half })
         };
+        let peer = sockets.first().map(UdpSocket::peer_addr).transpose()?;
+        let ipv6 = peer.is_some_and(|peer| peer.ip().to_canonical().is_ipv6());
         let limit = match plan.until {
             // A server goes on until the client has enough: it cannot know what was lost.
-            Until::Bytes(bytes) if client => Some(bytes),
+            Until::Bytes(bytes) if end == End::Client => Some(bytes),
             _ => None,
         };
         Ok(Self {
@@ -134,7 +200,11 @@ impl UdpStreams {
                 length,
                 rate: plan.bitrate.filter(|rate| *rate > 0),
                 counter,
+                // A client must not decide who runs first on a server.
+                urgent: end == End::Client && specs.len() == 1,
             },
+            end,
+            ipv6,
             limit,
             streams: specs
                 .iter()
@@ -153,6 +223,7 @@ impl UdpStreams {
             sending: None,
             receiving: None,
             cpu: Vec::new(),
+            started: Instant::now(),
             began: Instant::now(),
             ended: None,
             readings: Vec::new(),
@@ -164,14 +235,27 @@ impl UdpStreams {
         &self.readings
     }
 
-    /// What became of each stream, with its number.
-    pub(crate) fn ends(&self) -> Vec<(u32, StreamEnd)> {
-        let end = |stream: &Stream| (stream.id, stream.end());
-        self.streams.iter().map(end).collect()
+    /// When the test began, with what is omitted.
+    pub(crate) fn started(&self) -> Instant {
+        self.started
     }
 
-    /// From the start of what counts to its end at this end.
-    pub(crate) fn lasted(&self) -> Duration {
+    /// Whether this end is the client.
+    pub(crate) fn is_client(&self) -> bool {
+        self.end == End::Client
+    }
+
+    /// Payload bytes of a datagram.
+    pub(crate) fn length(&self) -> usize {
+        self.manner.length
+    }
+
+    /// Whether the datagrams travel in IPv6.
+    pub(crate) fn is_ipv6(&self) -> bool {
+        self.ipv6
+    }
+
+    fn lasted(&self) -> Duration {
         self.ended.unwrap_or_else(Instant::now) - self.began
     }
 
@@ -193,6 +277,10 @@ impl UdpStreams {
 
     fn read(&mut self, at: Instant, omitted: bool) {
         let streams = self.streams.iter().map(Stream::reading).collect();
+        if self.readings.len() * self.streams.len() >= MOST_READINGS {
+            // From here on the last interval is all the rest.
+            self.readings.pop();
+        }
         self.readings.push(Reading {
             at,
             omitted,
@@ -217,7 +305,7 @@ pub(super) fn publish_cpu(used: &Mutex<CpuTime>) {
 
 impl Streams for UdpStreams {
     fn start(&mut self, start: Instant) -> Result<()> {
-        self.began = start;
+        (self.started, self.began) = (start, start);
         let mut outgoing = Vec::new();
         let mut incoming = Vec::new();
         for stream in &mut self.streams {
@@ -226,7 +314,9 @@ impl Streams for UdpStreams {
                     let sent = Arc::clone(sent);
                     Outgoing { socket, sent }
                 })),
-                Half::Receives { account, socket } => incoming.push(Incoming {
+                Half::Receives {
+                    account, socket, ..
+                } => incoming.push(Incoming {
                     socket: Arc::clone(socket),
                     account: Arc::clone(account),
                 }),
@@ -247,10 +337,15 @@ impl Streams for UdpStreams {
 
     fn end_omission(&mut self, now: Instant) {
         self.began = now;
-        for stream in &self.streams {
-            match &stream.half {
+        for stream in &mut self.streams {
+            match &mut stream.half {
                 Half::Sends { sent, .. } => sent.lock().omit(),
-                Half::Receives { account, .. } => account.lock().omit(),
+                Half::Receives {
+                    account, goodput, ..
+                } => {
+                    account.lock().omit();
+                    *goodput = Goodput::since(now, 0);
+                }
             }
         }
         if let Some(limit) = self.limit {
@@ -262,6 +357,17 @@ impl Streams for UdpStreams {
         self.read(now, true);
     }
 
+    fn sample(&mut self, now: Instant) {
+        for stream in &mut self.streams {
+            if let Half::Receives {
+                account, goodput, ..
+            } = &mut stream.half
+            {
+                goodput.look(now, account.lock().tally().bytes);
+            }
+        }
+    }
+
     fn tick(&mut self, now: Instant) {
         self.read(now, false);
     }
@@ -271,10 +377,12 @@ impl Streams for UdpStreams {
     }
 
     fn progress(&self) -> Progress {
+        let spent = self.orders.allowance.load(Ordering::Relaxed) == 0;
         let mut progress = Progress {
-            delivered: true,
+            delivered: spent && self.sending.as_ref().is_none_or(JoinHandle::is_finished),
             ..Progress::default()
         };
+        let mut receives = false;
         for stream in &self.streams {
             match &stream.half {
                 Half::Sends { sent, .. } => {
@@ -284,11 +392,18 @@ impl Streams for UdpStreams {
                     let broken = broken.map(|why| format!("stream {}: {why}", stream.id));
                     progress.broken = progress.broken.or(broken);
                 }
-                Half::Receives { account, .. } => progress.received += account.lock().tally().bytes,
+                Half::Receives { account, .. } => {
+                    receives = true;
+                    progress.received += account.lock().tally().bytes;
+                }
             }
         }
         // Nobody tells a sender what has arrived.
-        progress.moved = progress.sent;
+        progress.moved = if receives {
+            progress.received
+        } else {
+            progress.sent
+        };
         progress
     }
 
@@ -316,7 +431,10 @@ impl Streams for UdpStreams {
             let _ = thread.join();
         }
         for stream in &self.streams {
-            if let Half::Receives { account, socket } = &stream.half {
+            if let Half::Receives {
+                account, socket, ..
+            } = &stream.half
+            {
                 let told = sent.iter().find(|told| told.id == stream.id);
                 account
                     .lock()
@@ -342,6 +460,37 @@ impl Streams for UdpStreams {
     }
 }
 
+impl Goodput {
+    fn since(now: Instant, bytes: u64) -> Self {
+        Self {
+            last: (now, bytes),
+            rates: Vec::new(),
+        }
+    }
+
+    fn look(&mut self, now: Instant, bytes: u64) {
+        let (then, before) = std::mem::replace(&mut self.last, (now, bytes));
+        let seconds = now.saturating_duration_since(then).as_secs_f64();
+        // What precedes the first arrival is the way, not the rate.
+        if seconds > 0.0 && before > 0 && self.rates.len() < MOST_RATES {
+            self.rates.push((bytes - before) as f64 * 8.0 / seconds);
+        }
+    }
+
+    /// Half of the 95 % interval of the mean, in bits a second; 0 where there is too little to tell.
+    fn half(&self) -> u64 {
+        let interval = mean_with_interval(&self.rates);
+        let half = interval.map_or(0.0, |(_, low, high)| (high - low) / 2.0);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and a float that is too large becomes the largest integer"
+        )]
+        let whole = half.ceil() as u64;
+        whole
+    }
+}
+
 impl Drop for UdpStreams {
     fn drop(&mut self) {
         self.stop_sending();
@@ -353,24 +502,14 @@ impl Drop for UdpStreams {
 }
 
 impl Stream {
-    fn end(&self) -> StreamEnd {
-        match &self.half {
-            Half::Sends { sent, .. } => StreamEnd::Sent(sent.lock().clone()),
-            Half::Receives { account, .. } => {
-                let account = account.lock();
-                StreamEnd::Came(*account.tally(), account.omitted())
-            }
-        }
-    }
-
     fn reading(&self) -> StreamReading {
         match &self.half {
             Half::Sends { sent, .. } => {
                 let sent = sent.lock();
-                StreamReading::Sent {
+                StreamReading::Sent(SentReading {
                     datagrams: sent.number - sent.omitted,
                     bytes: sent.bytes,
-                }
+                })
             }
             Half::Receives { account, .. } => StreamReading::Came(*account.lock().tally()),
         }
@@ -383,24 +522,34 @@ impl Stream {
             seconds: Some(seconds),
             ..StreamResults::default()
         };
-        match self.end() {
-            StreamEnd::Sent(sent) => StreamResults {
-                bytes: sent.bytes,
-                errors: Some(0),
-                packets: sent.number,
-                omitted: Some([0, sent.omitted]),
-                detail: Some(Detail::of_sender(&sent)),
-                ..results
-            },
-            StreamEnd::Came(tally, omitted) => StreamResults {
-                bytes: tally.bytes,
-                jitter_s: tally.jitter_ns / 1e9,
-                errors: Some(omitted.missing + tally.missing()),
-                packets: tally.highest,
-                omitted: Some([omitted.missing, omitted.datagrams]),
-                detail: Some(Detail::of_receiver(&tally)),
-                ..results
-            },
+        match &self.half {
+            Half::Sends { sent, .. } => {
+                let sent = sent.lock();
+                StreamResults {
+                    bytes: sent.bytes,
+                    errors: Some(0),
+                    packets: sent.number,
+                    omitted: Some([0, sent.omitted]),
+                    detail: Some(Detail::Sender(SenderDetail::of(&sent))),
+                    ..results
+                }
+            }
+            Half::Receives {
+                account, goodput, ..
+            } => {
+                let account = account.lock();
+                let (tally, omitted) = (account.tally(), account.omitted());
+                let detail = ReceiverDetail::of(tally, goodput.half());
+                StreamResults {
+                    bytes: tally.bytes,
+                    jitter_s: tally.jitter_ns / 1e9,
+                    errors: Some(omitted.missing + tally.missing()),
+                    packets: tally.highest,
+                    omitted: Some([omitted.missing, omitted.datagrams]),
+                    detail: Some(Detail::Receiver(detail)),
+                    ..results
+                }
+            }
         }
     }
 }
