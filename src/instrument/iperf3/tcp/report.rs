@@ -328,7 +328,7 @@ impl<'a> Report<'a> {
                 "layers",
                 format!(
                     "computed from goodput with {:.1} bytes of payload a segment (TCP_INFO of this end) and {} bytes of \
-                     IPv{} and TCP headers; L2 includes the FCS, L1 the preamble and the gap; retransmissions and \
+                     IPv{} and TCP headers; L2 without FCS, L1 with FCS, preamble and gap; retransmissions and \
                      acknowledgements are not in them",
                     layers.segment,
                     layers.headers,
