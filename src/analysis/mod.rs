@@ -1,6 +1,8 @@
 //! What a record says: figures a case, held against the reference, the published and the expected.
 
 pub(crate) mod correlated;
+pub(crate) mod order;
+pub(crate) mod proportion;
 pub(crate) mod student;
 pub(crate) mod verdict;
 

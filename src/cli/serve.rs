@@ -37,6 +37,9 @@ pub(crate) struct ServeArgs {
     /// UDP port of the UDP Speed Test Protocol (measure capacity, obudpst)
     #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT)]
     capacity_port: u16,
+    /// UDP port of STAMP; without the privilege to use 862, it is 8620
+    #[arg(long, value_name = "PORT", default_value_t = 862)]
+    stamp_port: u16,
     /// TCP congestion control of what is sent, where the client does not choose [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -81,6 +84,7 @@ impl ServeArgs {
                 messages: self.messages_port,
                 iperf3: self.iperf3_port,
                 capacity: self.capacity_port,
+                stamp: self.stamp_port,
             },
             congestion: self.congestion.clone(),
             limits: Limits {

@@ -6,8 +6,10 @@ mod http;
 mod messages;
 mod ping;
 mod pingpong;
+mod probe;
 mod tcp;
 mod transfer;
+mod udp;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -40,6 +42,8 @@ enum Kind {
     Blast(blast::BlastArgs),
     Transfer(transfer::TransferArgs),
     Tcp(tcp::TcpArgs),
+    Probe(probe::ProbeArgs),
+    Udp(udp::UdpArgs),
 }
 
 /// What all instruments take.
@@ -105,11 +109,13 @@ impl Kind {
         match self {
             Self::Ping(args) => args,
             Self::Http(args) => args,
+            Self::Probe(args) => args,
             Self::Capacity(args) => args,
             Self::Pingpong(args) => args,
             Self::Blast(args) => args,
             Self::Transfer(args) => args,
             Self::Tcp(args) => args,
+            Self::Udp(args) => args,
         }
     }
 }

@@ -183,7 +183,7 @@ fn delays(outcome: &Outcome, context: &Context) -> Vec<Figure> {
     for (statistic, value) in [(Statistic::Min, least), (Statistic::Max, most)] {
         figures.extend(value.map(|ms| {
             let ms = f64::from(ms);
-            Figure::new(Metric::DelayVariationMs, statistic, ms)
+            Figure::new(Metric::PdvMs, statistic, ms)
                 .toward(context.direction)
                 .within((ms - ROUNDING_MS).max(0.0), ms + ROUNDING_MS)
         }));
@@ -209,7 +209,7 @@ fn samples(outcome: &Outcome, context: &Context) -> Vec<Sample> {
         let values = [
             (Metric::L3RateBitPerS, rate),
             (Metric::LostPackets, Some(f64::from(status.lost))),
-            (Metric::DelayVariationMs, delay),
+            (Metric::PdvMs, delay),
             (Metric::RttMs, rtt_ms(trial)),
             (Metric::RateRow, trial.row.map(|row| row as f64)),
             (Metric::SendingRateBitPerS, Some(trial.l3_bit_per_s)),
