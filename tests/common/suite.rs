@@ -16,6 +16,8 @@ use super::{process, steering};
 pub(crate) enum Need {
     /// A program in the path.
     Tool(&'static str),
+    /// A peer that `make test-tools` builds.
+    Peer(&'static str),
     /// Namespaces of one's own, as root or by [`gain_privilege`].
     Namespaces,
     /// Receive packet steering in a namespace of one's own.
@@ -87,6 +89,10 @@ impl Need {
             Self::Tool(name) => {
                 let found = which::which(name);
                 found.is_err().then(|| format!("there is no {name} here"))
+            }
+            Self::Peer(name) => {
+                let built = process::peer(name).is_file();
+                (!built).then(|| format!("{name} is not built: make test-tools"))
             }
             Self::Namespaces => match Privilege::detect() {
                 Privilege::Root | Privilege::UserNamespace => None,

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod probe;
 mod serve;
 
 use std::process::ExitCode;
@@ -12,5 +13,6 @@ use common::suite::Suite;
 fn main() -> ExitCode {
     let mut suite = Suite::new();
     serve::add(&mut suite);
+    probe::add(&mut suite);
     suite.run()
 }
