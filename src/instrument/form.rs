@@ -178,10 +178,48 @@ pub(crate) enum Metric {
     Requests,
     /// How long it took.
     ElapsedS,
+    /// Spent within the receiver's reads, waiting included.
+    NetworkElapsedS,
+    /// Reads that gave something.
+    Reads,
+    /// Bytes that one read gave.
+    ReadSizeBytes,
+    /// Spent within one read, waiting included.
+    ReadTimeMs,
+    /// Spent within the reads for 2^20 bytes.
+    TimePerMibMs,
     /// From the request to the first byte of the answer.
     FirstByteMs,
     /// Payload received over time (L7).
     GoodputBitPerS,
+    /// IP packets over time.
+    L3RateBitPerS,
+    /// Ethernet frames over time, without FCS, as tc counts them.
+    L2RateBitPerS,
+    /// What the wire carries over time: frames with FCS, preamble and gap.
+    L1RateBitPerS,
+    /// TCP segments sent again.
+    RetransmittedPackets,
+    /// The sending kernel's smoothed round-trip time of a TCP connection.
+    TcpRttMs,
+    /// What a TCP sender may have on its way by its congestion control.
+    CongestionWindowBytes,
+    /// Of the time in which a TCP sender had something to send, in which the receiver's window held it up.
+    ReceiverLimitedPercent,
+    /// Likewise its own send buffer.
+    SendBufferLimitedPercent,
+    /// CPU time of the sending end in percent of one CPU.
+    SenderCpuPercent,
+    /// CPU time of the receiving end in percent of one CPU.
+    ReceiverCpuPercent,
+    /// IP packets received over one sub-interval of a search; the greatest is RFC 9097's maximum IP-layer capacity.
+    IpCapacityBitPerS,
+    /// What a search has its sender send, at L3.
+    SendingRateBitPerS,
+    /// The row of the table of sending rates that a search chose.
+    RateRow,
+    /// Packets or trains that this host's full socket dropped: not the network's.
+    HostDroppedPackets,
 }
 
 impl Measurement {

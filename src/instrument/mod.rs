@@ -1,9 +1,12 @@
 //! The instruments: each acts in the calling thread's network namespace and hands back one [`Measurement`].
 
+pub(crate) mod capacity;
 mod form;
 pub(crate) mod http;
+pub(crate) mod iperf3;
 pub(crate) mod launch;
 pub(crate) mod live;
+pub(crate) mod messages;
 mod meter;
 pub(crate) mod ping;
 mod spread;

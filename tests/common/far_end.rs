@@ -17,14 +17,10 @@ impl FarEnd {
     /// Starts it by `command`: `serve` of the program under test with whatever options, or what becomes it.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         let mut child = command
-            .args([
-                "--bind",
-                "127.0.0.1",
-                "--http-port",
-                "0",
-                "--stamp-port",
-                "0",
-            ])
+            .args(["--bind", "127.0.0.1", "--http-port", "0"])
+            .args(["--messages-port", "0"])
+            .args(["--capacity-port", "0"])
+            .args(["--stamp-port", "0"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -18,6 +18,8 @@ pub(crate) enum Need {
     Tool(&'static str),
     /// A peer that `make test-tools` builds.
     Peer(&'static str),
+    /// obudpst's program in the path.
+    Udpst,
     /// Namespaces of one's own, as root or by [`gain_privilege`].
     Namespaces,
     /// Receive packet steering in a namespace of one's own.
@@ -94,6 +96,9 @@ impl Need {
                 let built = process::peer(name).is_file();
                 (!built).then(|| format!("{name} is not built: make test-tools"))
             }
+            Self::Udpst => which::which("udpst").is_err().then(|| {
+                "there is no udpst here: it has to be built from github.com/BroadbandForum/obudpst, no package registry has it".to_owned()
+            }),
             Self::Namespaces => match Privilege::detect() {
                 Privilege::Root | Privilege::UserNamespace => None,
                 Privilege::None { why } => Some(format!("neither root nor user namespaces: {why}")),

@@ -3,6 +3,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod capacity;
+mod messages;
 mod probe;
 mod serve;
 
@@ -12,6 +14,8 @@ use common::suite::Suite;
 
 fn main() -> ExitCode {
     let mut suite = Suite::new();
+    messages::add(&mut suite);
+    capacity::add(&mut suite);
     serve::add(&mut suite);
     probe::add(&mut suite);
     suite.run()

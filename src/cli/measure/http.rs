@@ -3,7 +3,7 @@
 use clap::Args;
 use model::{Bytes, Nanos};
 
-use super::{Common, Shown, above_zero};
+use super::{Common, Instrument, Shown, above_zero};
 use crate::exit::{Blame, Failure};
 use crate::instrument::Session;
 use crate::instrument::http::{self, Amount, HttpPlan, HttpTarget};
@@ -23,22 +23,25 @@ pub(super) struct HttpArgs {
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = above_zero)]
     interval: Nanos,
     #[command(flatten)]
-    pub(super) common: Common,
+    common: Common,
 }
 
-impl HttpArgs {
-    pub(super) fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+impl Instrument for HttpArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let target = HttpTarget::resolve(&self.url).or_bad_input()?;
         let plan = HttpPlan {
             amount: self.amount(),
             interval: self.interval.into(),
         };
-        Ok(Shown {
-            measurement: http::measure(&target, &plan, session),
-            text: String::new(),
-        })
+        Ok(Shown::of(http::measure(&target, &plan, session)))
     }
+}
 
+impl HttpArgs {
     fn amount(&self) -> Amount {
         match (self.bytes, self.duration) {
             (Some(Bytes(bytes)), _) => Amount::Bytes(bytes),

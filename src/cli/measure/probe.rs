@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use model::Nanos;
 
-use super::{Common, Shown, above_zero};
+use super::{Common, Instrument, Shown, above_zero};
 use crate::endpoint;
 use crate::exit::{Blame, Failure};
 use crate::instrument::Session;
@@ -38,11 +38,15 @@ pub(super) struct ProbeArgs {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) common: Common,
+    common: Common,
 }
 
-impl ProbeArgs {
-    pub(super) fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+impl Instrument for ProbeArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let family = self.common.family();
         let target = endpoint::resolve(&self.host, self.port, family).or_bad_input()?;
         let plan = ProbePlan {
@@ -59,9 +63,6 @@ impl ProbeArgs {
         }
         let mut measurement = outcome.measurement(&plan);
         measurement.failure = failure;
-        Ok(Shown {
-            text: String::new(),
-            measurement,
-        })
+        Ok(Shown::of(measurement))
     }
 }
