@@ -5,6 +5,7 @@ mod common;
 
 mod capacity;
 mod messages;
+mod probe;
 mod serve;
 
 use std::process::ExitCode;
@@ -16,5 +17,6 @@ fn main() -> ExitCode {
     messages::add(&mut suite);
     capacity::add(&mut suite);
     serve::add(&mut suite);
+    probe::add(&mut suite);
     suite.run()
 }
