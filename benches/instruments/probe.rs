@@ -40,9 +40,9 @@ fn with_farwire() -> Result<(f64, f64)> {
 
 fn with_irtt() -> Result<f64> {
     let pair = Pair::build()?;
-    let _server = pair.serve("irtt server")?;
+    let _server = pair.serve("irtt server -i 1ms")?;
     let measured = pair.json(&format!(
-        "irtt client -i 1ms -d {PROBES}ms -q -o - {SERVER}"
+        "irtt client -i 1ms -d {PROBES}ms -Q -o - {SERVER}"
     ))?;
     let trips = measured["round_trips"].as_array().context("round_trips")?;
     let rtt = |trip: &serde_json::Value| trip["delay"]["rtt"].as_f64().map(|nanos| nanos / 1e3);

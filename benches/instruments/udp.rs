@@ -122,20 +122,29 @@ fn with_iperf3(pair: &Pair, rate: f64, seconds: u32) -> Result<Outcome> {
     })
 }
 
-/// The server's report is the last of the CSV lines, with jitter, lost and all datagrams at its end.
+/// The server's report is the line with the lost and all datagrams: "... 0.005 ms 0/43164 (0%)".
 fn with_iperf(pair: &Pair, rate: f64, seconds: u32) -> Result<Outcome> {
     let text = pair.run(&format!(
-        "iperf -c {SERVER} -u -b {rate:.0} -l 1448 -t {seconds} -w 16M -y C"
+        "iperf -c {SERVER} -u -b {rate:.0} -l 1448 -t {seconds} -w 16M -f b"
     ))?;
-    let report = text
-        .lines()
-        .rev()
-        .find(|line| line.split(',').count() >= 14);
-    let fields: Vec<&str> = report.with_context(|| text.clone())?.split(',').collect();
-    Ok(Outcome {
-        bit_per_s: fields[8].parse()?,
-        lost_percent: fields[12].parse()?,
-    })
+    let reported = || {
+        let report = text.lines().rev().find(|line| line.contains(" ms "))?;
+        let seconds: f64 = report
+            .split_once('-')?
+            .1
+            .split_once(" sec")?
+            .0
+            .parse()
+            .ok()?;
+        let (lost, sent) = report.rsplit_once(" ms ")?.1.trim().split_once('/')?;
+        let lost: f64 = lost.trim().parse().ok()?;
+        let sent: f64 = sent.split_once(' ')?.0.parse().ok()?;
+        Some(Outcome {
+            bit_per_s: (sent - lost) * 1448.0 * 8.0 / seconds,
+            lost_percent: 100.0 * lost / sent,
+        })
+    };
+    reported().with_context(|| text.clone())
 }
 
 fn with_nuttcp(pair: &Pair, rate: f64, seconds: u32) -> Result<Outcome> {

@@ -11,6 +11,7 @@ use model::Nanos;
 use crate::endpoint::Local;
 use crate::exit::{Blame, Failure};
 use crate::instrument::Stop;
+use crate::instrument::messages::wire::DEFAULT_PORT;
 use crate::instrument::stop::STOP_INTERVAL;
 use crate::serve::{self, Limits, Log, Ports, ServeConfig};
 
@@ -26,6 +27,12 @@ pub(crate) struct ServeArgs {
     /// TCP port of HTTP: GET /bytes/N, GET /seconds/T
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     http_port: u16,
+    /// TCP port of pingpong, blast and transfer, and UDP port of pingpong
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    messages_port: u16,
+    /// TCP and UDP port of iperf3's protocol
+    #[arg(long, value_name = "PORT", default_value_t = 5201)]
+    iperf3_port: u16,
     /// TCP congestion control of what is sent, where the client does not choose [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -67,6 +74,8 @@ impl ServeArgs {
             bind: self.bind.clone(),
             ports: Ports {
                 http: self.http_port,
+                messages: self.messages_port,
+                iperf3: self.iperf3_port,
             },
             congestion: self.congestion.clone(),
             limits: Limits {

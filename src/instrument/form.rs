@@ -148,10 +148,42 @@ pub(crate) enum Metric {
     Requests,
     /// How long it took.
     ElapsedS,
+    /// Spent within the receiver's reads, waiting included.
+    NetworkElapsedS,
+    /// Reads that gave something.
+    Reads,
+    /// Bytes that one read gave.
+    ReadSizeBytes,
+    /// Spent within one read, waiting included.
+    ReadTimeMs,
+    /// Spent within the reads for 2^20 bytes.
+    TimePerMibMs,
     /// From the request to the first byte of the answer.
     FirstByteMs,
     /// Payload received over time (L7).
     GoodputBitPerS,
+    /// IP packets over time.
+    L3RateBitPerS,
+    /// Ethernet frames over time, FCS included.
+    L2RateBitPerS,
+    /// What the wire carries over time: frames, preamble and gap.
+    L1RateBitPerS,
+    /// TCP segments sent again.
+    RetransmittedPackets,
+    /// The sending kernel's smoothed round-trip time of a TCP connection.
+    TcpRttMs,
+    /// What a TCP sender may have on its way by its congestion control.
+    CongestionWindowBytes,
+    /// Of the time in which a TCP sender had something to send, in which the receiver's window held it up.
+    ReceiverLimitedPercent,
+    /// Likewise its own send buffer.
+    SendBufferLimitedPercent,
+    /// CPU time of the sending end in percent of one CPU.
+    SenderCpuPercent,
+    /// CPU time of the receiving end in percent of one CPU.
+    ReceiverCpuPercent,
+    /// What the hosts at both ends add to a round trip.
+    HostMs,
     /// From asking for a TCP connection until it is there.
     ConnectMs,
     /// From a file's turn, connecting included, to its last byte.
@@ -162,18 +194,8 @@ pub(crate) enum Metric {
     FilesPerS,
     /// Payload that the sender handed to its socket over time (L7), of which not all need have arrived.
     SentRateBitPerS,
-    /// TCP segments sent again.
-    RetransmittedPackets,
-    /// TCP's congestion window.
-    CwndBytes,
     /// Of RFC 3550 §6.4.1, as the receiver had it at the end.
     JitterMs,
-    /// Packets behind one that was sent after them (RFC 4737).
-    ReorderedPackets,
-    /// The time that the client's processors worked for it, of the time of one.
-    ClientCpuPercent,
-    /// The time that the server's processors worked for it, of the time of one.
-    ServerCpuPercent,
 }
 
 impl Measurement {

@@ -3,7 +3,9 @@
 pub(crate) mod external;
 mod form;
 pub(crate) mod http;
+pub(crate) mod iperf3;
 pub(crate) mod live;
+pub(crate) mod messages;
 mod meter;
 pub(crate) mod ping;
 mod spread;

@@ -1,7 +1,9 @@
 //! The far end of every instrument, for many clients at once.
 
 mod http;
+mod iperf3;
 mod log;
+mod messages;
 mod shared;
 
 use std::net::SocketAddr;
@@ -14,6 +16,7 @@ pub(crate) use self::http::CONGESTION_HEADER;
 pub(crate) use self::log::Log;
 pub(crate) use self::shared::{Limits, Shared, check_congestion};
 use crate::endpoint::Local;
+use crate::instrument::messages::wire;
 
 /// Where to listen, how to send, and what clients may ask for.
 #[derive(Debug, Default)]
@@ -34,6 +37,10 @@ pub(crate) struct ServeConfig {
 pub(crate) struct Ports {
     /// TCP: HTTP/1.1.
     pub(crate) http: u16,
+    /// TCP, and UDP where a client asks for it: pingpong, blast and transfer.
+    pub(crate) messages: u16,
+    /// TCP and UDP: iperf3.
+    pub(crate) iperf3: u16,
 }
 
 /// One protocol, served from threads of its own until the stop of [`Shared`] rises.
@@ -74,7 +81,11 @@ pub(crate) fn start(config: ServeConfig) -> Result<Server> {
     };
     let bind = bind.as_ref();
     let shared = || Arc::clone(&server.shared);
-    let services = [http::start(bind, ports.http, shared())];
+    let services = [
+        http::start(bind, ports.http, shared()),
+        messages::start(bind, ports.messages, shared()),
+        iperf3::start(bind, ports.iperf3, shared()),
+    ];
     for service in services {
         server.services.push(service?);
     }
@@ -117,18 +128,30 @@ impl Drop for Server {
 
 impl Default for Ports {
     fn default() -> Self {
-        Self { http: 8080 }
+        Self {
+            http: 8080,
+            messages: wire::DEFAULT_PORT,
+            iperf3: 5201,
+        }
     }
 }
 
 impl Ports {
     /// In a test bed, where every port is free and HTTP's is the usual one.
-    pub(crate) const IN_BED: Self = Self { http: 80 };
+    pub(crate) const IN_BED: Self = Self {
+        http: 80,
+        messages: wire::DEFAULT_PORT,
+        iperf3: 5201,
+    };
 
     /// Free ones only.
     #[cfg(test)]
     pub(crate) fn free() -> Self {
-        Self { http: 0 }
+        Self {
+            http: 0,
+            iperf3: 0,
+            messages: 0,
+        }
     }
 }
 

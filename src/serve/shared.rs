@@ -13,7 +13,7 @@ use model::Bytes;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Log;
-use crate::instrument::Measurement;
+use crate::instrument::{Measurement, Stop};
 
 /// What no client can pass.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,6 @@ pub(crate) struct Limits {
     /// How long one test may last.
     pub(crate) duration: Duration,
     /// Buffers of one test: streams times block length and window.
-    #[allow(dead_code, reason = "HTTP has buffers of one size")]
     pub(crate) memory: Bytes,
     /// After which silence a client is taken to be gone.
     pub(crate) idle: Duration,
@@ -36,7 +35,7 @@ pub(crate) struct Shared {
     limits: Limits,
     allow: Vec<IpNet>,
     log: Log,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
     running: AtomicUsize,
 }
 
@@ -78,7 +77,7 @@ impl Shared {
             limits,
             allow,
             log,
-            stop: AtomicBool::new(false),
+            stop: Arc::default(),
             running: AtomicUsize::new(0),
         })
     }
@@ -129,12 +128,23 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// The same as an instrument asks for it.
+    pub(crate) fn as_stop(&self) -> Stop {
+        Stop::on(Arc::clone(&self.stop))
+    }
+
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
 impl Permit {
+    /// Of a test that is known by this name from now on.
+    pub(crate) fn called(mut self, test: &'static str) -> Self {
+        self.test = test;
+        self
+    }
+
     /// Ends the test and logs what it found.
     pub(crate) fn finish(self, measurement: &Measurement) {
         let lasted = self.began.elapsed();

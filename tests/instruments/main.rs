@@ -3,6 +3,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod external;
+mod http;
+mod messages;
 mod serve;
 
 use std::process::ExitCode;
@@ -11,6 +14,9 @@ use common::suite::Suite;
 
 fn main() -> ExitCode {
     let mut suite = Suite::new();
+    external::add(&mut suite);
+    http::add(&mut suite);
+    messages::add(&mut suite);
     serve::add(&mut suite);
     suite.run()
 }

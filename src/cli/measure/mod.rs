@@ -1,7 +1,13 @@
 //! `farwire measure`: one instrument against a host.
 
+mod blast;
 mod http;
+mod messages;
 mod ping;
+mod pingpong;
+mod tcp;
+mod tool;
+mod transfer;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -10,6 +16,7 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use model::Nanos;
+use serde_json::Value;
 
 use super::output;
 use crate::endpoint::{Family, Local};
@@ -21,13 +28,17 @@ use crate::report;
 #[derive(Args, Debug)]
 pub(crate) struct MeasureArgs {
     #[command(subcommand)]
-    instrument: Instrument,
+    kind: Kind,
 }
 
 #[derive(Debug, Subcommand)]
-enum Instrument {
+enum Kind {
     Ping(ping::PingArgs),
     Http(http::HttpArgs),
+    Pingpong(pingpong::PingpongArgs),
+    Blast(blast::BlastArgs),
+    Transfer(transfer::TransferArgs),
+    Tcp(tcp::TcpArgs),
 }
 
 /// What all instruments take.
@@ -50,31 +61,85 @@ struct Common {
     quiet: bool,
 }
 
+/// An instrument as users call it.
+trait Instrument {
+    /// What it takes as all do.
+    fn common(&self) -> &Common;
+
+    /// Measures.
+    ///
+    /// # Errors
+    /// What was asked for cannot be; what goes wrong while measuring is part of what is shown.
+    fn measure(&self, session: &Session) -> Result<Shown, Failure>;
+}
+
 /// What an instrument found, and how it is shown.
 struct Shown {
     measurement: Measurement,
-    /// What people see, above the figures and facts that every instrument shows.
+    /// What people see above the facts.
     text: String,
+    /// Whether every figure follows the text, a line each.
+    figures: bool,
+    /// What the JSON says beside the measurement, in the words of another tool.
+    beside: Option<Value>,
 }
 
 impl MeasureArgs {
     /// Measures; 0 when it was measured, 1 when not.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let common = match &self.instrument {
-            Instrument::Ping(args) => &args.common,
-            Instrument::Http(args) => &args.common,
-        };
-        let session = common.session()?;
-        let shown = match &self.instrument {
-            Instrument::Ping(args) => args.measure(&session)?,
-            Instrument::Http(args) => args.measure(&session)?,
-        };
+        let instrument = self.kind.instrument();
+        let common = instrument.common();
+        let shown = instrument.measure(&common.session()?)?;
         common.show(&shown)?;
         Ok(if shown.measurement.failure.is_some() {
             ExitCode::FAILURE
         } else {
             ExitCode::SUCCESS
         })
+    }
+}
+
+impl Kind {
+    fn instrument(&self) -> &dyn Instrument {
+        match self {
+            Self::Ping(args) => args,
+            Self::Http(args) => args,
+            Self::Pingpong(args) => args,
+            Self::Blast(args) => args,
+            Self::Transfer(args) => args,
+            Self::Tcp(args) => args,
+        }
+    }
+}
+
+impl Shown {
+    /// A measurement whose figures say all.
+    fn of(measurement: Measurement) -> Self {
+        Self {
+            measurement,
+            text: String::new(),
+            figures: true,
+            beside: None,
+        }
+    }
+
+    /// With `text` above the figures.
+    fn below(mut self, text: String) -> Self {
+        self.text = text;
+        self
+    }
+
+    /// With a table of the instrument's own in place of the figures.
+    fn as_table(mut self, table: String) -> Self {
+        self.text = table;
+        self.figures = false;
+        self
+    }
+
+    /// With `json` beside the measurement.
+    fn beside(mut self, json: Value) -> Self {
+        self.beside = Some(json);
+        self
     }
 }
 
@@ -102,7 +167,11 @@ impl Common {
     fn show(&self, shown: &Shown) -> Result<()> {
         let measurement = &shown.measurement;
         if let Some(file) = &self.json {
-            output::write_json(file, measurement)?;
+            let mut json = serde_json::to_value(measurement)?;
+            if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, &shown.beside) {
+                all.extend(more.clone());
+            }
+            output::write_json(file, &json)?;
         }
         if let Some(cause) = &measurement.failure {
             eprintln!("farwire: {cause}");
@@ -111,7 +180,12 @@ impl Common {
         let facts: String = facts
             .map(|(name, value)| format!("{name}: {value}\n"))
             .collect();
-        let text = format!("{}{}{facts}", shown.text, report::figures(measurement));
+        let figures = if shown.figures {
+            report::figures(measurement)
+        } else {
+            String::new()
+        };
+        let text = format!("{}{figures}{facts}", shown.text);
         if self.json.as_deref().is_some_and(output::is_stdout) {
             io::stderr().write_all(text.as_bytes())?;
             return Ok(());

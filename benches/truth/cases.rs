@@ -1,0 +1,133 @@
+//! Which figures are held against what.
+
+use std::fmt;
+
+use anyhow::Result;
+
+use crate::link::Run;
+
+/// An instrument as it is run, and the figures of it that are checked.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// After `farwire measure`.
+    pub(crate) arguments: &'static str,
+    pub(crate) checks: &'static [Check],
+}
+
+/// One figure and the truth of it.
+pub(crate) struct Check {
+    metric: &'static str,
+    statistic: &'static str,
+    direction: Option<&'static str>,
+    truth: fn(&Run) -> Result<f64>,
+}
+
+/// How a figure did over all runs.
+pub(crate) struct Verdict {
+    /// In how many runs its interval held the truth.
+    pub(crate) held: usize,
+    runs: usize,
+    /// Medians over the runs: the truth, how far the value lay from it, how wide the interval was.
+    truth: f64,
+    deviation: f64,
+    width: f64,
+}
+
+const fn check(
+    metric: &'static str,
+    statistic: &'static str,
+    direction: Option<&'static str>,
+    truth: fn(&Run) -> Result<f64>,
+) -> Check {
+    Check {
+        metric,
+        statistic,
+        direction,
+        truth,
+    }
+}
+
+const UP: Option<&str> = Some("up");
+const DOWN: Option<&str> = Some("down");
+
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "ping",
+        arguments: "ping 10.77.0.2 -c 400 -i 5ms",
+        checks: &[
+            check("rtt_ms", "median", None, |run| {
+                Ok(run.one_way_ms(run.mean_frame("up")) + run.one_way_ms(run.mean_frame("down")))
+            }),
+            // An echo is lost if either its request or its answer is.
+            check("lost_percent", "mean", None, |run| {
+                let lost = run.counted("up", "lost") + run.counted("down", "lost");
+                Ok(100.0 * lost / run.counted("up", "packets"))
+            }),
+        ],
+    },
+    Case {
+        name: "probe",
+        arguments: "probe 10.77.0.2 -c 1000 -i 2ms",
+        checks: &[
+            check("one_way_delay_ms", "median", UP, |run| {
+                Ok(run.one_way_ms(run.mean_frame("up")))
+            }),
+            check("one_way_delay_ms", "median", DOWN, |run| {
+                Ok(run.one_way_ms(run.mean_frame("down")))
+            }),
+            check("lost_percent", "mean", UP, |run| Ok(run.lost_percent("up"))),
+            check("lost_percent", "mean", DOWN, |run| {
+                Ok(run.lost_percent("down"))
+            }),
+        ],
+    },
+];
+
+impl Check {
+    pub(crate) fn title(&self) -> String {
+        let way = self.direction.unwrap_or("");
+        format!("{} {} {way}", self.metric, self.statistic)
+    }
+
+    /// Holds the figure of every run against its truth.
+    pub(crate) fn of(&self, runs: &[Run]) -> Result<Verdict> {
+        let (mut truths, mut deviations, mut widths) = (Vec::new(), Vec::new(), Vec::new());
+        let mut held = 0;
+        for run in runs {
+            let truth = (self.truth)(run)?;
+            let (value, [low, high]) = run.figure(self.metric, self.statistic, self.direction)?;
+            held += usize::from((low..=high).contains(&truth));
+            truths.push(truth);
+            deviations.push(value - truth);
+            widths.push(high - low);
+        }
+        Ok(Verdict {
+            held,
+            runs: runs.len(),
+            truth: median(truths),
+            deviation: median(deviations),
+            width: median(widths),
+        })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            held,
+            runs,
+            truth,
+            deviation,
+            width,
+        } = self;
+        write!(
+            f,
+            "{held:>4}/{runs:<3} {truth:>14.4} {deviation:>+14.4} {width:>14.4}"
+        )
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -1,0 +1,108 @@
+//! One run: an instrument behind the known link, what it said, and what the emulator counted.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+/// One way, in milliseconds.
+pub(crate) const DELAY_MS: f64 = 20.0;
+/// L2 bits a second, FCS not counted.
+pub(crate) const RATE: f64 = 50e6;
+
+/// What one run gave.
+pub(crate) struct Run {
+    /// The measurement, as the instrument wrote it.
+    pub(crate) measured: Value,
+    /// The link's summary.
+    link: Value,
+}
+
+/// Runs `farwire measure ARGUMENTS` behind the link with `seed`.
+pub(crate) fn run(seed: u64, arguments: &str) -> Result<Run> {
+    let directory = tempfile::tempdir()?;
+    let (measured, link) = (
+        directory.path().join("measured"),
+        directory.path().join("link"),
+    );
+    let farwire = env!("CARGO_BIN_EXE_farwire");
+    let mut command = Command::new(farwire);
+    command.args([
+        "exec", "--delay", "20ms", "--rate", "50mbit", "--loss", "1%",
+    ]);
+    command
+        .args(["--seed", &seed.to_string(), "--json"])
+        .arg(&link);
+    command.args(["--", farwire, "measure"]);
+    command.args(arguments.split_whitespace());
+    command.args(["--quiet", "--json"]).arg(&measured);
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{arguments}, seed {seed}: {said}");
+    let read = |file| -> Result<Value> {
+        serde_json::from_str(&fs::read_to_string(file)?).context("what the run wrote")
+    };
+    Ok(Run {
+        measured: read(&measured)?,
+        link: read(&link)?,
+    })
+}
+
+impl Run {
+    /// A figure over all streams and sizes: its value and interval.
+    pub(crate) fn figure(
+        &self,
+        metric: &str,
+        statistic: &str,
+        direction: Option<&str>,
+    ) -> Result<(f64, [f64; 2])> {
+        let figures = self.measured["figures"].as_array().context("figures")?;
+        let found = figures.iter().find(|figure| {
+            figure["metric"] == metric
+                && figure["statistic"] == statistic
+                && figure["direction"].as_str() == direction
+                && figure["stream"].is_null()
+        });
+        let what = || format!("{metric} {statistic} {direction:?}: {figures:?}");
+        let figure = found.with_context(what)?;
+        let interval = |end: usize| figure["interval"][end].as_f64().with_context(what);
+        let value = figure["value"].as_f64().with_context(what)?;
+        Ok((value, [interval(0)?, interval(1)?]))
+    }
+
+    /// What the emulator counted in a direction ("up", "down").
+    pub(crate) fn counted(&self, direction: &str, key: &str) -> f64 {
+        self.link[direction][key].as_f64().unwrap_or(f64::NAN)
+    }
+
+    /// How much later than due packets left, in the median.
+    pub(crate) fn lateness_ms(&self) -> f64 {
+        self.link["departure_error"]["p50_ns"]
+            .as_f64()
+            .unwrap_or(f64::NAN)
+            / 1e6
+    }
+
+    /// One way through the link for a frame of so many bytes, L2 without FCS.
+    pub(crate) fn one_way_ms(&self, frame: f64) -> f64 {
+        DELAY_MS + frame * 8.0 / RATE * 1e3 + self.lateness_ms()
+    }
+
+    /// The mean length of the frames that were offered in a direction.
+    pub(crate) fn mean_frame(&self, direction: &str) -> f64 {
+        self.counted(direction, "bytes") / self.counted(direction, "packets")
+    }
+
+    /// What the emulated network dropped of what was offered, in percent.
+    pub(crate) fn lost_percent(&self, direction: &str) -> f64 {
+        let dropped = self.counted(direction, "lost") + self.counted(direction, "queue_full");
+        100.0 * dropped / self.counted(direction, "packets")
+    }
+
+    /// TCP payload that was delivered, by its packets' lengths: IPv4 with timestamps.
+    pub(crate) fn tcp_payload_bytes(&self, direction: &str) -> f64 {
+        const HEADERS: f64 = 14.0 + 20.0 + 32.0;
+        self.counted(direction, "delivered_bytes") - HEADERS * self.counted(direction, "delivered")
+    }
+}

@@ -1,0 +1,178 @@
+//! What the kernel knows of a TCP connection (TCP_INFO, tcp(7)).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::time::Duration;
+
+/// A TCP connection's state at one moment; counters begin with the connection.
+///
+/// What the running kernel does not know is 0; all of it came by Linux 5.5.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Whether every segment bears the timestamps option of 12 bytes (RFC 7323).
+    pub timestamps: bool,
+    /// Payload bytes of a full segment that is sent, options already taken off.
+    pub snd_mss: u32,
+    /// Payload bytes of a full segment as received; an estimate that starts at 536.
+    pub rcv_mss: u32,
+    /// Segments sent and not yet acknowledged.
+    pub unacked: u32,
+    /// The path's MTU as far as the kernel knows, L3 bytes.
+    pub pmtu: u32,
+    /// Smoothed round-trip time (RFC 6298).
+    pub rtt: Duration,
+    /// Its mean deviation.
+    pub rtt_var: Duration,
+    /// The least round-trip time seen within the last minutes; absent before the first.
+    pub min_rtt: Option<Duration>,
+    /// Congestion window in segments.
+    pub snd_cwnd: u32,
+    /// The window that the peer advertises, in bytes.
+    pub snd_wnd: u32,
+    /// Segments sent again.
+    pub total_retrans: u32,
+    /// Payload bytes sent, again included.
+    pub bytes_sent: u64,
+    /// Payload bytes sent that the peer has acknowledged.
+    pub bytes_acked: u64,
+    /// Payload bytes received in order.
+    pub bytes_received: u64,
+    /// Segments with payload sent, again included.
+    pub data_segs_out: u32,
+    /// Segments with payload received.
+    pub data_segs_in: u32,
+    /// The latest delivery rate, payload bytes a second.
+    pub delivery_rate: u64,
+    /// How long there was something to send.
+    pub busy_time: Duration,
+    /// Of it, how long the peer's window was the limit.
+    pub rwnd_limited: Duration,
+    /// Of it, how long the send buffer was the limit.
+    pub sndbuf_limited: Duration,
+    /// Bytes in the send buffer that were not sent yet.
+    pub notsent_bytes: u32,
+}
+
+/// Bytes asked of the kernel: up to `tcpi_rcv_ooopack` and `tcpi_snd_wnd` of include/uapi/linux/tcp.h.
+const LENGTH: usize = 232;
+const OPTION_TIMESTAMPS: u8 = 1;
+
+impl TcpInfo {
+    /// The state of `socket` now.
+    ///
+    /// # Errors
+    /// It is not a TCP socket.
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        let mut buffer = [0_u8; LENGTH];
+        let mut length = libc::socklen_t::try_from(LENGTH).unwrap_or(0);
+        // SAFETY: the buffer and its length are valid for the call, which fills at most so many bytes.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                buffer.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self::parse(&buffer))
+    }
+
+    /// Offsets are those of `struct tcp_info`, which only ever grows at its end.
+    fn parse(bytes: &[u8; LENGTH]) -> Self {
+        let short = |at: usize| {
+            let mut four = [0; 4];
+            four.copy_from_slice(&bytes[at..at + 4]);
+            u32::from_ne_bytes(four)
+        };
+        let long = |at: usize| {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_ne_bytes(eight)
+        };
+        let micros = |at| Duration::from_micros(short(at).into());
+        // Before the first round trip the kernel says ~0.
+        let min_rtt = Some(short(148)).filter(|us| *us != u32::MAX && *us != 0);
+        Self {
+            timestamps: bytes[5] & OPTION_TIMESTAMPS != 0,
+            snd_mss: short(16),
+            rcv_mss: short(20),
+            unacked: short(24),
+            pmtu: short(60),
+            rtt: micros(68),
+            rtt_var: micros(72),
+            min_rtt: min_rtt.map(|us| Duration::from_micros(us.into())),
+            snd_cwnd: short(80),
+            snd_wnd: short(228),
+            total_retrans: short(100),
+            bytes_sent: long(200),
+            bytes_acked: long(120),
+            bytes_received: long(128),
+            data_segs_out: short(156),
+            data_segs_in: short(152),
+            delivery_rate: long(160),
+            busy_time: Duration::from_micros(long(168)),
+            rwnd_limited: Duration::from_micros(long(176)),
+            sndbuf_limited: Duration::from_micros(long(184)),
+            notsent_bytes: short(144),
+        }
+    }
+}
+
+/// Takes up to `most` bytes out of a TCP socket's receive buffer without copying them anywhere (recv(2), MSG_TRUNC; tcp(7)).
+///
+/// # Errors
+/// Those of recv(2): `WouldBlock` when nothing came within the socket's time-out.
+pub fn discard(socket: impl AsFd, most: usize) -> io::Result<usize> {
+    // SAFETY: under MSG_TRUNC a TCP socket writes nothing; another kind of socket fails with EFAULT at this address.
+    let received = unsafe {
+        libc::recv(
+            socket.as_fd().as_raw_fd(),
+            std::ptr::null_mut(),
+            most,
+            libc::MSG_TRUNC,
+        )
+    };
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn what_was_sent_is_counted_at_both_ends() {
+        let (mut near, far) = pair();
+        near.write_all(&[7; 1000]).unwrap();
+        assert_eq!(discard(&far, 1 << 20).unwrap(), 1000);
+        let info = TcpInfo::of(&far).unwrap();
+        assert_eq!((info.bytes_received, info.data_segs_in), (1000, 1));
+        let info = TcpInfo::of(&near).unwrap();
+        assert_eq!((info.bytes_sent, info.data_segs_out), (1000, 1));
+        assert!(info.snd_mss > 500 && info.snd_cwnd > 0, "{info:?}");
+    }
+
+    #[test]
+    fn a_closed_connection_gives_no_bytes() {
+        let (near, far) = pair();
+        drop(near);
+        assert_eq!(discard(&far, 1000).unwrap(), 0);
+    }
+
+    #[test]
+    fn another_socket_has_no_such_state() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(TcpInfo::of(&socket).is_err());
+    }
+}

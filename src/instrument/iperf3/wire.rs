@@ -1,0 +1,259 @@
+//! The bytes of iperf3's control connection: cookie, states, error codes.
+//!
+//! There is no specification; this is what iperf3 3.12 and later say to each other (src/iperf_api.h, src/iperf_api.c of
+//! esnet/iperf). A client sends its cookie, then both ends send states of one byte each; after some of them come JSON
+//! texts behind a length of 4 bytes, big-endian.
+
+use std::fmt;
+
+/// Bytes of a cookie on the wire: 36 characters and a zero.
+pub(crate) const COOKIE_LENGTH: usize = 37;
+/// The longest parameters in bytes; iperf3 takes no more since 3.18.
+pub(crate) const LONGEST_PARAMS: usize = 8 * 1024;
+/// The longest results in bytes that are read: 256 streams take less than a quarter of it.
+pub(crate) const LONGEST_RESULTS: usize = 256 * 1024;
+
+/// iperf3's base 32, in which cookies are written.
+const COOKIE_LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// What tells a test's connections from those of others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Cookie([u8; COOKIE_LENGTH]);
+
+/// A step of a test, as it stands on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i8)]
+pub(crate) enum State {
+    /// The test begins: reset what was counted.
+    TestStart = 1,
+    /// Send.
+    TestRunning = 2,
+    /// The client's word that the test is over.
+    TestEnd = 4,
+    /// The client is to send its parameters.
+    ParamExchange = 9,
+    /// The client is to open its streams.
+    CreateStreams = 10,
+    /// The server gives up.
+    ServerTerminate = 11,
+    /// The client gives up.
+    ClientTerminate = 12,
+    /// The client is to send its results; the server's follow.
+    ExchangeResults = 13,
+    /// Both have the results.
+    DisplayResults = 14,
+    /// The client's last word.
+    Done = 16,
+    /// The server has another test.
+    AccessDenied = -1,
+    /// The server fails: its error code and its errno follow, 4 bytes each, big-endian.
+    ServerError = -2,
+}
+
+/// iperf3's number for why a test failed (`i_errno`), with the system's own behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ErrorCode {
+    /// iperf3's.
+    pub(crate) code: i32,
+    /// The server's errno; 0 for none.
+    pub(crate) errno: i32,
+}
+
+impl Cookie {
+    /// A new one; nobody has to guess it, so it need not be secret.
+    pub(crate) fn random() -> Self {
+        let mut bytes = [0; COOKIE_LENGTH];
+        for byte in &mut bytes[..COOKIE_LENGTH - 1] {
+            *byte = COOKIE_LETTERS[fastrand::usize(..COOKIE_LETTERS.len())];
+        }
+        Self(bytes)
+    }
+
+    /// Of a connection's first bytes; nothing when they are not printable text closed by a zero.
+    ///
+    /// iperf3 compares cookies as C strings, and makes them in base 32; others may use other letters.
+    pub(crate) fn parse(bytes: [u8; COOKIE_LENGTH]) -> Option<Self> {
+        let (last, text) = bytes.split_last()?;
+        let printable = text.iter().all(u8::is_ascii_graphic);
+        (*last == 0 && printable).then_some(Self(bytes))
+    }
+
+    /// As it stands on the wire.
+    pub(crate) fn as_bytes(&self) -> &[u8; COOKIE_LENGTH] {
+        &self.0
+    }
+}
+
+impl State {
+    /// The state of this byte, if there is one.
+    pub(crate) fn parse(byte: u8) -> Option<Self> {
+        const ALL: [State; 12] = [
+            State::TestStart,
+            State::TestRunning,
+            State::TestEnd,
+            State::ParamExchange,
+            State::CreateStreams,
+            State::ServerTerminate,
+            State::ClientTerminate,
+            State::ExchangeResults,
+            State::DisplayResults,
+            State::Done,
+            State::AccessDenied,
+            State::ServerError,
+        ];
+        ALL.into_iter().find(|state| state.byte() == byte)
+    }
+
+    /// As it stands on the wire.
+    pub(crate) fn byte(self) -> u8 {
+        (self as i8).cast_unsigned()
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::TestStart => "TEST_START",
+            Self::TestRunning => "TEST_RUNNING",
+            Self::TestEnd => "TEST_END",
+            Self::ParamExchange => "PARAM_EXCHANGE",
+            Self::CreateStreams => "CREATE_STREAMS",
+            Self::ServerTerminate => "SERVER_TERMINATE",
+            Self::ClientTerminate => "CLIENT_TERMINATE",
+            Self::ExchangeResults => "EXCHANGE_RESULTS",
+            Self::DisplayResults => "DISPLAY_RESULTS",
+            Self::Done => "IPERF_DONE",
+            Self::AccessDenied => "ACCESS_DENIED",
+            Self::ServerError => "SERVER_ERROR",
+        }
+    }
+}
+
+impl ErrorCode {
+    /// The client's duration exceeds the server's maximum (`IEMAXSERVERTESTDURATIONEXCEEDED`).
+    pub(crate) const TOO_LONG: Self = Self::of(37);
+    /// More memory than the server gives (`IEBUFSIZE`).
+    pub(crate) const MEMORY: Self = Self::of(8);
+    /// The server does not take tests from this client (`IEAUTHTEST`).
+    pub(crate) const NOT_ALLOWED: Self = Self::of(142);
+    /// The parameters cannot be read (`IERECVPARAMS`).
+    pub(crate) const PARAMS: Self = Self::of(114);
+    /// The results cannot be read (`IERECVRESULTS`).
+    pub(crate) const RESULTS: Self = Self::of(117);
+    /// The client's message is not one that belongs here (`IEMESSAGE`).
+    pub(crate) const MESSAGE: Self = Self::of(110);
+    /// Nothing came for too long (`IENOMSG`).
+    pub(crate) const SILENCE: Self = Self::of(144);
+    /// The test lasts longer than the server lets it (`IESERVERTESTDURATIONEXPIRED`).
+    pub(crate) const EXPIRED: Self = Self::of(160);
+    /// A stream cannot be had (`IECREATESTREAM`).
+    pub(crate) const STREAM: Self = Self::of(200);
+
+    const fn of(code: i32) -> Self {
+        Self { code, errno: 0 }
+    }
+
+    /// Of the 8 bytes after [`State::ServerError`].
+    pub(crate) fn parse(bytes: [u8; 8]) -> Self {
+        let [a, b, c, d, e, f, g, h] = bytes;
+        Self {
+            code: i32::from_be_bytes([a, b, c, d]),
+            errno: i32::from_be_bytes([e, f, g, h]),
+        }
+    }
+
+    /// As it stands on the wire.
+    pub(crate) fn to_bytes(self) -> [u8; 8] {
+        let [a, b, c, d] = self.code.to_be_bytes();
+        let [e, f, g, h] = self.errno.to_be_bytes();
+        [a, b, c, d, e, f, g, h]
+    }
+
+    /// What the code means, for those that a client can cause or wait out.
+    fn meaning(self) -> Option<&'static str> {
+        Some(match self.code {
+            5 => "the test is too long",
+            6 => "too many parallel streams",
+            7 => "the block is too long",
+            8 => "the window is too large",
+            10 => "the MSS is too large",
+            12 => "the omitted start is too long",
+            27 => "the bit rate is above the server's limit",
+            37 => "the test is longer than the server allows",
+            110 => "the server did not understand a message",
+            114 => "the server could not read the parameters",
+            117 => "the server could not read the results",
+            118..=120 => "the server was stopped",
+            123 => "the server could not set the MSS",
+            124 => "the server could not set the window",
+            134 => "the server does not have this congestion control",
+            142 => "the server does not take tests from this client",
+            144 => "nothing reached the server for too long",
+            160 => "the test took longer than the server allows",
+            200..=207 => "the server could not open or keep a stream",
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Debug for Cookie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0[..COOKIE_LENGTH - 1]))
+    }
+}
+
+/// As iperf3's source names it, with its number.
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name(), *self as i8)
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "iperf3 error {}", self.code)?;
+        if let Some(meaning) = self.meaning() {
+            write!(f, ", {meaning}")?;
+        }
+        if self.errno != 0 {
+            let error = std::io::Error::from_raw_os_error(self.errno);
+            write!(f, ": {error}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_36_letters_and_a_zero() {
+        let cookie = Cookie::random();
+        assert_eq!(Cookie::parse(*cookie.as_bytes()), Some(cookie));
+        assert_ne!(Cookie::random(), cookie);
+        let mut open = *cookie.as_bytes();
+        open[36] = b'a';
+        assert_eq!(Cookie::parse(open), None);
+        assert_eq!(Cookie::parse([0; COOKIE_LENGTH]), None);
+    }
+
+    #[test]
+    fn states_are_bytes_and_most_bytes_are_no_state() {
+        assert_eq!(State::AccessDenied.byte(), 0xff);
+        assert_eq!(State::parse(0xfe), Some(State::ServerError));
+        let known = (0..=u8::MAX).filter_map(State::parse);
+        assert_eq!(known.count(), 12);
+        assert_eq!(State::TestEnd.to_string(), "TEST_END (4)");
+    }
+
+    #[test]
+    fn an_error_is_told_in_words() {
+        let bytes = [0, 0, 0, 134, 0, 0, 0, 2];
+        let error = ErrorCode::parse(bytes);
+        assert_eq!(error.to_bytes(), bytes);
+        assert_eq!(
+            error.to_string(),
+            "iperf3 error 134, the server does not have this congestion control: \
+             No such file or directory (os error 2)"
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! Where connections say whose they are: a new test, or a stream of one that waits for it.
+
+use std::collections::HashMap;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::super::Shared;
+use super::session;
+use crate::instrument::Stop;
+use crate::instrument::iperf3::control::Control;
+use crate::instrument::iperf3::plan::MOST_STREAMS;
+use crate::instrument::iperf3::wire::Cookie;
+
+/// Connections that have not said whose they are; more are closed at once.
+const MOST_STRANGERS: usize = 256;
+
+/// What all connections share.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) shared: Arc<Shared>,
+    /// Raised when the far end stops.
+    pub(super) ending: Arc<AtomicBool>,
+    waiting: Mutex<HashMap<Cookie, SyncSender<Arrival>>>,
+    strangers: AtomicUsize,
+}
+
+/// A data connection, and the place of its acceptance among all.
+pub(super) type Arrival = (u64, TcpStream);
+
+/// The streams of one test as they come; ends its waiting when dropped.
+#[derive(Debug)]
+pub(super) struct Waiting<'a> {
+    desk: &'a Desk,
+    cookie: Cookie,
+    pub(super) arrivals: Receiver<Arrival>,
+}
+
+impl Desk {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            ending: Arc::default(),
+            waiting: Mutex::default(),
+            strangers: AtomicUsize::new(0),
+        }
+    }
+
+    /// Hears a connection out on a thread of its own.
+    pub(super) fn greet(self: &Arc<Self>, stream: TcpStream, order: u64) {
+        if self.strangers.fetch_add(1, Ordering::Relaxed) >= MOST_STRANGERS {
+            self.strangers.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let desk = Arc::clone(self);
+        let greeting = thread::Builder::new().name("iperf3 client".to_owned());
+        if greeting.spawn(move || desk.hear(stream, order)).is_err() {
+            self.strangers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn hear(&self, stream: TcpStream, order: u64) {
+        let stop = Stop::on(Arc::clone(&self.ending));
+        let heard = Control::new(stream, stop).ok().and_then(|mut control| {
+            // One that does not say whose it is is nobody's: a port scan, a browser.
+            let cookie = control.read_cookie().ok()?;
+            Some((control, cookie))
+        });
+        self.strangers.fetch_sub(1, Ordering::Relaxed);
+        let Some((control, cookie)) = heard else {
+            return;
+        };
+        let awaited = self.table().get(&cookie).cloned();
+        match awaited {
+            // A stream too many has no place, and is closed.
+            Some(test) => drop(test.try_send((order, control.into_stream()))),
+            None => session::serve(self, control, cookie),
+        }
+    }
+
+    /// Waits for the streams that bear `cookie`; nothing when another test does already.
+    pub(super) fn await_streams(&self, cookie: Cookie) -> Option<Waiting<'_>> {
+        let (sender, arrivals) = sync_channel(2 * MOST_STREAMS as usize);
+        let mut table = self.table();
+        if table.contains_key(&cookie) {
+            return None;
+        }
+        table.insert(cookie, sender);
+        Some(Waiting {
+            desk: self,
+            cookie,
+            arrivals,
+        })
+    }
+
+    fn table(&self) -> MutexGuard<'_, HashMap<Cookie, SyncSender<Arrival>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.desk.table().remove(&self.cookie);
+    }
+}
