@@ -2,6 +2,7 @@
 
 pub(crate) mod correlated;
 pub(crate) mod order;
+pub(crate) mod proportion;
 pub(crate) mod student;
 pub(crate) mod verdict;
 

@@ -1,5 +1,6 @@
 //! The instruments: each acts in the calling thread's network namespace and hands back one [`Measurement`].
 
+pub(crate) mod capacity;
 pub(crate) mod external;
 mod form;
 pub(crate) mod http;
@@ -9,10 +10,12 @@ pub(crate) mod messages;
 mod meter;
 pub(crate) mod ping;
 mod spread;
+pub(crate) mod stamp;
 pub(crate) mod stop;
 mod tally;
+pub(crate) mod udp;
 
-pub(crate) use form::{Direction, Figure, Measurement, Metric, Sample, Statistic};
+pub(crate) use form::{Direction, Figure, Measurement, Metric, Phase, Sample, Statistic};
 pub(crate) use live::Live;
 pub(crate) use spread::Spread;
 pub(crate) use stop::Stop;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Figure, Measurement, Metric, Sample, Spread, Statistic};
-use crate::analysis::order;
+use crate::analysis::proportion;
 
 /// Probes numbered from 1 in the order of sending, and their answers.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Tally {
         let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
         let lost_percent = 100.0 * (sent - received) as f64 / sent.max(1) as f64;
         let lost = Figure::new(Metric::LostPercent, Statistic::Mean, lost_percent);
-        let lost = match order::share_interval(sent - received, sent) {
+        let lost = match proportion::wilson(sent - received, sent) {
             Some([low, high]) => lost.within(100.0 * low, 100.0 * high),
             None => lost,
         };

@@ -107,6 +107,18 @@ impl Shared {
         })
     }
 
+    /// Logs a test that ended now and needed no permit.
+    pub(crate) fn log(
+        &self,
+        test: &'static str,
+        peer: SocketAddr,
+        lasted: Duration,
+        measurement: &Measurement,
+    ) {
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        self.log.test(test, peer, lasted, measurement);
+    }
+
     /// Whether `address` may test at all.
     pub(crate) fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod capacity;
 mod external;
 mod http;
 mod messages;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     external::add(&mut suite);
     http::add(&mut suite);
     messages::add(&mut suite);
+    capacity::add(&mut suite);
     serve::add(&mut suite);
     suite.run()
 }

@@ -1,13 +1,16 @@
 //! `farwire measure`: one instrument against a host.
 
 mod blast;
+mod capacity;
 mod http;
 mod messages;
 mod ping;
 mod pingpong;
+mod probe;
 mod tcp;
 mod tool;
 mod transfer;
+mod udp;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -35,10 +38,13 @@ pub(crate) struct MeasureArgs {
 enum Kind {
     Ping(ping::PingArgs),
     Http(http::HttpArgs),
+    Capacity(capacity::CapacityArgs),
     Pingpong(pingpong::PingpongArgs),
     Blast(blast::BlastArgs),
     Transfer(transfer::TransferArgs),
     Tcp(tcp::TcpArgs),
+    Probe(probe::ProbeArgs),
+    Udp(udp::UdpArgs),
 }
 
 /// What all instruments take.
@@ -104,10 +110,13 @@ impl Kind {
         match self {
             Self::Ping(args) => args,
             Self::Http(args) => args,
+            Self::Probe(args) => args,
+            Self::Capacity(args) => args,
             Self::Pingpong(args) => args,
             Self::Blast(args) => args,
             Self::Transfer(args) => args,
             Self::Tcp(args) => args,
+            Self::Udp(args) => args,
         }
     }
 }

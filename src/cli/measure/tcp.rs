@@ -69,9 +69,9 @@ pub(super) struct Iperf3Args {
     /// From one report to the next: a bare number is seconds
     #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = interval)]
     interval: Duration,
-    /// Pace each stream to so many payload bits a second: K, M and G are 10^3, 10^6 and 10^9; 0 is no limit
+    /// Pace each stream to so many payload bits a second: K, M and G are 10^3, 10^6 and 10^9; 0 is no limit [default: 0 over TCP, 1M over UDP]
     #[arg(short = 'b', long, value_name = "RATE", value_parser = bitrate)]
-    bitrate: Option<u64>,
+    pub(super) bitrate: Option<u64>,
     /// Socket buffers at both ends (SO_SNDBUF, SO_RCVBUF)
     #[arg(short = 'w', long, value_name = "SIZE", value_parser = window)]
     window: Option<u32>,

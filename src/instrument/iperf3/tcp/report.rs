@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
+use super::super::layers::Layers;
 use super::super::plan::{Plan, Until};
 use super::super::results::Sides;
-use super::layers::Layers;
 use super::{Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
 use crate::analysis::correlated::mean_with_interval;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
@@ -323,7 +323,7 @@ impl<'a> Report<'a> {
                 "layers",
                 format!(
                     "computed from goodput with {:.1} bytes of payload a segment (TCP_INFO of this end) and {} bytes of \
-                     IPv{} and TCP headers; L2 includes the FCS, L1 the preamble and the gap; retransmissions and \
+                     IPv{} and TCP headers; L2 without FCS, L1 with FCS, preamble and gap; retransmissions and \
                      acknowledgements are not in them",
                     layers.segment,
                     layers.headers,
