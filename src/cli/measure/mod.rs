@@ -8,6 +8,7 @@ mod ping;
 mod pingpong;
 mod probe;
 mod tcp;
+mod tool;
 mod transfer;
 mod udp;
 
