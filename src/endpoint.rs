@@ -234,10 +234,10 @@ fn listening(
         io::ErrorKind::AddrInUse => {
             anyhow!("{at} is in use by another program: choose another port or end that program")
         }
-        io::ErrorKind::PermissionDenied => anyhow!(
+        io::ErrorKind::PermissionDenied => anyhow!(error).context(format!(
             "{at}: a port below {} needs CAP_NET_BIND_SERVICE: choose another port",
             first_free_port()
-        ),
+        )),
         _ => anyhow!(error).context(format!("cannot listen on {at}")),
     })?;
     Ok(socket)

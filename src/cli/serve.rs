@@ -11,6 +11,8 @@ use model::Nanos;
 use crate::endpoint::Local;
 use crate::exit::{Blame, Failure};
 use crate::instrument::Stop;
+use crate::instrument::capacity::wire::CONTROL_PORT;
+use crate::instrument::messages::wire::DEFAULT_PORT;
 use crate::instrument::stop::STOP_INTERVAL;
 use crate::serve::{self, Limits, Log, Ports, ServeConfig};
 
@@ -26,9 +28,18 @@ pub(crate) struct ServeArgs {
     /// TCP port of HTTP: GET /bytes/N, GET /seconds/T
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     http_port: u16,
+    /// TCP port of pingpong, blast and transfer, and UDP port of pingpong
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    messages_port: u16,
     /// TCP and UDP port of iperf3's protocol
     #[arg(long, value_name = "PORT", default_value_t = 5201)]
     iperf3_port: u16,
+    /// UDP port of the UDP Speed Test Protocol (measure capacity, obudpst)
+    #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT)]
+    capacity_port: u16,
+    /// UDP port of STAMP; without the privilege to use 862, it is 8620
+    #[arg(long, value_name = "PORT", default_value_t = 862)]
+    stamp_port: u16,
     /// TCP congestion control of what is sent, where the client does not choose [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -70,7 +81,10 @@ impl ServeArgs {
             bind: self.bind.clone(),
             ports: Ports {
                 http: self.http_port,
+                messages: self.messages_port,
                 iperf3: self.iperf3_port,
+                capacity: self.capacity_port,
+                stamp: self.stamp_port,
             },
             congestion: self.congestion.clone(),
             limits: Limits {

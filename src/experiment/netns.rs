@@ -1,24 +1,20 @@
 //! The laboratory of network namespaces: client, emulator and far end on this machine.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::process::Stdio;
 
 use anyhow::{Context, Result};
 use model::LinkConfig;
 use netio::CpuUse;
 use netio::bed::{BedConfig, SERVER};
-use netio::contain::{self, Contained};
-use netio::netns::NetNs;
 
 use super::plan::{Case, Plan};
 use super::runner::{ClientWork, Laboratory, Rig};
 use crate::endpoint::Local;
 use crate::exit::{Blame, Failure};
 use crate::forward::summary::Summary;
-use crate::instrument::launch::{Launcher, Output, Tool, lines_of};
-use crate::instrument::{Measurement, Stop};
+use crate::instrument::Measurement;
+use crate::instrument::external::Launcher;
 use crate::rig;
 use crate::serve::{self, Ports, ServeConfig, Server};
 
@@ -119,30 +115,5 @@ impl Rig for NetnsRig {
         let Self { rig, far_end, .. } = *self;
         drop(far_end);
         Ok(rig.down())
-    }
-}
-
-/// Tools run contained in the namespace, so that nothing of them outlives the measurement.
-impl Launcher for NetNs {
-    fn launch(&self, tool: &Tool, arguments: &[String], stop: &Stop) -> Result<Output> {
-        let path = OsString::from(&tool.path);
-        let argv: Vec<OsString> = [path]
-            .into_iter()
-            .chain(arguments.iter().map(OsString::from))
-            .collect();
-        let mut command = contain::command(self, &argv)?;
-        command
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let name = tool.path.display().to_string();
-        let mut child =
-            Contained::spawn(&mut command).with_context(|| format!("{name} did not start"))?;
-        let lines = lines_of(child.streams(), stop).context(name)?;
-        Ok(Output {
-            lines,
-            code: child.wait()?,
-        })
     }
 }

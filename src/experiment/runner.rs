@@ -13,11 +13,9 @@ use super::plan::{Case, Instrument, Method, Plan, PlannedRun};
 use super::progress::Progress;
 use super::record::{Measured, Outcome, Record, Run, now};
 use crate::forward::summary as link;
+use crate::instrument::external::{self, Launcher, wget};
 use crate::instrument::http::HttpTarget;
-use crate::instrument::launch::Launcher;
-use crate::instrument::{
-    Measurement, Metric, Session, Statistic, Stop, http, ping, system_ping, wget,
-};
+use crate::instrument::{Measurement, Metric, Session, Statistic, Stop, http, ping};
 
 /// Work of an instrument that must happen where the client is.
 pub(crate) type ClientWork<'a> = Box<dyn FnOnce() -> Measurement + Send + 'a>;
@@ -191,9 +189,11 @@ fn measure(rig: &dyn Rig, method: &Method, stop: &Stop) -> Measurement {
         Method::Ping(plan) => rig.in_client(Box::new(|| ping::measure(server.ip(), plan, session))),
         Method::Http(plan) => {
             let target = HttpTarget::outlasting(server, plan.amount);
-            rig.in_client(Box::new(move || http::measure(&target, plan, session)))
+            rig.in_client(Box::new(move || {
+                http::measure(&target, plan, None, session)
+            }))
         }
-        Method::SystemPing(plan) => Ok(system_ping::measure(
+        Method::SystemPing(plan) => Ok(external::ping::measure(
             rig.launcher(),
             server.ip(),
             plan,
@@ -236,7 +236,7 @@ mod tests {
     use crate::experiment::host::HostFacts;
     use crate::experiment::record::GivenScenario;
     use crate::experiment::scenario;
-    use crate::instrument::launch::tests::Here;
+    use crate::instrument::external::Here;
     use crate::serve::{self, ServeConfig, Server};
     use anyhow::anyhow;
     use std::sync::Arc;

@@ -56,6 +56,9 @@ pub(crate) struct Figure {
     /// Of which message, block or file size, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<u64>,
+    /// With or without a load beside it; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) phase: Option<Phase>,
     /// In the metric's unit.
     pub(crate) value: f64,
     /// Between which values the network's own lies, at 95 %; how it was found is among the facts.
@@ -74,6 +77,19 @@ pub(crate) enum Direction {
     Up,
     /// From server to client.
     Down,
+}
+
+/// Of an instrument that measures without and with a load beside it, when.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Phase {
+    /// Before the load began.
+    Idle,
+    /// Under the load.
+    Loaded,
 }
 
 /// What a figure says of its metric's values.
@@ -124,6 +140,18 @@ pub(crate) enum Statistic {
 pub(crate) enum Metric {
     /// Round-trip time of a probe answered in time.
     RttMs,
+    /// The part of the round-trip time that lies between the hosts: from kernel to kernel, twice.
+    NetworkRttMs,
+    /// The part of the round-trip time that the two hosts added, above their kernels' stamps.
+    HostMs,
+    /// From one kernel to the other (RFC 7679); only where the two clocks are related.
+    OneWayDelayMs,
+    /// One-way delay less the least of the same direction (RFC 5481, PDV).
+    PdvMs,
+    /// By how much the one-way delays of two neighbouring packets differ, without its sign (RFC 3393, IPDV).
+    IpdvMs,
+    /// How far the far end's clock is ahead of the near one.
+    ClockOffsetMs,
     /// A probe without an answer in time; the value is 1.
     LostPackets,
     /// Round-trip time of an answer after the time-out; the probe counts as lost too.
@@ -148,15 +176,25 @@ pub(crate) enum Metric {
     Requests,
     /// How long it took.
     ElapsedS,
+    /// Spent within the receiver's reads, waiting included.
+    NetworkElapsedS,
+    /// Reads that gave something.
+    Reads,
+    /// Bytes that one read gave.
+    ReadSizeBytes,
+    /// Spent within one read, waiting included.
+    ReadTimeMs,
+    /// Spent within the reads for 2^20 bytes.
+    TimePerMibMs,
     /// From the request to the first byte of the answer.
     FirstByteMs,
     /// Payload received over time (L7).
     GoodputBitPerS,
     /// IP packets over time.
     L3RateBitPerS,
-    /// Ethernet frames over time, FCS included.
+    /// Ethernet frames over time, without FCS, as tc counts them.
     L2RateBitPerS,
-    /// What the wire carries over time: frames, preamble and gap.
+    /// What the wire carries over time: frames with FCS, preamble and gap.
     L1RateBitPerS,
     /// TCP segments sent again.
     RetransmittedPackets,
@@ -172,24 +210,42 @@ pub(crate) enum Metric {
     SenderCpuPercent,
     /// CPU time of the receiving end in percent of one CPU.
     ReceiverCpuPercent,
-    /// Of RFC 3550 §6.4.1, as the receiver had it at the end.
-    JitterMs,
     /// Packets behind one that was sent after them (RFC 4737).
     ReorderedPackets,
     /// By how many packets a reordered one was late (RFC 4737 §4.2.1, reordering extent).
     ReorderingExtentPackets,
-    /// What this host's or the receiver's full socket dropped: not the network's.
-    HostDroppedPackets,
     /// What came on a stream and was none of its packets.
     GarbagePackets,
-    /// Payload that the sender handed to its socket over time (L7), of which not all need have arrived.
-    SentRateBitPerS,
     /// How far the gap between one train of packets and the next was from the ideal one, at the sender, without its sign.
     PacingErrorUs,
     /// Trains that left late, in percent of all.
     LateTrainsPercent,
     /// Packets that a sender hands to the kernel at once.
     TrainPackets,
+    /// IP packets received over one sub-interval of a search; the greatest is RFC 9097's maximum IP-layer capacity.
+    IpCapacityBitPerS,
+    /// What a search has its sender send, at L3.
+    SendingRateBitPerS,
+    /// The row of the table of sending rates that a search chose.
+    RateRow,
+    /// Packets or trains that this host's full socket dropped: not the network's.
+    HostDroppedPackets,
+    /// From asking for a TCP connection until it is there.
+    ConnectMs,
+    /// From a file's turn, connecting included, to its last byte.
+    CompletionMs,
+    /// Files fetched whole.
+    Files,
+    /// Files over time.
+    FilesPerS,
+    /// Payload that the sender handed to its socket over time (L7), of which not all need have arrived.
+    SentRateBitPerS,
+    /// Of RFC 3550 §6.4.1, as the receiver had it at the end.
+    JitterMs,
+    /// The time that the client's processors worked for it, of the time of one.
+    ClientCpuPercent,
+    /// The time that the server's processors worked for it, of the time of one.
+    ServerCpuPercent,
 }
 
 impl Measurement {
@@ -270,9 +326,16 @@ impl Figure {
             direction: None,
             stream: None,
             size: None,
+            phase: None,
             value,
             interval: None,
         }
+    }
+
+    /// Of this phase.
+    pub(crate) fn during(mut self, phase: Phase) -> Self {
+        self.phase = Some(phase);
+        self
     }
 
     /// With the 95 % interval of what the network did.
@@ -290,6 +353,7 @@ impl Figure {
             self.direction,
             self.stream,
             self.size,
+            self.phase,
         )
     }
 }
@@ -333,6 +397,13 @@ impl Metric {
 }
 
 impl Statistic {
+    /// As the record names it.
+    pub(crate) fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl Phase {
     /// As the record names it.
     pub(crate) fn name(self) -> &'static str {
         self.into()

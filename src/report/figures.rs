@@ -71,7 +71,11 @@ fn scope(figure: &Figure) -> Vec<String> {
     let stream = figure.stream.map(|stream| format!("stream {stream}"));
     let size = figure.size.map(|size| format!("{size} bytes"));
     let direction = figure.direction.map(|way| way.name().to_owned());
-    [direction, stream, size].into_iter().flatten().collect()
+    let phase = figure.phase.map(|phase| phase.name().to_owned());
+    [phase, direction, stream, size]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 #[cfg(test)]

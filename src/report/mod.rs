@@ -4,6 +4,7 @@ mod charts;
 mod csv;
 mod figures;
 mod html;
+mod messages;
 mod text;
 
 use anyhow::Result;
@@ -11,6 +12,7 @@ use anyhow::Result;
 pub(crate) use self::csv::csv;
 pub(crate) use figures::{figure_in_words, figures, quantity};
 pub(crate) use html::html;
+pub(crate) use messages::{blast_table, pingpong_table, transfer_table};
 pub(crate) use text::text;
 
 use crate::experiment::record::Record;

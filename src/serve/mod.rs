@@ -1,9 +1,12 @@
 //! The far end of every instrument, for many clients at once.
 
+mod capacity;
 mod http;
 mod iperf3;
 mod log;
+mod messages;
 mod shared;
+mod stamp;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,6 +18,9 @@ pub(crate) use self::http::CONGESTION_HEADER;
 pub(crate) use self::log::Log;
 pub(crate) use self::shared::{Limits, Shared, check_congestion};
 use crate::endpoint::Local;
+use crate::instrument::capacity::wire::CONTROL_PORT as CAPACITY_PORT;
+use crate::instrument::messages::wire::DEFAULT_PORT as MESSAGES_PORT;
+use crate::instrument::stamp::wire::PORT as STAMP_PORT;
 
 /// Where to listen, how to send, and what clients may ask for.
 #[derive(Debug, Default)]
@@ -35,8 +41,14 @@ pub(crate) struct ServeConfig {
 pub(crate) struct Ports {
     /// TCP: HTTP/1.1.
     pub(crate) http: u16,
+    /// TCP, and UDP where a client asks for it: pingpong, blast and transfer.
+    pub(crate) messages: u16,
     /// TCP and UDP: iperf3.
     pub(crate) iperf3: u16,
+    /// UDP: the UDP Speed Test Protocol.
+    pub(crate) capacity: u16,
+    /// UDP: STAMP.
+    pub(crate) stamp: u16,
 }
 
 /// One protocol, served from threads of its own until the stop of [`Shared`] rises.
@@ -79,7 +91,10 @@ pub(crate) fn start(config: ServeConfig) -> Result<Server> {
     let shared = || Arc::clone(&server.shared);
     let services = [
         http::start(bind, ports.http, shared()),
+        messages::start(bind, ports.messages, shared()),
         iperf3::start(bind, ports.iperf3, shared()),
+        capacity::start(bind, ports.capacity, shared()),
+        stamp::start(bind, ports.stamp, shared()),
     ];
     for service in services {
         server.services.push(service?);
@@ -123,24 +138,36 @@ impl Drop for Server {
 
 impl Default for Ports {
     fn default() -> Self {
-        Self {
-            http: 8080,
-            iperf3: 5201,
-        }
+        Self::USUAL
     }
 }
 
 impl Ports {
-    /// In a test bed, where every port is free and HTTP's is the usual one.
+    /// What clients try first.
+    const USUAL: Self = Self {
+        http: 8080,
+        messages: MESSAGES_PORT,
+        iperf3: 5201,
+        capacity: CAPACITY_PORT,
+        stamp: STAMP_PORT,
+    };
+
+    /// In a test bed, where every port is free: HTTP's is the usual one of the web.
     pub(crate) const IN_BED: Self = Self {
         http: 80,
-        iperf3: 5201,
+        ..Self::USUAL
     };
 
     /// Free ones only.
     #[cfg(test)]
     pub(crate) fn free() -> Self {
-        Self { http: 0, iperf3: 0 }
+        Self {
+            http: 0,
+            messages: 0,
+            iperf3: 0,
+            capacity: 0,
+            stamp: 0,
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use model::Bytes;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Log;
-use crate::instrument::Measurement;
+use crate::instrument::{Measurement, Stop};
 
 /// What no client can pass.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     limits: Limits,
     allow: Vec<IpNet>,
     log: Log,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
     running: AtomicUsize,
 }
 
@@ -77,7 +77,7 @@ impl Shared {
             limits,
             allow,
             log,
-            stop: AtomicBool::new(false),
+            stop: Arc::default(),
             running: AtomicUsize::new(0),
         })
     }
@@ -107,6 +107,18 @@ impl Shared {
         })
     }
 
+    /// Logs a test that ended now and needed no permit.
+    pub(crate) fn log(
+        &self,
+        test: &'static str,
+        peer: SocketAddr,
+        lasted: Duration,
+        measurement: &Measurement,
+    ) {
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        self.log.test(test, peer, lasted, measurement);
+    }
+
     /// Whether `address` may test at all.
     pub(crate) fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -126,6 +138,11 @@ impl Shared {
     /// Whether to end now; asked for at least every 100 ms.
     pub(crate) fn stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The same as an instrument asks for it.
+    pub(crate) fn as_stop(&self) -> Stop {
+        Stop::on(Arc::clone(&self.stop))
     }
 
     pub(super) fn stop(&self) {

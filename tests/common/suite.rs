@@ -16,6 +16,8 @@ use super::{process, steering};
 pub(crate) enum Need {
     /// A program in the path.
     Tool(&'static str),
+    /// obudpst's program in the path.
+    Udpst,
     /// Namespaces of one's own, as root or by [`gain_privilege`].
     Namespaces,
     /// Receive packet steering in a namespace of one's own.
@@ -88,6 +90,9 @@ impl Need {
                 let found = which::which(name);
                 found.is_err().then(|| format!("there is no {name} here"))
             }
+            Self::Udpst => which::which("udpst").is_err().then(|| {
+                "there is no udpst here: it has to be built from github.com/BroadbandForum/obudpst, no package registry has it".to_owned()
+            }),
             Self::Namespaces => match Privilege::detect() {
                 Privilege::Root | Privilege::UserNamespace => None,
                 Privilege::None { why } => Some(format!("neither root nor user namespaces: {why}")),

@@ -3,6 +3,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod capacity;
+mod messages;
 mod serve;
 
 use std::process::ExitCode;
@@ -11,6 +13,8 @@ use common::suite::Suite;
 
 fn main() -> ExitCode {
     let mut suite = Suite::new();
+    messages::add(&mut suite);
+    capacity::add(&mut suite);
     serve::add(&mut suite);
     suite.run()
 }

@@ -8,6 +8,27 @@ pub fn now() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// `CLOCK_REALTIME` now: nanoseconds since 1970, UTC, without leap seconds.
+#[must_use]
+pub fn wall() -> Nanos {
+    read(libc::CLOCK_REALTIME)
+}
+
+/// The largest error of this machine's `CLOCK_REALTIME` against UTC; nothing when no program keeps it synchronised.
+///
+/// That program (an NTP or PTP client) tells the kernel: adjtimex(2), `STA_UNSYNC` and `maxerror`.
+#[must_use]
+pub fn largest_error() -> Option<Nanos> {
+    // SAFETY: an all-zero timex asks for nothing to be changed.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: `state` is valid for the call to fill.
+    let result = unsafe { libc::adjtimex(&raw mut state) };
+    let synchronised =
+        (0..libc::TIME_ERROR).contains(&result) && state.status & libc::STA_UNSYNC == 0;
+    let microseconds = u64::try_from(state.maxerror).ok()?;
+    synchronised.then(|| Nanos(microseconds.saturating_mul(1_000)))
+}
+
 fn read(clock: libc::clockid_t) -> Nanos {
     let mut ts = libc::timespec {
         tv_sec: 0,
@@ -38,7 +59,7 @@ impl StampConverter {
     #[must_use]
     pub fn sample(last_empty: Nanos) -> Self {
         // In this order an interruption between the two makes a packet late, never early.
-        let real = read(libc::CLOCK_REALTIME);
+        let real = wall();
         Self::at(now(), real, last_empty)
     }
 

@@ -1,8 +1,14 @@
 //! `farwire measure`: one instrument against a host.
 
+mod blast;
+mod capacity;
 mod http;
+mod messages;
 mod ping;
+mod pingpong;
+mod probe;
 mod tcp;
+mod transfer;
 mod udp;
 
 use std::io::{self, Write};
@@ -24,15 +30,20 @@ use crate::report;
 #[derive(Args, Debug)]
 pub(crate) struct MeasureArgs {
     #[command(subcommand)]
-    instrument: Instrument,
+    kind: Kind,
 }
 
 #[derive(Debug, Subcommand)]
-enum Instrument {
+enum Kind {
     Ping(ping::PingArgs),
     Http(http::HttpArgs),
+    Capacity(capacity::CapacityArgs),
+    Pingpong(pingpong::PingpongArgs),
+    Blast(blast::BlastArgs),
+    Transfer(transfer::TransferArgs),
     Tcp(tcp::TcpArgs),
     Udp(udp::UdpArgs),
+    Probe(probe::ProbeArgs),
 }
 
 /// What all instruments take.
@@ -55,11 +66,25 @@ struct Common {
     quiet: bool,
 }
 
+/// An instrument as users call it.
+trait Instrument {
+    /// What it takes as all do.
+    fn common(&self) -> &Common;
+
+    /// Measures.
+    ///
+    /// # Errors
+    /// What was asked for cannot be; what goes wrong while measuring is part of what is shown.
+    fn measure(&self, session: &Session) -> Result<Shown, Failure>;
+}
+
 /// What an instrument found, and how it is shown.
 struct Shown {
     measurement: Measurement,
-    /// What people see, above the figures and facts that every instrument shows.
+    /// What people see above the facts.
     text: String,
+    /// Whether every figure follows the text, a line each.
+    figures: bool,
     /// What the JSON says beside the measurement, in the words of another tool.
     beside: Option<Value>,
 }
@@ -67,25 +92,62 @@ struct Shown {
 impl MeasureArgs {
     /// Measures; 0 when it was measured, 1 when not.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let common = match &self.instrument {
-            Instrument::Ping(args) => &args.common,
-            Instrument::Http(args) => &args.common,
-            Instrument::Tcp(args) => &args.common,
-            Instrument::Udp(args) => &args.common,
-        };
-        let session = common.session()?;
-        let shown = match &self.instrument {
-            Instrument::Ping(args) => args.measure(&session)?,
-            Instrument::Http(args) => args.measure(&session)?,
-            Instrument::Tcp(args) => args.measure(&session)?,
-            Instrument::Udp(args) => args.measure(&session)?,
-        };
+        let instrument = self.kind.instrument();
+        let common = instrument.common();
+        let shown = instrument.measure(&common.session()?)?;
         common.show(&shown)?;
         Ok(if shown.measurement.failure.is_some() {
             ExitCode::FAILURE
         } else {
             ExitCode::SUCCESS
         })
+    }
+}
+
+impl Kind {
+    fn instrument(&self) -> &dyn Instrument {
+        match self {
+            Self::Ping(args) => args,
+            Self::Http(args) => args,
+            Self::Probe(args) => args,
+            Self::Capacity(args) => args,
+            Self::Pingpong(args) => args,
+            Self::Blast(args) => args,
+            Self::Transfer(args) => args,
+            Self::Tcp(args) => args,
+            Self::Udp(args) => args,
+        }
+    }
+}
+
+impl Shown {
+    /// A measurement whose figures say all.
+    fn of(measurement: Measurement) -> Self {
+        Self {
+            measurement,
+            text: String::new(),
+            figures: true,
+            beside: None,
+        }
+    }
+
+    /// With `text` above the figures.
+    fn below(mut self, text: String) -> Self {
+        self.text = text;
+        self
+    }
+
+    /// With a table of the instrument's own in place of the figures.
+    fn as_table(mut self, table: String) -> Self {
+        self.text = table;
+        self.figures = false;
+        self
+    }
+
+    /// With `json` beside the measurement.
+    fn beside(mut self, json: Value) -> Self {
+        self.beside = Some(json);
+        self
     }
 }
 
@@ -126,7 +188,12 @@ impl Common {
         let facts: String = facts
             .map(|(name, value)| format!("{name}: {value}\n"))
             .collect();
-        let text = format!("{}{}{facts}", shown.text, report::figures(measurement));
+        let figures = if shown.figures {
+            report::figures(measurement)
+        } else {
+            String::new()
+        };
+        let text = format!("{}{figures}{facts}", shown.text);
         if self.json.as_deref().is_some_and(output::is_stdout) {
             io::stderr().write_all(text.as_bytes())?;
             return Ok(());

@@ -3,7 +3,7 @@
 use clap::Args;
 use model::Nanos;
 
-use super::{Common, Shown, above_zero};
+use super::{Common, Instrument, Shown, above_zero};
 use crate::endpoint;
 use crate::exit::{Blame, Failure};
 use crate::instrument::ping::{self, PingPlan};
@@ -27,11 +27,15 @@ pub(super) struct PingArgs {
     #[arg(short = 'W', long, value_name = "TIME", default_value = "3s")]
     timeout: Nanos,
     #[command(flatten)]
-    pub(super) common: Common,
+    common: Common,
 }
 
-impl PingArgs {
-    pub(super) fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+impl Instrument for PingArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let target = endpoint::resolve(&self.host, 0, self.common.family()).or_bad_input()?;
         let plan = PingPlan {
             size: self.size,
@@ -40,12 +44,8 @@ impl PingArgs {
             timeout: self.timeout.into(),
         };
         let measurement = ping::measure(target.ip(), &plan, session);
-        let lines = measurement.samples.iter().filter_map(line);
-        Ok(Shown {
-            text: lines.collect(),
-            measurement,
-            beside: None,
-        })
+        let lines: String = measurement.samples.iter().filter_map(line).collect();
+        Ok(Shown::of(measurement).below(lines))
     }
 }
 

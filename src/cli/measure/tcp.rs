@@ -5,7 +5,7 @@ use clap::Args;
 use model::{BitsPerSec, Bytes, Nanos};
 use std::time::Duration;
 
-use super::{Common, Shown};
+use super::{Common, Instrument, Shown};
 use crate::endpoint;
 use crate::exit::{Blame, Failure};
 use crate::instrument::Session;
@@ -33,7 +33,7 @@ pub(super) struct TcpArgs {
     #[arg(short = 'N', long)]
     no_delay: bool,
     #[command(flatten)]
-    pub(super) common: Common,
+    common: Common,
 }
 
 /// What iperf3's two kinds of test share.
@@ -82,8 +82,12 @@ pub(super) struct Iperf3Args {
     connect_timeout: Duration,
 }
 
-impl TcpArgs {
-    pub(super) fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+impl Instrument for TcpArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let server = self.test.server(&self.common).or_bad_input()?;
         let plan = Plan {
             length: self.length,
@@ -96,11 +100,9 @@ impl TcpArgs {
             crate::serve::check_congestion(name).or_bad_input()?;
         }
         let measured = measure::measure(&server, &plan, session);
-        Ok(Shown {
-            measurement: measured.measurement,
-            text: measured.text,
-            beside: Some(measured.iperf3),
-        })
+        Ok(Shown::of(measured.measurement)
+            .below(measured.text)
+            .beside(measured.iperf3))
     }
 }
 

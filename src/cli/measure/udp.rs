@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::tcp::Iperf3Args;
-use super::{Common, Shown};
+use super::{Common, Instrument, Shown};
 use crate::exit::{Blame, Failure};
 use crate::instrument::iperf3::plan::{Plan, Protocol};
 use crate::instrument::{Session, udp};
@@ -24,22 +24,23 @@ pub(super) struct UdpArgs {
     #[arg(short = 'l', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(SHORTEST_PAYLOAD..=LONGEST_PAYLOAD))]
     length: Option<u32>,
     #[command(flatten)]
-    pub(super) common: Common,
+    common: Common,
 }
 
-impl UdpArgs {
-    pub(super) fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+impl Instrument for UdpArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let server = self.test.server(&self.common).or_bad_input()?;
+        let bitrate = self.test.bitrate.unwrap_or(DEFAULT_BITRATE);
         let plan = Plan {
             length: self.length,
-            bitrate: Some(self.test.bitrate.unwrap_or(DEFAULT_BITRATE)).filter(|rate| *rate > 0),
+            bitrate: Some(bitrate).filter(|rate| *rate > 0),
             ..self.test.plan(Protocol::Udp)
         };
         let (measurement, text) = udp::measure(&server, &plan, session);
-        Ok(Shown {
-            measurement,
-            text,
-            beside: None,
-        })
+        Ok(Shown::of(measurement).below(text))
     }
 }

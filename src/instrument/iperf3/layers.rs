@@ -15,11 +15,11 @@ const TCP: f64 = 20.0;
 const UDP: f64 = 8.0;
 /// RFC 7323, with the padding that all stacks add.
 const TIMESTAMPS: f64 = 12.0;
-/// Ethernet header and FCS.
-const FRAMING: f64 = 18.0;
-const LEAST_FRAME: f64 = 64.0;
-/// Preamble, start delimiter and the gap between frames.
-const WIRE: f64 = 20.0;
+const ETHERNET_HEADER: f64 = 14.0;
+/// Without FCS.
+const LEAST_FRAME: f64 = 60.0;
+/// FCS, preamble, start delimiter and the gap between frames.
+const WIRE: f64 = 24.0;
 
 impl Layers {
     /// Of segments with so many bytes of payload.
@@ -46,12 +46,12 @@ impl Layers {
         goodput * self.packet() / self.segment
     }
 
-    /// The frames' rate, FCS included.
+    /// The frames' rate, FCS not counted, as tc has it.
     pub(crate) fn l2(&self, goodput: f64) -> f64 {
         goodput * self.frame() / self.segment
     }
 
-    /// The wire's rate, preamble and gap included.
+    /// The wire's rate: FCS, preamble and gap included.
     pub(crate) fn l1(&self, goodput: f64) -> f64 {
         goodput * (self.frame() + WIRE) / self.segment
     }
@@ -61,7 +61,7 @@ impl Layers {
     }
 
     fn frame(&self) -> f64 {
-        (self.packet() + FRAMING).max(LEAST_FRAME)
+        (self.packet() + ETHERNET_HEADER).max(LEAST_FRAME)
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
         ] {
             let layers = Layers::new(segment, ipv6, timestamps);
             assert!((1.0 / layers.l1(1.0) - share).abs() < 1e-5);
-            assert!((layers.l2(segment) - 1518.0).abs() < 1e-9);
+            assert!((layers.l2(segment) - 1514.0).abs() < 1e-9);
             assert!((layers.l3(segment) - 1500.0).abs() < 1e-9);
         }
     }

@@ -117,9 +117,14 @@ impl<'a> Report<'a> {
         // iperf3 before 3.2 does not say for how long.
         let theirs = remote.map(|r| (r.bytes, r.seconds.unwrap_or(total.seconds)));
         if total.spec.sends {
+            let received = match self.plan.until {
+                Until::For(_) => theirs,
+                // All of them were acknowledged by then, however long the receiver waits for the word that it was all.
+                Until::Bytes(_) => theirs.map(|(bytes, time)| (bytes, time.min(total.seconds))),
+            };
             Sum {
                 sent: local,
-                received: theirs,
+                received,
                 retransmits: Some(total.retransmits.into()),
             }
         } else {
@@ -323,7 +328,7 @@ impl<'a> Report<'a> {
                 "layers",
                 format!(
                     "computed from goodput with {:.1} bytes of payload a segment (TCP_INFO of this end) and {} bytes of \
-                     IPv{} and TCP headers; L2 includes the FCS, L1 the preamble and the gap; retransmissions and \
+                     IPv{} and TCP headers; L2 without FCS, L1 with FCS, preamble and gap; retransmissions and \
                      acknowledgements are not in them",
                     layers.segment,
                     layers.headers,

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::launch::{Launcher, Output, Tool};
-use super::ping::PingPlan;
-use super::tally::Tally;
-use super::{Measurement, Stop};
+use crate::instrument::ping::PingPlan;
+use crate::instrument::tally::Tally;
+use crate::instrument::{Measurement, Stop};
 
 /// Pings `target` with the ping on PATH, run by `launcher`.
 pub(crate) fn measure(
@@ -58,7 +58,7 @@ fn arguments(target: IpAddr, plan: &PingPlan) -> Vec<String> {
 }
 
 /// What ping said, as samples; lines that it did not mean for us are passed over.
-fn parse(output: &Output, plan: &PingPlan) -> Measurement {
+pub(super) fn parse(output: &Output, plan: &PingPlan) -> Measurement {
     match try_parse(output, plan) {
         Ok(measurement) => measurement,
         Err(error) => Measurement::failed(format!("{error:#}")),
@@ -128,12 +128,12 @@ impl SequenceNumbers {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::instrument::launch::tests::captured;
+    use crate::instrument::external::launch::tests::captured;
     use crate::instrument::{Metric, Statistic};
 
-    const PLAN: PingPlan = PingPlan {
+    pub(in super::super) const PLAN: PingPlan = PingPlan {
         size: 1200,
         count: 3,
         interval: Duration::from_millis(100),
@@ -141,7 +141,7 @@ mod tests {
     };
 
     /// iputils 20221126.
-    const ANSWERED: &str = "\
+    pub(in super::super) const ANSWERED: &str = "\
 PING 127.0.0.1 (127.0.0.1) 1200(1228) bytes of data.
 [1795291848.603981] 1208 bytes from 127.0.0.1: icmp_seq=1 ttl=64 time=0.907 ms
 [1795291848.703278] 1208 bytes from 127.0.0.1: icmp_seq=2 ttl=64 time=0.038 ms

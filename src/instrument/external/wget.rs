@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::http::{HttpTarget, download_figures};
 use super::launch::{Launcher, Line, Output, Tool};
-use super::meter::Meter;
-use super::{Measurement, Stop};
+use crate::instrument::http::{HttpTarget, download_figures};
+use crate::instrument::meter::Meter;
+use crate::instrument::{Measurement, Stop};
 
 const DOT: u64 = 8 * 1024;
 
@@ -45,6 +45,8 @@ pub(crate) fn tool() -> Result<Tool> {
 
 fn arguments(target: &HttpTarget) -> Vec<String> {
     [
+        "--no-config",
+        "--max-redirect=0",
         "--tries=1",
         "--no-proxy",
         "--connect-timeout=20",
@@ -59,7 +61,7 @@ fn arguments(target: &HttpTarget) -> Vec<String> {
 }
 
 /// What wget said, as samples; lines that it did not mean for us are passed over.
-fn parse(output: &Output, interval: Duration) -> Measurement {
+pub(super) fn parse(output: &Output, interval: Duration) -> Measurement {
     let mut meter = Meter::new(interval);
     let start_s = output
         .lines
@@ -131,9 +133,10 @@ fn saved_bytes(line: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::instrument::launch::tests::captured;
+    use crate::instrument::external::launch::Stream;
+    use crate::instrument::external::launch::tests::captured;
     use crate::instrument::{Metric, Statistic};
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -183,9 +186,18 @@ mod tests {
         ),
     ];
 
+    /// The rows' form in one text.
+    pub(in super::super) const ENDED: &str = "\
+Saving to: '/dev/null'
+     0K ................ ................ ................ 13% 2.45M 1s
+  2688K ................ ..............                   100% 2.35M=1.5s
+2026-11-21 20:10:48 (1.96 MB/s) - '/dev/null' saved [3000000/3000000]
+";
+
     fn rows() -> Output {
         let lines = ROWS.iter().map(|&(at_s, text)| Line {
             at_s,
+            stream: Stream::Error,
             text: text.to_owned(),
         });
         Output {

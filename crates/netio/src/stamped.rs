@@ -1,0 +1,479 @@
+//! UDP whose packets the kernel stamps, at sending and at receipt (`SO_TIMESTAMPING`, software stamps).
+//!
+//! A sending stamp is taken when the driver gets the packet, a receiving stamp when the stack gets it, so that neither
+//! contains the time to wake a program up. Sending stamps come back through the socket's error queue, as do ICMP errors.
+//! Documentation/networking/timestamping.rst of the kernel.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use model::Nanos;
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, TimestampingFlag, Timestamps,
+    recvmsg, sendmsg, setsockopt, sockopt,
+};
+use nix::sys::time::TimeSpec;
+
+/// A UDP socket with kernel stamps; never blocks.
+#[derive(Debug)]
+pub struct StampedUdp {
+    socket: UdpSocket,
+    control: Vec<u8>,
+    /// What the kernel will call the next packet that leaves.
+    next: u32,
+}
+
+/// A packet that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Payload bytes; what the buffer had no room for is cut off.
+    pub length: usize,
+    /// Who sent it.
+    pub source: SocketAddr,
+    /// Which of this machine's addresses it was sent to.
+    pub asked: Option<IpAddr>,
+    /// When the kernel got it, in `CLOCK_REALTIME`.
+    pub at: Option<Nanos>,
+    /// TTL or hop limit with which it arrived.
+    pub ttl: Option<u8>,
+    /// DSCP (the upper six bits) and ECN with which it arrived.
+    pub tos: u8,
+    /// Packets that this socket had no room for since it was opened, as far as the kernel has said: the host's own loss.
+    pub overflowed: u32,
+}
+
+/// What the error queue says of packets that were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// A packet left.
+    Departed {
+        /// As [`StampedUdp::send`] or [`StampedUdp::reply`] named it.
+        id: u32,
+        /// When the driver got it, in `CLOCK_REALTIME`.
+        at: Nanos,
+    },
+    /// ICMP says that a packet did not reach its destination.
+    Unreachable {
+        /// Why, as an error number: `ECONNREFUSED` is "port unreachable".
+        why: Errno,
+        /// Who says so.
+        by: Option<IpAddr>,
+    },
+}
+
+impl StampedUdp {
+    /// Makes the kernel stamp what `socket` sends and receives, and say where each packet was sent to and how it came.
+    ///
+    /// # Errors
+    /// The kernel has no software stamps for sockets.
+    pub fn new(socket: UdpSocket) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let is_ipv6 = socket.local_addr()?.is_ipv6();
+        setsockopt(&socket, sockopt::Timestamping, &flags())?;
+        // Without these, it is only not known how a packet came; the family that a socket has not refuses its own.
+        let _ = setsockopt(&socket, sockopt::RxqOvfl, &1);
+        let _ = setsockopt(&socket, sockopt::Ipv4RecvTtl, &true);
+        let _ = setsockopt(&socket, sockopt::IpRecvTos, &true);
+        let _ = setsockopt(&socket, sockopt::Ipv4RecvErr, &true);
+        if is_ipv6 {
+            let _ = setsockopt(&socket, sockopt::Ipv6RecvHopLimit, &true);
+            let _ = setsockopt(&socket, sockopt::Ipv6RecvTClass, &true);
+            let _ = setsockopt(&socket, sockopt::Ipv6RecvErr, &true);
+            setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
+        } else {
+            setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
+        }
+        let control = cmsg_space!(
+            Timestamps,
+            libc::in6_pktinfo,
+            libc::in_pktinfo,
+            libc::sock_extended_err,
+            libc::sockaddr_in6,
+            [i32; 6]
+        );
+        Ok(Self {
+            socket,
+            // cmsg_space gives capacity for one of each; every message has a header of its own.
+            control: vec![0; control.capacity() + 8 * size_of::<libc::cmsghdr>()],
+            next: 0,
+        })
+    }
+
+    /// The address that it is bound to.
+    ///
+    /// # Errors
+    /// The system refuses to say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Sends to the peer that the socket is connected to; the result names the packet in its [`Report`].
+    ///
+    /// # Errors
+    /// The packet was not sent. An ICMP error that came for an earlier packet is reported here, too.
+    pub fn send(&mut self, packet: &[u8]) -> io::Result<u32> {
+        self.transmit(packet, &[], None)
+    }
+
+    /// Answers `request` with `packet`, from the address that was asked, with `tos` as DSCP and ECN.
+    ///
+    /// # Errors
+    /// The packet was not sent.
+    pub fn reply(&mut self, packet: &[u8], request: &Arrival, tos: u8) -> io::Result<u32> {
+        let to = SockaddrStorage::from(request.source);
+        let (tos_v4, tos_v6) = (tos, i32::from(tos));
+        let (info_v4, info_v6);
+        let mut control = Vec::with_capacity(2);
+        // An address of IPv4 is mapped in a socket of IPv6, which takes the type of service of both.
+        match request.source {
+            SocketAddr::V6(source) if source.ip().to_ipv4_mapped().is_none() => {
+                control.push(ControlMessage::Ipv6TClass(&tos_v6));
+            }
+            _ => control.push(ControlMessage::Ipv4Tos(&tos_v4)),
+        }
+        match request.asked {
+            Some(IpAddr::V4(asked)) => {
+                info_v4 = libc::in_pktinfo {
+                    ipi_ifindex: 0,
+                    ipi_spec_dst: libc::in_addr {
+                        s_addr: u32::from_ne_bytes(asked.octets()),
+                    },
+                    ipi_addr: libc::in_addr { s_addr: 0 },
+                };
+                control.push(ControlMessage::Ipv4PacketInfo(&info_v4));
+            }
+            Some(IpAddr::V6(asked)) if !asked.is_multicast() => {
+                info_v6 = libc::in6_pktinfo {
+                    ipi6_addr: libc::in6_addr {
+                        s6_addr: asked.octets(),
+                    },
+                    ipi6_ifindex: 0,
+                };
+                control.push(ControlMessage::Ipv6PacketInfo(&info_v6));
+            }
+            _ => {}
+        }
+        self.transmit(packet, &control, Some(&to))
+    }
+
+    /// The next packet that waits; its payload is at the start of `buffer`.
+    ///
+    /// # Errors
+    /// The socket failed; an ICMP error that came for a sent packet is one such failure.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Arrival>> {
+        let mut slices = [IoSliceMut::new(buffer)];
+        let control = Some(self.control.as_mut_slice());
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let message = match recvmsg::<SockaddrStorage>(
+            self.socket.as_raw_fd(),
+            &mut slices,
+            control,
+            flags,
+        ) {
+            Ok(message) => message,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        let Some(source) = message.address.as_ref().and_then(address) else {
+            return Ok(None);
+        };
+        let mut arrival = Arrival {
+            length: message.bytes,
+            source,
+            asked: None,
+            at: None,
+            ttl: None,
+            tos: 0,
+            overflowed: 0,
+        };
+        for note in message.cmsgs()? {
+            arrival.take(&note);
+        }
+        Ok(Some(arrival))
+    }
+
+    /// The next report on a packet that was sent.
+    ///
+    /// # Errors
+    /// The socket failed.
+    pub fn report(&mut self) -> io::Result<Option<Report>> {
+        loop {
+            let control = Some(self.control.as_mut_slice());
+            let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_ERRQUEUE;
+            let message = match recvmsg::<SockaddrStorage>(
+                self.socket.as_raw_fd(),
+                &mut [],
+                control,
+                flags,
+            ) {
+                Ok(message) => message,
+                Err(Errno::EAGAIN) => return Ok(None),
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            if let Some(report) = report(message.cmsgs()?) {
+                return Ok(Some(report));
+            }
+        }
+    }
+
+    fn transmit(
+        &mut self,
+        packet: &[u8],
+        control: &[ControlMessage<'_>],
+        to: Option<&SockaddrStorage>,
+    ) -> io::Result<u32> {
+        let fd = self.socket.as_raw_fd();
+        match sendmsg(
+            fd,
+            &[IoSlice::new(packet)],
+            control,
+            MsgFlags::MSG_DONTWAIT,
+            to,
+        ) {
+            Ok(_) => {
+                let id = self.next;
+                self.next = id.wrapping_add(1);
+                Ok(id)
+            }
+            Err(errno) => {
+                self.restart_ids();
+                Err(errno.into())
+            }
+        }
+    }
+
+    /// Whether the kernel counted a packet that failed depends on where it failed: both counts start at 0 again.
+    fn restart_ids(&mut self) {
+        let without = flags().difference(TimestampingFlag::SOF_TIMESTAMPING_OPT_ID);
+        let off = setsockopt(&self.socket, sockopt::Timestamping, &without);
+        if off
+            .and_then(|()| setsockopt(&self.socket, sockopt::Timestamping, &flags()))
+            .is_ok()
+        {
+            self.next = 0;
+        }
+    }
+}
+
+impl AsFd for StampedUdp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Arrival {
+    fn take(&mut self, note: &ControlMessageOwned) {
+        match note {
+            ControlMessageOwned::ScmTimestampsns(stamps) => self.at = nanos(stamps.system),
+            ControlMessageOwned::Ipv4PacketInfo(info) => {
+                let local = info.ipi_spec_dst.s_addr.to_ne_bytes();
+                // A mapped address has both kinds; the one of the socket's own family is used to answer.
+                self.asked.get_or_insert(IpAddr::from(local));
+            }
+            ControlMessageOwned::Ipv6PacketInfo(info) => {
+                self.asked = Some(IpAddr::from(info.ipi6_addr.s6_addr));
+            }
+            ControlMessageOwned::Ipv4Ttl(ttl) | ControlMessageOwned::Ipv6HopLimit(ttl) => {
+                self.ttl = u8::try_from(*ttl).ok();
+            }
+            ControlMessageOwned::Ipv4Tos(tos) => self.tos = *tos,
+            ControlMessageOwned::Ipv6TClass(class) => self.tos = u8::try_from(*class).unwrap_or(0),
+            ControlMessageOwned::RxqOvfl(count) => self.overflowed = *count,
+            _ => {}
+        }
+    }
+}
+
+fn flags() -> TimestampingFlag {
+    TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE
+        | TimestampingFlag::SOF_TIMESTAMPING_OPT_ID
+        | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY
+}
+
+/// What one message of the error queue says; `None` for one that says nothing of use.
+fn report(notes: impl Iterator<Item = ControlMessageOwned>) -> Option<Report> {
+    let (mut stamp, mut error) = (None, None);
+    for note in notes {
+        match note {
+            ControlMessageOwned::ScmTimestampsns(stamps) => stamp = nanos(stamps.system),
+            ControlMessageOwned::Ipv4RecvErr(e, by) => {
+                let by = by.filter(|by| i32::from(by.sin_family) == libc::AF_INET);
+                let by = by.map(|by| IpAddr::from(by.sin_addr.s_addr.to_ne_bytes()));
+                error = Some((e, by));
+            }
+            ControlMessageOwned::Ipv6RecvErr(e, by) => {
+                let by = by.filter(|by| i32::from(by.sin6_family) == libc::AF_INET6);
+                error = Some((e, by.map(|by| IpAddr::from(by.sin6_addr.s6_addr))));
+            }
+            _ => {}
+        }
+    }
+    match error? {
+        (e, _) if e.ee_origin == libc::SO_EE_ORIGIN_TIMESTAMPING => Some(Report::Departed {
+            id: e.ee_data,
+            at: stamp?,
+        }),
+        (e, by)
+            if matches!(
+                e.ee_origin,
+                libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6
+            ) =>
+        {
+            Some(Report::Unreachable {
+                why: Errno::from_raw(i32::try_from(e.ee_errno).ok()?),
+                by,
+            })
+        }
+        _ => None,
+    }
+}
+
+fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = storage
+        .as_sockaddr_in()
+        .map(|v4| SocketAddr::V4((*v4).into()));
+    v4.or_else(|| {
+        storage
+            .as_sockaddr_in6()
+            .map(|v6| SocketAddr::V6((*v6).into()))
+    })
+}
+
+/// Nothing for the zero by which the kernel says that there is no stamp.
+fn nanos(stamp: TimeSpec) -> Option<Nanos> {
+    let seconds = u64::try_from(stamp.tv_sec()).ok().filter(|s| *s > 0)?;
+    Some(Nanos(
+        seconds.checked_mul(1_000_000_000)? + u64::try_from(stamp.tv_nsec()).ok()?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    fn bound(address: &str) -> UdpSocket {
+        UdpSocket::bind(address).unwrap()
+    }
+
+    fn wait(socket: &StampedUdp) {
+        let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+        let ready = poll(&mut fds, PollTimeout::from(10_000u16)).unwrap();
+        assert_eq!(ready, 1, "nothing came");
+    }
+
+    fn received(socket: &mut StampedUdp, buffer: &mut [u8]) -> Arrival {
+        loop {
+            wait(socket);
+            if let Some(arrival) = socket.receive(buffer).unwrap() {
+                return arrival;
+            }
+        }
+    }
+
+    fn reported(socket: &mut StampedUdp) -> Report {
+        loop {
+            wait(socket);
+            if let Some(report) = socket.report().unwrap() {
+                return report;
+            }
+        }
+    }
+
+    fn pair(far: &str, to: &str) -> (StampedUdp, StampedUdp) {
+        let far = bound(far);
+        let port = far.local_addr().unwrap().port();
+        let near = bound(if to.contains('.') {
+            "127.0.0.1:0"
+        } else {
+            "[::1]:0"
+        });
+        near.connect((to.parse::<IpAddr>().unwrap(), port)).unwrap();
+        (
+            StampedUdp::new(near).unwrap(),
+            StampedUdp::new(far).unwrap(),
+        )
+    }
+
+    #[test]
+    fn a_packet_has_four_stamps_in_the_order_of_its_way() {
+        for (far, to) in [
+            ("127.0.0.1:0", "127.0.0.1"),
+            ("[::1]:0", "::1"),
+            ("[::]:0", "127.0.0.1"),
+            ("[::]:0", "::1"),
+        ] {
+            let (mut near, mut far) = pair(far, to);
+            let mut buffer = [0; 64];
+            let before = clock::wall();
+            for round in 0..3 {
+                assert_eq!(near.send(b"request").unwrap(), round);
+                let Report::Departed { id, at: t1 } = reported(&mut near) else {
+                    panic!("an error");
+                };
+                assert_eq!(id, round);
+                let request = received(&mut far, &mut buffer);
+                assert_eq!(&buffer[..request.length], b"request");
+                assert_eq!(far.reply(b"reply", &request, 0).unwrap(), round);
+                let Report::Departed { id, at: t3 } = reported(&mut far) else {
+                    panic!("an error");
+                };
+                assert_eq!(id, round);
+                let reply = received(&mut near, &mut buffer);
+                assert!(before <= t1 && t3 <= clock::wall());
+                assert!(t1 <= request.at.unwrap() && t3 <= reply.at.unwrap());
+                assert!(request.ttl.is_some(), "{far:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_comes_from_the_address_that_was_asked() {
+        for far in ["0.0.0.0:0", "[::]:0"] {
+            // A connected socket takes replies from the address that it asked, and from no other.
+            let (mut near, mut far) = pair(far, "127.0.0.9");
+            let mut buffer = [0; 64];
+            near.send(b"request").unwrap();
+            let request = received(&mut far, &mut buffer);
+            far.reply(b"reply", &request, 0xb8).unwrap();
+            let reply = received(&mut near, &mut buffer);
+            assert_eq!(reply.source.ip(), "127.0.0.9".parse::<IpAddr>().unwrap());
+            assert_eq!(reply.tos, 0xb8);
+        }
+    }
+
+    #[test]
+    fn a_port_where_nobody_listens_is_reported_with_who_says_so() {
+        for host in ["127.0.0.1", "::1"] {
+            let ip: IpAddr = host.parse().unwrap();
+            let (mut near, far) = pair(&SocketAddr::new(ip, 0).to_string(), host);
+            drop(far);
+            near.send(b"request").unwrap();
+            let refusal = std::iter::from_fn(|| Some(reported(&mut near)))
+                .find(|report| matches!(report, Report::Unreachable { .. }));
+            let expected = Report::Unreachable {
+                why: Errno::ECONNREFUSED,
+                by: Some(ip),
+            };
+            assert_eq!(refusal, Some(expected));
+        }
+    }
+
+    #[test]
+    fn stamps_find_their_packets_after_one_that_could_not_be_sent() {
+        let (mut near, _far) = pair("127.0.0.1:0", "127.0.0.1");
+        near.send(b"first").unwrap();
+        near.send(&[0; 70_000]).unwrap_err();
+        while near.report().unwrap().is_some() {}
+        let id = near.send(b"second").unwrap();
+        let report = reported(&mut near);
+        assert!(matches!(report, Report::Departed { id: found, .. } if found == id));
+    }
+}

@@ -1,0 +1,82 @@
+//! Order statistics: what the ranks of values tell, whatever their distribution.
+
+/// The least of `sorted` that a fraction `share` (0 to 1) of them is not above; nothing of no values.
+pub(crate) fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
+    let rank = share * sorted.len() as f64;
+    at_or_after(sorted, rank).or(sorted.last().copied())
+}
+
+/// Between which of `sorted` lies, at 95 %, the median of what they were drawn from.
+///
+/// By the binomial distribution of ranks in its normal approximation (W. J. Conover, "Practical Nonparametric
+/// Statistics", §3.2). Below six values no two ranks reach 95 %, and there is none.
+pub(crate) fn median_interval(sorted: &[f64]) -> Option<[f64; 2]> {
+    const FEWEST: usize = 6;
+    const Z: f64 = 1.96;
+    if sorted.len() < FEWEST {
+        return None;
+    }
+    let count = sorted.len() as f64;
+    let reach = Z * count.sqrt();
+    let low = at_or_after(sorted, ((count - reach) / 2.0).floor())?;
+    let high = at_or_after(sorted, (1.0 + (count + reach) / 2.0).ceil().min(count))?;
+    Some([low, high])
+}
+
+/// Between which shares lies, at 95 %, the probability by which `hits` of `count` came about (E. B. Wilson, 1927).
+pub(crate) fn share_interval(hits: u64, count: u64) -> Option<[f64; 2]> {
+    const Z2: f64 = 1.96 * 1.96;
+    if count == 0 {
+        return None;
+    }
+    let n = count as f64;
+    let share = hits as f64 / n;
+    let middle = share + Z2 / (2.0 * n);
+    let reach = (Z2 * (share * (1.0 - share) / n + Z2 / (4.0 * n * n))).sqrt();
+    let bound = |value: f64| (value / (1.0 + Z2 / n)).clamp(0.0, 1.0);
+    Some([bound(middle - reach), bound(middle + reach)])
+}
+
+/// The first of `sorted` whose rank, from 1, is not below `rank`.
+fn at_or_after(sorted: &[f64], rank: f64) -> Option<f64> {
+    let mut ranked = sorted.iter().zip(1_u32..);
+    ranked
+        .find(|(_, at)| f64::from(*at) >= rank)
+        .map(|(value, _)| *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(count: u32) -> Vec<f64> {
+        (1..=count).map(f64::from).collect()
+    }
+
+    #[test]
+    fn a_percentile_is_a_value_that_was_seen() {
+        let hundred = numbers(100);
+        assert_eq!(percentile(&hundred, 0.9), Some(90.0));
+        assert_eq!(percentile(&hundred, 0.99), Some(99.0));
+        assert_eq!(percentile(&[7.0], 0.99), Some(7.0));
+        assert_eq!(percentile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn the_median_s_ranks_are_those_of_the_binomial_distribution() {
+        // Exact: of 100 values the ranks 40 and 61 hold the median with 96.5 %; of six the first and the last with 96.9 %.
+        assert_eq!(median_interval(&numbers(100)), Some([40.0, 61.0]));
+        assert_eq!(median_interval(&numbers(6)), Some([1.0, 6.0]));
+        assert_eq!(median_interval(&numbers(5)), None);
+    }
+
+    #[test]
+    fn a_share_of_nothing_may_still_be_more_than_nothing() {
+        let [low, high] = share_interval(0, 100).unwrap();
+        assert_eq!(low, 0.0);
+        assert!((high - 0.037).abs() < 0.001);
+        let [low, high] = share_interval(10, 1000).unwrap();
+        assert!((low - 0.00544).abs() < 1e-4 && (high - 0.01831).abs() < 1e-4);
+        assert_eq!(share_interval(0, 0), None);
+    }
+}

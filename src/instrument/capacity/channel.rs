@@ -1,0 +1,320 @@
+//! The socket of a test: load PDUs out in trains, whatever comes in with its arrival.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use netio::clock;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg, setsockopt, sockopt,
+};
+
+use super::pacer::Train;
+use super::rates::payload_to_send;
+use super::receiver::Moment;
+use super::wire::{LOAD_HEADER, LoadHeader, Stamp};
+
+/// The longest datagram of IPv4, and what a train may have.
+const LONGEST: usize = 65_507;
+/// UDP_MAX_SEGMENTS of kernels before 6.9.
+const MOST_SEGMENTS: usize = 64;
+/// Room for a stamp, a segment size and a count of drops, each with its header.
+const CONTROL: usize = 128;
+/// Asked for; the kernel gives at most net.core.rmem_max without CAP_NET_ADMIN.
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// A connected, nonblocking UDP socket.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    socket: UdpSocket,
+    incoming: Vec<u8>,
+    control: Vec<u8>,
+    outgoing: Vec<u8>,
+    ipv6: bool,
+    segmentation: bool,
+    sequence: u32,
+    dropped: u32,
+    kernel_stamps: bool,
+    unsent: u64,
+}
+
+/// Datagrams that came together: of equal size but for the last.
+#[derive(Debug)]
+pub(crate) struct Arrived<'a> {
+    /// Their payloads, one behind the other.
+    bytes: &'a [u8],
+    /// The size of each.
+    segment: usize,
+    /// When the kernel had them, or this program if the kernel does not say.
+    pub(crate) at: Moment,
+}
+
+impl Arrived<'_> {
+    /// Each datagram.
+    pub(crate) fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes.chunks(self.segment)
+    }
+}
+
+impl Channel {
+    /// Takes a connected socket.
+    ///
+    /// # Errors
+    /// It cannot be made nonblocking, or is not connected.
+    pub(crate) fn new(socket: UdpSocket) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let ipv6 = socket.peer_addr()?.ip().to_canonical().is_ipv6();
+        if setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BUFFER).is_err() {
+            setsockopt(&socket, sockopt::RcvBuf, &SOCKET_BUFFER)?;
+        }
+        // Without these: one datagram a call, this program's time of arrival, and no count of the host's drops.
+        let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
+        let kernel_stamps = setsockopt(&socket, sockopt::ReceiveTimestampns, &true).is_ok();
+        let _ = setsockopt(&socket, sockopt::RxqOvfl, &1);
+        let mut outgoing = vec![0; LONGEST];
+        // Zeros would be compressed by links that compress.
+        fastrand::fill(&mut outgoing);
+        Ok(Self {
+            socket,
+            incoming: vec![0; 1 << 16],
+            control: vec![0; CONTROL],
+            outgoing,
+            ipv6,
+            segmentation: true,
+            sequence: 0,
+            dropped: 0,
+            kernel_stamps,
+            unsent: 0,
+        })
+    }
+
+    /// What waits, if anything.
+    ///
+    /// # Errors
+    /// The peer's host says that nobody listens there any more, or the socket fails.
+    pub(crate) fn receive(&mut self) -> io::Result<Option<Arrived<'_>>> {
+        let fd = self.socket.as_raw_fd();
+        let mut slices = [IoSliceMut::new(&mut self.incoming)];
+        let control = Some(&mut self.control[..]);
+        let message = match recvmsg::<()>(fd, &mut slices, control, MsgFlags::MSG_DONTWAIT) {
+            Ok(message) => message,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        let length = message.bytes;
+        let mut segment = length.max(1);
+        let mut stamp = None;
+        for control in message.cmsgs()? {
+            match control {
+                ControlMessageOwned::UdpGroSegments(bytes) => {
+                    segment = usize::try_from(bytes).unwrap_or(segment).max(1);
+                }
+                ControlMessageOwned::ScmTimestampns(time) => {
+                    stamp = u64::try_from(Duration::from(time).as_nanos()).ok();
+                }
+                ControlMessageOwned::RxqOvfl(drops) => self.dropped = drops,
+                _ => {}
+            }
+        }
+        let read = now();
+        Ok(Some(Arrived {
+            bytes: &self.incoming[..length],
+            segment,
+            at: Moment {
+                wall: stamp.unwrap_or(read.wall),
+                ..read
+            },
+        }))
+    }
+
+    /// Sends one message, or loses it where the socket has no room.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub(crate) fn send(&self, message: &[u8]) -> io::Result<()> {
+        match self.socket.send(message) {
+            Err(error) if is_full(&error) => Ok(()),
+            sent => sent.map(drop),
+        }
+    }
+
+    /// Sends a train of load PDUs, each with `header` and its own number, size and sending time.
+    ///
+    /// What the socket has no room for gets no number and is counted as unsent: it is no loss of the network.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub(crate) fn send_load(&mut self, train: Train, header: &LoadHeader) -> io::Result<()> {
+        let payload = payload_to_send(train.payload, self.ipv6);
+        let at_once = if self.segmentation {
+            (LONGEST / payload).min(MOST_SEGMENTS)
+        } else {
+            1
+        };
+        let mut left = train.count;
+        while left > 0 {
+            let count = left.min(at_once);
+            self.send_equal(payload, count, header)?;
+            left -= count;
+        }
+        if train.addon > 0 {
+            self.send_equal(payload_to_send(train.addon, self.ipv6), 1, header)?;
+        }
+        Ok(())
+    }
+
+    fn send_equal(&mut self, payload: usize, count: usize, header: &LoadHeader) -> io::Result<()> {
+        let mut header = LoadHeader {
+            sequence: self.sequence,
+            payload: u16::try_from(payload).unwrap_or(u16::MAX),
+            sent: Stamp::of(now().wall),
+            ..*header
+        };
+        for datagram in self.outgoing[..payload * count].chunks_mut(payload) {
+            header.sequence = header.sequence.wrapping_add(1);
+            datagram[..LOAD_HEADER].copy_from_slice(&header.encode());
+        }
+        let bytes = &self.outgoing[..payload * count];
+        match self.send_segments(bytes, payload) {
+            Ok(()) => self.sequence = header.sequence,
+            Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EINTR) => self.unsent += count as u64,
+            // Datagrams longer than the path's MTU cannot be cut from a train: the kernel fragments them one by one.
+            Err(Errno::EINVAL | Errno::EMSGSIZE | Errno::EIO) if count > 1 => {
+                self.segmentation = false;
+                for _ in 0..count {
+                    self.send_equal(payload, 1, &header)?;
+                }
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(())
+    }
+
+    fn send_segments(&self, bytes: &[u8], payload: usize) -> Result<(), Errno> {
+        let fd = self.socket.as_raw_fd();
+        let slices = [IoSlice::new(bytes)];
+        let size = u16::try_from(payload).map_err(|_| Errno::EMSGSIZE)?;
+        let train = [ControlMessage::UdpGsoSegments(&size)];
+        let control = if bytes.len() > payload {
+            &train[..]
+        } else {
+            &[]
+        };
+        sendmsg::<()>(fd, &slices, control, MsgFlags::MSG_DONTWAIT, None).map(drop)
+    }
+
+    /// Datagrams that this host dropped because the socket was full, as said with what came last.
+    pub(crate) fn dropped(&self) -> u32 {
+        self.dropped
+    }
+
+    /// Datagrams that the sending socket had no room for.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// Whether arrivals are the kernel's.
+    pub(crate) fn kernel_stamps(&self) -> bool {
+        self.kernel_stamps
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Both clocks now.
+pub(crate) fn now() -> Moment {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+    let wall = wall.unwrap_or_default().as_nanos();
+    Moment {
+        mono: clock::now(),
+        wall: u64::try_from(wall).unwrap_or_default(),
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(Errno::ENOBUFS as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+
+    fn pair() -> (Channel, Channel) {
+        let (a, b) = (bound(), bound());
+        a.connect(b.local_addr().unwrap()).unwrap();
+        b.connect(a.local_addr().unwrap()).unwrap();
+        (Channel::new(a).unwrap(), Channel::new(b).unwrap())
+    }
+
+    fn bound() -> UdpSocket {
+        UdpSocket::bind("127.0.0.1:0").unwrap()
+    }
+
+    /// Sequence numbers and sizes of what comes, until there are so many.
+    fn take(channel: &mut Channel, count: usize) -> Vec<(u32, usize)> {
+        let mut taken = Vec::new();
+        while taken.len() < count {
+            let mut fds = [PollFd::new(channel.as_fd(), PollFlags::POLLIN)];
+            assert_eq!(poll(&mut fds, PollTimeout::from(5000u16)).unwrap(), 1);
+            let Some(arrived) = channel.receive().unwrap() else {
+                continue;
+            };
+            for datagram in arrived.datagrams() {
+                let header = LoadHeader::decode(datagram).unwrap();
+                assert_eq!(usize::from(header.payload), datagram.len());
+                taken.push((header.sequence, datagram.len()));
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn a_train_arrives_as_numbered_load_pdus() {
+        let (mut from, mut to) = pair();
+        let train = Train {
+            payload: 1222,
+            count: 90,
+            addon: 97,
+        };
+        from.send_load(train, &LoadHeader::default()).unwrap();
+        let taken = take(&mut to, 91);
+        let numbers: Vec<u32> = taken.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, (1..=91).collect::<Vec<_>>());
+        assert!(taken[..90].iter().all(|(_, size)| *size == 1222));
+        assert_eq!(taken[90].1, 97);
+    }
+
+    #[test]
+    fn datagrams_that_do_not_fit_the_mtu_leave_one_by_one() {
+        let (mut from, mut to) = pair();
+        from.segmentation = false;
+        let train = Train {
+            payload: 8972,
+            count: 12,
+            addon: 0,
+        };
+        from.send_load(train, &LoadHeader::default()).unwrap();
+        assert_eq!(take(&mut to, 12).len(), 12);
+    }
+
+    #[test]
+    fn a_peer_that_went_away_is_an_error() {
+        let (mut from, to) = pair();
+        drop(to);
+        let train = Train {
+            payload: 100,
+            count: 1,
+            addon: 0,
+        };
+        let refused = (0..100).find_map(|_| from.send_load(train, &LoadHeader::default()).err());
+        assert_eq!(refused.unwrap().kind(), io::ErrorKind::ConnectionRefused);
+    }
+}

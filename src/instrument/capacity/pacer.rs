@@ -1,0 +1,284 @@
+//! When to send what: the bursts of a sending rate, spread over their intervals. Pure: time is an argument.
+//!
+//! A rate states how many datagrams each transmitter sends an interval, not when within it. The reference sends them
+//! at the interval's start; here they are spread evenly, in trains no closer than [`SLOT`] to each other, so that
+//! a short queue on the path is not filled by the sender's own bursts.
+
+use model::Nanos;
+
+use super::wire::{SendingRate, Transmitter};
+
+/// Below this the gaps between sends are not halved further: the datagrams leave as a train.
+const SLOT: u64 = 50_000;
+/// Behind by more than this, the sender gives up what it missed instead of bursting it out.
+const LATEST: u64 = 10_000_000;
+/// The table's largest burst; a peer that asks for more gets this.
+const LARGEST_BURST: u64 = 100;
+/// The table's shortest interval; a peer that asks for less gets this.
+const SHORTEST_US: u32 = 100;
+
+/// Datagrams that leave together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Train {
+    /// UDP payload size of the datagrams, as the rate states it.
+    pub(crate) payload: u32,
+    /// How many there are of it.
+    pub(crate) count: usize,
+    /// One more of this size behind them; 0 is none.
+    pub(crate) addon: u32,
+}
+
+/// The two transmitters of a rate, each with its own schedule.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    lanes: [Lane; 2],
+}
+
+#[derive(Debug)]
+struct Lane {
+    transmitter: Transmitter,
+    /// When the interval under way began; none while there is nothing to send.
+    began: Option<Nanos>,
+    /// Slots of it that have left.
+    left: u64,
+    /// Time given up.
+    skipped: Nanos,
+}
+
+impl Pacer {
+    /// Sends nothing yet.
+    pub(crate) fn new() -> Self {
+        let idle = || Lane {
+            transmitter: Transmitter::default(),
+            began: None,
+            left: 0,
+            skipped: Nanos(0),
+        };
+        Self {
+            lanes: [idle(), idle()],
+        }
+    }
+
+    /// Sends at `rate` from `now` on: the first train when the old rate's next one was due, or an interval from now.
+    pub(crate) fn set(&mut self, rate: &SendingRate, now: Nanos) {
+        for (lane, transmitter) in self.lanes.iter_mut().zip([rate.first, rate.second]) {
+            lane.set(bounded(transmitter), now);
+        }
+    }
+
+    /// When the next train is due.
+    pub(crate) fn next_at(&self) -> Option<Nanos> {
+        self.lanes.iter().filter_map(Lane::next_at).min()
+    }
+
+    /// The next train that is due by `now`.
+    pub(crate) fn due(&mut self, now: Nanos) -> Option<Train> {
+        loop {
+            let lane = self
+                .lanes
+                .iter_mut()
+                .min_by_key(|lane| lane.next_at().unwrap_or(Nanos(u64::MAX)))?;
+            let at = lane.next_at().filter(|at| *at <= now)?;
+            if now.0 - at.0 > LATEST {
+                lane.skipped += now - at;
+                lane.began = Some(now);
+                lane.left = 0;
+            }
+            if let Some(train) = lane.take() {
+                return Some(train);
+            }
+        }
+    }
+
+    /// Time whose datagrams were given up because this machine was too late for them.
+    pub(crate) fn skipped(&self) -> Nanos {
+        let each = self.lanes.iter().map(|lane| lane.skipped);
+        each.max().unwrap_or_default()
+    }
+}
+
+impl Lane {
+    fn set(&mut self, transmitter: Transmitter, now: Nanos) {
+        if self.transmitter == transmitter {
+            return;
+        }
+        // Neither a gap nor a burst where the rate changes.
+        let due = self.next_at();
+        self.transmitter = transmitter;
+        self.left = 0;
+        let latest = Nanos(now.0 + self.interval());
+        self.began = (transmitter.interval_us > 0).then(|| due.map_or(now, |due| due.min(latest)));
+    }
+
+    fn next_at(&self) -> Option<Nanos> {
+        let into = self.interval() * self.left / self.slots();
+        Some(Nanos(self.began?.0 + into))
+    }
+
+    /// Takes the next slot; nothing when the interval has none to send.
+    fn take(&mut self) -> Option<Train> {
+        let (slots, items) = (self.slots(), self.items());
+        let (from, to) = (items * self.left / slots, items * (self.left + 1) / slots);
+        self.left += 1;
+        if self.left == slots {
+            self.left = 0;
+            self.began = self.began.map(|began| Nanos(began.0 + self.interval()));
+        }
+        let with_addon = to > u64::from(self.transmitter.burst);
+        let count = to - from - u64::from(with_addon);
+        (to > from).then_some(Train {
+            payload: self.transmitter.payload,
+            count: usize::try_from(count).unwrap_or_default(),
+            addon: if with_addon {
+                self.transmitter.addon
+            } else {
+                0
+            },
+        })
+    }
+
+    fn interval(&self) -> u64 {
+        u64::from(self.transmitter.interval_us) * 1_000
+    }
+
+    fn items(&self) -> u64 {
+        u64::from(self.transmitter.burst) + u64::from(self.transmitter.addon > 0)
+    }
+
+    fn slots(&self) -> u64 {
+        self.items().min(self.interval() / SLOT).max(1)
+    }
+}
+
+/// What a peer asks for, within what the table has.
+fn bounded(transmitter: Transmitter) -> Transmitter {
+    let longest = 60_000_000;
+    Transmitter {
+        interval_us: match transmitter.interval_us {
+            0 => 0,
+            us => us.clamp(SHORTEST_US, longest),
+        },
+        burst: transmitter
+            .burst
+            .min(u32::try_from(LARGEST_BURST).unwrap_or(u32::MAX)),
+        ..transmitter
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::rates::RateTable;
+    use super::super::wire::Sizes;
+    use super::*;
+
+    /// Trains of `span_ms` milliseconds, each with when it was due.
+    fn trains(rate: &SendingRate, span_ms: u64) -> Vec<(u64, Train)> {
+        let mut pacer = Pacer::new();
+        pacer.set(rate, Nanos(0));
+        let mut sent = Vec::new();
+        while let Some(at) = pacer.next_at().filter(|at| at.0 < span_ms * 1_000_000) {
+            sent.extend(pacer.due(at).map(|train| (at.0, train)));
+        }
+        sent
+    }
+
+    #[test]
+    fn every_row_sends_what_it_states() {
+        let table = RateTable::new(Sizes::default());
+        for row in 1..=table.last() {
+            let rate = table.rate(row);
+            let bytes: u64 = trains(&rate, 20)
+                .iter()
+                .map(|(_, train)| {
+                    let addon = if train.addon == 0 {
+                        0
+                    } else {
+                        u64::from(train.addon) + 28
+                    };
+                    train.count as u64 * (u64::from(train.payload) + 28) + addon
+                })
+                .sum();
+            let mbit = bytes as f64 * 8.0 / 20_000.0;
+            let stated = rate.l3_bit_per_s() / 1e6;
+            assert!(
+                (mbit - stated).abs() < 1e-6,
+                "row {row}: {mbit} of {stated}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_burst_is_spread_over_its_interval() {
+        let rate = RateTable::new(Sizes::default()).rate(50);
+        let sent = trains(&rate, 2);
+        let times: Vec<u64> = sent.iter().map(|(at, _)| at / 1_000).collect();
+        assert_eq!(times, [0, 200, 400, 600, 800, 1000, 1200, 1400, 1600, 1800]);
+        assert!(sent.iter().all(|(_, train)| train.count == 1));
+    }
+
+    #[test]
+    fn fast_rows_leave_in_trains() {
+        let rate = RateTable::new(Sizes::default()).rate(1152);
+        let sent = trains(&rate, 1);
+        assert_eq!(sent.len(), 20);
+        assert!(sent.iter().all(|(_, train)| train.count == 50));
+    }
+
+    #[test]
+    fn a_change_of_rate_makes_neither_a_gap_nor_a_burst() {
+        let table = RateTable::new(Sizes::default());
+        let mut pacer = Pacer::new();
+        pacer.set(&table.rate(50), Nanos(0));
+        let mut times = Vec::new();
+        while let Some(at) = pacer.next_at().filter(|at| at.0 < 4_000_000) {
+            if at.0 >= 1_500_000 {
+                pacer.set(&table.rate(40), at);
+            }
+            pacer.due(at);
+            times.push(at.0 / 1_000);
+        }
+        assert!(
+            times
+                .windows(2)
+                .all(|gap| (199..=251).contains(&(gap[1] - gap[0]))),
+            "{times:?}"
+        );
+    }
+
+    #[test]
+    fn a_sender_that_was_held_up_does_not_burst_out_what_it_missed() {
+        let rate = RateTable::new(Sizes::default()).rate(50);
+        let mut pacer = Pacer::new();
+        pacer.set(&rate, Nanos(0));
+        pacer.due(Nanos(0));
+        let late = Nanos(1_000_000_000);
+        let burst = std::iter::from_fn(|| pacer.due(late)).count();
+        assert_eq!(burst, 1);
+        assert_eq!(pacer.skipped().0, 1_000_000_000 - 200_000);
+    }
+
+    #[test]
+    fn row_0_keeps_the_path_open() {
+        let sent = trains(&RateTable::new(Sizes::default()).rate(0), 200);
+        assert_eq!(sent.len(), 4);
+    }
+
+    proptest! {
+        #[test]
+        fn no_rate_of_a_peer_makes_it_spin_or_burst(
+            numbers in prop::array::uniform7(prop_oneof![0u32..3000, any::<u32>()]),
+        ) {
+            let [interval_us, payload, burst, slow_us, slow_payload, slow_burst, addon] = numbers;
+            let rate = SendingRate {
+                first: Transmitter { interval_us, payload, burst, addon: 0 },
+                second: Transmitter { interval_us: slow_us, payload: slow_payload, burst: slow_burst, addon },
+            };
+            let sent = trains(&rate, 10);
+            prop_assert!(sent.len() <= 2 * 200);
+            let datagrams: usize = sent.iter().map(|(_, train)| train.count + 1).sum();
+            prop_assert!(datagrams <= 2 * 101 * 100 + 400);
+        }
+    }
+}

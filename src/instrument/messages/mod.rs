@@ -1,0 +1,22 @@
+//! Messages over TCP or UDP, as nettest (document 003) and the Perl transfer test (document 004) sent them:
+//! `pingpong` for round-trip times, `blast` for throughput against message size, `transfer` for the reads at the
+//! receiver. One small framing of ours carries all three: see [`wire`].
+
+pub(crate) mod blast;
+mod client;
+mod datagrams;
+pub(crate) mod exchange;
+pub(crate) mod far_end;
+mod fields;
+mod floor;
+pub(crate) mod pingpong;
+mod recorder;
+pub(crate) mod sizes;
+pub(crate) mod transfer;
+mod udp_pingpong;
+pub(crate) mod wire;
+
+pub(crate) use client::{FarEnd, SILENCE};
+
+#[cfg(test)]
+mod tests;

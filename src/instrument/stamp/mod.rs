@@ -1,0 +1,48 @@
+//! STAMP, the Simple Two-way Active Measurement Protocol (RFC 8762), with the extensions of RFC 8972.
+
+mod csv;
+mod delay;
+mod journal;
+pub(crate) mod kernel;
+mod loss;
+mod outcome;
+mod sender;
+mod statistics;
+pub(crate) mod tlv;
+pub(crate) mod wire;
+
+use std::net::SocketAddr;
+use std::thread;
+
+use anyhow::Result;
+use netio::clock;
+
+pub(crate) use self::csv::write as write_csv;
+pub(crate) use self::outcome::Outcome;
+use self::sender::Sender;
+pub(crate) use self::sender::{FULL, ProbePlan};
+use super::Session;
+use crate::endpoint::Local;
+
+/// One session with the reflector at `target`: what came of it, and why it ended early if it did.
+///
+/// # Errors
+/// The near end cannot be bound, or there is no way to the target.
+pub(crate) fn probe(
+    target: SocketAddr,
+    local: Option<&Local>,
+    plan: &ProbePlan,
+    session: &Session,
+) -> Result<(Outcome, Option<String>)> {
+    // In a thread of its own: it becomes one that goes before others, and what it starts would do so, too.
+    let probing = || Sender::open(target, local, plan).map(|sender| sender.run(session));
+    let (journal, failure) = thread::scope(|scope| {
+        let joined = scope.spawn(probing).join();
+        joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    let own_error_ms = clock::largest_error().map(|error| error.0 as f64 / 1e6);
+    Ok((Outcome::new(journal, own_error_ms, STAMP_ERROR_MS), failure))
+}
+
+/// What a kernel may take between a packet's stamp and the wire, one way.
+const STAMP_ERROR_MS: f64 = 0.05;

@@ -1,0 +1,414 @@
+//! What a session's journal adds up to: samples, figures with their intervals, and what they mean.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::delay::{self, Delays, Offset, Relation};
+use super::journal::{Journal, Received};
+use super::loss::{self, Losses, UNCOUNTED};
+use super::sender::ProbePlan;
+use super::statistics::{Distribution, wilson_percent};
+use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
+
+/// A journal, judged.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) journal: Journal,
+    /// Of every probe answered in time.
+    pub(crate) delays: Vec<Delays>,
+    pub(crate) offset: Option<Offset>,
+    pub(crate) losses: Losses,
+    /// Answers whose stamps cannot be: the wall clock of an end was set.
+    pub(crate) impossible: u64,
+    own_error_ms: Option<f64>,
+    stamp_error_ms: f64,
+}
+
+impl Outcome {
+    /// `own_error_ms` is that of this machine's clock, if it is synchronised; `stamp_error_ms` what a kernel may take
+    /// between a packet's stamp and the wire, one way.
+    pub(crate) fn new(journal: Journal, own_error_ms: Option<f64>, stamp_error_ms: f64) -> Self {
+        let (delays, impossible) = delay::delays(&journal);
+        Self {
+            offset: delay::offset(&journal, &delays, own_error_ms),
+            losses: loss::losses(&journal),
+            delays,
+            impossible,
+            journal,
+            own_error_ms,
+            stamp_error_ms,
+        }
+    }
+
+    /// As a measurement.
+    pub(crate) fn measurement(&self, plan: &ProbePlan) -> Measurement {
+        Measurement {
+            samples: self.samples(),
+            figures: self.figures(),
+            facts: self.facts(plan),
+            failure: None,
+        }
+    }
+
+    /// One-way delay of a probe in ms, where the clocks are related.
+    pub(crate) fn one_way(&self, delays: &Delays, direction: Direction) -> Option<f64> {
+        let offset = self.offset.filter(|o| o.relation != Relation::Unrelated)?;
+        match direction {
+            Direction::Up => delays.up.map(|up| up - offset.ms),
+            Direction::Down => delays.down.map(|down| down + offset.ms),
+        }
+    }
+
+    /// IPDV (RFC 3393) of each probe that was answered, as was the one before it: signed, in ms.
+    pub(crate) fn ipdv(&self, direction: Direction) -> HashMap<usize, f64> {
+        let pairs = self.delays.windows(2).filter_map(|pair| {
+            let (former, latter) = (&pair[0], &pair[1]);
+            let varied = raw(latter, direction)? - raw(former, direction)?;
+            (former.probe + 1 == latter.probe).then_some((latter.probe, varied))
+        });
+        pairs.collect()
+    }
+
+    /// Seconds from the first probe's sending to this one's.
+    pub(crate) fn at_s(&self, probe: usize) -> f64 {
+        let probes = &self.journal.probes;
+        (probes[probe].sent.0 - probes[0].sent.0) as f64 / 1e9
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        let index = |probe: usize| probe as u64 + 1;
+        let mut samples = Vec::new();
+        for d in &self.delays {
+            let mut add = |metric, value: Option<f64>, direction: Option<Direction>| {
+                let sample = value
+                    .map(|value| Sample::new(self.at_s(d.probe), metric, index(d.probe), value));
+                samples.extend(sample.map(|sample| match direction {
+                    Some(direction) => sample.toward(direction),
+                    None => sample,
+                }));
+            };
+            add(Metric::RttMs, Some(d.rtt), None);
+            add(Metric::NetworkRttMs, d.network, None);
+            for direction in [Direction::Up, Direction::Down] {
+                add(
+                    Metric::OneWayDelayMs,
+                    self.one_way(d, direction),
+                    Some(direction),
+                );
+            }
+        }
+        samples.extend(self.losses.ways.iter().map(|(probe, way)| {
+            let sample = Sample::new(self.at_s(*probe), Metric::LostPackets, index(*probe), 1.0);
+            match way {
+                Some(way) => sample.toward(*way),
+                None => sample,
+            }
+        }));
+        for answer in &self.journal.answers {
+            let metric = match (answer.duplicate, answer.late) {
+                (true, _) => Metric::DuplicateRttMs,
+                (false, true) => Metric::LateRttMs,
+                (false, false) => continue,
+            };
+            let rtt = (answer.read.0 - self.journal.probes[answer.probe].sent.0) as f64 / 1e6;
+            samples.push(Sample::new(
+                self.at_s(answer.probe),
+                metric,
+                index(answer.probe),
+                rtt,
+            ));
+        }
+        // Stable: what is of one probe stays together.
+        samples.sort_by_key(|sample| sample.index);
+        samples
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let mut figures = self.counts();
+        figures.extend(self.round_trips());
+        figures.extend(self.one_way_delays());
+        for direction in [Direction::Up, Direction::Down] {
+            figures.extend(self.variation(direction));
+        }
+        figures
+    }
+
+    fn counts(&self) -> Vec<Figure> {
+        let journal = &self.journal;
+        let sent = journal.probes.len() as u64;
+        let answers = journal.answers.iter();
+        let (duplicates, others): (Vec<&Received>, Vec<&Received>) =
+            answers.partition(|answer| answer.duplicate);
+        let late = others.iter().filter(|answer| answer.late).count() as u64;
+        let mut figures = vec![
+            total(Metric::SentPackets, sent),
+            total(Metric::ReceivedPackets, self.delays.len() as u64),
+            total(Metric::LostPackets, self.losses.lost),
+        ];
+        if sent > 0 {
+            let [low, high] = wilson_percent(self.losses.lost, sent);
+            let share = percent(self.losses.lost, sent);
+            let lost = Figure::new(Metric::LostPercent, Statistic::Mean, share);
+            figures.push(lost.within(low, high));
+        }
+        if let Some(split) = self.losses.split {
+            let ways = [
+                (Direction::Up, split.lost_up, split.sent),
+                (Direction::Down, split.lost_down, split.answers),
+            ];
+            for (direction, lost, of) in ways {
+                let most = lost + split.unresolved;
+                let count = total(Metric::LostPackets, lost).within(lost as f64, most as f64);
+                let [low, high] = wilson_percent(lost, of);
+                // What lies after the last answer that came back belongs to the run, too.
+                let (least, most) = (
+                    percent(lost, of + split.unresolved),
+                    percent(most, of + split.unresolved),
+                );
+                let share = Figure::new(Metric::LostPercent, Statistic::Mean, percent(lost, of))
+                    .within(low.min(least), high.max(most));
+                figures.extend([count, share].map(|figure| figure.toward(direction)));
+            }
+        }
+        figures.extend([
+            total(Metric::LatePackets, late),
+            total(Metric::DuplicatePackets, duplicates.len() as u64),
+        ]);
+        match loss::reordered_by_direction(journal) {
+            Some((up, down)) => figures.extend([
+                total(Metric::ReorderedPackets, up).toward(Direction::Up),
+                total(Metric::ReorderedPackets, down).toward(Direction::Down),
+            ]),
+            None => {
+                let order = others.iter().map(|answer| answer.probe as u64);
+                figures.push(total(Metric::ReorderedPackets, loss::reordered(order)));
+            }
+        }
+        figures
+    }
+
+    fn round_trips(&self) -> Vec<Figure> {
+        let network: Vec<_> = self.delays.iter().filter_map(|d| d.network).collect();
+        let host = self.delays.iter().filter_map(|d| Some(d.rtt - d.network?));
+        let bound = [-2.0 * self.stamp_error_ms, 0.0];
+        [
+            spread(Metric::RttMs, self.delays.iter().map(|d| d.rtt), None),
+            spread(Metric::NetworkRttMs, network, Some(bound)),
+            spread(Metric::HostMs, host, None),
+        ]
+        .concat()
+    }
+
+    fn one_way_delays(&self) -> Vec<Figure> {
+        let Some(offset) = self.offset else {
+            return Vec::new();
+        };
+        let mut figures = Vec::new();
+        for direction in [Direction::Up, Direction::Down] {
+            let values = self
+                .delays
+                .iter()
+                .filter_map(|d| self.one_way(d, direction));
+            let (low, high) = match direction {
+                Direction::Up => (offset.ms - offset.high, offset.ms - offset.low),
+                Direction::Down => (offset.low - offset.ms, offset.high - offset.ms),
+            };
+            let bound = [low - self.stamp_error_ms, high];
+            let found = spread(Metric::OneWayDelayMs, values, Some(bound));
+            figures.extend(found.into_iter().map(|figure| figure.toward(direction)));
+        }
+        if offset.relation != Relation::Same {
+            let figure = Figure::new(Metric::ClockOffsetMs, Statistic::Median, offset.ms);
+            figures.push(figure.within(offset.low, offset.high));
+        }
+        figures
+    }
+
+    /// Both need no relation between the clocks: their difference cancels out.
+    fn variation(&self, direction: Direction) -> Vec<Figure> {
+        let raws: Vec<f64> = self
+            .delays
+            .iter()
+            .filter_map(|d| raw(d, direction))
+            .collect();
+        let least = raws.iter().copied().fold(f64::INFINITY, f64::min);
+        let pdv = Distribution::of(raws.into_iter().map(|value| value - least));
+        let ipdv = Distribution::of(self.ipdv(direction).into_values().map(f64::abs));
+        let of = |metric, values: Option<Distribution>| {
+            let values = values.into_iter();
+            values.flat_map(move |values| {
+                [
+                    (Statistic::Median, 0.5),
+                    (Statistic::P90, 0.9),
+                    (Statistic::P99, 0.99),
+                    (Statistic::Max, 1.0),
+                ]
+                .map(|(statistic, q)| {
+                    Figure::new(metric, statistic, values.quantile(q)).toward(direction)
+                })
+            })
+        };
+        of(Metric::PdvMs, pdv)
+            .chain(of(Metric::IpdvMs, ipdv))
+            .collect()
+    }
+
+    fn facts(&self, plan: &ProbePlan) -> BTreeMap<String, String> {
+        let far_end = &self.journal.far_end;
+        let mut facts = BTreeMap::new();
+        let mut say = |name: &str, text: String| {
+            facts.insert(name.to_owned(), text);
+        };
+        say(
+            "probe",
+            format!(
+                "STAMP (RFC 8762), {} payload bytes of UDP, one in {:?}; an answer after {:?} is late and its probe lost",
+                plan.size, plan.interval, plan.timeout
+            ),
+        );
+        say("rtt", "user space to user space, what both hosts add included; interval: of median and mean, at 95 %, if probes are independent".to_owned());
+        let complete = self.delays.iter().filter(|d| d.network.is_some()).count();
+        say("network_rtt", match (complete, far_end.follows_up) {
+            (0, _) => "not known: kernel stamps are missing".to_owned(),
+            (_, true) => format!(
+                "rtt less what the hosts add: kernel stamps at all four points (the far end's sending time by Follow-Up Telemetry, RFC 8972); the interval allows {:.3} ms a direction between a stamp and the wire",
+                self.stamp_error_ms
+            ),
+            (_, false) => "rtt less what this host and the far program add: the far end does not say when its kernel sent, so that an answer's way through that kernel is in it".to_owned(),
+        });
+        say("one_way_delay", self.describe_clocks());
+        say("loss", self.describe_loss(plan));
+        say("ipdv", "RFC 3393, of neighbouring probes, without its sign; pdv: RFC 5481, delay less the least".to_owned());
+        say("far_end", self.describe_far_end());
+        let counts = [
+            (
+                "garbage",
+                self.journal.garbage,
+                "packets from the far end that answer no probe",
+            ),
+            (
+                "clock_steps",
+                self.impossible,
+                "answers with stamps that cannot be: a clock was set; they are in rtt only",
+            ),
+            (
+                "host_overflow",
+                self.journal.overflowed.into(),
+                "answers that this host's socket had no room for: they are in the loss, but not the network's",
+            ),
+        ];
+        for (name, count, what) in counts {
+            if count > 0 {
+                say(name, format!("{count} {what}"));
+            }
+        }
+        if let Some(why) = &self.journal.unreachable {
+            say("icmp", why.clone());
+        }
+        facts
+    }
+
+    fn describe_clocks(&self) -> String {
+        let Some(offset) = self.offset else {
+            return "not known: kernel stamps are missing".to_owned();
+        };
+        match offset.relation {
+            Relation::Same => {
+                "both ends read the same clock: the far end proved that it runs on this kernel"
+                    .to_owned()
+            }
+            Relation::Synchronised => format!(
+                "both clocks are synchronised, so they say: this one to {:.3} ms, the far end's to {:.3} ms; all of it is in the interval",
+                self.own_error_ms.unwrap_or_default(),
+                self.journal
+                    .far_end
+                    .error
+                    .map_or(0.0, |error| error.seconds() * 1e3)
+            ),
+            Relation::Unrelated => format!(
+                "variation only: nothing relates the two clocks; the fastest packets allow an offset of {:.3} to {:.3} ms (drift of the clocks is in pdv)",
+                offset.low, offset.high
+            ),
+        }
+    }
+
+    fn describe_loss(&self, plan: &ProbePlan) -> String {
+        let stated = format!("no answer within {:?}", plan.timeout);
+        match self.losses.split {
+            Some(split) => format!(
+                "{stated}; by direction from the far end's count, exact up to the last answer that came back (probe {}, then {} unknown); intervals: Wilson's",
+                self.journal.probes.len() as u64 - split.unresolved,
+                split.unresolved
+            ),
+            None => format!("{stated}; not by direction: {UNCOUNTED}; interval: Wilson's"),
+        }
+    }
+
+    fn describe_far_end(&self) -> String {
+        let far_end = &self.journal.far_end;
+        let Some(error) = far_end.error else {
+            return "no answer".to_owned();
+        };
+        let what = if far_end.is_farwire {
+            "farwire"
+        } else {
+            "not farwire"
+        };
+        let form = if error.ptp { "PTP" } else { "NTP" };
+        let ttl = self.journal.answers.last().map_or(0, |answer| answer.ttl);
+        let lost = far_end
+            .overflowed
+            .map_or(0, |(first, last)| last.saturating_sub(first));
+        let overflow = if lost == 0 {
+            String::new()
+        } else {
+            format!(
+                "; its socket had no room for {lost} requests of all its clients: they may be in the loss, but are not the network's"
+            )
+        };
+        format!("{what}, stamps in {form}'s form, probes arrive with TTL {ttl}{overflow}")
+    }
+}
+
+/// In the difference of the two clocks.
+fn raw(delays: &Delays, direction: Direction) -> Option<f64> {
+    match direction {
+        Direction::Up => delays.up,
+        Direction::Down => delays.down,
+    }
+}
+
+/// Figures of `values`; with the intervals of median and mean, widened by `bound` where there is one.
+fn spread(
+    metric: Metric,
+    values: impl IntoIterator<Item = f64>,
+    bound: Option<[f64; 2]>,
+) -> Vec<Figure> {
+    let Some(values) = Distribution::of(values) else {
+        return Vec::new();
+    };
+    let [below, above] = bound.unwrap_or_default();
+    let within = |figure: Figure, [low, high]: [f64; 2]| figure.within(low + below, high + above);
+    let figure = |statistic, value| Figure::new(metric, statistic, value);
+    vec![
+        figure(Statistic::Min, values.quantile(0.0)),
+        within(
+            figure(Statistic::Median, values.median()),
+            values.median_interval(),
+        ),
+        within(
+            figure(Statistic::Mean, values.mean()),
+            values.mean_interval(),
+        ),
+        figure(Statistic::P90, values.quantile(0.9)),
+        figure(Statistic::P99, values.quantile(0.99)),
+        figure(Statistic::Max, values.quantile(1.0)),
+    ]
+}
+
+fn total(metric: Metric, count: u64) -> Figure {
+    Figure::new(metric, Statistic::Total, count as f64)
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}

@@ -1,0 +1,286 @@
+//! The packets of STAMP in unauthenticated mode (RFC 8762 section 4) and what stands in them.
+
+use model::Nanos;
+
+/// Bytes of a packet without extensions, in either direction (RFC 8762 sections 4.2.1 and 4.3.1).
+pub(crate) const BASE: usize = 44;
+/// Bytes of the shortest answer: a TWAMP Light reflector leaves the last three, which are zero, away (RFC 5357).
+pub(crate) const SHORTEST_ANSWER: usize = 41;
+/// The port of reflectors (RFC 8762 section 4.1).
+pub(crate) const PORT: u16 = 862;
+
+/// From 1900, where NTP's seconds begin, to 1970.
+const NTP_TO_UNIX_S: u64 = 2_208_988_800;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// How good a clock is, as its owner states it (RFC 8762 section 4.2.1, from RFC 4656 section 4.1.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ErrorEstimate {
+    /// S: kept in step with UTC by an external source.
+    pub(crate) synchronised: bool,
+    /// Z: the time stamps of this packet are in PTP's form, not in NTP's.
+    pub(crate) ptp: bool,
+    /// 6 bits.
+    pub(crate) scale: u8,
+    /// Never 0 in a packet that is as it should be; the error is this times 2^(scale - 32) seconds.
+    pub(crate) multiplier: u8,
+}
+
+/// What a sender asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// From 0, one more a packet.
+    pub(crate) sequence: u32,
+    /// When it was sent, as it stands in the packet: a reflector gives it back as it came.
+    pub(crate) sent: u64,
+    pub(crate) error: ErrorEstimate,
+    /// Which of a sender's sessions it is (RFC 8972 section 3); 0 from a sender that knows of none.
+    pub(crate) ssid: u16,
+}
+
+/// What a reflector answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// The reflector's own count from 0, or the request's when it keeps no state (RFC 8762 section 4.3).
+    pub(crate) sequence: u32,
+    /// When it was sent, as the reflector's program read its clock.
+    pub(crate) sent: u64,
+    pub(crate) error: ErrorEstimate,
+    /// The request's; 0 from a reflector that knows of none.
+    pub(crate) ssid: u16,
+    /// When the request came.
+    pub(crate) received: u64,
+    /// The request's sequence number, time stamp and error estimate.
+    pub(crate) request: (u32, u64, u16),
+    /// TTL or hop limit with which the request came; 255 where the reflector cannot know.
+    pub(crate) ttl: u8,
+}
+
+impl Request {
+    /// Out of `packet`; nothing when it is too short to be one.
+    pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
+        let base: &[u8; BASE] = packet.first_chunk()?;
+        Some(Self {
+            sequence: u32::from_be_bytes(field(base, 0)),
+            sent: u64::from_be_bytes(field(base, 4)),
+            error: ErrorEstimate::from_bits(u16::from_be_bytes(field(base, 12))),
+            ssid: u16::from_be_bytes(field(base, 14)),
+        })
+    }
+
+    /// As it goes onto the wire, without extensions.
+    pub(crate) fn emit(&self) -> [u8; BASE] {
+        let mut base = [0; BASE];
+        base[0..4].copy_from_slice(&self.sequence.to_be_bytes());
+        base[4..12].copy_from_slice(&self.sent.to_be_bytes());
+        base[12..14].copy_from_slice(&self.error.bits().to_be_bytes());
+        base[14..16].copy_from_slice(&self.ssid.to_be_bytes());
+        base
+    }
+}
+
+impl Answer {
+    /// Out of `packet`; nothing when it is too short to be one.
+    pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
+        let base: &[u8; SHORTEST_ANSWER] = packet.first_chunk()?;
+        Some(Self {
+            sequence: u32::from_be_bytes(field(base, 0)),
+            sent: u64::from_be_bytes(field(base, 4)),
+            error: ErrorEstimate::from_bits(u16::from_be_bytes(field(base, 12))),
+            ssid: u16::from_be_bytes(field(base, 14)),
+            received: u64::from_be_bytes(field(base, 16)),
+            request: (
+                u32::from_be_bytes(field(base, 24)),
+                u64::from_be_bytes(field(base, 28)),
+                u16::from_be_bytes(field(base, 36)),
+            ),
+            ttl: base[40],
+        })
+    }
+
+    /// As it goes onto the wire, without extensions.
+    pub(crate) fn emit(&self) -> [u8; BASE] {
+        let (sequence, sent, error) = self.request;
+        let mut base = [0; BASE];
+        base[0..4].copy_from_slice(&self.sequence.to_be_bytes());
+        base[4..12].copy_from_slice(&self.sent.to_be_bytes());
+        base[12..14].copy_from_slice(&self.error.bits().to_be_bytes());
+        base[14..16].copy_from_slice(&self.ssid.to_be_bytes());
+        base[16..24].copy_from_slice(&self.received.to_be_bytes());
+        base[24..28].copy_from_slice(&sequence.to_be_bytes());
+        base[28..36].copy_from_slice(&sent.to_be_bytes());
+        base[36..38].copy_from_slice(&error.to_be_bytes());
+        base[40] = self.ttl;
+        base
+    }
+}
+
+impl ErrorEstimate {
+    /// Of a clock that is at most `largest` off; nothing is known of one without. NTP's time stamps.
+    pub(crate) fn of(largest: Option<Nanos>) -> Self {
+        let units = match largest {
+            Some(Nanos(ns)) => ntp_units(ns),
+            // 255 * 2^31 s: more than any clock can be off.
+            None => u128::MAX,
+        };
+        // The multiplier is rounded up: an error is never stated too small.
+        let scale = (0..63).find(|scale| units <= 255 << scale).unwrap_or(63);
+        let multiplier = units.div_ceil(1 << scale).clamp(1, 255);
+        Self {
+            synchronised: largest.is_some(),
+            ptp: false,
+            scale,
+            multiplier: u8::try_from(multiplier).unwrap_or(u8::MAX),
+        }
+    }
+
+    /// Out of its two bytes.
+    pub(crate) fn from_bits(bits: u16) -> Self {
+        let [high, multiplier] = bits.to_be_bytes();
+        Self {
+            synchronised: high & 0x80 != 0,
+            ptp: high & 0x40 != 0,
+            scale: high & 0x3f,
+            multiplier,
+        }
+    }
+
+    /// As its two bytes.
+    pub(crate) fn bits(self) -> u16 {
+        let high = u8::from(self.synchronised) << 7 | u8::from(self.ptp) << 6 | self.scale & 0x3f;
+        u16::from_be_bytes([high, self.multiplier])
+    }
+
+    /// The error that it states, in seconds.
+    pub(crate) fn seconds(self) -> f64 {
+        f64::from(self.multiplier) * (f64::from(self.scale) - 32.0).exp2()
+    }
+
+    /// The time since 1970 that `stamp` stands for in a packet with this estimate. NTP's seconds wrap in 2036: the
+    /// time nearest to `near` is meant. Nothing for a time before 1970 and for nanoseconds that are none.
+    pub(crate) fn time(self, stamp: u64, near: Nanos) -> Option<Nanos> {
+        let (seconds, fraction) = (stamp >> 32, stamp & 0xffff_ffff);
+        let (epoch, ns) = if self.ptp {
+            (0, fraction)
+        } else {
+            (NTP_TO_UNIX_S, (fraction * SECOND_NS + (1 << 31)) >> 32)
+        };
+        if self.ptp && fraction >= SECOND_NS {
+            return None;
+        }
+        let wanted = near.0 / SECOND_NS + epoch;
+        // The nearest number with these lower 32 bits, half a wrap to either side.
+        let ahead = seconds.wrapping_sub(wanted) & 0xffff_ffff;
+        let since_epoch = if ahead < 1 << 31 {
+            wanted.checked_add(ahead)
+        } else {
+            (wanted + ahead).checked_sub(1 << 32)
+        };
+        let unix = since_epoch?.checked_sub(epoch)?;
+        Some(Nanos(unix.checked_mul(SECOND_NS)?.checked_add(ns)?))
+    }
+}
+
+/// `time` (since 1970) in NTP's form: 32 bits of seconds since 1900, which wrap, and 32 of their fraction.
+pub(crate) fn ntp(time: Nanos) -> u64 {
+    let seconds = time.0 / SECOND_NS + NTP_TO_UNIX_S;
+    let fraction = ntp_units(time.0 % SECOND_NS);
+    seconds << 32 | u64::try_from(fraction).unwrap_or(u64::from(u32::MAX))
+}
+
+/// In units of 2^-32 s, to the nearest.
+fn ntp_units(ns: u64) -> u128 {
+    ((u128::from(ns) << 32) + u128::from(SECOND_NS / 2)) / u128::from(SECOND_NS)
+}
+
+fn field<const N: usize>(packet: &[u8], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&packet[at..at + N]);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NTP: ErrorEstimate = ErrorEstimate {
+        synchronised: false,
+        ptp: false,
+        scale: 0,
+        multiplier: 1,
+    };
+    const PTP: ErrorEstimate = ErrorEstimate { ptp: true, ..NTP };
+    /// 2024-01-01.
+    const NOW: Nanos = Nanos(1_704_067_200_000_000_000);
+
+    #[test]
+    fn a_time_is_where_the_rfc_puts_it() {
+        // 0xe93c_7f00 s after 1900 is 2024-01-01.
+        assert_eq!(ntp(NOW), 0xe93c_7f00 << 32);
+        assert_eq!(ntp(NOW + Nanos(500_000_000)), 0xe93c_7f00_8000_0000);
+        let stamp = (1_704_067_200 << 32) | 7;
+        assert_eq!(PTP.time(stamp, NOW), Some(NOW + Nanos(7)));
+        assert_eq!(PTP.time(SECOND_NS, NOW), None);
+    }
+
+    #[test]
+    fn a_time_is_read_in_the_era_that_is_nearest() {
+        // 2036-02-07 06:28:16: NTP's seconds begin again.
+        let wrap = Nanos(((1 << 32) - NTP_TO_UNIX_S) * SECOND_NS);
+        assert_eq!(ntp(wrap), 0);
+        assert_eq!(NTP.time(0, Nanos(wrap.0 - 1)), Some(wrap));
+        assert_eq!(
+            NTP.time(u64::MAX << 32, wrap),
+            Some(Nanos(wrap.0 - SECOND_NS))
+        );
+        // 1969.
+        assert_eq!(NTP.time((NTP_TO_UNIX_S - 1) << 32, Nanos(0)), None);
+    }
+
+    #[test]
+    fn an_error_is_stated_in_the_terms_of_the_rfc() {
+        let estimate = ErrorEstimate::of(Some(Nanos(1_000_000)));
+        assert!(estimate.synchronised);
+        assert!(
+            (0.001..0.001_01).contains(&estimate.seconds()),
+            "{estimate:?}"
+        );
+        let unknown = ErrorEstimate::of(None);
+        assert!(!unknown.synchronised && unknown.seconds() > 5e11);
+        assert_eq!(ErrorEstimate::of(Some(Nanos(0))).multiplier, 1);
+        assert_eq!(
+            ErrorEstimate::from_bits(0x8000 | 40 << 8 | 3).seconds(),
+            768.0
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_survives_the_wire_to_the_nanosecond(ns in 0u64..4_000_000_000_000_000_000) {
+            prop_assert_eq!(NTP.time(ntp(Nanos(ns)), Nanos(ns)), Some(Nanos(ns)));
+        }
+
+        #[test]
+        fn an_error_is_never_stated_smaller_than_it_is(ns in 0u64..u64::MAX) {
+            let stated = ErrorEstimate::of(Some(Nanos(ns))).seconds();
+            let error = ns as f64 / 1e9;
+            prop_assert!(stated > error - 1e-9 && stated < error * 1.02 + 1e-9);
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let request = Request::parse(&bytes);
+            prop_assert_eq!(request.is_some(), bytes.len() >= BASE);
+            if let Some(request) = request {
+                prop_assert_eq!(Request::parse(&request.emit()), Some(request));
+                request.error.time(request.sent, NOW);
+            }
+            let answer = Answer::parse(&bytes);
+            prop_assert_eq!(answer.is_some(), bytes.len() >= SHORTEST_ANSWER);
+            if let Some(answer) = answer {
+                prop_assert_eq!(Answer::parse(&answer.emit()), Some(answer));
+            }
+        }
+    }
+}
