@@ -106,7 +106,10 @@ pub(crate) fn add(suite: &mut Suite) {
     );
     suite.test("load with absurd numbers is not counted", &[], || {
         const LOAD: &[(u32, usize)] = &[(1, 1222), (u32::MAX, 1222), (0, 1222), (2, 40)];
-        against(sends_load(LOAD), "2 had numbers that cannot be: not counted")
+        against(
+            sends_load(LOAD),
+            "2 had numbers that cannot be: not counted",
+        )
     });
 }
 

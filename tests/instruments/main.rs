@@ -6,6 +6,7 @@ mod common;
 mod capacity;
 mod messages;
 mod serve;
+mod tcp;
 
 use std::process::ExitCode;
 
@@ -16,5 +17,6 @@ fn main() -> ExitCode {
     messages::add(&mut suite);
     capacity::add(&mut suite);
     serve::add(&mut suite);
+    tcp::add(&mut suite);
     suite.run()
 }
