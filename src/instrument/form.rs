@@ -232,10 +232,16 @@ pub(crate) enum Metric {
     SentRateBitPerS,
     /// Of RFC 3550 §6.4.1, as the receiver had it at the end.
     JitterMs,
-    /// The time that the client's processors worked for it, of the time of one.
-    ClientCpuPercent,
-    /// The time that the server's processors worked for it, of the time of one.
-    ServerCpuPercent,
+    /// By how many packets a reordered one was late (RFC 4737 §4.2.1, reordering extent).
+    ReorderingExtentPackets,
+    /// What came on a stream and was none of its packets.
+    GarbagePackets,
+    /// How far the gap between one train of packets and the next was from the ideal one, at the sender, without its sign.
+    PacingErrorUs,
+    /// Trains that left late, in percent of all.
+    LateTrainsPercent,
+    /// Packets that a sender hands to the kernel at once.
+    TrainPackets,
 }
 
 impl Measurement {

@@ -13,6 +13,7 @@ mod spread;
 pub(crate) mod stamp;
 pub(crate) mod stop;
 mod tally;
+pub(crate) mod udp;
 
 pub(crate) use form::{Direction, Figure, Measurement, Metric, Phase, Sample, Statistic};
 pub(crate) use live::Live;

@@ -21,6 +21,7 @@ impl FarEnd {
             .args(["--iperf3-port", "0"])
             .args(["--messages-port", "0"])
             .args(["--capacity-port", "0"])
+            .args(["--stamp-port", "0"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

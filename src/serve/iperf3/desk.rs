@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::super::Shared;
+use super::datagrams::Datagrams;
 use super::session;
 use crate::instrument::Stop;
 use crate::instrument::iperf3::control::{Control, MESSAGE_TIMEOUT};
@@ -23,6 +24,8 @@ pub(super) struct Desk {
     pub(super) shared: Arc<Shared>,
     /// Raised when the far end stops.
     pub(super) ending: Arc<AtomicBool>,
+    /// Where UDP streams come about.
+    pub(super) datagrams: Arc<Datagrams>,
     waiting: Mutex<HashMap<Cookie, SyncSender<Arrival>>>,
     strangers: AtomicUsize,
 }
@@ -39,10 +42,11 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Desk {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, datagrams: Arc<Datagrams>) -> Self {
         Self {
             shared,
             ending: Arc::default(),
+            datagrams,
             waiting: Mutex::default(),
             strangers: AtomicUsize::new(0),
         }

@@ -1,5 +1,6 @@
 //! iperf3's far end, for many clients at once: the cookie tells whose connection is whose.
 
+mod datagrams;
 mod desk;
 mod session;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 use anyhow::Result;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use self::datagrams::Datagrams;
 use self::desk::Desk;
 use super::shared::set_congestion;
 use super::{Service, Shared};
@@ -34,10 +36,16 @@ pub(super) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
     set_congestion(&socket2::SockRef::from(&listener), shared.congestion())?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
-    let desk = Arc::new(Desk::new(shared));
+    let datagrams = Arc::new(Datagrams::bind(address, bind)?);
+    let desk = Arc::new(Desk::new(shared, Arc::clone(&datagrams)));
+    let greeting = datagrams.listen(Arc::clone(&desk.ending))?;
     let thread = thread::Builder::new()
         .name("iperf3".to_owned())
-        .spawn(move || accept_all(&listener, &desk))?;
+        .spawn(move || {
+            accept_all(&listener, &desk);
+            // A panic there was printed there.
+            let _ = greeting.join();
+        })?;
     Ok(Service {
         name: "iperf3",
         address,

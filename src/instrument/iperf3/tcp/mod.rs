@@ -1,9 +1,8 @@
 //! The TCP streams of a test, at either end.
 
 mod flow;
-mod layers;
 pub(crate) mod measure;
-mod options;
+pub(crate) mod options;
 pub(crate) mod report;
 pub(crate) mod view;
 

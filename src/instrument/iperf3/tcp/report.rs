@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
+use super::super::layers::Layers;
 use super::super::plan::{Plan, Until};
 use super::super::results::Sides;
-use super::layers::Layers;
 use super::{Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
 use crate::analysis::correlated::mean_with_interval;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
