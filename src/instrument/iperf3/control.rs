@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use socket2::SockRef;
 
 use super::wire::{COOKIE_LENGTH, Cookie, ErrorCode, State};
 use crate::instrument::stop::{STOP_INTERVAL, Stop, StopCause};
@@ -74,6 +75,11 @@ impl Control {
     /// The connection itself, which turned out to be a stream.
     pub(crate) fn into_stream(self) -> TcpStream {
         self.stream
+    }
+
+    /// The connection's maximum segment size in bytes, if the kernel tells it.
+    pub(crate) fn mss(&self) -> Option<u32> {
+        SockRef::from(&self.stream).tcp_mss().ok()
     }
 
     /// Whether the whole measurement has to end.

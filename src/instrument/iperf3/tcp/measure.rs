@@ -37,7 +37,7 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> TcpMea
     let tested = client::run(server, &params, session, |opening| {
         let sockets = connect_all(opening)?;
         connections = sockets.iter().filter_map(Connection::of).collect();
-        Ok(TcpStreams::new(opening.plan, sockets))
+        Ok(TcpStreams::new(&opening.params.plan, sockets))
     });
     let plan = &params.plan;
     let context = view::Context {
@@ -99,7 +99,7 @@ fn connect_all(opening: &Opening<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
     let connect = |spec: &StreamSpec| -> Result<(StreamSpec, TcpStream)> {
         let server = opening.server;
         let socket = endpoint::tcp(server.address, server.local.as_ref())?;
-        Options(opening.plan).before_connecting(&socket, server.address)?;
+        Options(&opening.params.plan).before_connecting(&socket, server.address)?;
         let stream = endpoint::connect(socket, server.address, server.connect_timeout)?;
         let cookie = opening.cookie.as_bytes();
         std::io::Write::write_all(&mut &stream, cookie).context("a stream broke at its start")?;
