@@ -9,6 +9,7 @@ mod http;
 mod messages;
 mod probe;
 mod serve;
+mod tcp;
 
 use std::process::ExitCode;
 
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     messages::add(&mut suite);
     capacity::add(&mut suite);
     serve::add(&mut suite);
+    tcp::add(&mut suite);
     probe::add(&mut suite);
     suite.run()
 }
