@@ -23,20 +23,6 @@ pub(crate) fn median_interval(sorted: &[f64]) -> Option<[f64; 2]> {
     Some([low, high])
 }
 
-/// Between which shares lies, at 95 %, the probability by which `hits` of `count` came about (E. B. Wilson, 1927).
-pub(crate) fn share_interval(hits: u64, count: u64) -> Option<[f64; 2]> {
-    const Z2: f64 = 1.96 * 1.96;
-    if count == 0 {
-        return None;
-    }
-    let n = count as f64;
-    let share = hits as f64 / n;
-    let middle = share + Z2 / (2.0 * n);
-    let reach = (Z2 * (share * (1.0 - share) / n + Z2 / (4.0 * n * n))).sqrt();
-    let bound = |value: f64| (value / (1.0 + Z2 / n)).clamp(0.0, 1.0);
-    Some([bound(middle - reach), bound(middle + reach)])
-}
-
 /// The first of `sorted` whose rank, from 1, is not below `rank`.
 fn at_or_after(sorted: &[f64], rank: f64) -> Option<f64> {
     let mut ranked = sorted.iter().zip(1_u32..);
@@ -68,15 +54,5 @@ mod tests {
         assert_eq!(median_interval(&numbers(100)), Some([40.0, 61.0]));
         assert_eq!(median_interval(&numbers(6)), Some([1.0, 6.0]));
         assert_eq!(median_interval(&numbers(5)), None);
-    }
-
-    #[test]
-    fn a_share_of_nothing_may_still_be_more_than_nothing() {
-        let [low, high] = share_interval(0, 100).unwrap();
-        assert_eq!(low, 0.0);
-        assert!((high - 0.037).abs() < 0.001);
-        let [low, high] = share_interval(10, 1000).unwrap();
-        assert!((low - 0.00544).abs() < 1e-4 && (high - 0.01831).abs() < 1e-4);
-        assert_eq!(share_interval(0, 0), None);
     }
 }

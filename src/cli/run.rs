@@ -19,7 +19,7 @@ use crate::experiment::record::{GivenScenario, Record};
 use crate::experiment::runner;
 use crate::experiment::scenario;
 use crate::instrument::Stop;
-use crate::instrument::external::{self, Tool, wget};
+use crate::instrument::external::{self, Tool, curl, iperf, iperf3, nuttcp, wget};
 use crate::{report, rig};
 
 /// Run an experiment: every case, every instrument, repeats, one report
@@ -114,7 +114,11 @@ fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
         let tool: Tool = match instrument.method {
             Method::SystemPing(_) => external::ping::tool()?,
             Method::Wget(_) => wget::tool()?,
-            Method::Ping(_) | Method::Http(_) => continue,
+            Method::Curl(_) => curl::tool()?,
+            Method::Iperf3(_) => iperf3::tool()?,
+            Method::Iperf(_) => iperf::tool()?,
+            Method::Nuttcp(_) => nuttcp::tool()?,
+            Method::Ping(_) | Method::Http(_) | Method::HttpFiles(_) => continue,
         };
         tools.insert(tool.path.display().to_string(), tool.version);
     }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use model::LinkConfig;
 use netio::CpuUse;
 use netio::bed::{BedConfig, SERVER};
@@ -14,9 +15,12 @@ use crate::endpoint::Local;
 use crate::exit::{Blame, Failure};
 use crate::forward::summary::Summary;
 use crate::instrument::Measurement;
-use crate::instrument::external::Launcher;
+use crate::instrument::external::{Launcher, Running, Tool};
 use crate::rig;
 use crate::serve::{self, Ports, ServeConfig, Server};
+
+/// How long a tool may take to listen.
+const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Makes a test bed for each run.
 pub(crate) struct NetnsLaboratory {
@@ -43,6 +47,7 @@ struct NetnsRig {
     rig: rig::Rig,
     far_end: Server,
     http: SocketAddr,
+    iperf3: SocketAddr,
     mtu: u32,
     offloads: bool,
 }
@@ -74,6 +79,7 @@ impl Laboratory for NetnsLaboratory {
         Ok(Box::new(NetnsRig {
             rig,
             http: far_end.address("http")?,
+            iperf3: far_end.address("iperf3")?,
             far_end,
             mtu,
             offloads,
@@ -107,8 +113,24 @@ impl Rig for NetnsRig {
         Ok(self.rig.client().run(work)?)
     }
 
+    fn iperf3(&self) -> SocketAddr {
+        self.iperf3
+    }
+
     fn launcher(&self) -> &dyn Launcher {
         self.rig.client()
+    }
+
+    fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Running> {
+        let server = self.rig.server();
+        let running = server.start(tool, arguments)?;
+        let listens = rig::await_listener(server, Some(port), SERVER_PATIENCE)?;
+        ensure!(
+            listens,
+            "{} does not listen on port {port} within {SERVER_PATIENCE:?}",
+            tool.path.display()
+        );
+        Ok(running)
     }
 
     fn tear_down(self: Box<Self>) -> Result<Summary> {

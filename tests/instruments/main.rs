@@ -4,8 +4,12 @@
 mod common;
 
 mod capacity;
+mod external;
+mod http;
 mod messages;
+mod probe;
 mod serve;
+mod tcp;
 
 use std::process::ExitCode;
 
@@ -13,8 +17,12 @@ use common::suite::Suite;
 
 fn main() -> ExitCode {
     let mut suite = Suite::new();
+    external::add(&mut suite);
+    http::add(&mut suite);
     messages::add(&mut suite);
     capacity::add(&mut suite);
     serve::add(&mut suite);
+    tcp::add(&mut suite);
+    probe::add(&mut suite);
     suite.run()
 }

@@ -4,15 +4,13 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
 
+use super::tool::DownloadTool;
 use super::{Common, Instrument, Shown, above_zero};
 use crate::exit::{Blame, Failure};
 use crate::instrument::Session;
-use crate::instrument::http::files::{self, FilesPlan, MOST_CONNECTIONS};
+use crate::instrument::http::files::{self, DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS};
 use crate::instrument::http::sizes::Sizes;
 use crate::instrument::http::{self, Amount, HttpPlan, HttpTarget};
-
-/// Connections in parallel, as browsers open them to one server.
-const DEFAULT_CONNECTIONS: u32 = 6;
 
 /// An HTTP/1.1 download, or many small files
 #[derive(Args, Debug)]
@@ -29,6 +27,9 @@ pub(super) struct HttpArgs {
     /// Length of the intervals in which bytes are counted
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = above_zero)]
     interval: Nanos,
+    /// Measure with another program
+    #[arg(long, value_name = "TOOL", conflicts_with_all = ["bytes", "duration", "FilesArgs"])]
+    tool: Option<DownloadTool>,
     #[command(flatten)]
     files: FilesArgs,
     #[command(flatten)]
@@ -66,8 +67,12 @@ impl Instrument for HttpArgs {
         let targets = self.url.iter().map(|url| HttpTarget::resolve(url, family));
         let targets: Vec<HttpTarget> = targets.collect::<Result<_>>().or_bad_input()?;
         let local = self.common.bind.as_ref();
-        let measurement = match targets.as_slice() {
-            [target] if !self.files.asked_for() => {
+        let measurement = match (targets.as_slice(), self.tool) {
+            ([target], Some(tool)) => tool.measure(target, self.interval.into(), local, session)?,
+            (_, Some(_)) => {
+                return Err(Failure::bad_input("--tool downloads one URL"));
+            }
+            ([target], None) if !self.files.asked_for() => {
                 let plan = HttpPlan {
                     amount: self.amount(),
                     interval: self.interval.into(),

@@ -8,6 +8,7 @@ mod ping;
 mod pingpong;
 mod probe;
 mod tcp;
+mod tool;
 mod transfer;
 mod udp;
 
@@ -42,8 +43,8 @@ enum Kind {
     Blast(blast::BlastArgs),
     Transfer(transfer::TransferArgs),
     Tcp(tcp::TcpArgs),
-    Udp(udp::UdpArgs),
     Probe(probe::ProbeArgs),
+    Udp(udp::UdpArgs),
 }
 
 /// What all instruments take.

@@ -26,7 +26,7 @@ pub(super) struct ProbeArgs {
     #[arg(short, long, value_name = "BYTES", default_value_t = FULL)]
     size: u16,
     /// Probes to send
-    #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
     /// From one probe to the next: 10ms, 500us
     #[arg(short, long, value_name = "TIME", default_value = "10ms", value_parser = above_zero)]

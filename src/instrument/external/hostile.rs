@@ -7,24 +7,20 @@ use proptest::test_runner::RngSeed;
 
 use super::launch::tests::captured;
 use super::launch::{Line, Output, Stream};
-use super::streams::tests::PLAN;
-use super::streams::{StreamPlan, StreamTool, Transport};
+use super::streams::StreamTool;
+use super::streams::tests::plan;
 use super::{curl, iperf, iperf3, nuttcp, ping, wget};
 use crate::instrument::Measurement;
+use crate::instrument::iperf3::plan::{Protocol, Way};
 
 /// Of one proper output a line may give this many samples.
 const MOST_SAMPLES_A_LINE: usize = 16;
 
 /// Every parser under every plan that changes what it does.
 fn parse_all(output: &Output) -> Vec<Measurement> {
-    let transports = [Transport::Tcp, Transport::Udp { bit_per_s: 1 }];
-    let plans = transports.into_iter().flat_map(|transport| {
-        [false, true].map(|reverse| StreamPlan {
-            transport,
-            reverse,
-            ..PLAN
-        })
-    });
+    let plans = [Protocol::Tcp, Protocol::Udp]
+        .into_iter()
+        .flat_map(|protocol| [Way::Up, Way::Down, Way::Both].map(|way| plan(protocol, way)));
     let tools: [&dyn StreamTool; 3] = [&iperf3::Iperf3, &iperf::Iperf, &nuttcp::Nuttcp];
     let mut measurements: Vec<Measurement> = plans
         .flat_map(|plan| tools.map(|tool| tool.parse(output, &plan)))

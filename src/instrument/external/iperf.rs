@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use anyhow::{Result, bail};
 
 use super::launch::{Launcher, Output, Tool};
-use super::streams::{self, StreamPlan, StreamTool, Transport, amount, words};
+use super::streams::{self, StreamTool, amount, direction, word, words};
 use crate::endpoint::Local;
+use crate::instrument::iperf3::plan::{Plan, Protocol, Way};
 use crate::instrument::{Figure, Measurement, Metric, Sample, Session, Statistic};
 
 /// The port on which iperf serves unless told otherwise.
@@ -17,11 +18,19 @@ pub(crate) const PORT: u16 = 5001;
 pub(crate) fn measure(
     launcher: &dyn Launcher,
     target: SocketAddr,
-    plan: &StreamPlan,
+    plan: &Plan,
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
     streams::measure(&Iperf, launcher, target, plan, local, session)
+}
+
+/// Whether iperf has options for all of `plan`.
+///
+/// # Errors
+/// It has not; says for what.
+pub(crate) fn check(target: SocketAddr, plan: &Plan, local: Option<&Local>) -> Result<()> {
+    Iperf.arguments(target, plan, local).map(drop)
 }
 
 /// The iperf on PATH.
@@ -33,14 +42,14 @@ pub(crate) fn tool() -> Result<Tool> {
 }
 
 /// How its server is started for `plan`, at an address of the target's IP version.
-pub(crate) fn server_arguments(target: SocketAddr, plan: &StreamPlan) -> Vec<String> {
+pub(crate) fn server_arguments(target: SocketAddr, plan: &Plan) -> Vec<String> {
     let mut arguments = vec!["-s".to_owned()];
-    arguments.extend(words([("-p", target.port().to_string())]));
-    if target.is_ipv6() {
-        arguments.push("-V".to_owned());
-    }
-    if matches!(plan.transport, Transport::Udp { .. }) {
-        arguments.push("-u".to_owned());
+    arguments.extend(words([("-p", word(target.port()))]));
+    for (flag, wanted) in [
+        ("-V", target.is_ipv6()),
+        ("-u", plan.protocol == Protocol::Udp),
+    ] {
+        arguments.extend(wanted.then(|| flag.to_owned()));
     }
     arguments
 }
@@ -55,48 +64,45 @@ impl StreamTool for Iperf {
     fn arguments(
         &self,
         target: SocketAddr,
-        plan: &StreamPlan,
+        plan: &Plan,
         local: Option<&Local>,
     ) -> Result<Vec<String>> {
-        let mut arguments = vec!["-e".to_owned()];
-        arguments.extend(words([
-            ("-c", target.ip().to_string()),
-            ("-p", target.port().to_string()),
-            ("-f", "b".to_owned()),
-            ("-t", plan.time.as_secs_f64().to_string()),
-            ("-i", plan.interval.as_secs_f64().to_string()),
-            ("-P", plan.streams.to_string()),
-        ]));
-        if target.is_ipv6() {
-            arguments.push("-V".to_owned());
-        }
-        if plan.reverse {
-            arguments.push("-R".to_owned());
-        }
-        if let Transport::Udp { bit_per_s } = plan.transport {
-            arguments.push("-u".to_owned());
-            arguments.extend(words([("-b", bit_per_s.to_string())]));
-        }
-        for (flag, value) in [
-            ("-l", plan.length.map(|bytes| bytes.to_string())),
-            ("-w", plan.window.map(|bytes| bytes.to_string())),
-            ("-Z", plan.congestion.clone()),
-        ] {
-            arguments.extend(value.into_iter().flat_map(|value| words([(flag, value)])));
-        }
-        match local {
-            Some(Local::Address(address)) => {
-                arguments.extend(words([("-B", address.to_string())]));
-            }
+        let time = streams::plain_time("iperf", plan)?;
+        let address = match local {
+            Some(Local::Address(address)) => word(address),
             Some(Local::Interface(name)) => {
                 bail!("iperf takes an address to bind to, not an interface ({name})")
             }
-            None => {}
+            None => None,
+        };
+        let mut arguments = vec!["-e".to_owned()];
+        arguments.extend(words([
+            ("-c", word(target.ip())),
+            ("-p", word(target.port())),
+            ("-f", word("b")),
+            ("-t", word(time.as_secs_f64())),
+            ("-i", word(plan.interval.as_secs_f64())),
+            ("-P", word(plan.parallel)),
+            ("-b", plan.bitrate.and_then(word)),
+            ("-l", plan.length.and_then(word)),
+            ("-w", plan.window.and_then(word)),
+            ("-M", plan.mss.and_then(word)),
+            ("-S", plan.tos.and_then(word)),
+            ("-Z", plan.congestion.clone()),
+            ("-B", address),
+        ]));
+        for (flag, wanted) in [
+            ("-V", target.is_ipv6()),
+            ("-u", plan.protocol == Protocol::Udp),
+            ("-R", plan.way == Way::Down),
+            ("-N", plan.no_delay),
+        ] {
+            arguments.extend(wanted.then(|| flag.to_owned()));
         }
         Ok(arguments)
     }
 
-    fn parse(&self, output: &Output, plan: &StreamPlan) -> Measurement {
+    fn parse(&self, output: &Output, plan: &Plan) -> Measurement {
         Reports::of(output).measurement(output, plan)
     }
 }
@@ -151,14 +157,15 @@ impl Reports {
         reports
     }
 
-    fn measurement(&self, output: &Output, plan: &StreamPlan) -> Measurement {
+    fn measurement(&self, output: &Output, plan: &Plan) -> Measurement {
         let (intervals, totals) = self.split();
-        let received: Vec<&Row> = match (plan.reverse, plan.transport) {
-            (true, _) => totals.clone(),
-            (false, Transport::Udp { .. }) => self.server.iter().collect(),
-            (false, Transport::Tcp) => Vec::new(),
+        let down = plan.way == Way::Down;
+        let received: Vec<&Row> = match plan.protocol {
+            _ if down => totals.clone(),
+            Protocol::Udp => self.server.iter().collect(),
+            Protocol::Tcp => Vec::new(),
         };
-        let sent = if plan.reverse { &[][..] } else { &totals };
+        let sent = if down { &[][..] } else { &totals };
         let mut figures = rates(sent, plan, Metric::SentBytes, Metric::SentRateBitPerS);
         figures.extend(rates(
             &received,
@@ -174,8 +181,8 @@ impl Reports {
             failure: failure(output, plan, &totals, &received),
             ..Measurement::default()
         };
-        match (plan.reverse, plan.transport) {
-            (false, Transport::Tcp) => measurement.with_fact(
+        match plan.protocol {
+            Protocol::Tcp if !down => measurement.with_fact(
                 "sent rate",
                 "what iperf handed to its socket (L7): up to a socket buffer more than arrived, which it does not say",
             ),
@@ -263,12 +270,11 @@ fn kibibytes(text: &str) -> Option<f64> {
     amount(text.strip_suffix('K')?).map(|kib| kib * 1024.0)
 }
 
-fn samples(intervals: &[&Row], plan: &StreamPlan) -> Vec<Sample> {
-    let direction = plan.direction();
-    let bytes = if plan.reverse {
-        Metric::ReceivedBytes
-    } else {
-        Metric::SentBytes
+fn samples(intervals: &[&Row], plan: &Plan) -> Vec<Sample> {
+    let direction = direction(plan);
+    let bytes = match plan.way {
+        Way::Down => Metric::ReceivedBytes,
+        Way::Up | Way::Both => Metric::SentBytes,
     };
     let mut numbers: BTreeMap<Option<u32>, u64> = BTreeMap::new();
     let mut samples = Vec::new();
@@ -280,14 +286,14 @@ fn samples(intervals: &[&Row], plan: &StreamPlan) -> Vec<Sample> {
             (bytes, Some(row.bytes)),
             (Metric::RetransmittedPackets, details.retransmits),
             (Metric::CongestionWindowBytes, details.cwnd_bytes),
-            (Metric::RttMs, details.rtt_ms),
+            (Metric::TcpRttMs, details.rtt_ms),
             (Metric::JitterMs, details.jitter_ms),
             (Metric::LostPackets, details.lost.map(|(lost, _)| lost)),
         ];
         samples.extend(found.into_iter().filter_map(|(metric, value)| {
             let sample = Sample::new(row.end_s, metric, *index, value?).toward(direction);
             Some(match row.id {
-                Some(id) if plan.streams > 1 => sample.stream(id),
+                Some(id) if plan.parallel > 1 => sample.stream(id),
                 _ => sample,
             })
         }));
@@ -296,25 +302,25 @@ fn samples(intervals: &[&Row], plan: &StreamPlan) -> Vec<Sample> {
 }
 
 /// Bytes and rate of all streams together, and of each of several.
-fn rates(totals: &[&Row], plan: &StreamPlan, bytes: Metric, rate: Metric) -> Vec<Figure> {
+fn rates(totals: &[&Row], plan: &Plan, bytes: Metric, rate: Metric) -> Vec<Figure> {
     if totals.is_empty() {
         return Vec::new();
     }
-    let direction = plan.direction();
+    let direction = direction(plan);
     let sum = |value: fn(&Row) -> f64| totals.iter().map(|row| value(row)).sum::<f64>();
     let mut figures = vec![
         Figure::new(bytes, Statistic::Total, sum(|row| row.bytes)).toward(direction),
         Figure::new(rate, Statistic::Mean, sum(|row| row.bit_per_s)).toward(direction),
     ];
-    for row in totals.iter().filter(|_| plan.streams > 1) {
+    for row in totals.iter().filter(|_| plan.parallel > 1) {
         let figure = Figure::new(rate, Statistic::Mean, row.bit_per_s).toward(direction);
         figures.extend(row.id.map(|id| figure.stream(id)));
     }
     figures
 }
 
-fn details(totals: &[&Row], plan: &StreamPlan) -> Vec<Figure> {
-    let direction = plan.direction();
+fn details(totals: &[&Row], plan: &Plan) -> Vec<Figure> {
+    let direction = direction(plan);
     let retransmits: Vec<f64> = totals
         .iter()
         .filter_map(|r| r.details.retransmits)
@@ -334,12 +340,12 @@ fn details(totals: &[&Row], plan: &StreamPlan) -> Vec<Figure> {
 }
 
 /// Datagrams as the receiver counted them.
-fn loss(received: &[&Row], plan: &StreamPlan) -> Vec<Figure> {
+fn loss(received: &[&Row], plan: &Plan) -> Vec<Figure> {
     let counts: Vec<(f64, f64)> = received.iter().filter_map(|row| row.details.lost).collect();
     if counts.is_empty() {
         return Vec::new();
     }
-    let direction = plan.direction();
+    let direction = direction(plan);
     let lost: f64 = counts.iter().map(|(lost, _)| lost).sum();
     let sent: f64 = counts.iter().map(|(_, sent)| sent).sum();
     let percent = (sent > 0.0).then(|| 100.0 * lost / sent);
@@ -361,12 +367,7 @@ fn loss(received: &[&Row], plan: &StreamPlan) -> Vec<Figure> {
     .collect()
 }
 
-fn failure(
-    output: &Output,
-    plan: &StreamPlan,
-    totals: &[&Row],
-    received: &[&Row],
-) -> Option<String> {
+fn failure(output: &Output, plan: &Plan, totals: &[&Row], received: &[&Row]) -> Option<String> {
     if totals.is_empty() {
         return Some(format!(
             "iperf ended with code {}: {}",
@@ -374,7 +375,7 @@ fn failure(
             output.last_words()
         ));
     }
-    let expects_report = plan.reverse || matches!(plan.transport, Transport::Udp { .. });
+    let expects_report = plan.way == Way::Down || plan.protocol == Protocol::Udp;
     if expects_report && received.is_empty() {
         return Some("the server did not report what it received".to_owned());
     }
@@ -385,7 +386,7 @@ fn failure(
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::launch::tests::captured;
-    use super::super::streams::tests::PLAN;
+    use super::super::streams::tests::plan;
     use super::*;
     use crate::instrument::Direction;
 
@@ -395,14 +396,7 @@ pub(super) mod tests {
     pub(in super::super) const UDP: &str = include_str!("fixtures/iperf_udp.txt");
     const SILENT: &str = include_str!("fixtures/iperf_silent.txt");
 
-    const UDP_PLAN: StreamPlan = StreamPlan {
-        transport: Transport::Udp {
-            bit_per_s: 5_000_000,
-        },
-        ..PLAN
-    };
-
-    fn parse(text: &str, plan: &StreamPlan) -> Measurement {
+    fn parse(text: &str, plan: &Plan) -> Measurement {
         Iperf.parse(&captured(text, 0), plan)
     }
 
@@ -413,7 +407,10 @@ pub(super) mod tests {
 
     #[test]
     fn what_a_tcp_client_buffered_is_not_called_goodput() {
-        let plan = StreamPlan { streams: 2, ..PLAN };
+        let plan = Plan {
+            parallel: 2,
+            ..plan(Protocol::Tcp, Way::Up)
+        };
         let measurement = parse(TCP, &plan);
         assert_eq!(measurement.failure, None);
         assert!(figures(&measurement, Metric::GoodputBitPerS).is_empty());
@@ -424,7 +421,7 @@ pub(super) mod tests {
         let rtts = measurement
             .samples
             .iter()
-            .filter(|s| s.metric == Metric::RttMs);
+            .filter(|s| s.metric == Metric::TcpRttMs);
         let rtts: Vec<_> = rtts.map(|s| (s.index, s.stream, s.value)).collect();
         assert_eq!(rtts[..2], [(1, Some(2), 0.107), (1, Some(1), 0.111)]);
         assert_eq!(rtts.len(), 4);
@@ -437,11 +434,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_reverse_test_counts_what_arrived() {
-        let plan = StreamPlan {
-            reverse: true,
-            ..PLAN
-        };
-        let measurement = parse(REVERSE, &plan);
+        let measurement = parse(REVERSE, &plan(Protocol::Tcp, Way::Down));
         assert_eq!(measurement.failure, None);
         assert_eq!(
             figures(&measurement, Metric::ReceivedBytes),
@@ -453,13 +446,14 @@ pub(super) mod tests {
 
     #[test]
     fn udp_is_what_the_server_reported() {
-        let measurement = parse(UDP, &UDP_PLAN);
+        let plan = plan(Protocol::Udp, Way::Up);
+        let measurement = parse(UDP, &plan);
         assert_eq!(measurement.failure, None);
         assert_eq!(figures(&measurement, Metric::GoodputBitPerS), [5_011_343.0]);
         assert_eq!(figures(&measurement, Metric::SentPackets), [867.0]);
         assert_eq!(figures(&measurement, Metric::LostPercent), [0.0]);
         let without = UDP.split("Server Report:").next().unwrap();
-        let measurement = parse(without, &UDP_PLAN);
+        let measurement = parse(without, &plan);
         assert!(figures(&measurement, Metric::GoodputBitPerS).is_empty());
         let cause = measurement.failure.unwrap();
         assert!(cause.contains("did not report what it received"), "{cause}");
@@ -467,13 +461,13 @@ pub(super) mod tests {
 
     #[test]
     fn a_test_in_which_nothing_arrived_has_failed() {
-        let plan = StreamPlan {
-            reverse: true,
-            ..UDP_PLAN
-        };
-        assert_eq!(parse(SILENT, &plan).failure.unwrap(), "nothing arrived");
+        let silent = plan(Protocol::Udp, Way::Down);
+        assert_eq!(parse(SILENT, &silent).failure.unwrap(), "nothing arrived");
         let output = captured("tcp connect failed: Connection refused\n", 0);
-        let cause = Iperf.parse(&output, &PLAN).failure.unwrap();
+        let cause = Iperf
+            .parse(&output, &plan(Protocol::Tcp, Way::Up))
+            .failure
+            .unwrap();
         assert!(cause.contains("Connection refused"), "{cause}");
     }
 
@@ -483,7 +477,7 @@ pub(super) mod tests {
 [  1] 0.0000-1.0000 sec  100 Bytes  800 bits/sec  1/0          0     10K/81(19) us  2
 [  1] 0.0000-1.0119 sec  101 Bytes  798 bits/sec  1/0          0     10K/81(19) us  2
 ";
-        let measurement = parse(text, &PLAN);
+        let measurement = parse(text, &plan(Protocol::Tcp, Way::Up));
         assert_eq!(figures(&measurement, Metric::SentBytes), [101.0]);
         let sent = measurement
             .samples
@@ -495,7 +489,8 @@ pub(super) mod tests {
     #[test]
     fn an_interface_is_not_an_address() {
         let local = "lo".parse().unwrap();
-        let error = Iperf.arguments("127.0.0.1:1".parse().unwrap(), &PLAN, Some(&local));
+        let plan = plan(Protocol::Tcp, Way::Up);
+        let error = Iperf.arguments("127.0.0.1:1".parse().unwrap(), &plan, Some(&local));
         assert!(error.unwrap_err().to_string().contains("not an interface"));
     }
 }

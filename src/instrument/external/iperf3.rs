@@ -6,8 +6,9 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::launch::{Launcher, Output, Tool};
-use super::streams::{self, StreamPlan, StreamTool, Transport, words};
+use super::streams::{self, StreamTool, word, words};
 use crate::endpoint::Local;
+use crate::instrument::iperf3::plan::{Plan, Protocol, Until, Way};
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Session, Statistic};
 
 /// The port on which iperf3 serves unless told otherwise.
@@ -17,11 +18,19 @@ pub(crate) const PORT: u16 = 5201;
 pub(crate) fn measure(
     launcher: &dyn Launcher,
     target: SocketAddr,
-    plan: &StreamPlan,
+    plan: &Plan,
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
     streams::measure(&Iperf3, launcher, target, plan, local, session)
+}
+
+/// Whether iperf3 has options for all of `plan`.
+///
+/// # Errors
+/// It has not; says for what.
+pub(crate) fn check(target: SocketAddr, plan: &Plan, local: Option<&Local>) -> Result<()> {
+    Iperf3.arguments(target, plan, local).map(drop)
 }
 
 /// The iperf3 on PATH.
@@ -42,45 +51,49 @@ impl StreamTool for Iperf3 {
     fn arguments(
         &self,
         target: SocketAddr,
-        plan: &StreamPlan,
+        plan: &Plan,
         local: Option<&Local>,
     ) -> Result<Vec<String>> {
+        let (time, bytes) = match plan.until {
+            Until::For(time) => (word(time.as_secs_f64().ceil()), None),
+            Until::Bytes(bytes) => (None, word(bytes)),
+        };
+        let (address, interface) = match local {
+            Some(Local::Address(address)) => (word(address), None),
+            Some(Local::Interface(name)) => (None, word(name)),
+            None => (None, None),
+        };
         let mut arguments = vec!["-J".to_owned()];
         arguments.extend(words([
-            ("-c", target.ip().to_string()),
-            ("-p", target.port().to_string()),
-            ("-t", format!("{}", plan.time.as_secs_f64().ceil())),
-            ("-i", plan.interval.as_secs_f64().to_string()),
-            ("-P", plan.streams.to_string()),
-            ("--connect-timeout", "20000".to_owned()),
-        ]));
-        if plan.reverse {
-            arguments.push("-R".to_owned());
-        }
-        if let Transport::Udp { bit_per_s } = plan.transport {
-            arguments.push("-u".to_owned());
-            arguments.extend(words([("-b", bit_per_s.to_string())]));
-        }
-        for (flag, value) in [
-            ("-l", plan.length.map(|bytes| bytes.to_string())),
-            ("-w", plan.window.map(|bytes| bytes.to_string())),
+            ("-c", word(target.ip())),
+            ("-p", word(target.port())),
+            ("-t", time),
+            ("-n", bytes),
+            ("-O", word(plan.omit.as_secs())),
+            ("-i", word(plan.interval.as_secs_f64())),
+            ("-P", word(plan.parallel)),
+            ("-b", plan.bitrate.and_then(word)),
+            ("-l", plan.length.and_then(word)),
+            ("-w", plan.window.and_then(word)),
+            ("-M", plan.mss.and_then(word)),
+            ("-S", plan.tos.and_then(word)),
             ("-C", plan.congestion.clone()),
+            ("-B", address),
+            ("--bind-dev", interface),
+            ("--connect-timeout", word(20_000)),
+        ]));
+        for (flag, wanted) in [
+            ("-u", plan.protocol == Protocol::Udp),
+            ("-R", plan.way == Way::Down),
+            ("--bidir", plan.way == Way::Both),
+            ("-N", plan.no_delay),
         ] {
-            arguments.extend(value.into_iter().flat_map(|value| words([(flag, value)])));
-        }
-        match local {
-            Some(Local::Address(address)) => {
-                arguments.extend(words([("-B", address.to_string())]));
-            }
-            Some(Local::Interface(name)) => {
-                arguments.extend(words([("--bind-dev", name.clone())]));
-            }
-            None => {}
+            arguments.extend(wanted.then(|| flag.to_owned()));
         }
         Ok(arguments)
     }
 
-    fn parse(&self, output: &Output, plan: &StreamPlan) -> Measurement {
+    fn parse(&self, output: &Output, plan: &Plan) -> Measurement {
         // The error message of a serde_json that met garbage helps nobody: iperf3's own words do.
         let Ok(said) = serde_json::from_str::<Value>(&output.text()) else {
             return Measurement::failed(format!(
@@ -96,7 +109,7 @@ impl StreamTool for Iperf3 {
 /// What `-J` printed.
 struct Report<'a> {
     said: Value,
-    plan: &'a StreamPlan,
+    plan: &'a Plan,
 }
 
 impl Report<'_> {
@@ -155,7 +168,7 @@ impl Report<'_> {
                 samples.extend(interval_samples(stream, index, of));
             }
         }
-        if self.plan.streams == 1 {
+        if self.plan.parallel == 1 {
             for sample in &mut samples {
                 sample.stream = None;
             }
@@ -164,111 +177,141 @@ impl Report<'_> {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let direction = self.plan.direction();
-        let end = self.end();
-        let (sent, received) = (&end["sum_sent"], &end["sum_received"]);
-        let figure = |metric, statistic, value: Option<f64>| {
-            value.map(|value| Figure::new(metric, statistic, value).toward(direction))
+        // The sums without an ending are of the first direction, whichever it is.
+        let sums: &[(Direction, &str)] = match self.plan.way {
+            Way::Up => &[(Direction::Up, "")],
+            Way::Down => &[(Direction::Down, "")],
+            Way::Both => &[(Direction::Up, ""), (Direction::Down, "_bidir_reverse")],
         };
-        let mut figures: Vec<Figure> = [
-            figure(Metric::SentBytes, Statistic::Total, number(sent, "bytes")),
-            figure(
+        let mut figures = Vec::new();
+        for (direction, ending) in sums {
+            figures.extend(self.sums(*direction, ending));
+            figures.extend(self.load(*direction));
+        }
+        figures.extend(self.stream_figures());
+        figures
+    }
+
+    fn sums(&self, direction: Direction, ending: &str) -> Vec<Figure> {
+        let sum = |name: &str| &self.end()[format!("{name}{ending}")];
+        let (sent, received, datagrams) = (sum("sum_sent"), sum("sum_received"), sum("sum"));
+        let mut found = vec![
+            (Metric::SentBytes, Statistic::Total, number(sent, "bytes")),
+            (
                 Metric::SentRateBitPerS,
                 Statistic::Mean,
                 number(sent, "bits_per_second"),
             ),
-            figure(
+            (
                 Metric::ReceivedBytes,
                 Statistic::Total,
                 number(received, "bytes"),
             ),
-            figure(
+            (
                 Metric::GoodputBitPerS,
                 Statistic::Mean,
                 number(received, "bits_per_second"),
             ),
-            figure(Metric::ElapsedS, Statistic::Total, number(received, "end")),
-            figure(
+            (Metric::ElapsedS, Statistic::Total, number(received, "end")),
+        ];
+        // Of datagrams behind others iperf3 does not say which were duplicates: they are left out.
+        match self.plan.protocol {
+            Protocol::Tcp => found.push((
                 Metric::RetransmittedPackets,
                 Statistic::Total,
                 number(sent, "retransmits"),
-            ),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        if matches!(self.plan.transport, Transport::Udp { .. }) {
-            figures.extend(self.udp_figures(&end["sum"]));
+            )),
+            Protocol::Udp => found.extend([
+                (
+                    Metric::SentPackets,
+                    Statistic::Total,
+                    number(datagrams, "packets"),
+                ),
+                (
+                    Metric::LostPackets,
+                    Statistic::Total,
+                    number(datagrams, "lost_packets"),
+                ),
+                (
+                    Metric::LostPercent,
+                    Statistic::Mean,
+                    number(datagrams, "lost_percent"),
+                ),
+                (
+                    Metric::JitterMs,
+                    Statistic::Mean,
+                    number(datagrams, "jitter_ms"),
+                ),
+            ]),
         }
-        figures.extend(self.stream_figures());
-        let load = &end["cpu_utilization_percent"];
-        for (metric, key) in [
-            (Metric::ClientCpuPercent, "host_total"),
-            (Metric::ServerCpuPercent, "remote_total"),
-        ] {
-            let value = number(load, key);
-            figures.extend(value.map(|value| Figure::new(metric, Statistic::Mean, value)));
-        }
-        figures
+        known(found, direction)
     }
 
-    fn udp_figures(&self, all: &Value) -> Vec<Figure> {
-        let direction = self.plan.direction();
-        // iperf3's duplicates and reordered packets are not told apart: see `out_of_order` in its iperf_udp.c.
-        [
-            (Metric::SentPackets, Statistic::Total, "packets"),
-            (Metric::LostPackets, Statistic::Total, "lost_packets"),
-            (Metric::LostPercent, Statistic::Mean, "lost_percent"),
-            (Metric::JitterMs, Statistic::Mean, "jitter_ms"),
-        ]
-        .into_iter()
-        .filter_map(|(metric, statistic, key)| {
-            Some(Figure::new(metric, statistic, number(all, key)?).toward(direction))
-        })
-        .collect()
+    /// Of the processors at both ends, over the whole test.
+    fn load(&self, direction: Direction) -> Vec<Figure> {
+        let load = &self.end()["cpu_utilization_percent"];
+        let (client, server) = (number(load, "host_total"), number(load, "remote_total"));
+        let (sender, receiver) = match direction {
+            Direction::Up => (client, server),
+            Direction::Down => (server, client),
+        };
+        let found = vec![
+            (Metric::SenderCpuPercent, Statistic::Mean, sender),
+            (Metric::ReceiverCpuPercent, Statistic::Mean, receiver),
+        ];
+        known(found, direction)
     }
 
-    /// Of each of several streams, and of the only one its round-trip time as TCP had it.
+    /// Of each of several streams its goodput, and of each what TCP took for the round-trip time.
     fn stream_figures(&self) -> Vec<Figure> {
-        let direction = self.plan.direction();
+        let several = self.plan.parallel > 1;
         let streams = self.end()["streams"].as_array();
         let mut figures = Vec::new();
         for (stream, of) in streams.into_iter().flatten().zip(1..) {
-            let goodput = number(&stream["receiver"], "bits_per_second");
-            // The far end's iperf3 keeps these to itself: in a reverse test they are 0 here.
-            let rtt = |key| number(&stream["sender"], key).filter(|us| *us > 0.0);
-            let found = [
+            let (sender, receiver) = (&stream["sender"], &stream["receiver"]);
+            let Some(sends) = sender["sender"].as_bool() else {
+                continue;
+            };
+            let goodput = number(receiver, "bits_per_second").filter(|_| several);
+            // The far end's iperf3 keeps these to itself: of what it sends they are 0 here.
+            let rtt = |key| number(sender, key).filter(|us| *us > 0.0);
+            let found = vec![
+                (Metric::GoodputBitPerS, Statistic::Mean, goodput),
                 (
-                    Metric::GoodputBitPerS,
-                    Statistic::Mean,
-                    goodput.filter(|_| self.plan.streams > 1),
-                ),
-                (
-                    Metric::RttMs,
+                    Metric::TcpRttMs,
                     Statistic::Mean,
                     rtt("mean_rtt").map(|us| us / 1e3),
                 ),
                 (
-                    Metric::RttMs,
+                    Metric::TcpRttMs,
                     Statistic::Min,
                     rtt("min_rtt").map(|us| us / 1e3),
                 ),
                 (
-                    Metric::RttMs,
+                    Metric::TcpRttMs,
                     Statistic::Max,
                     rtt("max_rtt").map(|us| us / 1e3),
                 ),
             ];
-            figures.extend(found.into_iter().filter_map(|(metric, statistic, value)| {
-                let figure = Figure::new(metric, statistic, value?).toward(direction);
-                Some(match self.plan.streams {
-                    1 => figure,
-                    _ => figure.stream(of),
-                })
-            }));
+            let direction = if sends {
+                Direction::Up
+            } else {
+                Direction::Down
+            };
+            let found = known(found, direction).into_iter();
+            figures.extend(found.map(|figure| if several { figure.stream(of) } else { figure }));
         }
         figures
     }
+}
+
+/// Figures of what was said.
+fn known(found: Vec<(Metric, Statistic, Option<f64>)>, direction: Direction) -> Vec<Figure> {
+    let figure = |(metric, statistic, value)| {
+        let value: Option<f64> = value;
+        Some(Figure::new(metric, statistic, value?).toward(direction))
+    };
+    found.into_iter().filter_map(figure).collect()
 }
 
 /// One stream in one interval.
@@ -289,7 +332,7 @@ fn interval_samples(stream: &Value, index: u64, of: u32) -> Vec<Sample> {
         (bytes, number(stream, "bytes")),
         (Metric::RetransmittedPackets, number(stream, "retransmits")),
         (Metric::CongestionWindowBytes, number(stream, "snd_cwnd")),
-        (Metric::RttMs, tcp_rtt.map(|us| us / 1e3)),
+        (Metric::TcpRttMs, tcp_rtt.map(|us| us / 1e3)),
         (Metric::LostPackets, number(stream, "lost_packets")),
         (Metric::JitterMs, number(stream, "jitter_ms")),
     ]
@@ -318,24 +361,18 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use super::super::launch::tests::captured;
-    use super::super::streams::tests::PLAN;
+    use super::super::streams::tests::plan;
     use super::*;
 
     /// iperf3 3.12: two streams for a second, a sample each half second.
     pub(in super::super) const TCP: &str = include_str!("fixtures/iperf3_tcp.json");
     const REVERSE: &str = include_str!("fixtures/iperf3_rev.json");
     pub(in super::super) const UDP: &str = include_str!("fixtures/iperf3_udp.json");
+    const BOTH: &str = include_str!("fixtures/iperf3_bidir.json");
     const UDP_REVERSE: &str = include_str!("fixtures/iperf3_udprev.json");
     const REFUSED: &str = include_str!("fixtures/iperf3_refused.json");
 
-    const UDP_PLAN: StreamPlan = StreamPlan {
-        transport: Transport::Udp {
-            bit_per_s: 5_000_000,
-        },
-        ..PLAN
-    };
-
-    fn parse(text: &str, plan: &StreamPlan) -> Measurement {
+    fn parse(text: &str, plan: &Plan) -> Measurement {
         Iperf3.parse(&captured(text, 0), plan)
     }
 
@@ -360,7 +397,10 @@ pub(super) mod tests {
 
     #[test]
     fn both_ends_of_tcp_and_each_stream_are_told_apart() {
-        let plan = StreamPlan { streams: 2, ..PLAN };
+        let plan = Plan {
+            parallel: 2,
+            ..plan(Protocol::Tcp, Way::Up)
+        };
         let measurement = parse(TCP, &plan);
         assert_eq!(measurement.failure, None);
         let up = |metric, statistic| figure(&measurement, metric, statistic, Direction::Up);
@@ -370,8 +410,7 @@ pub(super) mod tests {
             (up(Metric::GoodputBitPerS, Statistic::Mean) / 30_100_574_902.0 - 1.0).abs() < 1e-9
         );
         assert_eq!(up(Metric::RetransmittedPackets, Statistic::Total), 0.0);
-        let load = measurement.figure(Metric::ServerCpuPercent, Statistic::Mean);
-        assert!((load.unwrap() - 85.15).abs() < 0.01);
+        assert!((up(Metric::ReceiverCpuPercent, Statistic::Mean) - 85.15).abs() < 0.01);
         let sent =
             |s: &&Sample| s.metric == Metric::SentBytes && s.direction == Some(Direction::Up);
         let streams: Vec<_> = measurement
@@ -387,18 +426,14 @@ pub(super) mod tests {
         let rtts = measurement
             .samples
             .iter()
-            .filter(|s| s.metric == Metric::RttMs);
+            .filter(|s| s.metric == Metric::TcpRttMs);
         assert_eq!(rtts.map(|s| s.value).next(), Some(0.045));
         assert_eq!(measurement.facts["sender's congestion control"], "cubic");
     }
 
     #[test]
     fn a_reverse_test_goes_down_and_has_no_rtt_of_the_far_end() {
-        let plan = StreamPlan {
-            reverse: true,
-            ..PLAN
-        };
-        let measurement = parse(REVERSE, &plan);
+        let measurement = parse(REVERSE, &plan(Protocol::Tcp, Way::Down));
         let down = |metric, statistic| figure(&measurement, metric, statistic, Direction::Down);
         assert_eq!(
             down(Metric::ReceivedBytes, Statistic::Total),
@@ -409,23 +444,17 @@ pub(super) mod tests {
             measurement
                 .figures
                 .iter()
-                .all(|f| f.metric != Metric::RttMs)
+                .all(|f| f.metric != Metric::TcpRttMs)
         );
     }
 
     #[test]
     fn udp_has_loss_and_jitter_as_the_receiver_counted_them() {
-        for (text, reverse, direction) in [
-            (UDP, false, Direction::Up),
-            (UDP_REVERSE, true, Direction::Down),
+        for (text, way, direction) in [
+            (UDP, Way::Up, Direction::Up),
+            (UDP_REVERSE, Way::Down, Direction::Down),
         ] {
-            let measurement = parse(
-                text,
-                &StreamPlan {
-                    reverse,
-                    ..UDP_PLAN
-                },
-            );
+            let measurement = parse(text, &plan(Protocol::Udp, way));
             assert_eq!(measurement.failure, None);
             let get = |metric, statistic| figure(&measurement, metric, statistic, direction);
             assert_eq!(get(Metric::SentPackets, Statistic::Total), 432.0);
@@ -435,19 +464,34 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn both_directions_have_figures_of_their_own() {
+        let measurement = parse(BOTH, &plan(Protocol::Tcp, Way::Both));
+        let sent = |direction| {
+            figure(
+                &measurement,
+                Metric::RetransmittedPackets,
+                Statistic::Total,
+                direction,
+            )
+        };
+        assert_eq!((sent(Direction::Up), sent(Direction::Down)), (2.0, 9.0));
+    }
+
+    #[test]
     fn iperf3_s_own_words_are_the_failure() {
-        let cause = parse(REFUSED, &PLAN).failure.unwrap();
+        let plan = plan(Protocol::Tcp, Way::Up);
+        let cause = parse(REFUSED, &plan).failure.unwrap();
         assert_eq!(
             cause,
             "iperf3: unable to connect to server: Connection refused"
         );
         let cause = Iperf3
-            .parse(&captured("{\"start\":", 1), &PLAN)
+            .parse(&captured("{\"start\":", 1), &plan)
             .failure
             .unwrap();
         assert!(cause.contains("code 1 and no whole JSON"), "{cause}");
         let deep = "[".repeat(10_000);
-        assert!(parse(&deep, &PLAN).failure.is_some());
+        assert!(parse(&deep, &plan).failure.is_some());
     }
 
     #[test]
@@ -461,13 +505,12 @@ pub(super) mod tests {
 
     #[test]
     fn a_plan_becomes_iperf3_s_options() {
-        let plan = StreamPlan {
-            reverse: true,
-            streams: 4,
+        let plan = Plan {
+            parallel: 4,
             congestion: Some("cubic".to_owned()),
-            length: Some(1448),
-            time: Duration::from_millis(1500),
-            ..UDP_PLAN
+            bitrate: Some(5_000_000),
+            until: Until::For(Duration::from_millis(1500)),
+            ..plan(Protocol::Udp, Way::Down)
         };
         let local = "lo".parse().unwrap();
         let target = "[::1]:5201".parse().unwrap();

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use anyhow::{Result, bail, ensure};
 
 use super::launch::{Launcher, Output, Tool};
-use super::streams::{self, StreamPlan, StreamTool, Transport, amount};
+use super::streams::{self, StreamTool, amount, direction};
 use crate::endpoint::Local;
+use crate::instrument::iperf3::plan::{Plan, Protocol, Way};
 use crate::instrument::{Figure, Measurement, Metric, Sample, Session, Statistic};
 
 /// The port of nuttcp's control connections unless told otherwise; data goes to the ports from 5001 on.
@@ -19,11 +20,19 @@ const MEGABYTE: f64 = 1_048_576.0;
 pub(crate) fn measure(
     launcher: &dyn Launcher,
     target: SocketAddr,
-    plan: &StreamPlan,
+    plan: &Plan,
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
     streams::measure(&Nuttcp, launcher, target, plan, local, session)
+}
+
+/// Whether nuttcp has options for all of `plan`.
+///
+/// # Errors
+/// It has not; says for what.
+pub(crate) fn check(target: SocketAddr, plan: &Plan, local: Option<&Local>) -> Result<()> {
+    Nuttcp.arguments(target, plan, local).map(drop)
 }
 
 /// The nuttcp on PATH.
@@ -51,7 +60,7 @@ impl StreamTool for Nuttcp {
     fn arguments(
         &self,
         target: SocketAddr,
-        plan: &StreamPlan,
+        plan: &Plan,
         local: Option<&Local>,
     ) -> Result<Vec<String>> {
         if let Some(local) = local {
@@ -67,33 +76,35 @@ impl StreamTool for Nuttcp {
             "nuttcp takes control ports from {PORT} on, not {}",
             target.port()
         );
+        let time = streams::plain_time("nuttcp", plan)?;
+        let rate = plan.bitrate.map(|rate| rate.div_ceil(1000));
+        let window = plan.window.map(|bytes| bytes.div_ceil(1024));
         let mut arguments = vec![
             "-fparse".to_owned(),
-            format!("-T{}", plan.time.as_secs_f64()),
+            format!("-T{}", time.as_secs_f64()),
             format!("-i{}", plan.interval.as_secs_f64()),
             format!("-P{}", target.port()),
-            if target.is_ipv6() { "-6" } else { "-4" }.to_owned(),
+            format!("-N{}", plan.parallel),
         ];
-        if plan.reverse {
-            arguments.push("-r".to_owned());
+        for (flag, wanted) in [
+            ("-4", target.is_ipv4()),
+            ("-6", target.is_ipv6()),
+            ("-u", plan.protocol == Protocol::Udp),
+            ("-r", plan.way == Way::Down),
+            ("-D", plan.no_delay),
+        ] {
+            arguments.extend(wanted.then(|| flag.to_owned()));
         }
-        if plan.streams > 1 {
-            arguments.push(format!("-N{}", plan.streams));
-        }
-        if let Transport::Udp { bit_per_s } = plan.transport {
-            arguments.push("-u".to_owned());
-            arguments.push(format!("-R{}k", bit_per_s.div_ceil(1000)));
-        }
+        arguments.extend(rate.map(|kbps| format!("-R{kbps}k")));
         arguments.extend(plan.length.map(|bytes| format!("-l{bytes}")));
-        arguments.extend(
-            plan.window
-                .map(|bytes| format!("-w{}k", bytes.div_ceil(1024))),
-        );
+        arguments.extend(window.map(|kib| format!("-w{kib}k")));
+        arguments.extend(plan.mss.map(|bytes| format!("-M{bytes}")));
+        arguments.extend(plan.tos.map(|tos| format!("-c{tos}t")));
         arguments.push(target.ip().to_string());
         Ok(arguments)
     }
 
-    fn parse(&self, output: &Output, plan: &StreamPlan) -> Measurement {
+    fn parse(&self, output: &Output, plan: &Plan) -> Measurement {
         let rows: Vec<Row<'_>> = output.lines.iter().filter_map(|l| row(&l.text)).collect();
         let whole = rows.iter().find(|row| row.contains_key("real_seconds"));
         Measurement {
@@ -103,7 +114,10 @@ impl StreamTool for Nuttcp {
             ..Measurement::default()
         }
         .with_fact("goodput", "what the receiving end's nuttcp counted (L7)")
-        .with_fact("rtt", "of connecting, as nuttcp measures it")
+        .with_fact(
+            "connect",
+            "what nuttcp prints as RTT: the time that connecting took",
+        )
     }
 }
 
@@ -121,7 +135,7 @@ fn row(line: &str) -> Option<Row<'_>> {
 }
 
 /// What arrived in each interval; the last one, cut short, nuttcp keeps to itself.
-fn samples(rows: &[Row<'_>], plan: &StreamPlan) -> Vec<Sample> {
+fn samples(rows: &[Row<'_>], plan: &Plan) -> Vec<Sample> {
     let mut at_s = 0.0;
     let mut samples = Vec::new();
     let intervals = rows
@@ -138,20 +152,16 @@ fn samples(rows: &[Row<'_>], plan: &StreamPlan) -> Vec<Sample> {
             (Metric::LostPackets, row.get("drop").copied()),
         ];
         samples.extend(found.into_iter().filter_map(|(metric, value)| {
-            Some(Sample::new(at_s, metric, index, value?).toward(plan.direction()))
+            Some(Sample::new(at_s, metric, index, value?).toward(direction(plan)))
         }));
     }
     samples
 }
 
-fn figures(row: &Row<'_>, plan: &StreamPlan) -> Vec<Figure> {
-    let direction = plan.direction();
+fn figures(row: &Row<'_>, plan: &Plan) -> Vec<Figure> {
+    let direction = direction(plan);
     let get = |key: &str| row.get(key).copied();
     let bytes = get("megabytes").map(|megabytes| megabytes * MEGABYTE);
-    let (client, server) = match plan.reverse {
-        false => ("tx_cpu", "rx_cpu"),
-        true => ("rx_cpu", "tx_cpu"),
-    };
     let along = [
         (Metric::ReceivedBytes, Statistic::Total, bytes),
         (
@@ -170,9 +180,9 @@ fn figures(row: &Row<'_>, plan: &StreamPlan) -> Vec<Figure> {
         (Metric::LostPercent, Statistic::Mean, get("data_loss")),
     ];
     let around = [
-        (Metric::RttMs, get("rtt_ms")),
-        (Metric::ClientCpuPercent, get(client)),
-        (Metric::ServerCpuPercent, get(server)),
+        (Metric::ConnectMs, get("rtt_ms")),
+        (Metric::SenderCpuPercent, get("tx_cpu")),
+        (Metric::ReceiverCpuPercent, get("rx_cpu")),
     ];
     let along = along.into_iter().filter_map(|(metric, statistic, value)| {
         Some(Figure::new(metric, statistic, value?).toward(direction))
@@ -203,7 +213,7 @@ fn failure(output: &Output, whole: Option<&Row<'_>>) -> Option<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::launch::tests::captured;
-    use super::super::streams::tests::PLAN;
+    use super::super::streams::tests::plan;
     use super::*;
     use crate::instrument::Direction;
 
@@ -212,7 +222,7 @@ pub(super) mod tests {
     const REVERSE: &str = include_str!("fixtures/nuttcp_rev.txt");
     pub(in super::super) const UDP: &str = include_str!("fixtures/nuttcp_udp.txt");
 
-    fn parse(text: &str, plan: &StreamPlan) -> Measurement {
+    fn parse(text: &str, plan: &Plan) -> Measurement {
         Nuttcp.parse(&captured(text, 0), plan)
     }
 
@@ -223,49 +233,46 @@ pub(super) mod tests {
 
     #[test]
     fn tcp_has_retransmissions_rtt_and_the_load_of_both_ends() {
-        let measurement = parse(TCP, &PLAN);
+        let measurement = parse(TCP, &plan(Protocol::Tcp, Way::Up));
         assert_eq!(measurement.failure, None);
         let get = |metric| figure(&measurement, metric).unwrap();
         assert_eq!(get(Metric::GoodputBitPerS), 12_162_266_300.0);
         assert_eq!(get(Metric::ReceivedBytes), 1450.625 * MEGABYTE);
         assert_eq!(get(Metric::RetransmittedPackets), 0.0);
-        assert_eq!(get(Metric::RttMs), 0.10);
-        assert_eq!(get(Metric::ClientCpuPercent), 44.0);
-        assert_eq!(get(Metric::ServerCpuPercent), 31.0);
+        assert_eq!(get(Metric::ConnectMs), 0.10);
+        assert_eq!(get(Metric::SenderCpuPercent), 44.0);
+        assert_eq!(get(Metric::ReceiverCpuPercent), 31.0);
         assert_eq!(measurement.samples[0].value, 839.6875 * MEGABYTE);
     }
 
     #[test]
-    fn the_sender_s_load_is_the_server_s_in_a_reverse_test() {
-        let plan = StreamPlan {
-            reverse: true,
-            ..PLAN
-        };
-        let measurement = parse(REVERSE, &plan);
-        assert_eq!(figure(&measurement, Metric::ServerCpuPercent), Some(25.0));
+    fn a_reverse_test_goes_down() {
+        let measurement = parse(REVERSE, &plan(Protocol::Tcp, Way::Down));
+        assert_eq!(figure(&measurement, Metric::SenderCpuPercent), Some(25.0));
         assert_eq!(measurement.samples[0].direction, Some(Direction::Down));
-        assert_eq!(figure(&measurement, Metric::RttMs), None);
+        assert_eq!(figure(&measurement, Metric::ConnectMs), None);
     }
 
     #[test]
     fn udp_has_loss() {
-        let measurement = parse(UDP, &PLAN);
+        let measurement = parse(UDP, &plan(Protocol::Udp, Way::Up));
         assert_eq!(figure(&measurement, Metric::SentPackets), Some(432.0));
         assert_eq!(figure(&measurement, Metric::LostPercent), Some(0.0));
     }
 
     #[test]
     fn nuttcp_s_own_words_are_the_failure() {
+        let plan = plan(Protocol::Tcp, Way::Up);
         let refused = "nuttcp-t: v6.1.2: Error: connect: Connection refused\nerrno=111\n";
-        let cause = Nuttcp.parse(&captured(refused, 1), &PLAN).failure.unwrap();
+        let cause = Nuttcp.parse(&captured(refused, 1), &plan).failure.unwrap();
         assert_eq!(cause, "nuttcp: connect: Connection refused");
         let cause = Nuttcp
-            .parse(&captured("invalid ctlport = 9\n", 1), &PLAN)
+            .parse(&captured("invalid ctlport = 9\n", 1), &plan)
             .failure
             .unwrap();
         assert_eq!(cause, "nuttcp ended with code 1: invalid ctlport = 9");
         let cut_off = TCP.split("\n\n").next().unwrap();
-        let measurement = parse(cut_off, &PLAN);
+        let measurement = parse(cut_off, &plan);
         assert!(measurement.failure.is_some() && measurement.figures.is_empty());
         assert!(!measurement.samples.is_empty());
     }
@@ -274,11 +281,12 @@ pub(super) mod tests {
     fn what_nuttcp_cannot_do_is_refused() {
         let target = "127.0.0.1:5000".parse().unwrap();
         let local = "127.0.0.1".parse().unwrap();
-        let error = Nuttcp.arguments(target, &PLAN, Some(&local)).unwrap_err();
+        let plain = plan(Protocol::Tcp, Way::Up);
+        let error = Nuttcp.arguments(target, &plain, Some(&local)).unwrap_err();
         assert!(error.to_string().contains("cannot bind"));
-        let plan = StreamPlan {
+        let plan = Plan {
             congestion: Some("reno".to_owned()),
-            ..PLAN
+            ..plain
         };
         let error = Nuttcp.arguments(target, &plan, None).unwrap_err();
         assert!(error.to_string().contains("congestion control reno"));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::launch::{Launcher, Output, Tool};
+use crate::endpoint::Local;
 use crate::instrument::ping::PingPlan;
 use crate::instrument::tally::Tally;
 use crate::instrument::{Measurement, Stop};
@@ -15,13 +16,14 @@ pub(crate) fn measure(
     launcher: &dyn Launcher,
     target: IpAddr,
     plan: &PingPlan,
+    local: Option<&Local>,
     stop: &Stop,
 ) -> Measurement {
     let tool = match tool() {
         Ok(tool) => tool,
         Err(error) => return Measurement::failed(error),
     };
-    let measurement = match launcher.launch(&tool, &arguments(target, plan), stop) {
+    let measurement = match launcher.launch(&tool, &arguments(target, plan, local), stop) {
         Ok(output) => parse(&output, plan),
         Err(error) => Measurement::failed(format!("{error:#}")),
     };
@@ -42,7 +44,7 @@ pub(crate) fn tool() -> Result<Tool> {
     Tool::find("ping", "-V", "iputils-ping")
 }
 
-fn arguments(target: IpAddr, plan: &PingPlan) -> Vec<String> {
+fn arguments(target: IpAddr, plan: &PingPlan, local: Option<&Local>) -> Vec<String> {
     let seconds = |time: Duration| format!("{}", time.as_secs_f64());
     let mut arguments = vec!["-n".to_owned(), "-D".to_owned(), "-O".to_owned()];
     for (flag, value) in [
@@ -52,6 +54,13 @@ fn arguments(target: IpAddr, plan: &PingPlan) -> Vec<String> {
         ("-W", seconds(plan.timeout)),
     ] {
         arguments.extend([flag.to_owned(), value]);
+    }
+    for (flag, value) in [
+        ("-Q", plan.tos.map(|tos| tos.to_string())),
+        ("-t", plan.ttl.map(|ttl| ttl.to_string())),
+        ("-I", local.map(ToString::to_string)),
+    ] {
+        arguments.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
     }
     arguments.push(target.to_string());
     arguments
@@ -138,6 +147,8 @@ pub(super) mod tests {
         count: 3,
         interval: Duration::from_millis(100),
         timeout: Duration::from_secs(1),
+        tos: None,
+        ttl: None,
     };
 
     /// iputils 20221126.

@@ -3,48 +3,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Result;
-use serde::{Deserialize, Serialize};
+use anyhow::{Result, bail, ensure};
 
 use super::launch::{Launcher, Output, Tool};
 use crate::endpoint::Local;
-use crate::instrument::{Direction, Measurement, Session, seconds};
+use crate::instrument::iperf3::plan::{Plan, Until, Way};
+use crate::instrument::{Direction, Measurement, Session};
 
 /// What a tool may take beyond the time of its test: to connect, and to exchange results.
 const GRACE: Duration = Duration::from_secs(30);
-
-/// Which streams, and for how long.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct StreamPlan {
-    pub(crate) transport: Transport,
-    /// From server to client.
-    pub(crate) reverse: bool,
-    /// In parallel, from 1.
-    pub(crate) streams: u32,
-    /// How long to send.
-    #[serde(rename = "time_s", with = "seconds")]
-    pub(crate) time: Duration,
-    /// From one sample to the next.
-    #[serde(rename = "interval_s", with = "seconds")]
-    pub(crate) interval: Duration,
-    /// Bytes of a write, or of a datagram; the tool's own when absent.
-    pub(crate) length: Option<u64>,
-    /// Bytes of the socket's buffers; the tool's or the system's own when absent.
-    pub(crate) window: Option<u64>,
-    /// TCP congestion control of the sender; the system's when absent.
-    pub(crate) congestion: Option<String>,
-}
-
-/// What carries the streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Transport {
-    Tcp,
-    /// Each stream at so many bits of payload a second.
-    Udp {
-        bit_per_s: u64,
-    },
-}
 
 /// A tool that measures streams.
 pub(super) trait StreamTool {
@@ -58,12 +25,12 @@ pub(super) trait StreamTool {
     fn arguments(
         &self,
         target: SocketAddr,
-        plan: &StreamPlan,
+        plan: &Plan,
         local: Option<&Local>,
     ) -> Result<Vec<String>>;
 
     /// What it said, as samples and figures; lines that it did not mean for us are passed over.
-    fn parse(&self, output: &Output, plan: &StreamPlan) -> Measurement;
+    fn parse(&self, output: &Output, plan: &Plan) -> Measurement;
 }
 
 /// Measures streams to and from `target` with a tool run by `launcher`.
@@ -71,7 +38,7 @@ pub(super) fn measure(
     by: &dyn StreamTool,
     launcher: &dyn Launcher,
     target: SocketAddr,
-    plan: &StreamPlan,
+    plan: &Plan,
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
@@ -82,7 +49,10 @@ pub(super) fn measure(
         Ok(prepared) => prepared,
         Err(error) => return Measurement::failed(format!("{error:#}")),
     };
-    let stop = session.stop.within(plan.time + GRACE);
+    let stop = match plan.duration() {
+        Some(time) => session.stop.within(time + GRACE),
+        None => session.stop.clone(),
+    };
     let measurement = match launcher.launch(&tool, &arguments, &stop) {
         Ok(output) => by.parse(&output, plan),
         Err(error) => Measurement::failed(format!("{error:#}")),
@@ -90,19 +60,27 @@ pub(super) fn measure(
     measurement.with_fact("tool", &tool.version)
 }
 
-impl StreamPlan {
-    /// Where the data goes.
-    pub(super) fn direction(&self) -> Direction {
-        if self.reverse {
-            Direction::Down
-        } else {
-            Direction::Up
-        }
+/// Where the data goes, in a test of one direction.
+pub(super) fn direction(plan: &Plan) -> Direction {
+    match plan.way {
+        Way::Up | Way::Both => Direction::Up,
+        Way::Down => Direction::Down,
     }
+}
 
-    /// After which its tool is stopped.
-    pub(crate) fn longest(&self) -> Duration {
-        self.time + GRACE
+/// For tools that are used in one direction, for a time, all of which counts: how long.
+///
+/// # Errors
+/// The plan asks for something else; names `tool`.
+pub(crate) fn plain_time(tool: &str, plan: &Plan) -> Result<Duration> {
+    ensure!(
+        plan.way != Way::Both,
+        "{tool} is used in one direction at a time"
+    );
+    ensure!(plan.omit.is_zero(), "{tool} cannot leave the start out");
+    match plan.until {
+        Until::For(time) => Ok(time),
+        Until::Bytes(_) => bail!("{tool} is used for a time, not for a number of bytes"),
     }
 }
 
@@ -117,29 +95,55 @@ pub(super) fn is_amount(value: f64) -> bool {
     (0.0..=MOST).contains(&value)
 }
 
-/// Flags, each with its value, as words of a command line.
-pub(super) fn words<const N: usize>(pairs: [(&str, String); N]) -> Vec<String> {
-    let words = pairs.into_iter();
-    words
-        .flat_map(|(flag, value)| [flag.to_owned(), value])
-        .collect()
+/// Flags, each with its value, as words of a command line; without those that have none.
+pub(super) fn words<const N: usize>(pairs: [(&str, Option<String>); N]) -> Vec<String> {
+    let said = pairs
+        .into_iter()
+        .filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+    said.flatten().collect()
+}
+
+/// A number as a word of a command line.
+pub(super) fn word(number: impl ToString) -> Option<String> {
+    Some(number.to_string())
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::instrument::iperf3::plan::Protocol;
 
-    /// Two seconds of one TCP stream.
-    pub(in super::super) const PLAN: StreamPlan = StreamPlan {
-        transport: Transport::Tcp,
-        reverse: false,
-        streams: 1,
-        time: Duration::from_secs(2),
-        interval: Duration::from_secs(1),
-        length: None,
-        window: None,
-        congestion: None,
-    };
+    /// Two seconds of one stream.
+    pub(in super::super) fn plan(protocol: Protocol, way: Way) -> Plan {
+        Plan {
+            way,
+            until: Until::For(Duration::from_secs(2)),
+            ..Plan::new(protocol)
+        }
+    }
+
+    #[test]
+    fn what_a_plain_tool_cannot_do_is_refused() {
+        let plain = plan(Protocol::Tcp, Way::Down);
+        assert_eq!(plain_time("x", &plain).unwrap(), Duration::from_secs(2));
+        let second = Duration::from_secs(1);
+        for plan in [
+            Plan {
+                way: Way::Both,
+                ..plain.clone()
+            },
+            Plan {
+                omit: second,
+                ..plain.clone()
+            },
+            Plan {
+                until: Until::Bytes(9),
+                ..plain
+            },
+        ] {
+            assert!(plain_time("x", &plan).is_err(), "{plan:?}");
+        }
+    }
 
     #[test]
     fn what_cannot_be_an_amount_is_none() {

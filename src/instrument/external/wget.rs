@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::launch::{Launcher, Line, Output, Tool};
+use crate::endpoint::Local;
 use crate::instrument::http::{HttpTarget, download_figures};
 use crate::instrument::meter::Meter;
 use crate::instrument::{Measurement, Stop};
@@ -19,13 +20,15 @@ pub(crate) fn measure(
     launcher: &dyn Launcher,
     target: &HttpTarget,
     interval: Duration,
+    local: Option<&Local>,
     stop: &Stop,
 ) -> Measurement {
-    let tool = match tool() {
-        Ok(tool) => tool,
-        Err(error) => return Measurement::failed(error),
+    let prepared = tool().and_then(|tool| Ok((tool, arguments(target, local)?)));
+    let (tool, arguments) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return Measurement::failed(format!("{error:#}")),
     };
-    let measurement = match launcher.launch(&tool, &arguments(target), stop) {
+    let measurement = match launcher.launch(&tool, &arguments, stop) {
         Ok(output) => parse(&output, interval),
         Err(error) => Measurement::failed(format!("{error:#}")),
     };
@@ -33,6 +36,14 @@ pub(crate) fn measure(
         "goodput",
         "HTTP body bytes (L7) from the answer's headers to the end, as wget's rows of dots arrived",
     )
+}
+
+/// Whether wget has options for this.
+///
+/// # Errors
+/// It has not; says for what.
+pub(crate) fn check(target: &HttpTarget, local: Option<&Local>) -> Result<()> {
+    arguments(target, local).map(drop)
 }
 
 /// The wget on PATH.
@@ -43,8 +54,15 @@ pub(crate) fn tool() -> Result<Tool> {
     Tool::find("wget", "--version", "wget")
 }
 
-fn arguments(target: &HttpTarget) -> Vec<String> {
-    [
+fn arguments(target: &HttpTarget, local: Option<&Local>) -> Result<Vec<String>> {
+    let bind = match local {
+        Some(Local::Address(address)) => Some(format!("--bind-address={address}")),
+        Some(Local::Interface(name)) => {
+            bail!("wget takes an address to bind to, not an interface ({name})")
+        }
+        None => None,
+    };
+    let arguments = [
         "--no-config",
         "--max-redirect=0",
         "--tries=1",
@@ -56,8 +74,9 @@ fn arguments(target: &HttpTarget) -> Vec<String> {
     ]
     .into_iter()
     .map(str::to_owned)
-    .chain([target.to_string()])
-    .collect()
+    .chain(bind)
+    .chain([target.to_string()]);
+    Ok(arguments.collect())
 }
 
 /// What wget said, as samples; lines that it did not mean for us are passed over.

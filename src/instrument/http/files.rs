@@ -15,6 +15,8 @@ use crate::analysis::order;
 use crate::endpoint::Local;
 use crate::instrument::{Figure, Measurement, Metric, Sample, Session, Spread, Statistic, Stop};
 
+/// Connections in parallel unless said, as browsers open them to one server.
+pub(crate) const DEFAULT_CONNECTIONS: u32 = 6;
 /// Connections that one client may use in parallel.
 pub(crate) const MOST_CONNECTIONS: u32 = 256;
 

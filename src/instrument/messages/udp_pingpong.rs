@@ -11,7 +11,7 @@ use super::pingpong::{PingpongPlan, Run, one_way, state_wait};
 use super::recorder::Recorder;
 use super::sizes::Load;
 use super::wire::{DONE, EchoResult, LARGEST_DATAGRAM, Request};
-use crate::analysis::order;
+use crate::analysis::proportion;
 use crate::endpoint;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Statistic, Stop};
 
@@ -42,7 +42,7 @@ impl Counts {
     /// come in time.
     pub(super) fn figures(self) -> Vec<Figure> {
         let lost = |way, lost: u64, of: u64| {
-            let [low, high] = order::share_interval(lost, of)?;
+            let [low, high] = proportion::wilson(lost, of)?;
             let percent = 100.0 * lost as f64 / of as f64;
             let figure = Figure::new(Metric::LostPercent, Statistic::Mean, percent).toward(way);
             Some(figure.within(100.0 * low, 100.0 * high))

@@ -1,10 +1,10 @@
 //! What a session's journal adds up to: samples, figures with their intervals, and what they mean.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use super::delay::{self, Delays, Offset, Relation};
 use super::journal::{Journal, Received};
-use super::loss::{self, Losses, UNCOUNTED};
+use super::loss::{self, Losses};
 use super::sender::ProbePlan;
 use super::statistics::{Distribution, wilson_percent};
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
@@ -19,13 +19,13 @@ pub(crate) struct Outcome {
     pub(crate) losses: Losses,
     /// Answers whose stamps cannot be: the wall clock of an end was set.
     pub(crate) impossible: u64,
-    own_error_ms: Option<f64>,
-    stamp_error_ms: f64,
+    pub(super) own_error_ms: Option<f64>,
+    pub(super) stamp_error_ms: f64,
 }
 
 impl Outcome {
-    /// `own_error_ms` is that of this machine's clock, if it is synchronised; `stamp_error_ms` what a kernel may take
-    /// between a packet's stamp and the wire, one way.
+    /// `own_error_ms` is that of this machine's clock, if it is synchronised; `stamp_error_ms` is how far off the stamps
+    /// of a packet are taken to be, one way.
     pub(crate) fn new(journal: Journal, own_error_ms: Option<f64>, stamp_error_ms: f64) -> Self {
         let (delays, impossible) = delay::delays(&journal);
         Self {
@@ -189,7 +189,7 @@ impl Outcome {
     fn round_trips(&self) -> Vec<Figure> {
         let network: Vec<_> = self.delays.iter().filter_map(|d| d.network).collect();
         let host = self.delays.iter().filter_map(|d| Some(d.rtt - d.network?));
-        let bound = [-2.0 * self.stamp_error_ms, 0.0];
+        let bound = [-2.0 * self.stamp_error_ms, 2.0 * self.stamp_error_ms];
         [
             spread(Metric::RttMs, self.delays.iter().map(|d| d.rtt), None),
             spread(Metric::NetworkRttMs, network, Some(bound)),
@@ -212,7 +212,7 @@ impl Outcome {
                 Direction::Up => (offset.ms - offset.high, offset.ms - offset.low),
                 Direction::Down => (offset.low - offset.ms, offset.high - offset.ms),
             };
-            let bound = [low - self.stamp_error_ms, high];
+            let bound = [low - self.stamp_error_ms, high + self.stamp_error_ms];
             let found = spread(Metric::OneWayDelayMs, values, Some(bound));
             figures.extend(found.into_iter().map(|figure| figure.toward(direction)));
         }
@@ -251,122 +251,6 @@ impl Outcome {
             .chain(of(Metric::IpdvMs, ipdv))
             .collect()
     }
-
-    fn facts(&self, plan: &ProbePlan) -> BTreeMap<String, String> {
-        let far_end = &self.journal.far_end;
-        let mut facts = BTreeMap::new();
-        let mut say = |name: &str, text: String| {
-            facts.insert(name.to_owned(), text);
-        };
-        say(
-            "probe",
-            format!(
-                "STAMP (RFC 8762), {} payload bytes of UDP, one in {:?}; an answer after {:?} is late and its probe lost",
-                plan.size, plan.interval, plan.timeout
-            ),
-        );
-        say("rtt", "user space to user space, what both hosts add included; interval: of median and mean, at 95 %, if probes are independent".to_owned());
-        let complete = self.delays.iter().filter(|d| d.network.is_some()).count();
-        say("network_rtt", match (complete, far_end.follows_up) {
-            (0, _) => "not known: kernel stamps are missing".to_owned(),
-            (_, true) => format!(
-                "rtt less what the hosts add: kernel stamps at all four points (the far end's sending time by Follow-Up Telemetry, RFC 8972); the interval allows {:.3} ms a direction between a stamp and the wire",
-                self.stamp_error_ms
-            ),
-            (_, false) => "rtt less what this host and the far program add: the far end does not say when its kernel sent, so that an answer's way through that kernel is in it".to_owned(),
-        });
-        say("one_way_delay", self.describe_clocks());
-        say("loss", self.describe_loss(plan));
-        say("ipdv", "RFC 3393, of neighbouring probes, without its sign; pdv: RFC 5481, delay less the least".to_owned());
-        say("far_end", self.describe_far_end());
-        let counts = [
-            (
-                "garbage",
-                self.journal.garbage,
-                "packets from the far end that answer no probe",
-            ),
-            (
-                "clock_steps",
-                self.impossible,
-                "answers with stamps that cannot be: a clock was set; they are in rtt only",
-            ),
-            (
-                "host_overflow",
-                self.journal.overflowed.into(),
-                "answers that this host's socket had no room for: they are in the loss, but not the network's",
-            ),
-        ];
-        for (name, count, what) in counts {
-            if count > 0 {
-                say(name, format!("{count} {what}"));
-            }
-        }
-        if let Some(why) = &self.journal.unreachable {
-            say("icmp", why.clone());
-        }
-        facts
-    }
-
-    fn describe_clocks(&self) -> String {
-        let Some(offset) = self.offset else {
-            return "not known: kernel stamps are missing".to_owned();
-        };
-        match offset.relation {
-            Relation::Same => {
-                "both ends read the same clock: the far end proved that it runs on this kernel"
-                    .to_owned()
-            }
-            Relation::Synchronised => format!(
-                "both clocks are synchronised, so they say: this one to {:.3} ms, the far end's to {:.3} ms; all of it is in the interval",
-                self.own_error_ms.unwrap_or_default(),
-                self.journal
-                    .far_end
-                    .error
-                    .map_or(0.0, |error| error.seconds() * 1e3)
-            ),
-            Relation::Unrelated => format!(
-                "variation only: nothing relates the two clocks; the fastest packets allow an offset of {:.3} to {:.3} ms (drift of the clocks is in pdv)",
-                offset.low, offset.high
-            ),
-        }
-    }
-
-    fn describe_loss(&self, plan: &ProbePlan) -> String {
-        let stated = format!("no answer within {:?}", plan.timeout);
-        match self.losses.split {
-            Some(split) => format!(
-                "{stated}; by direction from the far end's count, exact up to the last answer that came back (probe {}, then {} unknown); intervals: Wilson's",
-                self.journal.probes.len() as u64 - split.unresolved,
-                split.unresolved
-            ),
-            None => format!("{stated}; not by direction: {UNCOUNTED}; interval: Wilson's"),
-        }
-    }
-
-    fn describe_far_end(&self) -> String {
-        let far_end = &self.journal.far_end;
-        let Some(error) = far_end.error else {
-            return "no answer".to_owned();
-        };
-        let what = if far_end.is_farwire {
-            "farwire"
-        } else {
-            "not farwire"
-        };
-        let form = if error.ptp { "PTP" } else { "NTP" };
-        let ttl = self.journal.answers.last().map_or(0, |answer| answer.ttl);
-        let lost = far_end
-            .overflowed
-            .map_or(0, |(first, last)| last.saturating_sub(first));
-        let overflow = if lost == 0 {
-            String::new()
-        } else {
-            format!(
-                "; its socket had no room for {lost} requests of all its clients: they may be in the loss, but are not the network's"
-            )
-        };
-        format!("{what}, stamps in {form}'s form, probes arrive with TTL {ttl}{overflow}")
-    }
 }
 
 /// In the difference of the two clocks.
@@ -387,7 +271,8 @@ fn spread(
         return Vec::new();
     };
     let [below, above] = bound.unwrap_or_default();
-    let within = |figure: Figure, [low, high]: [f64; 2]| figure.within(low + below, high + above);
+    let within =
+        |figure: Figure, [low, high]: [f64; 2]| figure.within((low + below).max(0.0), high + above);
     let figure = |statistic, value| Figure::new(metric, statistic, value);
     vec![
         figure(Statistic::Min, values.quantile(0.0)),

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::detail::{Detail, ReceiverDetail, SenderDetail};
 use super::streams::{Reading, StreamReading, UdpStreams};
-use crate::analysis::order::share_interval;
+use crate::analysis::proportion;
 use crate::instrument::iperf3::layers::Layers;
 use crate::instrument::iperf3::plan::Streams as _;
 use crate::instrument::iperf3::results::{Sides, StreamResults};
@@ -128,13 +128,13 @@ impl Received {
 
     /// The network's loss in percent, and its 95 % interval; absent when nothing was to come.
     fn loss(&self) -> Option<(f64, [f64; 2])> {
-        let lost = percent(self.lost(), self.expected)?;
+        let lost = proportion::percent(self.lost(), self.expected)?;
         // Each drop of the host was one datagram at least, and what was unseen may have been lost.
         let drops = self.detail.map_or(0, |detail| detail.drops);
         let surely_host = drops.min(self.host_dropped());
         let most = self.missing.saturating_sub(surely_host) + self.unseen;
-        let [low, _] = share_interval(self.lost(), self.expected)?;
-        let [_, high] = share_interval(most, self.expected + self.unseen)?;
+        let [low, _] = proportion::wilson(self.lost(), self.expected)?;
+        let [_, high] = proportion::wilson(most, self.expected + self.unseen)?;
         Some((lost, [100.0 * low, 100.0 * high]))
     }
 }
@@ -418,7 +418,7 @@ impl SenderDetail {
                 figures.push(Figure::new(Metric::PacingErrorUs, statistic, micros));
             }
         }
-        if let Some(late) = percent(self.late, self.trains) {
+        if let Some(late) = proportion::percent(self.late, self.trains) {
             figures.push(Figure::new(
                 Metric::LateTrainsPercent,
                 Statistic::Mean,
@@ -526,9 +526,4 @@ fn rate(bytes: u64, seconds: f64) -> f64 {
 
 fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     Some(a? + b?)
-}
-
-/// `part` of `whole` in percent; absent of nothing.
-fn percent(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
