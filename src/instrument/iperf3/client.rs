@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::control::{Broken, Control, MESSAGE_TIMEOUT, Step};
 use super::params::Params;
-use super::plan::{Plan, Protocol, StreamSpec, Streams, Until};
+use super::plan::{Protocol, StreamSpec, Streams, Until};
 use super::results::{Results, Sides};
 use super::run::{self, Ended};
 use super::wire::{Cookie, LONGEST_RESULTS, State};
