@@ -10,6 +10,7 @@ mod messages;
 mod probe;
 mod serve;
 mod tcp;
+mod udp;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     capacity::add(&mut suite);
     serve::add(&mut suite);
     tcp::add(&mut suite);
+    udp::add(&mut suite);
     probe::add(&mut suite);
     suite.run()
 }

@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::common::process::{self, farwire, ip, run_in};
 use crate::common::suite::{Need, Suite};
 
-const NEEDS: [Need; 2] = [Need::Tool("iperf3"), Need::Namespaces];
+/// What tests with iperf3 need.
+pub(crate) const NEEDS: [Need; 2] = [Need::Tool("iperf3"), Need::Namespaces];
 /// Each in a namespace of its own, so that iperf3's usual port is free.
 const PORT: u16 = 5201;
 const OPTIONS: [&str; 10] = [
@@ -129,18 +130,19 @@ fn same(ours: &Value, theirs: &Value, said: Said) -> Result<()> {
     Ok(())
 }
 
-fn namespace() -> Result<NetNs> {
+/// One with a loopback interface and free ports.
+pub(crate) fn namespace() -> Result<NetNs> {
     let ns = NetNs::create()?;
     ip(&ns, "link set lo up")?;
     Ok(ns)
 }
 
 /// A program that is killed with the test.
-struct Server(Option<Child>);
+pub(crate) struct Server(Option<Child>);
 
 impl Server {
     /// What it printed until its end.
-    fn finish(mut self) -> Result<Vec<u8>> {
+    pub(crate) fn finish(mut self) -> Result<Vec<u8>> {
         let child = self.0.take().context("it runs")?;
         Ok(child.wait_with_output()?.stdout)
     }
@@ -155,19 +157,15 @@ impl Drop for Server {
     }
 }
 
-fn serve(ns: &NetNs, log: &Path) -> Result<Server> {
+/// A farwire that logs its tests to `log`, on the usual ports.
+pub(crate) fn serve(ns: &NetNs, log: &Path) -> Result<Server> {
     let mut command = farwire();
-    start(
-        ns,
-        command
-            .args(["serve", "--json"])
-            .arg(log)
-            .stdout(Stdio::null()),
-    )
+    let command = command.args(["serve", "--json"]).arg(log);
+    start(ns, command.stdout(Stdio::null()))
 }
 
 /// Starts `command` and waits until it listens.
-fn start(ns: &NetNs, command: &mut Command) -> Result<Server> {
+pub(crate) fn start(ns: &NetNs, command: &mut Command) -> Result<Server> {
     let quiet = command.stdin(Stdio::null()).stderr(Stdio::null());
     let server = Server(Some(ns.run(|| quiet.spawn())??));
     process::wait_for("the server to listen", || {

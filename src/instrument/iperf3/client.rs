@@ -157,7 +157,8 @@ impl<'a> Client<'a> {
         streams.stop(now);
         tested.sides.local = Results::of(streams, plan.way.goes_up(), ended.lasted);
         ended.outcome?;
-        if plan.protocol == Protocol::Udp || matches!(plan.until, Until::Bytes(_)) {
+        let datagrams = plan.protocol == Protocol::Udp && plan.way.goes_up();
+        if datagrams || matches!(plan.until, Until::Bytes(_)) {
             self.linger()?;
         }
         self.control.send_state(State::TestEnd)?;

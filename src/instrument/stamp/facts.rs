@@ -13,7 +13,7 @@ impl Outcome {
             "STAMP (RFC 8762), {} payload bytes of UDP, one in {:?}; an answer after {:?} is late and its probe lost",
             plan.size, plan.interval, plan.timeout
         );
-        let rtt = "user space to user space, with what both hosts add; intervals of median and mean as if probes were independent";
+        let rtt = "user space to user space, with what both hosts add; intervals: of the median by order statistics as if probes were independent, of the mean by batch means";
         let variation = "ipdv: RFC 3393, of neighbouring probes, without its sign; pdv: RFC 5481, delay less the least of its direction";
         let mut facts = BTreeMap::from(
             [

@@ -10,6 +10,7 @@ mod outcome;
 mod sender;
 mod statistics;
 pub(crate) mod tlv;
+pub(crate) mod under;
 pub(crate) mod wire;
 
 use std::net::SocketAddr;

@@ -6,7 +6,7 @@ use super::delay::{self, Delays, Offset, Relation};
 use super::journal::{Journal, Received};
 use super::loss::{self, Losses};
 use super::sender::ProbePlan;
-use super::statistics::Distribution;
+use super::statistics::{Distribution, mean_with_interval};
 use crate::analysis::proportion::wilson;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 
@@ -261,33 +261,35 @@ fn raw(delays: &Delays, direction: Direction) -> Option<f64> {
     }
 }
 
-/// Figures of `values`; with the intervals of median and mean, widened by `bound` where there is one.
+/// Figures of `values`, in the order of sending; with the intervals of median and mean, widened by `bound`, if any.
 fn spread(
     metric: Metric,
     values: impl IntoIterator<Item = f64>,
     bound: Option<[f64; 2]>,
 ) -> Vec<Figure> {
-    let Some(values) = Distribution::of(values) else {
+    let values: Vec<f64> = values.into_iter().collect();
+    let Some(sorted) = Distribution::of(values.iter().copied()) else {
         return Vec::new();
     };
     let [below, above] = bound.unwrap_or_default();
+    let figure = |statistic, value| Figure::new(metric, statistic, value);
     let within =
         |figure: Figure, [low, high]: [f64; 2]| figure.within((low + below).max(0.0), high + above);
-    let figure = |statistic, value| Figure::new(metric, statistic, value);
-    vec![
-        figure(Statistic::Min, values.quantile(0.0)),
-        within(
-            figure(Statistic::Median, values.median()),
-            values.median_interval(),
-        ),
-        within(
-            figure(Statistic::Mean, values.mean()),
-            values.mean_interval(),
-        ),
-        figure(Statistic::P90, values.quantile(0.9)),
-        figure(Statistic::P99, values.quantile(0.99)),
-        figure(Statistic::Max, values.quantile(1.0)),
-    ]
+    let median = figure(Statistic::Median, sorted.median());
+    let mean = mean_with_interval(&values)
+        .map(|(mean, interval)| within(figure(Statistic::Mean, mean), interval));
+    let tail = [
+        (Statistic::P90, 0.9),
+        (Statistic::P99, 0.99),
+        (Statistic::Max, 1.0),
+    ];
+    let mut figures = vec![
+        figure(Statistic::Min, sorted.quantile(0.0)),
+        within(median, sorted.median_interval()),
+    ];
+    figures.extend(mean);
+    figures.extend(tail.map(|(statistic, q)| figure(statistic, sorted.quantile(q))));
+    figures
 }
 
 fn total(metric: Metric, count: u64) -> Figure {

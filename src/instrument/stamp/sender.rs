@@ -61,11 +61,6 @@ pub(crate) struct Sender {
 }
 
 impl ProbePlan {
-    /// How long the probes and their time-out take together, at most.
-    pub(crate) fn longest(&self) -> Duration {
-        self.interval * self.count + self.timeout
-    }
-
     /// Whether extensions fit into the size.
     pub(crate) fn is_extended(&self) -> bool {
         self.size >= FULL
