@@ -96,6 +96,32 @@ pub(crate) fn udp(target: SocketAddr, local: Option<&Local>) -> Result<UdpSocket
     Ok(socket.into())
 }
 
+/// Binds `socket` to `local`, if any, for what it will send to `target`.
+///
+/// # Errors
+/// As [`tcp`].
+pub(crate) fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -> Result<()> {
+    match local {
+        None => {}
+        Some(Local::Interface(name)) => socket
+            .bind_device(Some(name.as_bytes()))
+            .with_context(|| format!("cannot bind to interface {name}"))?,
+        Some(Local::Address(address)) => {
+            ensure!(
+                address.is_ipv4() == target.is_ipv4(),
+                "cannot bind to {address}: {} is of the other IP version",
+                target.ip()
+            );
+            socket
+                .bind(&SocketAddr::new(*address, 0).into())
+                .with_context(|| {
+                    format!("cannot bind to {address}: not an address of this machine")
+                })?;
+        }
+    }
+    Ok(())
+}
+
 /// A TCP socket that listens on `port` of `local`, or of all addresses of both IP versions; port 0 is a free one.
 ///
 /// # Errors
@@ -178,24 +204,7 @@ fn bound(
     protocol: Protocol,
 ) -> Result<Socket> {
     let socket = Socket::new(Domain::for_address(target), kind, Some(protocol))?;
-    match local {
-        None => {}
-        Some(Local::Interface(name)) => socket
-            .bind_device(Some(name.as_bytes()))
-            .with_context(|| format!("cannot bind to interface {name}"))?,
-        Some(Local::Address(address)) => {
-            ensure!(
-                address.is_ipv4() == target.is_ipv4(),
-                "cannot bind to {address}: {} is of the other IP version",
-                target.ip()
-            );
-            socket
-                .bind(&SocketAddr::new(*address, 0).into())
-                .with_context(|| {
-                    format!("cannot bind to {address}: not an address of this machine")
-                })?;
-        }
-    }
+    bind(&socket, target, local)?;
     Ok(socket)
 }
 

@@ -1,10 +1,12 @@
 //! What a record says: figures a case, held against the reference, the published and the expected.
 
 pub(crate) mod correlated;
+pub(crate) mod order;
+pub(crate) mod proportion;
 pub(crate) mod student;
 pub(crate) mod verdict;
 
-use crate::experiment::plan::{Case, Plan};
+use crate::experiment::plan::{Case, Method, Plan};
 use crate::experiment::record::{Outcome, Record};
 use crate::instrument::{Measurement, Metric, Spread, Statistic};
 
@@ -129,16 +131,16 @@ pub(crate) fn l2_of_goodput(goodput: f64, mtu: u32) -> f64 {
     goodput * (mtu + ETHERNET_HEADER) / (mtu - TCP_IPV4_HEADERS)
 }
 
-/// The plan's first instrument that pings, or that downloads.
-pub(crate) fn first_instrument(plan: &Plan, pings: bool) -> Option<&str> {
+/// The plan's first instrument that pings, or downloads, or whatever it `does`.
+pub(crate) fn first_instrument(plan: &Plan, does: fn(&Method) -> bool) -> Option<&str> {
     let mut instruments = plan.instruments.iter();
     instruments
-        .find(|i| i.method.pings() == pings)
+        .find(|i| does(&i.method))
         .map(|i| i.name.as_str())
 }
 
 fn ping_of(record: &Record, case: &Case) -> Option<PingFigures> {
-    let instrument = first_instrument(&record.plan, true)?;
+    let instrument = first_instrument(&record.plan, Method::pings)?;
     let measured: Vec<_> = record
         .runs_of(&case.name)
         .filter_map(|run| run.measured(instrument))
@@ -171,7 +173,7 @@ fn published_gain(case: &Case, reference: Option<&Case>) -> Option<f64> {
 }
 
 fn download_of(record: &Record, case: &Case) -> Option<DownloadFigures> {
-    let instrument = first_instrument(&record.plan, false)?;
+    let instrument = first_instrument(&record.plan, Method::downloads)?;
     let goodputs: Vec<f64> = record
         .runs_of(&case.name)
         .filter_map(|run| run.measured(instrument))

@@ -115,7 +115,7 @@ impl ExecArgs {
         let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
         command.stdin(Stdio::null()).stdout(stderr);
         let far = Contained::spawn(&mut command).context("starting the far end's command")?;
-        rig::await_listener(rig.server(), FAR_PATIENCE)?;
+        rig::await_listener(rig.server(), None, FAR_PATIENCE)?;
         Ok(FarEnd::Command(far))
     }
 }

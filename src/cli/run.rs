@@ -18,8 +18,8 @@ use crate::experiment::plan::{Method, Plan};
 use crate::experiment::record::{GivenScenario, Record};
 use crate::experiment::runner;
 use crate::experiment::scenario;
-use crate::instrument::launch::Tool;
-use crate::instrument::{Stop, system_ping, wget};
+use crate::instrument::Stop;
+use crate::instrument::external::{self, Tool, curl, iperf, iperf3, nuttcp, wget};
 use crate::{report, rig};
 
 /// Run an experiment: every case, every instrument, repeats, one report
@@ -112,9 +112,13 @@ fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
     let mut tools = BTreeMap::new();
     for instrument in &plan.instruments {
         let tool: Tool = match instrument.method {
-            Method::SystemPing(_) => system_ping::tool()?,
+            Method::SystemPing(_) => external::ping::tool()?,
             Method::Wget(_) => wget::tool()?,
-            Method::Ping(_) | Method::Http(_) => continue,
+            Method::Curl(_) => curl::tool()?,
+            Method::Iperf3(_) => iperf3::tool()?,
+            Method::Iperf(_) => iperf::tool()?,
+            Method::Nuttcp(_) => nuttcp::tool()?,
+            Method::Ping(_) | Method::Http(_) | Method::HttpFiles(_) => continue,
         };
         tools.insert(tool.path.display().to_string(), tool.version);
     }

@@ -1,26 +1,26 @@
 //! The laboratory of network namespaces: client, emulator and far end on this machine.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::process::Stdio;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use model::LinkConfig;
 use netio::CpuUse;
 use netio::bed::{BedConfig, SERVER};
-use netio::contain::{self, Contained};
-use netio::netns::NetNs;
 
 use super::plan::{Case, Plan};
 use super::runner::{ClientWork, Laboratory, Rig};
 use crate::endpoint::Local;
 use crate::exit::{Blame, Failure};
 use crate::forward::summary::Summary;
-use crate::instrument::launch::{Launcher, Output, Tool, lines_of};
-use crate::instrument::{Measurement, Stop};
+use crate::instrument::Measurement;
+use crate::instrument::external::{Launcher, Running, Tool};
 use crate::rig;
 use crate::serve::{self, Ports, ServeConfig, Server};
+
+/// How long a tool may take to listen.
+const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Makes a test bed for each run.
 pub(crate) struct NetnsLaboratory {
@@ -47,6 +47,7 @@ struct NetnsRig {
     rig: rig::Rig,
     far_end: Server,
     http: SocketAddr,
+    iperf3: SocketAddr,
     mtu: u32,
     offloads: bool,
 }
@@ -78,6 +79,7 @@ impl Laboratory for NetnsLaboratory {
         Ok(Box::new(NetnsRig {
             rig,
             http: far_end.address("http")?,
+            iperf3: far_end.address("iperf3")?,
             far_end,
             mtu,
             offloads,
@@ -111,38 +113,29 @@ impl Rig for NetnsRig {
         Ok(self.rig.client().run(work)?)
     }
 
+    fn iperf3(&self) -> SocketAddr {
+        self.iperf3
+    }
+
     fn launcher(&self) -> &dyn Launcher {
         self.rig.client()
+    }
+
+    fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Running> {
+        let server = self.rig.server();
+        let running = server.start(tool, arguments)?;
+        let listens = rig::await_listener(server, Some(port), SERVER_PATIENCE)?;
+        ensure!(
+            listens,
+            "{} does not listen on port {port} within {SERVER_PATIENCE:?}",
+            tool.path.display()
+        );
+        Ok(running)
     }
 
     fn tear_down(self: Box<Self>) -> Result<Summary> {
         let Self { rig, far_end, .. } = *self;
         drop(far_end);
         Ok(rig.down())
-    }
-}
-
-/// Tools run contained in the namespace, so that nothing of them outlives the measurement.
-impl Launcher for NetNs {
-    fn launch(&self, tool: &Tool, arguments: &[String], stop: &Stop) -> Result<Output> {
-        let path = OsString::from(&tool.path);
-        let argv: Vec<OsString> = [path]
-            .into_iter()
-            .chain(arguments.iter().map(OsString::from))
-            .collect();
-        let mut command = contain::command(self, &argv)?;
-        command
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let name = tool.path.display().to_string();
-        let mut child =
-            Contained::spawn(&mut command).with_context(|| format!("{name} did not start"))?;
-        let lines = lines_of(child.streams(), stop).context(name)?;
-        Ok(Output {
-            lines,
-            code: child.wait()?,
-        })
     }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::instrument::http::files::FilesPlan;
 use crate::instrument::http::{Amount, HttpPlan};
+use crate::instrument::iperf3::plan::Plan as StreamPlan;
 use crate::instrument::ping::PingPlan;
 use crate::link_spec::LinkSpec;
 
@@ -86,6 +88,16 @@ pub(crate) enum Method {
     SystemPing(PingPlan),
     /// The wget on PATH.
     Wget(HttpPlan),
+    /// The curl on PATH.
+    Curl(HttpPlan),
+    /// farwire's own fetching of many files.
+    HttpFiles(FilesPlan),
+    /// The iperf3 on PATH, against farwire's far end.
+    Iperf3(StreamPlan),
+    /// The iperf 2 on PATH, at both ends.
+    Iperf(StreamPlan),
+    /// The nuttcp on PATH, at both ends.
+    Nuttcp(StreamPlan),
 }
 
 /// One case: the conditions, what was published of it, and what is expected of it.
@@ -200,22 +212,35 @@ impl Method {
         GRACE
             + match self {
                 Self::Ping(plan) | Self::SystemPing(plan) => plan.longest(),
-                Self::Http(plan) | Self::Wget(plan) => match plan.amount {
+                Self::Http(plan) | Self::Wget(plan) | Self::Curl(plan) => match plan.amount {
                     Amount::For(time) => time,
                     Amount::Whole | Amount::Bytes(_) => LONGEST_DOWNLOAD,
                 },
+                Self::HttpFiles(_) => LONGEST_DOWNLOAD,
+                Self::Iperf3(plan) | Self::Iperf(plan) | Self::Nuttcp(plan) => {
+                    plan.duration().unwrap_or(LONGEST_DOWNLOAD)
+                }
             }
     }
 
-    /// Whether its summary is that of a ping; else it is that of a download.
+    /// Whether it measures the round-trip time of echoes.
     pub(crate) fn pings(&self) -> bool {
         matches!(self, Self::Ping(_) | Self::SystemPing(_))
+    }
+
+    /// Whether it downloads one large resource.
+    pub(crate) fn downloads(&self) -> bool {
+        matches!(self, Self::Http(_) | Self::Wget(_) | Self::Curl(_))
     }
 
     fn estimate(&self, published: &Published) -> Duration {
         match self {
             Self::Ping(plan) | Self::SystemPing(plan) => plan.interval * plan.count,
-            Self::Http(plan) | Self::Wget(plan) => {
+            Self::Iperf3(plan) | Self::Iperf(plan) | Self::Nuttcp(plan) => {
+                plan.duration().unwrap_or(UNKNOWN_DOWNLOAD)
+            }
+            Self::HttpFiles(_) => UNKNOWN_DOWNLOAD,
+            Self::Http(plan) | Self::Wget(plan) | Self::Curl(plan) => {
                 match (plan.amount, published.goodput_bytes_per_s) {
                     (Amount::For(time), _) => time,
                     (Amount::Bytes(bytes), Some(rate)) => {

@@ -13,11 +13,11 @@ use super::plan::{Case, Instrument, Method, Plan, PlannedRun};
 use super::progress::Progress;
 use super::record::{Measured, Outcome, Record, Run, now};
 use crate::forward::summary as link;
-use crate::instrument::http::HttpTarget;
-use crate::instrument::launch::Launcher;
-use crate::instrument::{
-    Measurement, Metric, Session, Statistic, Stop, http, ping, system_ping, wget,
+use crate::instrument::external::{
+    self, Launcher, Running, Tool, curl, iperf, iperf3, nuttcp, wget,
 };
+use crate::instrument::http::{HttpTarget, files};
+use crate::instrument::{Measurement, Metric, Session, Statistic, Stop, http, ping};
 
 /// Work of an instrument that must happen where the client is.
 pub(crate) type ClientWork<'a> = Box<dyn FnOnce() -> Measurement + Send + 'a>;
@@ -36,6 +36,9 @@ pub(crate) trait Rig {
     /// The far end's HTTP server, as the client reaches it.
     fn server(&self) -> SocketAddr;
 
+    /// The far end's iperf3 server, as the client reaches it.
+    fn iperf3(&self) -> SocketAddr;
+
     /// What is in effect: the far end's congestion control as read back, offloads, MTU.
     fn environment(&self) -> BTreeMap<String, String>;
 
@@ -47,6 +50,13 @@ pub(crate) trait Rig {
 
     /// Runs external tools where the client is, contained.
     fn launcher(&self) -> &dyn Launcher;
+
+    /// Starts `tool` as a server where the far end is, contained, and waits until it listens on `port`; it ends when the
+    /// result is dropped.
+    ///
+    /// # Errors
+    /// It does not start, or does not listen.
+    fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Running>;
 
     /// Takes everything down; what the link did.
     ///
@@ -188,23 +198,74 @@ fn measure(rig: &dyn Rig, method: &Method, stop: &Stop) -> Measurement {
     let stop = &session.stop;
     let server = rig.server();
     let result = match method {
-        Method::Ping(plan) => rig.in_client(Box::new(|| ping::measure(server.ip(), plan, session))),
+        Method::Ping(plan) => {
+            rig.in_client(Box::new(|| ping::measure(server.ip(), plan, None, session)))
+        }
         Method::Http(plan) => {
             let target = HttpTarget::outlasting(server, plan.amount);
-            rig.in_client(Box::new(move || http::measure(&target, plan, session)))
+            rig.in_client(Box::new(move || {
+                http::measure(&target, plan, None, session)
+            }))
         }
-        Method::SystemPing(plan) => Ok(system_ping::measure(
+        Method::SystemPing(plan) => Ok(external::ping::measure(
             rig.launcher(),
             server.ip(),
             plan,
+            None,
             stop,
         )),
+        Method::HttpFiles(plan) => {
+            let targets = [HttpTarget::of(server, "/").sized()];
+            rig.in_client(Box::new(move || {
+                files::measure(&targets, plan, None, session)
+            }))
+        }
+        Method::Curl(plan) => {
+            let target = HttpTarget::far_end(server, plan.amount);
+            Ok(curl::measure(rig.launcher(), &target, None, session))
+        }
+        Method::Iperf3(plan) => {
+            let launcher = rig.launcher();
+            Ok(iperf3::measure(launcher, rig.iperf3(), plan, None, session))
+        }
+        Method::Iperf(plan) => {
+            let target = SocketAddr::new(server.ip(), iperf::PORT);
+            let server = iperf::tool().map(|tool| (tool, iperf::server_arguments(target, plan)));
+            between(rig, target, server, |launcher| {
+                iperf::measure(launcher, target, plan, None, session)
+            })
+        }
+        Method::Nuttcp(plan) => {
+            let target = SocketAddr::new(server.ip(), nuttcp::PORT);
+            let server = nuttcp::tool().map(|tool| (tool, nuttcp::server_arguments(target)));
+            between(rig, target, server, |launcher| {
+                nuttcp::measure(launcher, target, plan, None, session)
+            })
+        }
         Method::Wget(plan) => {
             let target = HttpTarget::far_end(server, plan.amount);
-            Ok(wget::measure(rig.launcher(), &target, plan.interval, stop))
+            Ok(wget::measure(
+                rig.launcher(),
+                &target,
+                plan.interval,
+                None,
+                stop,
+            ))
         }
     };
     result.unwrap_or_else(|error| Measurement::failed(format!("{error:#}")))
+}
+
+/// Measures with a tool that needs its own server at the far end, which is there while it measures.
+fn between(
+    rig: &dyn Rig,
+    target: SocketAddr,
+    server: Result<(Tool, Vec<String>)>,
+    measure: impl FnOnce(&dyn Launcher) -> Measurement,
+) -> Result<Measurement> {
+    let (tool, arguments) = server?;
+    let _server = rig.serve_with(&tool, &arguments, target.port())?;
+    Ok(measure(rig.launcher()))
 }
 
 /// A run in one line.
@@ -224,10 +285,18 @@ fn outcome_line(run: &Run) -> String {
 
 /// The figure that people look for first.
 fn headline(measurement: &Measurement) -> Option<String> {
-    let rtt = measurement.figure(Metric::RttMs, Statistic::Median);
-    let rate = measurement.figure(Metric::GoodputBitPerS, Statistic::Mean);
-    rtt.map(|rtt| format!("{rtt:.3} ms"))
-        .or_else(|| rate.map(|rate| format!("{:.3} MB/s", rate / 8e6)))
+    if let Some(rtt) = measurement.figure(Metric::RttMs, Statistic::Median) {
+        return Some(format!("{rtt:.3} ms"));
+    }
+    // Of streams, the rates have a direction.
+    let rate = |metric| {
+        let mut figures = measurement.figures.iter();
+        figures
+            .find(|f| f.metric == metric && f.statistic == Statistic::Mean && f.stream.is_none())
+            .map(|figure| figure.value)
+    };
+    let rate = rate(Metric::GoodputBitPerS).or_else(|| rate(Metric::SentRateBitPerS));
+    rate.map(|rate| format!("{:.3} MB/s", rate / 8e6))
 }
 
 #[cfg(test)]
@@ -236,7 +305,7 @@ mod tests {
     use crate::experiment::host::HostFacts;
     use crate::experiment::record::GivenScenario;
     use crate::experiment::scenario;
-    use crate::instrument::launch::tests::Here;
+    use crate::instrument::external::Here;
     use crate::serve::{self, ServeConfig, Server};
     use anyhow::anyhow;
     use std::sync::Arc;
@@ -274,8 +343,16 @@ mod tests {
             Ok(work())
         }
 
+        fn iperf3(&self) -> SocketAddr {
+            self.0.address("iperf3").unwrap()
+        }
+
         fn launcher(&self) -> &dyn Launcher {
             &Here
+        }
+
+        fn serve_with(&self, tool: &Tool, arguments: &[String], _: u16) -> Result<Running> {
+            Here.start(tool, arguments)
         }
 
         fn tear_down(self: Box<Self>) -> Result<link::Summary> {

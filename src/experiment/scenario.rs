@@ -57,7 +57,9 @@ pub(crate) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
                 &format!("instrument `{}`", table.name.as_ref()),
             )
         };
-        table.resolve(quick).with_context(context)
+        table
+            .resolve(quick, &scenario.tcp.congestion)
+            .with_context(context)
     });
     let cases = scenario.cases.iter().map(|table| {
         let context = || place.at(&table.name, &format!("case `{}`", table.name.as_ref()));
@@ -294,8 +296,42 @@ quick = { duration = '10s' }
         let message = refusal_of(&format!("{text}[[cases]]\nname = 'a'\ntitle = 'A'\n"));
         assert_eq!(
             message,
-            "x.toml:13: instrument `download`: count: is a ping's parameter"
+            "x.toml:13: instrument `download`: count: this kind takes bytes, duration, interval"
         );
+    }
+
+    #[test]
+    fn streams_of_tools_and_many_files_are_planned_whole() {
+        let text = format!(
+            "{HEAD}\
+[[instruments]]
+name = 'files'
+kind = 'http-files'
+parameters = {{ count = 9, sizes = '1kb,10kb' }}
+[[instruments]]
+name = 'udp'
+kind = 'iperf3'
+parameters = {{ protocol = 'udp', way = 'down', duration = '2s', bitrate = '5mbit', length = '1448b' }}
+[[instruments]]
+name = 'tcp'
+kind = 'iperf'
+parameters = {{ streams = 4, duration = '2s' }}
+[[cases]]
+name = 'a'
+title = 'A'
+"
+        );
+        let plan = parse("x.toml", &text, false).unwrap();
+        let of = |name: &str| {
+            let mut instruments = plan.instruments.iter();
+            instruments.find(|i| i.name == name).unwrap().method.clone()
+        };
+        assert!(matches!(of("files"), Method::HttpFiles(plan) if plan.count == 9));
+        // UDP has no congestion control; the scenario's is that of all TCP senders.
+        assert!(matches!(of("udp"), Method::Iperf3(plan)
+            if plan.congestion.is_none() && plan.bitrate == Some(5_000_000)));
+        assert!(matches!(of("tcp"), Method::Iperf(plan)
+            if plan.congestion.as_deref() == Some("cubic") && plan.parallel == 4));
     }
 
     #[test]

@@ -166,8 +166,6 @@ pub(crate) enum Metric {
     LatePackets,
     /// Second and further copies received.
     DuplicatePackets,
-    /// Packets that arrived after one that was sent later (RFC 4737).
-    ReorderedPackets,
     /// What was sent and did not arrive, in percent of what was sent.
     LostPercent,
     /// Payload bytes handed to the sending socket in the interval that ends at the sample's time.
@@ -212,6 +210,18 @@ pub(crate) enum Metric {
     SenderCpuPercent,
     /// CPU time of the receiving end in percent of one CPU.
     ReceiverCpuPercent,
+    /// Packets behind one that was sent after them (RFC 4737).
+    ReorderedPackets,
+    /// By how many packets a reordered one was late (RFC 4737 §4.2.1, reordering extent).
+    ReorderingExtentPackets,
+    /// What came on a stream and was none of its packets.
+    GarbagePackets,
+    /// How far the gap between one train of packets and the next was from the ideal one, at the sender, without its sign.
+    PacingErrorUs,
+    /// Trains that left late, in percent of all.
+    LateTrainsPercent,
+    /// Packets that a sender hands to the kernel at once.
+    TrainPackets,
     /// IP packets received over one sub-interval of a search; the greatest is RFC 9097's maximum IP-layer capacity.
     IpCapacityBitPerS,
     /// What a search has its sender send, at L3.
@@ -220,6 +230,22 @@ pub(crate) enum Metric {
     RateRow,
     /// Packets or trains that this host's full socket dropped: not the network's.
     HostDroppedPackets,
+    /// From asking for a TCP connection until it is there.
+    ConnectMs,
+    /// From a file's turn, connecting included, to its last byte.
+    CompletionMs,
+    /// Files fetched whole.
+    Files,
+    /// Files over time.
+    FilesPerS,
+    /// Payload that the sender handed to its socket over time (L7), of which not all need have arrived.
+    SentRateBitPerS,
+    /// Of RFC 3550 §6.4.1, as the receiver had it at the end.
+    JitterMs,
+    /// The time that the client's processors worked for it, of the time of one.
+    ClientCpuPercent,
+    /// The time that the server's processors worked for it, of the time of one.
+    ServerCpuPercent,
 }
 
 impl Measurement {

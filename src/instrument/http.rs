@@ -1,29 +1,25 @@
 //! An HTTP/1.1 download (RFC 9112): bytes over time, time to the first byte, goodput.
 
 mod body;
+mod connection;
+pub(crate) mod files;
+pub(crate) mod sizes;
 mod target;
 
-use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-use std::io::{Read as _, Write};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use self::body::Body;
+use self::connection::{Afterwards, Connection, Read};
 pub(crate) use self::target::HttpTarget;
 use super::meter::Meter;
-use super::stop::STOP_INTERVAL;
-use super::{Figure, Measurement, Metric, Session, Statistic, Stop, seconds};
-use crate::serve::CONGESTION_HEADER;
+use super::{Figure, Measurement, Metric, Session, Statistic, seconds};
+use crate::endpoint::Local;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// A transfer that brings nothing for so long has died; TCP retries well within it.
-const SILENCE: Duration = Duration::from_secs(60);
-const RECEIVE_BUFFER: usize = 256 * 1024;
-const LONGEST_HEAD: usize = 64 * 1024;
-const MOST_HEADERS: usize = 100;
+/// From one live line to the next.
+const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How to download.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,12 +44,16 @@ pub(crate) enum Amount {
     For(Duration),
 }
 
-/// Downloads `target` from the calling thread's namespace.
-pub(crate) fn measure(target: &HttpTarget, plan: &HttpPlan, session: &Session) -> Measurement {
-    let stop = &session.stop;
-    let mut measurement = match Download::request(target, plan, stop) {
+/// Downloads `target` from the calling thread's namespace, and from `local` if that is said.
+pub(crate) fn measure(
+    target: &HttpTarget,
+    plan: &HttpPlan,
+    local: Option<&Local>,
+    session: &Session,
+) -> Measurement {
+    let mut measurement = match Download::request(target, plan, local, session) {
         Ok(mut download) => {
-            let cause = download.receive(stop).err();
+            let cause = download.receive(session).err();
             let mut measurement = download.finish();
             measurement.failure = cause.map(|error| format!("{error:#}"));
             measurement
@@ -73,107 +73,56 @@ pub(crate) fn measure(target: &HttpTarget, plan: &HttpPlan, session: &Session) -
     )
 }
 
-/// How one read ended.
-enum Read {
-    Bytes(usize),
-    Closed,
-    TimeUp,
-}
-
 struct Download<'a> {
     plan: &'a HttpPlan,
-    stream: TcpStream,
+    connection: Connection,
     start: Instant,
-    first_byte_s: Option<f64>,
+    first_byte_s: f64,
     last_byte_s: f64,
     congestion: Option<String>,
     body: Body,
     meter: Meter,
-    buffer: Vec<u8>,
-    /// How much of the buffer's start came with the head and is body already.
-    filled: usize,
 }
 
 impl<'a> Download<'a> {
-    fn request(target: &HttpTarget, plan: &'a HttpPlan, stop: &Stop) -> Result<Self> {
-        let mut stream = TcpStream::connect_timeout(&target.address, CONNECT_TIMEOUT)
-            .with_context(|| format!("no connection to {}", target.address))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(STOP_INTERVAL))?;
-        let request = format!(
-            "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: farwire/{}\r\nAccept: */*\r\nConnection: close\r\n\r\n",
-            target.path,
-            target.authority,
-            env!("CARGO_PKG_VERSION")
-        );
-        let start = Instant::now();
-        stream
-            .write_all(request.as_bytes())
-            .context("sending the request")?;
-        let mut download = Self {
+    fn request(
+        target: &HttpTarget,
+        plan: &'a HttpPlan,
+        local: Option<&Local>,
+        session: &Session,
+    ) -> Result<Self> {
+        let mut connection = Connection::open(target, local)?;
+        let start = connection.request(target, Afterwards::Close)?;
+        let head = connection.head(&session.stop)?;
+        let head =
+            head.context("the server closed the connection within the answer's head, at once")?;
+        Ok(Self {
             plan,
-            stream,
+            connection,
             start,
-            first_byte_s: None,
+            first_byte_s: (head.first_byte - start).as_secs_f64(),
             last_byte_s: 0.0,
-            congestion: None,
-            body: Body::UntilClose,
+            congestion: head.congestion,
+            body: head.body,
             meter: Meter::new(plan.interval),
-            buffer: vec![0; RECEIVE_BUFFER],
-            filled: 0,
-        };
-        download.receive_head(stop)?;
-        Ok(download)
-    }
-
-    fn receive_head(&mut self, stop: &Stop) -> Result<()> {
-        loop {
-            match self.read(stop, None)? {
-                Read::Bytes(count) => self.filled += count,
-                Read::Closed | Read::TimeUp => bail!(
-                    "the server closed the connection within the answer's head, after {} bytes",
-                    self.filled
-                ),
-            }
-            self.first_byte_s
-                .get_or_insert(self.start.elapsed().as_secs_f64());
-            let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
-            let mut response = httparse::Response::new(&mut headers);
-            let parsed = response
-                .parse(&self.buffer[..self.filled])
-                .context("the server's answer is not HTTP/1.1")?;
-            if let httparse::Status::Complete(head) = parsed {
-                if response.code != Some(200) {
-                    let (code, reason) =
-                        (response.code.unwrap_or(0), response.reason.unwrap_or(""));
-                    bail!("HTTP status {code} {reason}");
-                }
-                self.body = Body::of(response.headers)?;
-                self.congestion = body::header(response.headers, CONGESTION_HEADER)?;
-                self.buffer.copy_within(head..self.filled, 0);
-                self.filled -= head;
-                return Ok(());
-            }
-            if self.filled >= LONGEST_HEAD {
-                bail!("the answer's head is longer than {LONGEST_HEAD} bytes");
-            }
-        }
+        })
     }
 
     /// Reads the body until the plan is met.
-    fn receive(&mut self, stop: &Stop) -> Result<()> {
+    fn receive(&mut self, session: &Session) -> Result<()> {
         let (most, time) = match self.plan.amount {
             Amount::Whole => (None, None),
             Amount::Bytes(bytes) => (Some(bytes), None),
             Amount::For(time) => (None, Some(time)),
         };
+        let until = time.map(|time| self.start + time);
+        let mut live_at = LIVE_INTERVAL;
         loop {
-            self.count()?;
-            if most.is_some_and(|most| self.meter.total() >= most) {
+            let total = self.meter.total();
+            if most.is_some_and(|most| total >= most) {
                 return Ok(());
             }
             if self.body.complete() {
-                let total = self.meter.total();
                 return match most {
                     Some(most) => Err(anyhow!(
                         "the server gave {total} of the {most} bytes asked for"
@@ -181,54 +130,25 @@ impl<'a> Download<'a> {
                     None => Ok(()),
                 };
             }
-            match self.read(stop, time)? {
-                Read::Bytes(count) => self.filled = count,
-                Read::Closed => return self.body.closed(self.meter.total()),
+            let read = self.connection.read(&session.stop, until);
+            match read.with_context(|| format!("after {total} bytes"))? {
+                Read::Bytes(data) => {
+                    let payload = self.body.feed(data)?;
+                    self.last_byte_s = self.start.elapsed().as_secs_f64();
+                    self.meter.add(self.last_byte_s, payload);
+                }
+                Read::Closed => return self.body.closed(total),
                 Read::TimeUp => {
                     self.last_byte_s = time.unwrap_or_default().as_secs_f64();
                     return Ok(());
                 }
             }
-        }
-    }
-
-    /// Counts what was read as body.
-    fn count(&mut self) -> Result<()> {
-        if self.filled > 0 {
-            let payload = self.body.feed(&self.buffer[..self.filled])?;
-            self.last_byte_s = self.start.elapsed().as_secs_f64();
-            self.meter.add(self.last_byte_s, payload);
-            self.filled = 0;
-        }
-        Ok(())
-    }
-
-    /// Reads behind what is filled; what comes after `until` is not read.
-    fn read(&mut self, stop: &Stop, until: Option<Duration>) -> Result<Read> {
-        let silent_since = Instant::now();
-        loop {
-            if until.is_some_and(|until| self.start.elapsed() >= until) {
-                return Ok(Read::TimeUp);
-            }
-            if let Some(cause) = stop.cause() {
-                bail!("{cause}; {} bytes came", self.meter.total());
-            }
-            match self.stream.read(&mut self.buffer[self.filled..]) {
-                Ok(0) => return Ok(Read::Closed),
-                Ok(count) => return Ok(Read::Bytes(count)),
-                Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => {}
-                Err(error) => {
-                    return Err(error).with_context(|| {
-                        format!("the connection broke after {} bytes", self.meter.total())
-                    });
-                }
-            }
-            if silent_since.elapsed() >= SILENCE {
-                bail!(
-                    "nothing came for {} s after {} bytes",
-                    SILENCE.as_secs(),
-                    self.meter.total()
-                );
+            if self.start.elapsed() >= live_at {
+                live_at += LIVE_INTERVAL;
+                let total = self.meter.total();
+                session
+                    .live
+                    .line(format_args!("{:.1} s: {total} bytes", self.last_byte_s));
             }
         }
     }
@@ -237,7 +157,7 @@ impl<'a> Download<'a> {
         let duration_s = self.last_byte_s;
         let bytes = self.meter.total();
         let measurement = Measurement {
-            figures: download_figures(bytes, duration_s, self.first_byte_s),
+            figures: download_figures(bytes, duration_s, Some(self.first_byte_s)),
             samples: self.meter.finish(duration_s),
             ..Measurement::default()
         };
@@ -249,7 +169,7 @@ impl<'a> Download<'a> {
 }
 
 /// What a download adds up to: `bytes` of payload in `duration_s`, the first of them after `first_byte_s` if that is known.
-pub(super) fn download_figures(
+pub(crate) fn download_figures(
     bytes: u64,
     duration_s: f64,
     first_byte_s: Option<f64>,
@@ -274,7 +194,9 @@ pub(super) fn download_figures(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instrument::Stop;
     use crate::serve::{self, ServeConfig};
+    use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
     use std::thread;
 
@@ -284,7 +206,12 @@ mod tests {
     };
 
     fn download(target: &HttpTarget, amount: Amount) -> Measurement {
-        measure(target, &HttpPlan { amount, ..PLAN }, &Session::default())
+        measure(
+            target,
+            &HttpPlan { amount, ..PLAN },
+            None,
+            &Session::default(),
+        )
     }
 
     /// A server that says `answer` to whatever it is asked and closes.
@@ -344,7 +271,7 @@ mod tests {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let target = HttpTarget::of(server.address("http").unwrap(), "/seconds/3600");
         let stop = Stop::default().within(Duration::from_millis(100));
-        let cause = measure(&target, &PLAN, &Session::quiet(stop))
+        let cause = measure(&target, &PLAN, None, &Session::quiet(stop))
             .failure
             .unwrap();
         assert!(cause.contains("not done within"), "{cause}");
@@ -387,6 +314,10 @@ mod tests {
             (&b"SSH-2.0-OpenSSH\r\n"[..], "not HTTP/1.1"),
             (b"", "closed the connection within the answer's head"),
             (b"HTTP/1.1 404 Not Found\r\n\r\n", "404 Not Found"),
+            (
+                b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.2/x\r\n\r\n",
+                "302 Found: it is at http://127.0.0.2/x: measure that URL",
+            ),
             (
                 b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
                 "Content-Length",

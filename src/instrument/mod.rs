@@ -1,10 +1,10 @@
 //! The instruments: each acts in the calling thread's network namespace and hands back one [`Measurement`].
 
 pub(crate) mod capacity;
+pub(crate) mod external;
 mod form;
 pub(crate) mod http;
 pub(crate) mod iperf3;
-pub(crate) mod launch;
 pub(crate) mod live;
 pub(crate) mod messages;
 mod meter;
@@ -12,9 +12,8 @@ pub(crate) mod ping;
 mod spread;
 pub(crate) mod stamp;
 pub(crate) mod stop;
-pub(crate) mod system_ping;
 mod tally;
-pub(crate) mod wget;
+pub(crate) mod udp;
 
 pub(crate) use form::{Direction, Figure, Measurement, Metric, Phase, Sample, Statistic};
 pub(crate) use live::Live;

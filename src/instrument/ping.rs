@@ -22,9 +22,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::stop::STOP_INTERVAL;
 use super::tally::Tally;
-use super::{Measurement, Session, Stop, seconds};
+use super::{Figure, Measurement, Metric, Session, Statistic, seconds};
+use crate::analysis::order;
+use crate::endpoint::{self, Local};
 
 const ICMP_HEADER: usize = 8;
+/// From one live line to the next.
+const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 const ETHERNET_HEADER: usize = 14;
@@ -44,6 +48,12 @@ pub(crate) struct PingPlan {
     /// After which an answer counts as late and its request as lost (RFC 2681 asks to state it).
     #[serde(rename = "timeout_s", with = "seconds")]
     pub(crate) timeout: Duration,
+    /// DSCP and ECN of the requests, the byte of type of service; the system's when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tos: Option<u8>,
+    /// TTL or hop limit of the requests; the system's when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ttl: Option<u8>,
 }
 
 impl PingPlan {
@@ -67,10 +77,15 @@ impl PingPlan {
     }
 }
 
-/// Pings `target` from the calling thread's namespace.
-pub(crate) fn measure(target: IpAddr, plan: &PingPlan, session: &Session) -> Measurement {
-    let measurement = match Pinger::open(target, plan) {
-        Ok(mut pinger) => pinger.run(&session.stop),
+/// Pings `target` from the calling thread's namespace, and from `local` if that is said.
+pub(crate) fn measure(
+    target: IpAddr,
+    plan: &PingPlan,
+    local: Option<&Local>,
+    session: &Session,
+) -> Measurement {
+    let measurement = match Pinger::open(target, plan, local) {
+        Ok(mut pinger) => pinger.run(session),
         Err(error) => Measurement::failed(format!("{error:#}")),
     };
     measurement
@@ -90,10 +105,12 @@ struct Pinger<'a> {
     ident: u16,
     start: Instant,
     tally: Tally,
+    /// How long the kernel took to send each request.
+    sending_ms: Vec<f64>,
 }
 
 impl<'a> Pinger<'a> {
-    fn open(target: IpAddr, plan: &'a PingPlan) -> Result<Self> {
+    fn open(target: IpAddr, plan: &'a PingPlan, local: Option<&Local>) -> Result<Self> {
         let (domain, protocol) = match target {
             IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
             IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
@@ -108,6 +125,8 @@ impl<'a> Pinger<'a> {
             ),
         };
         let target = SocketAddr::new(target, 0);
+        endpoint::bind(&socket, target, local)?;
+        mark(&socket, plan, target)?;
         socket
             .connect(&target.into())
             .with_context(|| target.ip().to_string())?;
@@ -121,34 +140,85 @@ impl<'a> Pinger<'a> {
             ident: fastrand::u16(..),
             start: Instant::now(),
             tally: Tally::new(plan.timeout),
+            sending_ms: Vec::new(),
         })
     }
 
-    fn run(&mut self, stop: &Stop) -> Measurement {
-        let cause = self.exchange(stop).err();
+    fn run(&mut self, session: &Session) -> Measurement {
+        let cause = self.exchange(session).err();
         let tally = std::mem::replace(&mut self.tally, Tally::new(self.plan.timeout));
         let mut measurement = tally.finish();
         if let Some(cause) = cause {
             measurement.failure = Some(format!("{cause:#}"));
         }
-        measurement.with_fact(
+        let measurement = measurement.with_fact(
             "timestamps",
             if self.kernel_stamps {
                 "user space at sending, kernel at receipt"
             } else {
                 "user space"
             },
-        )
+        );
+        self.split(measurement)
+    }
+
+    /// Says how much of the round trips the hosts added at most, and what is then left for the network.
+    ///
+    /// The kernel's receive stamp leaves out the waking up; what remains is the way down through this host's kernel, which
+    /// a send call lasts (where no queue delays the packet, it is on the wire when the call returns), and the far end's
+    /// way up and down with the echo, which is taken to last no longer.
+    fn split(&mut self, mut measurement: Measurement) -> Measurement {
+        self.sending_ms.sort_by(f64::total_cmp);
+        let (true, Some(sending_ms)) =
+            (self.kernel_stamps, order::percentile(&self.sending_ms, 0.9))
+        else {
+            return measurement;
+        };
+        let host_ms = 2.0 * sending_ms;
+        let rtts = measurement
+            .samples
+            .iter()
+            .filter(|s| s.metric == Metric::RttMs);
+        let mut rtts: Vec<f64> = rtts.map(|sample| sample.value).collect();
+        rtts.sort_by(f64::total_cmp);
+        for figure in &mut measurement.figures {
+            if (figure.metric, figure.statistic) == (Metric::RttMs, Statistic::Median)
+                && let Some([low, high]) = order::median_interval(&rtts)
+            {
+                figure.interval = Some([(low - host_ms).max(0.0), high]);
+            }
+        }
+        let host = Figure::new(Metric::HostMs, Statistic::Max, host_ms);
+        measurement.figures.push(host);
+        measurement
+            .with_fact(
+                "rtt interval",
+                "of the median, by the ranks of the round trips, its lower end less the hosts' part at most",
+            )
+            .with_fact(
+                "host",
+                "the hosts' part of a round trip at most: twice the 90th percentile of what a send call here lasts, \
+                 once for sending here and once for echoing there",
+            )
     }
 
     /// Sends on schedule and takes answers until the last is in or overdue.
-    fn exchange(&mut self, stop: &Stop) -> Result<()> {
+    fn exchange(&mut self, session: &Session) -> Result<()> {
         let count = u64::from(self.plan.count);
+        let mut live_at = LIVE_INTERVAL;
         while self.tally.count() < count || !self.tally.complete() {
-            if let Some(cause) = stop.cause() {
+            if let Some(cause) = session.stop.cause() {
                 anyhow::bail!("{cause}");
             }
             let now = self.start.elapsed();
+            if now >= live_at {
+                live_at = now + LIVE_INTERVAL;
+                let (answered, sent) = (self.tally.answers(), self.tally.count());
+                session.live.line(format_args!(
+                    "{:.1} s: {answered} of {sent} answered",
+                    now.as_secs_f64()
+                ));
+            }
             let wake = if self.tally.count() < count {
                 let due = self.plan.interval.mul_f64(self.tally.count() as f64);
                 if now >= due {
@@ -179,6 +249,8 @@ impl<'a> Pinger<'a> {
         self.socket
             .send(&request)
             .with_context(|| format!("echo request {index} to {}", self.target.ip()))?;
+        let returned_s = self.start.elapsed().as_secs_f64();
+        self.sending_ms.push((returned_s - at_s) * 1e3);
         Ok(())
     }
 
@@ -255,6 +327,20 @@ impl<'a> Pinger<'a> {
     }
 }
 
+/// Sets what the requests' IP headers are to have.
+fn mark(socket: &Socket, plan: &PingPlan, target: SocketAddr) -> Result<()> {
+    let ttl = plan.ttl.map(u32::from);
+    let tos = plan.tos.map(u32::from);
+    if target.is_ipv4() {
+        ttl.map_or(Ok(()), |ttl| socket.set_ttl_v4(ttl))?;
+        tos.map_or(Ok(()), |tos| socket.set_tos_v4(tos))?;
+    } else {
+        ttl.map_or(Ok(()), |ttl| socket.set_unicast_hops_v6(ttl))?;
+        tos.map_or(Ok(()), |tos| socket.set_tclass_v6(tos))?;
+    }
+    Ok(())
+}
+
 /// The sequence number on the wire of the probe numbered from 1.
 fn sequence(index: u64) -> u16 {
     let [.., high, low] = index.to_be_bytes();
@@ -305,18 +391,26 @@ fn internet_checksum(data: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instrument::Stop;
 
     const PLAN: PingPlan = PingPlan {
         size: 1200,
         count: 5,
         interval: Duration::from_millis(2),
         timeout: Duration::from_secs(5),
+        tos: None,
+        ttl: None,
     };
 
     #[test]
     fn an_interrupted_ping_keeps_what_it_saw_and_says_why() {
         let stop = Stop::default().within(Duration::ZERO);
-        let measurement = measure("127.0.0.1".parse().unwrap(), &PLAN, &Session::quiet(stop));
+        let measurement = measure(
+            "127.0.0.1".parse().unwrap(),
+            &PLAN,
+            None,
+            &Session::quiet(stop),
+        );
         assert!(measurement.failure.is_some());
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Figure, Measurement, Metric, Sample, Spread, Statistic};
+use crate::analysis::proportion;
 
 /// Probes numbered from 1 in the order of sending, and their answers.
 #[derive(Debug)]
@@ -41,6 +42,11 @@ impl Tally {
     /// How many probes left.
     pub(crate) fn count(&self) -> u64 {
         self.probes.len() as u64
+    }
+
+    /// How many probes were answered in time.
+    pub(crate) fn answers(&self) -> u64 {
+        self.probes.iter().filter(|p| p.rtt_ms.is_some()).count() as u64
     }
 
     /// When probe `index` left, if it did.
@@ -84,10 +90,15 @@ impl Tally {
         let (sent, received) = (self.probes.len() as u64, rtts.len() as u64);
         let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
         let lost_percent = 100.0 * (sent - received) as f64 / sent.max(1) as f64;
+        let lost = Figure::new(Metric::LostPercent, Statistic::Mean, lost_percent);
+        let lost = match proportion::wilson(sent - received, sent) {
+            Some([low, high]) => lost.within(100.0 * low, 100.0 * high),
+            None => lost,
+        };
         let mut figures = vec![
             total(Metric::SentPackets, sent),
             total(Metric::ReceivedPackets, received),
-            Figure::new(Metric::LostPercent, Statistic::Mean, lost_percent),
+            lost,
             total(Metric::LatePackets, count(Metric::LateRttMs)),
             total(Metric::DuplicatePackets, count(Metric::DuplicateRttMs)),
         ];
@@ -110,6 +121,10 @@ impl Tally {
             failure,
             ..Measurement::default()
         }
+        .with_fact(
+            "loss interval",
+            "Wilson's, of the probability with which a round trip is lost",
+        )
     }
 
     fn probe(&self, index: u64) -> Option<&Probe> {

@@ -7,6 +7,7 @@ use plotters::prelude::*;
 use plotters::style::FontTransform;
 
 use crate::analysis::{CaseFigures, first_instrument};
+use crate::experiment::plan::Method;
 use crate::experiment::record::Record;
 use crate::instrument::{Metric, Sample};
 
@@ -173,7 +174,7 @@ pub(super) fn ping_axis(cases: &[CaseFigures<'_>]) -> f64 {
 
 /// The throughput of each interval, a curve a repeat.
 fn curves(record: &Record, case: &str) -> Vec<Vec<Point>> {
-    let Some(instrument) = first_instrument(&record.plan, false) else {
+    let Some(instrument) = first_instrument(&record.plan, Method::downloads) else {
         return Vec::new();
     };
     let measured = record
@@ -208,7 +209,7 @@ fn curve(samples: &[Sample]) -> Vec<Point> {
 }
 
 fn rtts_of<'a>(record: &'a Record, case: &'a str) -> Vec<&'a Sample> {
-    let Some(instrument) = first_instrument(&record.plan, true) else {
+    let Some(instrument) = first_instrument(&record.plan, Method::pings) else {
         return Vec::new();
     };
     let measured = record

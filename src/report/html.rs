@@ -9,6 +9,7 @@ use crate::experiment::plan::{Bed, Instrument, Method};
 use crate::experiment::record::{Outcome, Record, Run};
 use crate::forward::summary::{DirectionSummary, Summary};
 use crate::instrument::http::Amount;
+use crate::instrument::iperf3::plan::{Plan as StreamPlan, Protocol, Way};
 use crate::link_spec::LinkSpec;
 
 /// The record as a page that stands alone.
@@ -296,8 +297,29 @@ fn method(instrument: &Instrument) -> String {
             plan.interval
         ),
         Method::Wget(plan) => format!("wget of {}", amount(plan.amount)),
+        Method::Curl(plan) => format!("curl of {}", amount(plan.amount)),
+        Method::HttpFiles(plan) => format!(
+            "farwire's HTTP/1.1 fetching of {} files over {} connections",
+            plan.count, plan.connections
+        ),
+        Method::Iperf3(plan) => format!("iperf3, {}", streams(plan)),
+        Method::Iperf(plan) => format!("iperf 2, {}", streams(plan)),
+        Method::Nuttcp(plan) => format!("nuttcp, {}", streams(plan)),
     };
     format!("{}: {what}", instrument.name)
+}
+
+fn streams(plan: &StreamPlan) -> String {
+    let protocol = match plan.protocol {
+        Protocol::Tcp => "TCP",
+        Protocol::Udp => "UDP",
+    };
+    let way = match plan.way {
+        Way::Up => "up",
+        Way::Down => "down",
+        Way::Both => "both ways",
+    };
+    format!("{protocol} {way}, {} streams", plan.parallel)
 }
 
 fn amount(amount: Amount) -> String {

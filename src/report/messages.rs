@@ -37,7 +37,7 @@ pub(crate) fn pingpong_table(measurement: &Measurement, loads: &[Load]) -> Strin
         row.push(us(of.value(Metric::RttMs, Statistic::Median, None)));
         row.push(us(of.value(Metric::RttMs, Statistic::P99, None)));
         if lossy {
-            let lost = |way| of.value(Metric::LostPercent, Statistic::Total, Some(way));
+            let lost = |way| of.value(Metric::LostPercent, Statistic::Mean, Some(way));
             row.extend([Direction::Up, Direction::Down].map(|way| optional(lost(way), 3)));
         }
         Some(row)

@@ -17,7 +17,7 @@ use crate::instrument::capacity::wire::{
     StartRow, TestParameters, Version, null_request,
 };
 use crate::instrument::capacity::{
-    Channel, Context, Exchange, RateTable, SILENCE, STOP_AFTER, Thresholds, decider, measurement,
+    Channel, Context, Decider, Exchange, RateTable, SILENCE, STOP_AFTER, Thresholds, measurement,
 };
 use crate::instrument::stop::STOP_INTERVAL;
 
@@ -174,7 +174,7 @@ impl Pending {
         self.socket.connect(peer)?;
         let parameters = within_limits(&request.parameters, self.shared.limits().duration);
         let channel = Channel::new(self.socket)?;
-        let decider = decider(RateTable::new(self.sizes), &parameters);
+        let decider = Decider::new(RateTable::new(self.sizes), &parameters);
         let rate = decider.rate();
         let answer = Activation {
             direction: request.direction,

@@ -4,6 +4,8 @@
 mod common;
 
 mod capacity;
+mod external;
+mod http;
 mod messages;
 mod probe;
 mod serve;
@@ -14,6 +16,8 @@ use common::suite::Suite;
 
 fn main() -> ExitCode {
     let mut suite = Suite::new();
+    external::add(&mut suite);
+    http::add(&mut suite);
     messages::add(&mut suite);
     capacity::add(&mut suite);
     serve::add(&mut suite);

@@ -38,12 +38,8 @@ impl Waiter {
     /// Measures how late this thread wakes up; takes about 10 ms.
     #[must_use]
     pub fn measure(cpu: CpuUse) -> Self {
-        // One nanosecond of slack: the kernel's default delays every wake-up by up to 50 us.
-        let _ = nix::sys::prctl::set_timerslack(1);
+        wake_up_soon();
         let real_time = cpu == CpuUse::Spin && run_in_real_time();
-        if !real_time {
-            ask_for_short_slices();
-        }
         let mut late: Vec<Nanos> = (0..PROBES).map(|_| overshoot(PROBE)).collect();
         late.sort_unstable();
         let guard = match cpu {
@@ -98,9 +94,16 @@ impl Waiter {
     }
 }
 
+/// Has the calling thread woken as soon after its time as an ordinary thread can be.
+pub(crate) fn wake_up_soon() {
+    // One nanosecond of slack: the kernel's default delays every wake-up by up to 50 us.
+    let _ = nix::sys::prctl::set_timerslack(1);
+    ask_for_short_slices();
+}
+
 /// Puts the calling thread before every ordinary one (`SCHED_FIFO`), where that is allowed and another core is
 /// left for the rest: a box that forwards late because the machine compiles something is no network.
-fn run_in_real_time() -> bool {
+pub(crate) fn run_in_real_time() -> bool {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: `priority` is complete; thread 0 is the calling one.

@@ -1,18 +1,23 @@
 //! `farwire measure http`.
 
+use anyhow::{Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
 
+use super::tool::DownloadTool;
 use super::{Common, Instrument, Shown, above_zero};
 use crate::exit::{Blame, Failure};
 use crate::instrument::Session;
+use crate::instrument::http::files::{self, DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS};
+use crate::instrument::http::sizes::Sizes;
 use crate::instrument::http::{self, Amount, HttpPlan, HttpTarget};
 
-/// An HTTP/1.1 download
+/// An HTTP/1.1 download, or many small files
 #[derive(Args, Debug)]
 pub(super) struct HttpArgs {
-    /// `http://HOST[:PORT]/PATH`; `farwire serve` has /bytes/N and /seconds/T
-    url: String,
+    /// `http://HOST[:PORT]/PATH`; `farwire serve` has /bytes/N and /seconds/T; {size} stands for a file's size
+    #[arg(required = true)]
+    url: Vec<String>,
     /// End after so many bytes
     #[arg(long, value_name = "SIZE", conflicts_with = "duration")]
     bytes: Option<Bytes>,
@@ -22,8 +27,34 @@ pub(super) struct HttpArgs {
     /// Length of the intervals in which bytes are counted
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = above_zero)]
     interval: Nanos,
+    /// Measure with another program
+    #[arg(long, value_name = "TOOL", conflicts_with_all = ["bytes", "duration", "FilesArgs"])]
+    tool: Option<DownloadTool>,
+    #[command(flatten)]
+    files: FilesArgs,
     #[command(flatten)]
     common: Common,
+}
+
+/// Any of these, or a second URL, asks for many files.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Many files")]
+struct FilesArgs {
+    /// Files to fetch, of the URLs in turn [default: 100 with a size, else each URL once]
+    #[arg(long, value_name = "N", conflicts_with_all = ["bytes", "duration"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    count: Option<u32>,
+    /// Their sizes: 10kb, `1kb,10kb` in turn, 1kb..100kb, lognormal:MEDIAN,SIGMA, pareto:LEAST,ALPHA
+    #[arg(long, visible_alias = "size", value_name = "SIZES", conflicts_with_all = ["bytes", "duration"])]
+    sizes: Option<Sizes>,
+    /// Of the sizes drawn: the same seed fetches the same sizes
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Connections in parallel [default: 6]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CONNECTIONS)))]
+    connections: Option<u32>,
+    /// Fetch the next file on the same connection instead of a new one
+    #[arg(long)]
+    keep_alive: bool,
 }
 
 impl Instrument for HttpArgs {
@@ -32,12 +63,28 @@ impl Instrument for HttpArgs {
     }
 
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {
-        let target = HttpTarget::resolve(&self.url).or_bad_input()?;
-        let plan = HttpPlan {
-            amount: self.amount(),
-            interval: self.interval.into(),
+        let family = self.common.family();
+        let targets = self.url.iter().map(|url| HttpTarget::resolve(url, family));
+        let targets: Vec<HttpTarget> = targets.collect::<Result<_>>().or_bad_input()?;
+        let local = self.common.bind.as_ref();
+        let measurement = match (targets.as_slice(), self.tool) {
+            ([target], Some(tool)) => tool.measure(target, self.interval.into(), local, session)?,
+            (_, Some(_)) => {
+                return Err(Failure::bad_input("--tool downloads one URL"));
+            }
+            ([target], None) if !self.files.asked_for() => {
+                let plan = HttpPlan {
+                    amount: self.amount(),
+                    interval: self.interval.into(),
+                };
+                http::measure(target, &plan, local, session)
+            }
+            _ => {
+                let targets = self.files.targets(targets).or_bad_input()?;
+                files::measure(&targets, &self.files.plan(targets.len()), local, session)
+            }
         };
-        Ok(Shown::of(http::measure(&target, &plan, session)))
+        Ok(Shown::of(measurement))
     }
 }
 
@@ -47,6 +94,52 @@ impl HttpArgs {
             (Some(Bytes(bytes)), _) => Amount::Bytes(bytes),
             (None, Some(time)) => Amount::For(time.into()),
             (None, None) => Amount::Whole,
+        }
+    }
+}
+
+impl FilesArgs {
+    fn asked_for(&self) -> bool {
+        self.count.is_some()
+            || self.sizes.is_some()
+            || self.connections.is_some()
+            || self.keep_alive
+    }
+
+    /// The URLs, where a bare server stands for `farwire serve`'s files if sizes are asked for.
+    fn targets(&self, targets: Vec<HttpTarget>) -> Result<Vec<HttpTarget>> {
+        let sized = |target: HttpTarget| match (&self.sizes, target.is_bare()) {
+            (Some(_), true) => Ok(target.sized()),
+            (Some(_), false) => {
+                ensure!(
+                    target.has_size(),
+                    "{target}: write {{size}} where the server takes a file's size"
+                );
+                Ok(target)
+            }
+            (None, _) => {
+                ensure!(
+                    !target.has_size(),
+                    "{target}: say with --sizes what {{size}} is to be"
+                );
+                Ok(target)
+            }
+        };
+        targets.into_iter().map(sized).collect()
+    }
+
+    fn plan(&self, urls: usize) -> FilesPlan {
+        const DEFAULT_COUNT: u32 = 100;
+        let each_once = u32::try_from(urls).unwrap_or(u32::MAX);
+        FilesPlan {
+            count: self.count.unwrap_or(match self.sizes {
+                Some(_) => DEFAULT_COUNT,
+                None => each_once,
+            }),
+            sizes: self.sizes.clone(),
+            seed: self.seed,
+            connections: self.connections.unwrap_or(DEFAULT_CONNECTIONS),
+            keep_alive: self.keep_alive,
         }
     }
 }

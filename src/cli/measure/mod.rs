@@ -8,7 +8,9 @@ mod ping;
 mod pingpong;
 mod probe;
 mod tcp;
+mod tool;
 mod transfer;
+mod udp;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -42,6 +44,7 @@ enum Kind {
     Transfer(transfer::TransferArgs),
     Tcp(tcp::TcpArgs),
     Probe(probe::ProbeArgs),
+    Udp(udp::UdpArgs),
 }
 
 /// What all instruments take.
@@ -113,6 +116,7 @@ impl Kind {
             Self::Blast(args) => args,
             Self::Transfer(args) => args,
             Self::Tcp(args) => args,
+            Self::Udp(args) => args,
         }
     }
 }

@@ -3,6 +3,8 @@
 use clap::Args;
 use model::Nanos;
 
+use super::tcp::{dscp, tos};
+use super::tool::PingTool;
 use super::{Common, Instrument, Shown, above_zero};
 use crate::endpoint;
 use crate::exit::{Blame, Failure};
@@ -26,6 +28,18 @@ pub(super) struct PingArgs {
     /// After which an answer is late and its request lost
     #[arg(short = 'W', long, value_name = "TIME", default_value = "3s")]
     timeout: Nanos,
+    /// The byte of type of service: decimal, 0x hexadecimal, 0 octal
+    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp")]
+    tos: Option<u8>,
+    /// The DSCP, 0 to 63, or a name: cs0 to cs7, af11 to af43, ef
+    #[arg(long, value_name = "DSCP", value_parser = dscp)]
+    dscp: Option<u8>,
+    /// TTL or hop limit
+    #[arg(short, long, value_name = "HOPS", value_parser = clap::value_parser!(u8).range(1..))]
+    ttl: Option<u8>,
+    /// Measure with another program
+    #[arg(long, value_name = "TOOL")]
+    tool: Option<PingTool>,
     #[command(flatten)]
     common: Common,
 }
@@ -42,8 +56,14 @@ impl Instrument for PingArgs {
             count: self.count,
             interval: self.interval.into(),
             timeout: self.timeout.into(),
+            tos: self.tos.or(self.dscp.map(|dscp| dscp << 2)),
+            ttl: self.ttl,
         };
-        let measurement = ping::measure(target.ip(), &plan, session);
+        let local = self.common.bind.as_ref();
+        let measurement = match self.tool {
+            Some(tool) => tool.measure(target.ip(), &plan, local, session)?,
+            None => ping::measure(target.ip(), &plan, local, session),
+        };
         let lines: String = measurement.samples.iter().filter_map(line).collect();
         Ok(Shown::of(measurement).below(lines))
     }

@@ -5,15 +5,16 @@ use clap::Args;
 use model::{BitsPerSec, Bytes, Nanos};
 use std::time::Duration;
 
+use super::tool::StreamTool;
 use super::{Common, Instrument, Shown};
 use crate::endpoint;
 use crate::exit::{Blame, Failure};
-use crate::instrument::Session;
 use crate::instrument::iperf3::client::Server;
 use crate::instrument::iperf3::plan::{
     LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, Plan, Protocol, Until, Way,
 };
 use crate::instrument::iperf3::tcp::measure;
+use crate::instrument::{Measurement, Session};
 
 /// TCP throughput, as iperf3 measures it, against any iperf3 or farwire server
 #[derive(Args, Debug)]
@@ -41,9 +42,12 @@ pub(super) struct TcpArgs {
 pub(super) struct Iperf3Args {
     /// Name or address
     host: String,
-    /// The server's port
-    #[arg(short, long, default_value_t = 5201)]
-    port: u16,
+    /// The server's port [default: 5201; with --tool the tool's own]
+    #[arg(short, long)]
+    port: Option<u16>,
+    /// Measure with another program, against a server of its kind; it refuses what it has no option for
+    #[arg(long, value_name = "TOOL")]
+    tool: Option<StreamTool>,
     /// Streams in each direction
     #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
     parallel: u32,
@@ -65,9 +69,9 @@ pub(super) struct Iperf3Args {
     /// From one report to the next: a bare number is seconds
     #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = interval)]
     interval: Duration,
-    /// Pace each stream to so many payload bits a second: K, M and G are 10^3, 10^6 and 10^9; 0 is no limit
+    /// Pace each stream to so many payload bits a second: K, M and G are 10^3, 10^6 and 10^9; 0 is no limit [default: 0 over TCP, 1M over UDP]
     #[arg(short = 'b', long, value_name = "RATE", value_parser = bitrate)]
-    bitrate: Option<u64>,
+    pub(super) bitrate: Option<u64>,
     /// Socket buffers at both ends (SO_SNDBUF, SO_RCVBUF)
     #[arg(short = 'w', long, value_name = "SIZE", value_parser = window)]
     window: Option<u32>,
@@ -99,6 +103,9 @@ impl Instrument for TcpArgs {
         if let Some(name) = &plan.congestion {
             crate::serve::check_congestion(name).or_bad_input()?;
         }
+        if let Some(measurement) = self.test.with_tool(&server, &plan, session) {
+            return measurement.map(Shown::of);
+        }
         let measured = measure::measure(&server, &plan, session);
         Ok(Shown::of(measured.measurement)
             .below(measured.text)
@@ -109,12 +116,26 @@ impl Instrument for TcpArgs {
 impl Iperf3Args {
     /// Where to measure.
     pub(super) fn server(&self, common: &Common) -> Result<Server> {
-        let address = endpoint::resolve(&self.host, self.port, common.family())?;
+        let tool = self.tool.unwrap_or(StreamTool::Iperf3);
+        let port = self.port.unwrap_or(tool.port());
+        let address = endpoint::resolve(&self.host, port, common.family())?;
         Ok(Server {
             local: common.bind.clone(),
             connect_timeout: self.connect_timeout,
             ..Server::at(address)
         })
+    }
+
+    /// What another program measures, if one was asked for.
+    pub(super) fn with_tool(
+        &self,
+        server: &Server,
+        plan: &Plan,
+        session: &Session,
+    ) -> Option<Result<Measurement, Failure>> {
+        let local = server.local.as_ref();
+        let tool = self.tool?;
+        Some(tool.measure(server.address, plan, local, session))
     }
 
     /// What to measure.
@@ -248,7 +269,8 @@ fn block(text: &str) -> Result<u32> {
     small_size(text, LONGEST_BLOCK)
 }
 
-fn tos(text: &str) -> Result<u8> {
+/// `--tos`: decimal, 0x hexadecimal, 0 octal.
+pub(super) fn tos(text: &str) -> Result<u8> {
     let parsed = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(digits) => u8::from_str_radix(digits, 16),
         None if text.len() > 1 && text.starts_with('0') => u8::from_str_radix(&text[1..], 8),
@@ -258,7 +280,7 @@ fn tos(text: &str) -> Result<u8> {
 }
 
 /// Code points as RFC 2474, RFC 2597 and RFC 3246 name them.
-fn dscp(text: &str) -> Result<u8> {
+pub(super) fn dscp(text: &str) -> Result<u8> {
     let name = text.to_ascii_lowercase();
     let digits: Vec<u8> = name
         .bytes()

@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use model::{Bytes, Nanos, Probability};
+use model::{BitsPerSec, Bytes, Nanos, Probability};
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::experiment::plan::{
     Case, Expectations, GainExpectation, GoodputExpectation, Instrument, Method, Published,
 };
+use crate::instrument::external::streams::plain_time;
+use crate::instrument::http::files::{DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS};
+use crate::instrument::http::sizes::Sizes;
 use crate::instrument::http::{Amount, HttpPlan};
+use crate::instrument::iperf3::plan::{MOST_STREAMS, Plan as StreamPlan, Protocol, Until, Way};
 use crate::instrument::ping::PingPlan;
 use crate::link_spec::{LinkSpec, unit};
 
@@ -19,6 +23,7 @@ const LARGEST_PING: u16 = 65_507;
 const DEFAULT_PING_INTERVAL: Duration = Duration::from_secs(1);
 const DEFAULT_PING_TIMEOUT: Duration = Duration::from_secs(3);
 const DEFAULT_HTTP_INTERVAL: Duration = Duration::from_millis(100);
+const FILES_SEED: u64 = 1;
 
 /// The `tcp` table.
 #[derive(Debug, Deserialize)]
@@ -47,6 +52,11 @@ enum Kind {
     Http,
     SystemPing,
     Wget,
+    Curl,
+    HttpFiles,
+    Iperf3,
+    Iperf,
+    Nuttcp,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -63,6 +73,17 @@ struct Parameters {
     bytes: Option<Bytes>,
     #[serde(default, with = "unit")]
     duration: Option<Nanos>,
+    #[serde(default, with = "unit")]
+    sizes: Option<Sizes>,
+    connections: Option<u32>,
+    keep_alive: Option<bool>,
+    protocol: Option<Protocol>,
+    way: Option<Way>,
+    streams: Option<u32>,
+    #[serde(default, with = "unit")]
+    bitrate: Option<BitsPerSec>,
+    #[serde(default, with = "unit")]
+    length: Option<Bytes>,
 }
 
 /// One of `cases`.
@@ -124,7 +145,7 @@ impl InstrumentTable {
     ///
     /// # Errors
     /// A parameter that is missing, out of range or another instrument's.
-    pub(super) fn resolve(&self, quick: bool) -> Result<Instrument> {
+    pub(super) fn resolve(&self, quick: bool, congestion: &str) -> Result<Instrument> {
         let parameters = if quick {
             self.parameters.shortened(&self.quick)
         } else {
@@ -135,6 +156,20 @@ impl InstrumentTable {
             Kind::SystemPing => Method::SystemPing(parameters.ping()?),
             Kind::Http => Method::Http(parameters.http()?),
             Kind::Wget => Method::Wget(parameters.http()?),
+            Kind::Curl => Method::Curl(parameters.http()?),
+            Kind::HttpFiles => Method::HttpFiles(parameters.files()?),
+            Kind::Iperf3 => Method::Iperf3(parameters.streams(Some(congestion))?),
+            Kind::Iperf => {
+                let plan = parameters.streams(Some(congestion))?;
+                plain_time("iperf", &plan)?;
+                Method::Iperf(plan)
+            }
+            Kind::Nuttcp => {
+                // It has no option for congestion control.
+                let plan = parameters.streams(None)?;
+                plain_time("nuttcp", &plan)?;
+                Method::Nuttcp(plan)
+            }
         };
         Ok(Instrument {
             name: self.name.as_ref().clone(),
@@ -157,12 +192,46 @@ impl Parameters {
             timeout: quick.timeout.or(self.timeout),
             bytes,
             duration,
+            sizes: quick.sizes.clone().or_else(|| self.sizes.clone()),
+            connections: quick.connections.or(self.connections),
+            keep_alive: quick.keep_alive.or(self.keep_alive),
+            protocol: quick.protocol.or(self.protocol),
+            way: quick.way.or(self.way),
+            streams: quick.streams.or(self.streams),
+            bitrate: quick.bitrate.or(self.bitrate),
+            length: quick.length.or(self.length),
+        }
+    }
+
+    /// Refuses what is not among the parameters that a kind takes.
+    fn only(&self, taken: &[&str]) -> Result<()> {
+        let said = [
+            ("size", self.size.is_some()),
+            ("count", self.count.is_some()),
+            ("interval", self.interval.is_some()),
+            ("timeout", self.timeout.is_some()),
+            ("bytes", self.bytes.is_some()),
+            ("duration", self.duration.is_some()),
+            ("sizes", self.sizes.is_some()),
+            ("connections", self.connections.is_some()),
+            ("keep_alive", self.keep_alive.is_some()),
+            ("protocol", self.protocol.is_some()),
+            ("way", self.way.is_some()),
+            ("streams", self.streams.is_some()),
+            ("bitrate", self.bitrate.is_some()),
+            ("length", self.length.is_some()),
+        ];
+        let other = said
+            .iter()
+            .find(|(key, said)| *said && !taken.contains(key));
+        match other {
+            Some((key, _)) => bail!("{key}: this kind takes {}", taken.join(", ")),
+            None => Ok(()),
         }
     }
 
     fn ping(&self) -> Result<PingPlan> {
-        refuse("bytes", self.bytes.is_some(), "a download's")?;
-        refuse("duration", self.duration.is_some(), "a download's")?;
+        self.only(&["size", "count", "interval", "timeout"])?;
         let size = self.size.unwrap_or(DEFAULT_PING_SIZE);
         let size = u16::try_from(size.0)
             .ok()
@@ -178,13 +247,13 @@ impl Parameters {
             count,
             interval,
             timeout: self.timeout.map_or(DEFAULT_PING_TIMEOUT, Duration::from),
+            tos: None,
+            ttl: None,
         })
     }
 
     fn http(&self) -> Result<HttpPlan> {
-        refuse("size", self.size.is_some(), "a ping's")?;
-        refuse("count", self.count.is_some(), "a ping's")?;
-        refuse("timeout", self.timeout.is_some(), "a ping's")?;
+        self.only(&["bytes", "duration", "interval"])?;
         let amount = match (self.bytes, self.duration) {
             (Some(Bytes(bytes)), None) if bytes > 0 => Amount::Bytes(bytes),
             (None, Some(time)) if time > Nanos::ZERO => Amount::For(time.into()),
@@ -193,6 +262,55 @@ impl Parameters {
         let interval = self.interval.map_or(DEFAULT_HTTP_INTERVAL, Duration::from);
         ensure!(!interval.is_zero(), "interval: must be above 0");
         Ok(HttpPlan { amount, interval })
+    }
+
+    fn files(&self) -> Result<FilesPlan> {
+        self.only(&["sizes", "count", "connections", "keep_alive"])?;
+        let count = self.count.context("count: say how many files to fetch")?;
+        ensure!(count > 0, "count: at least 1");
+        let connections = self.connections.unwrap_or(DEFAULT_CONNECTIONS);
+        ensure!(
+            (1..=MOST_CONNECTIONS).contains(&connections),
+            "connections: 1 to {MOST_CONNECTIONS}"
+        );
+        let sizes = self.sizes.clone();
+        Ok(FilesPlan {
+            count,
+            sizes: Some(sizes.context("sizes: say how large the files are")?),
+            // One seed for all, so that every case fetches the same files.
+            seed: FILES_SEED,
+            connections,
+            keep_alive: self.keep_alive.unwrap_or(false),
+        })
+    }
+
+    fn streams(&self, congestion: Option<&str>) -> Result<StreamPlan> {
+        self.only(&[
+            "protocol", "way", "streams", "duration", "interval", "bitrate", "length",
+        ])?;
+        let time = self
+            .duration
+            .filter(|time| *time > Nanos::ZERO)
+            .context("duration: say how long to send")?;
+        let protocol = self.protocol.unwrap_or(Protocol::Tcp);
+        let usual = StreamPlan::new(protocol);
+        let parallel = self.streams.unwrap_or(usual.parallel);
+        ensure!(
+            (1..=MOST_STREAMS).contains(&parallel),
+            "streams: 1 to {MOST_STREAMS}"
+        );
+        let length = self.length.map(|Bytes(bytes)| u32::try_from(bytes));
+        let congestion = congestion.filter(|_| protocol == Protocol::Tcp);
+        Ok(StreamPlan {
+            way: self.way.unwrap_or(usual.way),
+            parallel,
+            until: Until::For(time.into()),
+            interval: self.interval.map_or(usual.interval, Duration::from),
+            bitrate: self.bitrate.map(BitsPerSec::get),
+            length: length.transpose().context("length")?,
+            congestion: congestion.map(str::to_owned),
+            ..usual
+        })
     }
 }
 
@@ -284,9 +402,4 @@ impl GoodputTable {
 
 fn millis(time: Nanos) -> f64 {
     time.0 as f64 / 1e6
-}
-
-fn refuse(key: &str, present: bool, owner: &str) -> Result<()> {
-    ensure!(!present, "{key}: is {owner} parameter");
-    Ok(())
 }

@@ -3,13 +3,16 @@
 //! The server searches: it tells the sender, itself or the client, how fast to send by what the receiver fed back.
 
 mod channel;
+mod decider;
 mod exchange;
+mod loading;
 mod pacer;
 mod rates;
 mod receiver;
 mod result;
 mod search;
 mod setup;
+mod taking;
 pub(crate) mod wire;
 
 use std::net::SocketAddr;
@@ -19,10 +22,11 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::channel::Channel;
-pub(crate) use self::exchange::{Decider, Exchange, SILENCE, STOP_AFTER};
+pub(crate) use self::decider::Decider;
+pub(crate) use self::exchange::{Exchange, SILENCE, STOP_AFTER};
 pub(crate) use self::rates::RateTable;
 pub(crate) use self::result::{Context, measurement};
-pub(crate) use self::search::{Algorithm, Search, Thresholds};
+pub(crate) use self::search::{Algorithm, Thresholds};
 use self::setup::Agreement;
 use self::wire::{Sizes, StartRow, SubInterval, TestParameters};
 use super::{Direction, Measurement, Session, seconds};
@@ -115,7 +119,7 @@ fn run(
         channel: Channel::new(socket)?,
         version,
         parameters,
-        decider: decider(table, &parameters),
+        decider: Decider::new(table, &parameters),
         ends_after: None,
         stop: &|| session.stop.cause().map(|cause| cause.to_string()),
         answer: Vec::new(),
@@ -128,30 +132,6 @@ fn run(
     let mut measurement = measurement(&outcome, &context);
     measurement.facts.extend(notes);
     Ok(measurement)
-}
-
-/// What decides the rate by these parameters: at the server for real, at the client to retrace it.
-pub(crate) fn decider(table: RateTable, parameters: &TestParameters) -> Decider {
-    let (row, fixed) = match parameters.start {
-        StartRow::Lowest => (0, false),
-        StartRow::At(row) => (row, false),
-        StartRow::Fixed(row) => (row, true),
-    };
-    let thresholds = Thresholds {
-        sequence_errors: parameters.sequence_errors,
-        low_ms: parameters.low_ms,
-        upper_ms: parameters.upper_ms,
-        slow: parameters.slow_threshold,
-        high_speed_delta: parameters.high_speed_delta,
-    };
-    let algorithm = if parameters.algorithm == 1 {
-        Algorithm::C
-    } else {
-        Algorithm::B
-    };
-    let (last, high_speed) = (table.last(), table.high_speed());
-    let search = Search::new(algorithm, thresholds, row.into(), last, high_speed);
-    Decider::new(table, search, fixed, parameters)
 }
 
 impl CapacityPlan {

@@ -5,18 +5,21 @@ use std::time::{Duration, Instant};
 
 use super::control::{Broken, Control, MESSAGE_TIMEOUT, Step};
 use super::params::Params;
-use super::plan::{Plan, StreamSpec, Streams, Until};
+use super::plan::{Plan, Protocol, StreamSpec, Streams, Until};
 use super::results::{Results, Sides};
 use super::run::{self, Ended};
 use super::wire::{Cookie, LONGEST_RESULTS, State};
 use crate::endpoint::{self, Local};
-use crate::instrument::Session;
+use crate::instrument::{Session, Stop};
 
 /// After so long without anything moving on any stream the path or the server is taken to be dead.
 const SILENCE: Duration = Duration::from_secs(30);
-/// From the last byte's acknowledgement to the client's word that the test is over, in tests of so many bytes: iperf3's
-/// server stops counting at that word, and the bytes may still lie in its receive buffer.
+/// From the last byte's acknowledgement to the client's word that the test is over, in tests of so many bytes, and from
+/// the last datagram: iperf3's server stops counting at that word, and they may still lie in its receive buffer.
 const LINGER: Duration = Duration::from_millis(50);
+
+/// How long datagrams that the server has sent may still take after its results.
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// The other end, and how to reach it.
 #[derive(Clone, Debug)]
@@ -51,8 +54,10 @@ pub(crate) struct Tested<S> {
 pub(crate) struct Opening<'a> {
     /// The server.
     pub(crate) server: &'a Server,
-    /// What to do; its length is never absent for UDP.
-    pub(crate) plan: &'a Plan,
+    /// What to do; the length is never absent for UDP.
+    pub(crate) params: &'a Params,
+    /// When to give up.
+    pub(crate) stop: &'a Stop,
     /// What TCP streams introduce themselves with.
     pub(crate) cookie: Cookie,
     /// In the order in which the server counts them.
@@ -98,17 +103,13 @@ pub(crate) fn run<S: Streams>(
 
 struct Client<'a> {
     server: &'a Server,
-    params: &'a Params,
+    params: Params,
     session: &'a Session,
     control: Control,
 }
 
 impl<'a> Client<'a> {
-    fn connect(
-        server: &'a Server,
-        params: &'a Params,
-        session: &'a Session,
-    ) -> Result<Self, String> {
+    fn connect(server: &'a Server, params: &Params, session: &'a Session) -> Result<Self, String> {
         let connect = || -> anyhow::Result<Control> {
             let socket = endpoint::tcp(server.address, server.local.as_ref())?;
             let stream = endpoint::connect(socket, server.address, server.connect_timeout)?;
@@ -116,6 +117,10 @@ impl<'a> Client<'a> {
             Ok(control.patient(server.message_timeout))
         };
         let control = connect().map_err(|error| format!("{error:#}"))?;
+        let mut params = params.clone();
+        if params.plan.protocol == Protocol::Udp {
+            params.plan.length = params.plan.length.or_else(|| control.mss());
+        }
         Ok(Self {
             server,
             params,
@@ -129,7 +134,8 @@ impl<'a> Client<'a> {
         open: impl FnOnce(&Opening<'_>) -> anyhow::Result<S>,
         tested: &mut Tested<S>,
     ) -> Step<()> {
-        let plan = &self.params.plan;
+        let params = self.params.clone();
+        let plan = &params.plan;
         self.control.send_cookie(&tested.cookie)?;
         self.expect(State::ParamExchange)?;
         self.control
@@ -137,7 +143,8 @@ impl<'a> Client<'a> {
         self.expect(State::CreateStreams)?;
         let opening = Opening {
             server: self.server,
-            plan,
+            params: &params,
+            stop: &self.session.stop,
             cookie: tested.cookie,
             streams: plan.streams(true),
         };
@@ -150,7 +157,7 @@ impl<'a> Client<'a> {
         streams.stop(now);
         tested.sides.local = Results::of(streams, plan.way.goes_up(), ended.lasted);
         ended.outcome?;
-        if let Until::Bytes(_) = plan.until {
+        if plan.protocol == Protocol::Udp || matches!(plan.until, Until::Bytes(_)) {
             self.linger()?;
         }
         self.control.send_state(State::TestEnd)?;
@@ -219,6 +226,10 @@ impl<'a> Client<'a> {
             return Err(Broken::Garbage(format!(
                 "its results say nothing of stream {id}"
             )));
+        }
+        if let (Protocol::Udp, Some(streams)) = (self.params.plan.protocol, &mut tested.streams) {
+            streams.settle(&results.streams, Instant::now() + SETTLE);
+            tested.sides.local.streams = streams.results();
         }
         tested.sides.remote = Some(results);
         self.expect(State::DisplayResults)?;

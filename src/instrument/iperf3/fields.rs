@@ -1,6 +1,7 @@
 //! JSON objects of the other end: bounded, strictly typed, with errors that say what came and what would be right.
 
 use anyhow::{Context, Result, bail, ensure};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// How much of a wrong value an error quotes.
@@ -109,6 +110,16 @@ impl Fields {
             }
             Some(value) => bail!("{name} must be a text, not {}", quoted(value)),
         }
+    }
+
+    /// What only farwire writes.
+    ///
+    /// # Errors
+    /// It is there, but is something else.
+    pub(crate) fn detail<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        let value = self.0.get(name);
+        let read = value.map(|value| serde_json::from_value(value.clone()));
+        read.transpose().with_context(|| format!("in {name}"))
     }
 
     /// Objects in an array of at most `most`.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::fields::{Fields, required};
 use super::plan::{MOST_STREAMS, Streams};
 use super::run::percent;
+use crate::instrument::udp::Detail;
 
 /// TCP_CA_NAME_MAX of the kernel.
 const LONGEST_CONGESTION: usize = 16;
@@ -44,6 +45,8 @@ pub(crate) struct StreamResults {
     pub(crate) omitted: Option<[u64; 2]>,
     /// From the start of what counts to its end at this end, in seconds; absent before iperf3 3.2.
     pub(crate) seconds: Option<f64>,
+    /// What farwire says besides.
+    pub(crate) detail: Option<Detail>,
 }
 
 /// Both ends' views of a test.
@@ -153,12 +156,13 @@ impl StreamResults {
                 (Some(start), Some(end)) => Some(end - start).filter(|s| *s > 0.0),
                 _ => None,
             },
+            detail: fields.detail("farwire")?,
         })
     }
 
     fn to_json(&self) -> Value {
         let [omitted_errors, omitted_packets] = self.omitted.unwrap_or_default();
-        json!({
+        let mut json = json!({
             "id": self.id,
             "bytes": self.bytes,
             "retransmits": signed(self.retransmits),
@@ -169,7 +173,11 @@ impl StreamResults {
             "omitted_packets": omitted_packets,
             "start_time": 0,
             "end_time": self.seconds.unwrap_or(0.0),
-        })
+        });
+        if let Some(detail) = self.detail {
+            json["farwire"] = json!(detail);
+        }
+        json
     }
 }
 
@@ -212,6 +220,7 @@ mod tests {
                 packets: 9,
                 omitted: Some([1, 2]),
                 seconds: Some(2.5),
+                detail: None,
             }],
         };
         let bytes = results.to_json().to_string();

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use hdrhistogram::Histogram;
 
 use super::client::{Call, FarEnd, incompressible};
+use super::recorder::{Recorder, network};
 use super::sizes::Load;
 use super::wire::{Request, Wait};
 use super::{floor, udp_pingpong};
@@ -15,9 +15,6 @@ use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Session,
 
 /// With more messages than this in all, single round-trip times are kept in a histogram only.
 const MOST_SAMPLES: u64 = 20_000;
-/// Three digits: 0.1 %.
-const DIGITS: u8 = 3;
-const LONGEST_RTT: Duration = Duration::from_secs(3600);
 
 /// What to exchange, and how.
 #[derive(Clone, Debug)]
@@ -32,18 +29,6 @@ pub(crate) struct PingpongPlan {
     pub(crate) nagle: bool,
     /// Over UDP, with this time-out of a message; else over TCP.
     pub(crate) udp: Option<Duration>,
-}
-
-/// The round-trip times of one run.
-pub(super) struct Recorder {
-    /// In nanoseconds.
-    histogram: Histogram<u64>,
-    /// When each answer came and its round-trip time, in seconds; empty when there are too many.
-    kept: Vec<(f64, f64)>,
-    keep: bool,
-    began: Instant,
-    sum: Duration,
-    answered: u64,
 }
 
 /// How one run went.
@@ -71,6 +56,8 @@ pub(crate) fn measure(far: &FarEnd, plan: &PingpongPlan, session: &Session) -> M
             break;
         }
     }
+    let by_time = |a: &Sample, b: &Sample| a.at_s.total_cmp(&b.at_s);
+    measurement.samples.sort_by(by_time);
     measurement
 }
 
@@ -103,7 +90,7 @@ impl OfSize {
         measurement: &mut Measurement,
     ) -> Result<()> {
         for number in 1..=plan.runs {
-            let (sum, answered) = (self.recorder.sum, self.recorder.answered);
+            let (sum_before, before) = self.recorder.sum();
             let run = match plan.udp {
                 Some(timeout) => udp_pingpong::run(
                     far,
@@ -124,15 +111,15 @@ impl OfSize {
                 ),
             }?;
             self.elapsed_s.push(run.elapsed.as_secs_f64());
-            let answered = self.recorder.answered - answered;
-            if answered > 0 {
-                let mean = (self.recorder.sum - sum).as_secs_f64() / answered as f64;
+            let (sum, after) = self.recorder.sum();
+            if after > before {
+                let mean = (sum - sum_before).as_secs_f64() / (after - before) as f64;
                 self.mean_rtt_ms.push(mean * 1e3);
             }
             if let Some(counts) = run.datagrams {
                 self.datagrams = Some(self.datagrams.unwrap_or_default().and(counts));
             }
-            let at_s = self.recorder.began.elapsed().as_secs_f64();
+            let at_s = self.recorder.now_s();
             let (number, elapsed_s) = (u64::from(number), run.elapsed.as_secs_f64());
             measurement.samples.push(
                 Sample::new(at_s, Metric::ElapsedS, number, elapsed_s).size(self.load.size as u64),
@@ -147,15 +134,10 @@ impl OfSize {
 
     fn finish(self, plan: &PingpongPlan, stop: &Stop, measurement: &mut Measurement) {
         let size = self.load.size as u64;
-        let kept = self.recorder.kept.iter().zip(1..);
+        let kept = self.recorder.samples();
         measurement
             .samples
-            .extend(kept.map(|((at_s, rtt_s), index)| {
-                Sample::new(*at_s, Metric::RttMs, index, rtt_s * 1e3).size(size)
-            }));
-        measurement
-            .samples
-            .sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+            .extend(kept.map(|sample| sample.size(size)));
         let mut figures = Vec::new();
         if let Some(mean) = student::mean(&self.elapsed_s) {
             figures.push(Figure::new(Metric::ElapsedS, Statistic::Mean, mean));
@@ -163,8 +145,13 @@ impl OfSize {
         if let Some(sd) = student::sample_sd(&self.elapsed_s) {
             figures.push(Figure::new(Metric::ElapsedS, Statistic::Sd, sd));
         }
-        figures.extend(self.mean_rtt(plan, stop, measurement));
-        figures.extend(self.recorder.figures());
+        let hosts_ms = self.hosts_ms(plan, stop, measurement);
+        if let Some(mean) = student::mean(&self.mean_rtt_ms) {
+            let mean = Figure::new(Metric::RttMs, Statistic::Mean, mean);
+            let interval = student::mean_interval(&self.mean_rtt_ms);
+            figures.push(network(mean, interval, hosts_ms));
+        }
+        figures.extend(self.recorder.figures(hosts_ms));
         figures.extend(
             self.datagrams
                 .into_iter()
@@ -175,28 +162,20 @@ impl OfSize {
             .extend(figures.into_iter().map(|figure| figure.size(size)));
     }
 
-    /// The mean round-trip time. The network's own lies below by what the hosts add, of which twice the loopback's is
-    /// the bound: as much again for a far end, or a load, that is not seen here.
-    fn mean_rtt(
+    /// What the hosts add to a round-trip time at most: twice the loopback's, as much again for a far end, or a load,
+    /// that is not seen here.
+    fn hosts_ms(
         &self,
         plan: &PingpongPlan,
         stop: &Stop,
         measurement: &mut Measurement,
-    ) -> Option<Figure> {
-        let mean = student::mean(&self.mean_rtt_ms)?;
-        let figure = Figure::new(Metric::RttMs, Statistic::Mean, mean);
-        let Some([low, high]) = student::mean_interval(&self.mean_rtt_ms) else {
-            return Some(figure);
-        };
+    ) -> Option<f64> {
         match floor::measure(self.load.size, plan.wait, stop) {
-            Ok(floor) => {
-                let hosts = 2.0 * floor.as_secs_f64() * 1e3;
-                Some(figure.within((low - hosts).max(0.0), high))
-            }
+            Ok(floor) => Some(2.0 * floor.as_secs_f64() * 1e3),
             Err(error) => {
                 let cause = format!("none: no loopback to estimate the hosts' part on: {error:#}");
                 measurement.facts.insert("interval".to_owned(), cause);
-                Some(figure)
+                None
             }
         }
     }
@@ -258,47 +237,6 @@ fn run(
     })
 }
 
-impl Recorder {
-    fn new(keep: bool, began: Instant) -> Self {
-        let longest = u64::try_from(LONGEST_RTT.as_nanos()).unwrap_or(u64::MAX);
-        Self {
-            histogram: Histogram::new_with_bounds(1, longest, DIGITS).expect("bounds in order"),
-            kept: Vec::new(),
-            keep,
-            began,
-            sum: Duration::ZERO,
-            answered: 0,
-        }
-    }
-
-    /// One message's answer came at `now`.
-    pub(super) fn add(&mut self, rtt: Duration, now: Instant) {
-        self.sum += rtt;
-        self.answered += 1;
-        self.histogram
-            .saturating_record(u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX));
-        if self.keep {
-            let at = now - self.began;
-            self.kept.push((at.as_secs_f64(), rtt.as_secs_f64()));
-        }
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        if self.histogram.is_empty() {
-            return Vec::new();
-        }
-        let quantile = |q| self.histogram.value_at_quantile(q);
-        [
-            (Statistic::Min, self.histogram.min()),
-            (Statistic::Median, quantile(0.5)),
-            (Statistic::P99, quantile(0.99)),
-            (Statistic::Max, self.histogram.max()),
-        ]
-        .map(|(statistic, nanos)| Figure::new(Metric::RttMs, statistic, nanos as f64 / 1e6))
-        .into()
-    }
-}
-
 fn state(plan: &PingpongPlan, keep: bool, measurement: &mut Measurement) {
     let transport = match plan.udp {
         None => "TCP: from handing the message to the kernel to having read the whole of it back"
@@ -313,7 +251,7 @@ fn state(plan: &PingpongPlan, keep: bool, measurement: &mut Measurement) {
         "every message's round-trip time is a sample"
     } else {
         "more than 20000 messages: the times of the runs are samples, those of single messages were kept in a \
-         histogram of 0.1 %"
+         histogram of 0.01 %"
     };
     let facts = [
         ("rtt", format!("{transport}; user space, both hosts included")),
@@ -325,7 +263,8 @@ fn state(plan: &PingpongPlan, keep: bool, measurement: &mut Measurement) {
         ),
         (
             "interval",
-            "of the mean: Student's t over the runs; its lower end less twice the mean over loopback, which bounds the hosts' part".to_owned(),
+            "of the mean: Student's t over the runs; of the median: order statistics of all messages; their lower ends \
+             less twice the mean over loopback, which bounds the hosts' part; of loss: Wilson's".to_owned(),
         ),
     ];
     measurement

@@ -7,9 +7,11 @@ use anyhow::{Context, Result, ensure};
 use super::client::{Call, FarEnd, incompressible};
 use super::datagrams::{Came, Datagrams, number_of, put_number};
 use super::exchange::Broken;
-use super::pingpong::{PingpongPlan, Recorder, Run, one_way, state_wait};
+use super::pingpong::{PingpongPlan, Run, one_way, state_wait};
+use super::recorder::Recorder;
 use super::sizes::Load;
 use super::wire::{DONE, EchoResult, LARGEST_DATAGRAM, Request};
+use crate::analysis::proportion;
 use crate::endpoint;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Statistic, Stop};
 
@@ -39,17 +41,14 @@ impl Counts {
     /// Lost by direction: on the way up what the far end did not count, on the way down what it sent back and did not
     /// come in time.
     pub(super) fn figures(self) -> Vec<Figure> {
-        let percent = |lost: u64, of: u64| {
+        let lost = |way, lost: u64, of: u64| {
+            let [low, high] = proportion::wilson(lost, of)?;
             let percent = 100.0 * lost as f64 / of as f64;
-            (of > 0).then_some(percent)
+            let figure = Figure::new(Metric::LostPercent, Statistic::Mean, percent).toward(way);
+            Some(figure.within(100.0 * low, 100.0 * high))
         };
-        let up = percent(self.sent.saturating_sub(self.arrived), self.sent);
-        let down = percent(self.arrived.saturating_sub(self.answered), self.arrived);
-        let lost = |way, percent: Option<f64>| {
-            let figure =
-                |percent| Figure::new(Metric::LostPercent, Statistic::Total, percent).toward(way);
-            percent.map(figure)
-        };
+        let up = self.sent.saturating_sub(self.arrived);
+        let down = self.arrived.saturating_sub(self.answered);
         let counts = [
             Some(one_way(
                 Metric::SentPackets,
@@ -71,8 +70,8 @@ impl Counts {
                 Direction::Down,
                 self.late as f64,
             )),
-            lost(Direction::Up, up),
-            lost(Direction::Down, down),
+            lost(Direction::Up, up, self.sent),
+            lost(Direction::Down, down, self.arrived),
         ];
         counts.into_iter().flatten().collect()
     }

@@ -15,15 +15,16 @@
 //! transfer: the server reads `bytes` bytes, at most `block` at a time, and answers
 //! `result reads=N bytes=N total_ns=N network_ns=N`.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+
+use super::fields::Fields;
 
 /// TCP, and UDP for pingpong over UDP, unless the server was told otherwise.
 pub(crate) const DEFAULT_PORT: u16 = 5203;
@@ -299,83 +300,6 @@ pub(crate) fn refusal(cause: &anyhow::Error) -> String {
 
 fn yes_or_no(flag: bool) -> &'static str {
     if flag { "yes" } else { "no" }
-}
-
-/// `key=value` words, each key once.
-struct Fields<'a>(BTreeMap<&'a str, &'a str>);
-
-impl<'a> Fields<'a> {
-    fn parse(words: impl Iterator<Item = &'a str>) -> Result<Self> {
-        let mut fields = BTreeMap::new();
-        for word in words.filter(|word| !word.is_empty()) {
-            let (key, value) = word
-                .split_once('=')
-                .with_context(|| format!("{word:?} is not key=value"))?;
-            ensure!(fields.insert(key, value).is_none(), "{key:?} comes twice");
-        }
-        Ok(Self(fields))
-    }
-
-    fn after(first: &str, line: &'a str) -> Result<Self> {
-        let mut words = line.split(' ');
-        ensure!(
-            words.next() == Some(first),
-            "came {line:?} where a line starts with `{first} `"
-        );
-        Self::parse(words)
-    }
-
-    fn optional<T: FromStr>(&mut self, key: &str) -> Result<Option<T>> {
-        let Some(value) = self.0.remove(key) else {
-            return Ok(None);
-        };
-        let number = value.parse();
-        number
-            .map(Some)
-            .map_err(|_| anyhow!("{key}={value:?} is not a number that fits"))
-    }
-
-    fn required<T: FromStr>(&mut self, key: &str) -> Result<T> {
-        let value = self.optional(key)?;
-        value.with_context(|| format!("{key} is missing"))
-    }
-
-    fn within(&mut self, key: &str, range: RangeInclusive<u64>) -> Result<u64> {
-        let value = self.required(key)?;
-        let (low, high) = (range.start(), range.end());
-        ensure!(
-            range.contains(&value),
-            "{key}={value} is not within {low} to {high}"
-        );
-        Ok(value)
-    }
-
-    fn size(&mut self, key: &str, range: RangeInclusive<u64>) -> Result<usize> {
-        Ok(usize::try_from(self.within(key, range)?)?)
-    }
-
-    fn wait(&mut self) -> Result<Wait> {
-        match self.0.remove("wait") {
-            Some("block") => Ok(Wait::Block),
-            Some("spin") => Ok(Wait::Spin),
-            other => bail!("wait is block or spin, not {:?}", other.unwrap_or_default()),
-        }
-    }
-
-    fn flag(&mut self, key: &str) -> Result<bool> {
-        match self.0.remove(key) {
-            Some("yes") => Ok(true),
-            Some("no") => Ok(false),
-            other => bail!("{key} is yes or no, not {:?}", other.unwrap_or_default()),
-        }
-    }
-
-    fn end(self) -> Result<()> {
-        match self.0.first_key_value() {
-            Some((key, _)) => bail!("there is no {key:?} here"),
-            None => Ok(()),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use super::delay::{self, Delays, Offset, Relation};
 use super::journal::{Journal, Received};
 use super::loss::{self, Losses};
 use super::sender::ProbePlan;
-use super::statistics::{Distribution, mean_with_interval, wilson_percent};
+use super::statistics::{Distribution, mean_with_interval};
+use crate::analysis::proportion::wilson;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 
 /// A journal, judged.
@@ -144,11 +145,10 @@ impl Outcome {
             total(Metric::ReceivedPackets, self.delays.len() as u64),
             total(Metric::LostPackets, self.losses.lost),
         ];
-        if sent > 0 {
-            let [low, high] = wilson_percent(self.losses.lost, sent);
+        if let Some([low, high]) = wilson(self.losses.lost, sent) {
             let share = percent(self.losses.lost, sent);
             let lost = Figure::new(Metric::LostPercent, Statistic::Mean, share);
-            figures.push(lost.within(low, high));
+            figures.push(lost.within(100.0 * low, 100.0 * high));
         }
         if let Some(split) = self.losses.split {
             let ways = [
@@ -158,7 +158,7 @@ impl Outcome {
             for (direction, lost, of) in ways {
                 let most = lost + split.unresolved;
                 let count = total(Metric::LostPackets, lost).within(lost as f64, most as f64);
-                let [low, high] = wilson_percent(lost, of);
+                let [low, high] = wilson(lost, of).unwrap_or([0.0, 1.0]).map(|p| 100.0 * p);
                 // What lies after the last answer that came back belongs to the run, too.
                 let (least, most) = (
                     percent(lost, of + split.unresolved),

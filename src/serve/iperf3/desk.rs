@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::super::Shared;
+use super::datagrams::Datagrams;
 use super::session;
 use crate::instrument::Stop;
-use crate::instrument::iperf3::control::Control;
+use crate::instrument::iperf3::control::{Control, MESSAGE_TIMEOUT};
 use crate::instrument::iperf3::plan::MOST_STREAMS;
 use crate::instrument::iperf3::wire::Cookie;
 
@@ -23,6 +24,8 @@ pub(super) struct Desk {
     pub(super) shared: Arc<Shared>,
     /// Raised when the far end stops.
     pub(super) ending: Arc<AtomicBool>,
+    /// Where UDP streams come about.
+    pub(super) datagrams: Arc<Datagrams>,
     waiting: Mutex<HashMap<Cookie, SyncSender<Arrival>>>,
     strangers: AtomicUsize,
 }
@@ -39,10 +42,11 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Desk {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, datagrams: Arc<Datagrams>) -> Self {
         Self {
             shared,
             ending: Arc::default(),
+            datagrams,
             waiting: Mutex::default(),
             strangers: AtomicUsize::new(0),
         }
@@ -63,7 +67,9 @@ impl Desk {
 
     fn hear(&self, stream: TcpStream, order: u64) {
         let stop = Stop::on(Arc::clone(&self.ending));
-        let heard = Control::new(stream, stop).ok().and_then(|mut control| {
+        let patience = MESSAGE_TIMEOUT.min(self.shared.limits().idle);
+        let control = Control::new(stream, stop).map(|control| control.patient(patience));
+        let heard = control.ok().and_then(|mut control| {
             // One that does not say whose it is is nobody's: a port scan, a browser.
             let cookie = control.read_cookie().ok()?;
             Some((control, cookie))

@@ -15,6 +15,7 @@ use crate::instrument::iperf3::run::{self, Ended};
 use crate::instrument::iperf3::tcp::{self, Options, TcpStreams, report};
 use crate::instrument::iperf3::wire::{Cookie, ErrorCode, LONGEST_PARAMS, LONGEST_RESULTS, State};
 use crate::instrument::stop::STOP_INTERVAL;
+use crate::instrument::udp::{self, End, UdpStreams};
 
 /// How much longer than it said a client may take to end its test: ten steps of 4 s, as iperf3's server has it.
 const GRACE: Duration = Duration::from_secs(40);
@@ -109,7 +110,11 @@ impl Session<'_> {
             return refuse(text, ErrorCode::TOO_LONG);
         }
         let windows = plan.streams(false).len() as u64 * 2 * u64::from(plan.window.unwrap_or(0));
-        let memory = windows + u64::from(tcp::block(plan));
+        let memory = windows
+            + match plan.protocol {
+                Protocol::Tcp => u64::from(tcp::block(plan)),
+                Protocol::Udp => udp::memory(plan),
+            };
         if memory > self.limits.memory.0 {
             let text = format!(
                 "it asked for {memory} bytes of buffers; {} are allowed",
@@ -129,11 +134,7 @@ impl Session<'_> {
         let plan = &params.plan;
         match plan.protocol {
             Protocol::Tcp => (permit.called("tcp"), self.tcp(control, plan)),
-            Protocol::Udp => {
-                let text = "UDP is not served yet".to_owned();
-                let failed = Failed::with(Broken::Garbage(text), ErrorCode::STREAM);
-                (permit.called("udp"), Err(failed))
-            }
+            Protocol::Udp => (permit.called("udp"), self.udp(control, params)),
         }
     }
 
@@ -147,6 +148,19 @@ impl Session<'_> {
         let mut streams = TcpStreams::new(plan, sockets);
         let (sides, outcome) = self.run(control, plan, &mut streams);
         self.measurement = report::measurement(plan, &streams, &sides, false);
+        outcome
+    }
+
+    fn udp(&mut self, control: &mut Control, params: &Params) -> Outcome<()> {
+        let plan = &params.plan;
+        let turn = self.desk.datagrams.turn(control)?;
+        control.send_state(State::CreateStreams)?;
+        let specs = plan.streams(false);
+        let sockets = turn.accept(control, specs.len())?;
+        let mut streams = UdpStreams::new(params, &specs, sockets, End::Server)
+            .map_err(|error| Failed::with(Broken::Gone(format!("{error:#}")), ErrorCode::STREAM))?;
+        let (sides, outcome) = self.run(control, plan, &mut streams);
+        self.measurement = udp::measurement(&streams, &sides);
         outcome
     }
 
@@ -188,7 +202,7 @@ impl Session<'_> {
             let text = format!("the client's results cannot be read: {error:#}");
             Failed::with(Broken::Garbage(text), ErrorCode::RESULTS)
         })?;
-        if let Until::Bytes(_) = plan.until {
+        if plan.protocol == Protocol::Udp || matches!(plan.until, Until::Bytes(_)) {
             streams.settle(&remote.streams, Instant::now() + SETTLE);
             sides.local.streams = streams.results();
         }

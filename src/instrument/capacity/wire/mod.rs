@@ -5,16 +5,16 @@
 //! program's compiler padded it. Each message is decoded from exactly as many bytes as it has, so a hostile one
 //! costs nothing but its own refusal.
 
-mod control;
+mod activation;
 mod load;
+mod setup;
 mod status;
 
 use bytes::{Buf, BufMut};
 
-pub(crate) use control::{
-    Activation, ActivationAnswer, Setup, SetupAnswer, StartRow, TestParameters, null_request,
-};
+pub(crate) use activation::{Activation, ActivationAnswer, StartRow, TestParameters};
 pub(crate) use load::{LOAD_HEADER, LoadHeader};
+pub(crate) use setup::{Setup, SetupAnswer, null_request};
 pub(crate) use status::{NO_DELAY, Status, SubInterval};
 
 /// Where servers listen: registered with IANA. obudpst before release 9 used 25000.

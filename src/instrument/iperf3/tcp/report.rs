@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
+use super::super::layers::Layers;
 use super::super::plan::{Plan, Until};
 use super::super::results::Sides;
-use super::layers::Layers;
 use super::{Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
 use crate::analysis::correlated::mean_with_interval;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
@@ -117,9 +117,14 @@ impl<'a> Report<'a> {
         // iperf3 before 3.2 does not say for how long.
         let theirs = remote.map(|r| (r.bytes, r.seconds.unwrap_or(total.seconds)));
         if total.spec.sends {
+            let received = match self.plan.until {
+                Until::For(_) => theirs,
+                // All of them were acknowledged by then, however long the receiver waits for the word that it was all.
+                Until::Bytes(_) => theirs.map(|(bytes, time)| (bytes, time.min(total.seconds))),
+            };
             Sum {
                 sent: local,
-                received: theirs,
+                received,
                 retransmits: Some(total.retransmits.into()),
             }
         } else {

@@ -1,17 +1,18 @@
-//! What a TCP payload takes on each layer of an Ethernet.
+//! What a TCP or UDP payload takes on each layer of an Ethernet.
 
 /// The rates at L1, L2 and L3 of one goodput.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Layers {
-    /// Payload bytes of a segment, on average.
+    /// Payload bytes of a segment or datagram, on average.
     pub(crate) segment: f64,
-    /// Bytes of IP and TCP header a segment.
+    /// Bytes of IP and TCP or UDP header on it.
     pub(crate) headers: f64,
 }
 
 const IPV4: f64 = 20.0;
 const IPV6: f64 = 40.0;
 const TCP: f64 = 20.0;
+const UDP: f64 = 8.0;
 /// RFC 7323, with the padding that all stacks add.
 const TIMESTAMPS: f64 = 12.0;
 const ETHERNET_HEADER: f64 = 14.0;
@@ -28,6 +29,15 @@ impl Layers {
         Self {
             segment,
             headers: ip + TCP + options,
+        }
+    }
+
+    /// Of datagrams with so many bytes of payload, each in a packet of its own.
+    pub(crate) fn of_datagrams(length: f64, ipv6: bool) -> Self {
+        let ip = if ipv6 { IPV6 } else { IPV4 };
+        Self {
+            segment: length,
+            headers: ip + UDP,
         }
     }
 
@@ -71,6 +81,12 @@ mod tests {
             assert!((layers.l2(segment) - 1514.0).abs() < 1e-9);
             assert!((layers.l3(segment) - 1500.0).abs() < 1e-9);
         }
+    }
+
+    #[test]
+    fn full_datagrams_carry_what_the_formulas_say() {
+        let layers = Layers::of_datagrams(1472.0, false);
+        assert!((1.0 / layers.l1(1.0) - 0.95709).abs() < 1e-5);
     }
 
     #[test]

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::http::{HttpTarget, download_figures};
 use super::launch::{Launcher, Line, Output, Tool};
-use super::meter::Meter;
-use super::{Measurement, Stop};
+use crate::endpoint::Local;
+use crate::instrument::http::{HttpTarget, download_figures};
+use crate::instrument::meter::Meter;
+use crate::instrument::{Measurement, Stop};
 
 const DOT: u64 = 8 * 1024;
 
@@ -19,13 +20,15 @@ pub(crate) fn measure(
     launcher: &dyn Launcher,
     target: &HttpTarget,
     interval: Duration,
+    local: Option<&Local>,
     stop: &Stop,
 ) -> Measurement {
-    let tool = match tool() {
-        Ok(tool) => tool,
-        Err(error) => return Measurement::failed(error),
+    let prepared = tool().and_then(|tool| Ok((tool, arguments(target, local)?)));
+    let (tool, arguments) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return Measurement::failed(format!("{error:#}")),
     };
-    let measurement = match launcher.launch(&tool, &arguments(target), stop) {
+    let measurement = match launcher.launch(&tool, &arguments, stop) {
         Ok(output) => parse(&output, interval),
         Err(error) => Measurement::failed(format!("{error:#}")),
     };
@@ -33,6 +36,14 @@ pub(crate) fn measure(
         "goodput",
         "HTTP body bytes (L7) from the answer's headers to the end, as wget's rows of dots arrived",
     )
+}
+
+/// Whether wget has options for this.
+///
+/// # Errors
+/// It has not; says for what.
+pub(crate) fn check(target: &HttpTarget, local: Option<&Local>) -> Result<()> {
+    arguments(target, local).map(drop)
 }
 
 /// The wget on PATH.
@@ -43,8 +54,17 @@ pub(crate) fn tool() -> Result<Tool> {
     Tool::find("wget", "--version", "wget")
 }
 
-fn arguments(target: &HttpTarget) -> Vec<String> {
-    [
+fn arguments(target: &HttpTarget, local: Option<&Local>) -> Result<Vec<String>> {
+    let bind = match local {
+        Some(Local::Address(address)) => Some(format!("--bind-address={address}")),
+        Some(Local::Interface(name)) => {
+            bail!("wget takes an address to bind to, not an interface ({name})")
+        }
+        None => None,
+    };
+    let arguments = [
+        "--no-config",
+        "--max-redirect=0",
         "--tries=1",
         "--no-proxy",
         "--connect-timeout=20",
@@ -54,12 +74,13 @@ fn arguments(target: &HttpTarget) -> Vec<String> {
     ]
     .into_iter()
     .map(str::to_owned)
-    .chain([target.to_string()])
-    .collect()
+    .chain(bind)
+    .chain([target.to_string()]);
+    Ok(arguments.collect())
 }
 
 /// What wget said, as samples; lines that it did not mean for us are passed over.
-fn parse(output: &Output, interval: Duration) -> Measurement {
+pub(super) fn parse(output: &Output, interval: Duration) -> Measurement {
     let mut meter = Meter::new(interval);
     let start_s = output
         .lines
@@ -131,9 +152,10 @@ fn saved_bytes(line: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::instrument::launch::tests::captured;
+    use crate::instrument::external::launch::Stream;
+    use crate::instrument::external::launch::tests::captured;
     use crate::instrument::{Metric, Statistic};
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -183,9 +205,18 @@ mod tests {
         ),
     ];
 
+    /// The rows' form in one text.
+    pub(in super::super) const ENDED: &str = "\
+Saving to: '/dev/null'
+     0K ................ ................ ................ 13% 2.45M 1s
+  2688K ................ ..............                   100% 2.35M=1.5s
+2026-11-21 20:10:48 (1.96 MB/s) - '/dev/null' saved [3000000/3000000]
+";
+
     fn rows() -> Output {
         let lines = ROWS.iter().map(|&(at_s, text)| Line {
             at_s,
+            stream: Stream::Error,
             text: text.to_owned(),
         });
         Output {

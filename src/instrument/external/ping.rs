@@ -6,22 +6,24 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::launch::{Launcher, Output, Tool};
-use super::ping::PingPlan;
-use super::tally::Tally;
-use super::{Measurement, Stop};
+use crate::endpoint::Local;
+use crate::instrument::ping::PingPlan;
+use crate::instrument::tally::Tally;
+use crate::instrument::{Measurement, Stop};
 
 /// Pings `target` with the ping on PATH, run by `launcher`.
 pub(crate) fn measure(
     launcher: &dyn Launcher,
     target: IpAddr,
     plan: &PingPlan,
+    local: Option<&Local>,
     stop: &Stop,
 ) -> Measurement {
     let tool = match tool() {
         Ok(tool) => tool,
         Err(error) => return Measurement::failed(error),
     };
-    let measurement = match launcher.launch(&tool, &arguments(target, plan), stop) {
+    let measurement = match launcher.launch(&tool, &arguments(target, plan, local), stop) {
         Ok(output) => parse(&output, plan),
         Err(error) => Measurement::failed(format!("{error:#}")),
     };
@@ -42,7 +44,7 @@ pub(crate) fn tool() -> Result<Tool> {
     Tool::find("ping", "-V", "iputils-ping")
 }
 
-fn arguments(target: IpAddr, plan: &PingPlan) -> Vec<String> {
+fn arguments(target: IpAddr, plan: &PingPlan, local: Option<&Local>) -> Vec<String> {
     let seconds = |time: Duration| format!("{}", time.as_secs_f64());
     let mut arguments = vec!["-n".to_owned(), "-D".to_owned(), "-O".to_owned()];
     for (flag, value) in [
@@ -53,12 +55,19 @@ fn arguments(target: IpAddr, plan: &PingPlan) -> Vec<String> {
     ] {
         arguments.extend([flag.to_owned(), value]);
     }
+    for (flag, value) in [
+        ("-Q", plan.tos.map(|tos| tos.to_string())),
+        ("-t", plan.ttl.map(|ttl| ttl.to_string())),
+        ("-I", local.map(ToString::to_string)),
+    ] {
+        arguments.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
+    }
     arguments.push(target.to_string());
     arguments
 }
 
 /// What ping said, as samples; lines that it did not mean for us are passed over.
-fn parse(output: &Output, plan: &PingPlan) -> Measurement {
+pub(super) fn parse(output: &Output, plan: &PingPlan) -> Measurement {
     match try_parse(output, plan) {
         Ok(measurement) => measurement,
         Err(error) => Measurement::failed(format!("{error:#}")),
@@ -128,20 +137,22 @@ impl SequenceNumbers {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::instrument::launch::tests::captured;
+    use crate::instrument::external::launch::tests::captured;
     use crate::instrument::{Metric, Statistic};
 
-    const PLAN: PingPlan = PingPlan {
+    pub(in super::super) const PLAN: PingPlan = PingPlan {
         size: 1200,
         count: 3,
         interval: Duration::from_millis(100),
         timeout: Duration::from_secs(1),
+        tos: None,
+        ttl: None,
     };
 
     /// iputils 20221126.
-    const ANSWERED: &str = "\
+    pub(in super::super) const ANSWERED: &str = "\
 PING 127.0.0.1 (127.0.0.1) 1200(1228) bytes of data.
 [1795291848.603981] 1208 bytes from 127.0.0.1: icmp_seq=1 ttl=64 time=0.907 ms
 [1795291848.703278] 1208 bytes from 127.0.0.1: icmp_seq=2 ttl=64 time=0.038 ms

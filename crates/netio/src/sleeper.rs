@@ -1,0 +1,97 @@
+//! Being on time for one moment after the other: sleep, stop early, spin the rest.
+
+use std::hint;
+
+use model::Nanos;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+
+use crate::{clock, wait};
+
+/// Waits for moments, and learns from each sleep how early the next one must end.
+///
+/// The guard, the time spun before each moment, grows whenever a sleep ended too late and shrinks a little
+/// whenever it did not; it so settles where one sleep in some hundred is late, however busy the machine is.
+#[derive(Clone, Copy, Debug)]
+pub struct Sleeper {
+    guard: Nanos,
+}
+
+const FIRST_GUARD: Nanos = Nanos(60_000);
+const GROWS_BY: Nanos = Nanos(20_000);
+/// One late sleep weighs as much as so many that were on time: the guard settles where 1 in 401 is late.
+const ON_TIME: u64 = 400;
+/// Spinning longer before each moment costs the machine more than it gains.
+const LONGEST_GUARD: Nanos = Nanos(200_000);
+
+impl Sleeper {
+    /// Prepares the calling thread: no timer slack, short scheduling slices.
+    #[must_use]
+    pub fn new() -> Self {
+        wait::wake_up_soon();
+        Self { guard: FIRST_GUARD }
+    }
+
+    /// Puts the calling thread before every ordinary one as well, where that is allowed and another core is left for
+    /// the rest. For threads that sleep most of the time.
+    #[must_use]
+    pub fn urgent() -> Self {
+        let sleeper = Self::new();
+        wait::run_in_real_time();
+        sleeper
+    }
+
+    /// Returns at `until`, or at once if that has passed; the time at which it returns.
+    pub fn wait(&mut self, until: Nanos) -> Nanos {
+        let mut now = clock::now();
+        if until > now + self.guard {
+            let wake = Nanos(until.0 - self.guard.0);
+            let request = std::time::Duration::from_nanos(wake.0).into();
+            // An interrupted sleep is a short one: the rest is spun.
+            let _ = clock_nanosleep(
+                ClockId::CLOCK_MONOTONIC,
+                ClockNanosleepFlags::TIMER_ABSTIME,
+                &request,
+            );
+            now = clock::now();
+            self.guard = if now > until {
+                (self.guard + GROWS_BY).min(LONGEST_GUARD)
+            } else {
+                Nanos(self.guard.0.saturating_sub(GROWS_BY.0 / ON_TIME))
+            };
+        }
+        while now < until {
+            hint::spin_loop();
+            now = clock::now();
+        }
+        now
+    }
+}
+
+impl Default for Sleeper {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_never_ends_early() {
+        let mut sleeper = Sleeper::new();
+        for span in [0, 1_000, 100_000, 1_000_000] {
+            let until = clock::now() + Nanos(span);
+            assert!(sleeper.wait(until) >= until);
+        }
+    }
+
+    #[test]
+    fn a_moment_that_has_passed_is_not_waited_for() {
+        let until = Nanos(clock::now().0 - 1);
+        let before = Sleeper::new().guard;
+        let mut sleeper = Sleeper { guard: before };
+        sleeper.wait(until);
+        assert_eq!(sleeper.guard, before);
+    }
+}

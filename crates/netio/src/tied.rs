@@ -1,0 +1,103 @@
+//! A command that is killed when whoever started it ends, for those who may not make namespaces.
+//!
+//! What the command itself starts is not reached, nor is a command that gains privileges by its file, which the kernel
+//! unties (prctl(2), `PR_SET_PDEATHSIG`); a command in namespaces leaves nothing behind: see [`contain`](crate::contain).
+
+use std::io;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command};
+
+use nix::errno::Errno;
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::{getpid, getppid};
+
+/// A command that runs; when dropped, it is killed.
+#[derive(Debug)]
+pub struct Tied {
+    child: Child,
+}
+
+impl Tied {
+    /// Starts `command`; it is killed when the calling thread ends.
+    ///
+    /// # Errors
+    /// There is no such command, or it cannot be executed.
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
+        let caller = getpid();
+        let tie = move || {
+            set_pdeathsig(Signal::SIGKILL)?;
+            // The caller may have ended before that.
+            if getppid() == caller {
+                Ok(())
+            } else {
+                Err(Errno::ESRCH.into())
+            }
+        };
+        // SAFETY: the closure makes two system calls and allocates nothing.
+        unsafe { command.pre_exec(tie) };
+        let child = command.spawn()?;
+        Ok(Self { child })
+    }
+
+    /// The streams that were asked for as pipes.
+    pub fn streams(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Waits for the end and gives the exit code; 128 + n for signal n.
+    ///
+    /// # Errors
+    /// None is known.
+    pub fn wait(&mut self) -> io::Result<i32> {
+        let status = self.child.wait()?;
+        let signal = || 128 + status.signal().unwrap_or_default();
+        Ok(status.code().unwrap_or_else(signal))
+    }
+}
+
+impl Drop for Tied {
+    fn drop(&mut self) {
+        // Nothing happens if it has ended and was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+    use std::process::Stdio;
+    use std::thread;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::piped());
+        command
+    }
+
+    #[test]
+    fn the_exit_code_is_the_command_s() {
+        assert_eq!(
+            Tied::spawn(&mut shell("exit 3")).unwrap().wait().unwrap(),
+            3
+        );
+        let mut killed = Tied::spawn(&mut shell("kill -9 $$")).unwrap();
+        assert_eq!(killed.wait().unwrap(), 128 + 9);
+    }
+
+    #[test]
+    fn a_command_dies_with_the_thread_that_started_it() {
+        let started = thread::spawn(|| {
+            let mut tied = Tied::spawn(shell("exec sleep 600").stderr(Stdio::null())).unwrap();
+            let output = tied.streams().stdout.take().unwrap();
+            // Nobody drops it: the thread's end must be enough.
+            std::mem::forget(tied);
+            output
+        });
+        let mut rest = Vec::new();
+        started.join().unwrap().read_to_end(&mut rest).unwrap();
+        assert!(rest.is_empty());
+    }
+}

@@ -1,0 +1,369 @@
+//! Connected UDP sockets that send and receive trains: many equal datagrams a call (`UDP_SEGMENT`, `UDP_GRO`).
+
+mod shared_port;
+
+use std::io::{self, IoSliceMut};
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use model::Nanos;
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+use nix::sys::time::TimeSpec;
+
+pub use self::shared_port::SharedPort;
+
+/// Datagrams of the longest train: `UDP_MAX_SEGMENTS` of kernels before 6.9, which later ones exceed.
+pub const MOST_SEGMENTS: usize = 64;
+
+/// Payload bytes of the longest train: it travels as one IPv4 packet of at most 65,535 bytes until it is cut.
+pub const LONGEST_TRAIN: usize = 65_507;
+
+/// Takes any datagram and any train.
+const RECEIVE_BYTES: usize = 1 << 16;
+
+/// After which a send that finds no room in the socket's buffer gives up.
+const SEND_PATIENCE: Duration = Duration::from_millis(100);
+
+/// The sending end of a stream of datagrams of one length.
+#[derive(Debug)]
+pub struct TrainSender {
+    socket: UdpSocket,
+    segment: usize,
+    most: usize,
+}
+
+impl TrainSender {
+    /// Prepares a connected socket for datagrams of `segment` payload bytes and asks for a send buffer of `buffer` bytes.
+    ///
+    /// # Errors
+    /// `segment` is 0 or above [`LONGEST_TRAIN`], or the socket refuses its options.
+    pub fn new(socket: UdpSocket, segment: usize, buffer: usize) -> io::Result<Self> {
+        if !(1..=LONGEST_TRAIN).contains(&segment) {
+            let why =
+                format!("{segment} bytes of UDP payload are out of range: 1 to {LONGEST_TRAIN}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        socket.set_nonblocking(false)?;
+        socket.set_write_timeout(Some(SEND_PATIENCE))?;
+        if setsockopt(&socket, sockopt::SndBufForce, &buffer).is_err() {
+            setsockopt(&socket, sockopt::SndBuf, &buffer)?;
+        }
+        let mut sender = Self {
+            socket,
+            segment,
+            most: 1,
+        };
+        let fits = (LONGEST_TRAIN / segment).min(MOST_SEGMENTS);
+        if fits > 1 && sender.cut_every(segment).is_ok() {
+            sender.most = fits;
+        }
+        Ok(sender)
+    }
+
+    /// Datagrams that one call can send; 1 where the kernel or the interface cuts no trains.
+    #[must_use]
+    pub fn most_segments(&self) -> usize {
+        self.most
+    }
+
+    /// Sends a train of whole datagrams; how many of them left.
+    ///
+    /// Where the kernel refuses trains (the datagrams are longer than the MTU, or the interface completes no
+    /// checksums) they leave one by one, now and from now on.
+    ///
+    /// # Errors
+    /// As send(2) has it: `WouldBlock` when the buffer stays full for 100 ms, `ConnectionRefused` when the far
+    /// end has said that nobody listens. The datagrams then did not leave.
+    pub fn send(&mut self, train: &[u8]) -> io::Result<usize> {
+        let count = train.len().div_ceil(self.segment);
+        if count == 1 || self.most > 1 {
+            match self.socket.send(train) {
+                Ok(_) => return Ok(count),
+                Err(error) if count == 1 || !refuses_trains(&error) => return Err(error),
+                Err(_) => {
+                    self.most = 1;
+                    self.cut_every(0)?;
+                }
+            }
+        }
+        for (sent, datagram) in train.chunks(self.segment).enumerate() {
+            match self.socket.send(datagram) {
+                Ok(_) => {}
+                Err(error) if sent == 0 => return Err(error),
+                Err(_) => return Ok(sent),
+            }
+        }
+        Ok(count)
+    }
+
+    /// Reads what the peer sent to this end: one datagram into `buffer`, if one waits; how long it is.
+    ///
+    /// # Errors
+    /// As recv(2) has it.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match nix::sys::socket::recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+            Ok(length) => Ok(Some(length)),
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Sends one datagram beside the stream.
+    ///
+    /// # Errors
+    /// As send(2) has it.
+    pub fn answer(&self, datagram: &[u8]) -> io::Result<()> {
+        self.socket.send(datagram).map(drop)
+    }
+
+    fn cut_every(&self, bytes: usize) -> io::Result<()> {
+        let bytes = i32::try_from(bytes).expect("at most LONGEST_TRAIN");
+        Ok(setsockopt(&self.socket, sockopt::UdpGsoSegment, &bytes)?)
+    }
+}
+
+/// Whether the kernel says no to a train, not to the datagrams (`udp_send_skb` of net/ipv4/udp.c).
+fn refuses_trains(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO | libc::EOPNOTSUPP)
+    )
+}
+
+/// The receiving end of a stream of datagrams; it never blocks.
+#[derive(Debug)]
+pub struct TrainReceiver {
+    socket: UdpSocket,
+}
+
+/// Where trains are received into, one after the other.
+#[derive(Debug)]
+pub struct TrainBuffer {
+    bytes: Vec<u8>,
+    control: Vec<u8>,
+}
+
+/// One or more datagrams of one peer that arrived together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceivedTrain<'a> {
+    /// The payloads of all of them.
+    pub bytes: &'a [u8],
+    /// Payload bytes of each but the last, which may be shorter.
+    pub segment: usize,
+    /// When the kernel took the first of them in (`CLOCK_REALTIME`), if it says so.
+    pub stamp: Option<Nanos>,
+    /// Trains and datagrams that the full socket had dropped since it was opened when this one was queued (`SO_RXQ_OVFL`).
+    pub drops: u32,
+}
+
+impl TrainReceiver {
+    /// Prepares a connected socket and asks for a receive buffer of `buffer` bytes.
+    ///
+    /// # Errors
+    /// The socket refuses to be made non-blocking or to have its buffer set.
+    pub fn new(socket: UdpSocket, buffer: usize) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        if setsockopt(&socket, sockopt::RcvBufForce, &buffer).is_err() {
+            setsockopt(&socket, sockopt::RcvBuf, &buffer)?;
+        }
+        // Each of these is done without where the kernel has it not: datagrams one by one, no stamps, no count of drops.
+        let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
+        let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &true);
+        let _ = setsockopt(&socket, sockopt::RxqOvfl, &1);
+        Ok(Self { socket })
+    }
+
+    /// Takes what arrived next; `None` when nothing waits.
+    ///
+    /// # Errors
+    /// As recvmsg(2) has it: `ConnectionRefused` when the far end has said that nobody listens.
+    pub fn receive<'a>(
+        &self,
+        buffer: &'a mut TrainBuffer,
+    ) -> io::Result<Option<ReceivedTrain<'a>>> {
+        let mut slices = [IoSliceMut::new(&mut buffer.bytes)];
+        let control = Some(buffer.control.as_mut_slice());
+        let fd = self.socket.as_raw_fd();
+        let message = match recvmsg::<()>(fd, &mut slices, control, MsgFlags::MSG_DONTWAIT) {
+            Ok(message) => message,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        let length = message.bytes;
+        let mut train = ReceivedTrain {
+            bytes: &[],
+            segment: length.max(1),
+            stamp: None,
+            drops: 0,
+        };
+        for control in message.cmsgs()? {
+            match control {
+                ControlMessageOwned::UdpGroSegments(bytes) if bytes > 0 => {
+                    train.segment = usize::try_from(bytes).unwrap_or(train.segment);
+                }
+                ControlMessageOwned::ScmTimestampns(stamp) => {
+                    let since_epoch = Duration::from(stamp).as_nanos();
+                    train.stamp = u64::try_from(since_epoch).ok().map(Nanos);
+                }
+                ControlMessageOwned::RxqOvfl(drops) => train.drops = drops,
+                _ => {}
+            }
+        }
+        train.bytes = &buffer.bytes[..length];
+        Ok(Some(train))
+    }
+
+    /// Trains and datagrams that the full socket has dropped until now, whether or not anything came after them.
+    ///
+    /// # Errors
+    /// The kernel does not say (before 4.12).
+    pub fn drops(&self) -> io::Result<u32> {
+        /// `SK_MEMINFO_VARS` and `SK_MEMINFO_DROPS` of linux/sock_diag.h.
+        const VARIABLES: usize = 9;
+        const DROPS: usize = 8;
+        let mut variables = [0u32; VARIABLES];
+        let mut length = libc::socklen_t::try_from(size_of_val(&variables)).expect("36 bytes");
+        // SAFETY: `variables` has room for `length` bytes, and both are valid for the call to fill.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MEMINFO,
+                variables.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        if result == 0 {
+            Ok(variables[DROPS])
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// Sends one datagram back to the peer.
+    ///
+    /// # Errors
+    /// As send(2) has it.
+    pub fn answer(&self, datagram: &[u8]) -> io::Result<()> {
+        self.socket.send(datagram).map(drop)
+    }
+}
+
+impl TrainBuffer {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            bytes: vec![0; RECEIVE_BYTES],
+            control: nix::cmsg_space!(TimeSpec, u32, i32),
+        }
+    }
+}
+
+impl Default for TrainBuffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl AsFd for TrainReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    const SEGMENT: usize = 1000;
+
+    fn pair() -> (TrainSender, TrainReceiver) {
+        let receiving = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sending = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sending.connect(receiving.local_addr().unwrap()).unwrap();
+        receiving.connect(sending.local_addr().unwrap()).unwrap();
+        (
+            TrainSender::new(sending, SEGMENT, 1 << 20).unwrap(),
+            TrainReceiver::new(receiving, 1 << 20).unwrap(),
+        )
+    }
+
+    fn await_datagram(socket: impl AsFd) {
+        let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut fds, PollTimeout::from(5000u16)).unwrap(), 1);
+    }
+
+    /// All that is sent, in order, as segments.
+    fn receive(receiver: &TrainReceiver, bytes: usize) -> Vec<Vec<u8>> {
+        let (mut buffer, mut segments, mut got) = (TrainBuffer::new(), Vec::new(), 0);
+        while got < bytes {
+            await_datagram(receiver);
+            let train = receiver.receive(&mut buffer).unwrap().unwrap();
+            segments.extend(train.bytes.chunks(train.segment).map(<[u8]>::to_vec));
+            got += train.bytes.len();
+        }
+        segments
+    }
+
+    #[test]
+    fn a_train_arrives_as_the_datagrams_that_it_was_made_of() {
+        let (mut sender, receiver) = pair();
+        let train: Vec<u8> = (0..=u8::MAX).cycle().take(10 * SEGMENT).collect();
+        assert_eq!(sender.send(&train).unwrap(), 10);
+        let expected: Vec<Vec<u8>> = train.chunks(SEGMENT).map(<[u8]>::to_vec).collect();
+        assert_eq!(receive(&receiver, train.len()), expected);
+        assert_eq!(receiver.receive(&mut TrainBuffer::new()).unwrap(), None);
+    }
+
+    #[test]
+    fn the_kernel_stamps_what_arrives() {
+        let (mut sender, receiver) = pair();
+        sender.send(&[7; SEGMENT]).unwrap();
+        await_datagram(&receiver);
+        let mut buffer = TrainBuffer::new();
+        let train = receiver.receive(&mut buffer).unwrap().unwrap();
+        assert_eq!((train.bytes.len(), train.segment), (SEGMENT, SEGMENT));
+        assert!(train.stamp.is_some());
+    }
+
+    #[test]
+    fn datagrams_longer_than_the_mtu_leave_one_by_one() {
+        let receiving = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sending = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sending.connect(receiving.local_addr().unwrap()).unwrap();
+        let sender = TrainSender::new(sending, 60_000, 1 << 20).unwrap();
+        assert_eq!(sender.most_segments(), 1);
+    }
+
+    #[test]
+    fn what_a_full_socket_dropped_is_counted_at_once_and_with_what_comes_next() {
+        let (mut sender, receiver) = pair();
+        setsockopt(&receiver.socket, sockopt::RcvBuf, &1).unwrap();
+        let datagram = [0; SEGMENT];
+        for _ in 0..100 {
+            sender.send(&datagram).unwrap();
+        }
+        let dropped = receiver.drops().unwrap();
+        assert!((1..100).contains(&dropped), "{dropped}");
+        let mut buffer = TrainBuffer::new();
+        let before =
+            std::iter::from_fn(|| receiver.receive(&mut buffer).unwrap().map(drop)).count();
+        assert_eq!(before, 100 - usize::try_from(dropped).unwrap());
+        sender.send(&datagram).unwrap();
+        await_datagram(&receiver);
+        let next = receiver.receive(&mut buffer).unwrap().unwrap();
+        assert_eq!(next.drops, dropped);
+    }
+
+    #[test]
+    fn a_send_to_a_closed_port_is_refused() {
+        let (mut sender, receiver) = pair();
+        drop(receiver);
+        let refused = (0..100).find_map(|_| sender.send(&[0; SEGMENT]).err());
+        assert_eq!(refused.unwrap().kind(), io::ErrorKind::ConnectionRefused);
+    }
+}

@@ -1,0 +1,58 @@
+//! Order statistics: what the ranks of values tell, whatever their distribution.
+
+/// The least of `sorted` that a fraction `share` (0 to 1) of them is not above; nothing of no values.
+pub(crate) fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
+    let rank = share * sorted.len() as f64;
+    at_or_after(sorted, rank).or(sorted.last().copied())
+}
+
+/// Between which of `sorted` lies, at 95 %, the median of what they were drawn from.
+///
+/// By the binomial distribution of ranks in its normal approximation (W. J. Conover, "Practical Nonparametric
+/// Statistics", §3.2). Below six values no two ranks reach 95 %, and there is none.
+pub(crate) fn median_interval(sorted: &[f64]) -> Option<[f64; 2]> {
+    const FEWEST: usize = 6;
+    const Z: f64 = 1.96;
+    if sorted.len() < FEWEST {
+        return None;
+    }
+    let count = sorted.len() as f64;
+    let reach = Z * count.sqrt();
+    let low = at_or_after(sorted, ((count - reach) / 2.0).floor())?;
+    let high = at_or_after(sorted, (1.0 + (count + reach) / 2.0).ceil().min(count))?;
+    Some([low, high])
+}
+
+/// The first of `sorted` whose rank, from 1, is not below `rank`.
+fn at_or_after(sorted: &[f64], rank: f64) -> Option<f64> {
+    let mut ranked = sorted.iter().zip(1_u32..);
+    ranked
+        .find(|(_, at)| f64::from(*at) >= rank)
+        .map(|(value, _)| *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(count: u32) -> Vec<f64> {
+        (1..=count).map(f64::from).collect()
+    }
+
+    #[test]
+    fn a_percentile_is_a_value_that_was_seen() {
+        let hundred = numbers(100);
+        assert_eq!(percentile(&hundred, 0.9), Some(90.0));
+        assert_eq!(percentile(&hundred, 0.99), Some(99.0));
+        assert_eq!(percentile(&[7.0], 0.99), Some(7.0));
+        assert_eq!(percentile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn the_median_s_ranks_are_those_of_the_binomial_distribution() {
+        // Exact: of 100 values the ranks 40 and 61 hold the median with 96.5 %; of six the first and the last with 96.9 %.
+        assert_eq!(median_interval(&numbers(100)), Some([40.0, 61.0]));
+        assert_eq!(median_interval(&numbers(6)), Some([1.0, 6.0]));
+        assert_eq!(median_interval(&numbers(5)), None);
+    }
+}

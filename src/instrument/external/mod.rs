@@ -1,0 +1,14 @@
+//! External tools as instruments: found on the PATH, run where the traffic is, parsed into the one form of samples and figures.
+
+pub(crate) mod curl;
+#[cfg(test)]
+mod hostile;
+pub(crate) mod iperf;
+pub(crate) mod iperf3;
+pub(crate) mod launch;
+pub(crate) mod nuttcp;
+pub(crate) mod ping;
+pub(crate) mod streams;
+pub(crate) mod wget;
+
+pub(crate) use launch::{Here, Launcher, Running, Tool};

@@ -1,0 +1,245 @@
+//! How large each of many files is: listed, or drawn from a distribution under a seed.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail, ensure};
+use model::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// No file is larger: what a distribution draws above it is cut to it.
+const LARGEST: u64 = 1_000_000_000;
+
+/// The sizes of files, in bytes.
+///
+/// Text: `10kb`, `1kb,10kb,100kb` (in turn), `1kb..100kb` (uniform), `lognormal:MEDIAN,SIGMA`, `pareto:LEAST,ALPHA`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Sizes {
+    /// One after the other, and again from the first.
+    InTurn(Vec<u64>),
+    /// Every whole number from `least` to `most` alike.
+    Uniform { least: u64, most: u64 },
+    /// The natural logarithm is normal with the standard deviation `sigma`; half of the files are below `median`.
+    LogNormal { median: u64, sigma: f64 },
+    /// A share of (`least` / x)^`alpha` of the files is larger than x.
+    Pareto { least: u64, alpha: f64 },
+}
+
+impl Sizes {
+    /// The sizes of `count` files; the same seed gives the same ones.
+    pub(crate) fn draw(&self, count: u32, seed: u64) -> Vec<u64> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        match self {
+            Self::InTurn(sizes) => {
+                let turns = sizes.iter().copied().cycle();
+                turns.zip(0..count).map(|(size, _)| size).collect()
+            }
+            _ => (0..count).map(|_| self.one(&mut random)).collect(),
+        }
+    }
+
+    /// The few sizes that there are, each once and ascending; nothing of a distribution.
+    pub(crate) fn distinct(&self) -> Vec<u64> {
+        let Self::InTurn(sizes) = self else {
+            return Vec::new();
+        };
+        let mut sizes = sizes.clone();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    fn one(&self, random: &mut fastrand::Rng) -> u64 {
+        let size = match *self {
+            Self::InTurn(ref sizes) => return sizes.first().copied().unwrap_or_default(),
+            Self::Uniform { least, most } => return random.u64(least..=most),
+            Self::LogNormal { median, sigma } => median as f64 * (sigma * normal(random)).exp(),
+            Self::Pareto { least, alpha } => least as f64 * open_unit(random).powf(-1.0 / alpha),
+        };
+        whole(size)
+    }
+
+    fn check(&self) -> Result<()> {
+        let (least, most) = match self {
+            Self::InTurn(sizes) => (
+                sizes.iter().copied().min().unwrap_or_default(),
+                sizes.iter().copied().max().unwrap_or_default(),
+            ),
+            Self::Uniform { least, most } => (*least, *most),
+            Self::LogNormal { median: size, .. } | Self::Pareto { least: size, .. } => {
+                (*size, *size)
+            }
+        };
+        ensure!(least > 0, "a file has at least 1 byte");
+        ensure!(
+            least <= most,
+            "from {least} to {most} bytes there is nothing"
+        );
+        ensure!(
+            most <= LARGEST,
+            "{most} bytes: a file has at most {LARGEST}"
+        );
+        Ok(())
+    }
+}
+
+impl FromStr for Sizes {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let sizes = if let Some(parameters) = text.strip_prefix("lognormal:") {
+            let (median, sigma) = pair(parameters, "lognormal:MEDIAN,SIGMA")?;
+            Self::LogNormal { median, sigma }
+        } else if let Some(parameters) = text.strip_prefix("pareto:") {
+            let (least, alpha) = pair(parameters, "pareto:LEAST,ALPHA")?;
+            Self::Pareto { least, alpha }
+        } else if let Some((least, most)) = text.split_once("..") {
+            Self::Uniform {
+                least: size(least)?,
+                most: size(most)?,
+            }
+        } else {
+            Self::InTurn(text.split(',').map(size).collect::<Result<_>>()?)
+        };
+        sizes.check()?;
+        Ok(sizes)
+    }
+}
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InTurn(sizes) => {
+                let texts: Vec<String> = sizes.iter().map(u64::to_string).collect();
+                write!(f, "{} bytes in turn", texts.join(", "))
+            }
+            Self::Uniform { least, most } => {
+                write!(f, "uniform from {least} to {most} bytes")
+            }
+            Self::LogNormal { median, sigma } => write!(
+                f,
+                "log-normal, median {median} bytes, sigma {sigma}, at most {LARGEST}"
+            ),
+            Self::Pareto { least, alpha } => write!(
+                f,
+                "Pareto, at least {least} bytes, alpha {alpha}, at most {LARGEST}"
+            ),
+        }
+    }
+}
+
+fn size(text: &str) -> Result<u64> {
+    let Bytes(bytes) = text.trim().parse()?;
+    Ok(bytes)
+}
+
+/// A size and a parameter above 0, with a comma between.
+fn pair(text: &str, form: &str) -> Result<(u64, f64)> {
+    let Some((first, second)) = text.split_once(',') else {
+        bail!("`{text}`: write {form}");
+    };
+    let parameter: f64 = second
+        .trim()
+        .parse()
+        .with_context(|| format!("`{second}`: write {form}"))?;
+    ensure!(
+        parameter.is_finite() && parameter > 0.0,
+        "`{second}`: must be above 0"
+    );
+    Ok((size(first)?, parameter))
+}
+
+/// A standard normal deviate (Box and Muller, 1958).
+fn normal(random: &mut fastrand::Rng) -> f64 {
+    let radius = (-2.0 * open_unit(random).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.f64()).cos()
+}
+
+/// Uniform above 0 and up to 1.
+fn open_unit(random: &mut fastrand::Rng) -> f64 {
+    1.0 - random.f64()
+}
+
+/// The nearest whole number of bytes from 1 to the largest.
+fn whole(size: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to what fits; of no number, 0 comes"
+    )]
+    let bytes = size.round().clamp(1.0, LARGEST as f64) as u64;
+    bytes.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn draw(text: &str, count: u32, seed: u64) -> Vec<u64> {
+        text.parse::<Sizes>().unwrap().draw(count, seed)
+    }
+
+    fn median(text: &str) -> u64 {
+        let mut sizes = draw(text, 10_001, 1);
+        sizes.sort_unstable();
+        sizes[5_000]
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_sizes() {
+        for text in ["1kb..100kb", "lognormal:10kb,1.5", "pareto:1kb,1.2"] {
+            assert_eq!(draw(text, 50, 7), draw(text, 50, 7));
+            assert_ne!(draw(text, 50, 7), draw(text, 50, 8));
+            // More files do not change the first.
+            assert_eq!(draw(text, 50, 7), draw(text, 90, 7)[..50]);
+        }
+        // Files of an earlier version's seed are not to change unnoticed.
+        assert_eq!(draw("1kb..100kb", 3, 1), [66_047, 53_927, 24_724]);
+    }
+
+    #[test]
+    fn listed_sizes_come_in_turn() {
+        assert_eq!(draw("1kb,5kb", 5, 9), [1000, 5000, 1000, 5000, 1000]);
+        assert_eq!(draw("2kb", 2, 9), [2000, 2000]);
+    }
+
+    #[test]
+    fn distributions_have_their_medians() {
+        // Of 10,001 values the sample median is within 4 % at 5 standard errors for these spreads.
+        let near = |found: u64, wanted: f64| (found as f64 / wanted - 1.0).abs() < 0.08;
+        assert!(near(median("1b..100kb"), 50_000.0));
+        assert!(near(median("lognormal:10kb,1"), 10_000.0));
+        // (1 / x)^2 = 1/2 at the square root of two.
+        assert!(near(median("pareto:10kb,2"), 14_142.0));
+    }
+
+    #[test]
+    fn what_is_no_distribution_is_refused_with_its_cause() {
+        for (text, cause) in [
+            ("", "size"),
+            ("10", "size"),
+            ("0b", "at least 1 byte"),
+            ("2gb", "at most"),
+            ("9kb..1kb", "there is nothing"),
+            ("lognormal:10kb", "lognormal:MEDIAN,SIGMA"),
+            ("pareto:1kb,x", "pareto:LEAST,ALPHA"),
+            ("pareto:1kb,0", "above 0"),
+            ("pareto:1kb,NaN", "above 0"),
+        ] {
+            let error = format!("{:#}", text.parse::<Sizes>().unwrap_err());
+            assert!(error.contains(cause), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_size_is_within_its_bounds(median in 1..=LARGEST, sigma in 0.01..20.0, seed: u64) {
+            let sizes = Sizes::LogNormal { median, sigma };
+            prop_assert!(sizes.draw(20, seed).iter().all(|size| (1..=LARGEST).contains(size)));
+            let sizes = Sizes::Pareto { least: median, alpha: sigma };
+            prop_assert!(sizes.draw(20, seed).iter().all(|size| (median..=LARGEST).contains(size)));
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! When each train of datagrams leaves: an absolute schedule, which no late wake-up shifts.
+
+use model::Nanos;
+
+/// Trains leave at least so far apart where shorter trains would keep the rate as well: one datagram at a time up to
+/// about 580 mbit of 1,448 bytes.
+const LEAST_GAP: Nanos = Nanos(20_000);
+/// A sender that is further behind will not make up for it.
+const MOST_BEHIND: Nanos = Nanos(100_000_000);
+
+/// The schedule of one stream.
+///
+/// A late train moves none after it. What is late is made up for at twice the rate, one train at a time; a sender that
+/// is 100 ms behind gives up what it missed until then.
+#[derive(Clone, Debug)]
+pub(super) struct Schedule {
+    start: Nanos,
+    pace: Option<Pace>,
+    train: u64,
+    /// Datagrams that have left since the start.
+    left: u64,
+    last: Option<Nanos>,
+    given_up: Nanos,
+}
+
+/// A rate in datagrams.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Payload bits of a datagram.
+    pub(super) bits: u64,
+    /// Payload bits a second, above 0.
+    pub(super) rate: u64,
+}
+
+/// How well a train kept to the schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Departure {
+    /// How long after its time it left.
+    pub(super) late: Nanos,
+    /// How far the gap to the train before it was from the ideal one; absent for the first.
+    pub(super) gap_error: Option<Nanos>,
+}
+
+impl Pace {
+    /// How long `datagrams` take.
+    fn span(self, datagrams: u64) -> Nanos {
+        let bits = u128::from(datagrams) * u128::from(self.bits);
+        let nanos = bits * 1_000_000_000 / u128::from(self.rate);
+        Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Datagrams of a train: as few as leave trains [`LEAST_GAP`] apart when `streams` share a thread, at most `most`.
+    fn train(self, streams: u64, most: u64) -> u64 {
+        let wanted = LEAST_GAP.0 * streams;
+        let one = self.span(1).0.max(1);
+        wanted.div_ceil(one).clamp(1, most)
+    }
+}
+
+impl Schedule {
+    /// The schedule of stream `index` of `streams` from `start` on; without a pace as fast as it goes. Trains have at most
+    /// `most` datagrams. Streams of one rate take turns.
+    pub(super) fn new(
+        start: Nanos,
+        pace: Option<Pace>,
+        (index, streams): (u64, u64),
+        most: u64,
+    ) -> Self {
+        let train = pace.map_or(most, |pace| pace.train(streams, most));
+        let turn = pace.map_or(0, |pace| pace.span(train).0 / streams * index);
+        Self {
+            start: Nanos(start.0.saturating_add(turn)),
+            pace,
+            train,
+            left: 0,
+            last: None,
+            given_up: Nanos::ZERO,
+        }
+    }
+
+    /// Datagrams of a full train.
+    pub(super) fn train(&self) -> u64 {
+        self.train
+    }
+
+    /// From one train to the next; absent without a pace.
+    pub(super) fn gap(&self) -> Option<Nanos> {
+        self.pace.map(|pace| pace.span(self.train))
+    }
+
+    /// Time that was given up in all.
+    pub(super) fn given_up(&self) -> Nanos {
+        self.given_up
+    }
+
+    /// From when on the next train may leave.
+    pub(super) fn next(&self) -> Nanos {
+        let Some(pace) = self.pace else {
+            // Streams without a pace take turns by how much they have sent.
+            return Nanos(self.left);
+        };
+        let half_a_gap = pace.span(self.train).0 / 2;
+        let after_last = self
+            .last
+            .map_or(0, |last| last.0.saturating_add(half_a_gap));
+        Nanos(self.due(pace).0.max(after_last))
+    }
+
+    /// Notes that a train of `datagrams` left at `at`; says how well in time, where there is a pace.
+    pub(super) fn leave(&mut self, at: Nanos, datagrams: u64) -> Option<Departure> {
+        let Some(pace) = self.pace else {
+            self.left += datagrams;
+            return None;
+        };
+        let late = Nanos(at.0.saturating_sub(self.due(pace).0));
+        if late > MOST_BEHIND {
+            self.start = self.start + late;
+            self.given_up = self.given_up + late;
+        }
+        let ideal = pace.span(self.train).0;
+        let gap_error = self
+            .last
+            .map(|last| Nanos(at.0.saturating_sub(last.0).abs_diff(ideal)));
+        self.left += datagrams;
+        self.last = Some(at);
+        Some(Departure { late, gap_error })
+    }
+
+    /// When the next train is to leave.
+    fn due(&self, pace: Pace) -> Nanos {
+        Nanos(self.start.0.saturating_add(pace.span(self.left).0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PACE: Pace = Pace {
+        bits: 11_584,
+        rate: 50_000_000,
+    };
+    const GAP: u64 = 231_680;
+
+    fn alone(pace: Pace) -> Schedule {
+        Schedule::new(Nanos(1_000), Some(pace), (0, 1), 45)
+    }
+
+    #[test]
+    fn trains_are_as_short_as_the_rate_allows() {
+        let train = |rate| alone(Pace { rate, ..PACE }).train();
+        assert_eq!(train(50_000_000), 1);
+        assert_eq!(train(500_000_000), 1);
+        assert_eq!(train(1_000_000_000), 2);
+        assert_eq!(train(10_000_000_000), 18);
+        assert_eq!(train(100_000_000_000), 45);
+    }
+
+    #[test]
+    fn a_late_train_shifts_none_after_it_and_is_made_up_for_at_twice_the_rate() {
+        let mut schedule = alone(PACE);
+        assert_eq!(schedule.next(), Nanos(1_000));
+        schedule.leave(Nanos(1_000), 1);
+        assert_eq!(schedule.next(), Nanos(1_000 + GAP));
+        let late = Nanos(1_000 + 3 * GAP);
+        let departure = schedule.leave(late, 1).unwrap();
+        assert_eq!(departure.late, Nanos(2 * GAP));
+        assert_eq!(departure.gap_error, Some(Nanos(2 * GAP)));
+        let mut at = late;
+        for _ in 0..4 {
+            assert_eq!(schedule.next(), Nanos(at.0 + GAP / 2));
+            at = schedule.next();
+            schedule.leave(at, 1);
+        }
+        assert_eq!(schedule.next(), Nanos(1_000 + 6 * GAP));
+    }
+
+    #[test]
+    fn what_was_missed_for_too_long_is_given_up() {
+        let mut schedule = alone(PACE);
+        let late = Nanos(1_000 + MOST_BEHIND.0 + 1);
+        schedule.leave(late, 1);
+        assert_eq!(schedule.given_up(), Nanos(MOST_BEHIND.0 + 1));
+        assert_eq!(schedule.next(), Nanos(late.0 + GAP));
+    }
+
+    #[test]
+    fn streams_take_turns() {
+        let next = |index| Schedule::new(Nanos(0), Some(PACE), (index, 4), 45).next();
+        assert_eq!(
+            [next(0), next(1), next(3)].map(|n| n.0),
+            [0, GAP / 4, GAP / 4 * 3]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn the_schedule_never_drifts(
+            lateness in proptest::collection::vec(0..20_000_000u64, 1..500),
+            rate in 1_000..100_000_000_000u64,
+        ) {
+            let pace = Pace { rate, ..PACE };
+            let mut schedule = alone(pace);
+            let (mut now, mut left) = (0, 0);
+            for late in lateness {
+                now = schedule.next().0.max(now) + late;
+                schedule.leave(Nanos(now), schedule.train());
+                left += schedule.train();
+                prop_assert_eq!(
+                    schedule.due(pace),
+                    Nanos(1_000 + schedule.given_up().0 + pace.span(left).0)
+                );
+            }
+        }
+    }
+}

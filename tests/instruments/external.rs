@@ -1,0 +1,193 @@
+//! Other programs in the place of farwire's instruments, as a user runs them.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::common::far_end::FarEnd;
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+
+pub(crate) fn add(suite: &mut Suite) {
+    for (tool, kind, server, more) in [
+        ("iperf3", "tcp", "iperf3 -s", "-P 2"),
+        ("iperf3", "tcp", "iperf3 -s", "--bidir"),
+        ("iperf", "tcp", "iperf -s", "-R"),
+        ("nuttcp", "tcp", "nuttcp -S --nofork", "-P 2"),
+        ("nuttcp", "tcp", "nuttcp -S --nofork", "-R"),
+    ] {
+        suite.test(
+            format!("{tool} measures {kind} {more}"),
+            &[Need::Namespaces, Need::Tool(tool)],
+            move || {
+                let arguments = format!("{kind} 10.77.0.2 --tool {tool} -t 1 -i 0.5 {more}");
+                let measured = measured(&in_bed(Some(server), &arguments)?)?;
+                let goodput = value(&measured, "goodput_bit_per_s")?;
+                ensure!(goodput > 0.0, "{measured}");
+                Ok(())
+            },
+        );
+    }
+    suite.test(
+        "iperf does not call what it buffered goodput",
+        &[Need::Namespaces, Need::Tool("iperf")],
+        || {
+            let output = in_bed(Some("iperf -s"), "tcp 10.77.0.2 --tool iperf -t 1")?;
+            let measured = measured(&output)?;
+            ensure!(value(&measured, "goodput_bit_per_s").is_err(), "{measured}");
+            ensure!(value(&measured, "sent_rate_bit_per_s")? > 0.0, "{measured}");
+            Ok(())
+        },
+    );
+    suite.test(
+        "a server that is not there is named by the tool's own words",
+        &[Need::Namespaces, Need::Tool("iperf3")],
+        || {
+            let output = in_bed(None, "tcp 10.77.0.2 --tool iperf3 -p 9 -t 1")?;
+            ensure!(output.status.code() == Some(1), "{output:?}");
+            let said = String::from_utf8_lossy(&output.stderr);
+            ensure!(said.contains("Connection refused"), "{said}");
+            Ok(())
+        },
+    );
+    for (tool, metric) in [("wget", "received_bytes"), ("curl", "first_byte_ms")] {
+        suite.test(
+            format!("{tool} measures a download"),
+            &[Need::Tool(tool)],
+            move || {
+                let far_end = FarEnd::start(farwire().arg("serve"))?;
+                let url = format!("http://{}/bytes/300000", far_end.address("http")?);
+                let mut command = farwire();
+                command.args(["measure", "http", &url, "--tool", tool, "--json", "-"]);
+                let measured = measured(&process::run(&mut command)?)?;
+                ensure!(value(&measured, metric)? > 0.0, "{measured}");
+                Ok(())
+            },
+        );
+    }
+    suite.test(
+        "the system's ping takes the same options",
+        &[Need::Namespaces, Need::Tool("ping")],
+        || {
+            let options = "ping 10.77.0.2 --tool ping -c 3 -i 10ms -t 5 -S 0xb8 -B 10.77.0.1";
+            let measured = measured(&in_bed(None, options)?)?;
+            ensure!(value(&measured, "received_packets")? == 3.0, "{measured}");
+            Ok(())
+        },
+    );
+    suite.test("a tool that is not here names its package", &[], || {
+        let empty = tempfile::tempdir()?;
+        let mut command = farwire();
+        command.args(["measure", "tcp", "127.0.0.1", "--tool", "nuttcp"]);
+        let output = process::run(command.env("PATH", empty.path()))?;
+        ensure!(output.status.code() == Some(3), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(said.contains("apt-get install nuttcp"), "{said}");
+        Ok(())
+    });
+    suite.test("what a tool cannot do is bad input", &[], || {
+        for options in ["--tool nuttcp -C reno", "--tool iperf --bidir"] {
+            let mut command = farwire();
+            command.args(["measure", "tcp", "127.0.0.1"]);
+            let output = process::run(command.args(options.split(' ')))?;
+            ensure!(output.status.code() == Some(2), "{options}: {output:?}");
+        }
+        Ok(())
+    });
+    suite.test(
+        "tools are instruments of a scenario, with their servers at the far end",
+        &[
+            Need::Namespaces,
+            Need::Tool("iperf3"),
+            Need::Tool("iperf"),
+            Need::Tool("nuttcp"),
+            Need::Tool("curl"),
+        ],
+        in_a_scenario,
+    );
+}
+
+const SCENARIO: &str = "\
+name = 'tools'
+title = 'Every tool'
+bed = { kind = 'netns', wire = { rate = '50mbit', delay = '1ms' } }
+tcp = { congestion = 'cubic' }
+[[instruments]]
+name = 'iperf3'
+kind = 'iperf3'
+parameters = { duration = '1s', way = 'both' }
+[[instruments]]
+name = 'iperf'
+kind = 'iperf'
+parameters = { duration = '1s', way = 'down' }
+[[instruments]]
+name = 'iperf-udp'
+kind = 'iperf'
+parameters = { duration = '1s', protocol = 'udp', bitrate = '2mbit' }
+[[instruments]]
+name = 'nuttcp'
+kind = 'nuttcp'
+parameters = { duration = '1s' }
+[[instruments]]
+name = 'curl'
+kind = 'curl'
+parameters = { bytes = '200kb' }
+[[instruments]]
+name = 'files'
+kind = 'http-files'
+parameters = { count = 20, sizes = '1kb,20kb' }
+[[cases]]
+name = 'plain'
+title = 'nothing added'
+";
+
+fn in_a_scenario() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let (file, out) = (
+        directory.path().join("tools.toml"),
+        directory.path().join("out"),
+    );
+    fs::write(&file, SCENARIO)?;
+    let mut command = farwire();
+    command.arg("run").arg(&file).arg("--out").arg(&out);
+    let output = process::run(&mut command)?;
+    ensure!(output.status.success(), "{output:?}");
+    let record: Value = serde_json::from_str(&fs::read_to_string(out.join("record.json"))?)?;
+    let measurements = record["runs"][0]["measurements"].as_array();
+    let measurements = measurements.context("measurements")?;
+    ensure!(measurements.len() == 6, "{record}");
+    for measurement in measurements {
+        let goodput = value(measurement, "goodput_bit_per_s")?;
+        // The wire's rate counts more than payload.
+        ensure!(0.0 < goodput && goodput < 50e6, "{measurement}");
+    }
+    Ok(())
+}
+
+/// `farwire measure ARGUMENTS` on a test bed, with `server` at its far end instead of farwire's.
+fn in_bed(server: Option<&str>, arguments: &str) -> Result<Output> {
+    let mut command: Command = farwire();
+    let program = command.get_program().to_owned();
+    command.arg("exec");
+    if let Some(server) = server {
+        command.args(["--far", server]);
+    }
+    command.arg("--").arg(program).arg("measure");
+    command.args(arguments.split_whitespace());
+    process::run(command.args(["--json", "-"]))
+}
+
+fn measured(output: &Output) -> Result<Value> {
+    ensure!(output.status.success(), "{output:?}");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The first figure of a metric, whatever its direction.
+fn value(measured: &Value, metric: &str) -> Result<f64> {
+    let figures = measured["figures"].as_array().context("figures")?;
+    let found = figures.iter().find(|figure| figure["metric"] == metric);
+    let value = found.and_then(|figure| figure["value"].as_f64());
+    value.with_context(|| format!("{metric}: {measured}"))
+}

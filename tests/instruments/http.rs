@@ -1,0 +1,78 @@
+//! Many small files as a user fetches them.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::common::far_end::FarEnd;
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test("many files are fetched, the same ones again", &[], || {
+        let sizes = || -> Result<Vec<Value>> {
+            let measured = fetch(&["--count", "30", "--sizes", "lognormal:5kb,1"])?;
+            let samples = measured["samples"].as_array().context("samples")?.iter();
+            let mut all: Vec<_> = samples
+                .filter(|sample| sample["metric"] == "completion_ms")
+                .map(|sample| (sample["index"].as_u64(), sample["size"].clone()))
+                .collect();
+            all.sort_by_key(|(index, _)| *index);
+            Ok(all.into_iter().map(|(_, size)| size).collect())
+        };
+        let first = sizes()?;
+        ensure!(first.len() == 30 && first == sizes()?, "{first:?}");
+        Ok(())
+    });
+    suite.test("a URL's own size is asked for", &[], || {
+        let far_end = FarEnd::start(farwire().arg("serve"))?;
+        let address = far_end.address("http")?;
+        let url = format!("http://{address}/bytes/{{size}}");
+        let arguments = ["measure", "http", &url, "--size", "2kb", "--count", "3"];
+        let output = process::run(farwire().args(arguments))?;
+        ensure!(output.status.success(), "{output:?}");
+        let url = format!("http://{address}/bytes/1");
+        let output = process::run(farwire().args(["measure", "http", &url, "--size", "2kb"]))?;
+        ensure!(output.status.code() == Some(2), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(said.contains("write {size}"), "{said}");
+        Ok(())
+    });
+    // Each 20 ms away and back: what a new connection costs is a round trip that no size explains.
+    suite.test(
+        "a new connection for each file costs a round trip more",
+        &[Need::Namespaces],
+        || {
+            let kept = far_away(&["--keep-alive"])?;
+            let new = far_away(&[])?;
+            ensure!(kept >= 20.0 && new >= 40.0, "{kept} and {new}");
+            Ok(())
+        },
+    );
+}
+
+fn fetch(arguments: &[&str]) -> Result<Value> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let url = format!("http://{}", far_end.address("http")?);
+    let mut command = farwire();
+    command.args(["measure", "http", &url, "--json", "-"]);
+    let output = process::run(command.args(arguments))?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The median completion time of small files 10 ms away.
+fn far_away(arguments: &[&str]) -> Result<f64> {
+    let mut command = farwire();
+    let program = command.get_program().to_owned();
+    command.args(["exec", "--delay", "10ms", "--"]).arg(program);
+    command.args(["measure", "http", "http://10.77.0.2", "--size", "1kb"]);
+    command.args(["--count", "12", "--connections", "1", "--json", "-"]);
+    let output = process::run(command.args(arguments))?;
+    ensure!(output.status.success(), "{output:?}");
+    let measured: Value = serde_json::from_slice(&output.stdout)?;
+    let figures = measured["figures"].as_array().context("figures")?.iter();
+    let median = figures
+        .filter(|f| f["metric"] == "completion_ms" && f["statistic"] == "median")
+        .find_map(|f| f["value"].as_f64());
+    median.with_context(|| measured.to_string())
+}
