@@ -166,6 +166,8 @@ pub(crate) enum Metric {
     LatePackets,
     /// Second and further copies received.
     DuplicatePackets,
+    /// Packets that arrived after one that was sent later (RFC 4737).
+    ReorderedPackets,
     /// What was sent and did not arrive, in percent of what was sent.
     LostPercent,
     /// Payload bytes handed to the sending socket in the interval that ends at the sample's time.
@@ -210,8 +212,6 @@ pub(crate) enum Metric {
     SenderCpuPercent,
     /// CPU time of the receiving end in percent of one CPU.
     ReceiverCpuPercent,
-    /// Packets behind one that was sent after them (RFC 4737).
-    ReorderedPackets,
     /// By how many packets a reordered one was late (RFC 4737 §4.2.1, reordering extent).
     ReorderingExtentPackets,
     /// What came on a stream and was none of its packets.

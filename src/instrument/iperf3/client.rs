@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::control::{Broken, Control, MESSAGE_TIMEOUT, Step};
 use super::params::Params;
-use super::plan::{Plan, Protocol, StreamSpec, Streams, Until};
+use super::plan::{Protocol, StreamSpec, Streams, Until};
 use super::results::{Results, Sides};
 use super::run::{self, Ended};
 use super::wire::{Cookie, LONGEST_RESULTS, State};
@@ -157,7 +157,8 @@ impl<'a> Client<'a> {
         streams.stop(now);
         tested.sides.local = Results::of(streams, plan.way.goes_up(), ended.lasted);
         ended.outcome?;
-        if plan.protocol == Protocol::Udp || matches!(plan.until, Until::Bytes(_)) {
+        let datagrams = plan.protocol == Protocol::Udp && plan.way.goes_up();
+        if datagrams || matches!(plan.until, Until::Bytes(_)) {
             self.linger()?;
         }
         self.control.send_state(State::TestEnd)?;
