@@ -39,6 +39,9 @@ impl Instrument for UdpArgs {
             bitrate: Some(self.test.bitrate.unwrap_or(DEFAULT_BITRATE)).filter(|rate| *rate > 0),
             ..self.test.plan(Protocol::Udp)
         };
+        if let Some(measurement) = self.test.with_tool(&server, &plan, session) {
+            return measurement.map(Shown::of);
+        }
         let (measurement, text) = udp::measure(&server, &plan, session);
         Ok(Shown::of(measurement).below(text))
     }
