@@ -36,6 +36,7 @@ test-tools: toolchain
 	@scripts/need wget wget
 	@scripts/need iperf3 iperf3
 	@scripts/need ip iproute2
+	@test -x target/peers/bin/stamp-suite || $(CARGO) install stamp-suite --version 1.0.0 --locked --root target/peers
 
 bench-tools: test-tools
 	@test -x target/peers/bin/rattan || $(CARGO) install rattan --version 0.1.1 --locked --root target/peers

@@ -212,6 +212,16 @@ pub(crate) enum Metric {
     SenderCpuPercent,
     /// CPU time of the receiving end in percent of one CPU.
     ReceiverCpuPercent,
+    /// By how many packets a reordered one was late (RFC 4737 §4.2.1, reordering extent).
+    ReorderingExtentPackets,
+    /// What came on a stream and was none of its packets.
+    GarbagePackets,
+    /// How far the gap between one train of packets and the next was from the ideal one, at the sender, without its sign.
+    PacingErrorUs,
+    /// Trains that left late, in percent of all.
+    LateTrainsPercent,
+    /// Packets that a sender hands to the kernel at once.
+    TrainPackets,
     /// IP packets received over one sub-interval of a search; the greatest is RFC 9097's maximum IP-layer capacity.
     IpCapacityBitPerS,
     /// What a search has its sender send, at L3.
@@ -232,16 +242,10 @@ pub(crate) enum Metric {
     SentRateBitPerS,
     /// Of RFC 3550 §6.4.1, as the receiver had it at the end.
     JitterMs,
-    /// By how many packets a reordered one was late (RFC 4737 §4.2.1, reordering extent).
-    ReorderingExtentPackets,
-    /// What came on a stream and was none of its packets.
-    GarbagePackets,
-    /// How far the gap between one train of packets and the next was from the ideal one, at the sender, without its sign.
-    PacingErrorUs,
-    /// Trains that left late, in percent of all.
-    LateTrainsPercent,
-    /// Packets that a sender hands to the kernel at once.
-    TrainPackets,
+    /// The time that the client's processors worked for it, of the time of one.
+    ClientCpuPercent,
+    /// The time that the server's processors worked for it, of the time of one.
+    ServerCpuPercent,
 }
 
 impl Measurement {

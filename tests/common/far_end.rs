@@ -18,8 +18,10 @@ impl FarEnd {
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         let mut child = command
             .args(["--bind", "127.0.0.1", "--http-port", "0"])
+            .args(["--iperf3-port", "0"])
             .args(["--messages-port", "0"])
             .args(["--capacity-port", "0"])
+            .args(["--stamp-port", "0"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

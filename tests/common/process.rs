@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,6 +16,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The program under test.
 pub(crate) fn farwire() -> Command {
     Command::new(env!("CARGO_BIN_EXE_farwire"))
+}
+
+/// Where `make test-tools` builds the peer `name`.
+pub(crate) fn peer(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("target/peers/bin")
+        .join(name)
 }
 
 /// Runs `command` to its end, without input, and collects what it prints.

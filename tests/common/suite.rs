@@ -16,6 +16,8 @@ use super::{process, steering};
 pub(crate) enum Need {
     /// A program in the path.
     Tool(&'static str),
+    /// A peer that `make test-tools` builds.
+    Peer(&'static str),
     /// obudpst's program in the path.
     Udpst,
     /// Namespaces of one's own, as root or by [`gain_privilege`].
@@ -89,6 +91,10 @@ impl Need {
             Self::Tool(name) => {
                 let found = which::which(name);
                 found.is_err().then(|| format!("there is no {name} here"))
+            }
+            Self::Peer(name) => {
+                let built = process::peer(name).is_file();
+                (!built).then(|| format!("{name} is not built: make test-tools"))
             }
             Self::Udpst => which::which("udpst").is_err().then(|| {
                 "there is no udpst here: it has to be built from github.com/BroadbandForum/obudpst, no package registry has it".to_owned()

@@ -7,7 +7,10 @@ mod capacity;
 mod external;
 mod http;
 mod messages;
+mod probe;
 mod serve;
+mod tcp;
+mod udp;
 
 use std::process::ExitCode;
 
@@ -20,5 +23,8 @@ fn main() -> ExitCode {
     messages::add(&mut suite);
     capacity::add(&mut suite);
     serve::add(&mut suite);
+    tcp::add(&mut suite);
+    udp::add(&mut suite);
+    probe::add(&mut suite);
     suite.run()
 }

@@ -14,19 +14,30 @@ pub fn wall() -> Nanos {
     read(libc::CLOCK_REALTIME)
 }
 
-/// The largest error of this machine's `CLOCK_REALTIME` against UTC; nothing when no program keeps it synchronised.
-///
-/// That program (an NTP or PTP client) tells the kernel: adjtimex(2), `STA_UNSYNC` and `maxerror`.
-#[must_use]
-pub fn largest_error() -> Option<Nanos> {
-    // SAFETY: an all-zero timex asks for nothing to be changed.
-    let mut state: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: `state` is valid for the call to fill.
-    let result = unsafe { libc::adjtimex(&raw mut state) };
-    let synchronised =
-        (0..libc::TIME_ERROR).contains(&result) && state.status & libc::STA_UNSYNC == 0;
-    let microseconds = u64::try_from(state.maxerror).ok()?;
-    synchronised.then(|| Nanos(microseconds.saturating_mul(1_000)))
+/// How far `CLOCK_REALTIME` can be trusted, as the program that keeps it (an NTP or PTP client) tells the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WallClock {
+    /// A program keeps it in step with UTC.
+    pub synchronised: bool,
+    /// Its largest error against UTC; grows without bound in truth, and to 16 s here, where no program keeps it.
+    pub largest_error: Nanos,
+}
+
+impl WallClock {
+    /// Asks the kernel: adjtimex(2), `STA_UNSYNC` and `maxerror`.
+    #[must_use]
+    pub fn now() -> Self {
+        // SAFETY: an all-zero timex asks for nothing to be changed.
+        let mut state: libc::timex = unsafe { std::mem::zeroed() };
+        // SAFETY: `state` is valid for the call to fill.
+        let result = unsafe { libc::adjtimex(&raw mut state) };
+        let running = (0..libc::TIME_ERROR).contains(&result);
+        let microseconds = u64::try_from(state.maxerror).unwrap_or(0);
+        Self {
+            synchronised: running && state.status & libc::STA_UNSYNC == 0,
+            largest_error: Nanos(microseconds.saturating_mul(1_000)),
+        }
+    }
 }
 
 fn read(clock: libc::clockid_t) -> Nanos {

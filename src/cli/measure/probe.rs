@@ -1,15 +1,23 @@
 //! `farwire measure probe`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use model::Nanos;
 
 use super::{Common, Instrument, Shown, above_zero};
 use crate::endpoint;
 use crate::exit::{Blame, Failure};
-use crate::instrument::Session;
-use crate::instrument::stamp::{self, FULL, Outcome, ProbePlan, wire};
+use crate::instrument::iperf3::client::Server;
+use crate::instrument::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until};
+use crate::instrument::iperf3::tcp;
+use crate::instrument::stamp::under::{self, Load};
+use crate::instrument::stamp::{self, FULL, ProbePlan, wire};
+use crate::instrument::{Figure, Measurement, Metric, Phase, Session, Statistic};
+use crate::report;
 
 /// STAMP (RFC 8762): delay, its variation, loss and order of packets, by direction
 ///
@@ -26,7 +34,7 @@ pub(super) struct ProbeArgs {
     #[arg(short, long, value_name = "BYTES", default_value_t = FULL)]
     size: u16,
     /// Probes to send
-    #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
     /// From one probe to the next: 10ms, 500us
     #[arg(short, long, value_name = "TIME", default_value = "10ms", value_parser = above_zero)]
@@ -34,11 +42,24 @@ pub(super) struct ProbeArgs {
     /// After which an answer is late and its probe lost
     #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = above_zero)]
     timeout: Nanos,
+    /// Probe once more, beside so many TCP streams to the same far end: tcp:3
+    #[arg(long, value_name = "LOAD")]
+    under: Option<Beside>,
+    /// The far end's port for the load
+    #[arg(long, value_name = "PORT", default_value_t = 5201, requires = "under")]
+    under_port: u16,
     /// Write a line a probe as CSV there
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
+}
+
+/// A load beside the probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    /// So many TCP streams, as fast as they go.
+    Tcp(u32),
 }
 
 impl Instrument for ProbeArgs {
@@ -57,12 +78,118 @@ impl Instrument for ProbeArgs {
         };
         plan.check().or_bad_input()?;
         let local = self.common.bind.as_ref();
-        let (outcome, failure) = stamp::probe(target, local, &plan, session).or_bad_input()?;
+        let probe = || stamp::probe(target, local, &plan, session);
+        let Some(beside) = self.under else {
+            let (outcome, failure) = probe().or_bad_input()?;
+            if let Some(file) = &self.csv {
+                stamp::write_csv(file, &[("", &outcome)]).or_bad_input()?;
+            }
+            let mut measurement = outcome.measurement(&plan);
+            measurement.failure = failure;
+            return Ok(Shown::of(measurement));
+        };
+        let load = self.load(beside, target);
+        let found = under::under_load(&plan, load, session, probe).or_bad_input()?;
         if let Some(file) = &self.csv {
-            stamp::write_csv(file, &[("", &outcome)]).or_bad_input()?;
+            let loaded = found
+                .loaded
+                .as_ref()
+                .map(|loaded| (Phase::Loaded.name(), loaded));
+            let idle = (Phase::Idle.name(), &found.idle);
+            let phases: Vec<_> = [idle].into_iter().chain(loaded).collect();
+            stamp::write_csv(file, &phases).or_bad_input()?;
         }
-        let mut measurement = outcome.measurement(&plan);
-        measurement.failure = failure;
-        Ok(Shown::of(measurement))
+        let measurement = found.measurement(&plan);
+        let text = side_by_side(&measurement);
+        Ok(Shown::of(measurement).below(text))
+    }
+}
+
+impl ProbeArgs {
+    fn load(&self, beside: Beside, target: SocketAddr) -> Load<'_> {
+        let server = Server {
+            local: self.common.bind.clone(),
+            ..Server::at(SocketAddr::new(target.ip(), self.under_port))
+        };
+        match beside {
+            Beside::Tcp(streams) => Box::new(move |lasting, session| {
+                let plan = Plan {
+                    parallel: streams,
+                    until: Until::For(lasting),
+                    ..Plan::new(Protocol::Tcp)
+                };
+                tcp::measure::measure(&server, &plan, session).measurement
+            }),
+        }
+    }
+}
+
+impl FromStr for Beside {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (kind, amount) = text.split_once(':').unwrap_or((text, "1"));
+        match kind {
+            "tcp" => {
+                let streams: u32 = amount
+                    .parse()
+                    .map_err(|_| anyhow!("`{amount}` is no number of streams"))?;
+                let most = MOST_STREAMS;
+                ensure!((1..=most).contains(&streams), "1 to {most} streams");
+                Ok(Self::Tcp(streams))
+            }
+            _ => Err(anyhow!("`{kind}` is no load: tcp:3 is three TCP streams")),
+        }
+    }
+}
+
+/// What the load did to the latency, a line a figure.
+fn side_by_side(measurement: &Measurement) -> String {
+    let figures = &measurement.figures;
+    let value = |metric, statistic, phase| {
+        let of = |f: &&Figure| {
+            (f.metric, f.statistic, f.phase, f.direction, f.stream)
+                == (metric, statistic, Some(phase), None, None)
+        };
+        figures.iter().find(of).map(|figure| figure.value)
+    };
+    let line = |(metric, statistic): (Metric, Statistic)| {
+        let idle = value(metric, statistic, Phase::Idle)?;
+        let loaded = value(metric, statistic, Phase::Loaded)?;
+        Some(format!(
+            "{} {}: {} idle, {} under load\n",
+            metric.title(),
+            statistic.name(),
+            report::quantity(metric, idle),
+            report::quantity(metric, loaded)
+        ))
+    };
+    [
+        (Metric::NetworkRttMs, Statistic::Median),
+        (Metric::NetworkRttMs, Statistic::P99),
+        (Metric::HostMs, Statistic::Median),
+        (Metric::LostPercent, Statistic::Mean),
+    ]
+    .into_iter()
+    .filter_map(line)
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_named_with_its_amount() {
+        assert_eq!("tcp:3".parse::<Beside>().unwrap(), Beside::Tcp(3));
+        assert_eq!("tcp".parse::<Beside>().unwrap(), Beside::Tcp(1));
+        for (wrong, cause) in [
+            ("tcp:0", "1 to 128"),
+            ("tcp:x", "no number"),
+            ("quic:1", "no load"),
+        ] {
+            let error = wrong.parse::<Beside>().unwrap_err().to_string();
+            assert!(error.contains(cause), "{error}");
+        }
     }
 }

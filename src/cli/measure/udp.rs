@@ -34,9 +34,10 @@ impl Instrument for UdpArgs {
 
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let server = self.test.server(&self.common).or_bad_input()?;
+        let bitrate = self.test.bitrate.unwrap_or(DEFAULT_BITRATE);
         let plan = Plan {
             length: self.length,
-            bitrate: Some(self.test.bitrate.unwrap_or(DEFAULT_BITRATE)).filter(|rate| *rate > 0),
+            bitrate: Some(bitrate).filter(|rate| *rate > 0),
             ..self.test.plan(Protocol::Udp)
         };
         if let Some(measurement) = self.test.with_tool(&server, &plan, session) {

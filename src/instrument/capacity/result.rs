@@ -119,7 +119,10 @@ fn capacity(best: &SubInterval, context: &Context) -> Vec<Figure> {
 
 /// Load that came, and what became of the rest.
 fn packets(outcome: &Outcome, context: &Context) -> Vec<Figure> {
-    let sum = |of: fn(&Trial) -> u32| outcome.trials.iter().map(|t| f64::from(of(t))).sum::<f64>();
+    let sum = |of: fn(&SubInterval) -> u32| {
+        let numbers = outcome.sub_intervals.iter().map(|(_, s)| of(s));
+        numbers.map(f64::from).sum::<f64>()
+    };
     let (sent, received, reordered, duplicated) = match outcome.totals {
         Some(totals) => (
             f64::from(totals.highest),
@@ -127,14 +130,14 @@ fn packets(outcome: &Outcome, context: &Context) -> Vec<Figure> {
             totals.reordered as f64,
             totals.duplicated as f64,
         ),
+        // Each is in twenty feedback messages, where a trial interval is in one, which may be lost.
         None => {
-            let duplicated = sum(|t| t.status.duplicated);
-            let received = sum(|t| t.status.trial_datagrams) - duplicated;
-            let lost = sum(|t| t.status.lost);
+            let duplicated = sum(|s| s.duplicated);
+            let received = sum(|s| s.datagrams) - duplicated;
             (
-                received + lost,
+                received + sum(|s| s.lost),
                 received,
-                sum(|t| t.status.reordered),
+                sum(|s| s.reordered),
                 duplicated,
             )
         }
@@ -277,6 +280,10 @@ fn facts(outcome: &Outcome, context: &Context) -> std::collections::BTreeMap<Str
     ];
     if context.receives_here() && !context.server {
         facts.push(("trace", "rows and sending rates are the server's decisions, retraced from the feedback sent to it".to_owned()));
+    }
+    if !context.receives_here() {
+        let counted = "of the whole sub-intervals, as the far end counted them";
+        facts.push(("received_and_lost", counted.to_owned()));
     }
     facts.extend(troubles(outcome));
     facts

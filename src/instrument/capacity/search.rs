@@ -352,22 +352,34 @@ mod tests {
         seconds.fold(0.0, f64::max)
     }
 
+    /// The worst share of a bottleneck's rate that is found, over short and long queues and round trips.
+    fn worst(algorithm: Algorithm, mbit: f64) -> f64 {
+        let queues = [5.0, 40.0, 100.0, 300.0];
+        let found = queues.iter().flat_map(|queue_ms| {
+            [0, 1, 4].map(|delay_trials| found(algorithm, mbit, *queue_ms, delay_trials) / mbit)
+        });
+        let found: Vec<f64> = found.collect();
+        assert!(found.iter().all(|share| *share < 1.0001), "{found:?}");
+        found.into_iter().fold(1.0, f64::min)
+    }
+
     #[test]
     fn both_find_the_capacity_of_a_bottleneck_in_ten_seconds() {
-        for algorithm in [Algorithm::B, Algorithm::C] {
-            for mbit in [5.0, 48.0, 300.0, 950.0] {
-                for queue_ms in [5.0, 40.0, 100.0, 300.0] {
-                    for delay_trials in [0, 1, 4] {
-                        let got = found(algorithm, mbit, queue_ms, delay_trials);
-                        // A row is 1 Mbit/s: slow paths are found to half of that.
-                        assert!(
-                            (mbit * 0.97 - 0.5..=mbit * 1.0001).contains(&got),
-                            "{algorithm:?} {mbit} Mbit/s {queue_ms} ms {delay_trials}: {got}"
-                        );
-                    }
-                }
+        for mbit in [48.0, 300.0, 950.0] {
+            for algorithm in [Algorithm::B, Algorithm::C] {
+                let share = worst(algorithm, mbit);
+                assert!(share > 0.99, "{algorithm:?} {mbit} Mbit/s: {share}");
             }
         }
+    }
+
+    /// A row is 1 Mbit/s and a step back 30 rows: what the documentation says of slow paths.
+    #[test]
+    fn slow_paths_are_found_to_some_rows() {
+        assert!(worst(Algorithm::B, 5.0) > 0.88);
+        assert!(worst(Algorithm::C, 5.0) > 0.7);
+        assert!(worst(Algorithm::B, 20.0) > 0.99);
+        assert!(worst(Algorithm::C, 20.0) > 0.93);
     }
 
     proptest! {

@@ -5,18 +5,17 @@ use std::time::{Duration, Instant};
 
 use super::control::{Broken, Control, MESSAGE_TIMEOUT, Step};
 use super::params::Params;
-use super::plan::{Plan, Protocol, StreamSpec, Streams, Until};
+use super::plan::{Protocol, StreamSpec, Streams, Until};
 use super::results::{Results, Sides};
 use super::run::{self, Ended};
 use super::wire::{Cookie, LONGEST_RESULTS, State};
 use crate::endpoint::{self, Local};
 use crate::instrument::{Session, Stop};
-use socket2::SockRef;
 
 /// After so long without anything moving on any stream the path or the server is taken to be dead.
 const SILENCE: Duration = Duration::from_secs(30);
-/// From the last byte's acknowledgement to the client's word that the test is over, in tests of so many bytes: iperf3's
-/// server stops counting at that word, and the bytes may still lie in its receive buffer.
+/// From the last byte's acknowledgement to the client's word that the test is over, in tests of so many bytes, and from
+/// the last datagram: iperf3's server stops counting at that word, and they may still lie in its receive buffer.
 const LINGER: Duration = Duration::from_millis(50);
 
 /// How long datagrams that the server has sent may still take after its results.
@@ -55,9 +54,7 @@ pub(crate) struct Tested<S> {
 pub(crate) struct Opening<'a> {
     /// The server.
     pub(crate) server: &'a Server,
-    /// What to do; its length is never absent for UDP.
-    pub(crate) plan: &'a Plan,
-    /// The same as the server knows it.
+    /// What to do; the length is never absent for UDP.
     pub(crate) params: &'a Params,
     /// When to give up.
     pub(crate) stop: &'a Stop,
@@ -122,8 +119,7 @@ impl<'a> Client<'a> {
         let control = connect().map_err(|error| format!("{error:#}"))?;
         let mut params = params.clone();
         if params.plan.protocol == Protocol::Udp {
-            let mss = || SockRef::from(control.stream()).tcp_mss().ok();
-            params.plan.length = params.plan.length.or_else(mss);
+            params.plan.length = params.plan.length.or_else(|| control.mss());
         }
         Ok(Self {
             server,
@@ -138,7 +134,8 @@ impl<'a> Client<'a> {
         open: impl FnOnce(&Opening<'_>) -> anyhow::Result<S>,
         tested: &mut Tested<S>,
     ) -> Step<()> {
-        let plan = self.params.plan.clone();
+        let params = self.params.clone();
+        let plan = &params.plan;
         self.control.send_cookie(&tested.cookie)?;
         self.expect(State::ParamExchange)?;
         self.control
@@ -146,8 +143,7 @@ impl<'a> Client<'a> {
         self.expect(State::CreateStreams)?;
         let opening = Opening {
             server: self.server,
-            params: &self.params,
-            plan: &plan,
+            params: &params,
             stop: &self.session.stop,
             cookie: tested.cookie,
             streams: plan.streams(true),
@@ -161,7 +157,8 @@ impl<'a> Client<'a> {
         streams.stop(now);
         tested.sides.local = Results::of(streams, plan.way.goes_up(), ended.lasted);
         ended.outcome?;
-        if let Until::Bytes(_) = plan.until {
+        let datagrams = plan.protocol == Protocol::Udp && plan.way.goes_up();
+        if datagrams || matches!(plan.until, Until::Bytes(_)) {
             self.linger()?;
         }
         self.control.send_state(State::TestEnd)?;

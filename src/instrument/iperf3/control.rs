@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use socket2::SockRef;
 
 use super::wire::{COOKIE_LENGTH, Cookie, ErrorCode, State};
 use crate::instrument::stop::{STOP_INTERVAL, Stop, StopCause};
@@ -71,14 +72,14 @@ impl Control {
         self.peer
     }
 
-    /// The connection itself.
-    pub(crate) fn stream(&self) -> &TcpStream {
-        &self.stream
-    }
-
     /// The connection itself, which turned out to be a stream.
     pub(crate) fn into_stream(self) -> TcpStream {
         self.stream
+    }
+
+    /// The connection's maximum segment size in bytes, if the kernel tells it.
+    pub(crate) fn mss(&self) -> Option<u32> {
+        SockRef::from(&self.stream).tcp_mss().ok()
     }
 
     /// Whether the whole measurement has to end.
@@ -218,12 +219,8 @@ impl Control {
         let mut filled = 0;
         while filled < buffer.len() {
             self.check()?;
-            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
-                let waited = begun.elapsed().as_secs_f64();
-                return Err(Broken::Silent(format!(
-                    "{what} did not come within {waited:.1} s"
-                )));
-            };
+            // What is there already is read even when it is late to ask for it.
+            let left = deadline.saturating_duration_since(Instant::now());
             let wait = left.clamp(Duration::from_millis(1), STOP_INTERVAL);
             let read = self
                 .stream
@@ -236,13 +233,14 @@ impl Control {
                     )));
                 }
                 Ok(count) => filled += count,
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock
-                            | io::ErrorKind::TimedOut
-                            | io::ErrorKind::Interrupted
-                    ) => {}
+                Err(error) if is_pause(&error) => {
+                    if Instant::now() >= deadline {
+                        let waited = begun.elapsed().as_secs_f64();
+                        return Err(Broken::Silent(format!(
+                            "{what} did not come within {waited:.1} s"
+                        )));
+                    }
+                }
                 Err(error) => {
                     return Err(Broken::Gone(format!("{error} where {what} was due")));
                 }
@@ -250,6 +248,14 @@ impl Control {
         }
         Ok(())
     }
+}
+
+/// Whether a socket's time-out passed.
+pub(super) fn is_pause(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
 }
 
 impl fmt::Display for Broken {

@@ -26,8 +26,6 @@ pub(crate) struct Moment {
 pub(crate) struct Ended {
     /// How long it ran.
     pub(crate) lasted: Duration,
-    /// How much of that counts.
-    pub(crate) counted: Duration,
     /// Why it ended before its time, if so.
     pub(crate) outcome: Step<()>,
 }
@@ -56,10 +54,8 @@ pub(crate) fn run<S: Streams>(
         .start(start)
         .map_err(|error| Broken::Gone(format!("{error:#}")))
         .and_then(|()| running.turns(streams, turn));
-    let now = Instant::now();
     Ended {
-        lasted: now - start,
-        counted: running.moment(now, false).counted,
+        lasted: start.elapsed(),
         outcome,
     }
 }
@@ -90,7 +86,7 @@ impl Running<'_> {
         loop {
             let now = Instant::now();
             let ticked = self.advance(streams, now);
-            let wait_until = self.next_event();
+            let wait_until = self.next_event(now);
             if turn(streams, self.moment(now, ticked), wait_until)? {
                 return Ok(());
             }
@@ -122,12 +118,14 @@ impl Running<'_> {
         ticked
     }
 
-    fn next_event(&self) -> Instant {
+    fn next_event(&self, now: Instant) -> Instant {
         let next = self.next_sample.min(self.next_tick);
         match (self.counted_from, self.plan.until) {
             (None, _) => next.min(self.start + self.plan.omit),
-            (Some(from), Until::For(time)) => next.min(from + time),
-            (Some(_), Until::Bytes(_)) => next.min(Instant::now() + SAMPLE_OF_BYTES),
+            // The server goes on until it is told of the end.
+            (Some(from), Until::For(time)) if now < from + time => next.min(from + time),
+            (Some(_), Until::For(_)) => next,
+            (Some(_), Until::Bytes(_)) => next.min(now + SAMPLE_OF_BYTES),
         }
     }
 

@@ -144,6 +144,7 @@ mod tests {
     use crate::instrument::stamp::journal::Arrived;
     use crate::instrument::stamp::tlv::{self, FollowUp, Kind, SOFTWARE};
     use crate::instrument::stamp::wire::{Answer, ErrorEstimate, ntp};
+    use netio::clock::WallClock;
     use std::time::Duration;
 
     const WALL: u64 = 1_700_000_000_000_000_000;
@@ -190,13 +191,20 @@ mod tests {
         journal
     }
 
+    fn synchronised(ns: u64) -> ErrorEstimate {
+        ErrorEstimate::of(WallClock {
+            synchronised: true,
+            largest_error: Nanos(ns),
+        })
+    }
+
     fn near(value: Option<f64>, expected: f64) -> bool {
         value.is_some_and(|value| (value - expected).abs() < 1e-6)
     }
 
     #[test]
     fn the_network_s_part_is_what_lies_between_the_kernels() {
-        let unknown = ErrorEstimate::of(None);
+        let unknown = ErrorEstimate::from_bits(1);
         let (delays, impossible) = delays(&journal(0, unknown, true));
         assert_eq!(impossible, 0);
         assert!(near(Some(delays[0].rtt), 50.155));
@@ -208,7 +216,7 @@ mod tests {
 
     #[test]
     fn unrelated_clocks_are_bounded_by_the_fastest_packets() {
-        let unknown = ErrorEstimate::of(None);
+        let unknown = ErrorEstimate::from_bits(1);
         let journal = journal(7_000_000_000, unknown, true);
         let (delays, _) = delays(&journal);
         assert!(near(delays[0].network, 50.0));
@@ -220,7 +228,7 @@ mod tests {
 
     #[test]
     fn synchronised_clocks_are_as_good_as_both_say() {
-        let good = ErrorEstimate::of(Some(Nanos(2_000_000)));
+        let good = synchronised(2_000_000);
         let journal = journal(1_500_000, good, true);
         let (delays, _) = delays(&journal);
         let found = offset(&journal, &delays, Some(2.0)).unwrap();
@@ -233,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_claim_that_packets_refute_is_not_believed() {
-        let good = ErrorEstimate::of(Some(Nanos(1_000)));
+        let good = synchronised(1_000);
         let journal = journal(7_000_000_000, good, true);
         let (delays, _) = delays(&journal);
         let found = offset(&journal, &delays, Some(0.001)).unwrap();
@@ -242,7 +250,7 @@ mod tests {
 
     #[test]
     fn stamps_across_a_step_of_the_clock_are_left_out() {
-        let mut journal = journal(0, ErrorEstimate::of(None), false);
+        let mut journal = journal(0, ErrorEstimate::from_bits(1), false);
         journal.answers[0].arrived = Some(Nanos(WALL + 3_600_000_000_000));
         let (delays, impossible) = delays(&journal);
         assert_eq!((impossible, delays[0].network), (1, None));

@@ -35,9 +35,6 @@ pub(crate) struct Split {
     pub(crate) unresolved: u64,
 }
 
-/// Why loss cannot be split.
-pub(crate) const UNCOUNTED: &str = "the far end gives no count of its own";
-
 /// An answer by what orders it.
 #[derive(Clone, Copy, Debug)]
 struct Counted {

@@ -2,6 +2,7 @@
 
 mod csv;
 mod delay;
+mod facts;
 mod journal;
 pub(crate) mod kernel;
 mod loss;
@@ -9,13 +10,14 @@ mod outcome;
 mod sender;
 mod statistics;
 pub(crate) mod tlv;
+pub(crate) mod under;
 pub(crate) mod wire;
 
 use std::net::SocketAddr;
 use std::thread;
 
 use anyhow::Result;
-use netio::clock;
+use netio::clock::WallClock;
 
 pub(crate) use self::csv::write as write_csv;
 pub(crate) use self::outcome::Outcome;
@@ -40,9 +42,11 @@ pub(crate) fn probe(
         let joined = scope.spawn(probing).join();
         joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
-    let own_error_ms = clock::largest_error().map(|error| error.0 as f64 / 1e6);
+    let clock = WallClock::now();
+    let error_ms = clock.largest_error.0 as f64 / 1e6;
+    let own_error_ms = clock.synchronised.then_some(error_ms);
     Ok((Outcome::new(journal, own_error_ms, STAMP_ERROR_MS), failure))
 }
 
-/// What a kernel may take between a packet's stamp and the wire, one way.
-const STAMP_ERROR_MS: f64 = 0.05;
+/// How far off the stamps of a packet are taken to be, one way: interrupts and queues of both kernels.
+const STAMP_ERROR_MS: f64 = 0.1;

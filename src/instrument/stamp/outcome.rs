@@ -1,12 +1,13 @@
 //! What a session's journal adds up to: samples, figures with their intervals, and what they mean.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use super::delay::{self, Delays, Offset, Relation};
 use super::journal::{Journal, Received};
-use super::loss::{self, Losses, UNCOUNTED};
+use super::loss::{self, Losses};
 use super::sender::ProbePlan;
-use super::statistics::{Distribution, wilson_percent};
+use super::statistics::{Distribution, mean_with_interval};
+use crate::analysis::proportion::wilson;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 
 /// A journal, judged.
@@ -19,13 +20,13 @@ pub(crate) struct Outcome {
     pub(crate) losses: Losses,
     /// Answers whose stamps cannot be: the wall clock of an end was set.
     pub(crate) impossible: u64,
-    own_error_ms: Option<f64>,
-    stamp_error_ms: f64,
+    pub(super) own_error_ms: Option<f64>,
+    pub(super) stamp_error_ms: f64,
 }
 
 impl Outcome {
-    /// `own_error_ms` is that of this machine's clock, if it is synchronised; `stamp_error_ms` what a kernel may take
-    /// between a packet's stamp and the wire, one way.
+    /// `own_error_ms` is that of this machine's clock, if it is synchronised; `stamp_error_ms` is how far off the stamps
+    /// of a packet are taken to be, one way.
     pub(crate) fn new(journal: Journal, own_error_ms: Option<f64>, stamp_error_ms: f64) -> Self {
         let (delays, impossible) = delay::delays(&journal);
         Self {
@@ -144,11 +145,10 @@ impl Outcome {
             total(Metric::ReceivedPackets, self.delays.len() as u64),
             total(Metric::LostPackets, self.losses.lost),
         ];
-        if sent > 0 {
-            let [low, high] = wilson_percent(self.losses.lost, sent);
+        if let Some([low, high]) = wilson(self.losses.lost, sent) {
             let share = percent(self.losses.lost, sent);
             let lost = Figure::new(Metric::LostPercent, Statistic::Mean, share);
-            figures.push(lost.within(low, high));
+            figures.push(lost.within(100.0 * low, 100.0 * high));
         }
         if let Some(split) = self.losses.split {
             let ways = [
@@ -158,7 +158,7 @@ impl Outcome {
             for (direction, lost, of) in ways {
                 let most = lost + split.unresolved;
                 let count = total(Metric::LostPackets, lost).within(lost as f64, most as f64);
-                let [low, high] = wilson_percent(lost, of);
+                let [low, high] = wilson(lost, of).unwrap_or([0.0, 1.0]).map(|p| 100.0 * p);
                 // What lies after the last answer that came back belongs to the run, too.
                 let (least, most) = (
                     percent(lost, of + split.unresolved),
@@ -189,7 +189,7 @@ impl Outcome {
     fn round_trips(&self) -> Vec<Figure> {
         let network: Vec<_> = self.delays.iter().filter_map(|d| d.network).collect();
         let host = self.delays.iter().filter_map(|d| Some(d.rtt - d.network?));
-        let bound = [-2.0 * self.stamp_error_ms, 0.0];
+        let bound = [-2.0 * self.stamp_error_ms, 2.0 * self.stamp_error_ms];
         [
             spread(Metric::RttMs, self.delays.iter().map(|d| d.rtt), None),
             spread(Metric::NetworkRttMs, network, Some(bound)),
@@ -212,7 +212,7 @@ impl Outcome {
                 Direction::Up => (offset.ms - offset.high, offset.ms - offset.low),
                 Direction::Down => (offset.low - offset.ms, offset.high - offset.ms),
             };
-            let bound = [low - self.stamp_error_ms, high];
+            let bound = [low - self.stamp_error_ms, high + self.stamp_error_ms];
             let found = spread(Metric::OneWayDelayMs, values, Some(bound));
             figures.extend(found.into_iter().map(|figure| figure.toward(direction)));
         }
@@ -251,122 +251,6 @@ impl Outcome {
             .chain(of(Metric::IpdvMs, ipdv))
             .collect()
     }
-
-    fn facts(&self, plan: &ProbePlan) -> BTreeMap<String, String> {
-        let far_end = &self.journal.far_end;
-        let mut facts = BTreeMap::new();
-        let mut say = |name: &str, text: String| {
-            facts.insert(name.to_owned(), text);
-        };
-        say(
-            "probe",
-            format!(
-                "STAMP (RFC 8762), {} payload bytes of UDP, one in {:?}; an answer after {:?} is late and its probe lost",
-                plan.size, plan.interval, plan.timeout
-            ),
-        );
-        say("rtt", "user space to user space, what both hosts add included; interval: of median and mean, at 95 %, if probes are independent".to_owned());
-        let complete = self.delays.iter().filter(|d| d.network.is_some()).count();
-        say("network_rtt", match (complete, far_end.follows_up) {
-            (0, _) => "not known: kernel stamps are missing".to_owned(),
-            (_, true) => format!(
-                "rtt less what the hosts add: kernel stamps at all four points (the far end's sending time by Follow-Up Telemetry, RFC 8972); the interval allows {:.3} ms a direction between a stamp and the wire",
-                self.stamp_error_ms
-            ),
-            (_, false) => "rtt less what this host and the far program add: the far end does not say when its kernel sent, so that an answer's way through that kernel is in it".to_owned(),
-        });
-        say("one_way_delay", self.describe_clocks());
-        say("loss", self.describe_loss(plan));
-        say("ipdv", "RFC 3393, of neighbouring probes, without its sign; pdv: RFC 5481, delay less the least".to_owned());
-        say("far_end", self.describe_far_end());
-        let counts = [
-            (
-                "garbage",
-                self.journal.garbage,
-                "packets from the far end that answer no probe",
-            ),
-            (
-                "clock_steps",
-                self.impossible,
-                "answers with stamps that cannot be: a clock was set; they are in rtt only",
-            ),
-            (
-                "host_overflow",
-                self.journal.overflowed.into(),
-                "answers that this host's socket had no room for: they are in the loss, but not the network's",
-            ),
-        ];
-        for (name, count, what) in counts {
-            if count > 0 {
-                say(name, format!("{count} {what}"));
-            }
-        }
-        if let Some(why) = &self.journal.unreachable {
-            say("icmp", why.clone());
-        }
-        facts
-    }
-
-    fn describe_clocks(&self) -> String {
-        let Some(offset) = self.offset else {
-            return "not known: kernel stamps are missing".to_owned();
-        };
-        match offset.relation {
-            Relation::Same => {
-                "both ends read the same clock: the far end proved that it runs on this kernel"
-                    .to_owned()
-            }
-            Relation::Synchronised => format!(
-                "both clocks are synchronised, so they say: this one to {:.3} ms, the far end's to {:.3} ms; all of it is in the interval",
-                self.own_error_ms.unwrap_or_default(),
-                self.journal
-                    .far_end
-                    .error
-                    .map_or(0.0, |error| error.seconds() * 1e3)
-            ),
-            Relation::Unrelated => format!(
-                "variation only: nothing relates the two clocks; the fastest packets allow an offset of {:.3} to {:.3} ms (drift of the clocks is in pdv)",
-                offset.low, offset.high
-            ),
-        }
-    }
-
-    fn describe_loss(&self, plan: &ProbePlan) -> String {
-        let stated = format!("no answer within {:?}", plan.timeout);
-        match self.losses.split {
-            Some(split) => format!(
-                "{stated}; by direction from the far end's count, exact up to the last answer that came back (probe {}, then {} unknown); intervals: Wilson's",
-                self.journal.probes.len() as u64 - split.unresolved,
-                split.unresolved
-            ),
-            None => format!("{stated}; not by direction: {UNCOUNTED}; interval: Wilson's"),
-        }
-    }
-
-    fn describe_far_end(&self) -> String {
-        let far_end = &self.journal.far_end;
-        let Some(error) = far_end.error else {
-            return "no answer".to_owned();
-        };
-        let what = if far_end.is_farwire {
-            "farwire"
-        } else {
-            "not farwire"
-        };
-        let form = if error.ptp { "PTP" } else { "NTP" };
-        let ttl = self.journal.answers.last().map_or(0, |answer| answer.ttl);
-        let lost = far_end
-            .overflowed
-            .map_or(0, |(first, last)| last.saturating_sub(first));
-        let overflow = if lost == 0 {
-            String::new()
-        } else {
-            format!(
-                "; its socket had no room for {lost} requests of all its clients: they may be in the loss, but are not the network's"
-            )
-        };
-        format!("{what}, stamps in {form}'s form, probes arrive with TTL {ttl}{overflow}")
-    }
 }
 
 /// In the difference of the two clocks.
@@ -377,32 +261,35 @@ fn raw(delays: &Delays, direction: Direction) -> Option<f64> {
     }
 }
 
-/// Figures of `values`; with the intervals of median and mean, widened by `bound` where there is one.
+/// Figures of `values`, in the order of sending; with the intervals of median and mean, widened by `bound`, if any.
 fn spread(
     metric: Metric,
     values: impl IntoIterator<Item = f64>,
     bound: Option<[f64; 2]>,
 ) -> Vec<Figure> {
-    let Some(values) = Distribution::of(values) else {
+    let values: Vec<f64> = values.into_iter().collect();
+    let Some(sorted) = Distribution::of(values.iter().copied()) else {
         return Vec::new();
     };
     let [below, above] = bound.unwrap_or_default();
-    let within = |figure: Figure, [low, high]: [f64; 2]| figure.within(low + below, high + above);
     let figure = |statistic, value| Figure::new(metric, statistic, value);
-    vec![
-        figure(Statistic::Min, values.quantile(0.0)),
-        within(
-            figure(Statistic::Median, values.median()),
-            values.median_interval(),
-        ),
-        within(
-            figure(Statistic::Mean, values.mean()),
-            values.mean_interval(),
-        ),
-        figure(Statistic::P90, values.quantile(0.9)),
-        figure(Statistic::P99, values.quantile(0.99)),
-        figure(Statistic::Max, values.quantile(1.0)),
-    ]
+    let within =
+        |figure: Figure, [low, high]: [f64; 2]| figure.within((low + below).max(0.0), high + above);
+    let median = figure(Statistic::Median, sorted.median());
+    let mean = mean_with_interval(&values)
+        .map(|(mean, interval)| within(figure(Statistic::Mean, mean), interval));
+    let tail = [
+        (Statistic::P90, 0.9),
+        (Statistic::P99, 0.99),
+        (Statistic::Max, 1.0),
+    ];
+    let mut figures = vec![
+        figure(Statistic::Min, sorted.quantile(0.0)),
+        within(median, sorted.median_interval()),
+    ];
+    figures.extend(mean);
+    figures.extend(tail.map(|(statistic, q)| figure(statistic, sorted.quantile(q))));
+    figures
 }
 
 fn total(metric: Metric, count: u64) -> Figure {

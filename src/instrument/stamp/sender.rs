@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use model::Nanos;
+use netio::clock::WallClock;
 use netio::{CpuUse, Report, StampedUdp, Waiter, clock};
 use nix::errno::Errno;
 
@@ -60,11 +61,6 @@ pub(crate) struct Sender {
 }
 
 impl ProbePlan {
-    /// How long the probes and their time-out take together, at most.
-    pub(crate) fn longest(&self) -> Duration {
-        self.interval * self.count + self.timeout
-    }
-
     /// Whether extensions fit into the size.
     pub(crate) fn is_extended(&self) -> bool {
         self.size >= FULL
@@ -113,7 +109,7 @@ impl Sender {
             waiter: Waiter::measure(CpuUse::Spin),
             plan: plan.clone(),
             challenge,
-            error: ErrorEstimate::of(clock::largest_error()),
+            error: ErrorEstimate::of(WallClock::now()),
             packet: Vec::with_capacity(plan.size.into()),
             buffer: vec![0; LONGEST],
             journal: Journal::new(ssid, challenge, plan.timeout),

@@ -1,6 +1,7 @@
 //! The packets of STAMP in unauthenticated mode (RFC 8762 section 4) and what stands in them.
 
 use model::Nanos;
+use netio::clock::WallClock;
 
 /// Bytes of a packet without extensions, in either direction (RFC 8762 sections 4.2.1 and 4.3.1).
 pub(crate) const BASE: usize = 44;
@@ -116,18 +117,14 @@ impl Answer {
 }
 
 impl ErrorEstimate {
-    /// Of a clock that is at most `largest` off; nothing is known of one without. NTP's time stamps.
-    pub(crate) fn of(largest: Option<Nanos>) -> Self {
-        let units = match largest {
-            Some(Nanos(ns)) => ntp_units(ns),
-            // 255 * 2^31 s: more than any clock can be off.
-            None => u128::MAX,
-        };
+    /// Of a clock that stamps in NTP's form.
+    pub(crate) fn of(clock: WallClock) -> Self {
+        let units = ntp_units(clock.largest_error.0);
         // The multiplier is rounded up: an error is never stated too small.
         let scale = (0..63).find(|scale| units <= 255 << scale).unwrap_or(63);
         let multiplier = units.div_ceil(1 << scale).clamp(1, 255);
         Self {
-            synchronised: largest.is_some(),
+            synchronised: clock.synchronised,
             ptp: false,
             scale,
             multiplier: u8::try_from(multiplier).unwrap_or(u8::MAX),
@@ -238,21 +235,24 @@ mod tests {
         assert_eq!(NTP.time((NTP_TO_UNIX_S - 1) << 32, Nanos(0)), None);
     }
 
+    fn stated(ns: u64) -> ErrorEstimate {
+        ErrorEstimate::of(WallClock {
+            synchronised: true,
+            largest_error: Nanos(ns),
+        })
+    }
+
     #[test]
     fn an_error_is_stated_in_the_terms_of_the_rfc() {
-        let estimate = ErrorEstimate::of(Some(Nanos(1_000_000)));
-        assert!(estimate.synchronised);
+        let estimate = stated(1_000_000);
+        assert!(estimate.synchronised && !estimate.ptp);
         assert!(
             (0.001..0.001_01).contains(&estimate.seconds()),
             "{estimate:?}"
         );
-        let unknown = ErrorEstimate::of(None);
-        assert!(!unknown.synchronised && unknown.seconds() > 5e11);
-        assert_eq!(ErrorEstimate::of(Some(Nanos(0))).multiplier, 1);
-        assert_eq!(
-            ErrorEstimate::from_bits(0x8000 | 40 << 8 | 3).seconds(),
-            768.0
-        );
+        assert_eq!(stated(0).multiplier, 1);
+        let seconds = ErrorEstimate::from_bits(0x8000 | 40 << 8 | 3).seconds();
+        assert!((seconds - 768.0).abs() < 1e-9);
     }
 
     proptest! {
@@ -263,7 +263,7 @@ mod tests {
 
         #[test]
         fn an_error_is_never_stated_smaller_than_it_is(ns in 0u64..u64::MAX) {
-            let stated = ErrorEstimate::of(Some(Nanos(ns))).seconds();
+            let stated = stated(ns).seconds();
             let error = ns as f64 / 1e9;
             prop_assert!(stated > error - 1e-9 && stated < error * 1.02 + 1e-9);
         }

@@ -13,6 +13,8 @@ mod schedule;
 mod sender;
 mod streams;
 
+#[cfg(test)]
+pub(crate) use self::datagram::Counter;
 pub(crate) use self::detail::Detail;
 pub(crate) use self::measure::measure;
 pub(crate) use self::report::measurement;

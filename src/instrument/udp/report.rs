@@ -31,9 +31,9 @@ struct Received {
     /// Datagrams of which the receiving end could not know, because nothing was seen after them.
     unseen: u64,
     jitter_ms: f64,
-    /// Bits a second, and the least and the most that they may have been.
+    /// Bits a second, and the least and the most that they may have been, if that is known.
     goodput: f64,
-    bounds: [f64; 2],
+    bounds: Option<[f64; 2]>,
     /// What an iperf3 does not tell.
     detail: Option<ReceiverDetail>,
 }
@@ -62,13 +62,17 @@ struct Report<'a> {
 }
 
 impl Received {
-    /// Of this end's own account.
-    fn here(detail: ReceiverDetail, local: &StreamResults, active_s: f64, half: f64) -> Self {
+    /// Of the account of a farwire, with what its sender says of the time of sending.
+    fn here(detail: ReceiverDetail, local: &StreamResults, active_s: f64) -> Self {
         let [omitted_missing, omitted] = local.omitted.unwrap_or_default();
         let [bytes, span_ns] = detail.after_first;
         // A path that fell silent before the sender did carried nothing in the rest of its time.
         let span = (span_ns as f64 / 1e9).max(active_s);
         let goodput = rate(bytes, span);
+        // What came with the first arrival and what would have come after the last may weigh as much again.
+        let edges = rate(2 * local.bytes.saturating_sub(bytes), span);
+        let half = detail.goodput_half_bit_per_s;
+        let half = half.map(|half| half as f64 + edges);
         Self {
             bytes: local.bytes,
             expected: local.packets.saturating_sub(omitted),
@@ -76,7 +80,7 @@ impl Received {
             unseen: 0,
             jitter_ms: local.jitter_s * 1e3,
             goodput,
-            bounds: [(goodput - half).max(0.0), goodput + half],
+            bounds: half.map(|half| [(goodput - half).max(0.0), goodput + half]),
             detail: Some(detail),
         }
     }
@@ -93,13 +97,14 @@ impl Received {
             unseen: sent.saturating_sub(remote.packets),
             jitter_ms: remote.jitter_s * 1e3,
             goodput: rates[0],
-            bounds: [rates[0].min(rates[1]), rates[0].max(rates[1])],
+            bounds: Some([rates[0].min(rates[1]), rates[0].max(rates[1])]),
             detail: None,
         })
     }
 
     fn with(self, other: Self) -> Self {
         let detail = self.detail.zip(other.detail);
+        let bounds = self.bounds.zip(other.bounds);
         Self {
             bytes: self.bytes + other.bytes,
             expected: self.expected + other.expected,
@@ -107,7 +112,7 @@ impl Received {
             unseen: self.unseen + other.unseen,
             jitter_ms: self.jitter_ms.max(other.jitter_ms),
             goodput: self.goodput + other.goodput,
-            bounds: [0, 1].map(|i| self.bounds[i] + other.bounds[i]),
+            bounds: bounds.map(|(a, b)| [0, 1].map(|i| a[i] + b[i])),
             detail: detail.map(|(a, b)| a.with(&b)),
         }
     }
@@ -123,14 +128,14 @@ impl Received {
 
     /// The network's loss in percent, and its 95 % interval; absent when nothing was to come.
     fn loss(&self) -> Option<(f64, [f64; 2])> {
-        let percent = proportion::percent(self.lost(), self.expected)?;
+        let lost = proportion::percent(self.lost(), self.expected)?;
         // Each drop of the host was one datagram at least, and what was unseen may have been lost.
         let drops = self.detail.map_or(0, |detail| detail.drops);
         let surely_host = drops.min(self.host_dropped());
         let most = self.missing.saturating_sub(surely_host) + self.unseen;
         let [low, _] = proportion::wilson(self.lost(), self.expected)?;
         let [_, high] = proportion::wilson(most, self.expected + self.unseen)?;
-        Some((percent, [100.0 * low, 100.0 * high]))
+        Some((lost, [100.0 * low, 100.0 * high]))
     }
 }
 
@@ -155,26 +160,40 @@ impl Report<'_> {
         let remote = self.remote(local.id);
         let received = remote.and_then(|remote| match remote.detail {
             Some(Detail::Receiver(detail)) => {
-                let half = detail.goodput_half_bit_per_s as f64;
-                Some(Received::here(detail, remote, sending_s(local), half))
+                Some(Received::here(detail, remote, sending_s(local)))
             }
             _ => Received::there(remote, local.packets, active_s),
         });
         Flow {
             received,
-            ..sender_view(local)
+            ..self.sender_view(local)
         }
     }
 
     /// Both views of a stream that this end received.
     fn came(&self, local: &StreamResults, detail: ReceiverDetail) -> Flow {
-        let sender = self.remote(local.id).map(sender_view);
+        let sender = self.remote(local.id).map(|remote| self.sender_view(remote));
         let active_s = self.remote(local.id).map_or(0.0, sending_s);
-        let half = detail.goodput_half_bit_per_s as f64;
-        let received = Received::here(detail, local, active_s, half);
+        let received = Received::here(detail, local, active_s);
         Flow {
             received: Some(received),
             ..sender.unwrap_or_default()
+        }
+    }
+
+    /// What the sending end says of a stream.
+    fn sender_view(&self, results: &StreamResults) -> Flow {
+        let omitted = results.omitted.map(|[_, omitted]| omitted);
+        // iperf3 up to 3.14 does not tell how many of its datagrams it omitted.
+        let omitted = omitted.or((!self.streams.omits()).then_some(0));
+        Flow {
+            sent: results.seconds.map(|seconds| (results.bytes, seconds)),
+            sent_packets: omitted.map(|omitted| results.packets.saturating_sub(omitted)),
+            pacing: match results.detail {
+                Some(Detail::Sender(detail)) => Some(detail),
+                _ => None,
+            },
+            received: None,
         }
     }
 
@@ -281,7 +300,7 @@ impl Report<'_> {
         fact(
             "interval",
             "95 %. Loss: Wilson's on the datagrams, which takes them for independent, widened by what host and network \
-             cannot be told apart. Goodput: batch means over tenths of a second at the receiver; where an iperf3 \
+             cannot be told apart. Goodput: batch means over tenths of a second at the receiver, and twice the first arrival for the edges; where an iperf3 \
              receives, between its bytes over its own time and over the time of sending",
         );
         fact(
@@ -345,10 +364,12 @@ impl Flow {
 impl Received {
     fn figures(&self, layers: Option<Layers>, figures: &mut Vec<Figure>) {
         let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
-        let [low, high] = self.bounds;
         let mut rate = |metric, of: &dyn Fn(f64) -> f64| {
             let mean = Figure::new(metric, Statistic::Mean, of(self.goodput));
-            figures.push(mean.within(of(low), of(high)));
+            figures.push(match self.bounds {
+                Some([low, high]) => mean.within(of(low), of(high)),
+                None => mean,
+            });
         };
         rate(Metric::GoodputBitPerS, &|rate| rate);
         if let Some(layers) = layers {
@@ -406,20 +427,6 @@ impl SenderDetail {
         }
         let burst = self.burst as f64;
         figures.push(Figure::new(Metric::TrainPackets, Statistic::Max, burst));
-    }
-}
-
-/// What the sending end says of a stream.
-fn sender_view(results: &StreamResults) -> Flow {
-    let [_, omitted] = results.omitted.unwrap_or_default();
-    Flow {
-        sent: results.seconds.map(|seconds| (results.bytes, seconds)),
-        sent_packets: Some(results.packets.saturating_sub(omitted)),
-        pacing: match results.detail {
-            Some(Detail::Sender(detail)) => Some(detail),
-            _ => None,
-        },
-        received: None,
     }
 }
 

@@ -114,8 +114,8 @@ impl Schedule {
         };
         let late = Nanos(at.0.saturating_sub(self.due(pace).0));
         if late > MOST_BEHIND {
-            self.start = self.start + late;
-            self.given_up = self.given_up + late;
+            self.start += late;
+            self.given_up += late;
         }
         let ideal = pace.span(self.train).0;
         let gap_error = self

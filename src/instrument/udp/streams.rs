@@ -250,6 +250,11 @@ impl UdpStreams {
         self.manner.length
     }
 
+    /// Whether a start is omitted.
+    pub(crate) fn omits(&self) -> bool {
+        self.started != self.began
+    }
+
     /// Whether the datagrams travel in IPv6.
     pub(crate) fn is_ipv6(&self) -> bool {
         self.ipv6
@@ -477,17 +482,16 @@ impl Goodput {
         }
     }
 
-    /// Half of the 95 % interval of the mean, in bits a second; 0 where there is too little to tell.
-    fn half(&self) -> u64 {
-        let interval = mean_with_interval(&self.rates);
-        let half = interval.map_or(0.0, |(_, low, high)| (high - low) / 2.0);
+    /// Half of the 95 % interval of the mean, in bits a second, if there is enough to tell.
+    fn half(&self) -> Option<u64> {
+        let (_, low, high) = mean_with_interval(&self.rates)?;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "not negative, and a float that is too large becomes the largest integer"
         )]
-        let whole = half.ceil() as u64;
-        whole
+        let half = ((high - low) / 2.0).ceil() as u64;
+        Some(half)
     }
 }
 

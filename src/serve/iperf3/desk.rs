@@ -11,7 +11,7 @@ use super::super::Shared;
 use super::datagrams::Datagrams;
 use super::session;
 use crate::instrument::Stop;
-use crate::instrument::iperf3::control::Control;
+use crate::instrument::iperf3::control::{Control, MESSAGE_TIMEOUT};
 use crate::instrument::iperf3::plan::MOST_STREAMS;
 use crate::instrument::iperf3::wire::Cookie;
 
@@ -67,7 +67,9 @@ impl Desk {
 
     fn hear(&self, stream: TcpStream, order: u64) {
         let stop = Stop::on(Arc::clone(&self.ending));
-        let heard = Control::new(stream, stop).ok().and_then(|mut control| {
+        let patience = MESSAGE_TIMEOUT.min(self.shared.limits().idle);
+        let control = Control::new(stream, stop).map(|control| control.patient(patience));
+        let heard = control.ok().and_then(|mut control| {
             // One that does not say whose it is is nobody's: a port scan, a browser.
             let cookie = control.read_cookie().ok()?;
             Some((control, cookie))

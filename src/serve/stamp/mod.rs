@@ -10,6 +10,7 @@ use std::thread;
 
 use anyhow::Result;
 use model::Nanos;
+use netio::clock::WallClock;
 use netio::{Arrival, Report, StampedUdp, clock};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -49,7 +50,7 @@ pub(super) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
         socket,
         sessions: Sessions::new(limits.idle, limits.duration),
         departing: VecDeque::new(),
-        error: ErrorEstimate::of(clock::largest_error()),
+        error: ErrorEstimate::of(WallClock::now()),
         looked: clock::now(),
         overflowed: 0,
         shared,
@@ -157,7 +158,7 @@ impl Reflector {
             return;
         }
         self.looked = now;
-        self.error = ErrorEstimate::of(clock::largest_error());
+        self.error = ErrorEstimate::of(WallClock::now());
         for ended in self.sessions.expire(now) {
             self.log(&ended);
         }

@@ -272,7 +272,7 @@ mod tests {
         Clock {
             now,
             wall: seconds(1_700_000_000) + Nanos(50_000),
-            error: ErrorEstimate::of(None),
+            error: ErrorEstimate::from_bits(1),
         }
     }
 
@@ -280,7 +280,7 @@ mod tests {
         Request {
             sequence,
             sent: 77,
-            error: ErrorEstimate::of(None),
+            error: ErrorEstimate::from_bits(1),
             ssid,
         }
         .emit()

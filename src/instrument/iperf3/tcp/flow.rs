@@ -1,6 +1,6 @@
 //! One TCP stream: its socket, the thread that sends or receives on it, and what was counted.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use netio::cpu::{self, ThreadClock};
 use netio::tcp::{TcpInfo, discard};
 
+use super::super::control::is_pause;
 use super::super::plan::{CpuTime, StreamSpec};
 
 /// How long a blocked send or receive may keep a thread from looking up; also how late a stalled sender stops.
@@ -303,13 +304,6 @@ fn receive(socket: &TcpStream, gate: &Gate, counted: &Counted, start: Instant) -
 fn due(sent: u64, rate: u64) -> Duration {
     let ns = u128::from(sent) * 8_000_000_000 / u128::from(rate.max(1));
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
-}
-
-fn is_pause(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
-    )
 }
 
 #[cfg(test)]

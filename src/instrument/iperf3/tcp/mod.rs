@@ -94,8 +94,6 @@ pub(crate) struct StreamTotal {
     pub(crate) spec: StreamSpec,
     /// Payload bytes that this end wrote, or read.
     pub(crate) bytes: u64,
-    /// Payload bytes that arrived: read by this end, or acknowledged by the other.
-    pub(crate) arrived: u64,
     /// Payload bytes that this end wrote or read since the connection began, the omitted start included.
     pub(crate) bytes_with_omitted: u64,
     /// For how long that went.
@@ -214,7 +212,6 @@ impl TcpStreams {
         StreamTotal {
             spec,
             bytes: end.bytes - base.bytes,
-            arrived: tracked.arrived(base, end),
             bytes_with_omitted: end.bytes,
             seconds: seconds.as_secs_f64(),
             retransmits: end

@@ -117,9 +117,14 @@ impl<'a> Report<'a> {
         // iperf3 before 3.2 does not say for how long.
         let theirs = remote.map(|r| (r.bytes, r.seconds.unwrap_or(total.seconds)));
         if total.spec.sends {
+            let received = match self.plan.until {
+                Until::For(_) => theirs,
+                // All of them were acknowledged by then, however long the receiver waits for the word that it was all.
+                Until::Bytes(_) => theirs.map(|(bytes, time)| (bytes, time.min(total.seconds))),
+            };
             Sum {
                 sent: local,
-                received: theirs,
+                received,
                 retransmits: Some(total.retransmits.into()),
             }
         } else {

@@ -1,0 +1,422 @@
+//! `measure probe` and the reflector of `serve`: against each other, against another implementation of STAMP, and against
+//! what no reflector should do.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::common::far_end::FarEnd;
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+
+const PEER: &str = "stamp-suite";
+/// Bytes of an answer without extensions.
+const BASE: usize = 44;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "two farwires tell the network's part and which way is which",
+        &[],
+        both_ends,
+    );
+    suite.test("a line a probe is written as CSV", &[], csv);
+    suite.test(
+        "loss by direction is what the emulator counted",
+        &[Need::Namespaces],
+        loss_by_direction,
+    );
+    for state in ["stateless", "stateful"] {
+        suite.test(
+            format!("another's {state} reflector answers our probes"),
+            &[Need::Peer(PEER)],
+            move || foreign_reflector(state == "stateful"),
+        );
+    }
+    suite.test(
+        "another's sender takes our reflector's answers",
+        &[Need::Peer(PEER)],
+        foreign_sender,
+    );
+    suite.test(
+        "a port where nobody listens is one clear error",
+        &[],
+        refused,
+    );
+    suite.test(
+        "a reflector that never answers is one clear error",
+        &[],
+        silent,
+    );
+    suite.test(
+        "a reflector that vanishes leaves what was measured",
+        &[],
+        vanishing,
+    );
+    suite.test("garbage is no answer", &[], garbage);
+    suite.test("an answer from elsewhere is no answer", &[], elsewhere);
+    suite.test("a replayed answer is a duplicate", &[], replayed);
+    suite.test("answers without end end the measurement", &[], flood);
+    suite.test("a size that no packet can have is bad input", &[], bad_size);
+}
+
+fn both_ends() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let measured = probed(far_end.address("stamp")?, "-c 50 -i 1ms")?;
+    let of = |metric, statistic| figure(&measured, metric, statistic, None);
+    ensure!(of("sent_packets", "total")? == 50.0 && of("lost_packets", "total")? == 0.0);
+    ensure!(of("network_rtt_ms", "median")? <= of("rtt_ms", "median")?);
+    let clocks = measured["facts"]["one_way_delay"]
+        .as_str()
+        .context("a fact")?;
+    ensure!(clocks.contains("the same clock"), "{clocks}");
+    let one_way =
+        ["up", "down"].map(|way| figure(&measured, "one_way_delay_ms", "median", Some(way)));
+    let sum: f64 = one_way.into_iter().sum::<Result<_>>()?;
+    ensure!(sum > 0.0, "{sum}");
+    Ok(())
+}
+
+fn csv() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("probes.csv");
+    let arguments = format!("-c 20 -i 1ms --csv {}", file.display());
+    probed(far_end.address("stamp")?, &arguments)?;
+    let mut reader = csv::Reader::from_path(&file)?;
+    let header = reader.headers()?.clone();
+    let first: Vec<&str> = header.iter().take(4).collect();
+    ensure!(
+        first == ["sent_ms", "received_ms", "lost", "delay_ms"],
+        "{header:?}"
+    );
+    let rows: Vec<csv::StringRecord> = reader.records().collect::<csv::Result<_>>()?;
+    ensure!(rows.len() == 20);
+    for (number, row) in rows.iter().enumerate() {
+        let column = |name: &str| {
+            header
+                .iter()
+                .position(|h| h == name)
+                .and_then(|at| row.get(at))
+        };
+        ensure!(
+            column("tx_probes") == Some(&(number + 1).to_string()),
+            "{row:?}"
+        );
+        ensure!(column("lost") == Some("0"), "{row:?}");
+        let delay: f64 = column("delay_ms").context("a delay")?.parse()?;
+        ensure!(delay >= 0.0, "{row:?}");
+    }
+    Ok(())
+}
+
+fn loss_by_direction() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let (link, measured) = (
+        directory.path().join("link"),
+        directory.path().join("measured"),
+    );
+    let mut command = farwire();
+    command.args([
+        "exec", "--delay", "5ms", "--loss", "5%", "--seed", "5", "--json",
+    ]);
+    command
+        .arg(&link)
+        .arg("--")
+        .arg(env!("CARGO_BIN_EXE_farwire"));
+    command.args([
+        "measure",
+        "probe",
+        "10.77.0.2",
+        "-c",
+        "400",
+        "-i",
+        "1ms",
+        "--json",
+    ]);
+    let output = process::run(command.arg(&measured))?;
+    ensure!(output.status.success(), "{}", said(&output));
+    let read =
+        |file| -> Result<Value> { Ok(serde_json::from_str(&std::fs::read_to_string(file)?)?) };
+    let (link, measured) = (read(&link)?, read(&measured)?);
+    for way in ["up", "down"] {
+        let lost =
+            |figure: &Value| figure["metric"] == "lost_packets" && figure["direction"] == way;
+        let figures = measured["figures"].as_array().context("figures")?;
+        let found = figures
+            .iter()
+            .find(|f| lost(f))
+            .context("loss by direction")?;
+        let [least, most] = [0, 1].map(|end| found["interval"][end].as_f64());
+        let counted = link[way]["lost"].as_f64().context("lost")?;
+        // They are the same, but for probes after the last one that came back.
+        ensure!(
+            least <= Some(counted) && Some(counted) <= most,
+            "{way}: {counted} {found}"
+        );
+        ensure!(counted > 0.0, "{way}: nothing was lost");
+    }
+    Ok(())
+}
+
+fn foreign_reflector(stateful: bool) -> Result<()> {
+    let port = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
+    let mut command = Command::new(process::peer(PEER));
+    command.args([
+        "--is-reflector",
+        "--local-addr",
+        "127.0.0.1",
+        "--local-port",
+    ]);
+    command.arg(port.to_string());
+    if stateful {
+        command.arg("--stateful-reflector");
+    }
+    let _reflector = Running::start(&mut command)?;
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let attempt = || {
+        let output = probe(address, "-c 1 -W 100ms")?;
+        Ok(output.status.success().then_some(()))
+    };
+    process::wait_for("the reflector to answer", attempt)?;
+    let measured = probed(address, "-c 100 -i 1ms")?;
+    ensure!(figure(&measured, "lost_packets", "total", None)? == 0.0);
+    ensure!(figure(&measured, "network_rtt_ms", "median", None)? > 0.0);
+    let fact = |name: &str| {
+        measured["facts"][name]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    ensure!(
+        fact("far_end").starts_with("not farwire"),
+        "{}",
+        fact("far_end")
+    );
+    ensure!(
+        fact("one_way_delay").starts_with("variation only"),
+        "{}",
+        fact("one_way_delay")
+    );
+    let told = fact("network_rtt").contains("Follow-Up");
+    ensure!(told == stateful, "{}", fact("network_rtt"));
+    Ok(())
+}
+
+fn foreign_sender() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let port = far_end.address("stamp")?.port().to_string();
+    let mut command = Command::new(process::peer(PEER));
+    command.args(["--remote-addr", "127.0.0.1", "--remote-port", &port]);
+    command.args(["--count", "20", "--send-delay", "5ms"]);
+    // Location and time stamp information are extensions that farwire does not know.
+    command.args([
+        "--follow-up-telemetry",
+        "--direct-measurement",
+        "--cos",
+        "--location",
+        "--timestamp-info",
+    ]);
+    let output = process::run(&mut command)?;
+    ensure!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    for line in [
+        "Packets received: 20",
+        "Replies: 20 unique, 0 additional, 0 late, 0 duplicates, 0 reordered, 0 unknown",
+        "forward missing 0, reverse missing 0",
+        "Follow-Up: 19 matched, 0 repeated, 0 unmatched",
+    ] {
+        ensure!(text.contains(line), "{line}: {text}");
+    }
+    Ok(())
+}
+
+fn refused() -> Result<()> {
+    // A port that was free a moment ago.
+    let address = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+    fails(
+        address,
+        "-c 100",
+        "refuses, says 127.0.0.1 (ICMP port unreachable)",
+    )
+}
+
+fn silent() -> Result<()> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    fails(
+        socket.local_addr()?,
+        "-c 3 -i 1ms -W 50ms",
+        "no answer from 127.0.0.1:",
+    )
+}
+
+fn vanishing() -> Result<()> {
+    let (address, reflector) = reflect(10, |socket, request, number, from| {
+        socket.send_to(&answer(request, number), from).map(drop)
+    })?;
+    let output = probe(address, "-c 1000 -i 5ms")?;
+    reflector
+        .join()
+        .map_err(|_| anyhow::anyhow!("the reflector panicked"))??;
+    ensure!(output.status.code() == Some(1), "{}", said(&output));
+    ensure!(
+        said(&output).contains("the reflector is gone after 10 answers"),
+        "{}",
+        said(&output)
+    );
+    let measured: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(figure(&measured, "received_packets", "total", None)? == 10.0);
+    Ok(())
+}
+
+fn garbage() -> Result<()> {
+    let (address, _reflector) = reflect(30, |socket, request, number, from| {
+        let mut wrong = answer(request, number);
+        match number % 3 {
+            0 => wrong.truncate(BASE - 4),
+            // Another's time stamp.
+            1 => wrong[30] ^= 1,
+            // A number that was not sent.
+            _ => wrong[24] = 0xff,
+        }
+        socket.send_to(&wrong, from).map(drop)
+    })?;
+    fails(
+        address,
+        "-c 30 -i 1ms -W 100ms",
+        "30 packets came that answer none of them",
+    )
+}
+
+fn elsewhere() -> Result<()> {
+    let other = UdpSocket::bind("127.0.0.1:0")?;
+    let (address, _reflector) = reflect(5, move |_, request, number, from| {
+        other.send_to(&answer(request, number), from).map(drop)
+    })?;
+    fails(address, "-c 5 -i 1ms -W 100ms", "no answer from")
+}
+
+fn replayed() -> Result<()> {
+    let (address, reflector) = reflect(20, |socket, request, number, from| {
+        let answer = answer(request, number);
+        socket.send_to(&answer, from)?;
+        socket.send_to(&answer, from).map(drop)
+    })?;
+    let measured = probed(address, "-c 20 -i 2ms")?;
+    reflector
+        .join()
+        .map_err(|_| anyhow::anyhow!("the reflector panicked"))??;
+    ensure!(figure(&measured, "received_packets", "total", None)? == 20.0);
+    ensure!(figure(&measured, "lost_packets", "total", None)? == 0.0);
+    // That of the last answer may come after the measurement has all that it waits for.
+    ensure!(figure(&measured, "duplicate_packets", "total", None)? >= 19.0);
+    Ok(())
+}
+
+fn flood() -> Result<()> {
+    let (address, _reflector) = reflect(1, |socket, request, number, from| {
+        let answer = answer(request, number);
+        // Until the other end is closed.
+        while socket.send_to(&answer, from).is_ok() {}
+        Ok(())
+    })?;
+    fails(address, "-c 100 -i 100ms", "sends packets without end")
+}
+
+fn bad_size() -> Result<()> {
+    let output = process::run(farwire().args(["measure", "probe", "127.0.0.1", "-s", "45"]))?;
+    ensure!(output.status.code() == Some(2), "{}", said(&output));
+    ensure!(said(&output).contains("take 44 or 48"), "{}", said(&output));
+    Ok(())
+}
+
+/// A reflector that does to each of the first `most` requests what `react` does, and is gone then.
+fn reflect(
+    most: u32,
+    react: impl Fn(&UdpSocket, &[u8], u32, SocketAddr) -> std::io::Result<()> + Send + 'static,
+) -> Result<(SocketAddr, JoinHandle<std::io::Result<()>>)> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.set_read_timeout(Some(process::PATIENCE))?;
+    let address = socket.local_addr()?;
+    let reflector = thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        for number in 0..most {
+            let (length, from) = socket.recv_from(&mut buffer)?;
+            react(&socket, &buffer[..length], number, from)?;
+        }
+        Ok(())
+    });
+    Ok((address, reflector))
+}
+
+/// The answer to `request` that RFC 8762 asks for, of a reflector that counts, and whose clock stands still.
+fn answer(request: &[u8], number: u32) -> Vec<u8> {
+    let mut answer = vec![0; BASE];
+    answer[0..4].copy_from_slice(&number.to_be_bytes());
+    answer[4..12].copy_from_slice(&request[4..12]);
+    answer[13] = 1;
+    answer[14..16].copy_from_slice(&request[14..16]);
+    answer[16..24].copy_from_slice(&request[4..12]);
+    answer[24..38].copy_from_slice(&request[0..14]);
+    answer[40] = 64;
+    answer
+}
+
+/// A program that ends with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Result<Self> {
+        let null = Stdio::null;
+        Ok(Self(
+            command
+                .stdin(null())
+                .stdout(null())
+                .stderr(null())
+                .spawn()?,
+        ))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn probe(address: SocketAddr, arguments: &str) -> Result<Output> {
+    let mut command = farwire();
+    command.args(["measure", "probe", &address.to_string(), "--json", "-"]);
+    process::run(command.args(arguments.split_whitespace()))
+}
+
+fn probed(address: SocketAddr, arguments: &str) -> Result<Value> {
+    let output = probe(address, arguments)?;
+    ensure!(output.status.success(), "{}", said(&output));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn fails(address: SocketAddr, arguments: &str, cause: &str) -> Result<()> {
+    let output = probe(address, arguments)?;
+    ensure!(output.status.code() == Some(1), "{}", said(&output));
+    ensure!(said(&output).contains(cause), "{}", said(&output));
+    Ok(())
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn figure(measured: &Value, metric: &str, statistic: &str, direction: Option<&str>) -> Result<f64> {
+    let figures = measured["figures"].as_array().context("figures")?;
+    let found = figures.iter().find(|figure| {
+        figure["metric"] == metric
+            && figure["statistic"] == statistic
+            && figure["direction"].as_str() == direction
+    });
+    let value = found.and_then(|figure| figure["value"].as_f64());
+    value.with_context(|| format!("{metric} {statistic} {direction:?}: {figures:?}"))
+}

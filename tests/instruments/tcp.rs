@@ -1,0 +1,162 @@
+//! `measure tcp` and its far end with iperf3 in the other role: every combination completes, and both count the same.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use netio::netns::NetNs;
+use serde_json::Value;
+
+use crate::common::process::{self, farwire, ip, run_in};
+use crate::common::suite::{Need, Suite};
+
+/// What tests with iperf3 need.
+pub(crate) const NEEDS: [Need; 2] = [Need::Tool("iperf3"), Need::Namespaces];
+/// Each in a namespace of its own, so that iperf3's usual port is free.
+const PORT: u16 = 5201;
+const OPTIONS: [&str; 10] = [
+    "-t 1",
+    "-t 1 -P 4",
+    "-t 1 -R",
+    "-t 1 --bidir",
+    "-t 1 --bidir -P 2",
+    "-t 1 -O 1",
+    "-t 1 -O 1 -R",
+    "-n 10M",
+    "-n 10M -R -P 3",
+    "-t 1 -b 20M -C reno -M 1200 -N -S 0xb8",
+];
+
+pub(crate) fn add(suite: &mut Suite) {
+    for address in ["127.0.0.1", "::1"] {
+        for options in OPTIONS {
+            let name = format!("iperf3 {options} at {address} and farwire serve count the same");
+            suite.test(name, &NEEDS, move || served(options, address));
+            let name =
+                format!("farwire measure tcp {options} at {address} and iperf3 -s count the same");
+            suite.test(name, &NEEDS, move || measured(options, address));
+        }
+    }
+    suite.test("ten iperf3 at once are all served", &NEEDS, ten_at_once);
+}
+
+fn served(options: &str, address: &str) -> Result<()> {
+    let (ns, directory) = (namespace()?, tempfile::tempdir()?);
+    let log = directory.path().join("log");
+    let _server = serve(&ns, &log)?;
+    let mut client = Command::new("iperf3");
+    client.args(["-c", address, "-J"]).args(options.split(' '));
+    let output = run_in(&ns, &mut client)?;
+    let theirs: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(theirs["error"].is_null(), "{}", theirs["error"]);
+    let logged = || Ok(Some(fs::read_to_string(&log)?).filter(|text| text.ends_with('\n')));
+    let line = process::wait_for("the test to be logged", logged)?;
+    same(&serde_json::from_str(&line)?, &theirs)
+}
+
+fn measured(options: &str, address: &str) -> Result<()> {
+    let ns = namespace()?;
+    let mut command = Command::new("iperf3");
+    let server = start(&ns, command.args(["-s", "-1", "-J"]).stdout(Stdio::piped()))?;
+    let mut client = farwire();
+    client.args(["measure", "tcp", address, "--json", "-"]);
+    let output = run_in(&ns, client.args(options.split(' ')))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{said}");
+    let ours = serde_json::from_slice(&output.stdout)?;
+    let output = server.finish()?;
+    same(&ours, &serde_json::from_slice(&output)?)
+}
+
+fn ten_at_once() -> Result<()> {
+    let (ns, directory) = (namespace()?, tempfile::tempdir()?);
+    let log = directory.path().join("log");
+    let _server = serve(&ns, &log)?;
+    let one = || -> Result<()> {
+        let mut client = Command::new("iperf3");
+        let output = run_in(&ns, client.args(["-c", "127.0.0.1", "-t", "1", "-J"]))?;
+        let theirs: Value = serde_json::from_slice(&output.stdout)?;
+        ensure!(theirs["error"].is_null(), "{}", theirs["error"]);
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..10).map(|_| scope.spawn(one)).collect();
+        let mut ends = clients.into_iter().map(|client| client.join());
+        ends.try_for_each(|end| end.expect("a client does not panic"))
+    })?;
+    let logged =
+        || Ok(Some(fs::read_to_string(&log)?.lines().count()).filter(|count| *count >= 10));
+    ensure!(process::wait_for("ten tests to be logged", logged)? == 10);
+    Ok(())
+}
+
+/// Compares what farwire counted with what iperf3 did, at the senders and at the receivers.
+fn same(ours: &Value, theirs: &Value) -> Result<()> {
+    ensure!(ours["failure"].is_null(), "{}", ours["failure"]);
+    for (metric, end) in [("sent_bytes", "sender"), ("received_bytes", "receiver")] {
+        let figures = ours["figures"].as_array().context("figures")?.iter();
+        let whole = figures.filter(|f| f["metric"] == metric && f["stream"].is_null());
+        let ours: f64 = whole.filter_map(|figure| figure["value"].as_f64()).sum();
+        let streams = theirs["end"]["streams"].as_array().context("streams")?;
+        let of = streams
+            .iter()
+            .filter_map(|stream| stream[end]["bytes"].as_f64());
+        let theirs: f64 = of.sum();
+        ensure!(
+            ours > 0.0 && ours == theirs,
+            "{metric}: {ours} here, {theirs} at iperf3"
+        );
+    }
+    Ok(())
+}
+
+/// One with a loopback interface and free ports.
+pub(crate) fn namespace() -> Result<NetNs> {
+    let ns = NetNs::create()?;
+    ip(&ns, "link set lo up")?;
+    Ok(ns)
+}
+
+/// A program that is killed with the test.
+pub(crate) struct Server(Option<Child>);
+
+impl Server {
+    /// What it printed until its end.
+    pub(crate) fn finish(mut self) -> Result<Vec<u8>> {
+        let child = self.0.take().context("it runs")?;
+        Ok(child.wait_with_output()?.stdout)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A farwire that logs its tests to `log`, on the usual ports.
+pub(crate) fn serve(ns: &NetNs, log: &Path) -> Result<Server> {
+    start(ns, farwire().arg("serve").arg("--json").arg(log))
+}
+
+/// Starts `command` and waits until it listens.
+pub(crate) fn start(ns: &NetNs, command: &mut Command) -> Result<Server> {
+    let quiet = command.stdin(Stdio::null()).stderr(Stdio::null());
+    let server = Server(Some(ns.run(|| quiet.spawn())??));
+    process::wait_for("the server to listen", || {
+        ns.run(|| -> Result<Option<()>> {
+            let sockets = ["tcp", "tcp6"]
+                .map(|file| fs::read_to_string(format!("/proc/thread-self/net/{file}")));
+            let local = format!(":{PORT:04X} ");
+            let mut lines = sockets.iter().flatten().flat_map(|text| text.lines());
+            // State 0A is TCP_LISTEN.
+            let listens = lines.any(|line| line.contains(&local) && line.contains(" 0A "));
+            Ok(listens.then_some(()))
+        })?
+    })?;
+    Ok(server)
+}

@@ -1,0 +1,190 @@
+//! `measure udp` and its far end with iperf3 in the other role: every combination completes, and both count the same.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use netio::netns::NetNs;
+use serde_json::Value;
+
+use crate::common::process::{self, farwire, run_in};
+use crate::common::suite::Suite;
+use crate::tcp::{NEEDS, namespace, serve, start};
+
+const OPTIONS: [&str; 9] = [
+    "-t 1",
+    "-t 1 -P 4",
+    "-t 1 -R",
+    "-t 1 --bidir",
+    "-t 1 --bidir -P 2 -b 5M",
+    "-t 1 -O 1",
+    "-t 1 -O 1 -R -P 2",
+    "-n 500K -b 20M -P 2",
+    "-n 500K -b 20M -R -S 0xb8",
+];
+/// Farwire's directions under iperf3's names, in tests of one direction and in the second one of tests of both.
+const NAMES: [[&str; 2]; 2] = [
+    ["sum_sent", "sum_received"],
+    ["sum_sent_bidir_reverse", "sum_received_bidir_reverse"],
+];
+
+pub(crate) fn add(suite: &mut Suite) {
+    for address in ["127.0.0.1", "::1"] {
+        for options in OPTIONS {
+            let name = format!("iperf3 -u {options} at {address} and farwire serve count the same");
+            suite.test(name, &NEEDS, move || served(options, address));
+            let name =
+                format!("farwire measure udp {options} at {address} and iperf3 -s count the same");
+            suite.test(name, &NEEDS, move || measured(options, address));
+        }
+    }
+    suite.test(
+        "ten iperf3 -u at once from one address are all served",
+        &NEEDS,
+        ten_at_once,
+    );
+    suite.test(
+        "garbage at the port of UDP streams changes no figure",
+        &NEEDS,
+        garbage,
+    );
+}
+
+/// iperf3 is the client: it says what both ends counted.
+fn served(options: &str, address: &str) -> Result<()> {
+    let (ns, directory) = (namespace()?, tempfile::tempdir()?);
+    let log = directory.path().join("log");
+    let _server = serve(&ns, &log)?;
+    let theirs = iperf3(&ns, &format!("-c {address} -u -l 1400 {options} -J"))?;
+    let logged = || Ok(Some(fs::read_to_string(&log)?).filter(|text| text.ends_with('\n')));
+    let line = process::wait_for("the test to be logged", logged)?;
+    let ours: Value = serde_json::from_str(&line)?;
+    ensure!(ours["failure"].is_null(), "{}", ours["failure"]);
+    let mut compared = 0;
+    for (direction, names) in directions(options).into_iter().zip(NAMES) {
+        for (metric, name) in ["sent_bytes", "received_bytes"].into_iter().zip(names) {
+            let (ours, theirs) = (figure(&ours, direction, metric)?, bytes(&theirs, name)?);
+            ensure!(
+                ours == theirs,
+                "{direction} {metric}: {ours} here, {theirs} at iperf3"
+            );
+            compared += 1;
+        }
+        ensure!(figure(&ours, direction, "lost_packets")? == 0.0, "{ours}");
+        let lost = &theirs["end"]["sum"]["lost_packets"];
+        ensure!(lost == 0, "{lost} lost, says iperf3");
+    }
+    ensure!(compared > 0, "nothing was compared");
+    all_came(options, &ours)
+}
+
+/// iperf3 is the server: it says what it counted itself.
+fn measured(options: &str, address: &str) -> Result<()> {
+    let ns = namespace()?;
+    let mut command = Command::new("iperf3");
+    let server = start(&ns, command.args(["-s", "-1", "-J"]).stdout(Stdio::piped()))?;
+    let ours = measure(&ns, &format!("{address} -l 1400 {options}"))?;
+    let theirs: Value = serde_json::from_slice(&server.finish()?)?;
+    for (direction, names) in directions(options).into_iter().zip(NAMES) {
+        let (metric, name) = match direction {
+            "up" => ("received_bytes", names[1]),
+            _ => ("sent_bytes", names[0]),
+        };
+        let (ours, theirs) = (figure(&ours, direction, metric)?, bytes(&theirs, name)?);
+        ensure!(
+            ours == theirs,
+            "{direction} {metric}: {ours} here, {theirs} at iperf3"
+        );
+    }
+    all_came(options, &ours)
+}
+
+/// Nothing is lost on a loopback: what was sent came, except where both ends omit a start of their own.
+fn all_came(options: &str, ours: &Value) -> Result<()> {
+    for direction in directions(options) {
+        let of = |metric| figure(ours, direction, metric);
+        ensure!(of("lost_packets")? == 0.0, "{ours}");
+        ensure!(of("received_bytes")? > 0.0, "{ours}");
+        let to_the_end = direction == "up" && !options.contains("-O");
+        if to_the_end {
+            ensure!(of("sent_bytes")? == of("received_bytes")?, "{ours}");
+        }
+    }
+    Ok(())
+}
+
+fn ten_at_once() -> Result<()> {
+    let (ns, directory) = (namespace()?, tempfile::tempdir()?);
+    let log = directory.path().join("log");
+    let _server = serve(&ns, &log)?;
+    std::thread::scope(|scope| {
+        let one = || iperf3(&ns, "-c 127.0.0.1 -u -t 1 -P 2 --bidir -J").map(drop);
+        let clients: Vec<_> = (0..10).map(|_| scope.spawn(one)).collect();
+        let mut ends = clients.into_iter().map(|client| client.join());
+        ends.try_for_each(|end| end.expect("a client does not panic"))
+    })?;
+    let logged =
+        || Ok(Some(fs::read_to_string(&log)?.lines().count()).filter(|count| *count >= 10));
+    ensure!(process::wait_for("ten tests to be logged", logged)? == 10);
+    Ok(())
+}
+
+fn garbage() -> Result<()> {
+    let (ns, directory) = (namespace()?, tempfile::tempdir()?);
+    let _server = serve(&ns, &directory.path().join("log"))?;
+    let stranger = ns.run(|| UdpSocket::bind("127.0.0.1:0"))??;
+    std::thread::scope(|scope| {
+        let measuring = scope.spawn(|| measure(&ns, "127.0.0.1 -t 1 -b 20M -l 1400"));
+        while !measuring.is_finished() {
+            for garbage in [&b""[..], b"9876", b"987", &[0xff; 1400], &[0; 65_000]] {
+                stranger.send_to(garbage, "127.0.0.1:5201")?;
+            }
+            std::thread::yield_now();
+        }
+        let ours = measuring.join().expect("measuring does not panic")?;
+        all_came("-t 1", &ours)
+    })
+}
+
+fn iperf3(ns: &NetNs, line: &str) -> Result<Value> {
+    let output = run_in(ns, Command::new("iperf3").args(line.split(' ')))?;
+    let said: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(said["error"].is_null(), "{}", said["error"]);
+    Ok(said)
+}
+
+fn measure(ns: &NetNs, line: &str) -> Result<Value> {
+    let mut client = farwire();
+    client.args(["measure", "udp", "--quiet", "--json", "-"]);
+    let output = run_in(ns, client.args(line.split(' ')))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{said}");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Which ways the data go; iperf3 sums them up in this order.
+fn directions(options: &str) -> Vec<&'static str> {
+    if options.contains("--bidir") {
+        vec!["up", "down"]
+    } else if options.contains("-R") {
+        vec!["down"]
+    } else {
+        vec!["up"]
+    }
+}
+
+/// The total over all streams of a direction.
+fn figure(measured: &Value, direction: &str, metric: &str) -> Result<f64> {
+    let mut figures = measured["figures"].as_array().context("figures")?.iter();
+    let found = figures.find(|figure| {
+        figure["metric"] == metric && figure["direction"] == direction && figure["stream"].is_null()
+    });
+    let value = found.and_then(|figure| figure["value"].as_f64());
+    value.with_context(|| format!("no {direction} {metric} in {measured}"))
+}
+
+fn bytes(iperf3: &Value, sum: &str) -> Result<f64> {
+    let bytes = iperf3["end"][sum]["bytes"].as_f64();
+    bytes.with_context(|| format!("no {sum} in {}", iperf3["end"]))
+}
