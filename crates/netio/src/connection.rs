@@ -57,17 +57,20 @@ mod tests {
     #[test]
     fn a_connection_s_mtu_is_that_of_its_interface() {
         let text = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+        let mtu: u32 = text.trim().parse().unwrap();
         for host in ["127.0.0.1:0", "[::1]:0"] {
             // Without IPv6 there is nothing to see here.
             let Ok(listener) = TcpListener::bind(host) else {
                 continue;
             };
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            assert_eq!(
-                path_mtu(&stream).unwrap().to_string(),
-                text.trim(),
-                "{host}"
-            );
+            // IPv4's length field ends before lo's MTU does.
+            let most = if stream.local_addr().unwrap().is_ipv4() {
+                65_535
+            } else {
+                u32::MAX
+            };
+            assert_eq!(path_mtu(&stream).unwrap(), mtu.min(most), "{host}");
             assert_eq!(unacknowledged(&stream).unwrap(), 0);
         }
     }

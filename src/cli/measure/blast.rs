@@ -37,6 +37,6 @@ impl Instrument for BlastArgs {
         };
         let measurement = blast::measure(&far, &plan, session);
         let table = report::blast_table(&measurement, &plan.loads);
-        Ok(Shown::of(measurement).as_table(table))
+        Ok(Shown::of(measurement).tabled(table))
     }
 }

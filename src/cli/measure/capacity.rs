@@ -21,7 +21,7 @@ use crate::instrument::{Direction, Metric, Sample, Session};
 pub(super) struct CapacityArgs {
     /// Name or address, with a port behind it where that is not the protocol's own
     host: String,
-    /// From the server to here [default]
+    /// From the server to here, which is the default
     #[arg(long, conflicts_with = "up")]
     down: bool,
     /// From here to the server

@@ -139,7 +139,7 @@ impl Shown {
     }
 
     /// With a table of the instrument's own in place of the figures.
-    fn as_table(mut self, table: String) -> Self {
+    fn tabled(mut self, table: String) -> Self {
         self.text = table;
         self.figures = false;
         self

@@ -54,7 +54,7 @@ impl Instrument for PingpongArgs {
         };
         let measurement = pingpong::measure(&far, &plan, session);
         let table = report::pingpong_table(&measurement, &plan.loads);
-        Ok(Shown::of(measurement).as_table(table))
+        Ok(Shown::of(measurement).tabled(table))
     }
 }
 

@@ -61,7 +61,7 @@ impl Instrument for TransferArgs {
         };
         let measurement = transfer::measure(&far, &plan, session);
         let table = report::transfer_table(&measurement, &plan.blocks);
-        Ok(Shown::of(measurement).as_table(table))
+        Ok(Shown::of(measurement).tabled(table))
     }
 }
 
