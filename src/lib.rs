@@ -9,6 +9,8 @@ mod endpoint;
 mod exit;
 mod experiment;
 mod forward;
+#[cfg(any(test, fuzzing))]
+pub mod hostile;
 mod instrument;
 mod link_spec;
 mod report;

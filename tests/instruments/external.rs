@@ -17,6 +17,9 @@ pub(crate) fn add(suite: &mut Suite) {
         ("iperf", "tcp", "iperf -s", "-R"),
         ("nuttcp", "tcp", "nuttcp -S --nofork", "-P 2"),
         ("nuttcp", "tcp", "nuttcp -S --nofork", "-R"),
+        ("iperf3", "udp", "iperf3 -s", "-b 2M -R"),
+        ("iperf", "udp", "iperf -s -u", "-b 2M"),
+        ("nuttcp", "udp", "nuttcp -S --nofork", "-b 2M -l 1000"),
     ] {
         suite.test(
             format!("{tool} measures {kind} {more}"),

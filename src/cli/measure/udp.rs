@@ -40,6 +40,9 @@ impl Instrument for UdpArgs {
             bitrate: Some(bitrate).filter(|rate| *rate > 0),
             ..self.test.plan(Protocol::Udp)
         };
+        if let Some(measurement) = self.test.with_tool(&server, &plan, session) {
+            return measurement.map(Shown::of);
+        }
         let (measurement, text) = udp::measure(&server, &plan, session);
         Ok(Shown::of(measurement).below(text))
     }

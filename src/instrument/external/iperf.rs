@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use super::launch::{Launcher, Output, Tool};
 use super::streams::{self, StreamTool, amount, direction, word, words};
@@ -30,6 +30,10 @@ pub(crate) fn measure(
 /// # Errors
 /// It has not; says for what.
 pub(crate) fn check(target: SocketAddr, plan: &Plan, local: Option<&Local>) -> Result<()> {
+    ensure!(
+        plan.way != Way::Down || plan.congestion.is_none(),
+        "iperf's server chooses the congestion control of a reverse test: start it with -Z"
+    );
     Iperf.arguments(target, plan, local).map(drop)
 }
 
@@ -44,7 +48,8 @@ pub(crate) fn tool() -> Result<Tool> {
 /// How its server is started for `plan`, at an address of the target's IP version.
 pub(crate) fn server_arguments(target: SocketAddr, plan: &Plan) -> Vec<String> {
     let mut arguments = vec!["-s".to_owned()];
-    arguments.extend(words([("-p", word(target.port()))]));
+    let congestion = plan.congestion.clone().filter(|_| plan.way == Way::Down);
+    arguments.extend(words([("-p", word(target.port())), ("-Z", congestion)]));
     for (flag, wanted) in [
         ("-V", target.is_ipv6()),
         ("-u", plan.protocol == Protocol::Udp),
@@ -75,6 +80,8 @@ impl StreamTool for Iperf {
             }
             None => None,
         };
+        // The sender's, which is the server in a reverse test.
+        let congestion = plan.congestion.clone().filter(|_| plan.way == Way::Up);
         let mut arguments = vec!["-e".to_owned()];
         arguments.extend(words([
             ("-c", word(target.ip())),
@@ -88,7 +95,7 @@ impl StreamTool for Iperf {
             ("-w", plan.window.and_then(word)),
             ("-M", plan.mss.and_then(word)),
             ("-S", plan.tos.and_then(word)),
-            ("-Z", plan.congestion.clone()),
+            ("-Z", congestion),
             ("-B", address),
         ]));
         for (flag, wanted) in [
@@ -484,6 +491,20 @@ pub(super) mod tests {
             .iter()
             .filter(|s| s.metric == Metric::SentBytes);
         assert_eq!(sent.map(|s| s.value).collect::<Vec<_>>(), [100.0]);
+    }
+
+    #[test]
+    fn the_sender_is_told_the_congestion_control() {
+        let target = "127.0.0.1:5001".parse().unwrap();
+        let with = |way| Plan {
+            congestion: Some("reno".to_owned()),
+            ..plan(Protocol::Tcp, way)
+        };
+        let client = |way| Iperf.arguments(target, &with(way), None).unwrap().join(" ");
+        let server = |way| server_arguments(target, &with(way)).join(" ");
+        assert!(client(Way::Up).contains("-Z reno") && !server(Way::Up).contains("-Z"));
+        assert!(server(Way::Down).contains("-Z reno") && !client(Way::Down).contains("-Z"));
+        assert!(check(target, &with(Way::Down), None).is_err());
     }
 
     #[test]

@@ -519,9 +519,9 @@ pub(super) mod tests {
             .unwrap()
             .join(" ");
         for wanted in [
-            "-c ::1 -p 5201 -t 2 -i 1 -P 4",
-            "-R -u -b 5000000 -l 1448 -C cubic",
+            "-c ::1 -p 5201 -t 2 -O 0 -i 1 -P 4 -b 5000000 -C cubic",
             "--bind-dev lo",
+            "-u -R",
         ] {
             assert!(arguments.contains(wanted), "{arguments}");
         }

@@ -1,8 +1,8 @@
 //! External tools as instruments: found on the PATH, run where the traffic is, parsed into the one form of samples and figures.
 
 pub(crate) mod curl;
-#[cfg(test)]
-mod hostile;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod hostile;
 pub(crate) mod iperf;
 pub(crate) mod iperf3;
 pub(crate) mod launch;
