@@ -1,5 +1,6 @@
 //! The TCP streams of a test, at either end.
 
+mod counts;
 mod flow;
 pub(crate) mod measure;
 pub(crate) mod options;
@@ -12,9 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use netio::tcp::TcpInfo;
 use socket2::SockRef;
 
+use self::counts::{Goodput, Limited};
+pub(crate) use self::counts::{Interval, StreamInterval, StreamTotal, cwnd_bytes};
 use self::flow::{Flow, Gate, Snapshot};
 pub(crate) use self::options::Options;
 use super::plan::{CpuTime, Plan, Progress, StreamSpec, Streams, Until};
@@ -57,80 +59,6 @@ struct Tracked {
     most_wnd: u64,
 }
 
-/// What one interval brought.
-#[derive(Clone, Debug)]
-pub(crate) struct Interval {
-    /// Seconds after the start of the test at which it began, the omitted start included.
-    pub(crate) start_s: f64,
-    /// Likewise its end.
-    pub(crate) end_s: f64,
-    /// Whether it lies in the omitted start.
-    pub(crate) omitted: bool,
-    /// CPU time of this end's threads in percent of the interval.
-    pub(crate) cpu_percent: f64,
-    /// Each stream, in the order of opening.
-    pub(crate) streams: Vec<StreamInterval>,
-}
-
-/// What one interval brought on one stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StreamInterval {
-    /// The stream, seen from this end.
-    pub(crate) spec: StreamSpec,
-    /// Payload bytes that this end wrote, or read.
-    pub(crate) bytes: u64,
-    /// Payload bytes that arrived: read by this end, or acknowledged by the other.
-    pub(crate) arrived: u64,
-    /// Segments sent again; at a sender only.
-    pub(crate) retransmits: u32,
-    /// The kernel's view at the end of the interval.
-    pub(crate) info: TcpInfo,
-}
-
-/// One stream of a whole test, seen from this end.
-#[derive(Clone, Debug)]
-pub(crate) struct StreamTotal {
-    /// The stream.
-    pub(crate) spec: StreamSpec,
-    /// Payload bytes that this end wrote, or read.
-    pub(crate) bytes: u64,
-    /// Payload bytes that this end wrote or read since the connection began, the omitted start included.
-    pub(crate) bytes_with_omitted: u64,
-    /// For how long that went.
-    pub(crate) seconds: f64,
-    /// Segments sent again; at a sender only.
-    pub(crate) retransmits: u32,
-    /// Payload bytes of a segment on average, those sent again included; absent without a segment.
-    pub(crate) segment: Option<f64>,
-    /// How long the sender was held up by the receiver's window and by its own send buffer, of the time in which it had
-    /// something to send.
-    pub(crate) limited: Limited,
-    /// The kernel's view at the end.
-    pub(crate) info: TcpInfo,
-    /// Least, mean and greatest smoothed round-trip time at the ends of intervals.
-    pub(crate) rtt: Option<[Duration; 3]>,
-    /// The greatest congestion window at the end of an interval, in bytes.
-    pub(crate) most_cwnd: u64,
-    /// The greatest window that the receiver advertised at the end of an interval, in bytes.
-    pub(crate) most_wnd: u64,
-}
-
-/// What held a sender up (tcpi_busy_time and its parts).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Limited {
-    pub(crate) busy: Duration,
-    pub(crate) by_receiver: Duration,
-    pub(crate) by_send_buffer: Duration,
-}
-
-/// Goodput in steps of a tenth of a second, from which its uncertainty is told.
-#[derive(Debug, Default)]
-pub(crate) struct Goodput {
-    before: Option<(Instant, [u64; 2])>,
-    /// Bits a second sent by this end and received by it.
-    steps: [Vec<f64>; 2],
-}
-
 impl TcpStreams {
     /// Over connections that are up, in the order of opening.
     pub(crate) fn new(plan: &Plan, streams: Vec<(StreamSpec, TcpStream)>) -> Self {
@@ -171,7 +99,7 @@ impl TcpStreams {
 
     /// Goodput of what was sent by this end or received by it, in bits a second, by tenths of a second.
     pub(crate) fn goodput(&self, sent: bool) -> &[f64] {
-        &self.goodput.steps[usize::from(!sent)]
+        self.goodput.steps(sent)
     }
 
     /// The connections.
@@ -505,27 +433,6 @@ impl Drop for TcpStreams {
         // Senders have to see it before their flows wait for them.
         self.gate.stop();
     }
-}
-
-impl Goodput {
-    fn step(&mut self, now: Instant, arrived: [u64; 2]) {
-        if let Some((then, before)) = self.before {
-            let lasted = now.saturating_duration_since(then).as_secs_f64();
-            if lasted <= 0.0 {
-                return;
-            }
-            for (way, steps) in self.steps.iter_mut().enumerate() {
-                let bytes = arrived[way].saturating_sub(before[way]);
-                steps.push(bytes as f64 * 8.0 / lasted);
-            }
-        }
-        self.before = Some((now, arrived));
-    }
-}
-
-/// The congestion window in bytes, as iperf3 states it.
-pub(crate) fn cwnd_bytes(info: &TcpInfo) -> u64 {
-    u64::from(info.snd_cwnd) * u64::from(info.snd_mss)
 }
 
 /// Bytes that a sender writes in one call.

@@ -186,70 +186,70 @@ impl<'a> Report<'a> {
 
     fn add_figures(&self, sends: bool, figures: &mut Vec<Figure>) {
         let way = self.direction(sends);
-        let mut add = |figure: Figure| figures.push(figure.toward(way));
         let sum = self.sum(sends);
-        if let Some(goodput) = sum.goodput() {
-            let bounds = self.bounds(sends, goodput);
-            let within = |metric, of: &dyn Fn(f64) -> f64| {
-                let figure = Figure::new(metric, Statistic::Mean, of(goodput));
-                match bounds {
-                    Some([low, high]) => figure.within(of(low), of(high)),
-                    None => figure,
-                }
-            };
-            add(within(Metric::GoodputBitPerS, &|rate| rate));
-            if let Some(layers) = self.layers(sends) {
-                add(within(Metric::L3RateBitPerS, &|rate| layers.l3(rate)));
-                add(within(Metric::L2RateBitPerS, &|rate| layers.l2(rate)));
-                add(within(Metric::L1RateBitPerS, &|rate| layers.l1(rate)));
+        let elapsed = sum.received.or(sum.sent);
+        let elapsed = elapsed.map(|(_, s)| Figure::new(Metric::ElapsedS, Statistic::Total, s));
+        let all = self.rates(sends, &sum).into_iter().chain(totals(&sum));
+        let all = all.chain(elapsed).chain(self.cpu(sends));
+        let streams = self.of(sends).flat_map(|total| self.stream_figures(total));
+        figures.extend(all.chain(streams).map(|figure| figure.toward(way)));
+    }
+
+    /// Goodput and what it takes on each layer.
+    fn rates(&self, sends: bool, sum: &Sum) -> Vec<Figure> {
+        let Some(goodput) = sum.goodput() else {
+            return Vec::new();
+        };
+        let bounds = self.bounds(sends, goodput);
+        let rate = |metric, of: &dyn Fn(f64) -> f64| {
+            let figure = Figure::new(metric, Statistic::Mean, of(goodput));
+            match bounds {
+                Some([low, high]) => figure.within(of(low), of(high)),
+                None => figure,
             }
+        };
+        let mut figures = vec![rate(Metric::GoodputBitPerS, &|goodput| goodput)];
+        if let Some(layers) = self.layers(sends) {
+            figures.push(rate(Metric::L3RateBitPerS, &|goodput| layers.l3(goodput)));
+            figures.push(rate(Metric::L2RateBitPerS, &|goodput| layers.l2(goodput)));
+            figures.push(rate(Metric::L1RateBitPerS, &|goodput| layers.l1(goodput)));
         }
-        for figure in totals(&sum) {
-            add(figure);
-        }
-        if let Some((_, seconds)) = sum.received.or(sum.sent) {
-            add(Figure::new(Metric::ElapsedS, Statistic::Total, seconds));
-        }
-        let ours = self.sides.local.cpu_percent[0];
+        figures
+    }
+
+    /// CPU time of both ends.
+    fn cpu(&self, sends: bool) -> impl Iterator<Item = Figure> + use<> {
+        let ours = Some(self.sides.local.cpu_percent[0]);
         let theirs = self.sides.remote.as_ref().map(|r| r.cpu_percent[0]);
         let (sender, receiver) = if sends {
-            (Some(ours), theirs)
+            (ours, theirs)
         } else {
-            (theirs, Some(ours))
+            (theirs, ours)
         };
-        for (metric, value) in [
+        let figures = [
             (Metric::SenderCpuPercent, sender),
             (Metric::ReceiverCpuPercent, receiver),
-        ] {
-            if let Some(value) = value {
-                add(Figure::new(metric, Statistic::Mean, value));
-            }
+        ];
+        let figures = figures.into_iter();
+        figures.filter_map(|(metric, value)| Some(Figure::new(metric, Statistic::Mean, value?)))
+    }
+
+    /// What is known of one stream only; of one of several also what is known of all.
+    fn stream_figures(&self, total: &StreamTotal) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        if total.spec.sends {
+            figures = sender_figures(total);
         }
-        let many = self.plan.parallel > 1;
-        for total in self.of(sends) {
-            let id = many.then_some(total.spec.id);
-            let of_stream = |figure: Figure| match id {
-                Some(id) => figure.stream(id),
-                None => figure,
-            };
-            if sends {
-                sender_figures(total)
-                    .into_iter()
-                    .map(of_stream)
-                    .for_each(&mut add);
-            }
-            if many {
-                let stream = self.stream(total);
-                if let Some(goodput) = stream.goodput() {
-                    let figure = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, goodput);
-                    add(of_stream(figure));
-                }
-                totals(&stream)
-                    .into_iter()
-                    .map(of_stream)
-                    .for_each(&mut add);
-            }
+        if self.plan.parallel == 1 {
+            return figures;
         }
+        let stream = self.stream(total);
+        let goodput = stream.goodput();
+        figures
+            .extend(goodput.map(|rate| Figure::new(Metric::GoodputBitPerS, Statistic::Mean, rate)));
+        figures.extend(totals(&stream));
+        let figures = figures.into_iter();
+        figures.map(|figure| figure.stream(total.spec.id)).collect()
     }
 
     /// The 95 % interval of a direction's goodput, as the facts explain it.
@@ -319,7 +319,7 @@ impl<'a> Report<'a> {
         );
         fact(
             "interval",
-            "95 %: batch means over tenths of a second, batches as long as twice the autocorrelation time, widened by \
+            "95 %: batch means over tenths of a second, batches three times as long as the autocorrelation time, widened by \
              what the two ends counted apart"
                 .to_owned(),
         );
