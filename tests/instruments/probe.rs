@@ -24,6 +24,11 @@ pub(crate) fn add(suite: &mut Suite) {
     );
     suite.test("a line a probe is written as CSV", &[], csv);
     suite.test(
+        "latency under load stands beside idle latency",
+        &[],
+        under_load,
+    );
+    suite.test(
         "loss by direction is what the emulator counted",
         &[Need::Namespaces],
         loss_by_direction,
@@ -108,6 +113,34 @@ fn csv() -> Result<()> {
         ensure!(column("lost") == Some("0"), "{row:?}");
         let delay: f64 = column("delay_ms").context("a delay")?.parse()?;
         ensure!(delay >= 0.0, "{row:?}");
+    }
+    Ok(())
+}
+
+fn under_load() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let port = far_end.address("iperf3")?.port();
+    for load in ["tcp:2", "udp:10mbit"] {
+        let arguments = format!("-c 50 -i 1ms --under {load} --under-port {port}");
+        let measured = probed(far_end.address("stamp")?, &arguments)?;
+        let figures = measured["figures"].as_array().context("figures")?;
+        for phase in ["idle", "loaded"] {
+            let has = |metric| {
+                let mut of = figures.iter().filter(|figure| figure["phase"] == phase);
+                of.any(|figure| figure["metric"] == metric)
+            };
+            ensure!(has("network_rtt_ms"), "{phase}: {figures:?}");
+            ensure!(
+                has("goodput_bit_per_s") == (phase == "loaded"),
+                "{phase}: {figures:?}"
+            );
+        }
+        let samples = measured["samples"].as_array().context("samples")?;
+        let rtts = samples
+            .iter()
+            .filter(|sample| sample["metric"] == "network_rtt_ms");
+        let indexes: Vec<_> = rtts.filter_map(|rtt| rtt["index"].as_u64()).collect();
+        ensure!(indexes == (1..=100).collect::<Vec<_>>(), "{indexes:?}");
     }
     Ok(())
 }

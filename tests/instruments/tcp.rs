@@ -52,7 +52,7 @@ fn served(options: &str, address: &str) -> Result<()> {
     ensure!(theirs["error"].is_null(), "{}", theirs["error"]);
     let logged = || Ok(Some(fs::read_to_string(&log)?).filter(|text| text.ends_with('\n')));
     let line = process::wait_for("the test to be logged", logged)?;
-    same(&serde_json::from_str(&line)?, &theirs)
+    same(&serde_json::from_str(&line)?, &theirs, Said::ByClient)
 }
 
 fn measured(options: &str, address: &str) -> Result<()> {
@@ -66,7 +66,7 @@ fn measured(options: &str, address: &str) -> Result<()> {
     ensure!(output.status.success(), "{said}");
     let ours = serde_json::from_slice(&output.stdout)?;
     let output = server.finish()?;
-    same(&ours, &serde_json::from_slice(&output)?)
+    same(&ours, &serde_json::from_slice(&output)?, Said::ByServer)
 }
 
 fn ten_at_once() -> Result<()> {
@@ -91,23 +91,42 @@ fn ten_at_once() -> Result<()> {
     Ok(())
 }
 
+/// What one end of iperf3 says, which has the other end's results only if it is the client.
+#[derive(Clone, Copy, PartialEq)]
+enum Said {
+    ByClient,
+    ByServer,
+}
+
 /// Compares what farwire counted with what iperf3 did, at the senders and at the receivers.
-fn same(ours: &Value, theirs: &Value) -> Result<()> {
+fn same(ours: &Value, theirs: &Value, said: Said) -> Result<()> {
     ensure!(ours["failure"].is_null(), "{}", ours["failure"]);
-    for (metric, end) in [("sent_bytes", "sender"), ("received_bytes", "receiver")] {
-        let figures = ours["figures"].as_array().context("figures")?.iter();
-        let whole = figures.filter(|f| f["metric"] == metric && f["stream"].is_null());
-        let ours: f64 = whole.filter_map(|figure| figure["value"].as_f64()).sum();
-        let streams = theirs["end"]["streams"].as_array().context("streams")?;
-        let of = streams
-            .iter()
-            .filter_map(|stream| stream[end]["bytes"].as_f64());
-        let theirs: f64 = of.sum();
-        ensure!(
-            ours > 0.0 && ours == theirs,
-            "{metric}: {ours} here, {theirs} at iperf3"
-        );
+    let mut compared = 0;
+    for direction in ["up", "down"] {
+        for (metric, end) in [("sent_bytes", "sender"), ("received_bytes", "receiver")] {
+            let by_server = (direction == "up") == (end == "receiver");
+            if said == Said::ByServer && !by_server {
+                continue;
+            }
+            let client_sends = direction == "up";
+            let iperf3_sends = client_sends == (said == Said::ByClient);
+            let streams = theirs["end"]["streams"].as_array().context("streams")?;
+            let of = streams.iter().filter(|s| s[end]["sender"] == iperf3_sends);
+            let theirs: Vec<f64> = of.filter_map(|s| s[end]["bytes"].as_f64()).collect();
+            let figures = ours["figures"].as_array().context("figures")?.iter();
+            let mut whole = figures.filter(|f| {
+                f["metric"] == metric && f["direction"] == direction && f["stream"].is_null()
+            });
+            let ours = whole.find_map(|figure| figure["value"].as_f64());
+            let sum = (!theirs.is_empty()).then(|| theirs.iter().sum());
+            ensure!(
+                ours == sum,
+                "{direction} {metric}: {ours:?} here, {sum:?} at iperf3"
+            );
+            compared += usize::from(sum.is_some_and(|bytes| bytes > 0.0));
+        }
     }
+    ensure!(compared > 0, "nothing to compare: {theirs}");
     Ok(())
 }
 
@@ -140,7 +159,9 @@ impl Drop for Server {
 
 /// A farwire that logs its tests to `log`, on the usual ports.
 pub(crate) fn serve(ns: &NetNs, log: &Path) -> Result<Server> {
-    start(ns, farwire().arg("serve").arg("--json").arg(log))
+    let mut command = farwire();
+    let command = command.args(["serve", "--json"]).arg(log);
+    start(ns, command.stdout(Stdio::null()))
 }
 
 /// Starts `command` and waits until it listens.

@@ -36,4 +36,4 @@ pub use port::{Capabilities, Head, MAX_HEAD, Piece, Port, Received};
 pub use sleeper::Sleeper;
 pub use stamped::{Arrival, Report, StampedUdp};
 pub use train::{Train, Uncuttable};
-pub use wait::{Alarm, CpuUse, Waiter};
+pub use wait::{Alarm, CpuUse, Waiter, ask_for_short_slices};

@@ -110,10 +110,12 @@ pub(crate) fn run_in_real_time() -> bool {
     cores > 1 && unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) } == 0
 }
 
+/// Has the calling thread preempt others when it wakes up, as far as that needs no privilege.
+///
 /// Asks the scheduler for slices of 0.1 ms: a thread that wakes with a shorter slice than the running one's
 /// preempts it, where it would otherwise wait for the end of that slice, some milliseconds. Needs no privilege;
 /// kernels before 6.12 ignore it (kernel/sched/fair.c, PREEMPT_SHORT).
-fn ask_for_short_slices() {
+pub fn ask_for_short_slices() {
     // SAFETY: an all-zero sched_attr is valid, and is filled in by the next call.
     let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
     let size = libc::c_uint::try_from(size_of::<libc::sched_attr>()).expect("a small struct");

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
-use model::Nanos;
+use model::{BitsPerSec, Nanos};
 
 use super::{Common, Instrument, Shown, above_zero};
 use crate::endpoint;
@@ -16,7 +16,7 @@ use crate::instrument::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until};
 use crate::instrument::iperf3::tcp;
 use crate::instrument::stamp::under::{self, Load};
 use crate::instrument::stamp::{self, FULL, ProbePlan, wire};
-use crate::instrument::{Figure, Measurement, Metric, Phase, Session, Statistic};
+use crate::instrument::{Figure, Measurement, Metric, Phase, Session, Statistic, udp};
 use crate::report;
 
 /// STAMP (RFC 8762): delay, its variation, loss and order of packets, by direction
@@ -42,7 +42,7 @@ pub(super) struct ProbeArgs {
     /// After which an answer is late and its probe lost
     #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = above_zero)]
     timeout: Nanos,
-    /// Probe once more, beside so many TCP streams to the same far end: tcp:3
+    /// Probe once more, beside TCP streams or a UDP stream to the same far end: tcp:3, udp:10mbit
     #[arg(long, value_name = "LOAD")]
     under: Option<Beside>,
     /// The far end's port for the load
@@ -60,6 +60,8 @@ pub(super) struct ProbeArgs {
 enum Beside {
     /// So many TCP streams, as fast as they go.
     Tcp(u32),
+    /// A UDP stream of so many payload bits a second.
+    Udp(BitsPerSec),
 }
 
 impl Instrument for ProbeArgs {
@@ -111,16 +113,26 @@ impl ProbeArgs {
             local: self.common.bind.clone(),
             ..Server::at(SocketAddr::new(target.ip(), self.under_port))
         };
-        match beside {
-            Beside::Tcp(streams) => Box::new(move |lasting, session| {
-                let plan = Plan {
-                    parallel: streams,
-                    until: Until::For(lasting),
-                    ..Plan::new(Protocol::Tcp)
-                };
-                tcp::measure::measure(&server, &plan, session).measurement
-            }),
-        }
+        let plan = match beside {
+            Beside::Tcp(streams) => Plan {
+                parallel: streams,
+                ..Plan::new(Protocol::Tcp)
+            },
+            Beside::Udp(rate) => Plan {
+                bitrate: Some(rate.get()),
+                ..Plan::new(Protocol::Udp)
+            },
+        };
+        Box::new(move |lasting, session| {
+            let plan = Plan {
+                until: Until::For(lasting),
+                ..plan
+            };
+            match plan.protocol {
+                Protocol::Tcp => tcp::measure::measure(&server, &plan, session).measurement,
+                Protocol::Udp => udp::measure(&server, &plan, session).0,
+            }
+        })
     }
 }
 
@@ -138,7 +150,10 @@ impl FromStr for Beside {
                 ensure!((1..=most).contains(&streams), "1 to {most} streams");
                 Ok(Self::Tcp(streams))
             }
-            _ => Err(anyhow!("`{kind}` is no load: tcp:3 is three TCP streams")),
+            "udp" => amount.parse().map(Self::Udp).map_err(Into::into),
+            _ => Err(anyhow!(
+                "`{kind}` is no load: tcp:3 is three TCP streams, udp:10mbit a UDP stream"
+            )),
         }
     }
 }
@@ -182,10 +197,13 @@ mod tests {
     #[test]
     fn a_load_is_named_with_its_amount() {
         assert_eq!("tcp:3".parse::<Beside>().unwrap(), Beside::Tcp(3));
+        let udp: Beside = "udp:10mbit".parse().unwrap();
+        assert_eq!(udp, Beside::Udp(BitsPerSec::new(10_000_000).unwrap()));
         assert_eq!("tcp".parse::<Beside>().unwrap(), Beside::Tcp(1));
         for (wrong, cause) in [
             ("tcp:0", "1 to 128"),
             ("tcp:x", "no number"),
+            ("udp:fast", "fast"),
             ("quic:1", "no load"),
         ] {
             let error = wrong.parse::<Beside>().unwrap_err().to_string();

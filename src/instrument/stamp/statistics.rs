@@ -43,10 +43,7 @@ pub(crate) fn mean_with_interval(values: &[f64]) -> Option<(f64, [f64; 2])> {
     /// The cost grows with the square of the number of values; means of neighbours say the same.
     const MOST: usize = 10_000;
     let together = values.len().div_ceil(MOST).max(1);
-    let means: Vec<f64> = values
-        .chunks(together)
-        .map(|chunk| chunk.iter().sum::<f64>() / chunk.len() as f64)
-        .collect();
+    let means: Vec<f64> = values.chunks(together).filter_map(student::mean).collect();
     let (_, low, high) = correlated::mean_with_interval(&means)?;
     let mean = student::mean(values)?;
     Some((mean, [mean.min(low), mean.max(high)]))

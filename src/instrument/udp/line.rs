@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::streams::{Reading, StreamReading};
+use super::stream::{Reading, StreamReading};
 
 /// A line for each interval, as it was shown when it ended.
 pub(super) fn all(readings: &[Reading], started: Instant) -> String {

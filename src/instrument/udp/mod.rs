@@ -3,6 +3,7 @@
 mod account;
 mod datagram;
 mod detail;
+mod flow;
 pub(crate) mod greeting;
 mod line;
 mod measure;
@@ -11,6 +12,7 @@ mod receiver;
 mod report;
 mod schedule;
 mod sender;
+mod stream;
 mod streams;
 
 #[cfg(test)]

@@ -2,41 +2,14 @@
 
 use std::time::Instant;
 
-use super::detail::{Detail, ReceiverDetail, SenderDetail};
-use super::streams::{Reading, StreamReading, UdpStreams};
-use crate::analysis::proportion;
+use super::detail::{Detail, ReceiverDetail};
+use super::flow::{Flow, Received};
+use super::stream::{Reading, StreamReading};
+use super::streams::UdpStreams;
 use crate::instrument::iperf3::layers::Layers;
 use crate::instrument::iperf3::plan::Streams as _;
 use crate::instrument::iperf3::results::{Sides, StreamResults};
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
-
-/// What both ends know of one stream, without what is omitted.
-#[derive(Clone, Copy, Debug, Default)]
-struct Flow {
-    /// Payload bytes sent, and the seconds that it took.
-    sent: Option<(u64, f64)>,
-    /// Datagrams sent.
-    sent_packets: Option<u64>,
-    pacing: Option<SenderDetail>,
-    received: Option<Received>,
-}
-
-/// What the receiving end knows of a stream, or of several.
-#[derive(Clone, Copy, Debug, Default)]
-struct Received {
-    bytes: u64,
-    /// Datagrams that were to come, and that did not, by whomever they were dropped.
-    expected: u64,
-    missing: u64,
-    /// Datagrams of which the receiving end could not know, because nothing was seen after them.
-    unseen: u64,
-    jitter_ms: f64,
-    /// Bits a second, and the least and the most that they may have been, if that is known.
-    goodput: f64,
-    bounds: Option<[f64; 2]>,
-    /// What an iperf3 does not tell.
-    detail: Option<ReceiverDetail>,
-}
 
 /// What a test over `streams` found at this end, with what the other end said.
 pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
@@ -59,84 +32,6 @@ pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
 struct Report<'a> {
     streams: &'a UdpStreams,
     sides: &'a Sides,
-}
-
-impl Received {
-    /// Of the account of a farwire, with what its sender says of the time of sending.
-    fn here(detail: ReceiverDetail, local: &StreamResults, active_s: f64) -> Self {
-        let [omitted_missing, omitted] = local.omitted.unwrap_or_default();
-        let [bytes, span_ns] = detail.after_first;
-        // A path that fell silent before the sender did carried nothing in the rest of its time.
-        let span = (span_ns as f64 / 1e9).max(active_s);
-        let goodput = rate(bytes, span);
-        // What came with the first arrival and what would have come after the last may weigh as much again.
-        let edges = rate(2 * local.bytes.saturating_sub(bytes), span);
-        let half = detail.goodput_half_bit_per_s;
-        let half = half.map(|half| half as f64 + edges);
-        Self {
-            bytes: local.bytes,
-            expected: local.packets.saturating_sub(omitted),
-            missing: local.errors.unwrap_or(0).saturating_sub(omitted_missing),
-            unseen: 0,
-            jitter_ms: local.jitter_s * 1e3,
-            goodput,
-            bounds: half.map(|half| [(goodput - half).max(0.0), goodput + half]),
-            detail: Some(detail),
-        }
-    }
-
-    /// Of what an iperf3 says, that was sent `sent` datagrams within `active_s`.
-    fn there(remote: &StreamResults, sent: u64, active_s: f64) -> Option<Self> {
-        let [omitted_missing, omitted] = remote.omitted.unwrap_or_default();
-        let expected = remote.packets.saturating_sub(omitted);
-        let rates = [active_s, remote.seconds.unwrap_or(active_s)].map(|s| rate(remote.bytes, s));
-        Some(Self {
-            bytes: remote.bytes,
-            expected,
-            missing: remote.errors?.saturating_sub(omitted_missing),
-            unseen: sent.saturating_sub(remote.packets),
-            jitter_ms: remote.jitter_s * 1e3,
-            goodput: rates[0],
-            bounds: Some([rates[0].min(rates[1]), rates[0].max(rates[1])]),
-            detail: None,
-        })
-    }
-
-    fn with(self, other: Self) -> Self {
-        let detail = self.detail.zip(other.detail);
-        let bounds = self.bounds.zip(other.bounds);
-        Self {
-            bytes: self.bytes + other.bytes,
-            expected: self.expected + other.expected,
-            missing: self.missing + other.missing,
-            unseen: self.unseen + other.unseen,
-            jitter_ms: self.jitter_ms.max(other.jitter_ms),
-            goodput: self.goodput + other.goodput,
-            bounds: bounds.map(|(a, b)| [0, 1].map(|i| a[i] + b[i])),
-            detail: detail.map(|(a, b)| a.with(&b)),
-        }
-    }
-
-    fn host_dropped(&self) -> u64 {
-        self.detail.map_or(0, |detail| detail.host_dropped)
-    }
-
-    /// Datagrams that the network lost.
-    fn lost(&self) -> u64 {
-        self.missing.saturating_sub(self.host_dropped())
-    }
-
-    /// The network's loss in percent, and its 95 % interval; absent when nothing was to come.
-    fn loss(&self) -> Option<(f64, [f64; 2])> {
-        let lost = proportion::percent(self.lost(), self.expected)?;
-        // Each drop of the host was one datagram at least, and what was unseen may have been lost.
-        let drops = self.detail.map_or(0, |detail| detail.drops);
-        let surely_host = drops.min(self.host_dropped());
-        let most = self.missing.saturating_sub(surely_host) + self.unseen;
-        let [low, _] = proportion::wilson(self.lost(), self.expected)?;
-        let [_, high] = proportion::wilson(most, self.expected + self.unseen)?;
-        Some((lost, [100.0 * low, 100.0 * high]))
-    }
 }
 
 impl Report<'_> {
@@ -328,116 +223,6 @@ impl Report<'_> {
     }
 }
 
-impl Flow {
-    fn with(self, other: Self) -> Self {
-        let sent = self.sent.zip(other.sent);
-        Self {
-            sent: sent.map(|((a, a_s), (b, b_s))| (a + b, a_s.max(b_s))),
-            sent_packets: add(self.sent_packets, other.sent_packets),
-            pacing: self.pacing.zip(other.pacing).map(|(a, b)| a.with(&b)),
-            received: self.received.zip(other.received).map(|(a, b)| a.with(b)),
-        }
-    }
-
-    fn figures(&self, layers: Option<Layers>) -> Vec<Figure> {
-        let mut figures = Vec::new();
-        let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
-        if let Some(received) = &self.received {
-            received.figures(layers, &mut figures);
-        }
-        if let Some((bytes, seconds)) = self.sent {
-            let sent = rate(bytes, seconds);
-            figures.push(Figure::new(Metric::SentRateBitPerS, Statistic::Mean, sent));
-            figures.push(total(Metric::SentBytes, bytes));
-            figures.push(Figure::new(Metric::ElapsedS, Statistic::Total, seconds));
-        }
-        if let Some(packets) = self.sent_packets {
-            figures.push(total(Metric::SentPackets, packets));
-        }
-        if let Some(pacing) = &self.pacing {
-            pacing.figures(&mut figures);
-        }
-        figures
-    }
-}
-
-impl Received {
-    fn figures(&self, layers: Option<Layers>, figures: &mut Vec<Figure>) {
-        let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
-        let mut rate = |metric, of: &dyn Fn(f64) -> f64| {
-            let mean = Figure::new(metric, Statistic::Mean, of(self.goodput));
-            figures.push(match self.bounds {
-                Some([low, high]) => mean.within(of(low), of(high)),
-                None => mean,
-            });
-        };
-        rate(Metric::GoodputBitPerS, &|rate| rate);
-        if let Some(layers) = layers {
-            rate(Metric::L3RateBitPerS, &|rate| layers.l3(rate));
-            rate(Metric::L2RateBitPerS, &|rate| layers.l2(rate));
-            rate(Metric::L1RateBitPerS, &|rate| layers.l1(rate));
-        }
-        if let Some((percent, [low, high])) = self.loss() {
-            let loss = Figure::new(Metric::LostPercent, Statistic::Mean, percent);
-            figures.push(loss.within(low, high));
-        }
-        figures.push(total(Metric::LostPackets, self.lost()));
-        figures.push(Figure::new(
-            Metric::JitterMs,
-            Statistic::Mean,
-            self.jitter_ms,
-        ));
-        figures.push(total(Metric::ReceivedBytes, self.bytes));
-        let Some(detail) = &self.detail else {
-            return;
-        };
-        figures.push(total(Metric::ReceivedPackets, detail.received));
-        figures.push(total(Metric::DuplicatePackets, detail.duplicates));
-        figures.push(total(Metric::ReorderedPackets, detail.reordered));
-        if detail.reordered > 0 {
-            let extent = detail.largest_extent as f64;
-            figures.push(Figure::new(
-                Metric::ReorderingExtentPackets,
-                Statistic::Max,
-                extent,
-            ));
-        }
-        figures.push(total(Metric::HostDroppedPackets, detail.host_dropped));
-        if detail.garbage > 0 {
-            figures.push(total(Metric::GarbagePackets, detail.garbage));
-        }
-    }
-}
-
-impl SenderDetail {
-    fn figures(&self, figures: &mut Vec<Figure>) {
-        if let Some(errors) = self.gap_error_ns {
-            let statistics = [Statistic::Median, Statistic::P99, Statistic::Max];
-            for (statistic, error) in statistics.into_iter().zip(errors) {
-                let micros = error as f64 / 1e3;
-                figures.push(Figure::new(Metric::PacingErrorUs, statistic, micros));
-            }
-        }
-        if let Some(late) = proportion::percent(self.late, self.trains) {
-            figures.push(Figure::new(
-                Metric::LateTrainsPercent,
-                Statistic::Mean,
-                late,
-            ));
-        }
-        let burst = self.burst as f64;
-        figures.push(Figure::new(Metric::TrainPackets, Statistic::Max, burst));
-    }
-}
-
-/// From the first departure of a stream to its last, as far as the sender says.
-fn sending_s(sender: &StreamResults) -> f64 {
-    match sender.detail {
-        Some(Detail::Sender(detail)) => detail.active_ns as f64 / 1e9,
-        _ => 0.0,
-    }
-}
-
 /// What one interval adds to a direction.
 fn interval(
     reading: &Reading,
@@ -516,14 +301,10 @@ fn seconds(from: Instant, to: Instant) -> f64 {
     to.saturating_duration_since(from).as_secs_f64()
 }
 
-fn rate(bytes: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 {
-        bytes as f64 * 8.0 / seconds
-    } else {
-        0.0
+/// From the first departure of a stream to its last, as far as the sender says.
+fn sending_s(sender: &StreamResults) -> f64 {
+    match sender.detail {
+        Some(Detail::Sender(detail)) => detail.active_ns as f64 / 1e9,
+        _ => 0.0,
     }
-}
-
-fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    Some(a? + b?)
 }
