@@ -4,7 +4,7 @@ CARGO ?= cargo
 FARWIRE = target/release/farwire
 OUT ?= out
 
-.PHONY: demo test check bench soak build toolchain test-tools bench-tools deny
+.PHONY: demo test check bench truth soak build toolchain test-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --out $(OUT)/toffee-mocha
@@ -18,8 +18,12 @@ check: toolchain deny ## format, lints, documentation, licences
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
 	$(CARGO) deny --locked check licenses bans sources
 
-bench: build bench-tools ## throughput beside the kernel bridge and rattan, and the cost of the model
-	$(CARGO) bench --workspace --locked
+bench: build bench-tools ## the packet path beside the kernel bridge and rattan, the instruments beside theirs, the cost of the model
+	$(CARGO) bench --locked -p farwire-model
+	$(CARGO) bench --locked --bench path --bench instruments
+
+truth: build ## every instrument's interval against what the emulator counted, 20 seeded runs each
+	$(CARGO) bench --locked --bench truth
 
 soak: toolchain test-tools ## the full volumes: 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s
 	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic

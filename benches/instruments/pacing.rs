@@ -17,7 +17,10 @@ const HEADERS: usize = 14 + 20 + 8;
 /// Room for all frames of a run.
 const FRAMES: usize = 16_384;
 
-const RIVALS: [(&str, fn(&Pair) -> Result<()>); 4] = [
+/// A sender and how it is run for [`SECONDS`].
+type Rival = (&'static str, fn(&Pair) -> Result<()>);
+
+const RIVALS: [Rival; 4] = [
     ("farwire", |pair| {
         let _server = pair.serve_farwire()?;
         load(

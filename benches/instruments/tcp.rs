@@ -8,7 +8,10 @@ use crate::spread::Spread;
 const ROUNDS: usize = 5;
 const SECONDS: u32 = 4;
 
-const RIVALS: [(&str, fn() -> Result<f64>); 4] = [
+/// A meter and what it says, in bit/s.
+type Rival = (&'static str, fn() -> Result<f64>);
+
+const RIVALS: [Rival; 4] = [
     ("farwire", with_farwire),
     ("iperf3", with_iperf3),
     ("iperf 2", with_iperf),

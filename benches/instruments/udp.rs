@@ -11,8 +11,9 @@ const ROUNDS: usize = 5;
 const SECONDS: u32 = 5;
 const SHORT: u32 = 1;
 const MOST_LOST_PERCENT: f64 = 0.01;
-/// From one rate that is tried to the next, as a factor.
-const STEP: f64 = 1.1;
+/// From one rate that is tried to the next, as factors: up while it holds, then down until it holds.
+const CLIMB: f64 = 1.3;
+const DESCENT: f64 = 1.08;
 
 /// What a run received, and what part was lost.
 struct Outcome {
@@ -86,14 +87,14 @@ impl Rival {
             if outcome.lost_percent > MOST_LOST_PERCENT || outcome.bit_per_s < rate * 0.9 {
                 break;
             }
-            rate *= STEP;
+            rate *= CLIMB;
         }
         loop {
             let outcome = (self.run)(&pair, rate, SECONDS)?;
             if outcome.lost_percent <= MOST_LOST_PERCENT {
                 return Ok(outcome.bit_per_s);
             }
-            rate /= STEP;
+            rate /= DESCENT;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::Result;
 
-use crate::link::Run;
+use crate::link::{RATE, Run};
 
 /// An instrument as it is run, and the figures of it that are checked.
 pub(crate) struct Case {
@@ -80,6 +80,45 @@ pub(crate) const CASES: &[Case] = &[
                 Ok(run.lost_percent("down"))
             }),
         ],
+    },
+    Case {
+        name: "pingpong",
+        arguments: "pingpong 10.77.0.2 --size 64 --count 20 --runs 2",
+        checks: &[check("rtt_ms", "median", None, |run| {
+            // Ethernet, IPv4, TCP with timestamps, and the message, each way.
+            const FRAME: f64 = 14.0 + 20.0 + 32.0 + 64.0;
+            Ok(2.0 * run.one_way_ms(FRAME))
+        })],
+    },
+    Case {
+        name: "udp",
+        arguments: "udp 10.77.0.2 -b 10M -l 1200 -t 3",
+        checks: &[
+            check("lost_percent", "mean", UP, |run| Ok(run.lost_percent("up"))),
+            check("goodput_bit_per_s", "mean", UP, |run| {
+                // Datagrams of 1,200 bytes behind 42 of headers; what control packets add is a part in a thousand.
+                let share = 1200.0 / (1200.0 + 42.0);
+                let seconds = run.value("elapsed_s", "total", UP)?;
+                Ok(run.counted("up", "delivered_bytes") * share * 8.0 / seconds)
+            }),
+        ],
+    },
+    Case {
+        name: "tcp",
+        arguments: "tcp 10.77.0.2 -t 4 -C cubic",
+        checks: &[check("goodput_bit_per_s", "mean", UP, |run| {
+            let seconds = run.value("elapsed_s", "total", UP)?;
+            Ok(run.tcp_payload_bytes("up") * 8.0 / seconds)
+        })],
+    },
+    Case {
+        name: "capacity",
+        arguments: "capacity 10.77.0.2 --down -t 5",
+        checks: &[check("ip_capacity_bit_per_s", "max", DOWN, |run| {
+            // The link is full for the best second, and one in a hundred is lost behind its queue.
+            let frame = run.mean_frame("down");
+            Ok(RATE * (1.0 - run.lost_in_flight("down")) * (frame - 14.0) / frame)
+        })],
     },
 ];
 

@@ -50,13 +50,32 @@ pub(crate) fn run(seed: u64, arguments: &str) -> Result<Run> {
 }
 
 impl Run {
-    /// A figure over all streams and sizes: its value and interval.
+    /// A figure over all streams: its value.
+    pub(crate) fn value(
+        &self,
+        metric: &str,
+        statistic: &str,
+        direction: Option<&str>,
+    ) -> Result<f64> {
+        let figure = self.find(metric, statistic, direction)?;
+        figure["value"].as_f64().context("a number")
+    }
+
+    /// A figure over all streams: its value and interval.
     pub(crate) fn figure(
         &self,
         metric: &str,
         statistic: &str,
         direction: Option<&str>,
     ) -> Result<(f64, [f64; 2])> {
+        let figure = self.find(metric, statistic, direction)?;
+        let what = || format!("an interval: {figure}");
+        let interval = |end: usize| figure["interval"][end].as_f64().with_context(what);
+        let value = figure["value"].as_f64().context("a number")?;
+        Ok((value, [interval(0)?, interval(1)?]))
+    }
+
+    fn find(&self, metric: &str, statistic: &str, direction: Option<&str>) -> Result<&Value> {
         let figures = self.measured["figures"].as_array().context("figures")?;
         let found = figures.iter().find(|figure| {
             figure["metric"] == metric
@@ -64,11 +83,7 @@ impl Run {
                 && figure["direction"].as_str() == direction
                 && figure["stream"].is_null()
         });
-        let what = || format!("{metric} {statistic} {direction:?}: {figures:?}");
-        let figure = found.with_context(what)?;
-        let interval = |end: usize| figure["interval"][end].as_f64().with_context(what);
-        let value = figure["value"].as_f64().with_context(what)?;
-        Ok((value, [interval(0)?, interval(1)?]))
+        found.with_context(|| format!("{metric} {statistic} {direction:?}: {figures:?}"))
     }
 
     /// What the emulator counted in a direction ("up", "down").
@@ -98,6 +113,15 @@ impl Run {
     pub(crate) fn lost_percent(&self, direction: &str) -> f64 {
         let dropped = self.counted(direction, "lost") + self.counted(direction, "queue_full");
         100.0 * dropped / self.counted(direction, "packets")
+    }
+
+    /// The share of what passed the queue that was lost behind it.
+    pub(crate) fn lost_in_flight(&self, direction: &str) -> f64 {
+        let (lost, delivered) = (
+            self.counted(direction, "lost"),
+            self.counted(direction, "delivered"),
+        );
+        lost / (lost + delivered)
     }
 
     /// TCP payload that was delivered, by its packets' lengths: IPv4 with timestamps.
