@@ -242,10 +242,6 @@ pub(crate) enum Metric {
     SentRateBitPerS,
     /// Of RFC 3550 §6.4.1, as the receiver had it at the end.
     JitterMs,
-    /// The time that the client's processors worked for it, of the time of one.
-    ClientCpuPercent,
-    /// The time that the server's processors worked for it, of the time of one.
-    ServerCpuPercent,
 }
 
 impl Measurement {
@@ -276,7 +272,6 @@ impl Measurement {
 /// How samples and figures say what they are of.
 macro_rules! scoped {
     ($scoped:ty) => {
-        #[allow(dead_code, reason = "not every instrument needs every one")]
         impl $scoped {
             /// Of what went this way.
             pub(crate) fn toward(mut self, direction: Direction) -> Self {
@@ -339,7 +334,6 @@ impl Figure {
     }
 
     /// With the 95 % interval of what the network did.
-    #[allow(dead_code, reason = "not every instrument needs it")]
     pub(crate) fn within(mut self, low: f64, high: f64) -> Self {
         self.interval = Some([low, high]);
         self
@@ -426,6 +420,15 @@ mod tests {
     fn a_metric_is_named_alike_in_the_record_and_in_the_csv() {
         for metric in Metric::iter() {
             assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());
+        }
+    }
+
+    #[test]
+    fn every_metric_is_in_the_documentation() {
+        let documented = include_str!("../../docs/instruments.md");
+        for metric in Metric::iter() {
+            let row = format!("| `{}` |", metric.name());
+            assert!(documented.contains(&row), "{row}");
         }
     }
 

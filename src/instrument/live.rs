@@ -23,7 +23,6 @@ impl Live {
     }
 
     /// Says one line.
-    #[allow(dead_code, reason = "not every instrument has intervals")]
     pub(crate) fn line(self, text: Arguments<'_>) {
         if self.spoken {
             eprintln!("{text}");

@@ -211,8 +211,8 @@ impl Report<'_> {
         fact(
             "layers",
             &format!(
-                "computed from goodput with {} bytes of payload a datagram, each in one packet; L2 includes the FCS, L1 the \
-                 preamble and the gap",
+                "computed from goodput with {} bytes of payload a datagram, each in one packet; L2 without FCS, L1 \
+                 with FCS, preamble and gap",
                 self.streams.length()
             ),
         );
