@@ -1,5 +1,7 @@
 //! The highest rate of datagrams of 1,448 bytes of which no more than one in 10,000 is lost, for 5 s.
 
+use std::fs;
+
 use anyhow::{Context, Result};
 use serde_json::Value;
 
@@ -14,6 +16,16 @@ const MOST_LOST_PERCENT: f64 = 0.01;
 /// From one rate that is tried to the next, as factors: up while it holds, then down until it holds.
 const CLIMB: f64 = 1.3;
 const DESCENT: f64 = 1.08;
+
+/// The most that a socket's buffer may be set to by any program, in bytes: iperf3 ends when it is given less than it asked for.
+fn window() -> Result<u64> {
+    let most = |name| -> Result<u64> {
+        Ok(fs::read_to_string(format!("/proc/sys/net/core/{name}"))?
+            .trim()
+            .parse()?)
+    };
+    Ok(most("rmem_max")?.min(most("wmem_max")?))
+}
 
 /// What a run received, and what part was lost.
 struct Outcome {
@@ -37,19 +49,19 @@ const RIVALS: [Rival; 4] = [
         server: Pair::serve_farwire,
     },
     Rival {
-        name: "iperf3, -w 16M",
+        name: "iperf3",
         lowest: 2e8,
         run: with_iperf3,
         server: |pair| pair.serve("iperf3 -s"),
     },
     Rival {
-        name: "iperf 2, -w 16M",
+        name: "iperf 2",
         lowest: 2e8,
         run: with_iperf,
-        server: |pair| pair.serve("iperf -s -u -w 16M"),
+        server: |pair| pair.serve(&format!("iperf -s -u -w {}", window()?)),
     },
     Rival {
-        name: "nuttcp, -w16m",
+        name: "nuttcp",
         lowest: 2e8,
         run: with_nuttcp,
         server: |pair| pair.serve("nuttcp -S --nofork"),
@@ -58,7 +70,8 @@ const RIVALS: [Rival; 4] = [
 
 pub(crate) fn run() -> Result<()> {
     println!(
-        "UDP, datagrams of 1448 bytes, at most {MOST_LOST_PERCENT} % lost, one veth pair; {ROUNDS} interleaved rounds, the highest rate that held {SECONDS} s: median (least to most) of the goodput received"
+        "UDP, datagrams of 1448 bytes, at most {MOST_LOST_PERCENT} % lost, one veth pair; {ROUNDS} interleaved rounds, the highest rate that held {SECONDS} s: median (least to most) of the goodput received. The rivals are given buffers of {} bytes, the most that this system allows a program to ask for",
+        window()?
     );
     let round = |_| RIVALS.iter().map(Rival::highest).collect();
     let rounds: Vec<Vec<f64>> = (0..ROUNDS).map(round).collect::<Result<_>>()?;
@@ -111,7 +124,8 @@ fn with_farwire(pair: &Pair, rate: f64, seconds: u32) -> Result<Outcome> {
 
 fn with_iperf3(pair: &Pair, rate: f64, seconds: u32) -> Result<Outcome> {
     let measured = pair.json(&format!(
-        "iperf3 -c {SERVER} -u -b {rate:.0} -l 1448 -t {seconds} -w 16M -J"
+        "iperf3 -c {SERVER} -u -b {rate:.0} -l 1448 -t {seconds} -w {} -J",
+        window()?
     ))?;
     let sum = &measured["end"]["sum"];
     let number = |value: &Value| value.as_f64().context("iperf3 said no sum");
@@ -126,7 +140,8 @@ fn with_iperf3(pair: &Pair, rate: f64, seconds: u32) -> Result<Outcome> {
 /// The server's report is the line with the lost and all datagrams: "... 0.005 ms 0/43164 (0%)".
 fn with_iperf(pair: &Pair, rate: f64, seconds: u32) -> Result<Outcome> {
     let text = pair.run(&format!(
-        "iperf -c {SERVER} -u -b {rate:.0} -l 1448 -t {seconds} -w 16M -f b"
+        "iperf -c {SERVER} -u -b {rate:.0} -l 1448 -t {seconds} -w {} -f b",
+        window()?
     ))?;
     let reported = || {
         let report = text.lines().rev().find(|line| line.contains(" ms "))?;
@@ -150,7 +165,8 @@ fn with_iperf(pair: &Pair, rate: f64, seconds: u32) -> Result<Outcome> {
 
 fn with_nuttcp(pair: &Pair, rate: f64, seconds: u32) -> Result<Outcome> {
     let text = pair.run(&format!(
-        "nuttcp -u -l1448 -w16m -R{:.0}k -T{seconds} -fparse {SERVER}",
+        "nuttcp -u -l1448 -w{} -R{:.0}k -T{seconds} -fparse {SERVER}",
+        window()? / 1024,
         rate / 1e3
     ))?;
     Ok(Outcome {

@@ -23,6 +23,9 @@ const ON_TIME: u64 = 400;
 /// Spinning longer before each moment costs the machine more than it gains.
 const LONGEST_GUARD: Nanos = Nanos(200_000);
 
+/// A sleep shorter than this is spun: what it saves is less than what a late wake-up costs.
+const LEAST_SLEEP: Nanos = Nanos(250_000);
+
 impl Sleeper {
     /// Prepares the calling thread: no timer slack, short scheduling slices.
     #[must_use]
@@ -43,7 +46,7 @@ impl Sleeper {
     /// Returns at `until`, or at once if that has passed; the time at which it returns.
     pub fn wait(&mut self, until: Nanos) -> Nanos {
         let mut now = clock::now();
-        if until > now + self.guard {
+        if until > now + self.guard + LEAST_SLEEP {
             let wake = Nanos(until.0 - self.guard.0);
             let request = std::time::Duration::from_nanos(wake.0).into();
             // An interrupted sleep is a short one: the rest is spun.

@@ -3,6 +3,8 @@
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use model::Nanos;
 use netio::clock::{self, StampConverter};
@@ -21,6 +23,12 @@ const WAIT_MS: u16 = 20;
 const STATED_EVERY: Nanos = Nanos(20_000_000);
 /// Trains taken from one socket before the others get their turn.
 const TURN: usize = 64;
+/// After it has emptied every socket the thread rests so long before it looks again. The kernel stamps what comes
+/// meanwhile, and a wake-up for each datagram would take this host's time from whoever else needs it: a sender on the
+/// same host would be put off a core for it, some hundred times a second.
+const REST: Duration = Duration::from_millis(1);
+/// A socket that can hold less is not left alone: at 10 Gb/s as much comes during a [`REST`].
+const ROOM: usize = 2 << 20;
 
 /// One stream that comes.
 #[derive(Debug)]
@@ -52,15 +60,17 @@ pub(super) fn run(streams: &[Incoming], stop: &AtomicBool, used: &Mutex<CpuTime>
         .collect();
     let mut stated = clock::now();
     let mut last_empty = vec![stated; streams.len()];
+    let rests = streams.iter().all(|stream| stream.socket.room() >= ROOM);
     while !stop.load(Ordering::Relaxed) {
         match poll(&mut fds, PollTimeout::from(WAIT_MS)) {
             Ok(_) | Err(Errno::EINTR) => {}
             // Only a kernel without memory says so.
             Err(_) => return,
         }
+        let mut emptied = true;
         for ((fd, stream), empty) in fds.iter().zip(streams).zip(&mut last_empty) {
             if fd.any().unwrap_or(true) {
-                stream.take_turn(&mut buffer, empty);
+                emptied &= stream.take_turn(&mut buffer, empty);
             }
         }
         let now = clock::now();
@@ -68,12 +78,15 @@ pub(super) fn run(streams: &[Incoming], stop: &AtomicBool, used: &Mutex<CpuTime>
             publish_cpu(used);
             stated = now;
         }
+        if rests && emptied {
+            thread::sleep(REST);
+        }
     }
 }
 
 impl Incoming {
-    /// Takes what waits in the socket, up to a turn.
-    fn take_turn(&self, buffer: &mut TrainBuffer, last_empty: &mut Nanos) {
+    /// Takes what waits in the socket, up to a turn; whether that was all.
+    fn take_turn(&self, buffer: &mut TrainBuffer, last_empty: &mut Nanos) -> bool {
         for _ in 0..TURN {
             let asked = clock::now();
             match self.socket.receive(buffer) {
@@ -92,11 +105,12 @@ impl Incoming {
                 }
                 Ok(None) => {
                     *last_empty = asked;
-                    return;
+                    return true;
                 }
                 // Refused: about an answer of ours. It is taken off the socket by being reported.
-                Err(_) => return,
+                Err(_) => return false,
             }
         }
+        false
     }
 }

@@ -5,13 +5,18 @@ use model::Nanos;
 /// Trains leave at least so far apart where shorter trains would keep the rate as well: one datagram at a time up to
 /// about 580 mbit of 1,448 bytes.
 const LEAST_GAP: Nanos = Nanos(20_000);
+/// How long making up for a delay takes: the longer, the less the gaps are shortened.
+const MAKES_UP: Nanos = Nanos(50_000_000);
+/// A gap is shortened by this share of it at least, so that small delays do not stay.
+const LEAST_CUT: u64 = 50;
 /// A sender that is further behind will not make up for it.
 const MOST_BEHIND: Nanos = Nanos(100_000_000);
 
 /// The schedule of one stream.
 ///
-/// A late train moves none after it. What is late is made up for at twice the rate, one train at a time; a sender that
-/// is 100 ms behind gives up what it missed until then.
+/// A late train moves none after it for long: the delay is spread thin over the gaps of the next [`MAKES_UP`], each
+/// shortened by at least a fiftieth and at most a half. A sender that is 100 ms behind gives up what it missed until
+/// then.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     start: Nanos,
@@ -20,6 +25,8 @@ pub(super) struct Schedule {
     /// Datagrams that have left since the start.
     left: u64,
     last: Option<Nanos>,
+    /// How late the last one was.
+    late: Nanos,
     given_up: Nanos,
 }
 
@@ -74,6 +81,7 @@ impl Schedule {
             train,
             left: 0,
             last: None,
+            late: Nanos::ZERO,
             given_up: Nanos::ZERO,
         }
     }
@@ -99,10 +107,11 @@ impl Schedule {
             // Streams without a pace take turns by how much they have sent.
             return Nanos(self.left);
         };
-        let half_a_gap = pace.span(self.train).0 / 2;
-        let after_last = self
-            .last
-            .map_or(0, |last| last.0.saturating_add(half_a_gap));
+        let gap = pace.span(self.train).0;
+        let cut = u128::from(gap) * u128::from(self.late.0) / u128::from(MAKES_UP.0);
+        let cut = u64::try_from(cut).unwrap_or(gap);
+        let gap = gap - cut.clamp(gap / LEAST_CUT, gap / 2);
+        let after_last = self.last.map_or(0, |last| last.0.saturating_add(gap));
         Nanos(self.due(pace).0.max(after_last))
     }
 
@@ -123,6 +132,7 @@ impl Schedule {
             .map(|last| Nanos(at.0.saturating_sub(last.0).abs_diff(ideal)));
         self.left += datagrams;
         self.last = Some(at);
+        self.late = late;
         Some(Departure { late, gap_error })
     }
 
@@ -158,22 +168,32 @@ mod tests {
     }
 
     #[test]
-    fn a_late_train_shifts_none_after_it_and_is_made_up_for_at_twice_the_rate() {
+    fn a_late_train_is_made_up_for_in_small_cuts_and_shifts_none_for_good() {
         let mut schedule = alone(PACE);
         assert_eq!(schedule.next(), Nanos(1_000));
         schedule.leave(Nanos(1_000), 1);
         assert_eq!(schedule.next(), Nanos(1_000 + GAP));
-        let late = Nanos(1_000 + 3 * GAP);
-        let departure = schedule.leave(late, 1).unwrap();
+        let mut at = Nanos(1_000 + 3 * GAP);
+        let departure = schedule.leave(at, 1).unwrap();
         assert_eq!(departure.late, Nanos(2 * GAP));
         assert_eq!(departure.gap_error, Some(Nanos(2 * GAP)));
-        let mut at = late;
-        for _ in 0..4 {
-            assert_eq!(schedule.next(), Nanos(at.0 + GAP / 2));
+        for _ in 0..100 {
+            assert_eq!(schedule.next(), Nanos(at.0 + GAP - GAP / LEAST_CUT));
             at = schedule.next();
             schedule.leave(at, 1);
         }
-        assert_eq!(schedule.next(), Nanos(1_000 + 6 * GAP));
+        assert_eq!(schedule.next(), Nanos(1_000 + GAP * 102));
+    }
+
+    #[test]
+    fn the_longer_the_delay_the_larger_the_cuts() {
+        let gap_after = |late| {
+            let mut schedule = alone(PACE);
+            schedule.leave(Nanos(1_000 + late), 1);
+            schedule.next().0 - 1_000 - late
+        };
+        assert_eq!(gap_after(10_000_000), GAP - GAP / 5);
+        assert_eq!(gap_after(40_000_000), GAP - GAP / 2);
     }
 
     #[test]

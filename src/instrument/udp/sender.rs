@@ -21,7 +21,7 @@ const PERSISTS: Nanos = Nanos(500_000_000);
 /// Errors further apart have nothing to do with each other.
 const PASSES: Nanos = Nanos(3_000_000_000);
 /// A thread whose trains are so far apart sleeps between them.
-const SLEEPS: Nanos = Nanos(100_000);
+const SLEEPS: Nanos = Nanos(1_000_000);
 /// Before trying again after an error.
 const PAUSE: Duration = Duration::from_millis(1);
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use model::Nanos;
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 
 pub use self::shared_port::SharedPort;
@@ -213,6 +213,13 @@ impl TrainReceiver {
         }
         train.bytes = &buffer.bytes[..length];
         Ok(Some(train))
+    }
+
+    /// Bytes that the socket can hold, by the kernel's own count; 0 when it does not say.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        // What it says is twice what was asked for: half of it is for the kernel's own use.
+        getsockopt(&self.socket, sockopt::RcvBuf).unwrap_or(0) / 2
     }
 
     /// Trains and datagrams that the full socket has dropped until now, whether or not anything came after them.
