@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -107,6 +108,14 @@ impl Drop for Running {
         if let Ok(pid) = i32::try_from(self.0.id()) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
+        for _ in 0..20 {
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        // iperf 2 waits for its last client first.
+        let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
@@ -144,10 +153,10 @@ fn await_listener(what: &str) -> Result<()> {
             || listens("udp6", "07")
         {
             // Some peers bind before they listen.
-            std::thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(100));
             return Ok(());
         }
-        std::thread::sleep(Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
     bail!("{what} did not listen")
 }

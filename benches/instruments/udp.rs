@@ -92,10 +92,14 @@ impl Rival {
     /// Climbs in short runs until one loses too much, then comes down until a whole one holds.
     fn highest(&self) -> Result<f64> {
         let pair = Pair::build()?;
-        let _server = (self.server)(&pair)?;
+        // A server each: the second client of one iperf 2 server is lost now and then.
+        let attempt = |rate, seconds| {
+            let _server = (self.server)(&pair)?;
+            (self.run)(&pair, rate, seconds)
+        };
         let mut rate = self.lowest;
         loop {
-            let outcome = (self.run)(&pair, rate, SHORT)?;
+            let outcome = attempt(rate, SHORT)?;
             // A sender that cannot go faster holds at any rate.
             if outcome.lost_percent > MOST_LOST_PERCENT || outcome.bit_per_s < rate * 0.9 {
                 break;
@@ -103,7 +107,7 @@ impl Rival {
             rate *= CLIMB;
         }
         loop {
-            let outcome = (self.run)(&pair, rate, SECONDS)?;
+            let outcome = attempt(rate, SECONDS)?;
             if outcome.lost_percent <= MOST_LOST_PERCENT {
                 return Ok(outcome.bit_per_s);
             }
