@@ -1,27 +1,30 @@
 //! What the hosts add to a round-trip time, estimated where there is no network.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::exchange::{Channel, Watch};
-use super::far_end;
 use super::wire::Wait;
 use crate::instrument::Stop;
 
-const MESSAGES: u64 = 200;
-/// For large messages less is enough.
-const LONGEST: Duration = Duration::from_millis(100);
+const MESSAGES: usize = 200;
+/// For large messages, or long pauses, less is enough.
+const LONGEST: Duration = Duration::from_millis(500);
+/// A core that has waited so long sleeps as deeply as it will.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The mean round-trip time of messages of `size` bytes over 127.0.0.1, between two threads that wait as `wait` says.
+/// What both hosts add to the round-trip time of messages of `size` bytes: the mean time from one thread to another and
+/// back over 127.0.0.1, where both wait as `wait` says and for as long as an answer of the network takes (`pause`): the
+/// longer a core waits, the longer it takes to wake up.
 ///
-/// It holds what both hosts do: two sends, two receives, two wake-ups and the copies; nothing of a driver or a wire.
+/// It holds two sends, two receives, two wake-ups and the copies; nothing of a driver or a wire.
 ///
 /// # Errors
 /// There is no loopback here.
-pub(super) fn measure(size: usize, wait: Wait, stop: &Stop) -> Result<Duration> {
+pub(super) fn measure(size: usize, wait: Wait, pause: Duration, stop: &Stop) -> Result<Duration> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let near = TcpStream::connect_timeout(&listener.local_addr()?, LONGEST)?;
     let (far, _) = listener.accept()?;
@@ -35,20 +38,42 @@ pub(super) fn measure(size: usize, wait: Wait, stop: &Stop) -> Result<Duration> 
         Ok::<_, anyhow::Error>(channel)
     };
     let (near, far) = (open(near)?, open(far)?);
+    let pause = pause.min(LONGEST_PAUSE);
     thread::scope(|scope| {
-        // It ends when the near end is closed, which is no failure.
-        scope.spawn(move || far_end::echo_all(&far, size));
+        let far = scope.spawn(move || answer(&far, size, pause));
         let mut message = vec![0; size];
         let start = Instant::now();
-        for exchanged in 1..=MESSAGES {
+        let mut exchanges = Vec::new();
+        while exchanges.len() < MESSAGES && start.elapsed() < LONGEST {
+            thread::sleep(pause);
+            let sent = Instant::now();
             near.send(&message)?;
             near.receive(&mut message)?;
-            let elapsed = start.elapsed();
-            if elapsed >= LONGEST || exchanged == MESSAGES {
-                near.stream().shutdown(std::net::Shutdown::Both)?;
-                return Ok(elapsed.div_f64(exchanged as f64));
-            }
+            exchanges.push((sent, Instant::now()));
         }
-        Ok(Duration::ZERO)
+        near.stream().shutdown(Shutdown::Both)?;
+        let answers = far.join().unwrap_or_default();
+        let pairs = exchanges.iter().zip(&answers);
+        let hosts = pairs.map(|((sent, came), (heard, answered))| {
+            heard.saturating_duration_since(*sent) + came.saturating_duration_since(*answered)
+        });
+        let count = u32::try_from(exchanges.len().min(answers.len()).max(1))?;
+        Ok(hosts.sum::<Duration>() / count)
     })
+}
+
+/// Sends every message back after a pause; when each came, and when its answer was sent.
+fn answer(far: &Channel, size: usize, pause: Duration) -> Vec<(Instant, Instant)> {
+    let mut message = vec![0; size];
+    let mut answers = Vec::new();
+    while far.receive(&mut message).is_ok() {
+        let came = Instant::now();
+        thread::sleep(pause);
+        let answered = Instant::now();
+        if far.send(&message).is_err() {
+            break;
+        }
+        answers.push((came, answered));
+    }
+    answers
 }

@@ -170,7 +170,8 @@ impl OfSize {
         stop: &Stop,
         measurement: &mut Measurement,
     ) -> Option<f64> {
-        match floor::measure(self.load.size, plan.wait, stop) {
+        let pause = self.recorder.median();
+        match floor::measure(self.load.size, plan.wait, pause, stop) {
             Ok(floor) => Some(2.0 * floor.as_secs_f64() * 1e3),
             Err(error) => {
                 let cause = format!("none: no loopback to estimate the hosts' part on: {error:#}");

@@ -79,6 +79,11 @@ impl Recorder {
         ]
     }
 
+    /// The median round-trip time; 0 without an answer.
+    pub(super) fn median(&self) -> Duration {
+        Duration::from_nanos(self.histogram.value_at_quantile(0.5))
+    }
+
     /// What a share (0 to 1) of the round-trip times is not above, in milliseconds.
     fn at_ms(&self, share: f64) -> f64 {
         self.histogram.value_at_quantile(share.clamp(0.0, 1.0)) as f64 / 1e6
