@@ -1,5 +1,5 @@
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::io;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -229,6 +229,22 @@ fn a_busy_server_says_so() {
     let cause = cause.unwrap();
     assert!(
         cause.contains("refused: busy: 0 tests run already"),
+        "{cause}"
+    );
+}
+
+#[test]
+fn who_is_not_allowed_is_told_so() {
+    let config = ServeConfig {
+        allow: vec!["10.0.0.0/8".parse().unwrap()],
+        ..ServeConfig::on_loopback()
+    };
+    let server = serve::start(config).unwrap();
+    let far = far_end(server.address("messages").unwrap());
+    let cause = blast::measure(&far, &blast_of(1, 1), &session()).failure;
+    let cause = cause.unwrap();
+    assert!(
+        cause.contains("refused: this address may not test here"),
         "{cause}"
     );
 }

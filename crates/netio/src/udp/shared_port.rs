@@ -143,9 +143,8 @@ mod tests {
     #[test]
     fn a_socket_that_is_bound_but_not_connected_takes_nobodys_datagrams() {
         let port = SharedPort::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
-        let _unconnected: Vec<UdpSocket> = (0..8)
-            .map(|_| bound(port.address, None).unwrap())
-            .collect();
+        let _unconnected: Vec<UdpSocket> =
+            (0..8).map(|_| bound(port.address, None).unwrap()).collect();
         for _ in 0..32 {
             let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
             peer.send_to(b"hello", port.address).unwrap();
