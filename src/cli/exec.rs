@@ -19,7 +19,7 @@ use super::link::LinkArgs;
 use super::output::write_json;
 use crate::exit::{Blame, Failure};
 use crate::rig::{self, Rig};
-use crate::serve::{self, Ports, ServeConfig};
+use crate::serve::{self, Limits, Ports, ServeConfig};
 use crate::signals;
 
 /// Run a command behind an emulated link, on a test bed of its own
@@ -106,6 +106,7 @@ impl ExecArgs {
         let Some(line) = &self.far else {
             let config = ServeConfig {
                 ports: Ports::IN_BED,
+                limits: Limits::IN_BED,
                 ..ServeConfig::default()
             };
             return Ok(FarEnd::Server(rig.server().run(|| serve::start(config))??));

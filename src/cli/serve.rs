@@ -47,13 +47,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "CIDR")]
     allow: Vec<IpNet>,
     /// Tests at a time, of all protocols together
-    #[arg(long, value_name = "COUNT", default_value_t = 64)]
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::USUAL.tests)]
     max_tests: usize,
     /// How long one test may last
-    #[arg(long, value_name = "TIME", default_value = "3600s")]
+    #[arg(long, value_name = "TIME", default_value_t = Limits::USUAL.duration.into())]
     max_duration: Nanos,
     /// After which silence a client is taken to be gone
-    #[arg(long, value_name = "TIME", default_value = "30s")]
+    #[arg(long, value_name = "TIME", default_value_t = Limits::USUAL.idle.into())]
     idle_timeout: Nanos,
     /// Append each test to this file as a line of JSON; - is standard output
     #[arg(long, value_name = "FILE")]

@@ -17,7 +17,7 @@ use crate::forward::summary::Summary;
 use crate::instrument::Measurement;
 use crate::instrument::external::{Launcher, Running, Tool};
 use crate::rig;
-use crate::serve::{self, Ports, ServeConfig, Server};
+use crate::serve::{self, Limits, Ports, ServeConfig, Server};
 
 /// How long a tool may take to listen.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
@@ -69,6 +69,7 @@ impl Laboratory for NetnsLaboratory {
             bind: Some(Local::Address(SERVER.v4.into())),
             ports: Ports::IN_BED,
             congestion: Some(plan.congestion.clone()),
+            limits: Limits::IN_BED,
             ..ServeConfig::default()
         };
         let far_end = rig

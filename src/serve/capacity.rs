@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::shared::Permit;
+use super::accept::{Seat, Seats};
 use super::{Service, Shared};
 use crate::endpoint::{self, Local};
 use crate::instrument::Direction;
@@ -23,6 +23,8 @@ use crate::instrument::stop::STOP_INTERVAL;
 
 /// Connections of one client (the reference's limit).
 const MOST_CONNECTIONS: u8 = 24;
+/// Tests that wait for their activation at a time: one datagram, perhaps of a false address, makes one.
+const MOST_PENDING: usize = 64;
 
 /// Serves on `port` of `bind`.
 ///
@@ -44,7 +46,8 @@ pub(super) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
 }
 
 fn serve(socket: &UdpSocket, bind: Option<&Local>, shared: &Arc<Shared>) {
-    let mut tests: Vec<JoinHandle<()>> = Vec::new();
+    let mut tests: Vec<Test> = Vec::new();
+    let pending = Seats::new(MOST_PENDING);
     let mut buffer = [0; LONGEST_MESSAGE];
     while !shared.stopping() {
         // Errors are of earlier answers to clients that are gone, and time-outs.
@@ -58,20 +61,23 @@ fn serve(socket: &UdpSocket, bind: Option<&Local>, shared: &Arc<Shared>) {
         if request.answer.is_some() {
             continue;
         }
-        tests.retain(|test| !test.is_finished());
-        let answer = match Pending::admit(&request, peer, bind, shared) {
-            Ok(pending) => {
-                let answer = Setup {
-                    answer: Some(SetupAnswer::Accepted),
-                    port: pending.port,
-                    ..request
-                };
-                let spawned = thread::Builder::new()
-                    .name("capacity test".to_owned())
-                    .spawn(move || pending.run());
-                tests.extend(spawned.ok());
-                answer
-            }
+        tests.retain(|test| !test.thread.is_finished());
+        let known = tests.iter().find(|test| test.is_of(peer, &request));
+        let port = match known.map(|test| test.port) {
+            // The request comes again: its answer was lost.
+            Some(port) => Ok(port),
+            None => Test::set_up(&request, peer, bind, shared, &pending).map(|test| {
+                let port = test.port;
+                tests.push(test);
+                port
+            }),
+        };
+        let answer = match port {
+            Ok(port) => Setup {
+                answer: Some(SetupAnswer::Accepted),
+                port,
+                ..request
+            },
             Err(refusal) => Setup {
                 version: match refusal {
                     SetupAnswer::BadVersion => Version::NEWEST.number(),
@@ -85,18 +91,58 @@ fn serve(socket: &UdpSocket, bind: Option<&Local>, shared: &Arc<Shared>) {
     }
     for test in tests {
         // A panic there was printed there.
-        let _ = test.join();
+        let _ = test.thread.join();
     }
 }
 
-/// A test that was set up and waits for its activation.
+/// A test that was set up.
+struct Test {
+    /// Who asked for it, and which of its tests it is.
+    peer: SocketAddr,
+    ident: u16,
+    connection: u8,
+    port: u16,
+    thread: JoinHandle<()>,
+}
+
+impl Test {
+    /// Begins to wait for the activation of the test that is asked for, on a thread of its own.
+    fn set_up(
+        request: &Setup,
+        peer: SocketAddr,
+        bind: Option<&Local>,
+        shared: &Arc<Shared>,
+        seats: &Seats,
+    ) -> Result<Self, SetupAnswer> {
+        let seat = seats.take().ok_or(SetupAnswer::CapacityExceeded)?;
+        let pending = Pending::admit(request, peer, bind, shared, seat)?;
+        let port = pending.port;
+        let thread = thread::Builder::new()
+            .name("capacity test".to_owned())
+            .spawn(move || pending.run())
+            .map_err(|_| SetupAnswer::CapacityExceeded)?;
+        Ok(Self {
+            peer,
+            ident: request.ident,
+            connection: request.connection,
+            port,
+            thread,
+        })
+    }
+
+    fn is_of(&self, peer: SocketAddr, request: &Setup) -> bool {
+        (self.peer, self.ident, self.connection) == (peer, request.ident, request.connection)
+    }
+}
+
+/// A test that waits for its activation.
 struct Pending {
     socket: UdpSocket,
     port: u16,
     peer: SocketAddr,
     version: Version,
     sizes: Sizes,
-    permit: Permit,
+    seat: Seat,
     shared: Arc<Shared>,
 }
 
@@ -106,6 +152,7 @@ impl Pending {
         peer: SocketAddr,
         bind: Option<&Local>,
         shared: &Arc<Shared>,
+        seat: Seat,
     ) -> Result<Self, SetupAnswer> {
         let version = Version::spoken(request.version).ok_or(SetupAnswer::BadVersion)?;
         let count = request.connections;
@@ -118,9 +165,9 @@ impl Pending {
         if !shared.allows(peer.ip()) {
             return Err(SetupAnswer::NoSocket);
         }
-        let permit = shared
-            .admit(peer, "capacity")
-            .map_err(|_| SetupAnswer::CapacityExceeded)?;
+        if !shared.has_room() {
+            return Err(SetupAnswer::CapacityExceeded);
+        }
         let open = || -> Result<(UdpSocket, u16)> {
             let socket = endpoint::listen_udp(bind, 0)?;
             socket.set_read_timeout(Some(STOP_INTERVAL))?;
@@ -134,7 +181,7 @@ impl Pending {
             peer,
             version,
             sizes: request.sizes,
-            permit,
+            seat,
             shared: Arc::clone(shared),
         })
     }
@@ -172,6 +219,15 @@ impl Pending {
 
     fn test(self, peer: SocketAddr, request: &Activation) -> io::Result<()> {
         self.socket.connect(peer)?;
+        drop(self.seat);
+        let Ok(permit) = self.shared.admit(peer, "capacity") else {
+            // Others were faster. The protocol has no better word for it here.
+            let answer = Activation {
+                answer: Some(ActivationAnswer::BadParameter),
+                ..*request
+            };
+            return self.socket.send(&answer.encode(self.version)).map(drop);
+        };
         let parameters = within_limits(&request.parameters, self.shared.limits().duration);
         let channel = Channel::new(self.socket)?;
         let decider = Decider::new(RateTable::new(self.sizes), &parameters);
@@ -210,7 +266,7 @@ impl Pending {
             parameters,
             server: true,
         };
-        self.permit.finish(&measurement(&outcome, &context));
+        permit.finish(&measurement(&outcome, &context));
         Ok(())
     }
 }
@@ -260,5 +316,79 @@ fn within_limits(asked: &TestParameters, longest: Duration) -> TestParameters {
         sub_interval_ms,
         suppressed: 0,
         ..*asked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::{Limits, ServeConfig, Server};
+
+    fn server(tests: usize) -> Server {
+        let limits = Limits {
+            tests,
+            ..Limits::default()
+        };
+        let config = ServeConfig {
+            limits,
+            ..ServeConfig::on_loopback()
+        };
+        super::super::start(config).unwrap()
+    }
+
+    fn client(server: &Server) -> UdpSocket {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(server.address("capacity").unwrap()).unwrap();
+        socket
+    }
+
+    /// The answer to a set-up request.
+    fn set_up(client: &UdpSocket, ident: u16) -> Setup {
+        let request = Setup {
+            version: Version::NEWEST.number(),
+            connection: 0,
+            connections: 1,
+            ident,
+            answer: None,
+            port: 0,
+            sizes: Sizes::default(),
+            authentication: 0,
+        };
+        client.send(&request.encode()).unwrap();
+        let mut buffer = [0; LONGEST_MESSAGE];
+        let length = client.recv(&mut buffer).unwrap();
+        Setup::decode(&buffer[..length]).unwrap()
+    }
+
+    #[test]
+    fn set_ups_keep_nobody_from_testing() {
+        let server = server(1);
+        let client = client(&server);
+        for ident in 1..=3 {
+            let answer = set_up(&client, ident);
+            assert_eq!(answer.answer, Some(SetupAnswer::Accepted));
+        }
+        let peer = client.local_addr().unwrap();
+        assert!(server.shared.admit(peer, "tcp").is_ok());
+    }
+
+    #[test]
+    fn a_set_up_that_comes_again_is_the_same_test() {
+        let server = server(1);
+        let client = client(&server);
+        let port = set_up(&client, 1).port;
+        assert_eq!(set_up(&client, 1).port, port);
+        assert_ne!(set_up(&client, 2).port, port);
+    }
+
+    #[test]
+    fn set_ups_too_many_are_refused() {
+        let server = server(1);
+        let client = client(&server);
+        let refused = (1..).find(|ident| {
+            let answer = set_up(&client, *ident).answer;
+            answer == Some(SetupAnswer::CapacityExceeded)
+        });
+        assert!(refused.is_some_and(|ident| usize::from(ident) > MOST_PENDING));
     }
 }

@@ -1,40 +1,33 @@
 //! The far end of pingpong, blast and transfer: a thread a connection, a connection a run.
 
-use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
-use socket2::SockRef;
 
-use super::shared::{Permit, set_congestion};
+use super::accept::{ACCEPT_PAUSE, Seats, WAITING_ROOM, accept_all, listen};
+use super::shared::{Permit, Refusal};
 use super::{Service, Shared};
-use crate::endpoint::{self, Local};
+use crate::endpoint::Local;
 use crate::instrument::messages::exchange::{Channel, Watch};
 use crate::instrument::messages::far_end::{self, Place, Served};
 use crate::instrument::messages::transfer;
 use crate::instrument::messages::wire::{self, Request, Wait};
-use crate::instrument::stop::STOP_INTERVAL;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Statistic};
 
 /// A client that sends no whole request for so long is dropped.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections without a test, beside those that the limit of tests admits.
-const WAITING_ROOM: usize = 64;
-/// Before accepting again when the process has no file descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the threads of this service share.
 struct Desk {
     shared: Arc<Shared>,
     place: Place,
-    connections: AtomicUsize,
+    connections: Seats,
     /// Connections that wait by spinning.
-    spinning: AtomicUsize,
+    spinning: Seats,
 }
 
 /// Serves on `port` of `bind`, TCP; UDP sockets on the same port are opened for the clients that ask.
@@ -42,23 +35,21 @@ struct Desk {
 /// # Errors
 /// It cannot be bound.
 pub(super) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
-    let listener = endpoint::listen_tcp(bind, port)?;
-    // Connections inherit it from the socket that accepts them.
-    set_congestion(&SockRef::from(&listener), shared.congestion())?;
-    SockRef::from(&listener).set_read_timeout(Some(STOP_INTERVAL))?;
+    let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
     let interface = bind.and_then(|bind| match bind {
         Local::Interface(name) => Some(name.clone()),
         Local::Address(_) => None,
     });
+    let cores = thread::available_parallelism().map_or(1, usize::from);
     let desk = Desk {
+        connections: Seats::new(shared.limits().tests.saturating_add(WAITING_ROOM)),
+        spinning: Seats::new((cores / 2).max(1)),
         shared,
         place: Place {
             port: address.port(),
             interface,
         },
-        connections: AtomicUsize::new(0),
-        spinning: AtomicUsize::new(0),
     };
     let thread = thread::Builder::new()
         .name("messages".to_owned())
@@ -70,31 +61,22 @@ pub(super) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
     })
 }
 
-/// One of a limited number; given back when dropped.
-struct Seat<'a>(&'a AtomicUsize);
-
 impl Desk {
     fn accept(&self, listener: &TcpListener) {
         thread::scope(|scope| {
-            while !self.shared.stopping() {
-                match listener.accept() {
-                    Ok((stream, peer)) => {
-                        let most = self.shared.limits().tests.saturating_add(WAITING_ROOM);
-                        // Without a seat there is not even a thread to say so: the connection is closed.
-                        let Some(seat) = Seat::take(&self.connections, most) else {
-                            continue;
-                        };
-                        let client = thread::Builder::new().name("messages client".to_owned());
-                        // A thread that cannot be had closes the connection as well.
-                        let _ = client.spawn_scoped(scope, move || {
-                            self.attend(stream, peer);
-                            drop(seat);
-                        });
-                    }
-                    Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => {}
-                    Err(_) => thread::sleep(ACCEPT_PAUSE),
-                }
-            }
+            let take = |stream, peer| {
+                // Without a seat there is not even a thread to say so: the connection is closed.
+                let Some(seat) = self.connections.take() else {
+                    return;
+                };
+                let client = thread::Builder::new().name("messages client".to_owned());
+                // A thread that cannot be had closes the connection as well.
+                let _ = client.spawn_scoped(scope, move || {
+                    self.attend(stream, peer);
+                    drop(seat);
+                });
+            };
+            accept_all(listener, &self.shared, take, turn_away);
         });
     }
 
@@ -150,9 +132,8 @@ impl Desk {
             Request::Pingpong { wait, .. } => *wait,
             Request::Blast { .. } | Request::Transfer { .. } => Wait::Block,
         };
-        let cores = thread::available_parallelism().map_or(1, usize::from);
         let seat = (asked == Wait::Spin)
-            .then(|| Seat::take(&self.spinning, (cores / 2).max(1)))
+            .then(|| self.spinning.take())
             .flatten();
         let wait = if seat.is_some() {
             Wait::Spin
@@ -175,18 +156,11 @@ impl Desk {
     }
 }
 
-impl<'a> Seat<'a> {
-    fn take(taken: &'a AtomicUsize, most: usize) -> Option<Self> {
-        let one_more = |taken| (taken < most).then_some(taken + 1);
-        let update = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        update.ok().map(|_| Self(taken))
-    }
-}
-
-impl Drop for Seat<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+/// Says to one who may not test here that it is so, as far as that needs no waiting.
+fn turn_away(mut stream: TcpStream) {
+    let line = wire::refusal(&anyhow!("{}", Refusal::NotAllowed));
+    // A new connection has room for a line.
+    let _ = writeln!(stream, "{line}");
 }
 
 /// Says why in one line, and closes so that the line arrives: what the client has sent is read first, because the

@@ -1,5 +1,6 @@
 //! The far end of every instrument, for many clients at once.
 
+mod accept;
 mod capacity;
 mod http;
 mod iperf3;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -13,6 +13,7 @@ use model::Bytes;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Log;
+use super::accept::{Seat, Seats};
 use crate::instrument::{Measurement, Stop};
 
 /// What no client can pass.
@@ -36,12 +37,13 @@ pub(crate) struct Shared {
     allow: Vec<IpNet>,
     log: Log,
     stop: Arc<AtomicBool>,
-    running: AtomicUsize,
+    running: Seats,
 }
 
 /// The right to run one test; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
+    _seat: Seat,
     shared: Arc<Shared>,
     test: &'static str,
     peer: SocketAddr,
@@ -78,7 +80,7 @@ impl Shared {
             allow,
             log,
             stop: Arc::default(),
-            running: AtomicUsize::new(0),
+            running: Seats::new(limits.tests),
         })
     }
 
@@ -94,12 +96,9 @@ impl Shared {
         if !self.allows(peer.ip()) {
             return Err(Refusal::NotAllowed);
         }
-        let most = self.limits.tests;
-        let one_more = |running| (running < most).then_some(running + 1);
-        self.running
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .map_err(|_| Refusal::Busy(most))?;
+        let seat = self.running.take();
         Ok(Permit {
+            _seat: seat.ok_or(Refusal::Busy(self.limits.tests))?,
             shared: Arc::clone(self),
             test,
             peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
@@ -123,6 +122,11 @@ impl Shared {
     pub(crate) fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.allow.is_empty() || self.allow.iter().any(|net| net.contains(&address))
+    }
+
+    /// Whether one more test may run now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.running.is_free()
     }
 
     /// What no client can pass.
@@ -166,21 +170,26 @@ impl Permit {
     }
 }
 
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.shared.running.fetch_sub(1, Ordering::Relaxed);
+impl Default for Limits {
+    fn default() -> Self {
+        Self::USUAL
     }
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            tests: 64,
-            duration: Duration::from_secs(86_400),
-            memory: Bytes(1 << 30),
-            idle: Duration::from_secs(30),
-        }
-    }
+impl Limits {
+    /// Where anyone may test.
+    pub(crate) const USUAL: Self = Self {
+        tests: 64,
+        duration: Duration::from_secs(3600),
+        memory: Bytes(1 << 30),
+        idle: Duration::from_secs(30),
+    };
+
+    /// In a test bed, whose user is the only client: as long as any instrument's test can be.
+    pub(crate) const IN_BED: Self = Self {
+        duration: Duration::from_secs(86_400),
+        ..Self::USUAL
+    };
 }
 
 impl fmt::Display for Refusal {

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// A far end on free ports of 127.0.0.1, killed with the test.
 pub(crate) struct FarEnd {
@@ -44,6 +46,14 @@ impl FarEnd {
         let mut services = self.services.iter();
         let found = services.find(|(service, _)| service == name);
         Ok(found.with_context(|| format!("{name} is not served"))?.1)
+    }
+
+    /// Ends it as its user does, and waits for its end.
+    pub(crate) fn interrupt(&mut self) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.child.id())?);
+        kill(pid, Signal::SIGINT)?;
+        self.child.wait()?;
+        Ok(())
     }
 
     /// As proc(5) has it: bit n - 1 stands for signal n, and SIGHUP is 1.

@@ -1,6 +1,8 @@
 //! The far end as its operator meets it: who may test, and what is logged.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -11,6 +13,11 @@ use crate::common::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test("each test is logged as a line of JSON", &[], is_logged);
+    suite.test(
+        "a test that the end of the server cuts short is logged",
+        &[],
+        is_logged_at_the_end,
+    );
     suite.test("who is not allowed is told so", &[], is_refused);
 }
 
@@ -25,12 +32,26 @@ fn is_logged() -> Result<()> {
     let line = process::wait_for("the test to be logged", logged)?;
     let entry: Value = serde_json::from_str(&line)?;
     ensure!(entry["test"] == "http", "{entry}");
+    ensure!(entry["samples"].is_null(), "{entry}");
     let sent = entry["figures"].as_array().context("figures")?.iter();
     let sent = sent.filter(|figure| figure["metric"] == "sent_bytes");
     ensure!(
         sent.map(|f| f["value"].as_f64()).eq([Some(1000.0)]),
         "{entry}"
     );
+    Ok(())
+}
+
+fn is_logged_at_the_end() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let log = directory.path().join("log");
+    let mut far_end = FarEnd::start(farwire().arg("serve").arg("--json").arg(&log))?;
+    let mut stream = TcpStream::connect(far_end.address("http")?)?;
+    stream.write_all(b"GET /seconds/3600 HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    stream.read_exact(&mut [0; 1000])?;
+    far_end.interrupt()?;
+    let entry: Value = serde_json::from_str(&fs::read_to_string(&log)?)?;
+    ensure!(entry["test"] == "http", "{entry}");
     Ok(())
 }
 

@@ -38,6 +38,11 @@ pub(crate) fn add(suite: &mut Suite) {
             suite.test(name, &NEEDS, move || measured(options, address));
         }
     }
+    // The client alone knows when these end.
+    for options in ["-k 100", "-k 100 -R", "-k 100 --bidir"] {
+        let name = format!("iperf3 {options} and farwire serve count the same");
+        suite.test(name, &NEEDS, move || served(options, "127.0.0.1"));
+    }
     suite.test("ten iperf3 at once are all served", &NEEDS, ten_at_once);
 }
 

@@ -135,10 +135,13 @@ fn garbage() -> Result<()> {
     let (ns, directory) = (namespace()?, tempfile::tempdir()?);
     let _server = serve(&ns, &directory.path().join("log"))?;
     let stranger = ns.run(|| UdpSocket::bind("127.0.0.1:0"))??;
+    // A greeting of the client's own address would be taken for the client's.
+    let elsewhere = ns.run(|| UdpSocket::bind("127.0.0.2:0"))??;
     std::thread::scope(|scope| {
         let measuring = scope.spawn(|| measure(&ns, "127.0.0.1 -t 1 -b 20M -l 1400"));
         while !measuring.is_finished() {
-            for garbage in [&b""[..], b"9876", b"987", &[0xff; 1400], &[0; 65_000]] {
+            elsewhere.send_to(b"9876", "127.0.0.1:5201")?;
+            for garbage in [&b""[..], b"987", &[0xff; 1400], &[0; 65_000]] {
                 stranger.send_to(garbage, "127.0.0.1:5201")?;
             }
             // More than the port's buffer holds would be a flood, in which greetings drown.

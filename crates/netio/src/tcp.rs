@@ -13,8 +13,6 @@ pub struct TcpInfo {
     pub timestamps: bool,
     /// Payload bytes of a full segment that is sent, options already taken off.
     pub snd_mss: u32,
-    /// Payload bytes of a full segment as received; an estimate that starts at 536.
-    pub rcv_mss: u32,
     /// Segments sent and not yet acknowledged.
     pub unacked: u32,
     /// The path's MTU as far as the kernel knows, L3 bytes.
@@ -41,8 +39,6 @@ pub struct TcpInfo {
     pub data_segs_out: u32,
     /// Segments with payload received.
     pub data_segs_in: u32,
-    /// The latest delivery rate, payload bytes a second.
-    pub delivery_rate: u64,
     /// How long there was something to send.
     pub busy_time: Duration,
     /// Of it, how long the peer's window was the limit.
@@ -99,7 +95,6 @@ impl TcpInfo {
         Self {
             timestamps: bytes[5] & OPTION_TIMESTAMPS != 0,
             snd_mss: short(16),
-            rcv_mss: short(20),
             unacked: short(24),
             pmtu: short(60),
             rtt: micros(68),
@@ -113,7 +108,6 @@ impl TcpInfo {
             bytes_received: long(128),
             data_segs_out: short(156),
             data_segs_in: short(152),
-            delivery_rate: long(160),
             busy_time: Duration::from_micros(long(168)),
             rwnd_limited: Duration::from_micros(long(176)),
             sndbuf_limited: Duration::from_micros(long(184)),

@@ -1,36 +1,28 @@
 //! The socket of a test: load PDUs out in trains, whatever comes in with its arrival.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use netio::clock;
+use netio::udp::{LONGEST_TRAIN, MOST_SEGMENTS, TrainBuffer, TrainReceiver};
 use nix::errno::Errno;
-use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg, setsockopt, sockopt,
-};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
 use super::pacer::Train;
 use super::rates::payload_to_send;
 use super::receiver::Moment;
 use super::wire::{LOAD_HEADER, LoadHeader, Stamp};
 
-/// The longest datagram of IPv4, and what a train may have.
-const LONGEST: usize = 65_507;
-/// UDP_MAX_SEGMENTS of kernels before 6.9.
-const MOST_SEGMENTS: usize = 64;
-/// Room for a stamp, a segment size and a count of drops, each with its header.
-const CONTROL: usize = 128;
 /// Asked for; the kernel gives at most net.core.rmem_max without CAP_NET_ADMIN.
 const SOCKET_BUFFER: usize = 4 << 20;
 
 /// A connected, nonblocking UDP socket.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    socket: UdpSocket,
-    incoming: Vec<u8>,
-    control: Vec<u8>,
+    socket: TrainReceiver,
+    incoming: TrainBuffer,
     outgoing: Vec<u8>,
     ipv6: bool,
     segmentation: bool,
@@ -64,28 +56,19 @@ impl Channel {
     /// # Errors
     /// It cannot be made nonblocking, or is not connected.
     pub(crate) fn new(socket: UdpSocket) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
         let ipv6 = socket.peer_addr()?.ip().to_canonical().is_ipv6();
-        if setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BUFFER).is_err() {
-            setsockopt(&socket, sockopt::RcvBuf, &SOCKET_BUFFER)?;
-        }
-        // Without these: one datagram a call, this program's time of arrival, and no count of the host's drops.
-        let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
-        let kernel_stamps = setsockopt(&socket, sockopt::ReceiveTimestampns, &true).is_ok();
-        let _ = setsockopt(&socket, sockopt::RxqOvfl, &1);
-        let mut outgoing = vec![0; LONGEST];
+        let mut outgoing = vec![0; LONGEST_TRAIN];
         // Zeros would be compressed by links that compress.
         fastrand::fill(&mut outgoing);
         Ok(Self {
-            socket,
-            incoming: vec![0; 1 << 16],
-            control: vec![0; CONTROL],
+            socket: TrainReceiver::new(socket, SOCKET_BUFFER)?,
+            incoming: TrainBuffer::new(),
             outgoing,
             ipv6,
             segmentation: true,
             sequence: 0,
             dropped: 0,
-            kernel_stamps,
+            kernel_stamps: false,
             unsent: 0,
         })
     }
@@ -95,35 +78,17 @@ impl Channel {
     /// # Errors
     /// The peer's host says that nobody listens there any more, or the socket fails.
     pub(crate) fn receive(&mut self) -> io::Result<Option<Arrived<'_>>> {
-        let fd = self.socket.as_raw_fd();
-        let mut slices = [IoSliceMut::new(&mut self.incoming)];
-        let control = Some(&mut self.control[..]);
-        let message = match recvmsg::<()>(fd, &mut slices, control, MsgFlags::MSG_DONTWAIT) {
-            Ok(message) => message,
-            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
-            Err(errno) => return Err(errno.into()),
+        let Some(train) = self.socket.receive(&mut self.incoming)? else {
+            return Ok(None);
         };
-        let length = message.bytes;
-        let mut segment = length.max(1);
-        let mut stamp = None;
-        for control in message.cmsgs()? {
-            match control {
-                ControlMessageOwned::UdpGroSegments(bytes) => {
-                    segment = usize::try_from(bytes).unwrap_or(segment).max(1);
-                }
-                ControlMessageOwned::ScmTimestampns(time) => {
-                    stamp = u64::try_from(Duration::from(time).as_nanos()).ok();
-                }
-                ControlMessageOwned::RxqOvfl(drops) => self.dropped = drops,
-                _ => {}
-            }
-        }
         let read = now();
+        self.dropped = train.drops.max(self.dropped);
+        self.kernel_stamps = train.stamp.is_some();
         Ok(Some(Arrived {
-            bytes: &self.incoming[..length],
-            segment,
+            bytes: train.bytes,
+            segment: train.segment,
             at: Moment {
-                wall: stamp.unwrap_or(read.wall),
+                wall: train.stamp.map_or(read.wall, |stamp| stamp.0),
                 ..read
             },
         }))
@@ -134,9 +99,9 @@ impl Channel {
     /// # Errors
     /// As [`receive`](Self::receive).
     pub(crate) fn send(&self, message: &[u8]) -> io::Result<()> {
-        match self.socket.send(message) {
+        match self.socket.answer(message) {
             Err(error) if is_full(&error) => Ok(()),
-            sent => sent.map(drop),
+            sent => sent,
         }
     }
 
@@ -149,7 +114,7 @@ impl Channel {
     pub(crate) fn send_load(&mut self, train: Train, header: &LoadHeader) -> io::Result<()> {
         let payload = payload_to_send(train.payload, self.ipv6);
         let at_once = if self.segmentation {
-            (LONGEST / payload).min(MOST_SEGMENTS)
+            (LONGEST_TRAIN / payload).min(MOST_SEGMENTS)
         } else {
             1
         };
@@ -193,7 +158,7 @@ impl Channel {
     }
 
     fn send_segments(&self, bytes: &[u8], payload: usize) -> Result<(), Errno> {
-        let fd = self.socket.as_raw_fd();
+        let fd = self.socket.as_fd().as_raw_fd();
         let slices = [IoSlice::new(bytes)];
         let size = u16::try_from(payload).map_err(|_| Errno::EMSGSIZE)?;
         let train = [ControlMessage::UdpGsoSegments(&size)];
@@ -215,7 +180,7 @@ impl Channel {
         self.unsent
     }
 
-    /// Whether arrivals are the kernel's.
+    /// Whether the last arrival was the kernel's.
     pub(crate) fn kernel_stamps(&self) -> bool {
         self.kernel_stamps
     }

@@ -12,7 +12,7 @@ use super::decider::Decider;
 use super::loading::Loading;
 use super::receiver::Totals;
 use super::taking::Taking;
-use super::wire::{Action, SendingRate, Status, SubInterval, TestParameters, Version};
+use super::wire::{Action, NO_DELAY, SendingRate, Status, SubInterval, TestParameters, Version};
 
 /// After so long without a message of the peer, it is gone (the reference's watchdog).
 pub(crate) const SILENCE: Duration = Duration::from_secs(3);
@@ -56,11 +56,24 @@ pub(crate) struct Trial {
     pub(crate) l3_bit_per_s: f64,
 }
 
+/// The least and the greatest delays of a test, in milliseconds, as far as they were fed back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Delays {
+    /// The least round trip.
+    pub(crate) rtt_min: Option<u32>,
+    /// The greatest round trip.
+    pub(crate) rtt_max: Option<u32>,
+    /// The least and the greatest one-way delay above the least.
+    pub(crate) variation: Option<[u32; 2]>,
+}
+
 /// What one end knows when the test is over.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Every trial interval.
+    /// Every trial interval at a client; a server's memory must not grow with its clients' tests.
     pub(crate) trials: Vec<Trial>,
+    /// What all trial intervals said of delay.
+    pub(crate) delays: Delays,
     /// Every whole sub-interval, and when it was known.
     pub(crate) sub_intervals: Vec<(Duration, SubInterval)>,
     /// How it ended.
@@ -137,6 +150,7 @@ impl<'a> Run<'a> {
             sub_intervals_seen: 0,
             outcome: Outcome {
                 trials: Vec::new(),
+                delays: Delays::default(),
                 sub_intervals: Vec::new(),
                 end: End::Complete,
                 host_drops: 0,
@@ -145,7 +159,7 @@ impl<'a> Run<'a> {
                 feedback_missed: 0,
                 unreadable: 0,
                 totals: None,
-                kernel_stamps: exchange.channel.kernel_stamps(),
+                kernel_stamps: false,
             },
             exchange,
         }
@@ -163,6 +177,7 @@ impl<'a> Run<'a> {
             }
             Err(error) => End::Failed(error),
         };
+        self.outcome.kernel_stamps = self.exchange.channel.kernel_stamps();
         self.outcome.host_drops = self.exchange.channel.dropped();
         self.outcome.unsent = self.exchange.channel.unsent();
         self.outcome
@@ -222,7 +237,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Keeps a trial interval and its sub-interval, if that is new.
+    /// Keeps what a trial interval said, and its sub-interval if that is new.
     pub(super) fn keep(
         &mut self,
         at: Nanos,
@@ -234,7 +249,9 @@ impl<'a> Run<'a> {
         let parameters = &self.exchange.parameters;
         let milliseconds = u64::from(parameters.duration_s) * 1000;
         let agreed = |each: u16| milliseconds * TOLERATED / u64::from(each.max(1)) + TOLERATED;
-        if (self.outcome.trials.len() as u64) < agreed(parameters.feedback_ms) {
+        self.outcome.delays.add(&status);
+        let room = (self.outcome.trials.len() as u64) < agreed(parameters.feedback_ms);
+        if room && !self.is_server() {
             self.outcome.trials.push(Trial {
                 at,
                 status,
@@ -247,6 +264,21 @@ impl<'a> Run<'a> {
             self.sub_intervals_seen = status.sub_interval_number;
             self.outcome.sub_intervals.push((at, status.sub_interval));
             (self.exchange.on_sub_interval)(&status.sub_interval);
+        }
+    }
+}
+
+impl Delays {
+    fn add(&mut self, status: &Status) {
+        if status.rtt_min_ms != NO_DELAY {
+            let least = self.rtt_min.unwrap_or(status.rtt_min_ms);
+            self.rtt_min = Some(least.min(status.rtt_min_ms));
+        }
+        self.rtt_max = self.rtt_max.max(status.rtt_ms());
+        if status.delay_count > 0 {
+            let (min, max) = (status.delay_min_ms, status.delay_max_ms);
+            let [least, most] = self.variation.unwrap_or([min, max]);
+            self.variation = Some([least.min(min), most.max(max)]);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::exchange::{End, Outcome, Trial};
-use super::wire::{NO_DELAY, Sizes, SubInterval, TestParameters, Version};
+use super::exchange::{End, Outcome};
+use super::wire::{Sizes, SubInterval, TestParameters, Version};
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 
 const UDP_HEADER: f64 = 8.0;
@@ -167,34 +167,27 @@ fn packets(outcome: &Outcome, context: &Context) -> Vec<Figure> {
 
 fn delays(outcome: &Outcome, context: &Context) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let rtts: Vec<f64> = outcome.trials.iter().filter_map(rtt_ms).collect();
-    let most = rtts.iter().copied().reduce(f64::max);
-    let least = outcome.trials.iter().map(|t| t.status.rtt_min_ms).min();
-    let least = least.filter(|ms| *ms != NO_DELAY).map(f64::from);
-    for (statistic, value) in [(Statistic::Min, least), (Statistic::Max, most)] {
-        figures.extend(value.map(|ms| {
+    let delays = &outcome.delays;
+    let rtts = [
+        (Statistic::Min, delays.rtt_min),
+        (Statistic::Max, delays.rtt_max),
+    ];
+    for (statistic, value) in rtts {
+        figures.extend(value.map(f64::from).map(|ms| {
             Figure::new(Metric::RttMs, statistic, ms)
                 .within((ms - ROUNDING_MS).max(0.0), ms + ROUNDING_MS)
         }));
     }
-    let with_delays = || outcome.trials.iter().filter(|t| t.status.delay_count > 0);
-    let least = with_delays().map(|t| t.status.delay_min_ms).min();
-    let most = with_delays().map(|t| t.status.delay_max_ms).max();
-    for (statistic, value) in [(Statistic::Min, least), (Statistic::Max, most)] {
-        figures.extend(value.map(|ms| {
-            let ms = f64::from(ms);
+    let variation = delays.variation.into_iter().flatten();
+    for (statistic, ms) in [Statistic::Min, Statistic::Max].into_iter().zip(variation) {
+        let ms = f64::from(ms);
+        figures.push(
             Figure::new(Metric::PdvMs, statistic, ms)
                 .toward(context.direction)
-                .within((ms - ROUNDING_MS).max(0.0), ms + ROUNDING_MS)
-        }));
+                .within((ms - ROUNDING_MS).max(0.0), ms + ROUNDING_MS),
+        );
     }
     figures
-}
-
-fn rtt_ms(trial: &Trial) -> Option<f64> {
-    let status = &trial.status;
-    let known = status.rtt_variation_ms != NO_DELAY && status.rtt_min_ms != NO_DELAY;
-    known.then(|| f64::from(status.rtt_min_ms) + f64::from(status.rtt_variation_ms))
 }
 
 /// The trace: each trial interval, and each sub-interval.
@@ -210,7 +203,7 @@ fn samples(outcome: &Outcome, context: &Context) -> Vec<Sample> {
             (Metric::L3RateBitPerS, rate),
             (Metric::LostPackets, Some(f64::from(status.lost))),
             (Metric::PdvMs, delay),
-            (Metric::RttMs, rtt_ms(trial)),
+            (Metric::RttMs, status.rtt_ms().map(f64::from)),
             (Metric::RateRow, trial.row.map(|row| row as f64)),
             (Metric::SendingRateBitPerS, Some(trial.l3_bit_per_s)),
         ];

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::wire::{
     Activation, ActivationAnswer, LONGEST_MESSAGE, LoadHeader, Malformed, SendingRate, Setup,
@@ -17,6 +17,8 @@ use crate::instrument::{Direction, Session};
 
 /// A request is repeated after so long, until [`SILENCE`] has passed.
 const REPEAT: Duration = Duration::from_secs(1);
+/// What the reference's server makes of a time that it finds too short, in seconds.
+const REFERENCE_TIME_S: u16 = 10;
 
 /// What both ends agreed upon.
 pub(super) struct Agreement {
@@ -58,6 +60,8 @@ pub(super) fn agree(
         .connect(SocketAddr::new(target.ip(), port))
         .with_context(|| format!("no way to port {port} of {target}"))?;
     let answer = asking.activate(plan)?;
+    check(&plan.parameters(), &answer.parameters)
+        .with_context(|| format!("{target} accepts what cannot be"))?;
     asking.note_changes(&plan.parameters(), &answer.parameters);
     Ok(Agreement {
         socket: asking.socket,
@@ -260,7 +264,73 @@ impl Asking<'_> {
     }
 }
 
+/// Whether the server has set a test that the client can do, of a time that it asked for.
+fn check(asked: &TestParameters, given: &TestParameters) -> Result<()> {
+    let within = |name: &str, value: u16, least: u16, most: u16| {
+        ensure!(
+            (least..=most).contains(&value),
+            "{name} of {value}: {least} to {most} are possible"
+        );
+        Ok(())
+    };
+    within("a feedback interval in ms", given.feedback_ms, 5, 250)?;
+    within("a sub-interval in ms", given.sub_interval_ms, 100, 10_000)?;
+    let longest = asked.duration_s.max(REFERENCE_TIME_S);
+    within("a duration in s", given.duration_s, 1, longest)
+}
+
 fn is_time_out(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), TimedOut | WouldBlock | Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instrument::capacity::{Algorithm, Thresholds};
+
+    #[test]
+    fn a_server_cannot_set_what_cannot_be_nor_what_takes_longer() {
+        let plan = CapacityPlan {
+            direction: Direction::Down,
+            duration: Duration::from_secs(20),
+            sub_interval: Duration::from_secs(1),
+            algorithm: Algorithm::B,
+            thresholds: Thresholds::default(),
+            datagrams: None,
+        };
+        let asked = plan.parameters();
+        check(&asked, &asked).unwrap();
+        type Change = fn(&mut TestParameters);
+        let changes: [(Change, &str); 5] = [
+            (|p| p.feedback_ms = 0, "feedback interval in ms of 0"),
+            (|p| p.feedback_ms = 251, "feedback interval in ms of 251"),
+            (|p| p.sub_interval_ms = 0, "sub-interval in ms of 0"),
+            (|p| p.duration_s = 0, "duration in s of 0"),
+            (|p| p.duration_s = 21, "duration in s of 21: 1 to 20"),
+        ];
+        for (change, cause) in changes {
+            let mut given = asked;
+            change(&mut given);
+            let error = check(&asked, &given).unwrap_err().to_string();
+            assert!(error.contains(cause), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_reference_s_least_time_is_taken() {
+        let plan = CapacityPlan {
+            direction: Direction::Up,
+            duration: Duration::from_secs(2),
+            sub_interval: Duration::from_secs(1),
+            algorithm: Algorithm::B,
+            thresholds: Thresholds::default(),
+            datagrams: None,
+        };
+        let given = TestParameters {
+            duration_s: REFERENCE_TIME_S,
+            ..plan.parameters()
+        };
+        check(&plan.parameters(), &given).unwrap();
+    }
 }

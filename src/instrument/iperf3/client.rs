@@ -229,7 +229,9 @@ impl<'a> Client<'a> {
             )));
         }
         if let (Protocol::Udp, Some(streams)) = (self.params.plan.protocol, &mut tested.streams) {
-            streams.settle(&results.streams, Instant::now() + SETTLE);
+            let late = Instant::now() + SETTLE;
+            let enough = || Instant::now() >= late || self.control.check().is_err();
+            streams.settle(&results.streams, &enough);
             tested.sides.local.streams = streams.results();
         }
         tested.sides.remote = Some(results);

@@ -63,10 +63,8 @@ impl Params {
                 .unwrap_or(1),
             until: match above_zero("num")? {
                 Some(bytes) => Until::Bytes(bytes),
-                // The client ends it when it likes: after so many blocks, or never.
-                None => Until::For(Duration::from_secs(
-                    seconds.unwrap_or(LONGEST_TEST_S).into(),
-                )),
+                // Without a time the client ends it when it likes: after so many blocks, or never.
+                None => Until::For(Duration::from_secs(seconds.unwrap_or(0).into())),
             },
             omit: Duration::from_secs(omit.into()),
             bitrate: above_zero("bandwidth")?.or(above_zero("fqrate")?),
@@ -178,6 +176,13 @@ mod tests {
         };
         let bytes = params.to_json().to_string();
         assert_eq!(Params::parse(bytes.as_bytes()).unwrap(), params);
+    }
+
+    #[test]
+    fn a_test_of_so_many_blocks_lasts_as_long_as_the_client_likes() {
+        let of_blocks = OF_3_12.replace("\"time\":10", "\"time\":0");
+        let params = Params::parse(of_blocks.as_bytes()).unwrap();
+        assert_eq!(params.plan.duration(), None);
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(crate) enum Way {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Until {
-    /// After so long.
+    /// After so long; when the client says so if that is zero.
     #[serde(rename = "for_s", with = "seconds")]
     For(Duration),
     /// When so many bytes were sent in each direction that sends, all streams together.
@@ -124,9 +124,9 @@ pub(crate) trait Streams {
     /// Stops sending and counting: what arrives from now on is read, but is not of the test.
     fn stop(&mut self, now: Instant);
 
-    /// Takes what arrives after [`stop`](Self::stop) into account until all that the sender says it `sent` is there, or until
-    /// `deadline`: a test of so many bytes ends with its last byte, not with the sender's word.
-    fn settle(&mut self, _sent: &[StreamResults], _deadline: Instant) {}
+    /// Takes what arrives after [`stop`](Self::stop) into account until all that the sender says it `sent` is there, or it is
+    /// `enough`: a test of so many bytes ends with its last byte, not with the sender's word.
+    fn settle(&mut self, _sent: &[StreamResults], _enough: &dyn Fn() -> bool) {}
 
     /// Closes the sockets; what was counted until [`stop`](Self::stop) stays.
     fn close(&mut self) {}
@@ -212,8 +212,8 @@ impl Plan {
     /// How long the test lasts with what is omitted, when that is known beforehand.
     pub(crate) fn duration(&self) -> Option<Duration> {
         match self.until {
-            Until::For(time) => Some(time + self.omit),
-            Until::Bytes(_) => None,
+            Until::For(time) if !time.is_zero() => Some(time + self.omit),
+            Until::For(_) | Until::Bytes(_) => None,
         }
     }
 }

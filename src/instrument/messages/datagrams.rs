@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd as _;
-use std::time::Instant;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{MsgFlags, recv, send};
+use nix::sys::time::TimeSpec;
 
 use super::exchange::{Broken, SPIN_AT_MOST};
 use super::wire::Wait;
@@ -17,6 +19,8 @@ use crate::instrument::stop::STOP_INTERVAL;
 pub(crate) struct Datagrams {
     socket: UdpSocket,
     wait: Wait,
+    /// When the last one was sent: an answer to it is waited for by spinning for a while.
+    sent: Instant,
 }
 
 /// What one wait brought.
@@ -26,7 +30,7 @@ pub(crate) enum Came {
     Datagram(usize),
     /// A datagram without payload: the peer asks for a look at the connection beside.
     Empty,
-    /// Nothing, for 100 ms at most.
+    /// Nothing until the deadline, or for about 100 ms.
     Nothing,
 }
 
@@ -41,16 +45,29 @@ impl Datagrams {
         let mut nothing = [0; 1];
         while socket.recv(&mut nothing).is_ok() {}
         socket.set_nonblocking(false)?;
-        Ok(Self { socket, wait })
+        Ok(Self {
+            socket,
+            wait,
+            sent: Instant::now(),
+        })
     }
 
-    /// Waits for one datagram.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Came, Broken> {
+    /// Waits for one datagram until `deadline`, if there is one.
+    pub(crate) fn receive(
+        &self,
+        buffer: &mut [u8],
+        deadline: Option<Instant>,
+    ) -> Result<Came, Broken> {
         let fd = self.socket.as_raw_fd();
-        let spin_since = (self.wait == Wait::Spin).then(Instant::now);
         loop {
-            let spins = spin_since.is_some_and(|since| since.elapsed() < SPIN_AT_MOST);
-            let flags = if spins {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let spins = self.wait == Wait::Spin && self.sent.elapsed() < SPIN_AT_MOST;
+            // The socket's own time-out is one system call less, and too long before a near deadline.
+            let near = left.filter(|left| *left < STOP_INTERVAL && !spins);
+            if let Some(left) = near {
+                self.await_one(left);
+            }
+            let flags = if spins || near.is_some() {
                 MsgFlags::MSG_DONTWAIT
             } else {
                 MsgFlags::empty()
@@ -58,7 +75,7 @@ impl Datagrams {
             match recv(fd, buffer, flags) {
                 Ok(0) => return Ok(Came::Empty),
                 Ok(count) => return Ok(Came::Datagram(count)),
-                Err(Errno::EAGAIN) if spins => {}
+                Err(Errno::EAGAIN) if spins && left != Some(Duration::ZERO) => {}
                 Err(Errno::EAGAIN) => return Ok(Came::Nothing),
                 // An ICMP error to an earlier datagram: that one is lost, no more.
                 Err(Errno::EINTR | Errno::ECONNREFUSED) => {}
@@ -67,8 +84,16 @@ impl Datagrams {
         }
     }
 
+    /// Sleeps until a datagram is there, for `most` at most.
+    fn await_one(&self, most: Duration) {
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        // An interrupted sleep is a short one: the caller looks at its clock.
+        let _ = ppoll(&mut fds, Some(TimeSpec::from_duration(most)), None);
+    }
+
     /// Sends one datagram.
-    pub(crate) fn send(&self, message: &[u8]) -> Result<(), Broken> {
+    pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), Broken> {
+        self.sent = Instant::now();
         loop {
             match send(self.socket.as_raw_fd(), message, MsgFlags::MSG_NOSIGNAL) {
                 Ok(_) => return Ok(()),

@@ -26,8 +26,6 @@ const SWALLOW: usize = 256 * 1024;
 /// What one connection brought, until its end or its failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Served {
-    /// Whole messages, datagrams or reads.
-    pub(crate) messages: u64,
     /// Payload bytes received.
     pub(crate) received: u64,
     /// Payload bytes sent back.
@@ -79,8 +77,8 @@ pub(crate) fn serve(
     channel.wait = wait;
     let start = Instant::now();
     let outcome = match (request, datagrams) {
-        (Request::Pingpong { .. }, Some(datagrams)) => {
-            echo_datagrams(channel, &datagrams, &mut memory, served)
+        (Request::Pingpong { count, .. }, Some(datagrams)) => {
+            echo_datagrams(channel, datagrams, *count, &mut memory, served)
         }
         (Request::Pingpong { count, .. }, None) => echo(channel, *count, &mut memory, served),
         (Request::Blast { .. }, _) => swallow(channel, request.bytes(), &mut memory, served),
@@ -112,15 +110,18 @@ fn echo(
         served.received += message.len() as u64;
         channel.send(message)?;
         served.sent += message.len() as u64;
-        served.messages += 1;
+        // While the answer is on its way: who is never kept waiting never looks otherwise.
+        channel.go_on()?;
     }
     Ok(())
 }
 
-/// Sends datagrams back until the client says that it is done.
+/// Sends datagrams back until the client says that it is done; what comes after `count` of them is a copy, and not
+/// answered.
 fn echo_datagrams(
     channel: &Channel,
-    datagrams: &Datagrams,
+    mut datagrams: Datagrams,
+    count: u64,
     buffer: &mut [u8],
     served: &mut Served,
 ) -> Result<(), Broken> {
@@ -128,25 +129,29 @@ fn echo_datagrams(
     let mut last = None;
     let mut quiet = None;
     loop {
-        match datagrams.receive(buffer)? {
+        match datagrams.receive(buffer, None)? {
             Came::Datagram(length) => {
                 quiet = None;
+                channel.go_on()?;
+                served.received += length as u64;
                 let message = &buffer[..length];
+                if result.received == count {
+                    result.duplicates += 1;
+                    continue;
+                }
                 if last.replace(number_of(message)) == Some(number_of(message)) {
                     result.duplicates += 1;
                 } else {
                     result.received += 1;
                 }
-                served.received += length as u64;
                 datagrams.send(message)?;
                 served.sent += length as u64;
             }
             Came::Empty | Came::Nothing if channel.is_readable() => break,
-            Came::Empty => {}
+            Came::Empty => channel.go_on()?,
             Came::Nothing => channel.check(&mut quiet)?,
         }
     }
-    served.messages = result.received;
     let line = channel.receive_line()?;
     if line == DONE {
         channel.send_line(&result.to_string())
@@ -164,7 +169,7 @@ fn swallow(
 ) -> Result<(), Broken> {
     while served.received < bytes {
         served.received += read_up_to(channel, bytes - served.received, buffer)? as u64;
-        served.messages += 1;
+        channel.go_on()?;
     }
     channel.send(&[1])?;
     served.sent = 1;
@@ -188,9 +193,10 @@ fn account(
         result.total = after - start;
         result.bytes += *read.as_ref().unwrap_or(&0) as u64;
         result.reads += u64::from(read.is_ok());
-        (served.messages, served.received) = (result.reads, result.bytes);
+        served.received = result.bytes;
         served.transfer = Some(result);
         read?;
+        channel.go_on()?;
     }
     channel.send_line(&result.to_string())
 }

@@ -1,7 +1,9 @@
+use std::io;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -232,6 +234,22 @@ fn a_busy_server_says_so() {
 }
 
 #[test]
+fn who_is_not_allowed_is_told_so() {
+    let config = ServeConfig {
+        allow: vec!["10.0.0.0/8".parse().unwrap()],
+        ..ServeConfig::on_loopback()
+    };
+    let server = serve::start(config).unwrap();
+    let far = far_end(server.address("messages").unwrap());
+    let cause = blast::measure(&far, &blast_of(1, 1), &session()).failure;
+    let cause = cause.unwrap();
+    assert!(
+        cause.contains("refused: this address may not test here"),
+        "{cause}"
+    );
+}
+
+#[test]
 fn garbage_gets_one_line_and_a_close() {
     let (_server, far) = server(Limits::default());
     let long = [b'x'; 100_000];
@@ -257,6 +275,108 @@ fn garbage_gets_one_line_and_a_close() {
     }
     let good = blast::measure(&far, &blast_of(1, 1), &session());
     assert_eq!(good.failure, None);
+}
+
+/// Tests whose client never pauses.
+const ENDLESS: [&str; 4] = [
+    "pingpong size=1000 count=1000000000 wait=spin nagle=no",
+    "pingpong size=1000 count=1000000000 wait=block nagle=no",
+    "blast size=1000000 count=1000000000 nagle=no",
+    "transfer block=8192 bytes=1000000000000000 nagle=no latency_us=0",
+];
+
+/// Asks for a test over `stream` and takes the answer.
+fn request(stream: &TcpStream, test: &str) {
+    let mut stream = stream;
+    writeln!(stream, "farwire-messages/1 {test}").unwrap();
+    let mut byte = [0];
+    while byte != *b"\n" {
+        stream.read_exact(&mut byte).unwrap();
+    }
+}
+
+/// Asks for a test and sends until the far end closes the connection; says when it is under way.
+fn pour(address: SocketAddr, test: &str, under_way: &Sender<()>) {
+    let stream = TcpStream::connect(address).unwrap();
+    request(&stream, test);
+    thread::scope(|scope| {
+        scope.spawn(|| io::copy(&mut &stream, &mut io::sink()));
+        let block = [0; 1 << 16];
+        let mut sent = 0;
+        while let Ok(count) = (&stream).write(&block) {
+            sent += count;
+            if sent > 8 << 20 {
+                let _ = under_way.send(());
+            }
+        }
+    });
+}
+
+/// As [`pour`], with datagrams.
+fn pour_datagrams(address: SocketAddr, under_way: &Sender<()>) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let test = format!("pingpong size=64 count=1000000000 wait=block nagle=no udp={port}");
+    request(&stream, &test);
+    socket.connect(address).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    for number in 0_u64.. {
+        let _ = socket.send(&number.to_be_bytes());
+        if stream.read(&mut [0]).is_ok() {
+            return;
+        }
+        let _ = under_way.send(());
+    }
+}
+
+#[test]
+fn a_test_that_never_pauses_ends_at_the_limit() {
+    let limits = Limits {
+        duration: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let (_server, far) = server(limits);
+    let (under_way, _heard) = channel();
+    for test in ENDLESS {
+        pour(far.address, test, &under_way);
+    }
+    pour_datagrams(far.address, &under_way);
+}
+
+#[test]
+fn a_far_end_that_stops_ends_tests_that_never_pause() {
+    let (server, far) = server(Limits::default());
+    thread::scope(|scope| {
+        for test in ENDLESS {
+            let (under_way, heard) = channel();
+            scope.spawn(move || pour(far.address, test, &under_way));
+            heard.recv().unwrap();
+        }
+        let (under_way, heard) = channel();
+        scope.spawn(move || pour_datagrams(far.address, &under_way));
+        heard.recv().unwrap();
+        drop(server);
+    });
+}
+
+#[test]
+fn a_far_end_that_gives_up_on_datagrams_is_noticed() {
+    let limits = Limits {
+        duration: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let (_server, far) = server(limits);
+    let plan = PingpongPlan {
+        loads: vec![Load {
+            size: 64,
+            count: 1_000_000_000,
+        }],
+        udp: Some(Duration::from_millis(50)),
+        ..pingpong_of(&[])
+    };
+    let cause = pingpong::measure(&far, &plan, &session()).failure.unwrap();
+    assert!(cause.contains("closed the connection"), "{cause}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::client::{Call, FarEnd, incompressible};
 use super::datagrams::{Came, Datagrams, number_of, put_number};
-use super::exchange::Broken;
+use super::exchange::{Broken, Channel};
 use super::pingpong::{PingpongPlan, Run, one_way, state_wait};
 use super::recorder::Recorder;
 use super::sizes::Load;
@@ -120,18 +120,26 @@ pub(super) fn run(
     let start = Instant::now();
     let mut end = start;
     for number in 1..=load.count {
-        channel.go_on().map_err(|broken| far.blame("", broken))?;
         let doing = || format!("message {number} of {} of {} bytes", load.count, load.size);
         put_number(&mut message, number);
         let rtt = exchange
-            .one(&message)
+            .one(&channel, &message)
             .map_err(|broken| far.blame(&doing(), broken))?;
         counts.sent += 1;
         end = Instant::now();
-        if let Some((rtt, at)) = rtt {
-            counts.answered += 1;
-            recorder.add(rtt, at);
-            end = at;
+        match rtt {
+            Some((rtt, at)) => {
+                counts.answered += 1;
+                recorder.add(rtt, at);
+                end = at;
+            }
+            // Before the end the far end says nothing over the connection but that it gives up.
+            None if channel.is_readable() => {
+                let line = channel.receive_line();
+                let broken = line.map_or_else(|broken| broken, Broken::NoLine);
+                return Err(far.blame(&doing(), broken));
+            }
+            None => {}
         }
     }
     let result = channel
@@ -165,24 +173,31 @@ struct Exchange {
 
 impl Exchange {
     /// Sends a message and waits for its answer: the round-trip time and when it came, or nothing in time.
-    fn one(&mut self, message: &[u8]) -> Result<Option<(Duration, Instant)>, Broken> {
+    fn one(
+        &mut self,
+        channel: &Channel,
+        message: &[u8],
+    ) -> Result<Option<(Duration, Instant)>, Broken> {
         let before = Instant::now();
         self.datagrams.send(message)?;
+        let deadline = Some(before + self.timeout);
         loop {
-            let came = self.datagrams.receive(&mut self.answer)?;
+            let came = self.datagrams.receive(&mut self.answer, deadline)?;
             let now = Instant::now();
             let rtt = now - before;
             if let Came::Datagram(length) = came {
                 let answer = &self.answer[..length];
                 let is_current = length == message.len() && number_of(answer) == number_of(message);
                 if is_current && rtt <= self.timeout {
+                    channel.go_on()?;
                     return Ok(Some((rtt, now)));
                 }
                 self.late += 1;
             }
-            if rtt > self.timeout {
+            if rtt >= self.timeout {
                 return Ok(None);
             }
+            channel.go_on()?;
         }
     }
 }

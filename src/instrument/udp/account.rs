@@ -57,8 +57,6 @@ pub(crate) struct Tally {
     pub(crate) reordered: u64,
     /// The largest reordering extent (RFC 4737 section 4.2.1), in datagrams, of those still known.
     pub(crate) largest_extent: u64,
-    /// Datagrams too far behind for copies to be told; they count as lost.
-    pub(crate) too_late: u64,
     /// What is no datagram of the test: too short, or with a number that nothing bears out.
     pub(crate) garbage: u64,
     /// Times that this host's full socket dropped something, as its kernel counts: a train counts once.
@@ -210,10 +208,8 @@ impl Account {
                 self.tally.duplicates += 1;
                 return false;
             }
-            Seen::TooLate => {
-                self.tally.too_late += 1;
-                return false;
-            }
+            // Too far behind for copies to be told: it counts as lost.
+            Seen::TooLate => return false,
             Seen::New if number < before => {
                 self.tally.reordered += 1;
                 let extent = self.gaps.extent(number, self.window.arrivals());

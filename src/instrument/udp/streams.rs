@@ -357,7 +357,7 @@ impl Streams for UdpStreams {
         self.ended = Some(now);
     }
 
-    fn settle(&mut self, sent: &[StreamResults], deadline: Instant) {
+    fn settle(&mut self, sent: &[StreamResults], enough: &dyn Fn() -> bool) {
         let complete = |stream: &Stream| {
             let Half::Receives { account, .. } = &stream.half else {
                 return true;
@@ -367,8 +367,8 @@ impl Streams for UdpStreams {
             let told = sent.iter().find(|told| told.id == stream.id);
             told.is_some_and(|told| there >= told.packets)
         };
-        let deadline = deadline.min(Instant::now() + SETTLES);
-        while Instant::now() < deadline && !self.streams.iter().all(complete) {
+        let late = Instant::now() + SETTLES;
+        while Instant::now() < late && !enough() && !self.streams.iter().all(complete) {
             thread::sleep(LOOK);
         }
         self.stop_receiving.store(true, Ordering::Relaxed);

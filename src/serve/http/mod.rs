@@ -3,42 +3,43 @@
 mod body;
 
 use std::convert::Infallible;
-use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
 
 use self::body::{Filler, Payload};
-use super::shared::{Permit, set_congestion};
+use super::accept::{ACCEPT_PAUSE, Seat, Seats, WAITING_ROOM, listen};
+use super::shared::{Permit, Refusal};
 use super::{Service, Shared};
-use crate::endpoint::{self, Local};
+use crate::endpoint::Local;
 use crate::instrument::stop::STOP_INTERVAL;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Statistic};
 
 /// The header in which the server states the congestion control that its socket really uses.
 pub(crate) const CONGESTION_HEADER: &str = "farwire-congestion-control";
 
-/// Before accepting again when the process has no file descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long one who is turned away may take to send a request, which clients do before they read an answer.
+const PARTING: Duration = Duration::from_secs(1);
+/// Connections that are turned away at a time; more are closed at once.
+const MOST_PARTING: usize = 64;
 
 /// Serves on `port` of `bind`.
 ///
 /// # Errors
 /// It cannot be bound.
 pub(super) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
-    let listener = endpoint::listen_tcp(bind, port)?;
-    // Connections inherit it from the socket that accepts them.
-    set_congestion(&SockRef::from(&listener), shared.congestion())?;
-    listener.set_nonblocking(true)?;
+    let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -54,80 +55,120 @@ pub(super) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let filler = Filler::new();
-    let accept = async {
-        let listener = match tokio::net::TcpListener::from_std(listener) {
-            Ok(listener) => listener,
-            Err(error) => return eprintln!("farwire: the far end cannot accept: {error}"),
-        };
-        loop {
-            match listener.accept().await {
-                Ok((stream, peer)) => {
-                    let shared = Arc::clone(&shared);
-                    tokio::spawn(answer_client(stream, peer, filler.clone(), shared));
-                }
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-            }
-        }
-    };
     let stopped = async {
         while !shared.stopping() {
             tokio::time::sleep(STOP_INTERVAL).await;
         }
     };
     tokio::select! {
-        () = accept => {}
+        () = accept(listener, &shared) => {}
         () = stopped => {}
     }
 }
 
-/// Answers one connection's requests until it ends, or has lasted as long as a test may.
-async fn answer_client(
-    stream: tokio::net::TcpStream,
-    peer: SocketAddr,
-    filler: Filler,
-    shared: Arc<Shared>,
-) {
-    let limits = shared.limits();
-    // Sent bytes that nobody acknowledges for so long end the connection (tcp(7), TCP_USER_TIMEOUT).
-    let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.idle));
-    let permit = shared.admit(peer, "http");
-    let refusal = permit.as_ref().err().copied();
-    let client = Client {
-        filler,
-        shared,
-        sent: Arc::default(),
-        requests: AtomicU64::new(0),
-        began: Instant::now(),
+async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return eprintln!("farwire: the far end cannot accept: {error}"),
     };
-    let service = service_fn(|request: Request<Incoming>| {
-        let response = match refusal {
-            None => client.answer(&request),
-            Some(refusal) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{refusal}\n")),
+    let filler = Filler::new();
+    let connections = Seats::new(shared.limits().tests.saturating_add(WAITING_ROOM));
+    let partings = Seats::new(MOST_PARTING);
+    loop {
+        let Ok((stream, peer)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
         };
-        async { Ok::<_, Infallible>(response) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.idle)
-        .serve_connection(TokioIo::new(stream), service);
-    // A client that goes away is that client's affair: it says so itself.
-    let _ = tokio::time::timeout(limits.duration, connection).await;
-    if let Ok(permit) = permit {
-        client.log(permit);
+        let seat = if shared.allows(peer.ip()) {
+            let busy = Refusal::Busy(shared.limits().tests);
+            connections.take().ok_or(busy)
+        } else {
+            Err(Refusal::NotAllowed)
+        };
+        match seat {
+            Ok(seat) => {
+                let client = Client::new(peer, filler.clone(), Arc::clone(shared));
+                tokio::spawn(client.attend(stream, seat));
+            }
+            Err(refusal) => {
+                if let Some(seat) = partings.take() {
+                    let parting = turn_away(stream, refusal, seat);
+                    tokio::spawn(tokio::time::timeout(PARTING, parting));
+                }
+            }
+        }
     }
 }
 
-/// One connection.
+/// Answers whatever comes first, and closes; what comes then is read too, because the kernel resets a connection that is
+/// closed with unread bytes.
+async fn turn_away(stream: tokio::net::TcpStream, refusal: Refusal, _seat: Seat) {
+    const READ_AT_MOST: usize = 16;
+    let text = format!("{refusal}\n");
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{text}",
+        text.len()
+    );
+    let mut request = [0; 4096];
+    let mut answered = false;
+    for _ in 0..READ_AT_MOST {
+        let readable = stream.readable().await;
+        match readable.and_then(|()| stream.try_read(&mut request)) {
+            Ok(1..) if !answered => {
+                // A new connection has room for it.
+                let _ = stream.try_write(answer.as_bytes());
+                let _ = SockRef::from(&stream).shutdown(Shutdown::Write);
+                answered = true;
+            }
+            Ok(1..) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(0) | Err(_) => return,
+        }
+    }
+}
+
+/// One connection; what it tested is logged when it is dropped, however it ends.
 struct Client {
+    peer: SocketAddr,
     filler: Filler,
     shared: Arc<Shared>,
+    /// From the first request of a test on.
+    permit: OnceLock<Permit>,
     sent: Arc<AtomicU64>,
     requests: AtomicU64,
     began: Instant,
 }
 
 impl Client {
+    fn new(peer: SocketAddr, filler: Filler, shared: Arc<Shared>) -> Self {
+        Self {
+            peer,
+            filler,
+            shared,
+            permit: OnceLock::new(),
+            sent: Arc::default(),
+            requests: AtomicU64::new(0),
+            began: Instant::now(),
+        }
+    }
+
+    /// Answers requests until the connection ends, or has lasted as long as a test may.
+    async fn attend(self, stream: tokio::net::TcpStream, _seat: Seat) {
+        let limits = self.shared.limits();
+        // Sent bytes that nobody acknowledges for so long end the connection (tcp(7), TCP_USER_TIMEOUT).
+        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.idle));
+        let service = service_fn(|request: Request<Incoming>| {
+            let response = self.answer(&request);
+            async { Ok::<_, Infallible>(response) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.idle)
+            .serve_connection(TokioIo::new(stream), service);
+        // A client that goes away is that client's affair: it says so itself.
+        let _ = tokio::time::timeout(limits.duration, connection).await;
+    }
+
     fn answer(&self, request: &Request<Incoming>) -> Response<Payload> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let mut response = if matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -186,13 +227,34 @@ impl Client {
                 ),
             );
         };
+        if let Err(refusal) = self.admit() {
+            let mut response = text(StatusCode::SERVICE_UNAVAILABLE, format!("{refusal}\n"));
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+            return response;
+        }
         let mut response = Response::new(payload);
         let kind = HeaderValue::from_static("application/octet-stream");
         response.headers_mut().insert(CONTENT_TYPE, kind);
         response
     }
 
-    fn log(&self, permit: Permit) {
+    /// Takes the connection for a test from now on, if one may run.
+    fn admit(&self) -> Result<(), Refusal> {
+        if self.permit.get().is_none() {
+            let permit = self.shared.admit(self.peer, "http")?;
+            // Requests of one connection come one after the other.
+            let _ = self.permit.set(permit);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let Some(permit) = self.permit.take() else {
+            return;
+        };
         let total = |metric, value: u64| Figure::new(metric, Statistic::Total, value as f64);
         let sent = total(Metric::SentBytes, self.sent.load(Ordering::Relaxed));
         let elapsed = self.began.elapsed().as_secs_f64();
@@ -222,6 +284,7 @@ fn text(status: StatusCode, text: String) -> Response<Payload> {
 
 #[cfg(test)]
 mod tests {
+    use crate::serve::accept::WAITING_ROOM;
     use crate::serve::{Limits, ServeConfig, Server, start};
     use std::io::{Read, Write};
     use std::net::TcpStream;
@@ -329,6 +392,55 @@ mod tests {
         let answer = ask(&server.unwrap(), "GET /bytes/1 HTTP/1.1");
         assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
         assert!(answer.contains("busy: 0 tests"), "{answer}");
+    }
+
+    #[test]
+    fn a_connection_without_a_request_keeps_nobody_from_testing() {
+        let limits = Limits {
+            tests: 1,
+            ..Limits::default()
+        };
+        let server = start(ServeConfig {
+            limits,
+            ..ServeConfig::on_loopback()
+        });
+        let server = server.unwrap();
+        let _held = TcpStream::connect(server.address("http").unwrap()).unwrap();
+        let answer = ask(&server, "GET /bytes/1 HTTP/1.1");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    #[test]
+    fn a_connection_too_many_is_told_so_and_closed() {
+        let limits = Limits {
+            tests: 0,
+            ..Limits::default()
+        };
+        let server = start(ServeConfig {
+            limits,
+            ..ServeConfig::on_loopback()
+        });
+        let server = server.unwrap();
+        let connect = || TcpStream::connect(server.address("http").unwrap()).unwrap();
+        let _held: Vec<_> = (0..WAITING_ROOM).map(|_| connect()).collect();
+        let answer = ask(&server, "GET / HTTP/1.1");
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        assert!(answer.contains("Connection: close"), "{answer}");
+    }
+
+    #[test]
+    fn who_is_not_allowed_is_told_so_and_closed() {
+        let config = ServeConfig {
+            allow: vec!["10.0.0.0/8".parse().unwrap()],
+            ..ServeConfig::on_loopback()
+        };
+        let server = start(config).unwrap();
+        let mut stream = TcpStream::connect(server.address("http").unwrap()).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+        assert!(answer.contains("may not test here"), "{answer}");
     }
 
     #[test]

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,16 +13,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use netio::udp::SharedPort;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::super::accept::await_input;
 use crate::endpoint::Local;
 use crate::instrument::iperf3::control::{Broken, Control, Step};
 use crate::instrument::iperf3::plan::MOST_STREAMS;
 use crate::instrument::stop::STOP_INTERVAL;
 use crate::instrument::udp::greeting;
-
-/// How long the port may wait without looking whether to end.
-const LOOK_UP_MS: u8 = 100;
 
 /// The UDP port of the far end.
 #[derive(Debug)]
@@ -69,7 +65,7 @@ impl Datagrams {
             .name("iperf3 udp".to_owned())
             .spawn(move || {
                 while !ending.load(Ordering::Relaxed) {
-                    self.look(LOOK_UP_MS);
+                    self.look();
                 }
             })
     }
@@ -101,11 +97,10 @@ impl Datagrams {
         })
     }
 
-    /// Takes one greeting if there is one within `wait_ms`.
-    fn look(&self, wait_ms: u8) {
+    /// Takes one greeting if there is one soon.
+    fn look(&self) {
         let socket = self.port.socket();
-        let mut wait = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
-        if !matches!(poll(&mut wait, PollTimeout::from(wait_ms)), Ok(1..)) {
+        if !await_input(socket) {
             return;
         }
         let mut datagram = [0; greeting::LENGTH + 1];

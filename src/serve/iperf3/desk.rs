@@ -1,13 +1,16 @@
 //! Where connections say whose they are: a new test, or a stream of one that waits for it.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use super::super::Shared;
+use super::super::accept::{Seat, Seats};
+use super::super::shared::Refusal;
 use super::datagrams::Datagrams;
 use super::session;
 use crate::instrument::Stop;
@@ -27,7 +30,7 @@ pub(super) struct Desk {
     /// Where UDP streams come about.
     pub(super) datagrams: Arc<Datagrams>,
     waiting: Mutex<HashMap<Cookie, SyncSender<Arrival>>>,
-    strangers: AtomicUsize,
+    strangers: Seats,
 }
 
 /// A data connection, and the place of its acceptance among all.
@@ -48,33 +51,39 @@ impl Desk {
             ending: Arc::default(),
             datagrams,
             waiting: Mutex::default(),
-            strangers: AtomicUsize::new(0),
+            strangers: Seats::new(MOST_STRANGERS),
         }
     }
 
-    /// Hears a connection out on a thread of its own.
-    pub(super) fn greet(self: &Arc<Self>, stream: TcpStream, order: u64) {
-        if self.strangers.fetch_add(1, Ordering::Relaxed) >= MOST_STRANGERS {
-            self.strangers.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
+    /// Hears a connection out on a thread of its own, which ends soon after `ending` rises; none can be had for one too
+    /// many.
+    pub(super) fn greet(self: &Arc<Self>, stream: TcpStream, order: u64) -> Option<JoinHandle<()>> {
+        let seat = self.strangers.take()?;
         let desk = Arc::clone(self);
         let greeting = thread::Builder::new().name("iperf3 client".to_owned());
-        if greeting.spawn(move || desk.hear(stream, order)).is_err() {
-            self.strangers.fetch_sub(1, Ordering::Relaxed);
+        greeting.spawn(move || desk.hear(stream, order, seat)).ok()
+    }
+
+    /// Says to one who may not test here that it is so.
+    pub(super) fn turn_away(&self, stream: TcpStream) {
+        if let Ok(mut control) = self.control(stream) {
+            session::refuse(&mut control, Refusal::NotAllowed);
         }
     }
 
-    fn hear(&self, stream: TcpStream, order: u64) {
+    fn control(&self, stream: TcpStream) -> io::Result<Control> {
         let stop = Stop::on(Arc::clone(&self.ending));
         let patience = MESSAGE_TIMEOUT.min(self.shared.limits().idle);
-        let control = Control::new(stream, stop).map(|control| control.patient(patience));
-        let heard = control.ok().and_then(|mut control| {
+        Ok(Control::new(stream, stop)?.patient(patience))
+    }
+
+    fn hear(&self, stream: TcpStream, order: u64, seat: Seat) {
+        let heard = self.control(stream).ok().and_then(|mut control| {
             // One that does not say whose it is is nobody's: a port scan, a browser.
             let cookie = control.read_cookie().ok()?;
             Some((control, cookie))
         });
-        self.strangers.fetch_sub(1, Ordering::Relaxed);
+        drop(seat);
         let Some((control, cookie)) = heard else {
             return;
         };

@@ -4,37 +4,25 @@ mod datagrams;
 mod desk;
 mod session;
 
-use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
 
 use anyhow::Result;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::datagrams::Datagrams;
 use self::desk::Desk;
-use super::shared::set_congestion;
+use super::accept::{accept_all, listen};
 use super::{Service, Shared};
-use crate::endpoint::{self, Local};
-use std::os::fd::AsFd as _;
-
-/// Before accepting again when the process has no file descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long the listener may wait without looking whether to end.
-const LOOK_UP_MS: u8 = 100;
+use crate::endpoint::Local;
 
 /// Serves on `port` of `bind`.
 ///
 /// # Errors
 /// It cannot be bound.
 pub(super) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
-    let listener = endpoint::listen_tcp(bind, port)?;
-    // Connections inherit it from the socket that accepts them.
-    set_congestion(&socket2::SockRef::from(&listener), shared.congestion())?;
-    listener.set_nonblocking(true)?;
+    let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
     let datagrams = Arc::new(Datagrams::bind(address, bind)?);
     let desk = Arc::new(Desk::new(shared, Arc::clone(&datagrams)));
@@ -42,9 +30,11 @@ pub(super) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
     let thread = thread::Builder::new()
         .name("iperf3".to_owned())
         .spawn(move || {
-            accept_all(&listener, &desk);
-            // A panic there was printed there.
-            let _ = greeting.join();
+            let clients = serve(&listener, &desk);
+            for thread in clients.into_iter().chain([greeting]) {
+                // A panic there was printed there.
+                let _ = thread.join();
+            }
         })?;
     Ok(Service {
         name: "iperf3",
@@ -53,24 +43,21 @@ pub(super) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
     })
 }
 
-fn accept_all(listener: &TcpListener, desk: &Arc<Desk>) {
+/// Takes clients until the far end stops; gives those that have yet to tell their clients and to log.
+fn serve(listener: &TcpListener, desk: &Arc<Desk>) -> Vec<JoinHandle<()>> {
+    let mut clients: Vec<JoinHandle<()>> = Vec::new();
     // The order of accepting is that of the client's streams, by which both ends number them.
     let mut order = 0;
-    while !desk.shared.stopping() {
-        let mut wait = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut wait, PollTimeout::from(LOOK_UP_MS)).is_err() {
-            continue;
-        }
-        match listener.accept() {
-            Ok((stream, _)) => {
-                order += 1;
-                desk.greet(stream, order);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => thread::sleep(ACCEPT_PAUSE),
-        }
-    }
+    let take = |stream, _| {
+        order += 1;
+        clients.retain(|client| !client.is_finished());
+        clients.extend(desk.greet(stream, order));
+    };
+    accept_all(listener, &desk.shared, take, |stream| {
+        desk.turn_away(stream)
+    });
     desk.ending.store(true, Ordering::Relaxed);
+    clients
 }
 
 #[cfg(test)]
@@ -263,6 +250,40 @@ mod tests {
             answer(address, &framed(large.to_string().as_bytes())),
             error(8)
         );
+    }
+
+    #[test]
+    fn a_client_that_names_no_time_may_take_the_time_that_is_allowed() {
+        let (_server, address) = server(Limits {
+            duration: Duration::from_secs(5),
+            ..Limits::default()
+        });
+        let mut client = client(address);
+        let _: [u8; 1] = read(&mut client);
+        send_text(&mut client, br#"{"tcp":true,"time":0,"len":1000}"#);
+        assert_eq!(read(&mut client), [State::CreateStreams.byte()]);
+    }
+
+    #[test]
+    fn who_is_not_allowed_is_told_before_a_word_of_its() {
+        let config = ServeConfig {
+            allow: vec!["10.0.0.0/8".parse().unwrap()],
+            ..ServeConfig::on_loopback()
+        };
+        let server = super::super::start(config).unwrap();
+        let mut client = TcpStream::connect(server.address("iperf3").unwrap()).unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap();
+        assert_eq!(answer, error(142));
+    }
+
+    #[test]
+    fn a_far_end_that_stops_tells_its_clients() {
+        let (server, address) = server(Limits::default());
+        let mut client = client(address);
+        let _: [u8; 1] = read(&mut client);
+        drop(server);
+        assert_eq!(read(&mut client), [State::ServerTerminate.byte()]);
     }
 
     #[test]

@@ -70,7 +70,8 @@ pub(super) fn serve(desk: &Desk, mut control: Control, cookie: Cookie) {
     permit.finish(&session.measurement);
 }
 
-fn refuse(control: &mut Control, refusal: Refusal) {
+/// Tells a client why it may not test.
+pub(super) fn refuse(control: &mut Control, refusal: Refusal) {
     let _ = match refusal {
         Refusal::Busy(_) => control.send_state(State::AccessDenied),
         Refusal::NotAllowed => control.send_error(ErrorCode::NOT_ALLOWED),
@@ -145,7 +146,7 @@ impl Session<'_> {
         };
         control.send_state(State::CreateStreams)?;
         let sockets = accept_streams(control, waiting, plan)?;
-        let mut streams = TcpStreams::new(plan, sockets);
+        let mut streams = TcpStreams::new(plan, sockets).without_intervals();
         let (sides, outcome) = self.run(control, plan, &mut streams);
         self.measurement = report::measurement(plan, &streams, &sides, false);
         outcome
@@ -203,7 +204,9 @@ impl Session<'_> {
             Failed::with(Broken::Garbage(text), ErrorCode::RESULTS)
         })?;
         if plan.protocol == Protocol::Udp || matches!(plan.until, Until::Bytes(_)) {
-            streams.settle(&remote.streams, Instant::now() + SETTLE);
+            let late = Instant::now() + SETTLE;
+            let enough = || Instant::now() >= late || control.check().is_err();
+            streams.settle(&remote.streams, &enough);
             sides.local.streams = streams.results();
         }
         sides.remote = Some(remote);

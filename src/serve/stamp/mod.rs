@@ -4,7 +4,6 @@ mod sessions;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
 
@@ -12,13 +11,12 @@ use anyhow::Result;
 use model::Nanos;
 use netio::clock::WallClock;
 use netio::{Arrival, Report, StampedUdp, clock};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::sessions::{Came, Clock, Ended, Key, Sessions};
+use super::accept::await_input;
 use super::{Service, Shared};
 use crate::endpoint::{self, Local};
 use crate::instrument::stamp::wire::{self, ErrorEstimate};
-use crate::instrument::stop::STOP_INTERVAL;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Statistic};
 
 /// Where a reflector listens that is not allowed to use STAMP's own port.
@@ -48,7 +46,7 @@ pub(super) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
     let limits = shared.limits();
     let mut reflector = Reflector {
         socket,
-        sessions: Sessions::new(limits.idle, limits.duration),
+        sessions: Sessions::new(limits.idle, limits.duration, address.port()),
         departing: VecDeque::new(),
         error: ErrorEstimate::of(WallClock::now()),
         looked: clock::now(),
@@ -82,7 +80,7 @@ impl Reflector {
         netio::ask_for_short_slices();
         let mut buffer = vec![0; LONGEST];
         while !self.shared.stopping() {
-            self.wait();
+            await_input(&self.socket);
             self.take_departures();
             // An error here is that of an earlier answer whose receiver is gone: nobody waits for it.
             while let Ok(Some(arrival)) = self.socket.receive(&mut buffer) {
@@ -97,13 +95,6 @@ impl Reflector {
         for ended in self.sessions.end() {
             self.log(&ended);
         }
-    }
-
-    fn wait(&self) {
-        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        let timeout = PollTimeout::try_from(STOP_INTERVAL).unwrap_or(PollTimeout::ZERO);
-        // An interrupted wait is a short one.
-        let _ = poll(&mut fds, timeout);
     }
 
     fn answer(&mut self, packet: &mut [u8], arrival: &Arrival) {

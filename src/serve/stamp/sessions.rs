@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::Nanos;
 
+use super::UNPRIVILEGED_PORT;
 use crate::instrument::stamp::kernel::Kernel;
 use crate::instrument::stamp::tlv::{self, FollowUp, Kind, SOFTWARE, SameClock};
 use crate::instrument::stamp::wire::{Answer, BASE, ErrorEstimate, PORT, Request, ntp};
@@ -73,6 +74,8 @@ pub(super) struct Sessions {
     open: HashMap<Key, Session>,
     idle: Nanos,
     longest: Nanos,
+    /// Of the reflector.
+    port: u16,
     kernel: Option<Kernel>,
 }
 
@@ -87,20 +90,21 @@ struct Session {
 }
 
 impl Sessions {
-    /// None yet; one ends after `idle` without a request, and is not answered after `longest`.
-    pub(super) fn new(idle: Duration, longest: Duration) -> Self {
+    /// None yet, of a reflector on `port`; one ends after `idle` without a request, and is not answered after `longest`.
+    pub(super) fn new(idle: Duration, longest: Duration, port: u16) -> Self {
         Self {
             open: HashMap::new(),
             idle: idle.into(),
             longest: longest.into(),
+            port,
             kernel: Kernel::here(),
         }
     }
 
     /// Turns the request in `packet` into its answer, which has the same length; nothing when it is not to be answered.
     ///
-    /// Not answered are: what is too short; what comes from a privileged port, since two reflectors, or a reflector and
-    /// an echo server, would answer each other for ever; new sessions while [`MOST`] are open; sessions that are too old.
+    /// Not answered are: what is too short; what comes from a port where a reflector or an echo server may be, since the
+    /// two would answer each other for ever; new sessions while [`MOST`] are open; sessions that are too old.
     pub(super) fn reflect(
         &mut self,
         packet: &mut [u8],
@@ -108,7 +112,7 @@ impl Sessions {
         clock: Clock,
     ) -> Option<Reply> {
         let request = Request::parse(packet)?;
-        if came.source.port() <= PORT {
+        if self.may_reflect(came.source.port()) {
             return None;
         }
         let key = Key {
@@ -134,6 +138,11 @@ impl Sessions {
         packet[..BASE].copy_from_slice(&answer.emit());
         let tos = self.extend(packet, came, &session);
         Some(Reply { key, sequence, tos })
+    }
+
+    /// Whether something that answers everything may be at this port.
+    fn may_reflect(&self, port: u16) -> bool {
+        port <= PORT || port == UNPRIVILEGED_PORT || port == self.port
     }
 
     /// The kernel says when an answer left.
@@ -255,7 +264,7 @@ mod tests {
     }
 
     fn sessions() -> Sessions {
-        Sessions::new(Duration::from_secs(30), Duration::from_secs(3600))
+        Sessions::new(Duration::from_secs(30), Duration::from_secs(3600), 9862)
     }
 
     fn came(port: u16) -> Came {
@@ -346,16 +355,10 @@ mod tests {
                 .reflect(&mut [0; BASE - 1], &came(5000), clock(SECOND))
                 .is_none()
         );
-        assert!(
-            sessions
-                .reflect(&mut request(0, 0), &came(PORT), clock(SECOND))
-                .is_none()
-        );
-        assert!(
-            sessions
-                .reflect(&mut request(0, 0), &came(7), clock(SECOND))
-                .is_none()
-        );
+        for port in [7, PORT, UNPRIVILEGED_PORT, 9862] {
+            let reply = sessions.reflect(&mut request(0, 0), &came(port), clock(SECOND));
+            assert_eq!(reply, None, "{port}");
+        }
         for ssid in 0..u16::try_from(MOST).unwrap() {
             assert!(number(&mut sessions, 0, ssid, SECOND).is_some());
         }

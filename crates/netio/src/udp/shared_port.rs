@@ -36,12 +36,6 @@ impl SharedPort {
         })
     }
 
-    /// Where the port is.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// The socket that gets the datagrams of all peers without one of their own.
     #[must_use]
     pub fn socket(&self) -> &UdpSocket {
@@ -122,7 +116,7 @@ mod tests {
     fn a_shared_port_gives_each_peer_its_socket_and_the_rest_to_the_first() {
         for wildcard in ["0.0.0.0:0", "[::]:0", "127.0.0.1:0"] {
             let port = SharedPort::bind(wildcard.parse().unwrap(), None).unwrap();
-            let to = SocketAddr::new("127.0.0.1".parse().unwrap(), port.address().port());
+            let to = SocketAddr::new("127.0.0.1".parse().unwrap(), port.address.port());
             let peers: Vec<UdpSocket> = (0..4)
                 .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
                 .collect();
@@ -149,12 +143,11 @@ mod tests {
     #[test]
     fn a_socket_that_is_bound_but_not_connected_takes_nobodys_datagrams() {
         let port = SharedPort::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
-        let _unconnected: Vec<UdpSocket> = (0..8)
-            .map(|_| bound(port.address(), None).unwrap())
-            .collect();
+        let _unconnected: Vec<UdpSocket> =
+            (0..8).map(|_| bound(port.address, None).unwrap()).collect();
         for _ in 0..32 {
             let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
-            peer.send_to(b"hello", port.address()).unwrap();
+            peer.send_to(b"hello", port.address).unwrap();
             await_datagram(port.socket());
             port.socket().recv_from(&mut [0; 16]).unwrap();
         }

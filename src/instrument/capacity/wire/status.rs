@@ -174,6 +174,12 @@ impl Status {
         Ok(status)
     }
 
+    /// The last round-trip time of the trial interval, in milliseconds; nothing without one.
+    pub(crate) fn rtt_ms(&self) -> Option<u32> {
+        let known = self.rtt_variation_ms != NO_DELAY && self.rtt_min_ms != NO_DELAY;
+        known.then(|| self.rtt_min_ms.saturating_add(self.rtt_variation_ms))
+    }
+
     /// The mean one-way delay above its least one, rounded to milliseconds; nothing without any.
     pub(crate) fn delay_mean_ms(&self) -> Option<u32> {
         let (sum, count) = (u64::from(self.delay_sum_ms), u64::from(self.delay_count));

@@ -72,6 +72,15 @@ pub(crate) struct Limited {
     pub(crate) by_send_buffer: Duration,
 }
 
+/// Smoothed round-trip times at the ends of intervals.
+#[derive(Debug, Default)]
+pub(super) struct Rtts {
+    count: u32,
+    sum: Duration,
+    /// The least and the greatest.
+    ends: Option<[Duration; 2]>,
+}
+
 /// Goodput in steps of a tenth of a second, from which its uncertainty is told.
 #[derive(Debug, Default)]
 pub(super) struct Goodput {
@@ -83,6 +92,21 @@ pub(super) struct Goodput {
 /// The congestion window in bytes, as iperf3 states it.
 pub(crate) fn cwnd_bytes(info: &TcpInfo) -> u64 {
     u64::from(info.snd_cwnd) * u64::from(info.snd_mss)
+}
+
+impl Rtts {
+    pub(super) fn add(&mut self, rtt: Duration) {
+        let [least, most] = self.ends.unwrap_or([rtt, rtt]);
+        self.ends = Some([least.min(rtt), most.max(rtt)]);
+        self.sum += rtt;
+        self.count += 1;
+    }
+
+    /// Absent without any.
+    pub(super) fn least_mean_most(&self) -> Option<[Duration; 3]> {
+        let [least, most] = self.ends?;
+        Some([least, self.sum / self.count, most])
+    }
 }
 
 impl Goodput {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use socket2::SockRef;
 
-use self::counts::{Goodput, Limited};
+use self::counts::{Goodput, Limited, Rtts};
 pub(crate) use self::counts::{Interval, StreamInterval, StreamTotal, cwnd_bytes};
 use self::flow::{Flow, Gate, Snapshot};
 pub(crate) use self::options::Options;
@@ -40,7 +40,9 @@ pub(crate) struct TcpStreams {
     goodput: Goodput,
     ticked: Instant,
     cpu_before: Duration,
+    /// Every interval, or the last one only.
     intervals: Vec<Interval>,
+    keeps_intervals: bool,
     /// As read before the sockets were closed.
     congestion_used: Option<String>,
     peer: Option<SocketAddr>,
@@ -53,8 +55,7 @@ struct Tracked {
     base: Option<Snapshot>,
     before: Option<Snapshot>,
     end: Option<Snapshot>,
-    min_rtt: Option<Duration>,
-    rtts: Vec<Duration>,
+    rtts: Rtts,
     most_cwnd: u64,
     most_wnd: u64,
 }
@@ -71,8 +72,7 @@ impl TcpStreams {
             base: None,
             before: None,
             end: None,
-            min_rtt: None,
-            rtts: Vec::new(),
+            rtts: Rtts::default(),
             most_cwnd: 0,
             most_wnd: 0,
         });
@@ -87,12 +87,19 @@ impl TcpStreams {
             ticked: now,
             cpu_before: Duration::ZERO,
             intervals: Vec::new(),
+            keeps_intervals: true,
             congestion_used: None,
             peer,
         }
     }
 
-    /// Every interval until now.
+    /// Forgets all intervals but the last: a server's memory must not grow with its clients' tests.
+    pub(crate) fn without_intervals(mut self) -> Self {
+        self.keeps_intervals = false;
+        self
+    }
+
+    /// Every interval until now, unless they are forgotten.
     pub(crate) fn intervals(&self) -> &[Interval] {
         &self.intervals
     }
@@ -128,8 +135,6 @@ impl TcpStreams {
         } else {
             (end.info.data_segs_in, end.info.bytes_received)
         };
-        let rtts = &tracked.rtts;
-        let mean = |sum: Duration| sum / u32::try_from(rtts.len()).unwrap_or(u32::MAX).max(1);
         let seconds = match self.until {
             // What was received of so many bytes is whole with the last of them.
             Until::Bytes(_) if !spec.sends => {
@@ -156,11 +161,7 @@ impl TcpStreams {
                     .saturating_sub(base.info.sndbuf_limited),
             },
             info: end.info,
-            rtt: rtts
-                .iter()
-                .min()
-                .zip(rtts.iter().max())
-                .map(|(least, most)| [*least, mean(rtts.iter().sum()), *most]),
+            rtt: tracked.rtts.least_mean_most(),
             most_cwnd: tracked.most_cwnd,
             most_wnd: tracked.most_wnd,
         }
@@ -234,7 +235,7 @@ impl Streams for TcpStreams {
             let now = tracked.flow.snapshot(now);
             tracked.base = Some(now);
             tracked.before = Some(now);
-            tracked.rtts.clear();
+            tracked.rtts = Rtts::default();
             (tracked.most_cwnd, tracked.most_wnd) = (0, 0);
         }
     }
@@ -267,11 +268,10 @@ impl Streams for TcpStreams {
             let before = tracked.before.replace(now).unwrap_or(now);
             let info = now.info;
             if tracked.flow.spec.sends {
-                tracked.rtts.push(info.rtt);
+                tracked.rtts.add(info.rtt);
                 tracked.most_cwnd = tracked.most_cwnd.max(cwnd_bytes(&info));
                 tracked.most_wnd = tracked.most_wnd.max(info.snd_wnd.into());
             }
-            tracked.min_rtt = info.min_rtt.or(tracked.min_rtt);
             interval.streams.push(StreamInterval {
                 spec: tracked.flow.spec,
                 bytes: now.bytes - before.bytes,
@@ -279,6 +279,9 @@ impl Streams for TcpStreams {
                 retransmits: info.total_retrans.saturating_sub(before.info.total_retrans),
                 info,
             });
+        }
+        if !self.keeps_intervals {
+            self.intervals.clear();
         }
         self.intervals.push(interval);
         self.ticked = now;
@@ -365,7 +368,7 @@ impl Streams for TcpStreams {
         }
     }
 
-    fn settle(&mut self, sent: &[StreamResults], deadline: Instant) {
+    fn settle(&mut self, sent: &[StreamResults], enough: &dyn Fn() -> bool) {
         loop {
             let mut complete = true;
             for tracked in &mut self.flows {
@@ -381,7 +384,7 @@ impl Streams for TcpStreams {
                         now.bytes - base.bytes >= theirs.bytes || tracked.flow.ended().is_some();
                 }
             }
-            if complete || Instant::now() >= deadline {
+            if complete || enough() {
                 return;
             }
             thread::sleep(SETTLE_STEP);
