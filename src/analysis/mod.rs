@@ -1,9 +1,12 @@
-//! What a record says: figures a case, held against the reference, the published and the expected.
+//! What a record says: figures a case, held against the reference, the published and the expected; and the pure arithmetic
+//! for it: statistics, and what theory allows.
 
 pub(crate) mod correlated;
 pub(crate) mod order;
 pub(crate) mod proportion;
 pub(crate) mod student;
+#[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
+pub(crate) mod summary;
 pub(crate) mod verdict;
 
 use crate::experiment::plan::{Case, Method, Plan};
@@ -309,6 +312,16 @@ expect = { rtt_gain = { gain = '2ms', within = '150us' }, goodput = { factor = 1
             measurements: vec![measured("ping", ping), measured("download", download)],
             link: None,
         }
+    }
+
+    /// So many values of the standard normal distribution (G. E. P. Box and M. E. Muller, 1958).
+    pub(crate) fn draws(seed: u64, count: usize) -> Vec<f64> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut draw = || {
+            let (radius, angle) = (1.0 - random.f64(), random.f64());
+            (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+        };
+        (0..count).map(|_| draw()).collect()
     }
 
     /// Two cases; everything that is expected is met.

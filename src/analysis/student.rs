@@ -30,6 +30,7 @@ fn t_95(degrees: usize) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::tests::draws;
 
     #[test]
     fn the_interval_of_a_mean_is_student_s() {
@@ -38,6 +39,18 @@ mod tests {
         assert!((low - 3.037).abs() < 0.001 && (high - 6.963).abs() < 0.001);
         assert_eq!(mean_interval(&[1.0]), None);
         assert_eq!(mean(&[]), None);
+    }
+
+    #[test]
+    fn the_interval_holds_the_true_mean_in_95_percent() {
+        for count in [3, 10, 30] {
+            let holds = |seed| {
+                let [low, high] = mean_interval(&draws(seed, count)).unwrap();
+                low <= 0.0 && 0.0 <= high
+            };
+            let percent = (0..4000).filter(|seed| holds(*seed)).count() as f64 / 40.0;
+            assert!((percent - 95.0).abs() < 1.5, "{count}: {percent} %");
+        }
     }
 
     #[test]
