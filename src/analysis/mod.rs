@@ -2,8 +2,12 @@
 //! for it: statistics, and what theory allows.
 
 pub(crate) mod correlated;
+mod mann_whitney;
 pub(crate) mod order;
+mod pairs;
 pub(crate) mod proportion;
+#[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
+pub(crate) mod shift;
 pub(crate) mod student;
 #[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
 pub(crate) mod summary;
