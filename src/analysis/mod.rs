@@ -7,7 +7,11 @@ pub(crate) mod order;
 mod pairs;
 pub(crate) mod proportion;
 #[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
+pub(crate) mod repeats;
+#[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
 pub(crate) mod shift;
+#[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
+pub(crate) mod steady;
 pub(crate) mod student;
 #[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
 pub(crate) mod summary;
