@@ -10,6 +10,8 @@ pub(crate) mod proportion;
 pub(crate) mod repeats;
 #[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
 pub(crate) mod shift;
+#[cfg(test)]
+mod statistics_tests;
 #[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
 pub(crate) mod steady;
 pub(crate) mod student;
