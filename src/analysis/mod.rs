@@ -17,6 +17,7 @@ pub(crate) mod steady;
 pub(crate) mod student;
 #[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
 pub(crate) mod summary;
+pub(crate) mod theory;
 pub(crate) mod verdict;
 
 use crate::experiment::plan::{Case, Method, Plan};
