@@ -23,13 +23,16 @@ pub(crate) mod verdict;
 use crate::experiment::plan::{Case, Method, Plan};
 use crate::experiment::record::{Outcome, Record};
 use crate::instrument::{Measurement, Metric, Spread, Statistic};
+use theory::ethernet::{Protocol, Stack};
 
 pub(crate) use verdict::{Check, Verdict};
 
-/// Ethernet's header, which L2 without FCS counts.
-const ETHERNET_HEADER: f64 = 14.0;
-/// IPv4 and TCP with timestamps.
-const TCP_IPV4_HEADERS: f64 = 52.0;
+/// What the scenarios' downloads travel in.
+const DOWNLOAD: Stack = Stack {
+    ipv6: false,
+    vlan_tags: 0,
+    protocol: Protocol::Tcp { timestamps: true },
+};
 
 /// A whole record, judged.
 #[derive(Clone, Debug)]
@@ -141,8 +144,8 @@ impl<'a> CaseFigures<'a> {
 
 /// What full TCP segments of this goodput are in L2 bytes without FCS: MTU + 14 for every MTU - 52 (IPv4, timestamps).
 pub(crate) fn l2_of_goodput(goodput: f64, mtu: u32) -> f64 {
-    let mtu = f64::from(mtu);
-    goodput * (mtu + ETHERNET_HEADER) / (mtu - TCP_IPV4_HEADERS)
+    let full = DOWNLOAD.full_packet(mtu);
+    goodput * full.l2 as f64 / full.payload as f64
 }
 
 /// The plan's first instrument that pings, or downloads, or whatever it `does`.
