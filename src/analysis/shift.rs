@@ -14,11 +14,10 @@ pub(crate) struct Shift {
     pub(crate) absolute: Estimate,
     /// In percent of the reference; absent unless all values are above 0.
     ///
-    /// Taken of the ratios of all pairs as the absolute one is of the differences, so that it has an interval of its own,
-    /// that of a common factor, in which the reference is as unsure as the sample. (The shift over the reference's median would take the median
-    /// for known.) Whether there is a difference is the same question of both: a ratio is above 1 where the
-    /// difference is above 0. Of two middle ratios it is the geometric mean, so that twice as fast and half as
-    /// fast undo each other.
+    /// Taken of the ratios of all pairs as the absolute one is of the differences, so that its interval is that of a common
+    /// factor, in which the reference is as unsure as the sample. (The shift over the reference's median would take that
+    /// median for known.) Both show a difference or neither does: a ratio is above 1 where the difference is above 0. Of
+    /// two middle ratios it is the geometric mean, so that twice as fast and half as fast undo each other.
     pub(crate) percent: Option<Estimate>,
 }
 

@@ -56,7 +56,13 @@ mod tests {
     #[test]
     fn quantiles_are_the_published_ones() {
         // Abramowitz and Stegun, table 26.10.
-        for (degrees, quantile) in [(1, 12.706), (4, 2.776), (30, 2.042), (120, 1.980)] {
+        for (degrees, quantile) in [
+            (1, 12.706),
+            (4, 2.776),
+            (30, 2.042),
+            (120, 1.980),
+            (1_000_000, 1.960),
+        ] {
             assert!((t_95(degrees).unwrap() - quantile).abs() < 0.001);
         }
     }

@@ -1,5 +1,7 @@
 //! What holds a transfer up: every limit on its goodput, and which of them binds.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use super::ethernet::Protocol;
@@ -89,10 +91,28 @@ pub(crate) struct Explained {
 
 impl Explained {
     /// Whether more was measured than the wire or the shaper can carry, by more than the measurement's rounding.
-    pub(crate) fn is_impossible(&self) -> bool {
+    fn is_impossible(&self) -> bool {
         const ROUNDING_PERCENT: f64 = 0.1;
         let hard = matches!(self.binding.cause, Cause::Line | Cause::Shaper);
         hard && self.percent > 100.0 + ROUNDING_PERCENT
+    }
+}
+
+impl fmt::Display for Explained {
+    /// In words: "6.500 Mb/s is 91.6 % of 7.094 Mb/s (Reno-friendly CUBIC's law of loss)".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (measured, percent) = (self.measured_bit_per_s / 1e6, self.percent);
+        let (most, name) = (self.binding.bit_per_s / 1e6, self.binding.cause.name());
+        write!(
+            f,
+            "{measured:.3} Mb/s is {percent:.1} % of {most:.3} Mb/s ({name})"
+        )?;
+        if self.is_impossible() {
+            f.write_str(
+                ", more than can be delivered: it counts bytes put into a buffer, or those of another layer",
+            )?;
+        }
+        Ok(())
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct TheoryArgs {
     /// Largest L3 packet in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     mtu: u32,
-    /// IPv4 [default]
+    /// IPv4, as without either
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
     /// IPv6

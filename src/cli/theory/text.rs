@@ -20,7 +20,9 @@ impl fmt::Display for Theory {
             writeln!(f, "BBR: no law says what a loss costs it")?;
         }
         limits("UDP", &self.udp, f)?;
-        self.explained(f)?;
+        if let Some(explained) = &self.measured {
+            writeln!(f, "measured: {explained}\n")?;
+        }
         sizes(&self.sizes, f)?;
         overheads(&self.overheads, f)
     }
@@ -78,28 +80,6 @@ impl Theory {
             writeln!(
                 f,
                 "ideal transfer time of {bytes} bytes: {seconds:.3} s (RFC 6349)"
-            )?;
-        }
-        Ok(())
-    }
-
-    fn explained(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(explained) = self.measured else {
-            return Ok(());
-        };
-        let (name, percent) = (explained.binding.cause.name(), explained.percent);
-        let (measured, most) = (
-            explained.measured_bit_per_s / 1e6,
-            explained.binding.bit_per_s / 1e6,
-        );
-        writeln!(
-            f,
-            "measured: {measured:.3} Mb/s is {percent:.1} % of {most:.3} Mb/s ({name})"
-        )?;
-        if explained.is_impossible() {
-            writeln!(
-                f,
-                "  more than can be delivered: it counts bytes put into a buffer, or those of another layer"
             )?;
         }
         Ok(())
