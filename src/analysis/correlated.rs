@@ -6,6 +6,40 @@ const FEWEST_BATCHES: usize = 4;
 /// The time for which a batch is a single value.
 const ALONE: f64 = 1.0 / 3.0;
 
+/// Fewer values in a series do not show how much neighbours hang together.
+const FEWEST_VALUES: usize = 50;
+/// What they must be worth for their interval to be trusted.
+const FEWEST_STRANGERS: f64 = 20.0;
+
+/// The mean of a series of neighbours, and how far it can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SeriesMean {
+    pub(crate) mean: f64,
+    /// Its 95 % interval, as [`mean_with_interval`] has it.
+    pub(crate) interval: [f64; 2],
+    /// How many strangers the series is worth: its length over its integrated autocorrelation time, no more than its length.
+    pub(crate) worth: f64,
+    /// Whether the series is long enough, 50 values worth 20 strangers, for the interval to be what it says. If not, it is too
+    /// narrow as a rule: docs/statistics.md has figures.
+    pub(crate) enough: bool,
+}
+
+#[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
+impl SeriesMean {
+    /// Of `values`, taken one after another at equal steps; nothing of fewer than four.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        let (mean, low, high) = mean_with_interval(values)?;
+        let count = values.len() as f64;
+        let worth = count / autocorrelation_time(values, mean).max(1.0);
+        Some(Self {
+            mean,
+            interval: [low, high],
+            worth,
+            enough: values.len() >= FEWEST_VALUES && worth >= FEWEST_STRANGERS,
+        })
+    }
+}
+
 /// The mean of `values`, which were taken one after another at equal steps, and its 95 % interval: mean, low, high.
 ///
 /// Neighbours that are alike tell less than as many strangers would. So the series is cut into batches three times as long
@@ -57,36 +91,65 @@ fn autocorrelation_time(values: &[f64], mean: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::tests::draws;
 
     /// An autoregressive series around 0 with the given correlation of neighbours.
     fn series(seed: u64, correlation: f64, count: usize) -> Vec<f64> {
-        let mut random = fastrand::Rng::with_seed(seed);
+        const RUN_IN: usize = 50;
         let mut value = 0.0;
-        let mut next = || {
-            let noise: f64 = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
+        let step = |noise: &f64| {
             value = correlation * value + noise;
             value
         };
-        for _ in 0..50 {
-            next();
-        }
-        (0..count).map(|_| next()).collect()
+        draws(seed, RUN_IN + count)
+            .iter()
+            .map(step)
+            .skip(RUN_IN)
+            .collect()
     }
 
-    /// In how many of 400 series the interval holds the truth, in percent.
-    fn coverage(correlation: f64) -> u32 {
+    /// In how many of 4,000 series of 200 values the interval holds the truth, in percent.
+    fn coverage(correlation: f64) -> f64 {
         let holds = |seed| {
-            let (_, low, high) = mean_with_interval(&series(seed, correlation, 100)).unwrap();
-            low <= 0.0 && 0.0 <= high
+            let found = SeriesMean::of(&series(seed, correlation, 200)).unwrap();
+            found.interval[0] <= 0.0 && 0.0 <= found.interval[1]
         };
-        u32::try_from((0..400).filter(|seed| holds(*seed)).count()).unwrap() / 4
+        (0..4000).filter(|seed| holds(*seed)).count() as f64 / 40.0
     }
 
     #[test]
     fn the_interval_holds_the_truth_for_strangers_and_for_neighbours() {
-        let (strangers, neighbours) = (coverage(0.0), coverage(0.8));
-        assert!(strangers >= 92, "{strangers} %");
-        assert!(neighbours >= 90, "{neighbours} %");
+        for (correlation, tolerance) in [(0.0, 1.5), (0.5, 1.5), (0.8, 3.0)] {
+            let percent = coverage(correlation);
+            assert!(
+                (percent - 95.0).abs() < tolerance,
+                "{correlation}: {percent} %"
+            );
+        }
+    }
+
+    #[test]
+    fn neighbours_are_worth_as_many_strangers_as_the_formula_says() {
+        // Of an autoregressive series, (1 - c) / (1 + c) of its length.
+        for correlation in [0.0, 0.5, 0.8] {
+            let found = SeriesMean::of(&series(3, correlation, 2000)).unwrap();
+            let formula = 2000.0 * (1.0 - correlation) / (1.0 + correlation);
+            let ratio = found.worth / formula;
+            assert!((0.75..1.25).contains(&ratio), "{correlation}: {ratio}");
+            assert!(found.enough);
+        }
+    }
+
+    #[test]
+    fn a_series_that_says_too_little_is_marked() {
+        let enough = |correlation, count| {
+            let found = SeriesMean::of(&series(1, correlation, count)).unwrap();
+            found.enough
+        };
+        assert!(enough(0.0, 100));
+        assert!(!enough(0.95, 100));
+        assert!(!enough(0.0, 30));
+        assert_eq!(SeriesMean::of(&[1.0; 3]), None);
     }
 
     #[test]

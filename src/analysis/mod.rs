@@ -1,21 +1,38 @@
-//! What a record says: figures a case, held against the reference, the published and the expected.
+//! What a record says: figures a case, held against the reference, the published and the expected; and the pure arithmetic
+//! for it: statistics, and what theory allows.
 
 pub(crate) mod correlated;
+mod mann_whitney;
 pub(crate) mod order;
+mod pairs;
 pub(crate) mod proportion;
+#[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
+pub(crate) mod repeats;
+#[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
+pub(crate) mod shift;
+#[cfg(test)]
+mod statistics_tests;
+#[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
+pub(crate) mod steady;
 pub(crate) mod student;
+#[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
+pub(crate) mod summary;
+pub(crate) mod theory;
 pub(crate) mod verdict;
 
 use crate::experiment::plan::{Case, Method, Plan};
 use crate::experiment::record::{Outcome, Record};
 use crate::instrument::{Measurement, Metric, Spread, Statistic};
+use theory::ethernet::{Protocol, Stack};
 
 pub(crate) use verdict::{Check, Verdict};
 
-/// Ethernet's header, which L2 without FCS counts.
-const ETHERNET_HEADER: f64 = 14.0;
-/// IPv4 and TCP with timestamps.
-const TCP_IPV4_HEADERS: f64 = 52.0;
+/// What the scenarios' downloads travel in.
+const DOWNLOAD: Stack = Stack {
+    ipv6: false,
+    vlan_tags: 0,
+    protocol: Protocol::Tcp { timestamps: true },
+};
 
 /// A whole record, judged.
 #[derive(Clone, Debug)]
@@ -127,8 +144,8 @@ impl<'a> CaseFigures<'a> {
 
 /// What full TCP segments of this goodput are in L2 bytes without FCS: MTU + 14 for every MTU - 52 (IPv4, timestamps).
 pub(crate) fn l2_of_goodput(goodput: f64, mtu: u32) -> f64 {
-    let mtu = f64::from(mtu);
-    goodput * (mtu + ETHERNET_HEADER) / (mtu - TCP_IPV4_HEADERS)
+    let full = DOWNLOAD.full_packet(mtu);
+    goodput * full.l2 as f64 / full.payload as f64
 }
 
 /// The plan's first instrument that pings, or downloads, or whatever it `does`.
@@ -309,6 +326,16 @@ expect = { rtt_gain = { gain = '2ms', within = '150us' }, goodput = { factor = 1
             measurements: vec![measured("ping", ping), measured("download", download)],
             link: None,
         }
+    }
+
+    /// So many values of the standard normal distribution (G. E. P. Box and M. E. Muller, 1958).
+    pub(crate) fn draws(seed: u64, count: usize) -> Vec<f64> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut draw = || {
+            let (radius, angle) = (1.0 - random.f64(), random.f64());
+            (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+        };
+        (0..count).map(|_| draw()).collect()
     }
 
     /// Two cases; everything that is expected is met.

@@ -1,5 +1,25 @@
 //! Order statistics: what the ranks of values tell, whatever their distribution.
 
+/// `values` from the least to the greatest.
+pub(crate) fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// The quantile of `sorted` at `share` (0 to 1), on the line between the two values next to rank 1 + share (n - 1); nothing
+/// of no values.
+///
+/// Type 7 of R. J. Hyndman and Y. Fan ("Sample quantiles in statistical packages", 1996), the default of R and NumPy. It is
+/// the definition for figures of a few repeats; [`percentile`], for thousands of probes, gives a value that was seen.
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    let place = share.clamp(0.0, 1.0) * last as f64;
+    let below = (0..last).take_while(|at| (*at + 1) as f64 <= place).count();
+    let above = (below + 1).min(last);
+    Some(sorted[below] + (place - below as f64) * (sorted[above] - sorted[below]))
+}
+
 /// The least of `sorted` that a fraction `share` (0 to 1) of them is not above; nothing of no values.
 pub(crate) fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = share * sorted.len() as f64;
@@ -46,6 +66,16 @@ mod tests {
         assert_eq!(percentile(&hundred, 0.99), Some(99.0));
         assert_eq!(percentile(&[7.0], 0.99), Some(7.0));
         assert_eq!(percentile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn a_quantile_lies_between_two_values() {
+        let four = [1.0, 2.0, 4.0, 8.0];
+        assert_eq!(quantile(&four, 0.5), Some(3.0));
+        assert_eq!(quantile(&four, 0.25), Some(1.75));
+        assert_eq!(quantile(&four, 1.0), Some(8.0));
+        assert_eq!(quantile(&[7.0], 0.9), Some(7.0));
+        assert_eq!(quantile(&[], 0.5), None);
     }
 
     #[test]

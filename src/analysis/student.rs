@@ -30,6 +30,7 @@ fn t_95(degrees: usize) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::tests::draws;
 
     #[test]
     fn the_interval_of_a_mean_is_student_s() {
@@ -41,9 +42,27 @@ mod tests {
     }
 
     #[test]
+    fn the_interval_holds_the_true_mean_in_95_percent() {
+        for count in [3, 10, 30] {
+            let holds = |seed| {
+                let [low, high] = mean_interval(&draws(seed, count)).unwrap();
+                low <= 0.0 && 0.0 <= high
+            };
+            let percent = (0..4000).filter(|seed| holds(*seed)).count() as f64 / 40.0;
+            assert!((percent - 95.0).abs() < 1.5, "{count}: {percent} %");
+        }
+    }
+
+    #[test]
     fn quantiles_are_the_published_ones() {
         // Abramowitz and Stegun, table 26.10.
-        for (degrees, quantile) in [(1, 12.706), (4, 2.776), (30, 2.042), (120, 1.980)] {
+        for (degrees, quantile) in [
+            (1, 12.706),
+            (4, 2.776),
+            (30, 2.042),
+            (120, 1.980),
+            (1_000_000, 1.960),
+        ] {
             assert!((t_95(degrees).unwrap() - quantile).abs() < 0.001);
         }
     }

@@ -10,6 +10,7 @@ mod pages;
 mod report;
 mod run;
 mod serve;
+mod theory;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ enum Command {
     Serve(serve::ServeArgs),
     Measure(measure::MeasureArgs),
     Report(report::ReportArgs),
+    Theory(theory::TheoryArgs),
     Doctor(doctor::DoctorArgs),
     Completions(pages::CompletionsArgs),
     Man(pages::ManArgs),
@@ -51,6 +53,7 @@ impl Cli {
             Command::Serve(args) => args.run(),
             Command::Measure(args) => args.run(),
             Command::Report(args) => args.run(),
+            Command::Theory(args) => args.run(),
             Command::Doctor(args) => args.run(),
             Command::Completions(args) => args.run(),
             Command::Man(args) => args.run(),

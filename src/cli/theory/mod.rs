@@ -1,0 +1,271 @@
+//! `farwire theory`: what a line, an MTU and a protocol allow.
+
+mod text;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use model::{BitsPerSec, Bytes, Nanos, Probability};
+use serde::Serialize;
+
+use super::output;
+use crate::analysis::theory::ceilings::{self, Ceiling};
+use crate::analysis::theory::ethernet::{Protocol, Stack};
+use crate::analysis::theory::limits::{Explained, Limits};
+use crate::analysis::theory::loss::Congestion;
+use crate::analysis::theory::nettest::{self, Overhead};
+use crate::analysis::theory::rfc6349::{self, NeededWindow};
+use crate::analysis::theory::sizes::{self, OfSize};
+use crate::analysis::theory::{Conditions, Impossible};
+use crate::exit::{Blame, Failure};
+use crate::instrument::messages::sizes::{Sizes, Sweep};
+
+/// Say what a line rate, an MTU and a protocol allow, and what holds a TCP transfer up
+///
+/// Every rate names its layer: L1 is the wire with preamble and gap, L2 the frame, L3 the IP packet, L4 the payload
+/// (goodput). The formulas and their sources are in docs/theory.md.
+#[derive(Args, Debug)]
+pub(crate) struct TheoryArgs {
+    /// Rate of the slowest Ethernet on the path (L1)
+    #[arg(long, value_name = "RATE", default_value = "1gbit")]
+    rate: BitsPerSec,
+    /// Largest L3 packet in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500)]
+    mtu: u32,
+    /// IPv4, as without either
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// IPv6
+    #[arg(short = '6', long)]
+    ipv6: bool,
+    /// VLAN tags on a frame
+    #[arg(long, value_name = "TAGS", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    vlan: u8,
+    /// TCP without the timestamps of RFC 7323
+    #[arg(long)]
+    no_timestamps: bool,
+    /// A shaper on the path, counting L2 bytes without FCS as tbf does: 50mbit
+    #[arg(long, value_name = "RATE")]
+    shaper: Option<BitsPerSec>,
+    /// Round-trip time without queues: 20ms
+    #[arg(long, value_name = "TIME")]
+    rtt: Option<Nanos>,
+    /// The TCP receiver's window: 4MiB
+    #[arg(long, value_name = "SIZE", requires = "rtt")]
+    window: Option<Bytes>,
+    /// Random loss of data packets: 1%
+    #[arg(long, value_name = "PERCENT", requires = "rtt")]
+    loss: Option<Probability>,
+    /// The TCP sender's congestion control
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion: Congestion,
+    /// Say the ideal time of a TCP transfer of so much payload (RFC 6349): 500mb
+    #[arg(long, value_name = "SIZE")]
+    transfer: Option<Bytes>,
+    /// Explain a measured TCP goodput (L4): 93.5mbit
+    #[arg(long, value_name = "RATE")]
+    measured: Option<BitsPerSec>,
+    /// The most that messages of these sizes reach, in bytes: one, a list 1,64,1KiB or a doubling range 1..131072
+    #[arg(long, value_name = "SIZES", conflicts_with = "sweep")]
+    size: Option<Sizes>,
+    /// Sizes of a published table instead, and the table's own theory beside the correct one
+    #[arg(long, value_name = "NAME")]
+    sweep: Option<Sweep>,
+    /// Write everything as JSON; - is standard output, in place of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// All that is said.
+#[derive(Debug, Serialize)]
+struct Theory {
+    conditions: Conditions,
+    ceilings: Vec<Ceiling>,
+    /// Full packets a second.
+    packets_per_s: f64,
+    tcp: Limits,
+    udp: Limits,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    needed_window: Option<NeededWindow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transfer: Option<Transfer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Explained>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sizes: Vec<OfSize>,
+    /// Document 003's table; empty unless its sweep was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    overheads: Vec<Overhead>,
+}
+
+/// A transfer in the ideal case.
+#[derive(Debug, Serialize)]
+struct Transfer {
+    bytes: u64,
+    ideal_s: f64,
+}
+
+impl TheoryArgs {
+    /// Works it out.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let theory = self.theory().or_bad_input()?;
+        if let Some(file) = &self.json {
+            output::write_json(file, &theory)?;
+        }
+        if !self.json.as_deref().is_some_and(output::is_stdout) {
+            output::write(None, &theory.to_string())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn theory(&self) -> Result<Theory, Impossible> {
+        let conditions = self.conditions();
+        let tcp = Limits::of(&conditions)?;
+        let transfer = self.transfer.map(|size| Transfer {
+            bytes: size.0,
+            ideal_s: rfc6349::ideal_transfer_s(&conditions, size),
+        });
+        let measured = self.measured.map(|rate| tcp.explain(rate.get() as f64));
+        let of_size = |size| sizes::of_size(&conditions, Bytes(size));
+        let sizes = self.sizes().into_iter().map(of_size);
+        let overheads = self.sweep.map(|Sweep::Nettest| nettest::overheads());
+        Ok(Theory {
+            ceilings: ceilings::ceilings(&conditions),
+            packets_per_s: ceilings::packets_per_s(&conditions),
+            udp: Limits::of(&conditions.with_udp())?,
+            tcp,
+            needed_window: rfc6349::needed_window(&conditions),
+            transfer,
+            measured,
+            sizes: sizes.collect::<Result<_, _>>()?,
+            overheads: overheads.map_or_else(Vec::new, Vec::from),
+            conditions,
+        })
+    }
+
+    fn conditions(&self) -> Conditions {
+        Conditions {
+            rate: self.rate,
+            mtu: self.mtu,
+            stack: Stack {
+                ipv6: self.ipv6,
+                vlan_tags: self.vlan,
+                protocol: Protocol::Tcp {
+                    timestamps: !self.no_timestamps,
+                },
+            },
+            shaper: self.shaper,
+            rtt: self.rtt,
+            window: self.window,
+            loss: self.loss,
+            congestion: self.congestion,
+        }
+    }
+
+    fn sizes(&self) -> Vec<u64> {
+        if let Some(sweep) = self.sweep {
+            let loads = sweep.blast(None);
+            return loads.iter().map(|load| load.size as u64).collect();
+        }
+        let sizes = self.size.iter().flat_map(Sizes::list);
+        sizes.map(|size| *size as u64).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        theory: TheoryArgs,
+    }
+
+    fn text(line: &str) -> anyhow::Result<String> {
+        let words = std::iter::once("theory").chain(line.split_whitespace());
+        let theory = Program::try_parse_from(words)?.theory.theory()?;
+        serde_json::to_string(&theory)?;
+        Ok(theory.to_string())
+    }
+
+    #[track_caller]
+    fn says(line: &str, parts: &[&str]) {
+        let text = text(line).unwrap();
+        // Columns are as wide as it takes.
+        let plain = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in parts {
+            assert!(plain.contains(part), "{part} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_known_ceilings_are_said() {
+        let tcp = "L4 TCP payload (goodput) 1448 941.482 94.148";
+        let udp = "L4 UDP payload (goodput) 1472 957.087 95.709";
+        says("", &["L1 frame, preamble and gap 1538 1000.000", tcp, udp]);
+        says("--no-timestamps", &["1460 949.285 94.928"]);
+        says("-6", &["1428 928.479 92.848"]);
+        says("--vlan 1 --rate 100mbit", &["1542 100.000", "1448 93.904"]);
+    }
+
+    #[test]
+    fn the_limit_that_binds_is_named() {
+        let line = "--rtt 20ms --window 4MiB --loss 1% --shaper 50mbit";
+        says(
+            line,
+            &[
+                "shaper 47.820",
+                "receiver's window 1677.722",
+                "packets not lost 47.342",
+                "Reno-friendly CUBIC's law of loss 7.094 binds",
+                "UDP",
+            ],
+        );
+        says("--rtt 20ms", &["2353706 bytes", "window scale 6"]);
+        says("--congestion bbr --rtt 20ms --loss 1%", &["no law"]);
+    }
+
+    #[test]
+    fn a_measured_goodput_is_explained() {
+        let fast = "--rate 100mbit --measured";
+        says(
+            &format!("{fast} 94.1mbit"),
+            &["99.9 % of 94.148 Mb/s (line rate)"],
+        );
+        says(
+            &format!("{fast} 94.4mbit"),
+            &["100.3 %", "more than can be"],
+        );
+        says("--transfer 500mb --shaper 100mbit", &["41.823 s"]);
+    }
+
+    #[test]
+    fn document_003_s_table_stands_beside_the_correct_one() {
+        let most = "1500/1526 98.296 % 1500/1538 97.529 % the gap of 12 bytes";
+        let least = "1/72 1.389 % 1/84 1.190 %";
+        says("--sweep nettest --rate 100mbit", &[most, least, "131072"]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for (line, cause) in [
+            ("--mtu 60", "IPv4 takes 68 to 65535"),
+            ("-6 --mtu 1000", "IPv6 takes 1280"),
+            ("--rtt 0ms", "RTT of 0"),
+            ("--window 4MiB", "--rtt"),
+            ("--loss 1%", "--rtt"),
+            ("--vlan 3", "0..=2"),
+            ("--rate 10", "unit"),
+            ("--rtt 1ms --loss 100%", "nothing through"),
+            ("-4 -6", "cannot be used with"),
+            ("--size 9999GiB", "is too long"),
+            ("--window 0b --rtt 1ms", "window of 0"),
+        ] {
+            let error = text(line).unwrap_err().to_string();
+            assert!(error.contains(cause), "{line}: {error}");
+        }
+    }
+}
