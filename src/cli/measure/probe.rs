@@ -82,7 +82,7 @@ impl Instrument for ProbeArgs {
         let local = self.common.bind.as_ref();
         let probe = || stamp::probe(target, local, &plan, session);
         let Some(beside) = self.under else {
-            let (outcome, failure) = probe().or_bad_input()?;
+            let (outcome, failure) = probe()?;
             if let Some(file) = &self.csv {
                 stamp::write_csv(file, &[("", &outcome)]).or_bad_input()?;
             }
@@ -91,7 +91,7 @@ impl Instrument for ProbeArgs {
             return Ok(Shown::of(measurement));
         };
         let load = self.load(beside, target);
-        let found = under::under_load(&plan, load, session, probe).or_bad_input()?;
+        let found = under::under_load(&plan, load, session, probe)?;
         if let Some(file) = &self.csv {
             let loaded = found
                 .loaded
