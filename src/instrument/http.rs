@@ -91,7 +91,7 @@ impl<'a> Download<'a> {
         local: Option<&Local>,
         session: &Session,
     ) -> Result<Self> {
-        let mut connection = Connection::open(target, local)?;
+        let mut connection = Connection::open(target, local, &session.stop)?;
         let start = connection.request(target, Afterwards::Close)?;
         let head = connection.head(&session.stop)?;
         let head =

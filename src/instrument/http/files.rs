@@ -262,7 +262,7 @@ impl Fetch<'_> {
             true => Afterwards::Keep,
             false => Afterwards::Close,
         };
-        let mut connection = Connection::open(&file.target, self.local)?;
+        let mut connection = Connection::open(&file.target, self.local, self.stop)?;
         let connected = Some(Instant::now());
         let sent = connection.request(&file.target, afterwards)?;
         let head = connection.head(self.stop)?;
