@@ -21,6 +21,9 @@ use crate::endpoint::Local;
 /// From one live line to the next.
 const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Length of the intervals in which bytes are counted, unless said.
+pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
+
 /// How to download.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HttpPlan {
