@@ -20,6 +20,7 @@ use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::layers::{ETHERNET_HEADER, ip_header};
 use super::stop::STOP_INTERVAL;
 use super::tally::Tally;
 use super::{Figure, Measurement, Metric, Session, Statistic, seconds};
@@ -29,9 +30,6 @@ use crate::endpoint::{self, Local};
 const ICMP_HEADER: usize = 8;
 /// From one live line to the next.
 const LIVE_INTERVAL: Duration = Duration::from_secs(1);
-const IPV4_HEADER: usize = 20;
-const IPV6_HEADER: usize = 40;
-const ETHERNET_HEADER: usize = 14;
 /// Packets taken in a turn: a flood must not keep requests from leaving, nor a stop from being heard.
 const TURN: usize = 64;
 /// The longest IPv4 header, which a raw socket hands over before the answer.
@@ -67,12 +65,8 @@ impl PingPlan {
     /// What a round-trip time of this plan is the time of.
     pub(crate) fn describe(&self, target: IpAddr) -> String {
         let payload = usize::from(self.size);
-        let ip = if target.is_ipv4() {
-            IPV4_HEADER
-        } else {
-            IPV6_HEADER
-        };
-        let l2 = payload + ICMP_HEADER + ip + ETHERNET_HEADER;
+        let headers = ip_header(target.is_ipv6()) + ETHERNET_HEADER;
+        let l2 = payload + ICMP_HEADER + headers as usize;
         format!(
             "ICMP echo, {payload} payload bytes, {l2} bytes at L2 without FCS (one frame if the MTU allows)"
         )

@@ -2,8 +2,8 @@
 
 use super::detail::{ReceiverDetail, SenderDetail};
 use crate::analysis::proportion;
-use crate::instrument::iperf3::layers::Layers;
 use crate::instrument::iperf3::results::StreamResults;
+use crate::instrument::layers::Layers;
 use crate::instrument::{Figure, Metric, Statistic};
 
 /// What both ends know of one stream, without what is omitted.

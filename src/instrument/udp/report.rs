@@ -6,9 +6,9 @@ use super::detail::{Detail, ReceiverDetail};
 use super::flow::{Flow, Received};
 use super::stream::{Ending, Reading, StreamReading};
 use super::streams::UdpStreams;
-use crate::instrument::iperf3::layers::Layers;
 use crate::instrument::iperf3::plan::Streams as _;
 use crate::instrument::iperf3::results::{Sides, StreamResults};
+use crate::instrument::layers::Layers;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 
 /// What a test over `streams` found at this end, with what the other end said.

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use super::super::layers::Layers;
 use super::super::plan::{Plan, Until};
 use super::super::results::Sides;
 use super::{Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
 use crate::analysis::correlated::mean_with_interval;
+use crate::instrument::layers::Layers;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 
 /// Everything about a test that reports are made of.
