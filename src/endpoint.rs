@@ -5,11 +5,18 @@ use std::io;
 use std::net::{
     IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket,
 };
+use std::os::fd::AsFd;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::instrument::Stop;
+use crate::instrument::stop::STOP_INTERVAL;
 
 /// How long a connection may take to come about, unless the user says.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -62,26 +69,66 @@ pub(crate) fn tcp(target: SocketAddr, local: Option<&Local>) -> Result<Socket> {
     bound(target, local, Type::STREAM, Protocol::TCP)
 }
 
-/// Connects `socket` to `target` within `timeout`.
+/// Connects `socket` to `target` within `timeout`, whatever stops meanwhile.
 ///
 /// # Errors
 /// Refused, unreachable or timed out; names the target.
 pub(crate) fn connect(socket: Socket, target: SocketAddr, timeout: Duration) -> Result<TcpStream> {
-    socket
-        .connect_timeout(&target.into(), timeout)
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::ConnectionRefused => {
-                anyhow!("{target} refuses the connection: nothing listens there")
-            }
-            io::ErrorKind::TimedOut => {
-                anyhow!(
-                    "{target} does not answer within {} s",
-                    timeout.as_secs_f64()
-                )
-            }
-            _ => anyhow!(error).context(format!("no connection to {target}")),
-        })?;
+    connect_or_stop(socket, target, timeout, &Stop::default())
+}
+
+/// Connects `socket` to `target` within `timeout`, unless `stop` comes first.
+///
+/// # Errors
+/// Refused, unreachable or timed out, and names the target; or stopped.
+pub(crate) fn connect_or_stop(
+    socket: Socket,
+    target: SocketAddr,
+    timeout: Duration,
+    stop: &Stop,
+) -> Result<TcpStream> {
+    socket.set_nonblocking(true)?;
+    let outcome = match socket.connect(&target.into()) {
+        Err(error) if error.raw_os_error() == Some(Errno::EINPROGRESS as i32) => {
+            connected(&socket, timeout, stop)?
+        }
+        known => known,
+    };
+    outcome.map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            anyhow!("{target} refuses the connection: nothing listens there")
+        }
+        io::ErrorKind::TimedOut => {
+            anyhow!(
+                "{target} does not answer within {} s",
+                timeout.as_secs_f64()
+            )
+        }
+        _ => anyhow!(error).context(format!("no connection to {target}")),
+    })?;
+    socket.set_nonblocking(false)?;
     Ok(socket.into())
+}
+
+/// How connecting went.
+fn connected(socket: &Socket, timeout: Duration, stop: &Stop) -> Result<io::Result<()>> {
+    let begun = Instant::now();
+    loop {
+        if let Some(cause) = stop.cause() {
+            bail!("{cause}");
+        }
+        let left = timeout.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Ok(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+        let wait = TimeSpec::from_duration(left.min(STOP_INTERVAL));
+        match ppoll(&mut fds, Some(wait), None) {
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return Ok(socket.take_error()?.map_or(Ok(()), Err)),
+            Err(errno) => return Err(errno).context("waiting for a connection"),
+        }
+    }
 }
 
 /// A UDP socket that is bound to `local`, if any, and connected to `target`.
@@ -290,6 +337,26 @@ mod tests {
             let error = format!("{:#}", resolve(host, 7, family).unwrap_err());
             assert!(error.contains(cause), "{error}");
         }
+    }
+
+    #[test]
+    fn connecting_ends_with_the_connection_a_stop_or_the_time_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = listener.local_addr().unwrap();
+        let connect = |timeout, stop: &Stop| {
+            let socket = tcp(target, None).unwrap();
+            connect_or_stop(socket, target, timeout, stop).map_err(|error| error.to_string())
+        };
+        let connected = connect(CONNECT_TIMEOUT, &Stop::default()).unwrap();
+        assert_eq!(connected.peer_addr().unwrap(), target);
+        let stopped = Stop::default().within(Duration::ZERO);
+        let cause = connect(CONNECT_TIMEOUT, &stopped).unwrap_err();
+        assert_eq!(cause, "not done within 0 s");
+        let cause = connect(Duration::ZERO, &Stop::default()).unwrap_err();
+        assert_eq!(cause, format!("{target} does not answer within 0 s"));
+        drop(listener);
+        let cause = connect(CONNECT_TIMEOUT, &Stop::default()).unwrap_err();
+        assert!(cause.contains("refuses the connection"), "{cause}");
     }
 
     #[test]

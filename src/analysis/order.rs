@@ -27,19 +27,25 @@ pub(crate) fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
 }
 
 /// Between which of `sorted` lies, at 95 %, the median of what they were drawn from.
+pub(crate) fn median_interval(sorted: &[f64]) -> Option<[f64; 2]> {
+    let [low, high] = median_ranks(sorted.len() as u64)?;
+    Some([at_or_after(sorted, low)?, at_or_after(sorted, high)?])
+}
+
+/// The ranks, from 1, of `count` values between which, at 95 %, lies the median of what they were drawn from.
 ///
 /// By the binomial distribution of ranks in its normal approximation (W. J. Conover, "Practical Nonparametric
 /// Statistics", §3.2). Below six values no two ranks reach 95 %, and there is none.
-pub(crate) fn median_interval(sorted: &[f64]) -> Option<[f64; 2]> {
-    const FEWEST: usize = 6;
+pub(crate) fn median_ranks(count: u64) -> Option<[f64; 2]> {
+    const FEWEST: u64 = 6;
     const Z: f64 = 1.96;
-    if sorted.len() < FEWEST {
+    if count < FEWEST {
         return None;
     }
-    let count = sorted.len() as f64;
+    let count = count as f64;
     let reach = Z * count.sqrt();
-    let low = at_or_after(sorted, ((count - reach) / 2.0).floor())?;
-    let high = at_or_after(sorted, (1.0 + (count + reach) / 2.0).ceil().min(count))?;
+    let low = ((count - reach) / 2.0).floor().max(1.0);
+    let high = (1.0 + (count + reach) / 2.0).ceil().min(count);
     Some([low, high])
 }
 

@@ -19,7 +19,11 @@ use crate::experiment::record::{GivenScenario, Record};
 use crate::experiment::runner;
 use crate::experiment::scenario;
 use crate::instrument::Stop;
-use crate::instrument::external::{self, Tool, curl, iperf, iperf3, nuttcp, wget};
+use crate::instrument::external::iperf::Iperf;
+use crate::instrument::external::iperf3::Iperf3;
+use crate::instrument::external::nuttcp::Nuttcp;
+use crate::instrument::external::streams::StreamTool;
+use crate::instrument::external::{self, Tool, curl, wget};
 use crate::{report, rig};
 
 /// Run an experiment: every case, every instrument, repeats, one report
@@ -115,9 +119,9 @@ fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
             Method::SystemPing(_) => external::ping::tool()?,
             Method::Wget(_) => wget::tool()?,
             Method::Curl(_) => curl::tool()?,
-            Method::Iperf3(_) => iperf3::tool()?,
-            Method::Iperf(_) => iperf::tool()?,
-            Method::Nuttcp(_) => nuttcp::tool()?,
+            Method::Iperf3(_) => Iperf3.tool()?,
+            Method::Iperf(_) => Iperf.tool()?,
+            Method::Nuttcp(_) => Nuttcp.tool()?,
             Method::Ping(_) | Method::Http(_) | Method::HttpFiles(_) => continue,
         };
         tools.insert(tool.path.display().to_string(), tool.version);

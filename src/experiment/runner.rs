@@ -13,10 +13,13 @@ use super::plan::{Case, Instrument, Method, Plan, PlannedRun};
 use super::progress::Progress;
 use super::record::{Measured, Outcome, Record, Run, now};
 use crate::forward::summary as link;
-use crate::instrument::external::{
-    self, Launcher, Running, Tool, curl, iperf, iperf3, nuttcp, wget,
-};
+use crate::instrument::external::iperf::{self, Iperf};
+use crate::instrument::external::iperf3::Iperf3;
+use crate::instrument::external::nuttcp::{self, Nuttcp};
+use crate::instrument::external::streams::{self, StreamTest, StreamTool};
+use crate::instrument::external::{self, Launcher, Running, Tool, curl, wget};
 use crate::instrument::http::{HttpTarget, files};
+use crate::instrument::iperf3::plan::{Plan as StreamPlan, Way};
 use crate::instrument::{Measurement, Metric, Session, Statistic, Stop, http, ping};
 
 /// Work of an instrument that must happen where the client is.
@@ -225,22 +228,26 @@ fn measure(rig: &dyn Rig, method: &Method, stop: &Stop) -> Measurement {
             Ok(curl::measure(rig.launcher(), &target, None, session))
         }
         Method::Iperf3(plan) => {
-            let launcher = rig.launcher();
-            Ok(iperf3::measure(launcher, rig.iperf3(), plan, None, session))
+            let test = StreamTest::new(rig.iperf3(), plan);
+            Ok(streams::measure(&Iperf3, rig.launcher(), &test, session))
         }
         Method::Iperf(plan) => {
-            let target = SocketAddr::new(server.ip(), iperf::PORT);
-            let server = iperf::tool().map(|tool| (tool, iperf::server_arguments(target, plan)));
-            between(rig, target, server, |launcher| {
-                iperf::measure(launcher, target, plan, None, session)
-            })
+            let target = SocketAddr::new(server.ip(), Iperf.port());
+            let server = iperf::server_arguments(target, plan);
+            // In a reverse test the server chooses the congestion control, and has been told.
+            let congestion = plan.congestion.clone().filter(|_| plan.way == Way::Up);
+            let plan = &StreamPlan {
+                congestion,
+                ..plan.clone()
+            };
+            let test = StreamTest::new(target, plan);
+            between(rig, &Iperf, &server, &test, session)
         }
         Method::Nuttcp(plan) => {
-            let target = SocketAddr::new(server.ip(), nuttcp::PORT);
-            let server = nuttcp::tool().map(|tool| (tool, nuttcp::server_arguments(target)));
-            between(rig, target, server, |launcher| {
-                nuttcp::measure(launcher, target, plan, None, session)
-            })
+            let target = SocketAddr::new(server.ip(), Nuttcp.port());
+            let server = nuttcp::server_arguments(target);
+            let test = StreamTest::new(target, plan);
+            between(rig, &Nuttcp, &server, &test, session)
         }
         Method::Wget(plan) => {
             let target = HttpTarget::far_end(server, plan.amount);
@@ -256,16 +263,16 @@ fn measure(rig: &dyn Rig, method: &Method, stop: &Stop) -> Measurement {
     result.unwrap_or_else(|error| Measurement::failed(format!("{error:#}")))
 }
 
-/// Measures with a tool that needs its own server at the far end, which is there while it measures.
+/// Measures with a tool that needs its own server, with these arguments, at the far end; it is there while it measures.
 fn between(
     rig: &dyn Rig,
-    target: SocketAddr,
-    server: Result<(Tool, Vec<String>)>,
-    measure: impl FnOnce(&dyn Launcher) -> Measurement,
+    by: &dyn StreamTool,
+    server: &[String],
+    test: &StreamTest<'_>,
+    session: &Session,
 ) -> Result<Measurement> {
-    let (tool, arguments) = server?;
-    let _server = rig.serve_with(&tool, &arguments, target.port())?;
-    Ok(measure(rig.launcher()))
+    let _server = rig.serve_with(&by.tool()?, server, test.target.port())?;
+    Ok(streams::measure(by, rig.launcher(), test, session))
 }
 
 /// A run in one line.

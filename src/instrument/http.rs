@@ -21,6 +21,9 @@ use crate::endpoint::Local;
 /// From one live line to the next.
 const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Length of the intervals in which bytes are counted, unless said.
+pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
+
 /// How to download.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HttpPlan {
@@ -91,7 +94,7 @@ impl<'a> Download<'a> {
         local: Option<&Local>,
         session: &Session,
     ) -> Result<Self> {
-        let mut connection = Connection::open(target, local)?;
+        let mut connection = Connection::open(target, local, &session.stop)?;
         let start = connection.request(target, Afterwards::Close)?;
         let head = connection.head(&session.stop)?;
         let head =
@@ -123,12 +126,7 @@ impl<'a> Download<'a> {
                 return Ok(());
             }
             if self.body.complete() {
-                return match most {
-                    Some(most) => Err(anyhow!(
-                        "the server gave {total} of the {most} bytes asked for"
-                    )),
-                    None => Ok(()),
-                };
+                return whole(total, most);
             }
             let read = self.connection.read(&session.stop, until);
             match read.with_context(|| format!("after {total} bytes"))? {
@@ -137,7 +135,10 @@ impl<'a> Download<'a> {
                     self.last_byte_s = self.start.elapsed().as_secs_f64();
                     self.meter.add(self.last_byte_s, payload);
                 }
-                Read::Closed => return self.body.closed(total),
+                Read::Closed => {
+                    self.body.closed(total)?;
+                    return whole(total, most);
+                }
                 Read::TimeUp => {
                     self.last_byte_s = time.unwrap_or_default().as_secs_f64();
                     return Ok(());
@@ -165,6 +166,16 @@ impl<'a> Download<'a> {
             Some(name) => measurement.with_fact("sender's congestion control", name),
             None => measurement,
         }
+    }
+}
+
+/// Whether a body of `total` bytes has all of the `most` that were asked for, if so many were.
+fn whole(total: u64, most: Option<u64>) -> Result<()> {
+    match most {
+        Some(most) if total < most => Err(anyhow!(
+            "the server gave {total} of the {most} bytes asked for"
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -216,6 +227,10 @@ mod tests {
 
     /// A server that says `answer` to whatever it is asked and closes.
     fn answer_of(answer: &'static [u8]) -> Measurement {
+        download_of(answer, Amount::Whole)
+    }
+
+    fn download_of(answer: &'static [u8], amount: Amount) -> Measurement {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = thread::spawn(move || {
@@ -224,7 +239,7 @@ mod tests {
             let _ = client.read(&mut request).unwrap();
             let _ = client.write_all(answer);
         });
-        let measurement = download(&HttpTarget::of(address, "/"), Amount::Whole);
+        let measurement = download(&HttpTarget::of(address, "/"), amount);
         server.join().unwrap();
         measurement
     }
@@ -306,6 +321,19 @@ mod tests {
     fn a_body_that_ends_with_the_connection_is_whole() {
         let measurement = answer_of(b"HTTP/1.0 200 OK\r\n\r\nabcdef");
         assert_eq!((bytes(&measurement), measurement.failure), (6.0, None));
+    }
+
+    #[test]
+    fn a_body_that_ends_before_the_bytes_asked_for_is_a_failure_that_keeps_what_came() {
+        for answer in [
+            &b"HTTP/1.0 200 OK\r\n\r\nabcdef"[..],
+            b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabcdef",
+        ] {
+            let measurement = download_of(answer, Amount::Bytes(9));
+            assert_eq!(bytes(&measurement), 6.0);
+            let cause = measurement.failure.unwrap();
+            assert!(cause.contains("6 of the 9 bytes"), "{cause}");
+        }
     }
 
     #[test]

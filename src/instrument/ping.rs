@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{
@@ -20,6 +20,7 @@ use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::layers::{ETHERNET_HEADER, ip_header};
 use super::stop::STOP_INTERVAL;
 use super::tally::Tally;
 use super::{Figure, Measurement, Metric, Session, Statistic, seconds};
@@ -29,9 +30,8 @@ use crate::endpoint::{self, Local};
 const ICMP_HEADER: usize = 8;
 /// From one live line to the next.
 const LIVE_INTERVAL: Duration = Duration::from_secs(1);
-const IPV4_HEADER: usize = 20;
-const IPV6_HEADER: usize = 40;
-const ETHERNET_HEADER: usize = 14;
+/// Packets taken in a turn: a flood must not keep requests from leaving, nor a stop from being heard.
+const TURN: usize = 64;
 /// The longest IPv4 header, which a raw socket hands over before the answer.
 const LONGEST_IPV4_HEADER: usize = 60;
 
@@ -65,16 +65,20 @@ impl PingPlan {
     /// What a round-trip time of this plan is the time of.
     pub(crate) fn describe(&self, target: IpAddr) -> String {
         let payload = usize::from(self.size);
-        let ip = if target.is_ipv4() {
-            IPV4_HEADER
-        } else {
-            IPV6_HEADER
-        };
-        let l2 = payload + ICMP_HEADER + ip + ETHERNET_HEADER;
+        let headers = ip_header(target.is_ipv6()) + ETHERNET_HEADER;
+        let l2 = payload + ICMP_HEADER + headers as usize;
         format!(
             "ICMP echo, {payload} payload bytes, {l2} bytes at L2 without FCS (one frame if the MTU allows)"
         )
     }
+}
+
+/// Whether this machine lets us ping `target`.
+///
+/// # Errors
+/// It allows no ICMP socket.
+pub(crate) fn check(target: IpAddr) -> Result<()> {
+    icmp_socket(target).map(drop)
 }
 
 /// Pings `target` from the calling thread's namespace, and from `local` if that is said.
@@ -111,19 +115,7 @@ struct Pinger<'a> {
 
 impl<'a> Pinger<'a> {
     fn open(target: IpAddr, plan: &'a PingPlan, local: Option<&Local>) -> Result<Self> {
-        let (domain, protocol) = match target {
-            IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
-            IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
-        };
-        let (socket, raw) = match Socket::new(domain, Type::DGRAM, Some(protocol)) {
-            Ok(socket) => (socket, false),
-            Err(_) => (
-                Socket::new(domain, Type::RAW, Some(protocol)).context(
-                    "no ICMP socket: neither net.ipv4.ping_group_range nor CAP_NET_RAW allows one",
-                )?,
-                true,
-            ),
-        };
+        let (socket, raw) = icmp_socket(target)?;
         let target = SocketAddr::new(target, 0);
         endpoint::bind(&socket, target, local)?;
         mark(&socket, plan, target)?;
@@ -208,7 +200,7 @@ impl<'a> Pinger<'a> {
         let mut live_at = LIVE_INTERVAL;
         while self.tally.count() < count || !self.tally.complete() {
             if let Some(cause) = session.stop.cause() {
-                anyhow::bail!("{cause}");
+                bail!("{cause}");
             }
             let now = self.start.elapsed();
             if now >= live_at {
@@ -234,9 +226,23 @@ impl<'a> Pinger<'a> {
                 return Ok(());
             }
             self.wait(wake - now)?;
-            while let Some((index, rtt_ms)) = self.receive()? {
-                self.tally.answered(index, rtt_ms);
+            self.take_answers()?;
+        }
+        Ok(())
+    }
+
+    fn take_answers(&mut self) -> Result<()> {
+        for _ in 0..TURN {
+            if !self.receive()? {
+                break;
             }
+        }
+        if self.tally.flooded() {
+            bail!(
+                "{} answers without end: more than any network makes of {} requests",
+                self.target.ip(),
+                self.tally.count()
+            );
         }
         Ok(())
     }
@@ -280,33 +286,31 @@ impl<'a> Pinger<'a> {
         }
     }
 
-    /// The next answer that waits: its request's number and its round-trip time in ms.
-    fn receive(&mut self) -> Result<Option<(u64, f64)>> {
+    /// Takes the next packet that waits, for an answer if it is one; whether there was one.
+    fn receive(&mut self) -> Result<bool> {
         let mut buffer = vec![0; LONGEST_IPV4_HEADER + ICMP_HEADER + usize::from(self.plan.size)];
-        loop {
-            let mut slices = [IoSliceMut::new(&mut buffer)];
-            let mut control = nix::cmsg_space!(TimeSpec);
-            let flags = MsgFlags::MSG_DONTWAIT;
-            let (length, stamp) = match recvmsg::<SockaddrStorage>(
-                self.socket.as_raw_fd(),
-                &mut slices,
-                Some(&mut control),
-                flags,
-            ) {
-                Ok(message) => (message.bytes, kernel_stamp(message.cmsgs())),
-                Err(Errno::EAGAIN) => return Ok(None),
-                Err(Errno::EINTR) => continue,
-                Err(errno) => return Err(errno).context("receiving echo replies"),
-            };
-            let received_s = (self.start.elapsed().saturating_sub(age(stamp))).as_secs_f64();
-            let Some(sequence) = self.answered_sequence(&buffer[..length]) else {
-                continue;
-            };
+        let mut slices = [IoSliceMut::new(&mut buffer)];
+        let mut control = nix::cmsg_space!(TimeSpec);
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let (length, stamp) = match recvmsg::<SockaddrStorage>(
+            self.socket.as_raw_fd(),
+            &mut slices,
+            Some(&mut control),
+            flags,
+        ) {
+            Ok(message) => (message.bytes, kernel_stamp(message.cmsgs())),
+            Err(Errno::EAGAIN) => return Ok(false),
+            Err(Errno::EINTR) => return Ok(true),
+            Err(errno) => return Err(errno).context("receiving echo replies"),
+        };
+        let received_s = (self.start.elapsed().saturating_sub(age(stamp))).as_secs_f64();
+        if let Some(sequence) = self.answered_sequence(&buffer[..length]) {
             let index = number(sequence, self.tally.count());
             if let Some(sent_s) = self.tally.sent_at(index) {
-                return Ok(Some((index, (received_s - sent_s) * 1e3)));
+                self.tally.answered(index, (received_s - sent_s) * 1e3);
             }
         }
+        Ok(true)
     }
 
     /// The sequence number of an answer to one of our requests; anything else that came by is not ours.
@@ -325,6 +329,20 @@ impl<'a> Pinger<'a> {
         (ours && payload.len() == usize::from(self.plan.size))
             .then(|| u16::from_be_bytes([header[6], header[7]]))
     }
+}
+
+/// A socket for echo requests to `target`, and whether it is a raw one.
+fn icmp_socket(target: IpAddr) -> Result<(Socket, bool)> {
+    let (domain, protocol) = match target {
+        IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+        IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+    };
+    if let Ok(socket) = Socket::new(domain, Type::DGRAM, Some(protocol)) {
+        return Ok((socket, false));
+    }
+    let socket = Socket::new(domain, Type::RAW, Some(protocol))
+        .context("no ICMP socket: neither net.ipv4.ping_group_range nor CAP_NET_RAW allows one")?;
+    Ok((socket, true))
 }
 
 /// Sets what the requests' IP headers are to have.

@@ -5,6 +5,12 @@ use std::time::Duration;
 use super::{Figure, Measurement, Metric, Sample, Spread, Statistic};
 use crate::analysis::proportion;
 
+/// More answers than this to so many probes are not those of a network.
+pub(crate) fn most_answers(probes: usize) -> usize {
+    const EACH: usize = 4;
+    EACH * probes + 1000
+}
+
 /// Probes numbered from 1 in the order of sending, and their answers.
 #[derive(Debug)]
 pub(crate) struct Tally {
@@ -74,6 +80,11 @@ impl Tally {
         };
         self.extra
             .push(Sample::new(probe.sent_s, extra, index, rtt_ms));
+    }
+
+    /// Whether the far end sends more than any network makes of answers.
+    pub(crate) fn flooded(&self) -> bool {
+        self.extra.len() > most_answers(self.probes.len())
     }
 
     /// Whether nothing more is awaited: every probe has its answer.
@@ -175,6 +186,15 @@ mod tests {
         ] {
             assert_eq!(measurement.figure(metric, statistic), Some(value));
         }
+    }
+
+    #[test]
+    fn a_network_s_duplicates_are_no_flood() {
+        let mut tally = tally(2);
+        (0..1000).for_each(|_| tally.answered(1, 2.0));
+        assert!(!tally.flooded());
+        (0..1000).for_each(|_| tally.answered(1, 2.0));
+        assert!(tally.flooded());
     }
 
     #[test]

@@ -91,7 +91,12 @@ pub(crate) fn add(suite: &mut Suite) {
         Ok(())
     });
     suite.test("what a tool cannot do is bad input", &[], || {
-        for options in ["--tool nuttcp -C reno", "--tool iperf --bidir"] {
+        for options in [
+            "--tool nuttcp -C reno",
+            "--tool iperf --bidir",
+            "--tool iperf --connect-timeout 1s",
+            "--tool iperf3 -t 1.5",
+        ] {
             let mut command = farwire();
             command.args(["measure", "tcp", "127.0.0.1"]);
             let output = process::run(command.args(options.split(' ')))?;

@@ -24,6 +24,11 @@ pub(crate) fn add(suite: &mut Suite) {
     );
     suite.test("a line a probe is written as CSV", &[], csv);
     suite.test(
+        "a file that cannot be written is found before measuring",
+        &[],
+        unwritable,
+    );
+    suite.test(
         "latency under load stands beside idle latency",
         &[],
         under_load,
@@ -418,6 +423,20 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+fn unwritable() -> Result<()> {
+    for option in ["--json", "--csv"] {
+        let mut command = farwire();
+        // Were it to measure, it would fail with 1.
+        command.args(["measure", "probe", "127.0.0.1:9", "-c", "1"]);
+        let output = process::run(command.args([option, "/nowhere/results"]))?;
+        ensure!(output.status.code() == Some(2), "{}", said(&output));
+        let cause = "/nowhere/results: cannot write";
+        ensure!(said(&output).contains(cause), "{}", said(&output));
+        ensure!(output.stdout.is_empty(), "{output:?}");
+    }
+    Ok(())
 }
 
 fn probe(address: SocketAddr, arguments: &str) -> Result<Output> {

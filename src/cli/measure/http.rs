@@ -1,5 +1,7 @@
 //! `farwire measure http`.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
@@ -10,7 +12,7 @@ use crate::exit::{Blame, Failure};
 use crate::instrument::Session;
 use crate::instrument::http::files::{self, DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS};
 use crate::instrument::http::sizes::Sizes;
-use crate::instrument::http::{self, Amount, HttpPlan, HttpTarget};
+use crate::instrument::http::{self, Amount, DEFAULT_INTERVAL, HttpPlan, HttpTarget};
 
 /// An HTTP/1.1 download, or many small files
 #[derive(Args, Debug)]
@@ -24,9 +26,9 @@ pub(super) struct HttpArgs {
     /// End after so long
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     duration: Option<Nanos>,
-    /// Length of the intervals in which bytes are counted
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = above_zero)]
-    interval: Nanos,
+    /// Length of the intervals in which bytes are counted [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = above_zero)]
+    interval: Option<Nanos>,
     /// Measure with another program
     #[arg(long, value_name = "TOOL", conflicts_with_all = ["bytes", "duration", "FilesArgs"])]
     tool: Option<DownloadTool>,
@@ -67,15 +69,16 @@ impl Instrument for HttpArgs {
         let targets = self.url.iter().map(|url| HttpTarget::resolve(url, family));
         let targets: Vec<HttpTarget> = targets.collect::<Result<_>>().or_bad_input()?;
         let local = self.common.bind.as_ref();
+        let interval = self.interval.map(Duration::from);
         let measurement = match (targets.as_slice(), self.tool) {
-            ([target], Some(tool)) => tool.measure(target, self.interval.into(), local, session)?,
+            ([target], Some(tool)) => tool.measure(target, interval, local, session)?,
             (_, Some(_)) => {
                 return Err(Failure::bad_input("--tool downloads one URL"));
             }
             ([target], None) if !self.files.asked_for() => {
                 let plan = HttpPlan {
                     amount: self.amount(),
-                    interval: self.interval.into(),
+                    interval: interval.unwrap_or(DEFAULT_INTERVAL),
                 };
                 http::measure(target, &plan, local, session)
             }

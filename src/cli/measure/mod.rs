@@ -21,9 +21,9 @@ use clap::{Args, Subcommand};
 use model::Nanos;
 use serde_json::Value;
 
-use super::output;
+use super::output::{self, Prepared};
 use crate::endpoint::{Family, Local};
-use crate::exit::Failure;
+use crate::exit::{Blame, Failure};
 use crate::instrument::{Live, Measurement, Session, Stop};
 use crate::report;
 
@@ -95,8 +95,11 @@ impl MeasureArgs {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let instrument = self.kind.instrument();
         let common = instrument.common();
+        let json = common.prepare_json().or_bad_input()?;
         let shown = instrument.measure(&common.session()?)?;
+        let written = common.write_json(&shown, json);
         common.show(&shown)?;
+        written?;
         Ok(if shown.measurement.failure.is_some() {
             ExitCode::FAILURE
         } else {
@@ -173,15 +176,30 @@ impl Common {
         })
     }
 
+    /// Where the JSON goes, unless that is standard output or nowhere.
+    fn prepare_json(&self) -> Result<Option<Prepared>> {
+        let file = self.json.as_deref();
+        let file = file.filter(|file| !output::is_stdout(file));
+        file.map(Prepared::open).transpose()
+    }
+
+    fn write_json(&self, shown: &Shown, file: Option<Prepared>) -> Result<()> {
+        if self.json.is_none() {
+            return Ok(());
+        }
+        let mut json = serde_json::to_value(&shown.measurement)?;
+        if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, &shown.beside) {
+            all.extend(more.clone());
+        }
+        let json = output::json(&json)?;
+        match file {
+            Some(file) => file.replace(|mut file| Ok(file.write_all(json.as_bytes())?)),
+            None => output::write(None, &json),
+        }
+    }
+
     fn show(&self, shown: &Shown) -> Result<()> {
         let measurement = &shown.measurement;
-        if let Some(file) = &self.json {
-            let mut json = serde_json::to_value(measurement)?;
-            if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, &shown.beside) {
-                all.extend(more.clone());
-            }
-            output::write_json(file, &json)?;
-        }
         if let Some(cause) = &measurement.failure {
             eprintln!("farwire: {cause}");
         }

@@ -62,7 +62,10 @@ impl Instrument for PingArgs {
         let local = self.common.bind.as_ref();
         let measurement = match self.tool {
             Some(tool) => tool.measure(target.ip(), &plan, local, session)?,
-            None => ping::measure(target.ip(), &plan, local, session),
+            None => {
+                ping::check(target.ip()).or_machine()?;
+                ping::measure(target.ip(), &plan, local, session)
+            }
         };
         let lines: String = measurement.samples.iter().filter_map(line).collect();
         Ok(Shown::of(measurement).below(lines))

@@ -9,13 +9,14 @@ use clap::Args;
 use model::{BitsPerSec, Nanos};
 
 use super::{Common, Instrument, Shown, above_zero};
+use crate::cli::output::Prepared;
 use crate::endpoint;
 use crate::exit::{Blame, Failure};
 use crate::instrument::iperf3::client::Server;
 use crate::instrument::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until};
 use crate::instrument::iperf3::tcp;
 use crate::instrument::stamp::under::{self, Load};
-use crate::instrument::stamp::{self, FULL, ProbePlan, wire};
+use crate::instrument::stamp::{self, FULL, Outcome, ProbePlan, wire};
 use crate::instrument::{Figure, Measurement, Metric, Phase, Session, Statistic, udp};
 use crate::report;
 
@@ -79,29 +80,28 @@ impl Instrument for ProbeArgs {
             timeout: self.timeout.into(),
         };
         plan.check().or_bad_input()?;
+        let csv = self.csv.as_deref().map(Prepared::open);
+        let csv = csv.transpose().or_bad_input()?;
         let local = self.common.bind.as_ref();
         let probe = || stamp::probe(target, local, &plan, session);
         let Some(beside) = self.under else {
-            let (outcome, failure) = probe().or_bad_input()?;
-            if let Some(file) = &self.csv {
-                stamp::write_csv(file, &[("", &outcome)]).or_bad_input()?;
-            }
+            let (outcome, failure) = probe()?;
+            let written = write_csv(csv, &[("", &outcome)]);
             let mut measurement = outcome.measurement(&plan);
-            measurement.failure = failure;
+            measurement.failure = failure.or(written);
             return Ok(Shown::of(measurement));
         };
         let load = self.load(beside, target);
-        let found = under::under_load(&plan, load, session, probe).or_bad_input()?;
-        if let Some(file) = &self.csv {
-            let loaded = found
-                .loaded
-                .as_ref()
-                .map(|loaded| (Phase::Loaded.name(), loaded));
-            let idle = (Phase::Idle.name(), &found.idle);
-            let phases: Vec<_> = [idle].into_iter().chain(loaded).collect();
-            stamp::write_csv(file, &phases).or_bad_input()?;
-        }
-        let measurement = found.measurement(&plan);
+        let found = under::under_load(&plan, load, session, probe)?;
+        let loaded = found
+            .loaded
+            .as_ref()
+            .map(|loaded| (Phase::Loaded.name(), loaded));
+        let idle = (Phase::Idle.name(), &found.idle);
+        let phases: Vec<_> = [idle].into_iter().chain(loaded).collect();
+        let written = write_csv(csv, &phases);
+        let mut measurement = found.measurement(&plan);
+        measurement.failure = measurement.failure.or(written);
         let text = side_by_side(&measurement);
         Ok(Shown::of(measurement).below(text))
     }
@@ -156,6 +156,12 @@ impl FromStr for Beside {
             )),
         }
     }
+}
+
+/// Writes the probes to the file, if there is one; why that failed, if it did.
+fn write_csv(file: Option<Prepared>, phases: &[(&str, &Outcome)]) -> Option<String> {
+    let written = file?.replace(|file| stamp::write_csv(file, phases));
+    written.err().map(|error| format!("{error:#}"))
 }
 
 /// What the load did to the latency, a line a figure.

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::tool::StreamTool;
 use super::{Common, Instrument, Shown};
-use crate::endpoint;
+use crate::endpoint::{self, CONNECT_TIMEOUT};
 use crate::exit::{Blame, Failure};
+use crate::instrument::external::streams::StreamTest;
 use crate::instrument::iperf3::client::Server;
 use crate::instrument::iperf3::plan::{
     LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, Plan, Protocol, Until, Way,
@@ -81,9 +82,9 @@ pub(super) struct Iperf3Args {
     /// The DSCP, 0 to 63, or a name: cs0 to cs7, af11 to af43, ef
     #[arg(long, value_name = "DSCP", value_parser = dscp)]
     dscp: Option<u8>,
-    /// After which a connection that does not come about has failed: a bare number is milliseconds, as in iperf3
-    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = connect_timeout)]
-    connect_timeout: Duration,
+    /// After which a connection that does not come about has failed: a bare number is milliseconds, as in iperf3 [default: 20s]
+    #[arg(long, value_name = "TIME", value_parser = connect_timeout)]
+    connect_timeout: Option<Duration>,
 }
 
 impl Instrument for TcpArgs {
@@ -121,7 +122,7 @@ impl Iperf3Args {
         let address = endpoint::resolve(&self.host, port, common.family())?;
         Ok(Server {
             local: common.bind.clone(),
-            connect_timeout: self.connect_timeout,
+            connect_timeout: self.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
             ..Server::at(address)
         })
     }
@@ -133,9 +134,12 @@ impl Iperf3Args {
         plan: &Plan,
         session: &Session,
     ) -> Option<Result<Measurement, Failure>> {
-        let local = server.local.as_ref();
-        let tool = self.tool?;
-        Some(tool.measure(server.address, plan, local, session))
+        let test = StreamTest {
+            local: server.local.as_ref(),
+            connect_timeout: self.connect_timeout,
+            ..StreamTest::new(server.address, plan)
+        };
+        Some(self.tool?.measure(&test, session))
     }
 
     /// What to measure.

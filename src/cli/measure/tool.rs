@@ -1,15 +1,19 @@
 //! `--tool`: another program in the place of farwire's own instrument.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::ValueEnum;
 
 use crate::endpoint::Local;
 use crate::exit::{Blame, Failure};
-use crate::instrument::external::{self, Here, curl, iperf, iperf3, nuttcp, wget};
+use crate::instrument::external::iperf::Iperf;
+use crate::instrument::external::iperf3::Iperf3;
+use crate::instrument::external::nuttcp::Nuttcp;
+use crate::instrument::external::streams::{self, StreamTest};
+use crate::instrument::external::{self, Here, curl, wget};
+use crate::instrument::http::DEFAULT_INTERVAL;
 use crate::instrument::http::HttpTarget;
-use crate::instrument::iperf3::plan::Plan;
 use crate::instrument::ping::PingPlan;
 use crate::instrument::{Measurement, Session};
 
@@ -46,53 +50,42 @@ pub(super) enum PingTool {
 impl StreamTool {
     /// Where its server listens unless told otherwise.
     pub(super) fn port(self) -> u16 {
-        match self {
-            Self::Iperf3 => iperf3::PORT,
-            Self::Iperf => iperf::PORT,
-            Self::Nuttcp => nuttcp::PORT,
-        }
+        self.external().port()
     }
 
     /// Measures in the calling thread's namespace.
     ///
     /// # Errors
-    /// The tool is not here, or has no option for something in the plan.
+    /// The tool is not here, or has no option for something that is asked for.
     pub(super) fn measure(
         self,
-        target: SocketAddr,
-        plan: &Plan,
-        local: Option<&Local>,
+        test: &StreamTest<'_>,
         session: &Session,
     ) -> Result<Measurement, Failure> {
-        let checked = match self {
-            Self::Iperf3 => iperf3::check(target, plan, local),
-            Self::Iperf => iperf::check(target, plan, local),
-            Self::Nuttcp => nuttcp::check(target, plan, local),
-        };
-        checked.or_bad_input()?;
-        let found = match self {
-            Self::Iperf3 => iperf3::tool(),
-            Self::Iperf => iperf::tool(),
-            Self::Nuttcp => nuttcp::tool(),
-        };
-        found.or_machine()?;
-        Ok(match self {
-            Self::Iperf3 => iperf3::measure(&Here, target, plan, local, session),
-            Self::Iperf => iperf::measure(&Here, target, plan, local, session),
-            Self::Nuttcp => nuttcp::measure(&Here, target, plan, local, session),
-        })
+        let by = self.external();
+        streams::command_line(by, test).or_bad_input()?;
+        by.tool().or_machine()?;
+        Ok(streams::measure(by, &Here, test, session))
+    }
+
+    fn external(self) -> &'static dyn streams::StreamTool {
+        match self {
+            Self::Iperf3 => &Iperf3,
+            Self::Iperf => &Iperf,
+            Self::Nuttcp => &Nuttcp,
+        }
     }
 }
 
 impl DownloadTool {
-    /// As [`StreamTool::measure`].
+    /// As [`StreamTool::measure`], with samples of so long, or of [`DEFAULT_INTERVAL`].
     ///
     /// # Errors
     /// As [`StreamTool::measure`].
     pub(super) fn measure(
         self,
         target: &HttpTarget,
-        interval: Duration,
+        interval: Option<Duration>,
         local: Option<&Local>,
         session: &Session,
     ) -> Result<Measurement, Failure> {
@@ -100,9 +93,14 @@ impl DownloadTool {
             Self::Wget => {
                 wget::check(target, local).or_bad_input()?;
                 wget::tool().or_machine()?;
+                let interval = interval.unwrap_or(DEFAULT_INTERVAL);
                 wget::measure(&Here, target, interval, local, &session.stop)
             }
             Self::Curl => {
+                if interval.is_some() {
+                    let cause = "curl says nothing until it is done: it has no use for --interval";
+                    return Err(Failure::bad_input(cause));
+                }
                 curl::tool().or_machine()?;
                 curl::measure(&Here, target, local, session)
             }

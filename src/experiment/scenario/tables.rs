@@ -10,10 +10,13 @@ use toml::Spanned;
 use crate::experiment::plan::{
     Case, Expectations, GainExpectation, GoodputExpectation, Instrument, Method, Published,
 };
-use crate::instrument::external::streams::plain_time;
+use crate::instrument::external::iperf::Iperf;
+use crate::instrument::external::iperf3::Iperf3;
+use crate::instrument::external::nuttcp::Nuttcp;
+use crate::instrument::external::streams::StreamTool;
 use crate::instrument::http::files::{DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS};
 use crate::instrument::http::sizes::Sizes;
-use crate::instrument::http::{Amount, HttpPlan};
+use crate::instrument::http::{self, Amount, HttpPlan};
 use crate::instrument::iperf3::plan::{MOST_STREAMS, Plan as StreamPlan, Protocol, Until, Way};
 use crate::instrument::ping::PingPlan;
 use crate::link_spec::{LinkSpec, unit};
@@ -22,7 +25,6 @@ const DEFAULT_PING_SIZE: Bytes = Bytes(56);
 const LARGEST_PING: u16 = 65_507;
 const DEFAULT_PING_INTERVAL: Duration = Duration::from_secs(1);
 const DEFAULT_PING_TIMEOUT: Duration = Duration::from_secs(3);
-const DEFAULT_HTTP_INTERVAL: Duration = Duration::from_millis(100);
 const FILES_SEED: u64 = 1;
 
 /// The `tcp` table.
@@ -158,18 +160,10 @@ impl InstrumentTable {
             Kind::Wget => Method::Wget(parameters.http()?),
             Kind::Curl => Method::Curl(parameters.http()?),
             Kind::HttpFiles => Method::HttpFiles(parameters.files()?),
-            Kind::Iperf3 => Method::Iperf3(parameters.streams(Some(congestion))?),
-            Kind::Iperf => {
-                let plan = parameters.streams(Some(congestion))?;
-                plain_time("iperf", &plan)?;
-                Method::Iperf(plan)
-            }
-            Kind::Nuttcp => {
-                // It has no option for congestion control.
-                let plan = parameters.streams(None)?;
-                plain_time("nuttcp", &plan)?;
-                Method::Nuttcp(plan)
-            }
+            Kind::Iperf3 => Method::Iperf3(parameters.streams(&Iperf3, Some(congestion))?),
+            Kind::Iperf => Method::Iperf(parameters.streams(&Iperf, Some(congestion))?),
+            // It has no option for congestion control.
+            Kind::Nuttcp => Method::Nuttcp(parameters.streams(&Nuttcp, None)?),
         };
         Ok(Instrument {
             name: self.name.as_ref().clone(),
@@ -259,7 +253,7 @@ impl Parameters {
             (None, Some(time)) if time > Nanos::ZERO => Amount::For(time.into()),
             _ => bail!("say either bytes or duration, above 0"),
         };
-        let interval = self.interval.map_or(DEFAULT_HTTP_INTERVAL, Duration::from);
+        let interval = self.interval.map_or(http::DEFAULT_INTERVAL, Duration::from);
         ensure!(!interval.is_zero(), "interval: must be above 0");
         Ok(HttpPlan { amount, interval })
     }
@@ -284,7 +278,7 @@ impl Parameters {
         })
     }
 
-    fn streams(&self, congestion: Option<&str>) -> Result<StreamPlan> {
+    fn streams(&self, by: &dyn StreamTool, congestion: Option<&str>) -> Result<StreamPlan> {
         self.only(&[
             "protocol", "way", "streams", "duration", "interval", "bitrate", "length",
         ])?;
@@ -301,7 +295,7 @@ impl Parameters {
         );
         let length = self.length.map(|Bytes(bytes)| u32::try_from(bytes));
         let congestion = congestion.filter(|_| protocol == Protocol::Tcp);
-        Ok(StreamPlan {
+        let plan = StreamPlan {
             way: self.way.unwrap_or(usual.way),
             parallel,
             until: Until::For(time.into()),
@@ -310,7 +304,9 @@ impl Parameters {
             length: length.transpose().context("length")?,
             congestion: congestion.map(str::to_owned),
             ..usual
-        })
+        };
+        by.check(&plan)?;
+        Ok(plan)
     }
 }
 

@@ -4,14 +4,9 @@ use std::net::SocketAddr;
 
 use super::exchange::{End, Outcome};
 use super::wire::{Sizes, SubInterval, TestParameters, Version};
+use crate::instrument::layers::{ETHERNET_HEADER, UDP_HEADER, WIRE, ip_header};
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 
-const UDP_HEADER: f64 = 8.0;
-const IPV4_HEADER: f64 = 20.0;
-const IPV6_HEADER: f64 = 40.0;
-const ETHERNET_HEADER: f64 = 14.0;
-/// Checksum, preamble and gap; no load PDU is so short that Ethernet pads it.
-const ETHERNET_REST: f64 = 4.0 + 8.0 + 12.0;
 /// By how much a sub-interval's ends may be off: kernel stamps here, the far end's wake-ups there.
 const EDGES_HERE_S: f64 = 0.000_2;
 const EDGES_THERE_S: f64 = 0.001;
@@ -67,18 +62,14 @@ impl Context {
         self.rate(sub_interval, self.l3_header())
     }
 
-    fn rate(&self, sub_interval: &SubInterval, header: f64) -> f64 {
-        let bytes = sub_interval.bytes as f64 + f64::from(sub_interval.datagrams) * header;
+    fn rate(&self, sub_interval: &SubInterval, header: u32) -> f64 {
+        let bytes =
+            sub_interval.bytes as f64 + f64::from(sub_interval.datagrams) * f64::from(header);
         per_second(bytes, sub_interval.span_us)
     }
 
-    fn l3_header(&self) -> f64 {
-        let ip = if self.peer.ip().to_canonical().is_ipv6() {
-            IPV6_HEADER
-        } else {
-            IPV4_HEADER
-        };
-        UDP_HEADER + ip
+    fn l3_header(&self) -> u32 {
+        UDP_HEADER + ip_header(self.peer.ip().to_canonical().is_ipv6())
     }
 
     fn receives_here(&self) -> bool {
@@ -102,11 +93,12 @@ fn capacity(best: &SubInterval, context: &Context) -> Vec<Figure> {
     };
     let off = 1.0 / f64::from(best.datagrams) + edges * 1e6 / f64::from(best.span_us.max(1));
     let l3 = context.l3_header();
+    // No load PDU is so short that Ethernet pads it.
     [
         (Metric::IpCapacityBitPerS, l3),
         (Metric::L2RateBitPerS, l3 + ETHERNET_HEADER),
-        (Metric::L1RateBitPerS, l3 + ETHERNET_HEADER + ETHERNET_REST),
-        (Metric::GoodputBitPerS, 0.0),
+        (Metric::L1RateBitPerS, l3 + ETHERNET_HEADER + WIRE),
+        (Metric::GoodputBitPerS, 0),
     ]
     .map(|(metric, header)| {
         let value = context.rate(best, header);
@@ -195,8 +187,8 @@ fn samples(outcome: &Outcome, context: &Context) -> Vec<Sample> {
     let mut samples = Vec::new();
     for (trial, index) in outcome.trials.iter().zip(1..) {
         let status = &trial.status;
-        let l3 =
-            f64::from(status.trial_bytes) + f64::from(status.trial_datagrams) * context.l3_header();
+        let l3 = f64::from(status.trial_bytes)
+            + f64::from(status.trial_datagrams) * f64::from(context.l3_header());
         let rate = (status.trial_us > 0).then(|| per_second(l3, status.trial_us));
         let delay = status.delay_mean_ms().map(f64::from);
         let values = [

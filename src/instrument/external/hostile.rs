@@ -85,10 +85,10 @@ mod tests {
     use super::*;
 
     const PROPER: [&str; 9] = [
-        iperf3::tests::TCP,
-        iperf3::tests::UDP,
-        iperf::tests::TCP,
-        iperf::tests::UDP,
+        iperf3::report::tests::TCP,
+        iperf3::report::tests::UDP,
+        iperf::report::tests::TCP,
+        iperf::report::tests::UDP,
         nuttcp::tests::TCP,
         nuttcp::tests::UDP,
         curl::tests::FETCHED,

@@ -5,43 +5,15 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail, ensure};
 
-use super::launch::{Launcher, Output, Tool};
-use super::streams::{self, StreamTool, amount, direction};
-use crate::endpoint::Local;
+use super::launch::{Output, Tool};
+use super::streams::{self, StreamTest, StreamTool, amount, direction};
 use crate::instrument::iperf3::plan::{Plan, Protocol, Way};
-use crate::instrument::{Figure, Measurement, Metric, Sample, Session, Statistic};
+use crate::instrument::{Figure, Measurement, Metric, Sample, Statistic};
 
-/// The port of nuttcp's control connections unless told otherwise; data goes to the ports from 5001 on.
-pub(crate) const PORT: u16 = 5000;
+/// The port of its control connections unless told otherwise, and the lowest; data goes to the ports from 5001 on.
+const PORT: u16 = 5000;
 /// What nuttcp calls a megabyte.
 const MEGABYTE: f64 = 1_048_576.0;
-
-/// Measures streams to and from the nuttcp server at `target`.
-pub(crate) fn measure(
-    launcher: &dyn Launcher,
-    target: SocketAddr,
-    plan: &Plan,
-    local: Option<&Local>,
-    session: &Session,
-) -> Measurement {
-    streams::measure(&Nuttcp, launcher, target, plan, local, session)
-}
-
-/// Whether nuttcp has options for all of `plan`.
-///
-/// # Errors
-/// It has not; says for what.
-pub(crate) fn check(target: SocketAddr, plan: &Plan, local: Option<&Local>) -> Result<()> {
-    Nuttcp.arguments(target, plan, local).map(drop)
-}
-
-/// The nuttcp on PATH.
-///
-/// # Errors
-/// It is not there.
-pub(crate) fn tool() -> Result<Tool> {
-    Tool::find("nuttcp", "-V", "nuttcp")
-}
 
 /// How its server is started, in the foreground, at an address of the target's IP version.
 pub(crate) fn server_arguments(target: SocketAddr) -> Vec<String> {
@@ -50,26 +22,33 @@ pub(crate) fn server_arguments(target: SocketAddr) -> Vec<String> {
     ["-S", version, &port, "--nofork"].map(str::to_owned).into()
 }
 
-pub(super) struct Nuttcp;
+/// The nuttcp on PATH.
+#[derive(Debug)]
+pub(crate) struct Nuttcp;
 
 impl StreamTool for Nuttcp {
     fn tool(&self) -> Result<Tool> {
-        tool()
+        Tool::find("nuttcp", "-V", "nuttcp")
     }
 
-    fn arguments(
-        &self,
-        target: SocketAddr,
-        plan: &Plan,
-        local: Option<&Local>,
-    ) -> Result<Vec<String>> {
-        if let Some(local) = local {
-            bail!("nuttcp cannot bind to {local}: it has no such option");
-        }
+    fn port(&self) -> u16 {
+        PORT
+    }
+
+    fn check(&self, plan: &Plan) -> Result<()> {
         if let Some(congestion) = &plan.congestion {
             bail!(
                 "nuttcp cannot choose the congestion control {congestion}: it has no such option"
             );
+        }
+        streams::plain_time("nuttcp", plan).map(drop)
+    }
+
+    fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>> {
+        streams::no_connect_timeout("nuttcp", test)?;
+        let (target, plan) = (test.target, test.plan);
+        if let Some(local) = test.local {
+            bail!("nuttcp cannot bind to {local}: it has no such option");
         }
         ensure!(
             target.port() >= PORT,
@@ -77,7 +56,8 @@ impl StreamTool for Nuttcp {
             target.port()
         );
         let time = streams::plain_time("nuttcp", plan)?;
-        let rate = plan.bitrate.map(|rate| rate.div_ceil(1000));
+        // Unless told, it sends 1 Mbit/s of datagrams; 0 is as fast as it goes.
+        let rate = plan.bitrate.map_or(0, |rate| rate.div_ceil(1000));
         let window = plan.window.map(|bytes| bytes.div_ceil(1024));
         let mut arguments = vec![
             "-fparse".to_owned(),
@@ -85,6 +65,7 @@ impl StreamTool for Nuttcp {
             format!("-i{}", plan.interval.as_secs_f64()),
             format!("-P{}", target.port()),
             format!("-N{}", plan.parallel),
+            format!("-R{rate}k"),
         ];
         for (flag, wanted) in [
             ("-4", target.is_ipv4()),
@@ -95,7 +76,6 @@ impl StreamTool for Nuttcp {
         ] {
             arguments.extend(wanted.then(|| flag.to_owned()));
         }
-        arguments.extend(rate.map(|kbps| format!("-R{kbps}k")));
         arguments.extend(plan.length.map(|bytes| format!("-l{bytes}")));
         arguments.extend(window.map(|kib| format!("-w{kib}k")));
         arguments.extend(plan.mss.map(|bytes| format!("-M{bytes}")));
@@ -212,7 +192,10 @@ fn failure(output: &Output, whole: Option<&Row<'_>>) -> Option<String> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::time::Duration;
+
     use super::super::launch::tests::captured;
+    use super::super::streams::command_line;
     use super::super::streams::tests::plan;
     use super::*;
     use crate::instrument::Direction;
@@ -282,13 +265,33 @@ pub(super) mod tests {
         let target = "127.0.0.1:5000".parse().unwrap();
         let local = "127.0.0.1".parse().unwrap();
         let plain = plan(Protocol::Tcp, Way::Up);
-        let error = Nuttcp.arguments(target, &plain, Some(&local)).unwrap_err();
-        assert!(error.to_string().contains("cannot bind"));
+        let refused = |test| command_line(&Nuttcp, &test).unwrap_err().to_string();
+        let error = refused(StreamTest {
+            local: Some(&local),
+            ..StreamTest::new(target, &plain)
+        });
+        assert!(error.contains("cannot bind"), "{error}");
+        let error = refused(StreamTest {
+            connect_timeout: Some(Duration::from_secs(1)),
+            ..StreamTest::new(target, &plain)
+        });
+        assert!(error.contains("how long connecting may take"), "{error}");
         let plan = Plan {
             congestion: Some("reno".to_owned()),
             ..plain
         };
-        let error = Nuttcp.arguments(target, &plan, None).unwrap_err();
-        assert!(error.to_string().contains("congestion control reno"));
+        let error = refused(StreamTest::new(target, &plan));
+        assert!(error.contains("congestion control reno"), "{error}");
+    }
+
+    #[test]
+    fn datagrams_without_a_rate_go_as_fast_as_they_can() {
+        let target = "127.0.0.1:5000".parse().unwrap();
+        let plan = Plan {
+            bitrate: None,
+            ..plan(Protocol::Udp, Way::Up)
+        };
+        let line = command_line(&Nuttcp, &StreamTest::new(target, &plan)).unwrap();
+        assert!(line.contains(&"-R0k".to_owned()), "{line:?}");
     }
 }

@@ -13,38 +13,78 @@ use crate::instrument::{Direction, Measurement, Session};
 /// What a tool may take beyond the time of its test: to connect, and to exchange results.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// A tool that measures streams.
-pub(super) trait StreamTool {
-    /// The one on PATH.
-    fn tool(&self) -> Result<Tool>;
+/// What a tool is to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamTest<'a> {
+    /// Where its server listens.
+    pub(crate) target: SocketAddr,
+    /// Which streams.
+    pub(crate) plan: &'a Plan,
+    /// Where to send from.
+    pub(crate) local: Option<&'a Local>,
+    /// How long a connection may take to come about; absent unless the user says.
+    pub(crate) connect_timeout: Option<Duration>,
+}
 
-    /// Its command line.
+/// A tool that measures streams.
+pub(crate) trait StreamTool {
+    /// The one on PATH.
     ///
     /// # Errors
-    /// The tool cannot do what the plan asks for.
-    fn arguments(
-        &self,
-        target: SocketAddr,
-        plan: &Plan,
-        local: Option<&Local>,
-    ) -> Result<Vec<String>>;
+    /// It is not there.
+    fn tool(&self) -> Result<Tool>;
+
+    /// The port on which it serves unless told otherwise.
+    fn port(&self) -> u16;
+
+    /// Whether it can do what `plan` asks for, wherever.
+    ///
+    /// # Errors
+    /// It has no option for something; says for what.
+    fn check(&self, plan: &Plan) -> Result<()>;
+
+    /// Its command line for a plan that was checked.
+    ///
+    /// # Errors
+    /// As [`Self::check`], of the test's ends.
+    fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>>;
 
     /// What it said, as samples and figures; lines that it did not mean for us are passed over.
     fn parse(&self, output: &Output, plan: &Plan) -> Measurement;
 }
 
-/// Measures streams to and from `target` with a tool run by `launcher`.
-pub(super) fn measure(
+impl<'a> StreamTest<'a> {
+    /// From whichever address, with the usual patience.
+    pub(crate) fn new(target: SocketAddr, plan: &'a Plan) -> Self {
+        Self {
+            target,
+            plan,
+            local: None,
+            connect_timeout: None,
+        }
+    }
+}
+
+/// The command line with which `by` does `test`.
+///
+/// # Errors
+/// It has no option for something; says for what.
+pub(crate) fn command_line(by: &dyn StreamTool, test: &StreamTest<'_>) -> Result<Vec<String>> {
+    by.check(test.plan)?;
+    by.arguments(test)
+}
+
+/// Does `test` with a tool run by `launcher`.
+pub(crate) fn measure(
     by: &dyn StreamTool,
     launcher: &dyn Launcher,
-    target: SocketAddr,
-    plan: &Plan,
-    local: Option<&Local>,
+    test: &StreamTest<'_>,
     session: &Session,
 ) -> Measurement {
+    let plan = test.plan;
     let prepared = by
         .tool()
-        .and_then(|tool| Ok((tool, by.arguments(target, plan, local)?)));
+        .and_then(|tool| Ok((tool, command_line(by, test)?)));
     let (tool, arguments) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => return Measurement::failed(format!("{error:#}")),
@@ -72,7 +112,7 @@ pub(super) fn direction(plan: &Plan) -> Direction {
 ///
 /// # Errors
 /// The plan asks for something else; names `tool`.
-pub(crate) fn plain_time(tool: &str, plan: &Plan) -> Result<Duration> {
+pub(super) fn plain_time(tool: &str, plan: &Plan) -> Result<Duration> {
     ensure!(
         plan.way != Way::Both,
         "{tool} is used in one direction at a time"
@@ -82,6 +122,18 @@ pub(crate) fn plain_time(tool: &str, plan: &Plan) -> Result<Duration> {
         Until::For(time) => Ok(time),
         Until::Bytes(_) => bail!("{tool} is used for a time, not for a number of bytes"),
     }
+}
+
+/// For tools that have no option for it: that no time-out for connecting is asked for.
+///
+/// # Errors
+/// One is; names `tool`.
+pub(super) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()> {
+    ensure!(
+        test.connect_timeout.is_none(),
+        "{tool} cannot be told how long connecting may take: it has no such option"
+    );
+    Ok(())
 }
 
 /// A number that a tool said, if it can be one.

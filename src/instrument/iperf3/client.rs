@@ -112,7 +112,12 @@ impl<'a> Client<'a> {
     fn connect(server: &'a Server, params: &Params, session: &'a Session) -> Result<Self, String> {
         let connect = || -> anyhow::Result<Control> {
             let socket = endpoint::tcp(server.address, server.local.as_ref())?;
-            let stream = endpoint::connect(socket, server.address, server.connect_timeout)?;
+            let stream = endpoint::connect_or_stop(
+                socket,
+                server.address,
+                server.connect_timeout,
+                &session.stop,
+            )?;
             let control = Control::new(stream, session.stop.clone())?;
             Ok(control.patient(server.message_timeout))
         };

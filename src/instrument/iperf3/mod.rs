@@ -3,7 +3,6 @@
 pub(crate) mod client;
 pub(crate) mod control;
 mod fields;
-pub(crate) mod layers;
 pub(crate) mod params;
 pub(crate) mod plan;
 pub(crate) mod results;

@@ -1,9 +1,8 @@
 //! One line a probe: netprobe's eleven columns in their places, and what farwire knows besides.
 
 use std::io::Write;
-use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::{Outcome, loss};
 use crate::instrument::Direction;
@@ -32,17 +31,17 @@ const HEADER: [&str; 20] = [
     "probe",
 ];
 
-/// Writes the probes of these phases, one after the other, to `file`.
+/// Writes the probes of these phases, one after the other.
 ///
 /// # Errors
-/// The file cannot be written.
-pub(crate) fn write(file: &Path, phases: &[(&str, &Outcome)]) -> Result<()> {
-    let mut writer = ::csv::Writer::from_path(file).with_context(|| file.display().to_string())?;
+/// They cannot be written.
+pub(crate) fn write(to: impl Write, phases: &[(&str, &Outcome)]) -> Result<()> {
+    let mut writer = ::csv::Writer::from_writer(to);
     writer.write_record(HEADER)?;
     for (phase, outcome) in phases {
-        lines(&mut writer, phase, outcome).with_context(|| file.display().to_string())?;
+        lines(&mut writer, phase, outcome)?;
     }
-    writer.flush().with_context(|| file.display().to_string())
+    Ok(writer.flush()?)
 }
 
 fn lines(writer: &mut ::csv::Writer<impl Write>, phase: &str, outcome: &Outcome) -> Result<()> {

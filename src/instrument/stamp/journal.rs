@@ -8,9 +8,7 @@ use model::Nanos;
 use super::kernel::Kernel;
 use super::tlv::{self, FollowUp, Kind, SameClock};
 use super::wire::{Answer, ErrorEstimate, Request, ntp};
-
-/// Answers taken for each probe, on average; more are not the answers of a network.
-const MOST_ANSWERS: usize = 4;
+use crate::instrument::tally::most_answers;
 
 /// Everything that was sent and everything that came back, in the order in which it happened.
 #[derive(Clone, Debug)]
@@ -186,7 +184,7 @@ impl Journal {
 
     /// Whether the far end sends more than any network makes of answers.
     pub(crate) fn flooded(&self) -> bool {
-        let most = MOST_ANSWERS * self.probes.len() + 1000;
+        let most = most_answers(self.probes.len());
         self.answers.len() > most || self.garbage > most as u64
     }
 

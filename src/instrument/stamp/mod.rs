@@ -16,7 +16,6 @@ pub(crate) mod wire;
 use std::net::SocketAddr;
 use std::thread;
 
-use anyhow::Result;
 use netio::clock::WallClock;
 
 pub(crate) use self::csv::write as write_csv;
@@ -25,17 +24,18 @@ use self::sender::Sender;
 pub(crate) use self::sender::{FULL, ProbePlan};
 use super::Session;
 use crate::endpoint::Local;
+use crate::exit::Failure;
 
 /// One session with the reflector at `target`: what came of it, and why it ended early if it did.
 ///
 /// # Errors
-/// The near end cannot be bound, or there is no way to the target.
+/// The near end cannot be bound, there is no way to the target, or this machine's kernel stamps no packets.
 pub(crate) fn probe(
     target: SocketAddr,
     local: Option<&Local>,
     plan: &ProbePlan,
     session: &Session,
-) -> Result<(Outcome, Option<String>)> {
+) -> Result<(Outcome, Option<String>), Failure> {
     // In a thread of its own: it becomes one that goes before others, and what it starts would do so, too.
     let probing = || Sender::open(target, local, plan).map(|sender| sender.run(session));
     let (journal, failure) = thread::scope(|scope| {

@@ -14,6 +14,7 @@ use super::journal::{Arrived, Journal};
 use super::tlv::{self, HEADER, Kind, SameClock};
 use super::wire::{BASE, ErrorEstimate};
 use crate::endpoint::{self, Local};
+use crate::exit::{Blame, Failure};
 use crate::instrument::Session;
 use crate::instrument::stop::STOP_INTERVAL;
 
@@ -92,15 +93,17 @@ impl Sender {
     /// Opens a session to `target`; takes about 10 ms to learn how late this machine wakes the calling thread up.
     ///
     /// # Errors
-    /// The near end cannot be bound, or there is no way to the target.
+    /// The near end cannot be bound, there is no way to the target, or this machine's kernel stamps no packets.
     pub(crate) fn open(
         target: SocketAddr,
         local: Option<&Local>,
         plan: &ProbePlan,
-    ) -> Result<Self> {
+    ) -> Result<Self, Failure> {
         // First the socket: the kernel takes a moment to begin to stamp what it receives.
-        let socket = StampedUdp::new(endpoint::udp(target, local)?)
-            .context("the kernel stamps no packets of this socket")?;
+        let socket = endpoint::udp(target, local).or_bad_input()?;
+        let socket = StampedUdp::new(socket)
+            .context("the kernel stamps no packets of this socket")
+            .or_machine()?;
         // 0 would be that of a sender without sessions.
         let (ssid, challenge) = (fastrand::u16(1..), fastrand::u64(..));
         Ok(Self {

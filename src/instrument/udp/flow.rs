@@ -2,8 +2,8 @@
 
 use super::detail::{ReceiverDetail, SenderDetail};
 use crate::analysis::proportion;
-use crate::instrument::iperf3::layers::Layers;
 use crate::instrument::iperf3::results::StreamResults;
+use crate::instrument::layers::Layers;
 use crate::instrument::{Figure, Metric, Statistic};
 
 /// What both ends know of one stream, without what is omitted.
@@ -43,7 +43,7 @@ impl Received {
         let span = (span_ns as f64 / 1e9).max(active_s);
         let goodput = rate(bytes, span);
         // What came with the first arrival and what would have come after the last may weigh as much again.
-        let edges = rate(2 * local.bytes.saturating_sub(bytes), span);
+        let edges = rate(local.bytes.saturating_sub(bytes).saturating_mul(2), span);
         let half = detail.goodput_half_bit_per_s;
         let half = half.map(|half| half as f64 + edges);
         Self {
@@ -79,10 +79,10 @@ impl Received {
         let detail = self.detail.zip(other.detail);
         let bounds = self.bounds.zip(other.bounds);
         Self {
-            bytes: self.bytes + other.bytes,
-            expected: self.expected + other.expected,
-            missing: self.missing + other.missing,
-            unseen: self.unseen + other.unseen,
+            bytes: self.bytes.saturating_add(other.bytes),
+            expected: self.expected.saturating_add(other.expected),
+            missing: self.missing.saturating_add(other.missing),
+            unseen: self.unseen.saturating_add(other.unseen),
             jitter_ms: self.jitter_ms.max(other.jitter_ms),
             goodput: self.goodput + other.goodput,
             bounds: bounds.map(|(a, b)| [0, 1].map(|i| a[i] + b[i])),
@@ -105,9 +105,10 @@ impl Received {
         // Each drop of the host was one datagram at least, and what was unseen may have been lost.
         let drops = self.detail.map_or(0, |detail| detail.drops);
         let surely_host = drops.min(self.host_dropped());
-        let most = self.missing.saturating_sub(surely_host) + self.unseen;
+        let most = self.missing.saturating_sub(surely_host);
+        let most = most.saturating_add(self.unseen);
         let [low, _] = proportion::wilson(self.lost(), self.expected)?;
-        let [_, high] = proportion::wilson(most, self.expected + self.unseen)?;
+        let [_, high] = proportion::wilson(most, self.expected.saturating_add(self.unseen))?;
         Some((lost, [100.0 * low, 100.0 * high]))
     }
 }
@@ -116,7 +117,7 @@ impl Flow {
     pub(super) fn with(self, other: Self) -> Self {
         let sent = self.sent.zip(other.sent);
         Self {
-            sent: sent.map(|((a, a_s), (b, b_s))| (a + b, a_s.max(b_s))),
+            sent: sent.map(|((a, a_s), (b, b_s))| (a.saturating_add(b), a_s.max(b_s))),
             sent_packets: add(self.sent_packets, other.sent_packets),
             pacing: self.pacing.zip(other.pacing).map(|(a, b)| a.with(&b)),
             received: self.received.zip(other.received).map(|(a, b)| a.with(b)),
@@ -223,5 +224,51 @@ fn rate(bytes: u64, seconds: f64) -> f64 {
 }
 
 fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    Some(a? + b?)
+    Some(a?.saturating_add(b?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::detail::Detail;
+    use super::*;
+    use crate::instrument::iperf3::results::Results;
+
+    const MOST: i64 = i64::MAX;
+
+    /// A stream of which a peer says the largest numbers that its results may hold, with farwire's key or without.
+    fn absurd(farwire: &str) -> StreamResults {
+        let text = format!(
+            r#"{{"cpu_util_total":0,"cpu_util_user":0,"cpu_util_system":0,"sender_has_retransmits":-1,"streams":
+            [{{"id":1,"bytes":{MOST},"retransmits":{MOST},"jitter":0,"errors":{MOST},"packets":{MOST},
+            "start_time":0,"end_time":1{farwire}}}]}}"#
+        );
+        Results::parse(text.as_bytes()).unwrap().streams.remove(0)
+    }
+
+    #[test]
+    fn numbers_of_a_peer_that_cannot_be_summed_are_the_largest_there_are() {
+        let all = u64::MAX;
+        let detail = format!(
+            r#","farwire":{{"receiver":{{"received":{all},"duplicates":{all},"reordered":{all},"largest_extent":{all},
+            "host_dropped":0,"drops":0,"garbage":{all},"after_first":[0,{all}],"goodput_half_bit_per_s":{all}}}}}"#
+        );
+        let ours = absurd(&detail);
+        let Some(Detail::Receiver(detail)) = ours.detail else {
+            panic!("{ours:?}");
+        };
+        let here = Received::here(detail, &ours, 1.0);
+        let there = Received::there(&absurd(""), all, 1.0).unwrap();
+        for received in [here, there] {
+            let flow = Flow {
+                sent: Some((all, 1.0)),
+                sent_packets: Some(all),
+                pacing: None,
+                received: Some(received),
+            };
+            let sum = (0..3).map(|_| flow).reduce(Flow::with).unwrap();
+            assert_eq!((sum.sent, sum.sent_packets), (Some((all, 1.0)), Some(all)));
+            let figures = sum.figures(None);
+            assert!(figures.iter().all(|figure| figure.value.is_finite()));
+        }
+    }
 }

@@ -2,26 +2,27 @@
 
 use std::time::Instant;
 
-use super::stream::{Reading, StreamReading};
+use super::stream::{Ending, Reading, StreamReading};
 
 /// A line for each interval, as it was shown when it ended.
 pub(super) fn all(readings: &[Reading], started: Instant) -> String {
-    let line = |count| {
-        let readings = &readings[..count];
-        let end = readings.last().map_or(started, |reading| reading.at);
-        let at = end.saturating_duration_since(started).as_secs_f64();
-        format!("{at:.2} s: {}\n", interval(readings, started))
+    let line = |(reading, count): (&Reading, usize)| {
+        let at = seconds(started, reading.at);
+        let interval = interval(&readings[..count], started);
+        format!("{at:.2} s: {interval}\n")
     };
-    (1..=readings.len()).map(line).collect()
+    let ends = readings.iter().zip(1..).filter(|(end, _)| is_end(end));
+    ends.map(line).collect()
 }
 
-/// What happened between the last two readings; `began` is when the first interval began.
-pub(super) fn interval(readings: &[Reading], began: Instant) -> String {
-    let Some((last, before)) = readings.split_last() else {
+/// What happened in the interval that ended last; `started` is when the first one began.
+pub(super) fn interval(readings: &[Reading], started: Instant) -> String {
+    let Some(end) = readings.iter().rposition(is_end) else {
         return String::new();
     };
-    let since = before.last().map_or(began, |reading| reading.at);
-    let seconds = last.at.saturating_duration_since(since).as_secs_f64();
+    let (before, last) = (&readings[..end], &readings[end]);
+    let since = before.last().map_or(started, |reading| reading.at);
+    let lasted = seconds(since, last.at);
     let [mut sent, mut came, mut missing, mut expected] = [0_i64; 4];
     let (mut sends, mut receives, mut jitter_ns) = (false, false, 0.0_f64);
     for (index, stream) in last.streams.iter().enumerate() {
@@ -49,7 +50,7 @@ pub(super) fn interval(readings: &[Reading], began: Instant) -> String {
         }
     }
     let mut parts = Vec::new();
-    let rate = |bytes: i64| bytes as f64 * 8e-6 / seconds.max(1e-9);
+    let rate = |bytes: i64| bytes as f64 * 8e-6 / lasted.max(1e-9);
     if sends {
         parts.push(format!("{:.2} Mbit/s sent", rate(sent)));
     }
@@ -61,7 +62,7 @@ pub(super) fn interval(readings: &[Reading], began: Instant) -> String {
             jitter_ns / 1e6
         ));
     }
-    if last.omitted {
+    if last.ending == Ending::Omitted {
         parts.push("omitted".to_owned());
     }
     parts.join("; ")
@@ -69,4 +70,59 @@ pub(super) fn interval(readings: &[Reading], began: Instant) -> String {
 
 fn difference(now: u64, before: u64) -> i64 {
     now.cast_signed().wrapping_sub(before.cast_signed())
+}
+
+fn is_end(reading: &Reading) -> bool {
+    reading.ending != Ending::Nothing
+}
+
+fn seconds(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::account::Tally;
+    use super::super::stream::SentReading;
+    use super::*;
+
+    /// A stream each way: so many bytes in datagrams of 125, of which one in ten was lost on the way here.
+    fn reading(started: Instant, after_s: u64, ending: Ending, bytes: u64) -> Reading {
+        let datagrams = bytes / 125;
+        let came = Tally {
+            received: datagrams,
+            highest: datagrams + datagrams / 9,
+            bytes,
+            ..Tally::default()
+        };
+        Reading {
+            at: started + Duration::from_secs(after_s),
+            ending,
+            streams: vec![
+                StreamReading::Sent(SentReading { datagrams, bytes }),
+                StreamReading::Came(came),
+            ],
+        }
+    }
+
+    #[test]
+    fn counting_anew_after_the_omitted_start_is_no_interval() {
+        let started = Instant::now();
+        let readings = [
+            (1, Ending::Omitted, 1_125_000),
+            (1, Ending::Nothing, 0),
+            (2, Ending::Counted, 1_125_000),
+        ]
+        .map(|(after_s, ending, bytes)| reading(started, after_s, ending, bytes));
+        let seen = "9.00 Mbit/s sent; 9.00 Mbit/s received, 1000 of 10000 missing (10.000 %), jitter 0.000 ms";
+        assert_eq!(
+            all(&readings, started),
+            format!("1.00 s: {seen}; omitted\n2.00 s: {seen}\n")
+        );
+        let omitted = format!("{seen}; omitted");
+        assert_eq!(interval(&readings[..2], started), omitted);
+        assert_eq!(interval(&[], started), "");
+    }
 }

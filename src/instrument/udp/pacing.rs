@@ -40,6 +40,7 @@ impl Pacing {
     pub(super) fn add(&mut self, departure: Departure) {
         self.trains += 1;
         self.late += u64::from(departure.late > LATE);
+        self.given_up += departure.given_up;
         if let Some(error) = departure.gap_error {
             // Only a gap of more than 2^63 ns is too large.
             let _ = self.gap_errors.record(error.0);

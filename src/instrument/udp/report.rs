@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use super::detail::{Detail, ReceiverDetail};
 use super::flow::{Flow, Received};
-use super::stream::{Reading, StreamReading};
+use super::stream::{Ending, Reading, StreamReading};
 use super::streams::UdpStreams;
-use crate::instrument::iperf3::layers::Layers;
 use crate::instrument::iperf3::plan::Streams as _;
 use crate::instrument::iperf3::results::{Sides, StreamResults};
+use crate::instrument::layers::Layers;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 
 /// What a test over `streams` found at this end, with what the other end said.
@@ -23,6 +23,10 @@ pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
         if !flows.is_empty() {
             report.add_samples(sends, &mut measurement.samples);
             report.add_figures(sends, &flows, &mut measurement.figures);
+            let name = format!("delays of the sender {}", report.direction(sends).name());
+            if let Some(delays) = delays(&flows) {
+                measurement.facts.insert(name, delays);
+            }
         }
     }
     report.add_facts(&mut measurement);
@@ -164,7 +168,7 @@ impl Report<'_> {
         let mut index = 0;
         for reading in self.streams.readings() {
             let began = before.map_or(self.streams.started(), |before| before.at);
-            if !reading.omitted {
+            if reading.ending == Ending::Counted {
                 index += 1;
                 let at_s = seconds(self.streams.started(), reading.at);
                 let lasted = seconds(began, reading.at);
@@ -205,8 +209,8 @@ impl Report<'_> {
         );
         fact(
             "pacing",
-            "at the sender, from one train to the next; late is more than 50 us; what is late is made up for at twice the \
-             rate, what is 100 ms late is given up",
+            "at the sender, from one train to the next; late is more than 50 us; a delay is made up for within about \
+             50 ms, in cuts of 2 % to 50 % of the gaps; what is 100 ms late is given up",
         );
         fact(
             "layers",
@@ -221,6 +225,18 @@ impl Report<'_> {
             "percent of one CPU: the data threads of a farwire; the whole process of an iperf3",
         );
     }
+}
+
+/// What held a direction's sender up, where that is a farwire.
+fn delays(flows: &[(u32, Flow)]) -> Option<String> {
+    let mut all = flows.iter().map(|(_, flow)| flow.pacing);
+    let first = all.next()??;
+    let pacing = all.try_fold(first, |sum, other| Some(sum.with(&other?)))?;
+    Some(format!(
+        "{:.3} ms of the schedule given up, all streams together; {} sends held up by full buffers and tried again",
+        pacing.given_up_ns as f64 / 1e6,
+        pacing.held_up
+    ))
 }
 
 /// What one interval adds to a direction.

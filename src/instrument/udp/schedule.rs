@@ -27,7 +27,6 @@ pub(super) struct Schedule {
     last: Option<Nanos>,
     /// How late the last one was.
     late: Nanos,
-    given_up: Nanos,
 }
 
 /// A rate in datagrams.
@@ -46,6 +45,8 @@ pub(super) struct Departure {
     pub(super) late: Nanos,
     /// How far the gap to the train before it was from the ideal one; absent for the first.
     pub(super) gap_error: Option<Nanos>,
+    /// Time that the schedule gave up over it.
+    pub(super) given_up: Nanos,
 }
 
 impl Pace {
@@ -82,7 +83,6 @@ impl Schedule {
             left: 0,
             last: None,
             late: Nanos::ZERO,
-            given_up: Nanos::ZERO,
         }
     }
 
@@ -94,11 +94,6 @@ impl Schedule {
     /// From one train to the next; absent without a pace.
     pub(super) fn gap(&self) -> Option<Nanos> {
         self.pace.map(|pace| pace.span(self.train))
-    }
-
-    /// Time that was given up in all.
-    pub(super) fn given_up(&self) -> Nanos {
-        self.given_up
     }
 
     /// From when on the next train may leave.
@@ -122,10 +117,12 @@ impl Schedule {
             return None;
         };
         let late = Nanos(at.0.saturating_sub(self.due(pace).0));
-        if late > MOST_BEHIND {
-            self.start += late;
-            self.given_up += late;
-        }
+        let given_up = if late > MOST_BEHIND {
+            late
+        } else {
+            Nanos::ZERO
+        };
+        self.start += given_up;
         let ideal = pace.span(self.train).0;
         let gap_error = self
             .last
@@ -133,7 +130,11 @@ impl Schedule {
         self.left += datagrams;
         self.last = Some(at);
         self.late = late;
-        Some(Departure { late, gap_error })
+        Some(Departure {
+            late,
+            gap_error,
+            given_up,
+        })
     }
 
     /// When the next train is to leave.
@@ -200,9 +201,11 @@ mod tests {
     fn what_was_missed_for_too_long_is_given_up() {
         let mut schedule = alone(PACE);
         let late = Nanos(1_000 + MOST_BEHIND.0 + 1);
-        schedule.leave(late, 1);
-        assert_eq!(schedule.given_up(), Nanos(MOST_BEHIND.0 + 1));
+        let departure = schedule.leave(late, 1).unwrap();
+        assert_eq!(departure.given_up, Nanos(MOST_BEHIND.0 + 1));
         assert_eq!(schedule.next(), Nanos(late.0 + GAP));
+        let departure = schedule.leave(schedule.next(), 1).unwrap();
+        assert_eq!(departure.given_up, Nanos::ZERO);
     }
 
     #[test]
@@ -222,14 +225,15 @@ mod tests {
         ) {
             let pace = Pace { rate, ..PACE };
             let mut schedule = alone(pace);
-            let (mut now, mut left) = (0, 0);
+            let (mut now, mut left, mut given_up) = (0, 0, 0);
             for late in lateness {
                 now = schedule.next().0.max(now) + late;
-                schedule.leave(Nanos(now), schedule.train());
+                let departure = schedule.leave(Nanos(now), schedule.train());
+                given_up += departure.unwrap().given_up.0;
                 left += schedule.train();
                 prop_assert_eq!(
                     schedule.due(pace),
-                    Nanos(1_000 + schedule.given_up().0 + pace.span(left).0)
+                    Nanos(1_000 + given_up + pace.span(left).0)
                 );
             }
         }

@@ -222,7 +222,6 @@ impl Stream {
         sent.departures = Some([first, at]);
         if let Some(departure) = departure {
             sent.pacing.add(departure);
-            sent.pacing.given_up = self.schedule.given_up();
         }
     }
 
@@ -263,5 +262,28 @@ fn describe(error: &std::io::Error) -> String {
             "the other end's host refuses the datagrams: nobody receives them there".to_owned()
         }
         _ => format!("the datagrams cannot be sent: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schedule::Departure;
+    use super::*;
+
+    #[test]
+    fn what_was_given_up_in_the_omitted_start_is_not_counted() {
+        let shared = Shared::new();
+        let mut sent = shared.lock();
+        let departure = |given_up| Departure {
+            late: given_up,
+            gap_error: None,
+            given_up,
+        };
+        sent.held_up = 3;
+        sent.pacing.add(departure(Nanos(200_000_000)));
+        sent.omit();
+        sent.pacing.add(departure(Nanos(150_000_000)));
+        assert_eq!(sent.pacing.given_up, Nanos(150_000_000));
+        assert_eq!(sent.held_up, 0);
     }
 }

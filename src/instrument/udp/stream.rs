@@ -13,6 +13,7 @@ use crate::instrument::iperf3::results::StreamResults;
 
 /// Tenths of a second from which the goodput's interval is made: an hour.
 const MOST_RATES: usize = 36_000;
+
 /// One stream.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -50,10 +51,21 @@ pub(super) struct Goodput {
 pub(crate) struct Reading {
     /// Seconds after the start of the test, with what is omitted.
     pub(crate) at: Instant,
-    /// Whether the interval that ends here is omitted.
-    pub(crate) omitted: bool,
+    /// What ends here.
+    pub(crate) ending: Ending,
     /// One a stream.
     pub(crate) streams: Vec<StreamReading>,
+}
+
+/// What ends at a reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// An interval that counts.
+    Counted,
+    /// An interval of the omitted start.
+    Omitted,
+    /// No interval: what follows is counted anew from here.
+    Nothing,
 }
 
 /// How far one stream was.

@@ -15,7 +15,7 @@ use super::account::Account;
 use super::datagram::Counter;
 use super::receiver::{self, Incoming};
 use super::sender::{self, Manner, Orders, Outgoing};
-use super::stream::{Goodput, Half, Reading, Stream};
+use super::stream::{Ending, Goodput, Half, Reading, Stream};
 use crate::instrument::iperf3::params::Params;
 use crate::instrument::iperf3::plan::{CpuTime, Plan, Progress, StreamSpec, Streams, Until};
 use crate::instrument::iperf3::results::StreamResults;
@@ -220,15 +220,15 @@ impl UdpStreams {
             .context("no thread for the UDP streams")
     }
 
-    fn read(&mut self, at: Instant, omitted: bool) {
+    fn read(&mut self, at: Instant, ending: Ending) {
         let streams = self.streams.iter().map(Stream::reading).collect();
         if self.readings.len() * self.streams.len() >= MOST_READINGS {
             // From here on the last interval is all the rest.
-            self.readings.pop();
+            self.readings.pop_if(|last| last.ending != Ending::Nothing);
         }
         self.readings.push(Reading {
             at,
-            omitted,
+            ending,
             streams,
         });
     }
@@ -297,9 +297,9 @@ impl Streams for UdpStreams {
             self.orders.allowance.store(limit, Ordering::Relaxed);
         }
         for reading in &mut self.readings {
-            reading.omitted = true;
+            reading.ending = Ending::Omitted;
         }
-        self.read(now, true);
+        self.read(now, Ending::Nothing);
     }
 
     fn sample(&mut self, now: Instant) {
@@ -314,11 +314,11 @@ impl Streams for UdpStreams {
     }
 
     fn tick(&mut self, now: Instant) {
-        self.read(now, false);
+        self.read(now, Ending::Counted);
     }
 
     fn interval_line(&self) -> String {
-        super::line::interval(&self.readings, self.began)
+        super::line::interval(&self.readings, self.started)
     }
 
     fn progress(&self) -> Progress {

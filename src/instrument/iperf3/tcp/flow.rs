@@ -21,6 +21,8 @@ const RECEIVE: usize = 4 << 20;
 /// A paced sender writes what is due in so long, and at least [`LEAST_CHUNK`].
 const PACING_STEP: Duration = Duration::from_millis(1);
 const LEAST_CHUNK: usize = 1460;
+/// Between two statements of a receiver's CPU time: it still runs when the results are taken.
+const STATED_EVERY: Duration = Duration::from_millis(20);
 
 /// What all streams of one end share.
 #[derive(Debug)]
@@ -53,13 +55,14 @@ struct Counted {
     /// Nanoseconds after the start at which the last of them came or went.
     last_ns: AtomicU64,
     clock: OnceLock<ThreadClock>,
+    /// As the thread stated it last.
+    cpu: Mutex<CpuTime>,
     end: Mutex<Option<End>>,
 }
 
 /// How a thread ended.
 #[derive(Clone, Debug)]
 struct End {
-    cpu: CpuTime,
     broken: Option<String>,
 }
 
@@ -190,14 +193,7 @@ impl Flow {
     }
 
     pub(super) fn cpu(&self) -> CpuTime {
-        if let Some(end) = self.counted.end() {
-            return end.cpu;
-        }
-        let total = self.counted.clock.get().and_then(|clock| clock.elapsed());
-        CpuTime {
-            user: Duration::ZERO,
-            system: total.unwrap_or_default(),
-        }
+        self.counted.cpu()
     }
 
     /// Waits for the thread, which has been told to end.
@@ -224,13 +220,30 @@ impl Counted {
         self.last_ns.store(ns, Ordering::Relaxed);
     }
 
-    fn finish(&self, broken: Option<String>) {
+    /// States what CPU time the calling thread, which is that of the stream, has used.
+    fn state_cpu(&self) {
         let (user, system) = cpu::of_this_thread();
-        let end = End {
-            cpu: CpuTime { user, system },
-            broken,
+        *self.cpu.lock().unwrap_or_else(PoisonError::into_inner) = CpuTime { user, system };
+    }
+
+    /// Up to now while the thread runs; what it has not stated yet counts as the kernel's.
+    fn cpu(&self) -> CpuTime {
+        let stated = *self.cpu.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = match self.end() {
+            Some(_) => None,
+            None => self.clock.get().and_then(|clock| clock.elapsed()),
         };
-        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+        let since = total.map(|total| total.saturating_sub(stated.total()));
+        CpuTime {
+            system: stated.system + since.unwrap_or_default(),
+            ..stated
+        }
+    }
+
+    fn finish(&self, broken: Option<String>) {
+        self.state_cpu();
+        let end = Some(End { broken });
+        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = end;
     }
 
     fn end(&self) -> Option<End> {
@@ -283,7 +296,12 @@ fn send(socket: &TcpStream, gate: &Gate, counted: &Counted, start: Instant) -> R
 
 /// Reads until the far end closes, or this end does.
 fn receive(socket: &TcpStream, gate: &Gate, counted: &Counted, start: Instant) -> Result<()> {
+    let mut stated = Instant::now();
     loop {
+        if stated.elapsed() > STATED_EVERY {
+            counted.state_cpu();
+            stated = Instant::now();
+        }
         match discard(socket, RECEIVE) {
             Ok(0) if gate.running.load(Ordering::Relaxed) => {
                 anyhow::bail!("the far end closed a stream that was received on");
@@ -328,5 +346,20 @@ mod tests {
     fn a_byte_is_due_when_those_before_it_have_had_their_time() {
         assert_eq!(due(1_250_000, 10_000_000), Duration::from_secs(1));
         assert_eq!(due(0, 1), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_thread_that_still_runs_has_used_what_it_stated_and_since_then_the_kernel_s() {
+        let counted = Counted::default();
+        counted.clock.set(ThreadClock::of_this_thread()).unwrap();
+        while cpu::of_this_thread().0.is_zero() {}
+        counted.state_cpu();
+        let stated = *counted.cpu.lock().unwrap();
+        let used = counted.cpu();
+        assert!(!used.user.is_zero());
+        assert_eq!(used.user, stated.user);
+        assert!(used.total() >= stated.total());
+        counted.finish(None);
+        assert_eq!(counted.cpu(), *counted.cpu.lock().unwrap());
     }
 }

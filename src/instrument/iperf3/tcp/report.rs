@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use super::super::layers::Layers;
 use super::super::plan::{Plan, Until};
 use super::super::results::Sides;
 use super::{Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
 use crate::analysis::correlated::mean_with_interval;
+use crate::instrument::layers::Layers;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 
 /// Everything about a test that reports are made of.
@@ -57,13 +57,13 @@ impl Sum {
     fn with(self, other: Self) -> Self {
         let add = |a: Option<(u64, f64)>, b: Option<(u64, f64)>| {
             let ((a, lasted_a), (b, lasted_b)) = a.zip(b)?;
-            Some((a + b, f64::max(lasted_a, lasted_b)))
+            Some((a.saturating_add(b), f64::max(lasted_a, lasted_b)))
         };
         let retransmits = self.retransmits.zip(other.retransmits);
         Self {
             sent: add(self.sent, other.sent),
             received: add(self.received, other.received),
-            retransmits: retransmits.map(|(a, b)| a + b),
+            retransmits: retransmits.map(|(a, b)| a.saturating_add(b)),
         }
     }
 }
@@ -429,4 +429,22 @@ fn stream_values(stream: &StreamInterval) -> impl Iterator<Item = (Metric, f64)>
 
 fn is_ipv6(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_ipv6()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_a_peer_that_cannot_be_summed_are_the_largest_there_are() {
+        let absurd = Sum {
+            sent: Some((u64::MAX, 1.0)),
+            received: Some((u64::MAX, 2.0)),
+            retransmits: Some(u64::MAX),
+        };
+        let sum = absurd.with(absurd);
+        assert_eq!(sum.sent, absurd.sent);
+        assert_eq!(sum.received, absurd.received);
+        assert_eq!(sum.retransmits, absurd.retransmits);
+    }
 }

@@ -1,4 +1,21 @@
-//! What a TCP or UDP payload takes on each layer of an Ethernet.
+//! What a payload takes on each layer of an Ethernet; all sizes are in bytes.
+
+/// Of UDP.
+pub(crate) const UDP_HEADER: u32 = 8;
+/// Without FCS.
+pub(crate) const ETHERNET_HEADER: u32 = 14;
+/// What the wire carries beside a frame: FCS, preamble, start delimiter and the gap between frames.
+pub(crate) const WIRE: u32 = 4 + 8 + 12;
+const TCP_HEADER: u32 = 20;
+/// RFC 7323, with the padding that all stacks add.
+const TIMESTAMPS: u32 = 12;
+/// Without FCS.
+const LEAST_FRAME: f64 = 60.0;
+
+/// The IP header, without options.
+pub(crate) fn ip_header(ipv6: bool) -> u32 {
+    if ipv6 { 40 } else { 20 }
+}
 
 /// The rates at L1, L2 and L3 of one goodput.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,35 +26,21 @@ pub(crate) struct Layers {
     pub(crate) headers: f64,
 }
 
-const IPV4: f64 = 20.0;
-const IPV6: f64 = 40.0;
-const TCP: f64 = 20.0;
-const UDP: f64 = 8.0;
-/// RFC 7323, with the padding that all stacks add.
-const TIMESTAMPS: f64 = 12.0;
-const ETHERNET_HEADER: f64 = 14.0;
-/// Without FCS.
-const LEAST_FRAME: f64 = 60.0;
-/// FCS, preamble, start delimiter and the gap between frames.
-const WIRE: f64 = 24.0;
-
 impl Layers {
     /// Of segments with so many bytes of payload.
     pub(crate) fn new(segment: f64, ipv6: bool, timestamps: bool) -> Self {
-        let ip = if ipv6 { IPV6 } else { IPV4 };
-        let options = if timestamps { TIMESTAMPS } else { 0.0 };
+        let options = if timestamps { TIMESTAMPS } else { 0 };
         Self {
             segment,
-            headers: ip + TCP + options,
+            headers: f64::from(ip_header(ipv6) + TCP_HEADER + options),
         }
     }
 
     /// Of datagrams with so many bytes of payload, each in a packet of its own.
     pub(crate) fn of_datagrams(length: f64, ipv6: bool) -> Self {
-        let ip = if ipv6 { IPV6 } else { IPV4 };
         Self {
             segment: length,
-            headers: ip + UDP,
+            headers: f64::from(ip_header(ipv6) + UDP_HEADER),
         }
     }
 
@@ -53,7 +56,7 @@ impl Layers {
 
     /// The wire's rate: FCS, preamble and gap included.
     pub(crate) fn l1(&self, goodput: f64) -> f64 {
-        goodput * (self.frame() + WIRE) / self.segment
+        goodput * (self.frame() + f64::from(WIRE)) / self.segment
     }
 
     fn packet(&self) -> f64 {
@@ -61,7 +64,7 @@ impl Layers {
     }
 
     fn frame(&self) -> f64 {
-        (self.packet() + ETHERNET_HEADER).max(LEAST_FRAME)
+        (self.packet() + f64::from(ETHERNET_HEADER)).max(LEAST_FRAME)
     }
 }
 
