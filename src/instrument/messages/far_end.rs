@@ -88,16 +88,6 @@ pub(crate) fn serve(
     Ok(outcome?)
 }
 
-/// Sends every message of `size` bytes back until the connection ends.
-pub(super) fn echo_all(channel: &Channel, size: usize) -> Result<(), Broken> {
-    echo(
-        channel,
-        u64::MAX,
-        &mut vec![0; size],
-        &mut Served::default(),
-    )
-}
-
 /// Sends `count` messages back, each when the whole of it has come.
 fn echo(
     channel: &Channel,
