@@ -219,6 +219,8 @@ impl Pending {
 
     fn test(self, peer: SocketAddr, request: &Activation) -> io::Result<()> {
         self.socket.connect(peer)?;
+        // A client whose socket was connected to the control port until now has refused the null request.
+        let mut channel = Channel::new(self.socket)?.after_null_request();
         drop(self.seat);
         let Ok(permit) = self.shared.admit(peer, "capacity") else {
             // Others were faster. The protocol has no better word for it here.
@@ -226,10 +228,9 @@ impl Pending {
                 answer: Some(ActivationAnswer::BadParameter),
                 ..*request
             };
-            return self.socket.send(&answer.encode(self.version)).map(drop);
+            return channel.send(&answer.encode(self.version));
         };
         let parameters = within_limits(&request.parameters, self.shared.limits().duration);
-        let channel = Channel::new(self.socket)?;
         let decider = Decider::new(RateTable::new(self.sizes), &parameters);
         let rate = decider.rate();
         let answer = Activation {

@@ -30,6 +30,7 @@ pub(crate) struct Channel {
     dropped: u32,
     kernel_stamps: bool,
     unsent: u64,
+    refusal_is_due: bool,
 }
 
 /// Datagrams that came together: of equal size but for the last.
@@ -70,7 +71,15 @@ impl Channel {
             dropped: 0,
             kernel_stamps: false,
             unsent: 0,
+            refusal_is_due: false,
         })
+    }
+
+    /// Passes over one refusal, unless the peer was heard before: it is of a message that was sent before the peer had
+    /// a socket for it, and may arrive after the peer's first message.
+    pub(crate) fn after_null_request(mut self) -> Self {
+        self.refusal_is_due = true;
+        self
     }
 
     /// What waits, if anything.
@@ -78,9 +87,16 @@ impl Channel {
     /// # Errors
     /// The peer's host says that nobody listens there any more, or the socket fails.
     pub(crate) fn receive(&mut self) -> io::Result<Option<Arrived<'_>>> {
-        let Some(train) = self.socket.receive(&mut self.incoming)? else {
-            return Ok(None);
+        let train = match self.socket.receive(&mut self.incoming) {
+            Ok(Some(train)) => train,
+            Ok(None) => return Ok(None),
+            Err(error) if is_refusal(&error) && self.refusal_is_due => {
+                self.refusal_is_due = false;
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
         };
+        self.refusal_is_due = false;
         let read = now();
         self.dropped = train.drops.max(self.dropped);
         self.kernel_stamps = train.stamp.is_some();
@@ -98,9 +114,13 @@ impl Channel {
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
-    pub(crate) fn send(&self, message: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         match self.socket.answer(message) {
             Err(error) if is_full(&error) => Ok(()),
+            Err(error) if is_refusal(&error) && self.refusal_is_due => {
+                self.refusal_is_due = false;
+                self.send(message)
+            }
             sent => sent,
         }
     }
@@ -151,6 +171,10 @@ impl Channel {
                 for _ in 0..count {
                     self.send_equal(payload, 1, &header)?;
                 }
+            }
+            Err(Errno::ECONNREFUSED) if self.refusal_is_due => {
+                self.refusal_is_due = false;
+                return self.send_equal(payload, count, &header);
             }
             Err(errno) => return Err(errno.into()),
         }
@@ -204,6 +228,10 @@ pub(crate) fn now() -> Moment {
 
 fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(Errno::ENOBUFS as i32)
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
 }
 
 #[cfg(test)]
@@ -280,6 +308,53 @@ mod tests {
             addon: 0,
         };
         let refused = (0..100).find_map(|_| from.send_load(train, &LoadHeader::default()).err());
+        assert_eq!(refused.unwrap().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn the_refusal_of_a_null_request_is_not_the_peer_s_end() {
+        let train = Train {
+            payload: 100,
+            count: 3,
+            addon: 0,
+        };
+        type Call = fn(&mut Channel, Train) -> io::Result<()>;
+        let calls: [Call; 3] = [
+            |channel, _| channel.receive().map(drop),
+            |channel, _| channel.send(b"answer"),
+            |channel, train| channel.send_load(train, &LoadHeader::default()),
+        ];
+        for call in calls {
+            let (from, to) = (bound(), bound());
+            let peer = to.local_addr().unwrap();
+            from.connect(peer).unwrap();
+            drop(to);
+            from.send(b"null request").unwrap();
+            // The refusal waits in the socket.
+            let mut fds = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
+            assert_eq!(poll(&mut fds, PollTimeout::from(5000u16)).unwrap(), 1);
+            let to = UdpSocket::bind(peer).unwrap();
+            to.connect(from.local_addr().unwrap()).unwrap();
+            let mut from = Channel::new(from).unwrap().after_null_request();
+            call(&mut from, train).unwrap();
+            from.send_load(train, &LoadHeader::default()).unwrap();
+            let (mut buffer, mut came) = ([0; 200], 0);
+            while came < 3 {
+                came = if to.recv(&mut buffer).unwrap() == 100 {
+                    came + 1
+                } else {
+                    0
+                };
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_refusal_is_the_peer_s_end() {
+        let (from, to) = pair();
+        let mut from = from.after_null_request();
+        drop(to);
+        let refused = (0..100).find_map(|_| from.send(b"answer").err());
         assert_eq!(refused.unwrap().kind(), io::ErrorKind::ConnectionRefused);
     }
 }

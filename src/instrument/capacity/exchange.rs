@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
     }
 
     /// The activation came once more: its answer was lost.
-    pub(super) fn answer_again(&self) -> io::Result<()> {
+    pub(super) fn answer_again(&mut self) -> io::Result<()> {
         if self.exchange.answer.is_empty() {
             return Ok(());
         }
