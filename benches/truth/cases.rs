@@ -112,6 +112,28 @@ pub(crate) const CASES: &[Case] = &[
         })],
     },
     Case {
+        name: "http",
+        arguments: "http http://10.77.0.2/bytes/1500000",
+        checks: &[check("goodput_bit_per_s", "mean", None, |run| {
+            let seconds = run.value("elapsed_s", "total", None)?;
+            Ok(run.tcp_payload_bytes("down") * 8.0 / seconds)
+        })],
+    },
+    Case {
+        name: "blast",
+        arguments: "blast 10.77.0.2 --size 10000 --count 50 --runs 4",
+        checks: &[check("goodput_bit_per_s", "mean", UP, |run| {
+            goodput_of_runs(run, run.value("elapsed_s", "mean", None)?)
+        })],
+    },
+    Case {
+        name: "transfer",
+        arguments: "transfer 10.77.0.2 --bytes 500000 --block 8192 --runs 4",
+        checks: &[check("goodput_bit_per_s", "mean", UP, |run| {
+            goodput_of_runs(run, run.value("elapsed_s", "mean", UP)?)
+        })],
+    },
+    Case {
         name: "capacity",
         arguments: "capacity 10.77.0.2 --down -t 5",
         checks: &[check("ip_capacity_bit_per_s", "max", DOWN, |run| {
@@ -121,6 +143,12 @@ pub(crate) const CASES: &[Case] = &[
         })],
     },
 ];
+
+/// What crossed the link in four connections of `mean_s` each.
+fn goodput_of_runs(run: &Run, mean_s: f64) -> Result<f64> {
+    const RUNS: f64 = 4.0;
+    Ok(run.tcp_payload_bytes("up") * 8.0 / (RUNS * mean_s))
+}
 
 impl Check {
     pub(crate) fn title(&self) -> String {
