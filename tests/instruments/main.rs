@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod cable_cut;
 mod capacity;
 mod external;
 mod http;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     http::add(&mut suite);
     messages::add(&mut suite);
     capacity::add(&mut suite);
+    cable_cut::add(&mut suite);
     serve::add(&mut suite);
     tcp::add(&mut suite);
     udp::add(&mut suite);

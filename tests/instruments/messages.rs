@@ -4,9 +4,10 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use netio::bed::{Bed, BedConfig, SERVER_PORT};
+use netio::bed::{Bed, BedConfig, SERVER_PORT, WAN};
 use serde_json::Value;
 
+use crate::common::counters::InterfaceCounters;
 use crate::common::far_end::FarEnd;
 use crate::common::process::{self, farwire};
 use crate::common::suite::{Need, Suite};
@@ -222,7 +223,8 @@ fn cable_cut() -> Result<()> {
             client.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
         })??;
         process::wait_for("messages", || {
-            Ok((received_at(&bed)? > 200_000).then_some(()))
+            let bytes = InterfaceCounters::of(bed.server(), WAN)?.receive_bytes;
+            Ok((bytes > 200_000).then_some(()))
         })?;
         process::ip(bed.emulator(), &format!("link set {SERVER_PORT} down"))?;
         Ok(client.wait_with_output()?)
@@ -244,17 +246,6 @@ fn cable_cut() -> Result<()> {
         "{said}"
     );
     logged
-}
-
-/// Bytes that have reached the server's interface (proc(5)).
-fn received_at(bed: &Bed) -> Result<u64> {
-    let read = || fs::read_to_string("/proc/thread-self/net/dev");
-    let text = bed.server().run(read)??;
-    let line = text
-        .lines()
-        .find_map(|line| line.trim_start().strip_prefix("wan:"));
-    let bytes = line.and_then(|line| line.split_whitespace().next());
-    Ok(bytes.context("wan")?.parse()?)
 }
 
 fn run(line: &str) -> Result<Output> {

@@ -1,0 +1,152 @@
+//! A cable that is cut while a test runs: the client ends with the cause within the time-out that its page states, the
+//! far end notices too and goes on serving others.
+
+use std::fs;
+use std::process::{Output, Stdio};
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use netio::bed::{Bed, BedConfig, SERVER_PORT, WAN};
+use serde_json::Value;
+
+use crate::common::counters::InterfaceCounters;
+use crate::common::process::{self, farwire, run_in};
+use crate::common::suite::{Need, Suite};
+use crate::tcp::start;
+
+/// An instrument, and what becomes of it.
+#[derive(Clone, Copy)]
+struct Case {
+    /// After `measure`; HOST is the far end.
+    test: &'static str,
+    /// A test of the same kind that is soon over.
+    short: &'static str,
+    /// Bytes that reach the far end once the test is under way.
+    under_way: u64,
+    /// What the client says when the far end's link goes down, and when its own does.
+    far: &'static str,
+    near: &'static str,
+    /// What the far end logs of it.
+    logged: &'static str,
+}
+
+const CASES: [Case; 4] = [
+    Case {
+        test: "tcp HOST -t 1 -b 50M",
+        short: "tcp HOST -n 100K",
+        under_way: 500_000,
+        far: "EXCHANGE_RESULTS (13) did not come within 10",
+        near: "EXCHANGE_RESULTS (13) did not come within 10",
+        logged: "nothing moved on any stream for 2 s",
+    },
+    Case {
+        test: "udp HOST -t 1 -b 20M",
+        short: "udp HOST -n 100K -b 20M",
+        under_way: 500_000,
+        far: "EXCHANGE_RESULTS (13) did not come within 10",
+        near: "unreachable",
+        logged: "nothing moved on any stream for 2 s",
+    },
+    Case {
+        test: "capacity HOST --up -t 10",
+        short: "capacity HOST --up -t 1 -i 200ms",
+        under_way: 500_000,
+        far: "fell silent for 3 s during the test",
+        near: "unreachable",
+        logged: "fell silent for 3 s",
+    },
+    Case {
+        test: "probe HOST -c 1500 -i 1ms -W 200ms",
+        short: "probe HOST -c 10 -i 1ms",
+        under_way: 20_000,
+        far: "",
+        near: "unreachable",
+        logged: "",
+    },
+];
+
+pub(crate) fn add(suite: &mut Suite) {
+    // Time-outs are waited for side by side.
+    suite.test(
+        "a cut at the far end's side ends every instrument with its cause",
+        &[Need::Namespaces],
+        || all(Side::Far),
+    );
+    suite.test(
+        "a cut at one's own side ends every instrument with its cause",
+        &[Need::Namespaces],
+        || all(Side::Near),
+    );
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Far,
+    Near,
+}
+
+fn all(side: Side) -> Result<()> {
+    thread::scope(|scope| {
+        let cut = CASES.map(|case| scope.spawn(move || case.cut(side).context(case.test)));
+        let mut ends = cut.into_iter().map(|test| test.join());
+        ends.try_for_each(|end| end.expect("a case does not panic"))
+    })
+}
+
+impl Case {
+    fn cut(self, side: Side) -> Result<()> {
+        let bed = Bed::build(&BedConfig::default())?;
+        bed.bridge()?;
+        let directory = tempfile::tempdir()?;
+        let log = directory.path().join("log");
+        let mut server = farwire();
+        server.args(["serve", "--idle-timeout", "2s", "--json"]);
+        let _server = start(bed.server(), server.arg(&log).stdout(Stdio::null()))?;
+        let output = thread::scope(|scope| -> Result<Output> {
+            let client = scope.spawn(|| run_in(bed.client(), &mut measure(self.test, "10.77.0.2")));
+            process::wait_for("the test to be under way", || {
+                let bytes = InterfaceCounters::of(bed.server(), WAN)?.receive_bytes;
+                Ok((bytes > self.under_way).then_some(()))
+            })?;
+            match side {
+                Side::Far => process::ip(bed.emulator(), &format!("link set {SERVER_PORT} down"))?,
+                Side::Near => process::ip(bed.client(), &format!("link set {WAN} down"))?,
+            };
+            let other = run_in(bed.server(), &mut measure(self.short, "127.0.0.1"))?;
+            ensure!(other.status.success(), "another: {other:?}");
+            client.join().expect("a client does not panic")
+        })?;
+        self.check(side, &output)?;
+        let failure = || -> Result<Option<()>> {
+            let text = fs::read_to_string(&log)?;
+            let failures = text.lines().map(|line| -> Result<String> {
+                let entry: Value = serde_json::from_str(line)?;
+                Ok(entry["failure"].as_str().unwrap_or_default().to_owned())
+            });
+            let failures = failures.collect::<Result<Vec<_>>>()?;
+            let found = failures.iter().any(|cause| cause.contains(self.logged));
+            Ok(found.then_some(()))
+        };
+        process::wait_for(&format!("the log of \"{}\"", self.logged), failure)
+    }
+
+    fn check(self, side: Side, output: &Output) -> Result<()> {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let words = match side {
+            Side::Far => self.far,
+            Side::Near => self.near,
+        };
+        // Packets that are lost are an outcome of a probe, not its failure.
+        let code = i32::from(!words.is_empty());
+        ensure!(output.status.code() == Some(code), "{output:?}");
+        ensure!(said.contains(words), "{said}");
+        Ok(())
+    }
+}
+
+fn measure(test: &str, host: &str) -> std::process::Command {
+    let mut command = farwire();
+    command.arg("measure");
+    command.args(test.replace("HOST", host).split(' '));
+    command
+}
