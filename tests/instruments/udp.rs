@@ -40,6 +40,13 @@ pub(crate) fn add(suite: &mut Suite) {
             suite.test(name, &NEEDS, move || measured(options, address));
         }
     }
+    for options in ["-n 1M -P 2", "-n 1M -R", "-n 1M --bidir"] {
+        suite.test(
+            format!("farwire measure udp {options} has iperf3's names where it means the same"),
+            &NEEDS,
+            move || names(options),
+        );
+    }
     suite.test(
         "ten iperf3 -u at once from one address are all served",
         &NEEDS,
@@ -99,6 +106,63 @@ fn measured(options: &str, address: &str) -> Result<()> {
         );
     }
     all_came(options, &ours)
+}
+
+/// The same test by iperf3 and by farwire: whatever iperf3 has of counts and rates is there, and is what the figures are.
+fn names(options: &str) -> Result<()> {
+    let (ns, directory) = (namespace()?, tempfile::tempdir()?);
+    let _server = serve(&ns, &directory.path().join("log"))?;
+    let options = format!("127.0.0.1 -l 1400 -b 10M -i 0.1 {options}");
+    let theirs = iperf3(&ns, &format!("-u -J -c {options}"))?;
+    let ours = measure(&ns, &options)?;
+    let mut places = vec![
+        "/start/test_start".to_owned(),
+        "/start/connected/0".to_owned(),
+        "/intervals/0/streams/0".to_owned(),
+        "/end/streams/0/udp".to_owned(),
+        "/end/cpu_utilization_percent".to_owned(),
+    ];
+    let ways = directions(&options);
+    for (_, ending) in ways.iter().zip(["", "_bidir_reverse"]) {
+        places.push(format!("/intervals/0/sum{ending}"));
+        places.extend(["sum", "sum_sent", "sum_received"].map(|sum| format!("/end/{sum}{ending}")));
+    }
+    for place in places {
+        let theirs = theirs.pointer(&place).and_then(Value::as_object);
+        let theirs = theirs.with_context(|| format!("iperf3 has no {place}"))?;
+        let ours = ours
+            .pointer(&place)
+            .with_context(|| format!("no {place}"))?;
+        for (name, value) in theirs {
+            let same = match (value, &ours[name]) {
+                (Value::Number(_), ours) => ours.is_number(),
+                (Value::Bool(theirs), Value::Bool(ours)) => theirs == ours,
+                (Value::String(_), ours) => ours.is_string(),
+                _ => false,
+            };
+            ensure!(
+                same,
+                "{place}/{name}: {value} at iperf3, {} here",
+                ours[name]
+            );
+        }
+    }
+    for (direction, ending) in ways.into_iter().zip(["", "_bidir_reverse"]) {
+        for (metric, sum, name) in [
+            ("sent_bytes", "sum_sent", "bytes"),
+            ("sent_packets", "sum_sent", "packets"),
+            ("received_bytes", "sum_received", "bytes"),
+            ("lost_packets", "sum", "lost_packets"),
+        ] {
+            let told = &ours["end"][format!("{sum}{ending}")][name];
+            let figure = figure(&ours, direction, metric)?;
+            ensure!(
+                told.as_f64() == Some(figure),
+                "{sum}{ending}/{name}: {told}, {figure}"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Nothing is lost on a loopback: what was sent came, except where both ends omit a start of their own.

@@ -130,7 +130,7 @@ impl ProbeArgs {
             };
             match plan.protocol {
                 Protocol::Tcp => tcp::measure::measure(&server, &plan, session).measurement,
-                Protocol::Udp => udp::measure(&server, &plan, session).0,
+                Protocol::Udp => udp::measure(&server, &plan, session).measurement,
             }
         })
     }

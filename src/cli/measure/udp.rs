@@ -43,7 +43,9 @@ impl Instrument for UdpArgs {
         if let Some(measurement) = self.test.with_tool(&server, &plan, session) {
             return measurement.map(Shown::of);
         }
-        let (measurement, text) = udp::measure(&server, &plan, session);
-        Ok(Shown::of(measurement).below(text))
+        let measured = udp::measure(&server, &plan, session);
+        Ok(Shown::of(measured.measurement)
+            .below(measured.text)
+            .beside(measured.iperf3))
     }
 }

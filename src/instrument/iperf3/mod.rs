@@ -8,4 +8,5 @@ pub(crate) mod plan;
 pub(crate) mod results;
 pub(crate) mod run;
 pub(crate) mod tcp;
+pub(crate) mod view;
 pub(crate) mod wire;

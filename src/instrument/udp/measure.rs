@@ -1,38 +1,73 @@
 //! `measure udp`: a test of UDP against any iperf3 server.
 
+use std::net::UdpSocket;
+
 use anyhow::Result;
 
 use super::streams::{End, UdpStreams};
-use super::{greeting, line, report};
+use super::{greeting, line, report, view};
 use crate::endpoint;
 use crate::instrument::iperf3::client::{self, Opening, Server};
 use crate::instrument::iperf3::params::Params;
 use crate::instrument::iperf3::plan::Plan;
+use crate::instrument::iperf3::view::{Measured, Setting};
 use crate::instrument::{Measurement, Session};
 
-/// Measures `plan` against `server` from the calling thread's namespace; with a line an interval.
-pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> (Measurement, String) {
+/// Measures `plan` against `server` from the calling thread's namespace.
+pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measured {
     let params = Params {
         plan: plan.clone(),
         udp_counters_64bit: true,
     };
-    let tested = client::run(server, &params, session, open);
+    let mut connected = Vec::new();
+    let tested = client::run(server, &params, session, |opening| {
+        let sockets = open(opening)?;
+        let ends = opening.streams.iter().zip(&sockets);
+        let ends = ends.filter_map(|(spec, socket)| {
+            Some((
+                spec.id,
+                [socket.local_addr().ok()?, socket.peer_addr().ok()?],
+            ))
+        });
+        connected = ends.collect();
+        UdpStreams::new(opening.params, &opening.streams, sockets, End::Client)
+    });
+    let mut setting = Setting {
+        plan,
+        server: server.address,
+        cookie: tested.cookie,
+        connected,
+    };
     let Some(streams) = &tested.streams else {
         let cause = tested.failure.unwrap_or_default();
-        let failed = Measurement::failed(cause).with_fact("server", server.address);
-        return (failed, String::new());
+        return Measured {
+            iperf3: setting.failed(&cause),
+            measurement: Measurement::failed(cause).with_fact("server", server.address),
+            text: String::new(),
+        };
     };
+    let plan = Plan {
+        length: u32::try_from(streams.length()).ok(),
+        ..plan.clone()
+    };
+    setting.plan = &plan;
     let mut measurement =
         report::measurement(streams, &tested.sides).with_fact("server", server.address);
     measurement.failure = tested.failure.or(measurement.failure);
-    (
+    Measured {
+        iperf3: view::iperf3(
+            streams,
+            &tested.sides,
+            &setting,
+            measurement.failure.as_deref(),
+        ),
+        text: line::all(streams.readings(), streams.started()),
         measurement,
-        line::all(streams.readings(), streams.started()),
-    )
+    }
 }
 
 /// Greets the server from one socket after another: it counts the streams as they come.
-fn open(opening: &Opening<'_>) -> Result<UdpStreams> {
+fn open(opening: &Opening<'_>) -> Result<Vec<UdpSocket>> {
     let server = opening.server;
     let mut sockets = Vec::new();
     for _ in &opening.streams {
@@ -40,7 +75,7 @@ fn open(opening: &Opening<'_>) -> Result<UdpStreams> {
         greeting::greet(&socket, opening.stop)?;
         sockets.push(socket);
     }
-    UdpStreams::new(opening.params, &opening.streams, sockets, End::Client)
+    Ok(sockets)
 }
 
 #[cfg(test)]
@@ -54,7 +89,7 @@ mod tests {
     use crate::instrument::{Metric, Statistic, Stop};
     use crate::serve::{self, ServeConfig};
     use model::Nanos;
-    use std::net::{SocketAddr, TcpListener, UdpSocket};
+    use std::net::{SocketAddr, TcpListener};
     use std::thread::{self, JoinHandle};
     use std::time::Duration;
 
@@ -75,7 +110,7 @@ mod tests {
             silence: Duration::from_millis(500),
             ..Server::at(address)
         };
-        measure(&server, plan, &Session::default()).0
+        measure(&server, plan, &Session::default()).measurement
     }
 
     /// A server that follows the protocol up to the running test and then does what `end` does; over UDP it has the one

@@ -14,6 +14,7 @@ mod schedule;
 mod sender;
 mod stream;
 mod streams;
+mod view;
 
 #[cfg(test)]
 pub(crate) use self::datagram::Counter;

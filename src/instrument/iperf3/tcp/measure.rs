@@ -3,28 +3,18 @@
 use std::net::{SocketAddr, TcpStream};
 
 use anyhow::{Context, Result};
-use serde_json::Value;
 
 use super::super::client::{self, Opening, Server};
 use super::super::params::Params;
 use super::super::plan::{Plan, StreamSpec};
+use super::super::view::{Measured, Setting};
 use super::report::Report;
 use super::{Options, TcpStreams, block, view};
 use crate::endpoint;
 use crate::instrument::{Measurement, Session};
 
-/// A measurement, and the same as iperf3 would tell it.
-#[derive(Debug)]
-pub(crate) struct TcpMeasured {
-    pub(crate) measurement: Measurement,
-    /// iperf3's JSON: `start`, `intervals`, `end`, `error`.
-    pub(crate) iperf3: Value,
-    /// A table an interval and a summary, like iperf3's.
-    pub(crate) text: String,
-}
-
 /// Measures `plan` against `server` from the calling thread's namespace.
-pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> TcpMeasured {
+pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measured {
     let plan = Plan {
         length: Some(block(plan)),
         ..plan.clone()
@@ -41,14 +31,18 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> TcpMea
     });
     let plan = &params.plan;
     let context = view::Context {
-        server: server.address,
-        cookie: tested.cookie,
+        setting: Setting {
+            plan,
+            server: server.address,
+            cookie: tested.cookie,
+            connected: connections.iter().map(Connection::ends).collect(),
+        },
         connections,
     };
     let Some(streams) = &tested.streams else {
         let cause = tested.failure.unwrap_or_default();
-        return TcpMeasured {
-            iperf3: view::failed(plan, &context, &cause),
+        return Measured {
+            iperf3: context.setting.failed(&cause),
             measurement: Measurement::failed(cause).with_fact("server", server.address),
             text: String::new(),
         };
@@ -59,7 +53,7 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> TcpMea
         measurement.facts.insert(name, value);
     }
     measurement.failure = tested.failure.or(measurement.failure);
-    TcpMeasured {
+    Measured {
         iperf3: view::iperf3(&report, &context, measurement.failure.as_deref()),
         text: view::text(&report),
         measurement,
@@ -79,6 +73,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    fn ends(&self) -> (u32, [SocketAddr; 2]) {
+        (self.spec.id, [self.local, self.remote])
+    }
+
     fn of((spec, stream): &(StreamSpec, TcpStream)) -> Option<Self> {
         let socket = socket2::SockRef::from(stream);
         Some(Self {

@@ -1,13 +1,11 @@
 //! A TCP test as iperf3 tells it: its JSON under its names, and its table.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::plan::{Plan, Until};
-use super::super::wire::Cookie;
+use super::super::view::{Setting, cpu, sum_name};
 use super::measure::Connection;
 use super::report::{Report, Sum};
 use super::{Interval, StreamInterval, StreamTotal, cwnd_bytes};
@@ -16,13 +14,12 @@ use crate::report::quantity;
 
 /// What a test was set up with.
 #[derive(Debug)]
-pub(crate) struct Context {
-    pub(crate) server: SocketAddr,
-    pub(crate) cookie: Cookie,
+pub(crate) struct Context<'a> {
+    pub(crate) setting: Setting<'a>,
     pub(crate) connections: Vec<Connection>,
 }
 
-impl Context {
+impl Context<'_> {
     /// What took effect, of what could be asked for.
     pub(crate) fn facts(&self) -> Vec<(String, String)> {
         let Some(first) = self.connections.first() else {
@@ -43,46 +40,8 @@ impl Context {
         ]
     }
 
-    /// iperf3 numbers streams by descriptor; here the stream's own number stands for it.
-    fn start(&self, plan: &Plan) -> Value {
-        let connected: Vec<_> = self
-            .connections
-            .iter()
-            .map(|connection| {
-                json!({
-                    "socket": connection.spec.id,
-                    "local_host": connection.local.ip().to_canonical(),
-                    "local_port": connection.local.port(),
-                    "remote_host": connection.remote.ip().to_canonical(),
-                    "remote_port": connection.remote.port(),
-                })
-            })
-            .collect();
-        let (duration, bytes) = match plan.until {
-            Until::For(time) => (time.as_secs_f64(), 0),
-            Until::Bytes(bytes) => (0.0, bytes),
-        };
-        let mut start = json!({
-            "connected": connected,
-            "version": concat!("farwire ", env!("CARGO_PKG_VERSION")),
-            "connecting_to": { "host": self.server.ip(), "port": self.server.port() },
-            "cookie": format!("{:?}", self.cookie),
-            "target_bitrate": plan.bitrate.unwrap_or(0),
-            "sock_bufsize": plan.window.unwrap_or(0),
-            "test_start": {
-                "protocol": "TCP",
-                "num_streams": plan.parallel,
-                "blksize": plan.length.unwrap_or(0),
-                "omit": plan.omit.as_secs(),
-                "duration": duration,
-                "bytes": bytes,
-                "blocks": 0,
-                "reverse": u8::from(!plan.way.goes_up()),
-                "bidir": u8::from(plan.way.goes_up() && plan.way.goes_down()),
-                "tos": plan.tos.unwrap_or(0),
-                "target_bitrate": plan.bitrate.unwrap_or(0),
-            },
-        });
+    fn start(&self) -> Value {
+        let mut start = self.setting.start();
         if let Some(first) = self.connections.first() {
             start["tcp_mss_default"] = first.mss.into();
             start["sndbuf_actual"] = first.buffers[0].into();
@@ -92,20 +51,15 @@ impl Context {
     }
 }
 
-/// A test that never ran.
-pub(crate) fn failed(plan: &Plan, context: &Context, cause: &str) -> Value {
-    json!({ "start": context.start(plan), "intervals": [], "end": {}, "error": cause })
-}
-
 /// The test under iperf3's names; what was not measured is not there.
-pub(crate) fn iperf3(report: &Report<'_>, context: &Context, failure: Option<&str>) -> Value {
+pub(crate) fn iperf3(report: &Report<'_>, context: &Context<'_>, failure: Option<&str>) -> Value {
     let intervals: Vec<_> = report
         .intervals
         .iter()
         .map(|interval| interval_json(report, interval))
         .collect();
     let mut test = json!({
-        "start": context.start(report.plan),
+        "start": context.start(),
         "intervals": intervals,
         "end": end_json(report),
     });
@@ -113,13 +67,6 @@ pub(crate) fn iperf3(report: &Report<'_>, context: &Context, failure: Option<&st
         test["error"] = cause.into();
     }
     test
-}
-
-/// iperf3 calls the direction that it was started for `sum`, and in tests of both the other one `sum_bidir_reverse`.
-fn sum_name(report: &Report<'_>, name: &str, sends: bool) -> String {
-    let both = report.plan.way.goes_up() && report.plan.way.goes_down();
-    let reverse = if both && !sends { "_bidir_reverse" } else { "" };
-    format!("{name}{reverse}")
 }
 
 fn interval_json(report: &Report<'_>, interval: &Interval) -> Value {
@@ -161,7 +108,7 @@ fn interval_json(report: &Report<'_>, interval: &Interval) -> Value {
                 let retransmits: u32 = of().map(|stream| stream.retransmits).sum();
                 sum["retransmits"] = retransmits.into();
             }
-            json[sum_name(report, "sum", sends)] = sum;
+            json[sum_name(report.plan, "sum", sends)] = sum;
         }
     }
     json
@@ -180,21 +127,14 @@ fn end_json(report: &Report<'_>) -> Value {
         }
         let sum = report.sum(sends);
         if let Some(sent) = side(&sum, sum.sent, sends, true) {
-            end[sum_name(report, "sum_sent", sends)] = sent;
+            end[sum_name(report.plan, "sum_sent", sends)] = sent;
         }
         if let Some(received) = side(&sum, sum.received, sends, false) {
-            end[sum_name(report, "sum_received", sends)] = received;
+            end[sum_name(report.plan, "sum_received", sends)] = received;
         }
     }
-    let [total, user, system] = report.sides.local.cpu_percent;
-    let mut cpu = json!({ "host_total": total, "host_user": user, "host_system": system });
+    end["cpu_utilization_percent"] = cpu(report.sides);
     let remote = report.sides.remote.as_ref();
-    if let Some([total, user, system]) = remote.map(|remote| remote.cpu_percent) {
-        cpu["remote_total"] = total.into();
-        cpu["remote_user"] = user.into();
-        cpu["remote_system"] = system.into();
-    }
-    end["cpu_utilization_percent"] = cpu;
     let ours = report.sides.local.congestion_used.as_ref();
     let theirs = remote.and_then(|remote| remote.congestion_used.as_ref());
     let (sender, receiver) = if report.plan.way.goes_up() {
