@@ -113,7 +113,7 @@ pub(crate) const CASES: &[Case] = &[
     },
     Case {
         name: "http",
-        arguments: "http http://10.77.0.2/bytes/1500000",
+        arguments: "http http://10.77.0.2/bytes/4000000",
         checks: &[check("goodput_bit_per_s", "mean", None, |run| {
             let seconds = run.value("elapsed_s", "total", None)?;
             Ok(run.tcp_payload_bytes("down") * 8.0 / seconds)
@@ -128,7 +128,7 @@ pub(crate) const CASES: &[Case] = &[
     },
     Case {
         name: "transfer",
-        arguments: "transfer 10.77.0.2 --bytes 500000 --block 8192 --runs 4",
+        arguments: "transfer 10.77.0.2 --bytes 500kb --block 8192 --runs 4",
         checks: &[check("goodput_bit_per_s", "mean", UP, |run| {
             goodput_of_runs(run, run.value("elapsed_s", "mean", UP)?)
         })],
