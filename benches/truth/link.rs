@@ -19,8 +19,8 @@ pub(crate) struct Run {
     link: Value,
 }
 
-/// Runs `farwire measure ARGUMENTS` behind the link with `seed`.
-pub(crate) fn run(seed: u64, arguments: &str) -> Result<Run> {
+/// Runs `farwire measure ARGUMENTS` behind the link with that loss and `seed`.
+pub(crate) fn run(seed: u64, loss: &str, arguments: &str) -> Result<Run> {
     let directory = tempfile::tempdir()?;
     let (measured, link) = (
         directory.path().join("measured"),
@@ -29,7 +29,7 @@ pub(crate) fn run(seed: u64, arguments: &str) -> Result<Run> {
     let farwire = env!("CARGO_BIN_EXE_farwire");
     let mut command = Command::new(farwire);
     command.args([
-        "exec", "--delay", "20ms", "--rate", "50mbit", "--loss", "1%",
+        "exec", "--delay", "20ms", "--rate", "50mbit", "--loss", loss,
     ]);
     command
         .args(["--seed", &seed.to_string(), "--json"])
@@ -113,15 +113,6 @@ impl Run {
     pub(crate) fn lost_percent(&self, direction: &str) -> f64 {
         let dropped = self.counted(direction, "lost") + self.counted(direction, "queue_full");
         100.0 * dropped / self.counted(direction, "packets")
-    }
-
-    /// The share of what passed the queue that was lost behind it.
-    pub(crate) fn lost_in_flight(&self, direction: &str) -> f64 {
-        let (lost, delivered) = (
-            self.counted(direction, "lost"),
-            self.counted(direction, "delivered"),
-        );
-        lost / (lost + delivered)
     }
 
     /// TCP payload that was delivered, by its packets' lengths: IPv4 with timestamps.
