@@ -369,7 +369,7 @@ mod tests {
 
     fn record(cases: &str) -> Record {
         let text = format!(
-            "name = 'x'\ntitle = 'X'\nbed = {{ kind = 'netns' }}\ntcp = {{ congestion = 'cubic' }}\n\
+            "name = 'x'\ntitle = 'X'\nbed = {{ kind = 'netns' }}\ntcp = {{ congestion = 'reno' }}\n\
              [[instruments]]\nname = 'download'\nkind = 'http'\nparameters = {{ bytes = '100kb' }}\n{cases}"
         );
         let plan = scenario::parse("x.toml", &text, false).unwrap();
@@ -406,7 +406,7 @@ mod tests {
             "{:?}",
             record.runs
         );
-        assert_eq!(record.runs[1].environment["congestion"], "cubic");
+        assert_eq!(record.runs[1].environment["congestion"], "reno");
         assert!(
             record.runs[1]
                 .environment

@@ -218,16 +218,28 @@ fn effective_congestion(name: Option<&str>) -> Result<String> {
 /// Sets TCP_CONGESTION.
 ///
 /// # Errors
-/// It is not available: names those that are.
+/// It is not available, or not to this user: names those that are.
 pub(crate) fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
     socket
         .set_tcp_congestion(name.as_bytes())
         .map_err(|error: io::Error| {
-            let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-            let available = std::fs::read_to_string(path).unwrap_or_default();
+            let forbidden = error.kind() == io::ErrorKind::PermissionDenied;
+            let (problem, sysctl) = if forbidden {
+                (
+                    "needs root here; allowed are",
+                    "tcp_allowed_congestion_control",
+                )
+            } else {
+                (
+                    "is not available; there are",
+                    "tcp_available_congestion_control",
+                )
+            };
+            let path = format!("/proc/sys/net/ipv4/{sysctl}");
+            let names = std::fs::read_to_string(path).unwrap_or_default();
+            let names = names.trim();
             anyhow::anyhow!(error).context(format!(
-                "TCP congestion control `{name}` is not available; there are: {}",
-                available.trim()
+                "TCP congestion control `{name}` {problem}: {names} (net.ipv4.{sysctl})"
             ))
         })
 }
