@@ -15,9 +15,10 @@ mod udp;
 
 use std::process::ExitCode;
 
-use common::suite::Suite;
+use common::suite::{Suite, gain_privilege};
 
 fn main() -> ExitCode {
+    gain_privilege();
     let mut suite = Suite::new();
     external::add(&mut suite);
     http::add(&mut suite);
