@@ -4,7 +4,7 @@ CARGO ?= cargo
 FARWIRE = target/release/farwire
 OUT ?= out
 
-.PHONY: demo test check bench truth soak build toolchain test-tools bench-tools deny
+.PHONY: demo test check bench scenarios truth soak build toolchain test-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --out $(OUT)/toffee-mocha
@@ -21,6 +21,11 @@ check: toolchain deny ## format, lints, documentation, licences
 bench: build bench-tools ## the packet path beside the kernel bridge and rattan, the instruments beside theirs, the cost of the model
 	$(CARGO) bench --locked -p farwire-model
 	$(CARGO) bench --locked --bench path --bench instruments
+
+scenarios: build ## every scenario that ships, shortened, against its own expectations
+	@for file in scenarios/*.toml; do \
+		$(FARWIRE) run $$file --quick --out $(OUT)/$$(basename $$file .toml) || exit; \
+	done
 
 truth: build ## every instrument's interval against what the emulator counted, 20 seeded runs each
 	$(CARGO) bench --locked --bench truth

@@ -1,6 +1,6 @@
 //! How the program ends: exit codes, and the one line that says why.
 
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::process::ExitCode;
 
 /// Why a command ended without doing what was asked.
@@ -60,6 +60,12 @@ impl Failure {
     pub(crate) fn report_as_env(&self) -> ExitCode {
         eprintln!("farwire: {}", told(&self.error));
         ExitCode::from(ENV_FAILED)
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&told(&self.error))
     }
 }
 

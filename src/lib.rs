@@ -13,6 +13,8 @@ mod forward;
 pub mod hostile;
 mod instrument;
 mod link_spec;
+mod measure;
+mod output;
 mod report;
 mod rig;
 mod serve;

@@ -10,6 +10,7 @@ use model::{
     BitsPerSec, Conditions, Factor, Framing, HopConfig, Link, LinkConfig, Nanos, Probability,
     QueueLimit, Rate, Toffee,
 };
+use schemars::{JsonSchema, Schema, json_schema};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -23,23 +24,28 @@ const DEFAULT_TOFFEE_QUEUE: QueueLimit = QueueLimit::Packets(1000);
 const DEFAULT_SEED: u64 = 1;
 
 /// Conditions of one link; what `up` or `down` names overrides the common value in that direction.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LinkSpec {
     /// Propagation, one way, in each direction.
     #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) delay: Option<Nanos>,
     /// Bernoulli loss in each direction.
     #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) loss: Option<Probability>,
     /// Bottleneck of each direction, counting L2 bytes without FCS.
     #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) rate: Option<BitsPerSec>,
     /// The bottleneck's waiting room; 100 ms at the rate when absent.
     #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) queue: Option<QueueLimit>,
     /// Propagation that grows with the packet: microseconds = L2 bytes / factor.
     #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) size_delay: Option<Factor>,
     /// TOFFEE-Mocha's box: one server that both directions share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,35 +62,46 @@ pub(crate) struct LinkSpec {
 }
 
 /// What may differ between the two directions; the fields mean what they mean in [`LinkSpec`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Direction {
     #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) delay: Option<Nanos>,
     #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) loss: Option<Probability>,
     #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) rate: Option<BitsPerSec>,
     #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) queue: Option<QueueLimit>,
     #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) size_delay: Option<Factor>,
 }
 
 /// TOFFEE's conditions, written as a table or as `delay=1ms,dynamic=1,drop=2`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(default)]
+#[schemars(transform = text_too)]
 pub(crate) struct ToffeeSpec {
     /// Constant service time a packet.
     #[serde(with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) delay: Option<Nanos>,
     /// Service time of microseconds = L2 bytes / factor.
     #[serde(with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) dynamic: Option<Factor>,
     /// Drop factor k: loss of 5.5 % / k^2.5 in each direction.
     #[serde(with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) drop: Option<Factor>,
     /// The waiting room; 1000 packets when absent.
     #[serde(with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
     pub(crate) queue: Option<QueueLimit>,
 }
 
@@ -256,8 +273,18 @@ impl<'de> Deserialize<'de> for ToffeeSpec {
     }
 }
 
+/// A table that may be written as text too.
+fn text_too(schema: &mut Schema) {
+    let table = std::mem::take(schema);
+    *schema = json_schema!({ "anyOf": [{ "type": "string" }, table] });
+}
+
 /// Serde for values that are written as text with a unit; a bare number reaches the type's own parser too.
 pub(crate) mod unit {
+    use std::borrow::Cow;
+
+    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
     use super::{
         Deserialize, Deserializer, Display, FromStr, PhantomData, Serialize, Serializer, Visitor,
         de, fmt,
@@ -279,6 +306,23 @@ pub(crate) mod unit {
         target: S,
     ) -> Result<S::Ok, S::Error> {
         value.as_ref().map(ToString::to_string).serialize(target)
+    }
+
+    /// For the schema: a text such as "20ms", "1%" or "10mbit", or a number where that has a meaning.
+    #[derive(Debug)]
+    pub(crate) struct Written;
+
+    impl JsonSchema for Written {
+        fn schema_name() -> Cow<'static, str> {
+            "Amount".into()
+        }
+
+        fn json_schema(_: &mut SchemaGenerator) -> Schema {
+            json_schema!({
+                "type": ["string", "number"],
+                "description": "A value with its unit: \"20ms\", \"1%\", \"10mbit\", \"64KiB\", \"100pkt\"."
+            })
+        }
     }
 
     pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(

@@ -33,7 +33,8 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
         + 1
 }
 
-fn explain(file: &str, text: &str, error: &toml::de::Error) -> anyhow::Error {
+/// A TOML error with its file, line and key, and the known key nearest to an unknown one.
+pub(crate) fn explain(file: &str, text: &str, error: &toml::de::Error) -> anyhow::Error {
     let message = error.message();
     let advice = nearest_known(message)
         .map_or_else(String::new, |known| format!("; did you mean `{known}`?"));

@@ -89,7 +89,10 @@ impl Shift {
             .map_or((self.absolute, unit), |percent| (percent, "%"));
         let [reference, sample] = self.counts;
         let Some([low, high]) = estimate.interval else {
-            return format!("too few runs to say ({reference} and {sample})");
+            let value = estimate.value;
+            return format!(
+                "{value:+.1} {unit}; too few runs for an interval ({reference} and {sample})"
+            );
         };
         let digits = digits(high - low);
         let greater = match self.change() {
@@ -231,7 +234,7 @@ mod tests {
         let few = Shift::of(&values[..2], &values[..2]).unwrap();
         assert_eq!(few.change(), Change::TooFew);
         let words = few.words(Sense::Time, "ms");
-        assert_eq!(words, "too few runs to say (2 and 2)");
+        assert_eq!(words, "+0.0 %; too few runs for an interval (2 and 2)");
         let same = Shift::of(&[5.0; 4], &[5.0; 4]).unwrap();
         let words = same.words(Sense::Time, "ms");
         assert_eq!(words, "no difference shown: +0.0 to +0.0 %");

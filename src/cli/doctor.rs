@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::output;
 use crate::doctor::Diagnosis;
 use crate::exit::Failure;
+use crate::output;
 
 /// Say what this machine offers, what each missing thing costs, and the way round it
 ///

@@ -8,9 +8,9 @@ use model::Link;
 
 use super::CpuArg;
 use super::link::LinkArgs;
-use super::output::write_json;
 use crate::emulate::WanBox;
 use crate::exit::{Blame, Failure};
+use crate::output::write_json;
 
 /// Put an emulated link between two Ethernet interfaces, until a signal ends it
 ///

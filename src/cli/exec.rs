@@ -16,8 +16,8 @@ use signal_hook::consts::{SIGINT, SIGQUIT};
 
 use super::CpuArg;
 use super::link::LinkArgs;
-use super::output::write_json;
 use crate::exit::{Blame, Failure};
+use crate::output::write_json;
 use crate::rig::{self, Rig};
 use crate::serve::{self, Limits, Ports, ServeConfig};
 use crate::signals;

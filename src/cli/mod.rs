@@ -1,11 +1,11 @@
 //! The commands: each file turns arguments into a plan and runs it.
 
+mod compare;
 mod doctor;
 pub(crate) mod emulate;
 pub(crate) mod exec;
 pub(crate) mod link;
 mod measure;
-mod output;
 mod pages;
 mod report;
 mod run;
@@ -35,10 +35,12 @@ enum Command {
     Serve(serve::ServeArgs),
     Measure(measure::MeasureArgs),
     Report(report::ReportArgs),
+    Compare(compare::CompareArgs),
     Theory(theory::TheoryArgs),
     Doctor(doctor::DoctorArgs),
     Completions(pages::CompletionsArgs),
     Man(pages::ManArgs),
+    Schema(pages::SchemaArgs),
 }
 
 impl Cli {
@@ -53,10 +55,12 @@ impl Cli {
             Command::Serve(args) => args.run(),
             Command::Measure(args) => args.run(),
             Command::Report(args) => args.run(),
+            Command::Compare(args) => args.run(),
             Command::Theory(args) => args.run(),
             Command::Doctor(args) => args.run(),
             Command::Completions(args) => args.run(),
             Command::Man(args) => args.run(),
+            Command::Schema(args) => args.run(),
         };
         outcome.unwrap_or_else(|failure: Failure| failure.report())
     }

@@ -1,4 +1,4 @@
-//! `farwire completions` and `farwire man`: generated from the arguments themselves.
+//! `farwire completions`, `farwire man` and `farwire schema`: generated from what reads the input.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -10,6 +10,8 @@ use clap_complete::Shell;
 
 use super::Cli;
 use crate::exit::Failure;
+use crate::experiment::scenario::schema;
+use crate::output;
 
 /// Print the completions of a shell
 #[derive(Args, Debug)]
@@ -26,6 +28,18 @@ impl CompletionsArgs {
             "farwire",
             &mut io::stdout(),
         );
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Print the JSON Schema of scenario files
+#[derive(Args, Debug)]
+pub(crate) struct SchemaArgs {}
+
+impl SchemaArgs {
+    /// Prints it to standard output.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        output::write(None, &schema())?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,55 +1,157 @@
 //! `farwire report`: a view of a record.
 
-use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 
-use super::output;
 use crate::exit::{Blame, Failure};
 use crate::experiment::record::Record;
+use crate::output;
 use crate::report;
 
 /// Show a record
+///
+/// Every view is made from the record alone; of an experiment that was cut short it shows what is there.
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
-    /// The record.json of an experiment
+    /// The record.jsonl of an experiment, or its directory
     record: PathBuf,
-    /// How to show it
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-    /// Where to write it; - is standard output
-    #[arg(long, value_name = "FILE")]
+    /// How to show it [default: text, or with --figures nothing but these]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Where to write it; - is standard output. Of flent a directory
+    #[arg(long, value_name = "FILE", required_if_eq("format", "flent"))]
     out: Option<PathBuf>,
+    /// Write every figure of the HTML page there, an SVG file each
+    #[arg(long, value_name = "DIR")]
+    figures: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A table for the terminal
+    /// Tables for the terminal
     Text,
-    /// A page that stands alone
+    /// The tables as Markdown
+    Md,
+    /// A page that stands alone, with figures
     Html,
     /// Every sample, one a line
     Csv,
-    /// The record itself, indented
+    /// The record as one document, indented
     Json,
+    /// The verdicts as JUnit XML
+    Junit,
+    /// Data files for flent, one for what ran at the same time
+    Flent,
 }
 
 impl ReportArgs {
     /// Shows the record.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let record = Record::read(&self.record).or_bad_input()?;
-        let text = match self.format {
-            Format::Text => {
-                let terminal = self.out.is_none() && io::stdout().is_terminal();
-                report::text(&record, output::coloured(terminal))
-            }
-            Format::Html => report::html(&record)?,
-            Format::Csv => report::csv(&record)?,
-            Format::Json => report::json(&record)?,
-        };
-        output::write(self.out.as_deref(), &text)?;
+        if let Some(directory) = &self.figures {
+            let drawings = report::drawings(&record);
+            into(
+                directory,
+                drawings
+                    .iter()
+                    .map(|(name, svg)| (name.clone(), svg.as_str())),
+            )?;
+        }
+        match (self.format, &self.figures) {
+            (None, Some(_)) => {}
+            (format, _) => self.show(&record, format.unwrap_or(Format::Text))?,
+        }
         Ok(ExitCode::SUCCESS)
     }
+
+    fn show(&self, record: &Record, format: Format) -> Result<(), Failure> {
+        let target = self.out.as_deref();
+        match format {
+            Format::Text => {
+                let terminal = self.out.is_none() && io::stdout().is_terminal();
+                output::write(target, &report::text(record, output::coloured(terminal)))?;
+            }
+            Format::Md => output::write(target, &report::markdown(record)?)?,
+            Format::Html => output::write(target, &report::html(record)?)?,
+            Format::Junit => output::write(target, &report::junit(record)?)?,
+            Format::Csv => stream(target, |target| report::write_csv(record, target))?,
+            Format::Json => stream(target, |target| report::write_json(record, target))?,
+            Format::Flent => {
+                let directory = target.unwrap_or(Path::new("."));
+                let files = report::flent(record);
+                if files.is_empty() {
+                    return Err(anyhow!(
+                        "nothing in the record is of an instrument that flent has a test for"
+                    ))
+                    .or_bad_input();
+                }
+                let files = files
+                    .iter()
+                    .map(|file| (format!("{}.flent", file.name), file.content.to_string()));
+                into(directory, files)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes each file into `directory`, which is made where it is missing.
+fn into(
+    directory: &Path,
+    files: impl Iterator<Item = (String, impl AsRef<str>)>,
+) -> Result<(), Failure> {
+    let made = fs::create_dir_all(directory);
+    made.with_context(|| format!("{}: cannot create", directory.display()))
+        .or_bad_input()?;
+    for (name, text) in files {
+        output::write(Some(&directory.join(name)), text.as_ref())?;
+    }
+    Ok(())
+}
+
+/// Gives `write` the file, or standard output, so that a long view is never in memory as a whole.
+fn stream(target: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let file = target.filter(|file| !output::is_stdout(file));
+    let name = || {
+        file.map_or("standard output".to_owned(), |file| {
+            format!("{}: cannot write", file.display())
+        })
+    };
+    let write_to = |sink: &mut dyn Write| write_all(sink, write);
+    let result = match file {
+        Some(path) => write_to(&mut File::create(path).with_context(name)?),
+        None => write_to(&mut io::stdout().lock()),
+    };
+    match result {
+        // Who reads no further has read enough.
+        Err(error) if file.is_none() && is_broken_pipe(&error) => Ok(()),
+        result => result.with_context(name),
+    }
+}
+
+fn write_all(sink: &mut dyn Write, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let mut buffered = BufWriter::with_capacity(1 << 20, sink);
+    write(&mut buffered)?;
+    Ok(buffered.flush()?)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let own = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        let json = cause
+            .downcast_ref::<serde_json::Error>()
+            .and_then(serde_json::Error::io_error_kind);
+        let csv = cause
+            .downcast_ref::<csv::Error>()
+            .and_then(|error| match error.kind() {
+                csv::ErrorKind::Io(error) => Some(error.kind()),
+                _ => None,
+            });
+        own.or(json).or(csv) == Some(ErrorKind::BrokenPipe)
+    })
 }

@@ -1,5 +1,7 @@
 //! An experiment: scenario -> plan -> runs -> record.
 
+pub(crate) mod expectation;
+pub(crate) mod figure_name;
 pub(crate) mod host;
 pub(crate) mod netns;
 pub(crate) mod plan;

@@ -1,7 +1,6 @@
 //! The laboratory of network namespaces: client, emulator and far end on this machine.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -15,7 +14,8 @@ use crate::endpoint::Local;
 use crate::exit::{Blame, Failure};
 use crate::forward::summary::Summary;
 use crate::instrument::Measurement;
-use crate::instrument::external::{Launcher, Running, Tool};
+use crate::instrument::external::{Launcher as _, Running, Tool, Within};
+use crate::measure::FarEnd;
 use crate::rig;
 use crate::serve::{self, Limits, Ports, ServeConfig, Server};
 
@@ -34,11 +34,15 @@ impl NetnsLaboratory {
     /// # Errors
     /// A congestion control that is not here is bad input; a bed that cannot be had is the machine's.
     pub(crate) fn try_out(&self, plan: &Plan) -> Result<(), Failure> {
-        serve::check_congestion(&plan.congestion).or_bad_input()?;
+        for case in &plan.cases {
+            serve::check_congestion(&case.congestion)
+                .with_context(|| format!("case `{}`", case.name))
+                .or_bad_input()?;
+        }
         let Some(case) = plan.cases.first() else {
             return Ok(());
         };
-        let rig = self.set_up(plan, case, plan.seed).or_machine()?;
+        let rig = self.set_up(case, plan.seed).or_machine()?;
         rig.tear_down().map(drop).or_machine()
     }
 }
@@ -46,29 +50,28 @@ impl NetnsLaboratory {
 struct NetnsRig {
     rig: rig::Rig,
     far_end: Server,
-    http: SocketAddr,
-    iperf3: SocketAddr,
+    http: u16,
     mtu: u32,
     offloads: bool,
 }
 
 impl Laboratory for NetnsLaboratory {
-    fn set_up(&self, plan: &Plan, case: &Case, seed: u64) -> Result<Box<dyn Rig>> {
+    fn set_up(&self, case: &Case, seed: u64) -> Result<Box<dyn Rig>> {
         let bed = BedConfig {
-            mtu: plan.bed.mtu,
-            offloads: plan.bed.offloads,
+            mtu: case.bed.mtu,
+            offloads: case.bed.offloads,
             ..BedConfig::default()
         };
         let link = LinkConfig {
             seed,
             link: 0,
-            hops: vec![plan.bed.wire.to_hop("wire")?, case.link.to_hop("box")?],
+            hops: vec![case.bed.wire.to_hop("wire")?, case.link.to_hop("box")?],
         };
         let rig = rig::Rig::up(&bed, &link, self.cpu)?;
         let config = ServeConfig {
             bind: Some(Local::Address(SERVER.v4.into())),
             ports: Ports::IN_BED,
-            congestion: Some(plan.congestion.clone()),
+            congestion: Some(case.congestion.clone()),
             limits: Limits::IN_BED,
             ..ServeConfig::default()
         };
@@ -79,8 +82,7 @@ impl Laboratory for NetnsLaboratory {
         let (mtu, offloads) = (bed.mtu, bed.offloads);
         Ok(Box::new(NetnsRig {
             rig,
-            http: far_end.address("http")?,
-            iperf3: far_end.address("iperf3")?,
+            http: far_end.address("http")?.port(),
             far_end,
             mtu,
             offloads,
@@ -89,8 +91,11 @@ impl Laboratory for NetnsLaboratory {
 }
 
 impl Rig for NetnsRig {
-    fn server(&self) -> SocketAddr {
-        self.http
+    fn far_end(&self) -> FarEnd {
+        FarEnd {
+            address: SERVER.v4.into(),
+            http: self.http,
+        }
     }
 
     fn environment(&self) -> BTreeMap<String, String> {
@@ -114,17 +119,9 @@ impl Rig for NetnsRig {
         Ok(self.rig.client().run(work)?)
     }
 
-    fn iperf3(&self) -> SocketAddr {
-        self.iperf3
-    }
-
-    fn launcher(&self) -> &dyn Launcher {
-        self.rig.client()
-    }
-
     fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Running> {
         let server = self.rig.server();
-        let running = server.start(tool, arguments)?;
+        let running = server.run(|| Within.start(tool, arguments))??;
         let listens = rig::await_listener(server, Some(port), SERVER_PATIENCE)?;
         ensure!(
             listens,

@@ -1,23 +1,18 @@
 //! What an experiment does, resolved: nothing is left to a default here.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::instrument::http::files::FilesPlan;
-use crate::instrument::http::{Amount, HttpPlan};
-use crate::instrument::iperf3::plan::Plan as StreamPlan;
-use crate::instrument::ping::PingPlan;
+use super::expectation::{Expectation, Trend};
+use super::figure_name::FigureName;
 use crate::link_spec::LinkSpec;
+use crate::measure::Kind;
 
 /// Setting up a rig and taking it down, as the time left is estimated.
 const RIG_TIME: Duration = Duration::from_millis(500);
-/// What a download of unknown speed is taken to last, as the time left is estimated.
-const UNKNOWN_DOWNLOAD: Duration = Duration::from_secs(60);
-/// No download of a stated size may take longer.
-const LONGEST_DOWNLOAD: Duration = Duration::from_secs(3600);
-/// What an instrument may take beyond its plan before it is stopped.
-const GRACE: Duration = Duration::from_secs(30);
 
 /// A whole experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,22 +23,55 @@ pub(crate) struct Plan {
     pub(crate) title: String,
     /// Whether counts and sizes were shortened.
     pub(crate) quick: bool,
-    /// Seed of the first repeat; each further repeat adds 1.
+    /// Seed of the first repeat, and of the order; each further repeat adds 1.
     pub(crate) seed: u64,
+    /// In which order the cases of a round run.
+    pub(crate) order: Order,
     /// The case that the others are held against.
     pub(crate) reference: Option<String>,
-    /// Where the experiment runs.
+    /// In the order of the report.
+    pub(crate) cases: Vec<Case>,
+    /// What is expected of several cases together.
+    pub(crate) trends: Vec<Trend>,
+}
+
+/// In which order runs take place. Each round has every case once, so that a drift of the machine meets all alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Order {
+    /// Every round in an order of its own, drawn by the plan's seed.
+    #[default]
+    Random,
+    /// Every round as the scenario has it.
+    AsWritten,
+}
+
+/// One case: the conditions, how they are measured, what was published of it, and what is expected of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    /// One line for people.
+    pub(crate) title: String,
+    /// What a sweep set: the field's path within the case, and its value as written.
+    pub(crate) axes: Vec<(String, String)>,
+    /// Where it runs.
     pub(crate) bed: Bed,
     /// TCP congestion control of the sending sockets.
     pub(crate) congestion: String,
-    /// In the order in which each run uses them.
+    /// The conditions of the box.
+    pub(crate) link: LinkSpec,
+    pub(crate) repeats: Repeats,
+    /// In the order in which each run uses them; those of one group at the same time.
     pub(crate) instruments: Vec<Instrument>,
-    /// In the order of the report.
-    pub(crate) cases: Vec<Case>,
+    /// What somebody else measured under the same conditions, in the metric's unit.
+    pub(crate) published: BTreeMap<FigureName, f64>,
+    pub(crate) expect: Vec<Expectation>,
+    /// Where the measured and the published may differ, and why.
+    pub(crate) note: String,
 }
 
 /// A test bed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bed {
     /// What it is made of.
@@ -60,11 +88,30 @@ pub(crate) struct Bed {
 }
 
 /// What a test bed is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum BedKind {
     /// Client, emulator and server in namespaces of this machine.
     Netns,
+}
+
+/// How many times a case runs, each with a seed of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Repeats {
+    /// At least so many.
+    pub(crate) least: u32,
+    /// At most so many; as many as `least` without `until`.
+    pub(crate) most: u32,
+    /// Between the two, until this is so.
+    pub(crate) until: Option<Narrow>,
+}
+
+/// That the 95 % interval of a figure's mean is narrow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Narrow {
+    pub(crate) of: FigureName,
+    /// Half the interval in percent of the mean, at most.
+    pub(crate) percent: f64,
 }
 
 /// An instrument and how it is used.
@@ -73,82 +120,11 @@ pub(crate) struct Instrument {
     /// As the record and the report call it.
     pub(crate) name: String,
     /// What it does.
-    pub(crate) method: Method,
-}
-
-/// What an instrument does.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Method {
-    /// farwire's own ICMP echo.
-    Ping(PingPlan),
-    /// farwire's own HTTP download.
-    Http(HttpPlan),
-    /// The ping on PATH.
-    SystemPing(PingPlan),
-    /// The wget on PATH.
-    Wget(HttpPlan),
-    /// The curl on PATH.
-    Curl(HttpPlan),
-    /// farwire's own fetching of many files.
-    HttpFiles(FilesPlan),
-    /// The iperf3 on PATH, against farwire's far end.
-    Iperf3(StreamPlan),
-    /// The iperf 2 on PATH, at both ends.
-    Iperf(StreamPlan),
-    /// The nuttcp on PATH, at both ends.
-    Nuttcp(StreamPlan),
-}
-
-/// One case: the conditions, what was published of it, and what is expected of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Case {
-    pub(crate) name: String,
-    /// One line for people.
-    pub(crate) title: String,
-    /// The conditions of the box.
-    pub(crate) link: LinkSpec,
-    /// How many times, each with a seed of its own.
-    pub(crate) repeats: u32,
-    pub(crate) published: Published,
-    pub(crate) expect: Expectations,
-    /// Where the measured and the published may differ, and why.
-    pub(crate) note: String,
-}
-
-/// What somebody else measured under the same conditions.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Published {
-    pub(crate) rtt_mean_ms: Option<f64>,
-    pub(crate) lost_percent: Option<f64>,
-    /// Payload bytes over the time they took.
-    pub(crate) goodput_bytes_per_s: Option<f64>,
-}
-
-/// What the measured values must meet.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Expectations {
-    /// Median RTT less that of the reference case.
-    pub(crate) rtt_gain: Option<GainExpectation>,
-    /// Goodput against the published.
-    pub(crate) goodput: Option<GoodputExpectation>,
-}
-
-/// A gain and how far the measured may lie from it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct GainExpectation {
-    pub(crate) gain_ms: f64,
-    pub(crate) tolerance_ms: f64,
-}
-
-/// How far a goodput may lie from the published.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum GoodputExpectation {
-    /// Within this fraction of it, either way.
-    Within(f64),
-    /// Between it divided and multiplied by this factor.
-    Factor(f64),
+    pub(crate) kind: Kind,
+    /// As on the command line of `farwire measure KIND`.
+    pub(crate) options: Vec<String>,
+    /// Instruments of one name here, neighbours in the list, run at the same time.
+    pub(crate) group: Option<String>,
 }
 
 /// One run: a case set up once and every instrument used in turn.
@@ -161,38 +137,71 @@ pub(crate) struct PlannedRun<'a> {
 }
 
 impl Plan {
-    /// Every run in order; repeats are spread, so that a drift of the machine meets all cases alike.
-    pub(crate) fn runs(&self) -> Vec<PlannedRun<'_>> {
-        let most = self
+    /// The case of this name.
+    pub(crate) fn case(&self, name: &str) -> Option<&Case> {
+        self.cases.iter().find(|case| case.name == name)
+    }
+
+    /// The cases of a round, from 1, in the order in which they run, whether or not each still needs it.
+    pub(crate) fn round(&self, repeat: u32) -> Vec<PlannedRun<'_>> {
+        let mut runs: Vec<_> = self
             .cases
             .iter()
-            .map(|case| case.repeats)
-            .max()
-            .unwrap_or(0);
-        let rounds =
-            (1..=most).flat_map(|repeat| self.cases.iter().map(move |case| (case, repeat)));
-        rounds
-            .filter(|(case, repeat)| *repeat <= case.repeats)
-            .map(|(case, repeat)| PlannedRun {
+            .map(|case| PlannedRun {
                 case,
                 repeat,
                 seed: case.link.seed.unwrap_or(self.seed) + u64::from(repeat - 1),
             })
+            .collect();
+        if self.order == Order::Random {
+            // One generator a round, so that a resumed experiment draws the same orders.
+            let round = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            fastrand::Rng::with_seed(round ^ u64::from(repeat)).shuffle(&mut runs);
+        }
+        runs
+    }
+
+    /// The most rounds that any case may need.
+    pub(crate) fn rounds(&self) -> u32 {
+        let most = self.cases.iter().map(|case| case.repeats.most);
+        most.max().unwrap_or(0)
+    }
+}
+
+impl Case {
+    /// About how long a run takes, where that can be said: instruments without a stated time are left out.
+    pub(crate) fn estimate(&self) -> Duration {
+        let groups = self.groups();
+        let times = groups.iter().map(|group| {
+            let each = group.iter().filter_map(|instrument| instrument.expected());
+            each.max().unwrap_or_default()
+        });
+        times.sum::<Duration>() + RIG_TIME
+    }
+
+    /// The instruments that run at the same time, each group after the other.
+    pub(crate) fn groups(&self) -> Vec<&[Instrument]> {
+        self.instruments
+            .chunk_by(|a, b| a.group.is_some() && a.group == b.group)
             .collect()
     }
+}
 
-    /// About how long a run of `case` takes.
-    pub(crate) fn estimate(&self, case: &Case) -> Duration {
-        let instruments = self
-            .instruments
-            .iter()
-            .map(|i| i.method.estimate(&case.published));
-        instruments.sum::<Duration>() + RIG_TIME
+impl Repeats {
+    /// Exactly so many.
+    pub(crate) fn fixed(count: u32) -> Self {
+        Self {
+            least: count,
+            most: count,
+            until: None,
+        }
     }
+}
 
-    /// The case of this name.
-    pub(crate) fn case(&self, name: &str) -> Option<&Case> {
-        self.cases.iter().find(|case| case.name == name)
+impl Instrument {
+    /// How long it takes, if its options say so.
+    fn expected(&self) -> Option<Duration> {
+        self.kind.expected(&self.options)
     }
 }
 
@@ -203,52 +212,5 @@ impl Bed {
 
     fn default_offloads() -> bool {
         true
-    }
-}
-
-impl Method {
-    /// After which it is stopped.
-    pub(crate) fn time_limit(&self) -> Duration {
-        GRACE
-            + match self {
-                Self::Ping(plan) | Self::SystemPing(plan) => plan.longest(),
-                Self::Http(plan) | Self::Wget(plan) | Self::Curl(plan) => match plan.amount {
-                    Amount::For(time) => time,
-                    Amount::Whole | Amount::Bytes(_) => LONGEST_DOWNLOAD,
-                },
-                Self::HttpFiles(_) => LONGEST_DOWNLOAD,
-                Self::Iperf3(plan) | Self::Iperf(plan) | Self::Nuttcp(plan) => {
-                    plan.duration().unwrap_or(LONGEST_DOWNLOAD)
-                }
-            }
-    }
-
-    /// Whether it measures the round-trip time of echoes.
-    pub(crate) fn pings(&self) -> bool {
-        matches!(self, Self::Ping(_) | Self::SystemPing(_))
-    }
-
-    /// Whether it downloads one large resource.
-    pub(crate) fn downloads(&self) -> bool {
-        matches!(self, Self::Http(_) | Self::Wget(_) | Self::Curl(_))
-    }
-
-    fn estimate(&self, published: &Published) -> Duration {
-        match self {
-            Self::Ping(plan) | Self::SystemPing(plan) => plan.interval * plan.count,
-            Self::Iperf3(plan) | Self::Iperf(plan) | Self::Nuttcp(plan) => {
-                plan.duration().unwrap_or(UNKNOWN_DOWNLOAD)
-            }
-            Self::HttpFiles(_) => UNKNOWN_DOWNLOAD,
-            Self::Http(plan) | Self::Wget(plan) | Self::Curl(plan) => {
-                match (plan.amount, published.goodput_bytes_per_s) {
-                    (Amount::For(time), _) => time,
-                    (Amount::Bytes(bytes), Some(rate)) => {
-                        Duration::from_secs_f64(bytes as f64 / rate)
-                    }
-                    _ => UNKNOWN_DOWNLOAD,
-                }
-            }
-        }
     }
 }

@@ -33,11 +33,15 @@ impl Progress {
         }
     }
 
-    /// A run starts; it and all after it should take `left`.
-    pub(super) fn start(&mut self, what: &str, left: Duration) {
+    /// A run starts; it and all after it, `runs` as far as is known, should take `left`.
+    pub(super) fn start(&mut self, what: &str, runs: usize, left: Duration) {
+        self.total = self.done + runs;
         *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + left;
         match &self.bar {
-            Some(bar) => bar.set_message(what.to_owned()),
+            Some(bar) => {
+                bar.set_length(self.total as u64);
+                bar.set_message(what.to_owned());
+            }
             None if self.done == 0 => eprintln!("{} runs, about {} left", self.total, human(left)),
             None => {}
         }

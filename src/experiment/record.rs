@@ -1,11 +1,14 @@
 //! The record of an experiment: everything that a report is made of. See docs/record-format.md.
+//!
+//! A file of lines, each a JSON value: the head, then a line a run as it ended, then one that says that all is done. What
+//! is cut off at any point loses the run that was being written, and no other.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::host::HostFacts;
@@ -16,27 +19,51 @@ use crate::instrument::Measurement;
 /// Names the format in the file.
 const FORMAT: &str = "farwire-record";
 /// Raised whenever a reader of the former version would misread the file.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// In the directory of an experiment.
+const FILE: &str = "record.jsonl";
 
 /// A whole experiment, asked for and measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Record {
+    #[serde(flatten)]
+    pub(crate) head: Head,
+    /// RFC 3339, UTC; absent while it runs, or when it was interrupted.
+    pub(crate) finished_at: Option<String>,
+    /// In the order in which they ran.
+    pub(crate) runs: Vec<Run>,
+}
+
+/// What is known before the first run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Head {
     format: String,
     version: u32,
     /// The farwire that wrote it.
     pub(crate) farwire: String,
     /// RFC 3339, UTC.
     pub(crate) started_at: String,
-    /// RFC 3339, UTC; absent while it runs, or when it was interrupted.
-    pub(crate) finished_at: Option<String>,
     /// What the user gave.
     pub(crate) scenario: GivenScenario,
     /// What took effect.
     pub(crate) plan: Plan,
     /// The machine.
     pub(crate) host: HostFacts,
-    /// In the order in which they ran.
-    pub(crate) runs: Vec<Run>,
+}
+
+/// A line after the head.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line<R> {
+    Run(R),
+    FinishedAt(String),
+}
+
+/// A record that grows.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
 }
 
 /// A scenario as it was given.
@@ -52,6 +79,8 @@ pub(crate) struct Run {
     pub(crate) case: String,
     /// From 1.
     pub(crate) repeat: u32,
+    /// From 1; a run that the machine spoilt is attempted again.
+    pub(crate) attempt: u32,
     /// Of the link's randomness.
     pub(crate) seed: u64,
     /// RFC 3339, UTC.
@@ -88,62 +117,30 @@ pub(crate) struct Measured {
     pub(crate) measurement: Measurement,
 }
 
-impl Record {
-    /// A record without a run yet.
+impl Head {
+    /// Of an experiment that begins now.
     pub(crate) fn new(scenario: GivenScenario, plan: Plan, host: HostFacts) -> Self {
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
             farwire: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: now(),
-            finished_at: None,
             scenario,
             plan,
             host,
-            runs: Vec::new(),
         }
     }
 
-    /// The record in `file`.
-    ///
-    /// # Errors
-    /// No record, or one of a version that this farwire does not read.
-    pub(crate) fn read(file: &Path) -> Result<Self> {
-        let name = file.display();
-        let text = fs::read_to_string(file).with_context(|| format!("{name}: cannot read"))?;
-        Self::parse(&text).with_context(|| name.to_string())
-    }
-
-    /// Replaces `file` by the whole record at once, so that whoever reads it finds one or the other.
-    ///
-    /// # Errors
-    /// The file system refuses.
-    pub(crate) fn write(&self, file: &Path) -> Result<()> {
-        let partial = file.with_extension("json.partial");
-        let write = || -> Result<()> {
-            let mut writer = BufWriter::new(File::create(&partial)?);
-            serde_json::to_writer(&mut writer, self)?;
-            writer.write_all(b"\n")?;
-            writer.into_inner()?.sync_all()?;
-            fs::rename(&partial, file)?;
-            Ok(())
-        };
-        write().with_context(|| format!("{}: cannot write", file.display()))
-    }
-
-    /// The runs of the case of this name.
-    pub(crate) fn runs_of<'a>(&'a self, case: &'a str) -> impl Iterator<Item = &'a Run> {
-        self.runs.iter().filter(move |run| run.case == case)
-    }
-
-    fn parse(text: &str) -> Result<Self> {
+    fn parse(line: &[u8]) -> Result<Self> {
         #[derive(Deserialize)]
         struct Stamp {
             format: String,
             version: u32,
         }
-        let Ok(stamp) = serde_json::from_str::<Stamp>(text) else {
-            bail!("not a farwire record (JSON with \"format\": \"{FORMAT}\")");
+        let Ok(stamp) = serde_json::from_slice::<Stamp>(line) else {
+            bail!(
+                "not a farwire record, or one that ends before its plan (its first line has \"format\": \"{FORMAT}\")"
+            );
         };
         ensure!(
             stamp.format == FORMAT,
@@ -155,8 +152,159 @@ impl Record {
             "a record of version {}; this farwire reads version {VERSION}",
             stamp.version
         );
-        serde_json::from_str(text).context("a damaged record")
+        serde_json::from_slice(line).context("line 1: damaged")
     }
+}
+
+impl Record {
+    /// A record without a run yet.
+    pub(crate) fn new(head: Head) -> Self {
+        Self {
+            head,
+            finished_at: None,
+            runs: Vec::new(),
+        }
+    }
+
+    /// The record in `path`: the file itself, or the directory of its experiment.
+    ///
+    /// # Errors
+    /// No record, or one of a version that this farwire does not read, or damaged before its last line.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let file = file_of(path);
+        Ok(read(&file).with_context(|| file.display().to_string())?.0)
+    }
+
+    /// What was asked for.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.head.plan
+    }
+
+    /// The runs of the case of this name.
+    pub(crate) fn runs_of<'a>(&'a self, case: &'a str) -> impl Iterator<Item = &'a Run> {
+        self.runs.iter().filter(move |run| run.case == case)
+    }
+
+    /// What `case` has of a repeat: the run that counts, which is the last of its attempts.
+    pub(crate) fn run_of(&self, case: &str, repeat: u32) -> Option<&Run> {
+        let mut runs = self.runs.iter().rev();
+        runs.find(|run| run.case == case && run.repeat == repeat)
+    }
+}
+
+/// The record in a file, and how many of its bytes are whole lines.
+fn read(file: &Path) -> Result<(Record, u64)> {
+    let mut lines = BufReader::new(File::open(file)?);
+    let mut line = Vec::new();
+    let mut whole = lines.read_until(b'\n', &mut line)? as u64;
+    let mut record = Record::new(Head::parse(&line)?);
+    ensure!(line.ends_with(b"\n"), "ends before its plan");
+    for number in 2.. {
+        line.clear();
+        let length = lines.read_until(b'\n', &mut line)? as u64;
+        // What is cut off within a line was not whole when it was written; what is whole must be sound.
+        if !line.ends_with(b"\n") {
+            break;
+        }
+        match serde_json::from_slice(&line) {
+            Ok(Line::Run(run)) => record.runs.push(run),
+            Ok(Line::FinishedAt(at)) => record.finished_at = Some(at),
+            Err(error) => return Err(anyhow!("line {number}: damaged: {error}")),
+        }
+        whole += length;
+    }
+    Ok((record, whole))
+}
+
+fn file_of(path: &Path) -> PathBuf {
+    if path.is_dir() {
+        path.join(FILE)
+    } else {
+        path.to_owned()
+    }
+}
+
+impl Journal {
+    /// Begins the record of an experiment in `directory`, in place of one that is there.
+    ///
+    /// # Errors
+    /// The file system refuses.
+    pub(crate) fn begin(directory: &Path, head: &Head) -> Result<Self> {
+        let path = directory.join(FILE);
+        let begin = || -> Result<File> {
+            // The head is there whole or not at all.
+            let partial = path.with_extension("partial");
+            let mut file = OpenOptions::new()
+                .create(true)
+                .write(true)
+                .truncate(true)
+                .open(&partial)?;
+            file.write_all(&line(head)?)?;
+            file.sync_all()?;
+            fs::rename(&partial, &path)?;
+            Ok(file)
+        };
+        let file = begin().with_context(|| format!("{}: cannot write", path.display()))?;
+        Ok(Self { file, path })
+    }
+
+    /// Goes on with the record in `path`, after its last whole line; what it holds until then.
+    ///
+    /// # Errors
+    /// As [`Record::read`]; or the file system refuses.
+    pub(crate) fn resume(path: &Path) -> Result<(Record, Self)> {
+        let path = file_of(path);
+        let resume = || -> Result<_> {
+            let (record, whole) = read(&path)?;
+            let file = OpenOptions::new().append(true).open(&path)?;
+            file.set_len(whole)?;
+            Ok((record, file))
+        };
+        let (record, file) = resume().with_context(|| path.display().to_string())?;
+        Ok((record, Self { file, path }))
+    }
+
+    /// The file that it writes.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps a run, so that nothing that happens to this machine takes it away.
+    ///
+    /// # Errors
+    /// The file system refuses; what was kept before stays.
+    pub(crate) fn keep(&mut self, run: &Run) -> Result<()> {
+        self.write(&Line::Run(run))
+    }
+
+    /// Says that all runs took place.
+    ///
+    /// # Errors
+    /// As [`Journal::keep`].
+    pub(crate) fn finish(&mut self, at: &str) -> Result<()> {
+        self.write(&Line::<&Run>::FinishedAt(at.to_owned()))
+    }
+
+    fn write(&mut self, what: &impl Serialize) -> Result<()> {
+        let mut write = || -> Result<()> {
+            self.file.write_all(&line(what)?)?;
+            self.file.sync_data()?;
+            Ok(())
+        };
+        write().with_context(|| {
+            format!(
+                "{}: cannot write; the runs before this one are kept",
+                self.path.display()
+            )
+        })
+    }
+}
+
+/// A value as a line.
+fn line(value: &impl Serialize) -> Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 impl Run {
@@ -178,15 +326,69 @@ pub(crate) mod tests {
     use super::*;
     use crate::analysis::tests::record;
 
+    fn written(directory: &Path, record: &Record) -> Vec<u8> {
+        let mut journal = Journal::begin(directory, &record.head).unwrap();
+        for run in &record.runs {
+            journal.keep(run).unwrap();
+        }
+        if let Some(at) = &record.finished_at {
+            journal.finish(at).unwrap();
+        }
+        fs::read(journal.path()).unwrap()
+    }
+
     #[test]
     fn what_is_written_reads_back_equal() {
         let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("record.json");
         let record = record();
-        record.write(&file).unwrap();
-        record.write(&file).unwrap();
-        assert!(Record::read(&file).unwrap() == record);
+        written(directory.path(), &record);
+        assert!(Record::read(directory.path()).unwrap() == record);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn any_prefix_has_the_runs_that_are_whole_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = record();
+        let bytes = written(directory.path(), &record);
+        let head = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        let file = directory.path().join(FILE);
+        for end in head..bytes.len() {
+            fs::write(&file, &bytes[..end]).unwrap();
+            let cut = Record::read(&file).unwrap();
+            let lines = bytes[head..end].iter().filter(|byte| **byte == b'\n');
+            assert_eq!(cut.runs, record.runs[..lines.count()], "{end}");
+            assert_eq!(cut.finished_at, None);
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_resumed_goes_on_after_its_last_whole_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = record();
+        let bytes = written(directory.path(), &record);
+        let file = directory.path().join(FILE);
+        fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+        let (cut, mut journal) = Journal::resume(directory.path()).unwrap();
+        for run in &record.runs[cut.runs.len()..] {
+            journal.keep(run).unwrap();
+        }
+        if let Some(at) = &record.finished_at {
+            journal.finish(at).unwrap();
+        }
+        assert!(Record::read(&file).unwrap() == record);
+    }
+
+    #[test]
+    fn damage_before_the_last_line_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut bytes = written(directory.path(), &record());
+        let head = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        bytes[head] = b'x';
+        let file = directory.path().join(FILE);
+        fs::write(&file, &bytes).unwrap();
+        let error = format!("{:#}", Record::read(&file).unwrap_err());
+        assert!(error.contains("record.jsonl: line 2: damaged"), "{error}");
     }
 
     #[test]
@@ -194,11 +396,11 @@ pub(crate) mod tests {
         for (text, cause) in [
             ("", "not a farwire record"),
             ("{}", "not a farwire record"),
-            (r#"{"format":"x","version":2}"#, "its format is `x`"),
+            (r#"{"format":"x","version":3}"#, "its format is `x`"),
             (r#"{"format":"farwire-record","version":99}"#, "version 99"),
-            (r#"{"format":"farwire-record","version":2}"#, "damaged"),
+            (r#"{"format":"farwire-record","version":3}"#, "damaged"),
         ] {
-            let error = format!("{:#}", Record::parse(text).unwrap_err());
+            let error = format!("{:#}", Head::parse(text.as_bytes()).unwrap_err());
             assert!(error.contains(cause), "{error}");
         }
     }

@@ -277,7 +277,7 @@ mod tests {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let amount = Amount::Bytes(3_000_000);
         let measurement = download(
-            &HttpTarget::outlasting(server.address("http").unwrap(), amount),
+            &HttpTarget::of(server.address("http").unwrap(), "/bytes/3000000"),
             amount,
         );
         assert_eq!(measurement.failure, None);
@@ -295,7 +295,7 @@ mod tests {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let amount = Amount::For(Duration::from_millis(300));
         let measurement = download(
-            &HttpTarget::outlasting(server.address("http").unwrap(), amount),
+            &HttpTarget::of(server.address("http").unwrap(), "/seconds/10"),
             amount,
         );
         assert_eq!(measurement.failure, None);

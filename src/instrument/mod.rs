@@ -16,6 +16,7 @@ pub(crate) mod stop;
 mod tally;
 pub(crate) mod udp;
 
+use external::{Here, Launcher, Within};
 pub(crate) use form::{Direction, Figure, Measurement, Metric, Phase, Sample, Statistic};
 pub(crate) use live::Live;
 pub(crate) use spread::Spread;
@@ -28,6 +29,8 @@ pub(crate) struct Session {
     pub(crate) stop: Stop,
     /// Told a line an interval.
     pub(crate) live: Live,
+    /// Whether external tools run in a test bed, contained.
+    pub(crate) in_bed: bool,
 }
 
 impl Session {
@@ -36,7 +39,13 @@ impl Session {
         Self {
             stop,
             live: Live::quiet(),
+            in_bed: false,
         }
+    }
+
+    /// What starts external tools.
+    pub(crate) fn launcher(&self) -> &'static dyn Launcher {
+        if self.in_bed { &Within } else { &Here }
     }
 }
 

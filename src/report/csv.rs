@@ -1,5 +1,7 @@
 //! Every sample of a record in the long form: one a line.
 
+use std::io::Write;
+
 use anyhow::Result;
 
 use crate::experiment::record::Record;
@@ -24,15 +26,26 @@ const HEADER: [&str; 11] = [
 /// # Errors
 /// None that a record can cause.
 pub(crate) fn csv(record: &Record) -> Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
+    let mut text = Vec::new();
+    write_csv(record, &mut text)?;
+    Ok(String::from_utf8(text)?)
+}
+
+/// Writes what [`csv()`] returns, a piece at a time.
+///
+/// # Errors
+/// `target` cannot be written.
+pub(crate) fn write_csv(record: &Record, target: impl Write) -> Result<()> {
+    let mut writer = csv::Writer::from_writer(target);
     writer.write_record(HEADER)?;
     for run in &record.runs {
+        let (repeat, seed) = (run.repeat.to_string(), run.seed.to_string());
         for measured in &run.measurements {
             for sample in &measured.measurement.samples {
                 writer.write_record([
                     run.case.as_str(),
-                    &run.repeat.to_string(),
-                    &run.seed.to_string(),
+                    &repeat,
+                    &seed,
                     &measured.instrument,
                     &format!("{:.6}", sample.at_s),
                     sample.metric.name(),
@@ -45,7 +58,8 @@ pub(crate) fn csv(record: &Record) -> Result<String> {
             }
         }
     }
-    Ok(String::from_utf8(writer.into_inner()?)?)
+    writer.flush()?;
+    Ok(())
 }
 
 fn blank_or(value: Option<impl ToString>) -> String {

@@ -1,32 +1,35 @@
 //! The HTML report: one file, nothing fetched.
 
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
 use anyhow::Result;
 use askama::Template;
 
-use super::{charts, optional, signed};
+use super::charts::{self, Question};
+use super::tables::{self, InstrumentTable, number, scale};
+use super::text::{LEGEND, shortcomings, shown};
+use super::{conditions, markdown};
 use crate::analysis::{Analysis, CaseFigures, Verdict};
-use crate::experiment::plan::{Bed, Instrument, Method};
+use crate::experiment::plan::{Case, Instrument, Order};
 use crate::experiment::record::{Outcome, Record, Run};
 use crate::forward::summary::{DirectionSummary, Summary};
-use crate::instrument::http::Amount;
-use crate::instrument::iperf3::plan::{Plan as StreamPlan, Protocol, Way};
-use crate::link_spec::LinkSpec;
+
+/// What a fact says in different runs is listed up to so often.
+const MOST_VALUES: usize = 4;
 
 /// The record as a page that stands alone.
 ///
 /// # Errors
-/// None but those of the template and the plotting library.
+/// None but those of the template.
 pub(crate) fn html(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
-    let histories = analysis
-        .cases
-        .iter()
-        .map(|figures| charts::history(record, figures));
     let page = Page {
         record,
-        histories: histories.collect::<Result<_>>()?,
-        pings: charts::pings(record, &analysis.cases)?,
-        analysis,
+        questions: charts::questions(&analysis),
+        tables: tables::tables(&analysis),
+        analysis: &analysis,
+        shortcomings: shortcomings(&analysis),
     };
     Ok(page.render()?)
 }
@@ -35,172 +38,138 @@ pub(crate) fn html(record: &Record) -> Result<String> {
 #[template(path = "page.html")]
 struct Page<'a> {
     record: &'a Record,
-    analysis: Analysis<'a>,
-    histories: Vec<String>,
-    pings: String,
+    analysis: &'a Analysis<'a>,
+    tables: Vec<InstrumentTable<'a>>,
+    questions: Vec<Question>,
+    shortcomings: Vec<String>,
 }
 
 impl Page<'_> {
     /// The verdict in words, first thing on the page.
-    fn headline(&self) -> &'static str {
-        match self.analysis.verdict {
-            Verdict::Met if self.checks() == 0 => "Measured; nothing was expected.",
-            Verdict::Met => "Met.",
-            Verdict::NotMet => "Not met.",
-            Verdict::Invalid => "Invalid: the machine did not keep up.",
-            Verdict::Failed => "Failed.",
-        }
-    }
-
-    fn checks(&self) -> usize {
-        self.analysis.checks().count()
-    }
-
-    fn checks_met(&self) -> usize {
-        let checks = self.analysis.checks();
-        checks.filter(|check| check.verdict == Verdict::Met).count()
-    }
-
-    fn cases(&self) -> Vec<CaseView<'_>> {
-        let cases = self.analysis.cases.iter().zip(&self.histories);
-        cases
-            .map(|(figures, history)| CaseView {
-                figures,
-                history,
-                reference: self.record.plan.reference.as_deref(),
-            })
-            .collect()
-    }
-
-    fn wire(&self) -> Result<String> {
-        let Bed { wire, .. } = &self.record.plan.bed;
-        conditions(wire)
-    }
-
-    fn methods(&self) -> Vec<String> {
-        self.record.plan.instruments.iter().map(method).collect()
-    }
-
-    /// Where the axis of the pings ends, in ms.
-    fn ping_axis(&self) -> f64 {
-        charts::ping_axis(&self.analysis.cases)
+    fn headline(&self) -> String {
+        markdown::headline(self.analysis)
     }
 
     fn faulty_runs(&self) -> usize {
-        self.record
-            .runs
+        let runs = self.record.runs.iter();
+        runs.filter(|run| run.outcome != Outcome::Ok).count()
+    }
+
+    /// The box that holds a table of values.
+    fn table(&self, table: &InstrumentTable<'_>) -> String {
+        drawn(table)
+    }
+
+    /// The bed of every case, if all have the same.
+    fn only_bed(&self) -> Result<Option<String>> {
+        let cases = &self.record.plan().cases;
+        let same = cases.windows(2).all(|pair| pair[0].bed == pair[1].bed);
+        cases
+            .first()
+            .filter(|_| same)
+            .map(conditions::bed)
+            .transpose()
+    }
+
+    fn bed(&self, case: &Case) -> Result<String> {
+        conditions::bed(case)
+    }
+
+    fn link(&self, case: &Case) -> Result<String> {
+        conditions::link(&case.link)
+    }
+
+    fn repeats(&self, case: &Case) -> String {
+        conditions::repeats(&case.repeats)
+    }
+
+    fn order(&self) -> String {
+        let plan = self.record.plan();
+        match plan.order {
+            Order::Random => format!(
+                "each round in an order of its own, drawn by seed {}",
+                plan.seed
+            ),
+            Order::AsWritten => format!("as written; seed {}", plan.seed),
+        }
+    }
+
+    /// Every instrument as used, with what it says of its own numbers.
+    fn methods(&self) -> Vec<Method<'_>> {
+        let mut methods: Vec<Method<'_>> = Vec::new();
+        for instrument in self
+            .record
+            .plan()
+            .cases
             .iter()
-            .filter(|run| run.outcome != Outcome::Ok)
-            .count()
+            .flat_map(|case| &case.instruments)
+        {
+            let options = instrument.options.join(" ");
+            match methods
+                .iter_mut()
+                .find(|method| method.name == instrument.name)
+            {
+                Some(method) if method.options.contains(&options) => {}
+                Some(method) => method.options.push(options),
+                None => methods.push(Method::of(self.record, instrument, options)),
+            }
+        }
+        methods
     }
 
-    /// What the instruments say of their own numbers, each once.
-    fn facts(&self) -> Vec<(&str, &str)> {
-        let measurements = self.record.runs.iter().flat_map(|run| &run.measurements);
-        unique(measurements.flat_map(|measured| &measured.measurement.facts))
+    /// What was in effect within the rigs.
+    fn environment(&self) -> Vec<(&str, String)> {
+        values(self.record.runs.iter().flat_map(|run| &run.environment))
     }
 
-    /// What was in effect within the rigs, each once.
-    fn environment(&self) -> Vec<(&str, &str)> {
-        unique(self.record.runs.iter().flat_map(|run| &run.environment))
+    fn runs(&self) -> impl Iterator<Item = RunView<'_>> {
+        self.record.runs.iter().map(|run| RunView { run })
     }
 
-    fn runs(&self) -> Vec<RunView<'_>> {
-        self.record.runs.iter().map(|run| RunView { run }).collect()
+    /// Cases of which something is to be said.
+    fn noted(&self) -> impl Iterator<Item = &CaseFigures<'_>> {
+        self.analysis
+            .cases
+            .iter()
+            .filter(|figures| !figures.case.note.is_empty())
+    }
+
+    /// The colour of a verdict.
+    fn class(&self, verdict: &Verdict) -> &'static str {
+        match verdict {
+            Verdict::Met => "met",
+            _ => "unmet",
+        }
+    }
+
+    /// The colour of a case, which has none where nothing was expected of it.
+    fn class_of(&self, figures: &CaseFigures<'_>) -> &'static str {
+        if figures.checks.is_empty() && figures.faults.is_empty() {
+            "none"
+        } else {
+            self.class(&figures.verdict)
+        }
     }
 }
 
-struct CaseView<'a> {
-    figures: &'a CaseFigures<'a>,
-    history: &'a str,
-    reference: Option<&'a str>,
+/// An instrument, how it was used, and its facts.
+struct Method<'a> {
+    name: &'a str,
+    kind: &'static str,
+    options: Vec<String>,
+    facts: Vec<(&'a str, String)>,
 }
 
-impl CaseView<'_> {
-    fn is_reference(&self) -> bool {
-        self.reference == Some(self.figures.case.name.as_str())
-    }
-
-    fn conditions(&self) -> Result<String> {
-        conditions(&self.figures.case.link)
-    }
-
-    fn median(&self) -> String {
-        optional(self.figures.ping.as_ref().map(|ping| ping.rtt_ms.median), 3)
-    }
-
-    fn published_mean(&self) -> String {
-        optional(self.figures.case.published.rtt_mean_ms, 3)
-    }
-
-    fn gain(&self) -> String {
-        signed(self.figures.ping.as_ref().and_then(|ping| ping.gain_ms), 2)
-    }
-
-    fn published_gain(&self) -> String {
-        signed(
-            self.figures
-                .ping
-                .as_ref()
-                .and_then(|ping| ping.published_gain_ms),
-            2,
-        )
-    }
-
-    fn loss(&self) -> String {
-        optional(self.figures.ping.as_ref().map(|ping| ping.lost_percent), 1)
-    }
-
-    fn published_loss(&self) -> String {
-        optional(self.figures.case.published.lost_percent, 1)
-    }
-
-    fn goodput(&self) -> String {
-        optional(
-            self.figures
-                .download
-                .as_ref()
-                .map(|download| download.goodput / 1e6),
-            3,
-        )
-    }
-
-    fn published_goodput(&self) -> String {
-        optional(
-            self.figures
-                .case
-                .published
-                .goodput_bytes_per_s
-                .map(|rate| rate / 1e6),
-            3,
-        )
-    }
-
-    fn ratio(&self) -> String {
-        let ratio = self
-            .figures
-            .download
-            .as_ref()
-            .and_then(|download| download.ratio);
-        signed(ratio.map(|ratio| (ratio - 1.0) * 100.0), 0)
-    }
-
-    /// Lowest and highest of the repeats, where there are several.
-    fn range(&self) -> Option<String> {
-        let goodputs = &self.figures.download.as_ref()?.goodputs;
-        let lowest = goodputs.iter().copied().reduce(f64::min)? / 1e6;
-        let highest = goodputs.iter().copied().reduce(f64::max)? / 1e6;
-        (goodputs.len() > 1)
-            .then(|| format!("{lowest:.2} to {highest:.2} in {} runs", goodputs.len()))
-    }
-
-    fn l2_rate(&self) -> String {
-        let rate = self
-            .figures
-            .download
-            .as_ref()
-            .map(|d| d.l2_bytes_per_s * 8.0 / 1e6);
-        optional(rate, 2)
+impl<'a> Method<'a> {
+    fn of(record: &'a Record, instrument: &'a Instrument, options: String) -> Self {
+        let measured = record.runs.iter().flat_map(|run| &run.measurements);
+        let own = measured.filter(|measured| measured.instrument == instrument.name);
+        Self {
+            name: &instrument.name,
+            kind: instrument.kind.name(),
+            options: vec![options],
+            facts: values(own.flat_map(|measured| &measured.measurement.facts)),
+        }
     }
 }
 
@@ -212,9 +181,13 @@ impl RunView<'_> {
     fn outcome(&self) -> String {
         match &self.run.outcome {
             Outcome::Ok => "ok".to_owned(),
-            Outcome::Failed { cause } => format!("failed: {cause}"),
+            Outcome::Failed { cause } => format!("FAILED: {cause}"),
             Outcome::Invalid { cause } => format!("INVALID: {cause}"),
         }
+    }
+
+    fn is_ok(&self) -> bool {
+        self.run.outcome == Outcome::Ok
     }
 
     fn counters(&self) -> String {
@@ -240,10 +213,8 @@ impl RunView<'_> {
 }
 
 fn counts(direction: &DirectionSummary) -> String {
-    let own = direction
-        .emulator_lost
-        .iter()
-        .map(|own| format!(", emulator lost {own}"));
+    let own = direction.emulator_lost.iter();
+    let own = own.map(|own| format!(", emulator lost {} ({})", own.count, own.cause));
     let model = [
         ("lost", direction.lost),
         ("queue full", direction.queue_full),
@@ -259,132 +230,157 @@ fn counts(direction: &DirectionSummary) -> String {
     )
 }
 
-/// The conditions in one line: "rate 10mbit, up loss 1%".
-fn conditions(link: &LinkSpec) -> Result<String> {
-    let mut parts = Vec::new();
-    flatten("", &toml::Table::try_from(link)?, &mut parts);
-    Ok(if parts.is_empty() {
-        "none".to_owned()
-    } else {
-        parts.join(", ")
-    })
-}
-
-fn flatten(prefix: &str, table: &toml::Table, parts: &mut Vec<String>) {
-    for (key, value) in table {
-        let name = format!("{prefix}{}", key.replace('_', " "));
-        match value {
-            toml::Value::Table(inner) => flatten(&format!("{name} "), inner, parts),
-            toml::Value::String(text) => parts.push(format!("{name} {text}")),
-            other => parts.push(format!("{name} {other}")),
+/// Every name with what it says in all runs: several values where they differ.
+fn values<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<(&'a str, String)> {
+    let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, value) in pairs {
+        let values = all.entry(name).or_default();
+        if !values.contains(&value.as_str()) && values.len() <= MOST_VALUES {
+            values.push(value);
         }
     }
+    let joined = |(name, values): (&'a str, Vec<&str>)| {
+        let more = if values.len() > MOST_VALUES {
+            "; and others"
+        } else {
+            ""
+        };
+        let listed: Vec<&str> = values.into_iter().take(MOST_VALUES).collect();
+        (name, listed.join("; or ") + more)
+    };
+    all.into_iter().map(joined).collect()
 }
 
-fn method(instrument: &Instrument) -> String {
-    let what = match &instrument.method {
-        Method::Ping(plan) => format!(
-            "farwire's ICMP echo, {} requests every {:?}",
-            plan.count, plan.interval
-        ),
-        Method::SystemPing(plan) => format!(
-            "the system's ping, {} requests every {:?}",
-            plan.count, plan.interval
-        ),
-        Method::Http(plan) => format!(
-            "farwire's HTTP/1.1 download of {}, counted every {:?}",
-            amount(plan.amount),
-            plan.interval
-        ),
-        Method::Wget(plan) => format!("wget of {}", amount(plan.amount)),
-        Method::Curl(plan) => format!("curl of {}", amount(plan.amount)),
-        Method::HttpFiles(plan) => format!(
-            "farwire's HTTP/1.1 fetching of {} files over {} connections",
-            plan.count, plan.connections
-        ),
-        Method::Iperf3(plan) => format!("iperf3, {}", streams(plan)),
-        Method::Iperf(plan) => format!("iperf 2, {}", streams(plan)),
-        Method::Nuttcp(plan) => format!("nuttcp, {}", streams(plan)),
-    };
-    format!("{}: {what}", instrument.name)
-}
-
-fn streams(plan: &StreamPlan) -> String {
-    let protocol = match plan.protocol {
-        Protocol::Tcp => "TCP",
-        Protocol::Udp => "UDP",
-    };
-    let way = match plan.way {
-        Way::Up => "up",
-        Way::Down => "down",
-        Way::Both => "both ways",
-    };
-    format!("{protocol} {way}, {} streams", plan.parallel)
-}
-
-fn amount(amount: Amount) -> String {
-    match amount {
-        Amount::Whole => "the whole resource".to_owned(),
-        Amount::Bytes(bytes) => format!("{bytes} bytes"),
-        Amount::For(time) => format!("what comes in {time:?}"),
+/// A table of values: measured, beside it the published and the shift in words.
+fn drawn(table: &InstrumentTable<'_>) -> String {
+    let escaped = charts::escaped;
+    let mut html = String::from("<table><thead><tr><th scope=\"col\">case</th>");
+    let sized = table.rows.iter().any(|row| row.size.is_some());
+    if sized {
+        html.push_str("<th scope=\"col\">size<small>bytes</small></th>");
     }
-}
-
-/// Pairs in order, those that say the same said once.
-fn unique<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<(&'a str, &'a str)> {
-    let mut all: Vec<_> = pairs
-        .map(|(name, value)| (name.as_str(), value.as_str()))
+    let shown: Vec<[bool; 2]> = (0..table.columns.len())
+        .map(|at| shown(table, at))
         .collect();
-    all.sort_unstable();
-    all.dedup();
-    all
+    for (column, [published, change]) in table.columns.iter().zip(&shown) {
+        let unit = scale(column.metric).1;
+        // Writing to a String cannot fail.
+        let _ = write!(
+            html,
+            "<th scope=\"col\">{}<small>{unit}</small></th>",
+            column.title()
+        );
+        if *published {
+            html.push_str("<th scope=\"col\" class=\"published\">published</th>");
+        }
+        if *change {
+            html.push_str("<th scope=\"col\" class=\"words\">Δ against the reference</th>");
+        }
+    }
+    html.push_str("</tr></thead><tbody>");
+    for row in &table.rows {
+        let _ = write!(
+            html,
+            "<tr><th scope=\"row\">{}</th>",
+            escaped(&row.figures.case.name)
+        );
+        if sized {
+            let size = row.size.map_or("–".to_owned(), |size| size.to_string());
+            let _ = write!(html, "<td>{size}</td>");
+        }
+        for (cell, [published, change]) in row.cells.iter().zip(&shown) {
+            let value = cell.value.map_or("–".to_owned(), number);
+            let half = cell.half.map_or(String::new(), |half| {
+                format!(" <small>± {}</small>", number(half))
+            });
+            let _ = write!(html, "<td>{value}{half}</td>");
+            if *published {
+                let value = cell.published.map_or("–".to_owned(), number);
+                let _ = write!(html, "<td class=\"published\">{value}</td>");
+            }
+            if *change {
+                let words = cell.change.as_deref().unwrap_or("–");
+                let _ = write!(html, "<td class=\"words\">{}</td>", escaped(words));
+            }
+        }
+        html.push_str("</tr>");
+    }
+    html + "</tbody></table>"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
-    use crate::experiment::plan::Expectations;
 
     #[test]
     fn the_page_stands_alone_and_has_a_row_and_a_curve_a_case() {
         let page = html(&record()).unwrap();
         assert!(page.starts_with("<!doctype html>"));
-        for foreign in ["http://", "https://", "<script", "<link", "@import", "url("] {
+        for foreign in ["http://", "https://", "<link", "@import", "url(", " src="] {
             let found = page.replace("http://www.w3.org/2000/svg", "");
             assert!(!found.contains(foreign), "{foreign}");
         }
         assert_eq!(page.matches("<svg ").count(), 3);
-        assert!(
-            page.contains("all 3 expectations met") || page.contains("3 of 3"),
-            "{page}"
-        );
+        assert!(page.contains("4 of 4 expectations met"), "{page}");
     }
 
     #[test]
     fn an_experiment_that_expects_nothing_is_not_said_to_have_met_it() {
         let mut record = record();
-        for case in &mut record.plan.cases {
-            case.expect = Expectations::default();
+        for case in &mut record.head.plan.cases {
+            case.expect.clear();
         }
+        record.head.plan.trends.clear();
         let page = html(&record).unwrap();
         assert!(page.contains("nothing was expected"), "{page}");
         assert!(!page.contains("expectations met"), "{page}");
     }
 
     #[test]
-    fn conditions_are_one_line() {
-        let link = "delay = '1ms'\nsize_delay = 2\ntoffee = 'drop=2'\n[up]\nloss = '1%'";
-        let line = conditions(&toml::from_str(link).unwrap()).unwrap();
-        assert_eq!(line, "delay 1ms, size delay 2, toffee drop 2, up loss 1%");
-        assert_eq!(conditions(&LinkSpec::default()).unwrap(), "none");
-    }
-
-    #[test]
-    fn what_the_scenario_says_is_escaped() {
-        let page = html(&record()).unwrap();
-        assert!(page.contains("Slower &#38; &#60;lossy&#62;"));
-        assert!(!page.contains("<lossy>"));
+    fn nothing_that_a_user_or_a_peer_says_becomes_markup() {
+        const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>&";
+        let mut record = record();
+        let plan = &mut record.head.plan;
+        plan.title = HOSTILE.to_owned();
+        plan.reference = Some(HOSTILE.to_owned());
+        for case in &mut plan.cases {
+            case.title = HOSTILE.to_owned();
+            case.note = HOSTILE.to_owned();
+            case.congestion = HOSTILE.to_owned();
+            case.axes = vec![(HOSTILE.to_owned(), HOSTILE.to_owned())];
+            case.instruments[0].options.push(HOSTILE.to_owned());
+        }
+        plan.cases[0].name = HOSTILE.to_owned();
+        record.head.host.kernel = HOSTILE.to_owned();
+        record
+            .head
+            .host
+            .tools
+            .insert(HOSTILE.to_owned(), HOSTILE.to_owned());
+        record.head.scenario.text = format!("</textarea></pre>{HOSTILE}");
+        for run in &mut record.runs {
+            if run.case == "base" {
+                run.case = HOSTILE.to_owned();
+            }
+            run.environment
+                .insert(HOSTILE.to_owned(), HOSTILE.to_owned());
+            run.started_at = HOSTILE.to_owned();
+            run.outcome = Outcome::Failed {
+                cause: HOSTILE.to_owned(),
+            };
+            for measured in &mut run.measurements {
+                measured
+                    .measurement
+                    .facts
+                    .insert(HOSTILE.to_owned(), HOSTILE.to_owned());
+            }
+        }
+        let page = html(&record).unwrap();
+        assert!(page.contains("alert(1)"));
+        assert!(!page.contains("<script>alert") && !page.contains("<img"));
+        assert!(!page.contains("'><") && !page.contains("\"'"));
+        assert!(!page.contains("</textarea>"));
     }
 
     #[test]
@@ -396,5 +392,14 @@ mod tests {
         let page = html(&record).unwrap();
         assert!(page.contains("The document had another kernel."));
         assert!(page.contains("run 1 failed: the server closed"));
+    }
+
+    #[test]
+    fn a_record_without_a_run_has_a_page() {
+        let mut record = record();
+        record.runs.clear();
+        record.finished_at = None;
+        let page = html(&record).unwrap();
+        assert!(page.contains("did not finish"));
     }
 }

@@ -1,44 +1,75 @@
 //! Views of a record: each is a pure function of it.
 
 mod charts;
+mod comparison;
+mod conditions;
 mod csv;
 mod figures;
+mod flent;
 mod html;
+mod junit;
+#[cfg(test)]
+mod large;
+mod markdown;
 mod messages;
+mod tables;
 mod text;
+
+use std::collections::BTreeSet;
+use std::io::Write;
 
 use anyhow::Result;
 
-pub(crate) use self::csv::csv;
+pub(crate) use self::csv::{csv, write_csv};
+pub(crate) use self::flent::flent;
+pub(crate) use comparison::comparison;
 pub(crate) use figures::{figure_in_words, figures, quantity};
 pub(crate) use html::html;
+pub(crate) use junit::junit;
+pub(crate) use markdown::markdown;
 pub(crate) use messages::{blast_table, pingpong_table, transfer_table};
+pub(crate) use tables::is_headline;
 pub(crate) use text::text;
 
+use crate::analysis::Analysis;
 use crate::experiment::record::Record;
 
-/// The record itself, indented for people.
+/// Writes the record itself as one document, indented for people.
 ///
 /// # Errors
-/// None that a record can cause.
-pub(crate) fn json(record: &Record) -> Result<String> {
-    Ok(serde_json::to_string_pretty(record)? + "\n")
+/// `target` cannot be written.
+pub(crate) fn write_json(record: &Record, mut target: impl Write) -> Result<()> {
+    serde_json::to_writer_pretty(&mut target, record)?;
+    writeln!(target)?;
+    Ok(())
+}
+
+/// Every figure as an SVG that stands alone, with the name of its file; no two have the same.
+pub(crate) fn drawings(record: &Record) -> Vec<(String, String)> {
+    let analysis = Analysis::of(record);
+    let drawings = charts::questions(&analysis)
+        .into_iter()
+        .flat_map(|question| question.drawings);
+    let mut names = BTreeSet::new();
+    let file = |drawing: charts::Drawing| {
+        let again = (2..).map(|n| format!("{}-{n}", drawing.file));
+        let mut all = std::iter::once(drawing.file.clone()).chain(again);
+        let name = all
+            .find(|name| names.insert(name.clone()))
+            .unwrap_or_default();
+        // On paper of its own, whatever a viewer has behind it.
+        let paper = "<svg color=\"#000\" style=\"background:#fff\"";
+        (
+            format!("{name}.svg"),
+            drawing.svg.replacen("<svg", paper, 1),
+        )
+    };
+    drawings.map(file).collect()
 }
 
 /// A number with so many digits behind the point, or a dash.
 fn optional(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
-}
-
-/// As [`optional`], with its sign; what rounds to 0 has none.
-fn signed(value: Option<f64>, digits: usize) -> String {
-    let text = value.map_or_else(|| "–".to_owned(), |value| format!("{value:+.digits$}"));
-    let zero = text.bytes().skip(1).all(|byte| matches!(byte, b'0' | b'.'));
-    if zero && value.is_some() {
-        text[1..].to_owned()
-    } else {
-        text
-    }
 }
 
 #[cfg(test)]
@@ -47,17 +78,11 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn a_number_that_rounds_to_nothing_has_no_sign() {
-        assert_eq!(signed(Some(-0.0004), 3), "0.000");
-        assert_eq!(signed(Some(-0.04), 2), "-0.04");
-        assert_eq!(signed(Some(2.0), 2), "+2.00");
-        assert_eq!(signed(None, 2), "–");
-    }
-
-    #[test]
     fn the_json_view_is_the_record() {
-        let record = record();
-        let again: Record = serde_json::from_str(&json(&record).unwrap()).unwrap();
-        assert!(again == record);
+        let mut text = Vec::new();
+        write_json(&record(), &mut text).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(value["plan"]["name"], "small");
+        assert_eq!(value["runs"].as_array().unwrap().len(), 3);
     }
 }

@@ -1,4 +1,4 @@
-//! The table on the terminal: measured beside published.
+//! The tables on the terminal: measured, beside the published and the reference.
 
 use std::fmt::Write;
 
@@ -6,22 +6,9 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle,
 };
 
-use super::{optional, signed};
+use super::tables::{self, InstrumentTable, number, scale};
 use crate::analysis::{Analysis, CaseFigures, Verdict};
 use crate::experiment::record::Record;
-
-const HEADER: [&str; 10] = [
-    "case",
-    "ping\nms",
-    "publ.\nms",
-    "gain\nms",
-    "publ.\nms",
-    "loss\n%",
-    "publ.\n%",
-    "MB/s",
-    "publ.\nMB/s",
-    "verdict",
-];
 
 /// Lines above, below and under the header only.
 pub(super) const STYLE: TableStyle = TableStyle::new()
@@ -32,62 +19,104 @@ pub(super) const STYLE: TableStyle = TableStyle::new()
 /// The record as text for a terminal; colours only where `coloured`.
 pub(crate) fn text(record: &Record, coloured: bool) -> String {
     let analysis = Analysis::of(record);
-    let mut table = Table::new();
-    table
-        .load_style(STYLE)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(HEADER);
-    for figures in &analysis.cases {
-        table.add_row(row(figures));
-    }
-    for column in 1..HEADER.len() - 1 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    if coloured {
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
-    let quick = if record.plan.quick {
+    let plan = record.plan();
+    let quick = if plan.quick {
         ", shortened by --quick"
     } else {
         ""
     };
-    let mut text = format!("{}{quick}\n{table}\n", record.plan.title);
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        text,
-        "ping: median round-trip time (published: mean); gain: over {}; MB/s: download, HTTP body bytes (L7), 10^6 bytes a second",
-        record.plan.reference.as_deref().unwrap_or("no reference"),
-    );
+    let mut text = format!("{}{quick}\n", plan.title);
+    for table in tables::tables(&analysis) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "\n{}\n{}", table.instrument, drawn(&table, coloured));
+    }
+    let _ = writeln!(text, "\n{}", verdicts(&analysis, coloured));
+    let _ = writeln!(text, "{}", LEGEND);
+    if let Some(reference) = &plan.reference {
+        let _ = writeln!(text, "reference: {reference}");
+    }
     for line in shortcomings(&analysis) {
         let _ = writeln!(text, "{line}");
     }
     text
 }
 
-fn row(figures: &CaseFigures<'_>) -> Vec<Cell> {
-    let published = &figures.case.published;
-    let (ping, download) = (figures.ping.as_ref(), figures.download.as_ref());
-    let numbers = [
-        optional(ping.map(|p| p.rtt_ms.median), 3),
-        optional(published.rtt_mean_ms, 3),
-        signed(ping.and_then(|p| p.gain_ms), 2),
-        signed(ping.and_then(|p| p.published_gain_ms), 2),
-        optional(ping.map(|p| p.lost_percent), 1),
-        optional(published.lost_percent, 1),
-        optional(download.map(|d| d.goodput / 1e6), 3),
-        optional(published.goodput_bytes_per_s.map(|rate| rate / 1e6), 3),
-    ];
-    let name = Cell::new(format!("{} {}", figures.case.name, figures.case.title));
-    let cells = numbers.into_iter().map(Cell::new);
-    [name]
-        .into_iter()
-        .chain(cells)
-        .chain([verdict(figures)])
-        .collect()
+/// What the numbers are.
+pub(super) const LEGEND: &str = "values: means over the runs ± half the 95 % interval (Student's t; of a single run, what the \
+                                 instrument states); Δ: Hodges–Lehmann shift against the reference; goodput: payload (L7)";
+
+fn drawn(table: &InstrumentTable<'_>, coloured: bool) -> String {
+    let mut drawn = blank(coloured);
+    let mut header = vec!["case".to_owned()];
+    let shown: Vec<[bool; 2]> = (0..table.columns.len())
+        .map(|at| shown(table, at))
+        .collect();
+    for (column, [published, change]) in table.columns.iter().zip(&shown) {
+        let unit = scale(column.metric).1;
+        header.push(format!("{}\n{unit}", column.title()));
+        header.extend(published.then(|| format!("publ.\n{unit}")));
+        header.extend(change.then(|| "Δ\n%".to_owned()));
+    }
+    let width = header.len();
+    drawn.set_header(header);
+    for row in &table.rows {
+        let mut cells = vec![row.title()];
+        for (cell, [published, change]) in row.cells.iter().zip(&shown) {
+            let value = cell.value.map_or("–".to_owned(), number);
+            cells.push(match cell.half {
+                Some(half) => format!("{value} ± {}", number(half)),
+                None => value,
+            });
+            let or_dash = |value: Option<f64>| value.map_or("–".to_owned(), number);
+            cells.extend(published.then(|| or_dash(cell.published)));
+            cells.extend(change.then(|| {
+                cell.shift
+                    .map_or("–".to_owned(), |shift| format!("{shift:+.1}"))
+            }));
+        }
+        drawn.add_row(cells);
+    }
+    for column in 1..width {
+        if let Some(column) = drawn.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    drawn.to_string()
+}
+
+/// Whether any row has a published value, and a shift, in this column.
+pub(super) fn shown(table: &InstrumentTable<'_>, at: usize) -> [bool; 2] {
+    let any = |has: fn(&tables::Cell) -> bool| table.rows.iter().any(|row| has(&row.cells[at]));
+    [
+        any(|cell| cell.published.is_some()),
+        any(|cell| cell.shift.is_some()),
+    ]
+}
+
+fn verdicts(analysis: &Analysis<'_>, coloured: bool) -> String {
+    let mut table = blank(coloured);
+    table.set_header(["case", "", "verdict"]);
+    for figures in &analysis.cases {
+        table.add_row([
+            Cell::new(&figures.case.name),
+            Cell::new(&figures.case.title),
+            verdict(figures),
+        ]);
+    }
+    table.to_string()
+}
+
+fn blank(coloured: bool) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(STYLE)
+        .set_content_arrangement(ContentArrangement::Disabled);
+    if coloured {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    table
 }
 
 fn verdict(figures: &CaseFigures<'_>) -> Cell {
@@ -102,38 +131,39 @@ fn verdict(figures: &CaseFigures<'_>) -> Cell {
 }
 
 /// A line for each run that went wrong and each expectation that is not met, or one that says there is none.
-fn shortcomings(analysis: &Analysis<'_>) -> Vec<String> {
+pub(super) fn shortcomings(analysis: &Analysis<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    for CaseFigures {
-        case,
-        checks,
-        faults,
-        ..
-    } in &analysis.cases
-    {
-        lines.extend(
-            faults
-                .iter()
-                .map(|fault| format!("{}: {}", case.name, fault.text)),
-        );
-        let unmet = checks.iter().filter(|check| match check.verdict {
+    for figures in &analysis.cases {
+        let name = &figures.case.name;
+        let faults = figures.faults.iter();
+        lines.extend(faults.map(|fault| format!("{name}: {}", fault.text)));
+        let unmet = figures.checks.iter().filter(|check| match check.verdict {
             Verdict::Met => false,
             // A run that failed says why nothing was measured.
-            Verdict::Failed => faults.is_empty(),
+            Verdict::Failed => figures.faults.is_empty(),
             Verdict::NotMet | Verdict::Invalid => true,
         });
-        lines.extend(unmet.map(|c| {
-            format!(
-                "{}: {}: {}: {}",
-                case.name, c.expected, c.verdict, c.measured
-            )
-        }));
+        lines.extend(
+            unmet.map(|c| format!("{name}: {}: {}: {}", c.expected, c.verdict, c.measured)),
+        );
+        if figures.repeated > 0 {
+            lines.push(format!(
+                "{name}: {} attempts were spoilt by the machine and repeated",
+                figures.repeated
+            ));
+        }
     }
-    if lines.is_empty() {
+    let trends = analysis.trends.iter();
+    let unmet = trends.filter(|check| check.verdict != Verdict::Met);
+    lines.extend(unmet.map(|c| format!("{}: {}: {}", c.expected, c.verdict, c.measured)));
+    if analysis.verdict == Verdict::Met {
         lines.push(match analysis.checks().count() {
             0 => "nothing was expected".to_owned(),
             count => format!("all {count} expectations met"),
         });
+    }
+    if analysis.record.finished_at.is_none() {
+        lines.push("the experiment has not finished; `farwire run --resume` does the runs that are missing".to_owned());
     }
     lines
 }
@@ -142,25 +172,26 @@ fn shortcomings(analysis: &Analysis<'_>) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
-    use crate::experiment::plan::Expectations;
+    use crate::experiment::expectation::Rule;
 
     #[test]
     fn every_case_has_a_row_of_measured_beside_published() {
         let text = text(&record(), false);
         let row = text.lines().find(|line| line.contains("slow")).unwrap();
-        for cell in ["3.100", "+2.00", "+2.10", "50.0", "15.0", "1.000", "met"] {
+        for cell in ["3.125 ± ", "3.100", "+184.", "15.00"] {
             assert!(row.contains(cell), "{cell} in {row}");
         }
-        assert!(text.contains("all 3 expectations met"), "{text}");
+        assert!(text.contains("all 4 expectations met"), "{text}");
         assert!(!text.contains('\u{1b}'));
     }
 
     #[test]
     fn an_experiment_that_expects_nothing_says_so() {
         let mut record = record();
-        for case in &mut record.plan.cases {
-            case.expect = Expectations::default();
+        for case in &mut record.head.plan.cases {
+            case.expect.clear();
         }
+        record.head.plan.trends.clear();
         let text = text(&record, false);
         assert!(text.contains("nothing was expected"), "{text}");
     }
@@ -168,17 +199,14 @@ mod tests {
     #[test]
     fn what_is_not_met_is_named_below_the_table() {
         let mut record = record();
-        record.plan.cases[1]
-            .expect
-            .rtt_gain
-            .as_mut()
-            .unwrap()
-            .gain_ms = 5.0;
+        record.head.plan.cases[1].expect[0].rule = Rule::Gain {
+            gain: 5.0,
+            within: 0.15,
+        };
         let text = text(&record, true);
-        assert!(
-            text.contains("slow: gain of the median ping 5.00 ± 0.15 ms: NOT MET: +2.000 ms"),
-            "{text}"
-        );
+        let expected =
+            "slow: ping.rtt_ms.median: the reference's +5 ± 0.15 ms: NOT MET: 3.125 ms (+2.025)";
+        assert!(text.contains(expected), "{text}");
         assert!(text.contains('\u{1b}'));
     }
 }

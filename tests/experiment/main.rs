@@ -7,6 +7,7 @@ mod family;
 mod instruments;
 mod interrupted;
 mod refusals;
+mod resumed;
 mod runs;
 mod small;
 
@@ -20,5 +21,6 @@ fn main() -> ExitCode {
     instruments::add(&mut suite);
     interrupted::add(&mut suite);
     refusals::add(&mut suite);
+    resumed::add(&mut suite);
     suite.run()
 }

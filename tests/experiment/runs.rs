@@ -41,7 +41,7 @@ const FAR: &str = "\
 name = 'far'
 title = '30 ms each way'
 link = { delay = '30ms' }
-expect = { rtt_gain = { gain = '60ms', within = '20ms' } }
+expect = [{ of = 'ping.rtt_ms.median', gain = '60ms', within = '20ms' }]
 ";
 
 fn recorded_and_reported() -> Result<()> {
@@ -67,11 +67,13 @@ fn recorded_and_reported() -> Result<()> {
     );
     for (format, start) in [
         ("html", "<!doctype html>"),
+        ("md", "# A small experiment"),
         ("csv", "case,repeat,"),
         ("json", "{"),
+        ("junit", "<?xml"),
     ] {
         let mut command = farwire();
-        command.arg("report").arg(small.path("out/record.json"));
+        command.arg("report").arg(small.path("out"));
         let view = process::run(command.args(["--format", format]))?;
         ensure!(view.status.success(), "{}", stderr(&view));
         ensure!(
@@ -164,7 +166,7 @@ fn a_client_dies() -> Result<()> {
 }
 
 fn wget_for_a_time() -> Result<()> {
-    let small = Small::of(&[&WGET.replace("bytes = '2mb'", "duration = '1s'"), PLAIN])?;
+    let small = Small::of(&[&WGET.replace("/bytes/2000000", "/seconds/1"), PLAIN])?;
     let output = small.run()?;
     let runs = small.runs().with_context(|| stderr(&output))?;
     let measured = &runs[0]["measurements"][0];

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -14,6 +14,7 @@ use crate::common::process::{self, farwire};
 const HEAD: &str = "\
 name = 'small'
 title = 'A small experiment'
+order = 'as-written'
 bed = { kind = 'netns', wire = { rate = '20mbit', delay = '1ms' } }
 tcp = { congestion = 'reno' }
 ";
@@ -21,25 +22,25 @@ pub(crate) const PING: &str = "\
 [[instruments]]
 name = 'ping'
 kind = 'ping'
-parameters = { size = '100b', count = 5, interval = '5ms', timeout = '1s' }
+parameters = { size = 100, count = 5, interval = '5ms', timeout = '1s' }
 ";
 pub(crate) const HTTP: &str = "\
 [[instruments]]
 name = 'download'
 kind = 'http'
-parameters = { bytes = '200kb' }
+parameters = { path = '/bytes/200000' }
 ";
 pub(crate) const SYSTEM_PING: &str = "\
 [[instruments]]
 name = 'iputils'
-kind = 'system-ping'
-parameters = { size = '100b', count = 3, interval = '10ms', timeout = '1s' }
+kind = 'ping'
+parameters = { tool = 'ping', size = 100, count = 3, interval = '10ms', timeout = '1s' }
 ";
 pub(crate) const WGET: &str = "\
 [[instruments]]
 name = 'wget'
-kind = 'wget'
-parameters = { bytes = '2mb' }
+kind = 'http'
+parameters = { tool = 'wget', path = '/bytes/2000000' }
 ";
 pub(crate) const PLAIN: &str = "[[cases]]\nname = 'plain'\ntitle = 'nothing added'\n";
 
@@ -79,17 +80,25 @@ impl Small {
         process::run(&mut self.command())
     }
 
-    /// The record as it is now.
-    pub(crate) fn record(&self) -> Result<Value> {
-        Ok(serde_json::from_str(&fs::read_to_string(
-            self.path("out/record.json"),
-        )?)?)
+    /// The whole lines of the record as it is now.
+    pub(crate) fn record(&self) -> Result<Vec<Value>> {
+        let text = fs::read_to_string(self.path("out/record.jsonl"))?;
+        let whole = text
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        whole.map(|line| Ok(serde_json::from_str(line)?)).collect()
     }
 
     /// The runs in the record as it is now.
     pub(crate) fn runs(&self) -> Result<Vec<Value>> {
-        let runs = self.record()?["runs"].as_array().cloned();
-        runs.context("a record has runs")
+        let lines = self.record()?.into_iter();
+        Ok(lines.filter_map(|line| line.get("run").cloned()).collect())
+    }
+
+    /// Whether the record says that all is done.
+    pub(crate) fn is_finished(&self) -> Result<bool> {
+        let lines = self.record()?;
+        Ok(lines.iter().any(|line| line.get("finished_at").is_some()))
     }
 }
 

@@ -124,27 +124,27 @@ bed = { kind = 'netns', wire = { rate = '50mbit', delay = '1ms' } }
 tcp = { congestion = 'cubic' }
 [[instruments]]
 name = 'iperf3'
-kind = 'iperf3'
-parameters = { duration = '1s', way = 'both' }
+kind = 'tcp'
+parameters = { tool = 'iperf3', time = '1s', bidir = true }
 [[instruments]]
 name = 'iperf'
-kind = 'iperf'
-parameters = { duration = '1s', way = 'down' }
+kind = 'tcp'
+parameters = { tool = 'iperf', time = '1s', reverse = true }
 [[instruments]]
 name = 'iperf-udp'
-kind = 'iperf'
-parameters = { duration = '1s', protocol = 'udp', bitrate = '2mbit' }
+kind = 'udp'
+parameters = { tool = 'iperf', time = '1s', bitrate = '2M' }
 [[instruments]]
 name = 'nuttcp'
-kind = 'nuttcp'
-parameters = { duration = '1s' }
+kind = 'tcp'
+parameters = { tool = 'nuttcp', time = '1s' }
 [[instruments]]
 name = 'curl'
-kind = 'curl'
-parameters = { bytes = '200kb' }
+kind = 'http'
+parameters = { tool = 'curl', path = '/bytes/200000' }
 [[instruments]]
 name = 'files'
-kind = 'http-files'
+kind = 'http'
 parameters = { count = 20, sizes = '1kb,20kb' }
 [[cases]]
 name = 'plain'
@@ -162,8 +162,10 @@ fn in_a_scenario() -> Result<()> {
     command.arg("run").arg(&file).arg("--out").arg(&out);
     let output = process::run(&mut command)?;
     ensure!(output.status.success(), "{output:?}");
-    let record: Value = serde_json::from_str(&fs::read_to_string(out.join("record.json"))?)?;
-    let measurements = record["runs"][0]["measurements"].as_array();
+    let record = fs::read_to_string(out.join("record.jsonl"))?;
+    let line = record.lines().nth(1).context("a run")?;
+    let record: Value = serde_json::from_str(line)?;
+    let measurements = record["run"]["measurements"].as_array();
     let measurements = measurements.context("measurements")?;
     ensure!(measurements.len() == 6, "{record}");
     for measurement in measurements {

@@ -9,7 +9,6 @@ use clap::Args;
 use model::{BitsPerSec, Bytes, Nanos, Probability};
 use serde::Serialize;
 
-use super::output;
 use crate::analysis::theory::ceilings::{self, Ceiling};
 use crate::analysis::theory::ethernet::{Protocol, Stack};
 use crate::analysis::theory::limits::{Explained, Limits};
@@ -20,6 +19,7 @@ use crate::analysis::theory::sizes::{self, OfSize};
 use crate::analysis::theory::{Conditions, Impossible};
 use crate::exit::{Blame, Failure};
 use crate::instrument::messages::sizes::{Sizes, Sweep};
+use crate::output;
 
 /// Say what a line rate, an MTU and a protocol allow, and what holds a TCP transfer up
 ///

@@ -13,20 +13,6 @@ use crate::endpoint::Local;
 use crate::instrument::Measurement;
 use crate::instrument::iperf3::plan::{Plan, Protocol, Way};
 
-/// How its server is started for `plan`, at an address of the target's IP version.
-pub(crate) fn server_arguments(target: SocketAddr, plan: &Plan) -> Vec<String> {
-    let mut arguments = vec!["-s".to_owned()];
-    let congestion = plan.congestion.clone().filter(|_| plan.way == Way::Down);
-    arguments.extend(words([("-p", word(target.port())), ("-Z", congestion)]));
-    for (flag, wanted) in [
-        ("-V", target.is_ipv6()),
-        ("-u", plan.protocol == Protocol::Udp),
-    ] {
-        arguments.extend(wanted.then(|| flag.to_owned()));
-    }
-    arguments
-}
-
 /// The iperf 2 on PATH.
 #[derive(Debug)]
 pub(crate) struct Iperf;
@@ -47,6 +33,19 @@ impl StreamTool for Iperf {
             "iperf sends datagrams at a rate only: say which"
         );
         streams::plain_time("iperf", plan).map(drop)
+    }
+
+    fn server_arguments(&self, target: SocketAddr, plan: &Plan) -> Option<Vec<String>> {
+        let mut arguments = vec!["-s".to_owned()];
+        let congestion = plan.congestion.clone().filter(|_| plan.way == Way::Down);
+        arguments.extend(words([("-p", word(target.port())), ("-Z", congestion)]));
+        for (flag, wanted) in [
+            ("-V", target.is_ipv6()),
+            ("-u", plan.protocol == Protocol::Udp),
+        ] {
+            arguments.extend(wanted.then(|| flag.to_owned()));
+        }
+        Some(arguments)
     }
 
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>> {
@@ -114,7 +113,12 @@ mod tests {
             let line = command_line(&Iperf, &StreamTest::new(target, &plan));
             line.map(|line| line.join(" "))
         };
-        let server = |way| server_arguments(target, &with(way)).join(" ");
+        let server = |way| {
+            Iperf
+                .server_arguments(target, &with(way))
+                .unwrap()
+                .join(" ")
+        };
         assert!(client(Way::Up).unwrap().contains("-Z reno"));
         assert!(!server(Way::Up).contains("-Z"));
         assert!(server(Way::Down).contains("-Z reno"));

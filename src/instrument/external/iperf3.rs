@@ -3,6 +3,8 @@
 mod figures;
 pub(super) mod report;
 
+use std::net::SocketAddr;
+
 use anyhow::{Result, ensure};
 
 use super::launch::{Output, Tool};
@@ -32,6 +34,10 @@ impl StreamTool for Iperf3 {
             );
         }
         Ok(())
+    }
+
+    fn server_arguments(&self, _target: SocketAddr, _plan: &Plan) -> Option<Vec<String>> {
+        None
     }
 
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>> {

@@ -47,6 +47,11 @@ pub(crate) trait Launcher {
 #[derive(Debug)]
 pub(crate) struct Here;
 
+/// The calling thread's own network namespace; tools run contained there, so that nothing of them outlives the measurement.
+/// For test beds, where this program may make process namespaces.
+#[derive(Debug)]
+pub(crate) struct Within;
+
 /// A tool that runs; ended when dropped.
 #[derive(Debug)]
 pub(crate) enum Running {
@@ -130,15 +135,15 @@ impl Launcher for Here {
     }
 }
 
-/// Tools run contained in the namespace, so that nothing of them outlives the measurement.
-impl Launcher for NetNs {
+impl Launcher for Within {
     fn start(&self, tool: &Tool, arguments: &[String]) -> Result<Running> {
         let arguments = arguments.iter().map(OsString::from);
         let argv: Vec<OsString> = [OsString::from(&tool.path)]
             .into_iter()
             .chain(arguments)
             .collect();
-        let contained = Contained::spawn(prepared(&mut contain::command(self, &argv)?));
+        let here = NetNs::current()?;
+        let contained = Contained::spawn(prepared(&mut contain::command(&here, &argv)?));
         let contained = contained.with_context(|| format!("{} did not start", tool.name()))?;
         Ok(Running::Contained(contained))
     }

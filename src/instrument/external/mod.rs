@@ -11,4 +11,4 @@ pub(crate) mod ping;
 pub(crate) mod streams;
 pub(crate) mod wget;
 
-pub(crate) use launch::{Here, Launcher, Running, Tool};
+pub(crate) use launch::{Here, Launcher, Running, Tool, Within};

@@ -15,13 +15,6 @@ const PORT: u16 = 5000;
 /// What nuttcp calls a megabyte.
 const MEGABYTE: f64 = 1_048_576.0;
 
-/// How its server is started, in the foreground, at an address of the target's IP version.
-pub(crate) fn server_arguments(target: SocketAddr) -> Vec<String> {
-    let version = if target.is_ipv6() { "-6" } else { "-4" };
-    let port = format!("-P{}", target.port());
-    ["-S", version, &port, "--nofork"].map(str::to_owned).into()
-}
-
 /// The nuttcp on PATH.
 #[derive(Debug)]
 pub(crate) struct Nuttcp;
@@ -42,6 +35,12 @@ impl StreamTool for Nuttcp {
             );
         }
         streams::plain_time("nuttcp", plan).map(drop)
+    }
+
+    fn server_arguments(&self, target: SocketAddr, _plan: &Plan) -> Option<Vec<String>> {
+        let version = if target.is_ipv6() { "-6" } else { "-4" };
+        let port = format!("-P{}", target.port());
+        Some(["-S", version, &port, "--nofork"].map(str::to_owned).into())
     }
 
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>> {

@@ -43,6 +43,10 @@ pub(crate) trait StreamTool {
     /// It has no option for something; says for what.
     fn check(&self, plan: &Plan) -> Result<()>;
 
+    /// How its own server is started for `plan`, at an address of the target's IP version; absent where farwire's far end
+    /// serves it.
+    fn server_arguments(&self, target: SocketAddr, plan: &Plan) -> Option<Vec<String>>;
+
     /// Its command line for a plan that was checked.
     ///
     /// # Errors

@@ -2,11 +2,9 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::Amount;
 use crate::endpoint::{self, Family};
 
 /// Stands in a URL for a file's size in bytes.
@@ -23,34 +21,13 @@ pub(crate) struct HttpTarget {
 
 impl HttpTarget {
     /// The resource `path` of the server at `address`.
+    #[cfg(test)]
     pub(crate) fn of(address: SocketAddr, path: &str) -> Self {
         Self {
             address,
             authority: address.to_string(),
             path: path.to_owned(),
         }
-    }
-
-    /// The resource of `farwire serve` at `address` that yields `amount` and then ends.
-    pub(crate) fn far_end(address: SocketAddr, amount: Amount) -> Self {
-        let path = match amount {
-            Amount::Whole => "/".to_owned(),
-            Amount::Bytes(bytes) => format!("/bytes/{bytes}"),
-            Amount::For(time) => format!("/seconds/{}", time.as_secs_f64()),
-        };
-        Self::of(address, &path)
-    }
-
-    /// As [`HttpTarget::far_end`], for a client whose own clock ends the download: the server does not end it sooner.
-    pub(crate) fn outlasting(address: SocketAddr, amount: Amount) -> Self {
-        const LONGER: Duration = Duration::from_secs(5);
-        Self::far_end(
-            address,
-            match amount {
-                Amount::For(time) => Amount::For(time + LONGER),
-                whole => whole,
-            },
-        )
     }
 
     /// With `size` in place of every [`SIZE`] in its path.
@@ -64,6 +41,14 @@ impl HttpTarget {
     /// Whether its path has a [`SIZE`] to be put in.
     pub(crate) fn has_size(&self) -> bool {
         self.path.contains(SIZE)
+    }
+
+    /// The same server at another path.
+    pub(crate) fn at(self, path: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            ..self
+        }
     }
 
     /// The files of `farwire serve` on the same server, each by its size.
@@ -113,18 +98,6 @@ impl fmt::Display for HttpTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_client_that_ends_by_its_own_clock_is_served_longer() {
-        let address = "10.77.0.2:80".parse().unwrap();
-        let amount = Amount::For(Duration::from_millis(1500));
-        let path = |target: HttpTarget| target.path;
-        assert_eq!(path(HttpTarget::far_end(address, amount)), "/seconds/1.5");
-        assert_eq!(
-            path(HttpTarget::outlasting(address, amount)),
-            "/seconds/6.5"
-        );
-    }
 
     #[test]
     fn urls_are_checked() {

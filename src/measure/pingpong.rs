@@ -1,5 +1,7 @@
 //! `farwire measure pingpong`.
 
+use std::time::Duration;
+
 use clap::Args;
 use model::Nanos;
 
@@ -16,7 +18,7 @@ use crate::report;
 ///
 /// Each message is sent back when the whole of it has come; the next one follows.
 #[derive(Args, Debug)]
-pub(super) struct PingpongArgs {
+pub(crate) struct PingpongArgs {
     #[command(flatten)]
     connection: Connection,
     #[command(flatten)]
@@ -37,6 +39,10 @@ pub(super) struct PingpongArgs {
 impl Instrument for PingpongArgs {
     fn common(&self) -> &Common {
         &self.common
+    }
+
+    fn expected(&self) -> Option<Duration> {
+        None
     }
 
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {

@@ -1,10 +1,14 @@
 //! `farwire measure udp`.
 
+use std::time::Duration;
+
+use anyhow::Result;
 use clap::Args;
 
 use super::tcp::Iperf3Args;
-use super::{Common, Instrument, Shown};
+use super::{Common, FarTool, Instrument, Shown};
 use crate::exit::{Blame, Failure};
+use crate::instrument::external::Tool;
 use crate::instrument::iperf3::plan::{Plan, Protocol};
 use crate::instrument::{Session, udp};
 
@@ -17,7 +21,7 @@ const SHORTEST_PAYLOAD: i64 = 16;
 
 /// UDP goodput, loss, jitter and reordering, as iperf3 measures them, against any iperf3 or farwire server
 #[derive(Args, Debug)]
-pub(super) struct UdpArgs {
+pub(crate) struct UdpArgs {
     #[command(flatten)]
     test: Iperf3Args,
     /// Payload bytes of a datagram [default: the MSS of the control connection]
@@ -32,14 +36,21 @@ impl Instrument for UdpArgs {
         &self.common
     }
 
+    fn expected(&self) -> Option<Duration> {
+        self.plan().duration()
+    }
+
+    fn server(&self) -> Result<Option<FarTool>> {
+        self.test.far_tool(&self.plan())
+    }
+
+    fn tool(&self) -> Result<Option<Tool>> {
+        self.test.found()
+    }
+
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let server = self.test.server(&self.common).or_bad_input()?;
-        let bitrate = self.test.bitrate.unwrap_or(DEFAULT_BITRATE);
-        let plan = Plan {
-            length: self.length,
-            bitrate: Some(bitrate).filter(|rate| *rate > 0),
-            ..self.test.plan(Protocol::Udp)
-        };
+        let plan = self.plan();
         if let Some(measurement) = self.test.with_tool(&server, &plan, session) {
             return measurement.map(Shown::of);
         }
@@ -47,5 +58,16 @@ impl Instrument for UdpArgs {
         Ok(Shown::of(measured.measurement)
             .below(measured.text)
             .beside(measured.iperf3))
+    }
+}
+
+impl UdpArgs {
+    fn plan(&self) -> Plan {
+        let bitrate = self.test.bitrate.unwrap_or(DEFAULT_BITRATE);
+        Plan {
+            length: self.length,
+            bitrate: Some(bitrate).filter(|rate| *rate > 0),
+            ..self.test.plan(Protocol::Udp)
+        }
     }
 }

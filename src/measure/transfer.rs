@@ -17,7 +17,7 @@ use crate::report;
 
 /// A transfer in blocks, and what the far end's reads made of it
 #[derive(Args, Debug)]
-pub(super) struct TransferArgs {
+pub(crate) struct TransferArgs {
     #[command(flatten)]
     connection: Connection,
     /// Send this file
@@ -48,6 +48,10 @@ pub(super) struct TransferArgs {
 impl Instrument for TransferArgs {
     fn common(&self) -> &Common {
         &self.common
+    }
+
+    fn expected(&self) -> Option<Duration> {
+        None
     }
 
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {

@@ -3,17 +3,20 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::endpoint::Local;
+use super::FarTool;
+use crate::endpoint::{self, Family, Local};
 use crate::exit::{Blame, Failure};
 use crate::instrument::external::iperf::Iperf;
 use crate::instrument::external::iperf3::Iperf3;
 use crate::instrument::external::nuttcp::Nuttcp;
 use crate::instrument::external::streams::{self, StreamTest};
-use crate::instrument::external::{self, Here, curl, wget};
+use crate::instrument::external::{self, Tool, curl, wget};
 use crate::instrument::http::DEFAULT_INTERVAL;
 use crate::instrument::http::HttpTarget;
+use crate::instrument::iperf3::plan::{Plan, Way};
 use crate::instrument::ping::PingPlan;
 use crate::instrument::{Measurement, Session};
 
@@ -53,6 +56,33 @@ impl StreamTool {
         self.external().port()
     }
 
+    /// The one on PATH.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub(super) fn found(self) -> Result<Tool> {
+        self.external().tool()
+    }
+
+    /// The server that it needs at `host` for `plan`, where that is not farwire's.
+    ///
+    /// # Errors
+    /// It is not there, or has no option for something in the plan.
+    pub(super) fn server(self, host: &str, plan: &Plan) -> Result<Option<FarTool>> {
+        let tool = self.external();
+        tool.check(plan)?;
+        let port = tool.port();
+        let target = endpoint::resolve(host, port, Family::Any)?;
+        let Some(arguments) = tool.server_arguments(target, plan) else {
+            return Ok(None);
+        };
+        Ok(Some(FarTool {
+            tool: tool.tool()?,
+            arguments,
+            port,
+        }))
+    }
+
     /// Measures in the calling thread's namespace.
     ///
     /// # Errors
@@ -63,9 +93,18 @@ impl StreamTool {
         session: &Session,
     ) -> Result<Measurement, Failure> {
         let by = self.external();
+        let mut plan = test.plan.clone();
+        if session.in_bed && plan.way == Way::Down {
+            // The server that sends was started with it.
+            plan.congestion = None;
+        }
+        let test = &StreamTest {
+            plan: &plan,
+            ..*test
+        };
         streams::command_line(by, test).or_bad_input()?;
         by.tool().or_machine()?;
-        Ok(streams::measure(by, &Here, test, session))
+        Ok(streams::measure(by, session.launcher(), test, session))
     }
 
     fn external(self) -> &'static dyn streams::StreamTool {
@@ -78,6 +117,17 @@ impl StreamTool {
 }
 
 impl DownloadTool {
+    /// As [`StreamTool::found`].
+    ///
+    /// # Errors
+    /// As [`StreamTool::found`].
+    pub(super) fn found(self) -> Result<Tool> {
+        match self {
+            Self::Wget => wget::tool(),
+            Self::Curl => curl::tool(),
+        }
+    }
+
     /// As [`StreamTool::measure`], with samples of so long, or of [`DEFAULT_INTERVAL`].
     ///
     /// # Errors
@@ -94,7 +144,7 @@ impl DownloadTool {
                 wget::check(target, local).or_bad_input()?;
                 wget::tool().or_machine()?;
                 let interval = interval.unwrap_or(DEFAULT_INTERVAL);
-                wget::measure(&Here, target, interval, local, &session.stop)
+                wget::measure(session.launcher(), target, interval, local, &session.stop)
             }
             Self::Curl => {
                 if interval.is_some() {
@@ -102,13 +152,23 @@ impl DownloadTool {
                     return Err(Failure::bad_input(cause));
                 }
                 curl::tool().or_machine()?;
-                curl::measure(&Here, target, local, session)
+                curl::measure(session.launcher(), target, local, session)
             }
         })
     }
 }
 
 impl PingTool {
+    /// As [`StreamTool::found`].
+    ///
+    /// # Errors
+    /// As [`StreamTool::found`].
+    pub(super) fn found(self) -> Result<Tool> {
+        match self {
+            Self::Ping => external::ping::tool(),
+        }
+    }
+
     /// As [`StreamTool::measure`].
     ///
     /// # Errors
@@ -124,7 +184,8 @@ impl PingTool {
             Self::Ping => {
                 external::ping::tool().or_machine()?;
                 let stop = &session.stop.within(plan.longest() + GRACE);
-                Ok(external::ping::measure(&Here, target, plan, local, stop))
+                let launcher = session.launcher();
+                Ok(external::ping::measure(launcher, target, plan, local, stop))
             }
         }
     }

@@ -1,5 +1,7 @@
 //! `farwire measure blast`.
 
+use std::time::Duration;
+
 use clap::Args;
 
 use super::messages::{Connection, Messages};
@@ -14,7 +16,7 @@ use crate::report;
 ///
 /// The far end swallows them and sends one byte at the end. Each message is one send call.
 #[derive(Args, Debug)]
-pub(super) struct BlastArgs {
+pub(crate) struct BlastArgs {
     #[command(flatten)]
     connection: Connection,
     #[command(flatten)]
@@ -26,6 +28,10 @@ pub(super) struct BlastArgs {
 impl Instrument for BlastArgs {
     fn common(&self) -> &Common {
         &self.common
+    }
+
+    fn expected(&self) -> Option<Duration> {
+        None
     }
 
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {

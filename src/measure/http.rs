@@ -10,16 +10,20 @@ use super::tool::DownloadTool;
 use super::{Common, Instrument, Shown, above_zero};
 use crate::exit::{Blame, Failure};
 use crate::instrument::Session;
+use crate::instrument::external::Tool;
 use crate::instrument::http::files::{self, DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS};
 use crate::instrument::http::sizes::Sizes;
 use crate::instrument::http::{self, Amount, DEFAULT_INTERVAL, HttpPlan, HttpTarget};
 
 /// An HTTP/1.1 download, or many small files
 #[derive(Args, Debug)]
-pub(super) struct HttpArgs {
+pub(crate) struct HttpArgs {
     /// `http://HOST[:PORT]/PATH`; `farwire serve` has /bytes/N and /seconds/T; {size} stands for a file's size
     #[arg(required = true)]
     url: Vec<String>,
+    /// In place of the URL's own path
+    #[arg(long, value_name = "PATH", value_parser = path)]
+    path: Option<String>,
     /// End after so many bytes
     #[arg(long, value_name = "SIZE", conflicts_with = "duration")]
     bytes: Option<Bytes>,
@@ -64,9 +68,16 @@ impl Instrument for HttpArgs {
         &self.common
     }
 
+    fn expected(&self) -> Option<Duration> {
+        self.duration.map(Duration::from)
+    }
+
+    fn tool(&self) -> Result<Option<Tool>> {
+        self.tool.map(DownloadTool::found).transpose()
+    }
+
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {
-        let family = self.common.family();
-        let targets = self.url.iter().map(|url| HttpTarget::resolve(url, family));
+        let targets = self.url.iter().map(|url| self.target(url));
         let targets: Vec<HttpTarget> = targets.collect::<Result<_>>().or_bad_input()?;
         let local = self.common.bind.as_ref();
         let interval = self.interval.map(Duration::from);
@@ -92,6 +103,14 @@ impl Instrument for HttpArgs {
 }
 
 impl HttpArgs {
+    fn target(&self, url: &str) -> Result<HttpTarget> {
+        let target = HttpTarget::resolve(url, self.common.family())?;
+        Ok(match &self.path {
+            Some(path) => target.at(path),
+            None => target,
+        })
+    }
+
     fn amount(&self) -> Amount {
         match (self.bytes, self.duration) {
             (Some(Bytes(bytes)), _) => Amount::Bytes(bytes),
@@ -99,6 +118,11 @@ impl HttpArgs {
             (None, None) => Amount::Whole,
         }
     }
+}
+
+fn path(text: &str) -> Result<String> {
+    ensure!(text.starts_with('/'), "a path begins with /");
+    Ok(text.to_owned())
 }
 
 impl FilesArgs {

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use model::{BitsPerSec, Nanos};
 
 use super::{Common, Instrument, Shown, above_zero};
-use crate::cli::output::Prepared;
 use crate::endpoint;
 use crate::exit::{Blame, Failure};
 use crate::instrument::iperf3::client::Server;
@@ -18,13 +18,14 @@ use crate::instrument::iperf3::tcp;
 use crate::instrument::stamp::under::{self, Load};
 use crate::instrument::stamp::{self, FULL, Outcome, ProbePlan, wire};
 use crate::instrument::{Figure, Measurement, Metric, Phase, Session, Statistic, udp};
+use crate::output::Prepared;
 use crate::report;
 
 /// STAMP (RFC 8762): delay, its variation, loss and order of packets, by direction
 ///
 /// HOST runs `farwire serve` or any STAMP or TWAMP Light reflector without authentication.
 #[derive(Args, Debug)]
-pub(super) struct ProbeArgs {
+pub(crate) struct ProbeArgs {
     /// Name or address of the reflector, and its port if it is not 862
     #[arg(value_name = "HOST[:PORT]")]
     host: String,
@@ -68,6 +69,11 @@ enum Beside {
 impl Instrument for ProbeArgs {
     fn common(&self) -> &Common {
         &self.common
+    }
+
+    fn expected(&self) -> Option<Duration> {
+        let once = Duration::from(self.interval) * self.count + self.timeout.into();
+        Some(if self.under.is_some() { 2 * once } else { once })
     }
 
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {

@@ -1,5 +1,8 @@
 //! `farwire measure ping`.
 
+use std::time::Duration;
+
+use anyhow::Result;
 use clap::Args;
 use model::Nanos;
 
@@ -8,12 +11,13 @@ use super::tool::PingTool;
 use super::{Common, Instrument, Shown, above_zero};
 use crate::endpoint;
 use crate::exit::{Blame, Failure};
+use crate::instrument::external::Tool;
 use crate::instrument::ping::{self, PingPlan};
 use crate::instrument::{Metric, Sample, Session};
 
 /// ICMP echo, as ping(8) measures it
 #[derive(Args, Debug)]
-pub(super) struct PingArgs {
+pub(crate) struct PingArgs {
     /// Name or address
     host: String,
     /// Payload bytes
@@ -49,16 +53,17 @@ impl Instrument for PingArgs {
         &self.common
     }
 
+    fn expected(&self) -> Option<Duration> {
+        Some(self.plan().longest())
+    }
+
+    fn tool(&self) -> Result<Option<Tool>> {
+        self.tool.map(PingTool::found).transpose()
+    }
+
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let target = endpoint::resolve(&self.host, 0, self.common.family()).or_bad_input()?;
-        let plan = PingPlan {
-            size: self.size,
-            count: self.count,
-            interval: self.interval.into(),
-            timeout: self.timeout.into(),
-            tos: self.tos.or(self.dscp.map(|dscp| dscp << 2)),
-            ttl: self.ttl,
-        };
+        let plan = self.plan();
         let local = self.common.bind.as_ref();
         let measurement = match self.tool {
             Some(tool) => tool.measure(target.ip(), &plan, local, session)?,
@@ -69,6 +74,19 @@ impl Instrument for PingArgs {
         };
         let lines: String = measurement.samples.iter().filter_map(line).collect();
         Ok(Shown::of(measurement).below(lines))
+    }
+}
+
+impl PingArgs {
+    fn plan(&self) -> PingPlan {
+        PingPlan {
+            size: self.size,
+            count: self.count,
+            interval: self.interval.into(),
+            timeout: self.timeout.into(),
+            tos: self.tos.or(self.dscp.map(|dscp| dscp << 2)),
+            ttl: self.ttl,
+        }
     }
 }
 

@@ -6,9 +6,10 @@ use model::{BitsPerSec, Bytes, Nanos};
 use std::time::Duration;
 
 use super::tool::StreamTool;
-use super::{Common, Instrument, Shown};
+use super::{Common, FarTool, Instrument, Shown};
 use crate::endpoint::{self, CONNECT_TIMEOUT};
 use crate::exit::{Blame, Failure};
+use crate::instrument::external::Tool;
 use crate::instrument::external::streams::StreamTest;
 use crate::instrument::iperf3::client::Server;
 use crate::instrument::iperf3::plan::{
@@ -19,7 +20,7 @@ use crate::instrument::{Measurement, Session};
 
 /// TCP throughput, as iperf3 measures it, against any iperf3 or farwire server
 #[derive(Args, Debug)]
-pub(super) struct TcpArgs {
+pub(crate) struct TcpArgs {
     #[command(flatten)]
     test: Iperf3Args,
     /// Bytes written in one call [default: 1 MiB]
@@ -92,15 +93,21 @@ impl Instrument for TcpArgs {
         &self.common
     }
 
+    fn expected(&self) -> Option<Duration> {
+        self.plan().duration()
+    }
+
+    fn server(&self) -> Result<Option<FarTool>> {
+        self.test.far_tool(&self.plan())
+    }
+
+    fn tool(&self) -> Result<Option<Tool>> {
+        self.test.found()
+    }
+
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let server = self.test.server(&self.common).or_bad_input()?;
-        let plan = Plan {
-            length: self.length,
-            congestion: self.congestion.clone(),
-            mss: self.set_mss,
-            no_delay: self.no_delay,
-            ..self.test.plan(Protocol::Tcp)
-        };
+        let plan = self.plan();
         if let Some(name) = &plan.congestion {
             crate::serve::check_congestion(name).or_bad_input()?;
         }
@@ -114,7 +121,32 @@ impl Instrument for TcpArgs {
     }
 }
 
+impl TcpArgs {
+    fn plan(&self) -> Plan {
+        Plan {
+            length: self.length,
+            congestion: self.congestion.clone(),
+            mss: self.set_mss,
+            no_delay: self.no_delay,
+            ..self.test.plan(Protocol::Tcp)
+        }
+    }
+}
+
 impl Iperf3Args {
+    /// The server that another program needs for `plan`, if one was asked for and farwire's is not of its kind.
+    pub(super) fn far_tool(&self, plan: &Plan) -> Result<Option<FarTool>> {
+        let Some(tool) = self.tool else {
+            return Ok(None);
+        };
+        tool.server(&self.host, plan)
+    }
+
+    /// The program that measures, if another was asked for.
+    pub(super) fn found(&self) -> Result<Option<Tool>> {
+        self.tool.map(StreamTool::found).transpose()
+    }
+
     /// Where to measure.
     pub(super) fn server(&self, common: &Common) -> Result<Server> {
         let tool = self.tool.unwrap_or(StreamTool::Iperf3);

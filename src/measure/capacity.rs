@@ -18,7 +18,7 @@ use crate::instrument::{Direction, Metric, Sample, Session};
 /// The load rises until datagrams are lost or the round trip grows, and the best sub-interval counts. It fills the
 /// path: nothing else gets through well meanwhile.
 #[derive(Args, Debug)]
-pub(super) struct CapacityArgs {
+pub(crate) struct CapacityArgs {
     /// Name or address, with a port behind it where that is not the protocol's own
     host: String,
     /// From the server to here, which is the default
@@ -61,6 +61,10 @@ pub(super) struct CapacityArgs {
 impl Instrument for CapacityArgs {
     fn common(&self) -> &Common {
         &self.common
+    }
+
+    fn expected(&self) -> Option<Duration> {
+        Some(self.time)
     }
 
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {

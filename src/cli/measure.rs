@@ -1,0 +1,95 @@
+//! `farwire measure`: one instrument against a host.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::Value;
+
+use crate::exit::{Blame, Failure};
+use crate::instrument::{Live, Session, Stop};
+use crate::measure::{Asked, Common, Shown};
+use crate::output::{self, Prepared};
+use crate::report;
+
+/// Measure with one instrument
+#[derive(Args, Debug)]
+pub(crate) struct MeasureArgs {
+    #[command(subcommand)]
+    asked: Asked,
+}
+
+impl MeasureArgs {
+    /// Measures; 0 when it was measured, 1 when not.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let instrument = self.asked.instrument();
+        let common = instrument.common();
+        let json = prepare_json(common).or_bad_input()?;
+        let shown = instrument.measure(&session(common)?)?;
+        let written = write_json(common, &shown, json);
+        show(common, &shown)?;
+        written?;
+        Ok(if shown.measurement.failure.is_some() {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+}
+
+fn session(common: &Common) -> Result<Session> {
+    Ok(Session {
+        stop: Stop::on_signals()?,
+        live: if common.quiet {
+            Live::quiet()
+        } else {
+            Live::on_terminal()
+        },
+        in_bed: false,
+    })
+}
+
+/// Where the JSON goes, unless that is standard output or nowhere.
+fn prepare_json(common: &Common) -> Result<Option<Prepared>> {
+    let file = common.json.as_deref();
+    let file = file.filter(|file| !output::is_stdout(file));
+    file.map(Prepared::open).transpose()
+}
+
+fn write_json(common: &Common, shown: &Shown, file: Option<Prepared>) -> Result<()> {
+    if common.json.is_none() {
+        return Ok(());
+    }
+    let mut json = serde_json::to_value(&shown.measurement)?;
+    if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, &shown.beside) {
+        all.extend(more.clone());
+    }
+    let json = output::json(&json)?;
+    match file {
+        Some(file) => file.replace(|mut file| Ok(file.write_all(json.as_bytes())?)),
+        None => output::write(None, &json),
+    }
+}
+
+fn show(common: &Common, shown: &Shown) -> Result<()> {
+    let measurement = &shown.measurement;
+    if let Some(cause) = &measurement.failure {
+        eprintln!("farwire: {cause}");
+    }
+    let facts = measurement.facts.iter();
+    let facts: String = facts
+        .map(|(name, value)| format!("{name}: {value}\n"))
+        .collect();
+    let figures = if shown.figures {
+        report::figures(measurement)
+    } else {
+        String::new()
+    };
+    let text = format!("{}{figures}{facts}", shown.text);
+    if common.json.as_deref().is_some_and(output::is_stdout) {
+        io::stderr().write_all(text.as_bytes())?;
+        return Ok(());
+    }
+    output::write(None, &text)
+}

@@ -1,0 +1,249 @@
+//! From the cases as a file has them to the cases that run: what they inherit filled in, their sweeps unrolled.
+//!
+//! All of it happens on the TOML tables, before anything has a type: so a sweep reaches every field that a case can have,
+//! and a wrong value is reported where the file has it.
+
+use std::borrow::Cow;
+
+use anyhow::{Result, bail, ensure};
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use super::Place;
+use super::range;
+
+/// More cases than anyone would wait for.
+const MOST_CASES: usize = 10_000;
+/// The field of what somebody else measured.
+const PUBLISHED: &str = "published";
+
+/// A case to run: its table, without `base` and `sweep`, and the values that a sweep chose.
+#[derive(Clone, Debug)]
+pub(super) struct Expanded<'t> {
+    pub(super) table: Spanned<DeTable<'t>>,
+    /// In the order of the file: the field's path within the case, and its value as written.
+    pub(super) axes: Vec<(String, String)>,
+}
+
+type Value<'t> = Spanned<DeValue<'t>>;
+
+/// Every case of `cases`, in order; a case's `base` is a key of `bases`, whose tables may have a `base` themselves.
+///
+/// # Errors
+/// A base that is not there or refers to itself; a sweep that is empty, uneven or sets the same field twice.
+pub(super) fn expand<'t>(
+    place: Place<'_>,
+    cases: DeArray<'t>,
+    bases: &DeTable<'t>,
+) -> Result<Vec<Expanded<'t>>> {
+    let mut all = Vec::new();
+    for case in cases {
+        let span = case.span();
+        let DeValue::Table(mut table) = case.into_inner() else {
+            bail!("{}: cases: must be tables", place.line_at(span.start));
+        };
+        inherit(place, &mut table, bases, &mut Vec::new())?;
+        let sweep = table.remove("sweep");
+        let table = Spanned::new(span, table);
+        match sweep {
+            Some(sweep) => unroll(place, &table, sweep, &mut all)?,
+            None => all.push(Expanded {
+                table,
+                axes: Vec::new(),
+            }),
+        }
+        ensure!(
+            all.len() <= MOST_CASES,
+            "{}: sweep: more than {MOST_CASES} cases",
+            place.line_at(all.last().map_or(0, |case| case.table.span().start))
+        );
+    }
+    Ok(all)
+}
+
+/// Fills in what `table` has not itself from the base that it names.
+fn inherit<'t>(
+    place: Place<'_>,
+    table: &mut DeTable<'t>,
+    bases: &DeTable<'t>,
+    seen: &mut Vec<String>,
+) -> Result<()> {
+    let Some(base) = table.remove("base") else {
+        return Ok(());
+    };
+    let at = place.line_at(base.span().start);
+    let Some(name) = base.get_ref().as_str().map(str::to_owned) else {
+        bail!("{at}: base: must be the name of a table of `bases`");
+    };
+    let Some(found) = bases.get(name.as_str()) else {
+        let known: Vec<&str> = bases.keys().map(|key| key.get_ref().as_ref()).collect();
+        bail!(
+            "{at}: base: there is no `bases.{name}`; there are: {}",
+            known.join(", ")
+        );
+    };
+    ensure!(
+        !seen.contains(&name),
+        "{at}: base: `{name}` is a base of itself"
+    );
+    seen.push(name);
+    let DeValue::Table(mut from) = found.get_ref().clone() else {
+        bail!("{at}: base: must be a table");
+    };
+    inherit(place, &mut from, bases, seen)?;
+    fill(table, from);
+    Ok(())
+}
+
+/// Gives `table` what it lacks; tables in both are filled likewise.
+pub(super) fn fill<'t>(table: &mut DeTable<'t>, from: DeTable<'t>) {
+    for (key, value) in from {
+        match (table.get_mut(&key).map(Spanned::get_mut), value) {
+            (None, value) => {
+                table.insert(key, value);
+            }
+            (Some(DeValue::Table(own)), value) => {
+                if let DeValue::Table(theirs) = value.into_inner() {
+                    fill(own, theirs);
+                }
+            }
+            (Some(_), _) => {}
+        }
+    }
+}
+
+/// Adds a case for every combination of the sweep's values to `all`: the keys of one table go together, tables multiply.
+fn unroll<'t>(
+    place: Place<'_>,
+    case: &Spanned<DeTable<'t>>,
+    sweep: Value<'t>,
+    all: &mut Vec<Expanded<'t>>,
+) -> Result<()> {
+    let at = place.line_at(sweep.span().start);
+    let tables: Vec<DeTable<'t>> = match sweep.into_inner() {
+        DeValue::Table(table) => vec![table],
+        DeValue::Array(array) => {
+            let table = |value: Value<'t>| match value.into_inner() {
+                DeValue::Table(table) => Ok(table),
+                other => bail!(
+                    "{at}: sweep: must be a table or several, not a {}",
+                    other.type_str()
+                ),
+            };
+            array.into_iter().map(table).collect::<Result<_>>()?
+        }
+        other => bail!("{at}: sweep: must be a table, not a {}", other.type_str()),
+    };
+    ensure!(!tables.is_empty(), "{at}: sweep: sets nothing");
+    let mut cases = vec![Expanded {
+        table: case.clone(),
+        axes: Vec::new(),
+    }];
+    for table in tables {
+        let steps = steps(place, &at, table)?;
+        ensure!(
+            cases.len() * steps.len() <= MOST_CASES,
+            "{at}: sweep: more than {MOST_CASES} cases"
+        );
+        let mut next = Vec::with_capacity(cases.len() * steps.len());
+        for case in &cases {
+            for step in &steps {
+                next.push(case.with(&at, step)?);
+            }
+        }
+        cases = next;
+    }
+    all.extend(cases);
+    Ok(())
+}
+
+/// What one step of a sweep sets: fields and their values.
+type Step<'t> = Vec<(String, Value<'t>)>;
+
+/// The steps of one table of a sweep: its keys' values go together, the first of each, then the second.
+fn steps<'t>(place: Place<'_>, at: &str, table: DeTable<'t>) -> Result<Vec<Step<'t>>> {
+    let mut steps: Vec<Step<'t>> = Vec::new();
+    // Tables of a TOML file are sorted by key; people read them in the file's order.
+    let mut keys: Vec<_> = table.into_iter().collect();
+    keys.sort_by_key(|(key, _)| key.span().start);
+    for (i, (key, values)) in keys.into_iter().enumerate() {
+        let path = key.get_ref().to_string();
+        let values = range::values(place, &path, values)?;
+        if i == 0 {
+            steps.resize_with(values.len(), Vec::new);
+        }
+        ensure!(
+            values.len() == steps.len(),
+            "{at}: sweep: {path}: {} values, where the keys before it have {}: values of one table go together",
+            values.len(),
+            steps.len()
+        );
+        for (step, value) in steps.iter_mut().zip(values) {
+            step.push((path.clone(), value));
+        }
+    }
+    ensure!(!steps.is_empty(), "{at}: sweep: sets nothing");
+    Ok(steps)
+}
+
+impl<'t> Expanded<'t> {
+    /// The same case with one more step of a sweep.
+    fn with(&self, at: &str, step: &Step<'t>) -> Result<Self> {
+        let mut case = self.clone();
+        for (path, value) in step {
+            ensure!(
+                case.axes.iter().all(|(known, _)| known != path),
+                "{at}: sweep: {path} is swept twice"
+            );
+            set(case.table.get_mut(), path, value.clone())
+                .map_err(|cause| cause.context(format!("{at}: sweep: {path}")))?;
+            // What somebody published of a step is no condition of it.
+            if path.split('.').next() != Some(PUBLISHED) {
+                case.axes.push((path.clone(), written(value.get_ref())));
+            }
+        }
+        Ok(case)
+    }
+}
+
+/// Sets the field at a dotted path, making the tables on the way.
+fn set<'t>(table: &mut DeTable<'t>, path: &str, value: Value<'t>) -> Result<()> {
+    let key = |name: &str| Spanned::new(value.span(), Cow::Owned(name.to_owned()));
+    let Some((first, rest)) = path.split_once('.') else {
+        table.insert(key(path), value);
+        return Ok(());
+    };
+    let entry = table
+        .entry(key(first))
+        .or_insert_with(|| Spanned::new(value.span(), DeValue::Table(DeTable::new())));
+    match entry.get_mut() {
+        // What is published has dots in its names.
+        DeValue::Table(inner) if first == PUBLISHED => {
+            inner.insert(key(rest), value);
+            Ok(())
+        }
+        DeValue::Table(inner) => set(inner, rest, value),
+        other => bail!("{first} is a {}, not a table", other.type_str()),
+    }
+}
+
+/// A value as the file has it, without quotes.
+fn written(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.as_str().to_owned(),
+        DeValue::Float(number) => number.as_str().to_owned(),
+        DeValue::Boolean(yes) => yes.to_string(),
+        DeValue::Datetime(time) => time.to_string(),
+        DeValue::Array(all) => {
+            let all: Vec<String> = all.iter().map(|value| written(value.get_ref())).collect();
+            all.join(" ")
+        }
+        DeValue::Table(table) => {
+            let pair = |(key, value): (&Spanned<Cow<'_, str>>, &Value<'_>)| {
+                format!("{}={}", key.get_ref(), written(value.get_ref()))
+            };
+            table.iter().map(pair).collect::<Vec<_>>().join(" ")
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The JSON Schema of scenario files, for editors and checkers; generated from the types that read them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+use strum::IntoEnumIterator as _;
+
+use super::rules::TrendTable;
+use super::tables::{CaseTable, InstrumentTable, QuickTable, RepeatsTable, TcpTable};
+use crate::experiment::plan::{Bed, Order};
+use crate::link_spec::unit::Written;
+use crate::measure::{Kind, OptionText};
+
+/// A whole scenario file. What of it is read in which step, [`super::parse`] says.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields, title = "A farwire scenario")]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Document {
+    name: String,
+    title: String,
+    seed: Option<u64>,
+    order: Option<Order>,
+    reference: Option<String>,
+    quick: Option<QuickTable>,
+    bed: Option<Bed>,
+    tcp: Option<TcpTable>,
+    repeats: Option<RepeatsTable>,
+    instruments: Vec<InstrumentTable>,
+    bases: Option<BTreeMap<String, CaseTable>>,
+    cases: Vec<CaseTable>,
+    trends: Option<Vec<TrendTable>>,
+}
+
+/// Values of a swept field.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Values {
+    List(Vec<Written>),
+    Range {
+        from: Written,
+        to: Written,
+        times: Option<f64>,
+        plus: Option<Written>,
+    },
+}
+
+/// The schema, indented, with a line's end.
+pub(crate) fn schema() -> String {
+    let mut generator = SchemaSettings::draft2020_12().into_generator();
+    let values = generator.subschema_for::<Values>().to_value();
+    let mut schema = generator.into_root_schema_for::<Document>().to_value();
+    let definitions = &mut schema["$defs"];
+    let mut bed = definitions["Bed"].clone();
+    bed["required"] = json!([]);
+    let case = &mut definitions["CaseTable"];
+    // What a case does not say it has from its base, or from the file.
+    case["required"] = json!([]);
+    case["properties"]["bed"] = bed;
+    case["properties"]["base"] = json!({ "type": "string", "description": "A table of `bases`." });
+    let sweep = json!({ "type": "object", "additionalProperties": values, "minProperties": 1 });
+    case["properties"]["sweep"] = json!({
+        "description": "Paths within the case and their values; several tables multiply.",
+        "anyOf": [sweep, { "type": "array", "items": sweep, "minItems": 1 }]
+    });
+    definitions["InstrumentTable"]["allOf"] = Kind::iter().map(of_kind).collect();
+    let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
+    text + "\n"
+}
+
+/// Which options an instrument of this kind has.
+fn of_kind(kind: Kind) -> Value {
+    let mut options = serde_json::Map::new();
+    for option in kind.options() {
+        let text = describe(&option);
+        // They may be written with underscores too.
+        options.insert(option.name.replace('-', "_"), text.clone());
+        options.insert(option.name, text);
+    }
+    let parameters = json!({ "properties": options, "additionalProperties": false });
+    json!({
+        "if": { "properties": { "kind": { "const": kind.name() } } },
+        "then": { "properties": { "parameters": parameters, "quick": parameters } }
+    })
+}
+
+fn describe(option: &OptionText) -> Value {
+    let types = if option.flag {
+        json!(["boolean"])
+    } else {
+        json!(["string", "number", "boolean", "array"])
+    };
+    json!({ "type": types, "description": option.help })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    fn root() -> &'static Path {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+    }
+
+    #[test]
+    fn the_committed_schema_is_that_of_the_types() {
+        let committed = fs::read_to_string(root().join("schema/scenario.json"));
+        assert!(
+            committed.is_ok_and(|committed| committed == schema()),
+            "run `farwire schema > schema/scenario.json`"
+        );
+    }
+
+    #[test]
+    fn the_scenarios_that_ship_are_valid_by_the_schema_and_mistakes_are_not() {
+        let schema: Value = serde_json::from_str(&schema()).unwrap();
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        for entry in fs::read_dir(root().join("scenarios")).unwrap() {
+            let path = entry.unwrap().path();
+            let text = fs::read_to_string(&path).unwrap();
+            let sound: Value = toml::from_str(&text).unwrap();
+            let errors: Vec<String> = validator
+                .iter_errors(&sound)
+                .map(|error| error.to_string())
+                .collect();
+            assert!(errors.is_empty(), "{}: {errors:?}", path.display());
+            for (pointer, wrong) in [
+                ("/name", json!(1)),
+                ("/bed/kind", json!("attic")),
+                ("/instruments/0/kind", json!("pong")),
+                ("/instruments/0/parameters", json!({ "nothing": 1 })),
+                ("/cases/0", json!({ "name": "a", "lnik": {} })),
+            ] {
+                let mut value = sound.clone();
+                *value.pointer_mut(pointer).unwrap() = wrong;
+                assert!(!validator.is_valid(&value), "{pointer}");
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+use std::time::Duration;
+
+use super::*;
+use crate::experiment::expectation::{Rule, TrendWay};
+use crate::experiment::plan::{Instrument, Repeats};
+
+const HEAD: &str = "\
+name = 'x'
+title = 'X'
+[bed]
+kind = 'netns'
+[tcp]
+congestion = 'cubic'
+[[instruments]]
+name = 'ping'
+kind = 'ping'
+parameters = { size = 1200, count = 100 }
+quick = { count = 5 }
+[[instruments]]
+name = 'download'
+kind = 'http'
+parameters = { bytes = '500MiB' }
+quick = { bytes = false, duration = '10s' }
+";
+
+fn plan(cases: &str, quick: bool) -> Plan {
+    parse("x.toml", &format!("{HEAD}{cases}"), quick).unwrap()
+}
+
+fn refusal(cases: &str) -> String {
+    refusal_of(&format!("{HEAD}[[cases]]\n{cases}"))
+}
+
+fn refusal_of(text: &str) -> String {
+    format!("{:#}", parse("x.toml", text, false).unwrap_err())
+}
+
+fn names(plan: &Plan) -> Vec<&str> {
+    plan.cases.iter().map(|case| case.name.as_str()).collect()
+}
+
+fn options(case: &Case, name: &str) -> Vec<String> {
+    let of = |i: &&Instrument| i.name == name;
+    case.instruments.iter().find(of).unwrap().options.clone()
+}
+
+#[test]
+fn quick_shortens_what_instruments_do_and_how_often_and_nothing_else() {
+    let cases =
+        "[[cases]]\nname = 'a'\nrepeats = 9\nlink = { delay = '1ms' }\n[quick]\nrepeats = 2\n";
+    let (full, quick) = (plan(cases, false), plan(cases, true));
+    assert_eq!(options(&full.cases[0], "download"), ["--bytes=500MiB"]);
+    assert_eq!(options(&quick.cases[0], "download"), ["--duration=10s"]);
+    assert_eq!(
+        options(&quick.cases[0], "ping"),
+        ["--count=5", "--size=1200"]
+    );
+    assert_eq!(quick.cases[0].repeats, Repeats::fixed(2));
+    assert_eq!(quick.cases[0].link, full.cases[0].link);
+    assert_eq!(full.cases[0].estimate(), Duration::from_millis(103_500));
+}
+
+#[test]
+fn every_round_has_every_case_once_in_an_order_that_the_seed_draws() {
+    let cases =
+        "[[cases]]\nname = 'a'\nrepeats = 3\n[[cases]]\nname = 'b'\n[[cases]]\nname = 'c'\n";
+    let plan = plan(cases, false);
+    let round = |repeat| {
+        let runs = plan.round(repeat);
+        runs.iter()
+            .map(|run| (run.case.name.clone(), run.seed))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(round(3), round(3));
+    let mut sorted = round(3);
+    sorted.sort();
+    assert_eq!(sorted, ["a", "b", "c"].map(|name| (name.to_owned(), 3)));
+    let orders: Vec<_> = (1..=20).map(round).collect();
+    let firsts: std::collections::BTreeSet<&str> =
+        orders.iter().map(|order| order[0].0.as_str()).collect();
+    assert_eq!(firsts.len(), 3);
+    assert_eq!(plan.rounds(), 3);
+}
+
+#[test]
+fn a_case_has_what_its_bases_have_unless_it_says_otherwise() {
+    let plan = plan(
+        "\
+[bases.slow]
+link = { delay = '20ms', loss = '1%' }
+repeats = 5
+[bases.slower]
+base = 'slow'
+link = { delay = '40ms' }
+[[cases]]
+name = 'a'
+base = 'slower'
+link = { rate = '1mbit' }
+bed = { mtu = 9000 }
+[[cases]]
+name = 'b'
+",
+        false,
+    );
+    let link = &plan.cases[0].link;
+    assert_eq!(link.delay, Some("40ms".parse().unwrap()));
+    assert_eq!(link.loss, Some("1%".parse().unwrap()));
+    assert_eq!(link.rate, Some("1mbit".parse().unwrap()));
+    assert_eq!(plan.cases[0].repeats, Repeats::fixed(5));
+    assert_eq!((plan.cases[0].bed.mtu, plan.cases[1].bed.mtu), (9000, 1500));
+}
+
+#[test]
+fn tables_of_a_sweep_multiply_and_keys_of_one_table_go_together() {
+    let plan = plan(
+        "\
+[[cases]]
+name = 'grid'
+[[cases.sweep]]
+'link.delay' = ['0ms', '20ms']
+'published.ping.rtt_ms.median' = ['1ms', '41ms']
+[[cases.sweep]]
+'parameters.ping.size' = { from = '64', to = '256', times = 2 }
+",
+        false,
+    );
+    assert_eq!(
+        names(&plan),
+        [
+            "grid[delay=0ms, size=64]",
+            "grid[delay=0ms, size=128]",
+            "grid[delay=0ms, size=256]",
+            "grid[delay=20ms, size=64]",
+            "grid[delay=20ms, size=128]",
+            "grid[delay=20ms, size=256]",
+        ]
+    );
+    let last = &plan.cases[5];
+    assert_eq!(last.link.delay, Some("20ms".parse().unwrap()));
+    assert_eq!(last.published.values().copied().collect::<Vec<_>>(), [41.0]);
+    assert!(options(last, "ping").contains(&"--size=256".to_owned()));
+    assert_eq!(
+        last.axes,
+        [("link.delay", "20ms"), ("parameters.ping.size", "256")]
+            .map(|(path, value)| (path.to_owned(), value.to_owned()))
+    );
+}
+
+#[test]
+fn quick_leaves_alone_what_a_sweep_sets() {
+    let cases = "[[cases]]\nname = 'a'\nsweep = { 'parameters.ping.count' = [1, 2] }\n";
+    let plan = plan(cases, true);
+    assert_eq!(
+        options(&plan.cases[1], "ping"),
+        ["--count=2", "--size=1200"]
+    );
+}
+
+#[test]
+fn sweeps_that_contradict_themselves_are_refused_with_their_line() {
+    for (sweep, cause) in [
+        ("[]", "sets nothing"),
+        ("3", "sweep: must be a table"),
+        ("{}", "sets nothing"),
+        (
+            "{ 'link.delay' = ['1ms'], 'link.loss' = ['1%', '2%'] }",
+            "go together",
+        ),
+        (
+            "[{ 'link.delay' = ['1ms'] }, { 'link.delay' = ['2ms'] }]",
+            "swept twice",
+        ),
+        ("{ 'name.x' = ['1ms'] }", "name is a string, not a table"),
+        ("{ 'link.dealy' = ['1ms'] }", "did you mean `delay`?"),
+        ("{ 'parameters.pong.size' = [1] }", "no instrument `pong`"),
+    ] {
+        let message = refusal(&format!("name = 'a'\nsweep = {sweep}\n"));
+        assert!(message.starts_with("x.toml:1"), "{sweep}: {message}");
+        assert!(message.contains(cause), "{sweep}: {message}");
+    }
+}
+
+#[test]
+fn bases_that_are_not_there_or_go_in_a_ring_are_refused() {
+    assert!(refusal("name = 'a'\nbase = 'z'\n").contains("there is no `bases.z`"));
+    let ring = refusal("name = 'a'\nbase = 'p'\n[bases.p]\nbase = 'q'\n[bases.q]\nbase = 'p'\n");
+    assert!(ring.contains("`p` is a base of itself"), "{ring}");
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_line_and_the_nearest_key() {
+    let message = refusal("name = 'a'\nlnik = {}\n");
+    assert!(
+        message.starts_with("x.toml:19: unknown field `lnik`"),
+        "{message}"
+    );
+    assert!(message.ends_with("did you mean `link`?"), "{message}");
+}
+
+#[test]
+fn a_key_of_a_link_is_checked_like_any_other() {
+    let message = refusal("name = 'a'\nlink = { dealy = '1ms' }\n");
+    assert!(
+        message.contains("x.toml:19") && message.contains("did you mean `delay`?"),
+        "{message}"
+    );
+    let message = refusal("name = 'a'\n[cases.link]\ndelay = '1parsec'\n");
+    assert!(
+        message.starts_with("x.toml:20: delay: `1parsec`"),
+        "{message}"
+    );
+}
+
+#[test]
+fn two_cases_of_one_name_are_refused() {
+    let message = refusal("name = 'a'\n[[cases]]\nname = 'a'\n");
+    assert_eq!(
+        message,
+        "x.toml:20: cases: name: `a` is taken already, by line 18"
+    );
+}
+
+#[test]
+fn an_unknown_reference_is_refused() {
+    let text = format!("reference = 'z'\n{HEAD}[[cases]]\nname = 'a'\n");
+    assert_eq!(
+        refusal_of(&text),
+        "x.toml:1: reference: there is no case `z`; there are: a"
+    );
+}
+
+#[test]
+fn conditions_that_contradict_each_other_are_refused() {
+    let message = refusal("name = 'a'\nlink = { queue = '5pkt' }\n");
+    assert!(
+        message.starts_with("x.toml:18: case `a`: link: "),
+        "{message}"
+    );
+    assert!(message.contains("needs a rate"), "{message}");
+}
+
+#[test]
+fn expectations_are_read_in_the_metrics_units() {
+    let text = format!(
+        "reference = 'a'\n{HEAD}\
+[[cases]]
+name = 'a'
+published = {{ 'ping.rtt_ms.median' = '2ms' }}
+expect = [
+  {{ of = 'ping.rtt_ms.median', least = '1ms', most = 3 }},
+  {{ of = 'ping.rtt_ms.median', value = '2ms', within = '10%' }},
+  {{ of = 'ping.rtt_ms.median', gain = '-1ms', within = '100us' }},
+  {{ of = 'download.goodput_bit_per_s.mean', ratio = 0.5, within = '5%' }},
+  {{ of = 'ping.rtt_ms.median', published = {{ factor = 1.5 }} }},
+]
+[[cases]]
+name = 'b'
+[[trends]]
+of = 'ping.rtt_ms.median'
+rising = ['a', 'b']
+"
+    );
+    let plan = parse("x.toml", &text, false).unwrap();
+    let rules: Vec<Rule> = plan.cases[0].expect.iter().map(|e| e.rule).collect();
+    assert_eq!(
+        rules,
+        [
+            Rule::Range {
+                least: Some(1.0),
+                most: Some(3.0)
+            },
+            Rule::Value {
+                value: 2.0,
+                within: 0.2
+            },
+            Rule::Gain {
+                gain: -1.0,
+                within: 0.1
+            },
+            Rule::Ratio {
+                ratio: 0.5,
+                within: 0.05
+            },
+            Rule::PublishedFactor { factor: 1.5 },
+        ]
+    );
+    assert_eq!(plan.trends[0].way, TrendWay::Rising);
+    assert_eq!(plan.trends[0].cases, ["a", "b"]);
+}
+
+#[test]
+fn expectations_about_nothing_are_refused() {
+    for (expect, cause) in [
+        ("{ of = 'ping.rtt_ms.median' }", "say one of least and most"),
+        (
+            "{ of = 'ping.rtt_ms.median', value = '1ms' }",
+            "say `within`",
+        ),
+        (
+            "{ of = 'ping.rtt.median', value = 1, within = 1 }",
+            "did you mean `rtt_ms`?",
+        ),
+        (
+            "{ of = 'pong.rtt_ms.median', value = 1, within = 1 }",
+            "no instrument `pong`",
+        ),
+        (
+            "{ of = 'ping.rtt_ms.median', gain = 1, within = 1 }",
+            "name it in `reference`",
+        ),
+        (
+            "{ of = 'ping.rtt_ms.median', published = { within = '5%' } }",
+            "needs its value in `published`",
+        ),
+    ] {
+        let message = refusal(&format!("name = 'a'\nexpect = [{expect}]\n"));
+        assert!(message.contains(cause), "{expect}: {message}");
+        assert!(message.starts_with("x.toml:"), "{expect}: {message}");
+    }
+}
+
+#[test]
+fn repeats_until_an_interval_is_narrow_are_bounded() {
+    let cases = "[[cases]]\nname = 'a'\nrepeats = { of = 'ping.rtt_ms.median', within = '5%', most = 10 }\n";
+    let repeats = plan(cases, false).cases[0].repeats.clone();
+    assert_eq!((repeats.least, repeats.most), (3, 10));
+    assert!((repeats.until.unwrap().percent - 5.0).abs() < 1e-9);
+    let message =
+        refusal("name = 'a'\nrepeats = { of = 'ping.rtt_ms.median', within = '5%', most = 99 }\n");
+    assert!(message.contains("3 to 30"), "{message}");
+}
+
+#[test]
+fn an_option_of_another_instrument_is_refused() {
+    let text = HEAD.replace("size = 1200", "parallel = 3");
+    let message = refusal_of(&format!("{text}[[cases]]\nname = 'a'\n"));
+    assert!(
+        message.starts_with(
+            "x.toml:18: case `a`: instrument `ping`: parallel: no option of ping; it has size"
+        ),
+        "{message}"
+    );
+}
+
+#[test]
+fn the_scenarios_that_ship_are_sound() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    for entry in std::fs::read_dir(directory).unwrap() {
+        for quick in [false, true] {
+            read(&entry.as_ref().unwrap().path(), quick).unwrap();
+        }
+    }
+}

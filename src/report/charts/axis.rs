@@ -1,0 +1,301 @@
+//! An axis: which values it spans, where each stands, and what its ticks say.
+
+/// From one value to another.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    /// What it shows, with its unit.
+    pub(super) title: String,
+    scale: Scale,
+    low: f64,
+    high: f64,
+}
+
+#[derive(Clone, Debug)]
+enum Scale {
+    Linear {
+        step: f64,
+    },
+    /// Ticks at powers of ten, or of two for sizes in bytes.
+    Log {
+        base: f64,
+    },
+    /// Values 0, 1, 2... by name.
+    Names(Vec<String>),
+}
+
+/// About so many ticks fit.
+const TICKS: f64 = 5.0;
+
+impl Axis {
+    /// From 0 to a round number above every value.
+    pub(super) fn from_zero(title: &str, values: impl Iterator<Item = f64>) -> Self {
+        Self::linear(title, std::iter::once(0.0).chain(values))
+    }
+
+    /// Between round numbers around the values.
+    pub(super) fn linear(title: &str, values: impl Iterator<Item = f64>) -> Self {
+        let (low, high) = ends(values).unwrap_or((0.0, 1.0));
+        // A single value has no span of its own.
+        let high = if high > low {
+            high
+        } else {
+            low + high.abs().max(1.0)
+        };
+        let step = round_step((high - low) / TICKS);
+        let low = (low / step + 1e-9).floor() * step;
+        let high = ((high / step - 1e-9).ceil() * step).max(low + step);
+        Self {
+            title: title.to_owned(),
+            scale: Scale::Linear { step },
+            low,
+            high,
+        }
+    }
+
+    /// Logarithmic around those of the values that are above 0.
+    pub(super) fn log(title: &str, values: impl Iterator<Item = f64>) -> Self {
+        Self::logarithmic(title, 10.0, values)
+    }
+
+    /// Logarithmic in powers of two, for sizes in bytes.
+    pub(super) fn log2(title: &str, values: impl Iterator<Item = f64>) -> Self {
+        Self::logarithmic(title, 2.0, values)
+    }
+
+    fn logarithmic(title: &str, base: f64, values: impl Iterator<Item = f64>) -> Self {
+        let (low, high) = ends(values.filter(|value| *value > 0.0)).unwrap_or((1.0, base));
+        let (low, high) = if base == 2.0 {
+            (
+                2_f64.powf((low.log2() + 1e-9).floor()),
+                2_f64.powf((high.log2() - 1e-9).ceil()),
+            )
+        } else {
+            (round_down(low), round_up(high))
+        };
+        Self {
+            title: title.to_owned(),
+            scale: Scale::Log { base },
+            low,
+            high: if high > low { high } else { low * base },
+        }
+    }
+
+    /// Logarithmic where the values, all above 0, span more than a factor of 20; else from 0.
+    pub(super) fn fitting(title: &str, values: impl Iterator<Item = f64>) -> Self {
+        let values: Vec<f64> = values.collect();
+        match ends(values.iter().copied()) {
+            Some((low, high)) if low > 0.0 && high / low > 20.0 => {
+                Self::log(title, values.into_iter())
+            }
+            _ => Self::from_zero(title, values.into_iter()),
+        }
+    }
+
+    /// Things without a number, side by side.
+    pub(super) fn names(title: &str, names: Vec<String>) -> Self {
+        Self {
+            title: title.to_owned(),
+            low: -0.5,
+            high: names.len() as f64 - 0.5,
+            scale: Scale::Names(names),
+        }
+    }
+
+    /// The numbers from 1 to `last`, each with its tick.
+    pub(super) fn counts(title: &str, last: u64) -> Self {
+        Self {
+            low: 0.5,
+            high: last as f64 + 0.5,
+            ..Self::names(title, (0..=last).map(|n| n.to_string()).collect())
+        }
+    }
+
+    /// Where a value stands: 0 at the low end, 1 at the high end; what lies beyond stands at the end.
+    pub(super) fn place(&self, value: f64) -> f64 {
+        let share = match self.scale {
+            Scale::Log { .. } => {
+                (value.max(self.low).ln() - self.low.ln()) / (self.high.ln() - self.low.ln())
+            }
+            _ => (value - self.low) / (self.high - self.low),
+        };
+        share.clamp(0.0, 1.0)
+    }
+
+    /// The greatest value that it shows.
+    pub(super) fn high(&self) -> f64 {
+        self.high
+    }
+
+    /// The values from the low end to the high one and whether they are logarithms, for who reads the drawing by program.
+    pub(super) fn data(&self) -> String {
+        let kind = match self.scale {
+            Scale::Linear { .. } => "lin",
+            Scale::Log { .. } => "log",
+            Scale::Names(_) => "names",
+        };
+        format!("{} {} {kind}", self.low, self.high)
+    }
+
+    /// Where ticks stand, and what they say.
+    pub(super) fn ticks(&self) -> Vec<(f64, String)> {
+        match &self.scale {
+            Scale::Linear { step } => {
+                let count = ((self.high - self.low) / step).round();
+                let ticks = (0..).take_while(|n| f64::from(*n) <= count);
+                ticks
+                    .map(|n| self.low + f64::from(n) * step)
+                    .map(|value| (value, short(clean(value, *step))))
+                    .collect()
+            }
+            Scale::Log { base } if *base == 2.0 => {
+                let powers = (self.high / self.low).log2().round();
+                let every = (powers / 8.0).ceil().max(1.0);
+                let at = |n: u32| self.low * 2_f64.powf(f64::from(n) * every);
+                (0..)
+                    .map(at)
+                    .take_while(|value| *value <= self.high * 1.001)
+                    .map(|value| (value, binary(value)))
+                    .collect()
+            }
+            Scale::Log { .. } => decades(self.low, self.high),
+            Scale::Names(names) => {
+                let ticks = (0..).map(f64::from).zip(names.iter().cloned());
+                ticks
+                    .filter(|(value, _)| (self.low..self.high).contains(value))
+                    .collect()
+            }
+        }
+    }
+}
+
+/// The least and the greatest that are finite.
+fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values
+        .filter(|value| value.is_finite())
+        .fold(None, |ends, value| match ends {
+            None => Some((value, value)),
+            Some((low, high)) => Some((low.min(value), high.max(value))),
+        })
+}
+
+/// The next of 1, 2, 5 times a power of ten.
+fn round_step(value: f64) -> f64 {
+    let power = 10_f64.powf(value.log10().floor());
+    let step = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|step| value <= step * power * 1.000_001);
+    step.unwrap_or(10.0) * power
+}
+
+fn round_up(value: f64) -> f64 {
+    round_step(value)
+}
+
+fn round_down(value: f64) -> f64 {
+    let power = 10_f64.powf(value.log10().floor());
+    let step = [5.0, 2.0, 1.0]
+        .into_iter()
+        .find(|step| value >= step * power * 0.999_999);
+    step.unwrap_or(1.0) * power
+}
+
+/// Ticks of a logarithmic axis: 1, 2 and 5 of each decade, or where there are many decades only the 1.
+fn decades(low: f64, high: f64) -> Vec<(f64, String)> {
+    let many = high / low > 300.0;
+    let steps: &[f64] = if many { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let first = low.log10().floor();
+    let last = high.log10().ceil();
+    let every = if many {
+        ((last - first) / 7.0).ceil().max(1.0)
+    } else {
+        1.0
+    };
+    let powers = (0..)
+        .map(|n| first + f64::from(n) * every)
+        .take_while(|power| *power <= last);
+    let values = powers.flat_map(|power| steps.iter().map(move |step| step * 10_f64.powf(power)));
+    let within = |value: &f64| *value >= low * 0.999 && *value <= high * 1.001;
+    values
+        .filter(within)
+        .map(|value| (value, short(value)))
+        .collect()
+}
+
+/// Without the noise that adding steps leaves.
+fn clean(value: f64, step: f64) -> f64 {
+    if value.abs() < step / 2.0 { 0.0 } else { value }
+}
+
+/// A number in few characters: "0.05", "250", "1.5M".
+pub(super) fn short(value: f64) -> String {
+    let (scaled, suffix) = match value.abs() {
+        v if v >= 1e9 => (value / 1e9, "G"),
+        v if v >= 1e6 => (value / 1e6, "M"),
+        v if v >= 1e4 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let digits = match scaled.abs() {
+        v if v >= 100.0 || v == 0.0 => 0,
+        v if v >= 1.0 => 2,
+        v if v >= 0.01 => 4,
+        _ => 7,
+    };
+    let text = format!("{scaled:.digits$}");
+    let text = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &text
+    };
+    format!("{text}{suffix}")
+}
+
+/// A number of bytes: "64", "4 Ki".
+fn binary(value: f64) -> String {
+    let units = [
+        (1024.0_f64.powi(3), " Gi"),
+        (1024.0_f64.powi(2), " Mi"),
+        (1024.0, " Ki"),
+    ];
+    let unit = units.into_iter().find(|(unit, _)| value >= *unit);
+    unit.map_or_else(|| short(value), |(unit, name)| short(value / unit) + name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(axis: &Axis) -> String {
+        let ticks = axis.ticks().into_iter().map(|(_, text)| text);
+        ticks.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn linear_axes_end_at_round_numbers() {
+        let axis = |values: &[f64]| words(&Axis::from_zero("", values.iter().copied()));
+        assert_eq!(axis(&[7.3, 2.0]), "0 2 4 6 8");
+        assert_eq!(axis(&[0.95]), "0 0.2 0.4 0.6 0.8 1");
+        assert_eq!(axis(&[]), "0 0.2 0.4 0.6 0.8 1");
+        assert_eq!(axis(&[0.0, f64::NAN]), "0 0.2 0.4 0.6 0.8 1");
+    }
+
+    #[test]
+    fn logarithmic_axes_have_powers() {
+        let log = |values: &[f64]| words(&Axis::log("", values.iter().copied()));
+        assert_eq!(log(&[0.3, 7.0]), "0.2 0.5 1 2 5 10");
+        assert_eq!(log(&[1.0, 2e5]), "1 10 100 1000 10k 100k");
+        assert_eq!(
+            words(&Axis::log2("", [64.0, 65_536.0].into_iter())),
+            "64 256 1 Ki 4 Ki 16 Ki 64 Ki"
+        );
+        assert_eq!(log(&[3.0]), "2 5");
+    }
+
+    #[test]
+    fn values_stand_in_proportion_and_never_outside() {
+        let axis = Axis::log("", [1.0, 100.0].into_iter());
+        assert!((axis.place(10.0) - 0.5).abs() < 1e-12);
+        assert_eq!((axis.place(0.0), axis.place(1e9)), (0.0, 1.0));
+        let axis = Axis::names("", vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!((axis.place(0.0), axis.place(1.0)), (0.25, 0.75));
+    }
+}

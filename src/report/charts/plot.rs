@@ -1,0 +1,321 @@
+//! A drawing with two axes: curves, marks with error bars, and a legend below.
+
+use std::fmt::Write;
+
+use super::axis::Axis;
+use super::svg::{Look, escaped, points, px, shortened, width};
+
+/// As wide as a phone, so that its text is legible there and a desk screen has room for two or three.
+const WIDTH: f64 = 440.0;
+const TOP: f64 = 10.0;
+const RIGHT: f64 = 14.0;
+const LEFT: f64 = 56.0;
+/// Below the frame: the ticks' and the axis' text.
+const BOTTOM: f64 = 40.0;
+const LEGEND_LINE: f64 = 18.0;
+const LABEL_MOST: usize = 58;
+
+/// A drawing.
+pub(super) struct Plot {
+    pub(super) x: Axis,
+    pub(super) y: Axis,
+    /// Of the frame, in pixels.
+    pub(super) height: f64,
+    pub(super) curves: Vec<Curve>,
+}
+
+/// A series of points.
+#[derive(Default)]
+pub(super) struct Curve {
+    /// In the legend; curves without are variants of one that has it.
+    pub(super) label: Option<String>,
+    pub(super) look: usize,
+    pub(super) points: Vec<Point>,
+    pub(super) shape: Shape,
+    /// Drawn pale.
+    pub(super) faint: bool,
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// A line in the look's dashes.
+    #[default]
+    Line,
+    /// A thin straight line that is never dashed, and marks on it.
+    Marked,
+    /// Hollow marks alone: what others published.
+    Hollow,
+    /// A dashed line: a level that was published or computed.
+    Level,
+}
+
+/// A point of a series.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Point {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    /// Drawn as an error bar.
+    pub(super) interval: Option<[f64; 2]>,
+    /// What a pointer over its mark is told.
+    pub(super) hover: String,
+}
+
+impl Point {
+    /// Without more.
+    pub(super) fn at(x: f64, y: f64) -> Self {
+        Self {
+            x,
+            y,
+            ..Self::default()
+        }
+    }
+}
+
+impl Plot {
+    /// As SVG that stands alone or in a page; `title` is for those who cannot see it.
+    pub(super) fn draw(&self, title: &str) -> String {
+        let legend = self.legend();
+        let height = TOP + self.height + BOTTOM + legend.height;
+        let mut svg = open(WIDTH, height, title);
+        let frame = [LEFT, TOP, WIDTH - LEFT - RIGHT, self.height]
+            .map(px)
+            .join(" ");
+        // Writing to a String cannot fail.
+        let _ = write!(
+            svg,
+            "<g class=\"plot\" data-frame=\"{frame}\" data-x=\"{}\" data-y=\"{}\">",
+            self.x.data(),
+            self.y.data()
+        );
+        self.draw_axes(&mut svg);
+        for faint in [true, false] {
+            for curve in self.curves.iter().filter(|curve| curve.faint == faint) {
+                self.draw_curve(&mut svg, curve);
+            }
+        }
+        svg.push_str("</g>");
+        svg.push_str(&legend.svg);
+        svg.push_str("</svg>");
+        svg
+    }
+
+    fn left(&self, x: f64) -> f64 {
+        LEFT + self.x.place(x) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn top(&self, y: f64) -> f64 {
+        TOP + (1.0 - self.y.place(y)) * self.height
+    }
+
+    fn draw_axes(&self, svg: &mut String) {
+        let (right, bottom) = (WIDTH - RIGHT, TOP + self.height);
+        let grid = "stroke=\"currentColor\" stroke-opacity=\".16\"";
+        for (value, text) in self.y.ticks() {
+            let y = self.top(value);
+            let _ = write!(
+                svg,
+                "<path d=\"M{LEFT} {0}H{right}\" {grid}/><text x=\"{1}\" y=\"{2}\" text-anchor=\"end\">{3}</text>",
+                px(y),
+                LEFT - 5.0,
+                px(y + 4.0),
+                escaped(&text)
+            );
+        }
+        let mut free = f64::NEG_INFINITY;
+        for (value, text) in self.x.ticks() {
+            let (x, text) = (self.left(value), shortened(&text, 14));
+            let half = width(&text) / 2.0;
+            let _ = write!(
+                svg,
+                "<path d=\"M{} {bottom}v4\" stroke=\"currentColor\"/>",
+                px(x)
+            );
+            // Where names are long some are left out rather than written over one another.
+            if x - half > free {
+                let at = px(x.min(WIDTH - half));
+                let _ = write!(
+                    svg,
+                    "<text x=\"{at}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                    bottom + 16.0,
+                    escaped(&text)
+                );
+                free = x + half + 4.0;
+            }
+        }
+        let _ = write!(
+            svg,
+            "<path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\".6\"/>\
+             <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
+             <text transform=\"translate(12 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            px((LEFT + right) / 2.0),
+            bottom + 33.0,
+            escaped(&self.x.title),
+            px(TOP + self.height / 2.0),
+            escaped(&self.y.title)
+        );
+    }
+
+    /// By how much a series moves sideways, so that error bars of several at one place stay apart.
+    fn dodge(&self, curve: &Curve) -> f64 {
+        let marked = || {
+            self.curves
+                .iter()
+                .filter(|curve| curve.shape == Shape::Marked)
+        };
+        let barred =
+            marked().any(|curve| curve.points.iter().any(|point| point.interval.is_some()));
+        let most = marked().map(|curve| curve.look).max().unwrap_or(0) as f64;
+        let step = (6.0 / most.max(1.0)).min(2.5);
+        if barred {
+            (curve.look as f64 - most / 2.0) * step
+        } else {
+            0.0
+        }
+    }
+
+    fn draw_curve(&self, svg: &mut String, curve: &Curve) {
+        let look = Look(curve.look);
+        let dodge = self.dodge(curve);
+        let label = curve.label.as_deref().unwrap_or_default();
+        let opacity = if curve.faint { " opacity=\".35\"" } else { "" };
+        let _ = write!(
+            svg,
+            "<g data-label=\"{}\" stroke=\"{}\"{opacity}>",
+            escaped(label),
+            look.colour()
+        );
+        let places = || {
+            curve
+                .points
+                .iter()
+                .map(|point| (self.left(point.x) + dodge, self.top(point.y)))
+        };
+        if curve.shape != Shape::Hollow && curve.points.len() > 1 {
+            let (wide, dash) = match curve.shape {
+                Shape::Line => (if curve.faint { 1.0 } else { 1.8 }, look.dash()),
+                Shape::Level => (1.6, "5 4"),
+                Shape::Marked | Shape::Hollow => (1.4, ""),
+            };
+            let dashed = if dash.is_empty() {
+                String::new()
+            } else {
+                format!(" stroke-dasharray=\"{dash}\"")
+            };
+            let _ = write!(
+                svg,
+                "<polyline points=\"{}\" fill=\"none\" stroke-width=\"{wide}\" stroke-linejoin=\"round\"{dashed}/>",
+                points(places())
+            );
+        }
+        let lonely = curve.shape == Shape::Line && curve.points.len() == 1;
+        if lonely || matches!(curve.shape, Shape::Marked | Shape::Hollow) {
+            for point in &curve.points {
+                self.draw_mark(svg, curve, dodge, point);
+            }
+        }
+        svg.push_str("</g>");
+    }
+
+    fn draw_mark(&self, svg: &mut String, curve: &Curve, dodge: f64, point: &Point) {
+        let (look, shape) = (Look(curve.look), curve.shape);
+        let (x, y) = (self.left(point.x) + dodge, self.top(point.y));
+        let _ = write!(svg, "<g><title>{}</title>", escaped(&point.hover));
+        if let Some([low, high]) = point.interval {
+            let (x, low, high) = (px(x), px(self.top(low)), px(self.top(high)));
+            let _ = write!(
+                svg,
+                "<path d=\"M{x} {low}V{high}m-3 0h6M{x} {low}m-3 0h6\" stroke-width=\"1.2\"/>"
+            );
+        }
+        let fill = match shape {
+            Shape::Hollow => "none",
+            _ => look.colour(),
+        };
+        // An invisible disc widens what a pointer or a finger must meet.
+        let _ = write!(
+            svg,
+            "<circle cx=\"{}\" cy=\"{}\" r=\"8\" fill=\"transparent\" stroke=\"none\"/><path d=\"{}\" fill=\"{fill}\" stroke-width=\"1.4\"/></g>",
+            px(x),
+            px(y),
+            look.mark(x, y, if shape == Shape::Hollow { 4.5 } else { 3.0 })
+        );
+    }
+
+    fn legend(&self) -> Legend {
+        let mut legend = Legend::default();
+        let top = TOP + self.height + BOTTOM + 6.0;
+        let (mut x, mut line) = (8.0, 0.0);
+        for curve in self.curves.iter().filter(|curve| !curve.faint) {
+            let Some(label) = &curve.label else {
+                continue;
+            };
+            let text = shortened(label, LABEL_MOST);
+            let wide = 30.0 + width(&text) + 10.0;
+            if x > 8.0 && x + wide > WIDTH {
+                (x, line) = (8.0, line + 1.0);
+            }
+            let y = top + line * LEGEND_LINE;
+            let _ = write!(
+                legend.svg,
+                "{}<text x=\"{}\" y=\"{}\">{}</text>",
+                key(curve, x, y),
+                px(x + 29.0),
+                px(y + 4.0),
+                escaped(&text)
+            );
+            x += wide;
+            legend.height = (line + 1.0) * LEGEND_LINE + 4.0;
+        }
+        legend
+    }
+}
+
+#[derive(Default)]
+struct Legend {
+    svg: String,
+    height: f64,
+}
+
+/// What stands before a label.
+fn key(curve: &Curve, x: f64, y: f64) -> String {
+    let look = Look(curve.look);
+    let dash = match curve.shape {
+        Shape::Line => look.dash(),
+        Shape::Level => "5 4",
+        Shape::Marked | Shape::Hollow => "",
+    };
+    let mut key = format!("<g stroke=\"{}\">", look.colour());
+    if curve.shape != Shape::Hollow {
+        let _ = write!(
+            key,
+            "<path d=\"M{} {}h24\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>",
+            px(x),
+            px(y)
+        );
+    }
+    if matches!(curve.shape, Shape::Marked | Shape::Hollow) {
+        let fill = if curve.shape == Shape::Hollow {
+            "none"
+        } else {
+            look.colour()
+        };
+        let _ = write!(
+            key,
+            "<path d=\"{}\" fill=\"{fill}\"/>",
+            look.mark(x + 12.0, y, 3.5)
+        );
+    }
+    key + "</g>"
+}
+
+/// The head of a drawing of this size.
+pub(super) fn open(width: f64, height: f64, title: &str) -> String {
+    let title = escaped(title);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\" \
+         font-family=\"system-ui, sans-serif\" font-size=\"11.5\" fill=\"currentColor\">",
+        width = px(width),
+        height = px(height)
+    )
+}

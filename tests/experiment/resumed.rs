@@ -1,0 +1,107 @@
+//! An experiment that was killed, and killed again, is finished by `--resume`: every run once, none lost.
+
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+use crate::small::{PING, Small, stderr};
+
+/// Long enough to be killed in any part of it, the reports included.
+const CASES: &str = "\
+[[cases]]
+name = 'grid'
+repeats = 4
+sweep = { 'link.delay' = ['0ms', '1ms', '2ms', '3ms', '4ms'] }
+";
+const KILLS: u32 = 20;
+/// Of the moments at which it is killed, drawn from the seed.
+const LATEST_MS: u64 = 2_500;
+const SEED: u64 = 4;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "an experiment killed 20 times at random moments has every run once when resumed",
+        &[Need::Namespaces],
+        killed_again_and_again,
+    );
+    suite.test(
+        "a finished experiment that is resumed runs nothing",
+        &[Need::Namespaces],
+        nothing_is_missing,
+    );
+}
+
+fn killed_again_and_again() -> Result<()> {
+    let small = Small::of(&[PING, CASES])?;
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mut begun = false;
+    for _ in 0..KILLS {
+        let mut command = if begun {
+            resume(&small)
+        } else {
+            small.command()
+        };
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        thread::sleep(Duration::from_millis(random.u64(..LATEST_MS)));
+        end(&mut child)?;
+        begun = small.path("out/record.jsonl").exists();
+    }
+    let mut command = if begun {
+        resume(&small)
+    } else {
+        small.command()
+    };
+    let output = process::run(&mut command)?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    check(&small)
+}
+
+fn nothing_is_missing() -> Result<()> {
+    let small = Small::of(&[PING, CASES])?;
+    ensure!(small.run()?.status.success());
+    check(&small)?;
+    ensure!(process::run(&mut resume(&small))?.status.success());
+    check(&small)
+}
+
+/// Every run of the plan is there once, and the record says once that it is finished.
+fn check(small: &Small) -> Result<()> {
+    ensure!(small.is_finished()?, "it is not finished");
+    let mut runs: Vec<(String, u64)> = Vec::new();
+    for run in small.runs()? {
+        let case = run["case"].as_str().context("a case")?.to_owned();
+        // An attempt that the machine spoilt is followed by the one that counts.
+        if run["outcome"]["outcome"] != "invalid" || run["attempt"] == 3 {
+            runs.push((case, run["repeat"].as_u64().context("a repeat")?));
+        }
+    }
+    runs.sort();
+    let wanted = (0..5).flat_map(|ms| (1..=4).map(move |n| (format!("grid[delay={ms}ms]"), n)));
+    ensure!(runs == wanted.collect::<Vec<_>>(), "{runs:?}");
+    Ok(())
+}
+
+fn resume(small: &Small) -> Command {
+    let mut command = farwire();
+    command.arg("run").arg("--resume").arg(small.path("out"));
+    command
+}
+
+/// Kills what still runs.
+fn end(child: &mut Child) -> Result<()> {
+    if child.try_wait()?.is_none() {
+        kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGKILL)?;
+        child.wait()?;
+    }
+    Ok(())
+}
