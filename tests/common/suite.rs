@@ -1,7 +1,7 @@
 //! A list of tests, run one at a time, in which a test that this machine cannot run is named with the cause.
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -30,13 +30,17 @@ pub(crate) enum Need {
     Soak,
 }
 
-/// Puts this process into a user namespace of its own unless it is root; call it before any thread is started.
+/// Puts this process into a user namespace of its own, with a loopback, unless it is root; call it before any thread is
+/// started.
 ///
 /// Where that fails, the tests that need it are skipped: they find out themselves.
 pub(crate) fn gain_privilege() {
     if Privilege::detect() == Privilege::UserNamespace {
-        // A failure shows again when Need::Namespaces is looked at.
+        // A failure shows again when Need::Namespaces is looked at, or when a test finds no loopback.
         let _ = userns::enter();
+        let _ = Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status();
     }
 }
 
