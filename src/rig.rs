@@ -17,10 +17,11 @@ use crate::forward::thread::{Options, Running};
 /// Slots of each port's receive ring: 64 MiB, the bursts of two cores that are busy elsewhere for 20 ms.
 pub(crate) const RING_SLOTS: usize = 960;
 
-/// Client, server and the link between them.
+/// A bed whose links are emulated.
 pub(crate) struct Rig {
     bed: Bed,
-    running: Running,
+    /// In the order of the bed's segments.
+    running: Vec<Running>,
 }
 
 /// Makes namespaces possible for this process; to be called before it starts any thread.
@@ -36,19 +37,26 @@ pub(crate) fn gain_privilege() -> Result<(), Failure> {
 }
 
 impl Rig {
-    /// Builds the bed and starts to forward.
-    pub(crate) fn up(bed: &BedConfig, link: &LinkConfig, cpu: CpuUse) -> Result<Self> {
-        let link = Link::new(link)?;
-        let bed = Bed::build(bed)?;
-        let ports = bed.emulator().run(|| -> Result<_> {
-            let open = |name| AfPacket::open(name, RING_SLOTS);
-            Ok([open(CLIENT_PORT)?, open(SERVER_PORT)?])
-        })??;
+    /// Builds the bed, with a segment for each of `links`, and starts to forward.
+    pub(crate) fn up(bed: &BedConfig, links: &[LinkConfig], cpu: CpuUse) -> Result<Self> {
+        let models: Vec<Link> = links.iter().map(Link::new).collect::<Result<_, _>>()?;
+        let bed = Bed::build(&BedConfig {
+            segments: u8::try_from(links.len()).context("so many links")?,
+            ..bed.clone()
+        })?;
         let options = Options {
             cpu,
             ..Options::default()
         };
-        let running = Running::start(ports, link, &options)?;
+        let forward = |(emulator, link): (&NetNs, Link)| -> Result<Running> {
+            let ports = emulator.run(|| -> Result<_> {
+                let open = |name| AfPacket::open(name, RING_SLOTS);
+                Ok([open(CLIENT_PORT)?, open(SERVER_PORT)?])
+            })??;
+            Running::start(ports, link, &options)
+        };
+        let running = bed.emulators().iter().zip(models).map(forward);
+        let running = running.collect::<Result<_>>()?;
         Ok(Self { bed, running })
     }
 
@@ -62,9 +70,15 @@ impl Rig {
         self.bed.server()
     }
 
-    /// Stops forwarding; what the link did.
-    pub(crate) fn down(self) -> Summary {
-        Summary::of(&self.running.stop())
+    /// From the client to the server.
+    pub(crate) fn nodes(&self) -> &[NetNs] {
+        self.bed.nodes()
+    }
+
+    /// Stops forwarding; what each link did, in the order of the segments.
+    pub(crate) fn down(self) -> Vec<Summary> {
+        let stopped = self.running.into_iter().map(Running::stop);
+        stopped.map(|stats| Summary::of(&stats)).collect()
     }
 }
 

@@ -28,8 +28,8 @@ impl Bound {
         direction: Option<Direction>,
     ) -> Option<Self> {
         let protocol = protocol(instrument.kind)?;
-        let hops = [&case.bed.wire, &case.link].map(|link| link.to_hop("").ok());
-        let hops: Vec<HopConfig> = hops.into_iter().collect::<Option<_>>()?;
+        let hops = case.path().ok()?;
+        let mtu = case.bed.mtu()?;
         let stack = Stack {
             ipv6: false,
             vlan_tags: 0,
@@ -39,11 +39,11 @@ impl Bound {
             Direction::Up => hop.up,
             Direction::Down => hop.down,
         };
-        let full = stack.full_packet(case.bed.mtu);
+        let full = stack.full_packet(mtu);
         let rtt_s: f64 = hops.iter().map(|hop| round_trip_s(hop, full)).sum();
         let conditions = Conditions {
             rate: ENDLESS.parse().ok()?,
-            mtu: case.bed.mtu,
+            mtu,
             stack,
             shaper: hops
                 .iter()
@@ -168,13 +168,18 @@ fn nanos(seconds: f64) -> Option<Nanos> {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
+    use crate::experiment::bed::Bed;
 
     fn bound(link: &str, direction: Option<Direction>) -> Option<Bound> {
         let mut case = record().head.plan.cases[0].clone();
-        case.bed.wire = toml::from_str("rate = '60.9mbit'\ndelay = '0.68ms'").unwrap();
+        case.bed = bed("rate = '60.9mbit', delay = '0.68ms'");
         case.link = toml::from_str(link).unwrap();
         let instrument = case.instruments[1].clone();
         Bound::of(&case, &instrument, direction)
+    }
+
+    fn bed(wire: &str) -> Bed {
+        toml::from_str(&format!("kind = 'netns'\nwire = {{ {wire} }}")).unwrap()
     }
 
     #[test]
@@ -201,7 +206,7 @@ mod tests {
         let mut case = record().head.plan.cases[0].clone();
         let instrument = case.instruments[1].clone();
         assert_eq!(Bound::of(&case, &instrument, None), None);
-        case.bed.wire = toml::from_str("rate = '1gbit'").unwrap();
+        case.bed = bed("rate = '1gbit'");
         assert_eq!(Bound::of(&case, &case.instruments[0], None), None);
     }
 }

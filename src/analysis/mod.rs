@@ -316,7 +316,7 @@ falling = ['base', 'slow']
             outcome: Outcome::Ok,
             environment: BTreeMap::new(),
             measurements: vec![measured("ping", ping), measured("download", download)],
-            link: None,
+            links: Vec::new(),
         }
     }
 

@@ -66,15 +66,16 @@ impl ExecArgs {
             mtu: self.mtu,
             ..BedConfig::default()
         };
-        let rig = Rig::up(&bed, &config, self.cpu.into())?;
+        let rig = Rig::up(&bed, &[config], self.cpu.into())?;
         let far = self.start_far_end(&rig)?;
         let code = self.run_command(&rig, &signals);
         drop(far);
-        let summary = rig.down();
+        let links = rig.down();
         let code = code?;
+        let summary = links.first().context("the bed has a link")?;
         eprintln!("farwire: {summary}");
         if let Some(file) = &self.json {
-            write_json(file, &summary)?;
+            write_json(file, summary)?;
         }
         Ok(ExitCode::from(code))
     }

@@ -14,13 +14,13 @@ use super::CpuArg;
 use crate::analysis::{Analysis, Verdict};
 use crate::exit::{Blame, Failure};
 use crate::experiment::host::HostFacts;
-use crate::experiment::netns::NetnsLaboratory;
+use crate::experiment::laboratory::AnyBed;
 use crate::experiment::plan::{Order, Plan};
 use crate::experiment::record::{GivenScenario, Head, Journal, Record};
 use crate::experiment::{runner, scenario};
 use crate::instrument::Stop;
 use crate::output;
-use crate::{report, rig};
+use crate::report;
 
 /// Run an experiment
 #[derive(Args, Debug)]
@@ -84,12 +84,9 @@ impl RunArgs {
         self.finish(Record::new(head), journal)
     }
 
-    /// A laboratory in which the first case of `plan` was set up once.
-    fn laboratory(&self, plan: &Plan) -> Result<NetnsLaboratory, Failure> {
-        rig::gain_privilege()?;
-        let laboratory = NetnsLaboratory {
-            cpu: self.cpu.into(),
-        };
+    /// A laboratory in which every bed of `plan` was set up once.
+    fn laboratory(&self, plan: &Plan) -> Result<AnyBed, Failure> {
+        let laboratory = AnyBed::prepare(plan, self.cpu.into())?;
         laboratory.try_out(plan)?;
         Ok(laboratory)
     }

@@ -1,9 +1,10 @@
 //! An experiment: scenario -> plan -> runs -> record.
 
+pub(crate) mod bed;
 pub(crate) mod expectation;
 pub(crate) mod figure_name;
 pub(crate) mod host;
-pub(crate) mod netns;
+pub(crate) mod laboratory;
 pub(crate) mod plan;
 mod progress;
 pub(crate) mod record;

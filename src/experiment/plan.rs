@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use anyhow::Result;
+use model::{HopConfig, LinkConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::bed::Bed;
 use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
 use crate::link_spec::LinkSpec;
@@ -56,6 +59,9 @@ pub(crate) struct Case {
     pub(crate) axes: Vec<(String, String)>,
     /// Where it runs.
     pub(crate) bed: Bed,
+    /// Of a chain, from which node to which; from the first to the last when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) between: Option<[String; 2]>,
     /// TCP congestion control of the sending sockets.
     pub(crate) congestion: String,
     /// The conditions of the box.
@@ -68,31 +74,6 @@ pub(crate) struct Case {
     pub(crate) expect: Vec<Expectation>,
     /// Where the measured and the published may differ, and why.
     pub(crate) note: String,
-}
-
-/// A test bed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Bed {
-    /// What it is made of.
-    pub(crate) kind: BedKind,
-    /// MTU of every interface.
-    #[serde(default = "Bed::default_mtu")]
-    pub(crate) mtu: u32,
-    /// Whether the end hosts' segmentation and checksum offloads stay on.
-    #[serde(default = "Bed::default_offloads")]
-    pub(crate) offloads: bool,
-    /// The conditions of the bed's own wire, which every case has.
-    #[serde(default)]
-    pub(crate) wire: LinkSpec,
-}
-
-/// What a test bed is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum BedKind {
-    /// Client, emulator and server in namespaces of this machine.
-    Netns,
 }
 
 /// How many times a case runs, each with a seed of its own.
@@ -169,6 +150,22 @@ impl Plan {
 }
 
 impl Case {
+    /// The emulated links in a row, each with its name.
+    ///
+    /// # Errors
+    /// Conditions that contradict each other.
+    pub(crate) fn links(&self, seed: u64) -> Result<Vec<(String, LinkConfig)>> {
+        self.bed.links(&self.link, seed)
+    }
+
+    /// The hops from the client to the server, whose way up leads there; none where nothing is emulated.
+    ///
+    /// # Errors
+    /// As [`Case::links`].
+    pub(crate) fn path(&self) -> Result<Vec<HopConfig>> {
+        self.bed.path(&self.link, self.between.as_ref())
+    }
+
     /// About how long a run takes, where that can be said: instruments without a stated time are left out.
     pub(crate) fn estimate(&self) -> Duration {
         let groups = self.groups();
@@ -202,15 +199,5 @@ impl Instrument {
     /// How long it takes, if its options say so.
     fn expected(&self) -> Option<Duration> {
         self.kind.expected(&self.options)
-    }
-}
-
-impl Bed {
-    fn default_mtu() -> u32 {
-        1500
-    }
-
-    fn default_offloads() -> bool {
-        true
     }
 }

@@ -90,8 +90,17 @@ pub(crate) struct Run {
     pub(crate) environment: BTreeMap<String, String>,
     /// One of each instrument that was used.
     pub(crate) measurements: Vec<Measured>,
-    /// What the link did, over all instruments of the run.
-    pub(crate) link: Option<Summary>,
+    /// What the emulated links did, in a row, over all instruments of the run.
+    pub(crate) links: Vec<LinkCounts>,
+}
+
+/// What one link did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LinkCounts {
+    /// The plan's name for it.
+    pub(crate) name: String,
+    #[serde(flatten)]
+    pub(crate) summary: Summary,
 }
 
 /// How a run ended.
@@ -305,6 +314,12 @@ fn line(value: &impl Serialize) -> Result<Vec<u8>> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     Ok(line)
+}
+
+impl LinkCounts {
+    pub(crate) fn of((name, summary): (String, Summary)) -> Self {
+        Self { name, summary }
+    }
 }
 
 impl Run {

@@ -190,25 +190,31 @@ impl RunView<'_> {
         self.run.outcome == Outcome::Ok
     }
 
-    fn counters(&self) -> String {
-        let Some(Summary { up, down, .. }) = &self.run.link else {
-            return "–".to_owned();
-        };
-        format!("up {}; down {}", counts(up), counts(down))
+    /// What each link counted, a link a line.
+    fn counters(&self) -> Vec<String> {
+        self.each_link(|Summary { up, down, .. }| {
+            format!("up {}; down {}", counts(up), counts(down))
+        })
     }
 
-    /// Median, 99th percentile and worst, in microseconds.
-    fn departure_error(&self) -> String {
-        let Some(Summary {
-            departure_error: error,
-            ..
-        }) = &self.run.link
-        else {
-            return "–".to_owned();
-        };
-        let micros = |nanos: u64| nanos as f64 / 1e3;
-        let [p50, p99, max] = [error.p50_ns, error.p99_ns, error.max_ns].map(micros);
-        format!("{p50:.1} / {p99:.1} / {max:.0}")
+    /// Median, 99th percentile and worst, in microseconds, of each link.
+    fn departure_errors(&self) -> Vec<String> {
+        self.each_link(|summary| {
+            let error = &summary.departure_error;
+            let micros = |nanos: u64| nanos as f64 / 1e3;
+            let [p50, p99, max] = [error.p50_ns, error.p99_ns, error.max_ns].map(micros);
+            format!("{p50:.1} / {p99:.1} / {max:.0}")
+        })
+    }
+
+    /// A line a link, which names it if there are several.
+    fn each_link(&self, line: impl Fn(&Summary) -> String) -> Vec<String> {
+        let links = &self.run.links;
+        let lines = links.iter().map(|link| match links.len() {
+            1 => line(&link.summary),
+            _ => format!("{}: {}", link.name, line(&link.summary)),
+        });
+        lines.collect()
     }
 }
 

@@ -239,7 +239,7 @@ fn a_jumbo_transfer_arrives(offloads: bool) -> Result<()> {
     let bed = Bed::build(&BedConfig {
         mtu: 9000,
         offloads,
-        tcp_memory: None,
+        ..BedConfig::default()
     })?;
     let wan = WanBox::start(&bed, "--rate 5gbit --loss 0.1%")?;
     let transfer = Transfer {

@@ -9,7 +9,8 @@ use strum::IntoEnumIterator as _;
 
 use super::rules::TrendTable;
 use super::tables::{CaseTable, InstrumentTable, QuickTable, RepeatsTable, TcpTable};
-use crate::experiment::plan::{Bed, Order};
+use crate::experiment::bed::Bed;
+use crate::experiment::plan::Order;
 use crate::link_spec::unit::Written;
 use crate::measure::{Kind, OptionText};
 

@@ -8,14 +8,13 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::rules::ExpectTable;
+use crate::experiment::bed::Bed;
 use crate::experiment::figure_name::FigureName;
-use crate::experiment::plan::{Bed, Case, Instrument, Narrow, Repeats};
+use crate::experiment::plan::{Case, Instrument, Narrow, Repeats};
 use crate::link_spec::LinkSpec;
 use crate::link_spec::unit::Written;
 use crate::measure::{Kind, Parameters};
 
-/// IPv6 needs 1280 (RFC 8200 §5); veth carries no more than 65535.
-const MTUS: std::ops::RangeInclusive<u32> = 1280..=65_535;
 /// The t interval of fewer is too wide to end anything by; of more, a machine drifts.
 const ADAPTIVE: std::ops::RangeInclusive<u32> = 3..=30;
 
@@ -83,6 +82,8 @@ pub(super) struct CaseTable {
     #[serde(default)]
     title: String,
     bed: Bed,
+    /// Of a chain, from which node to which.
+    between: Option<[String; 2]>,
     tcp: TcpTable,
     #[serde(default)]
     link: LinkSpec,
@@ -129,13 +130,7 @@ impl CaseTable {
         quick: bool,
         shortened: &QuickTable,
     ) -> Result<Case> {
-        ensure!(
-            MTUS.contains(&self.bed.mtu),
-            "bed: mtu: {} is out of range: 1280 to 65535",
-            self.bed.mtu
-        );
-        self.bed.wire.check().context("bed: wire")?;
-        self.link.check().context("link")?;
+        self.bed.check(&self.link, self.between.as_ref())?;
         let mut repeats = self
             .repeats
             .as_ref()
@@ -154,6 +149,7 @@ impl CaseTable {
             title: self.title.clone(),
             axes: axes.to_vec(),
             bed: self.bed.clone(),
+            between: self.between.clone(),
             congestion: self.tcp.congestion.clone(),
             link: self.link.clone(),
             repeats,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use farwire_netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, SERVER, WAN};
+use farwire_netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, Endpoint, SERVER, Side, WAN};
 use farwire_netio::iface::{Interface, LinkWatcher};
 use farwire_netio::netns::NetNs;
 use farwire_netio::offloads::Offloads;
@@ -25,6 +25,11 @@ pub(crate) const TESTS: &[Test] = &[
         "bed::a_jumbo_ping_crosses_whole",
         &[Need::Ping],
         a_jumbo_ping_crosses_whole,
+    ),
+    (
+        "bed::a_chain_routes_between_any_two_nodes",
+        &[Need::Ping],
+        a_chain_routes_between_any_two_nodes,
     ),
     (
         "bed::nothing_is_left_when_it_is_dropped",
@@ -93,6 +98,28 @@ pub(crate) fn bridged(config: &BedConfig) -> Bed {
     let bed = Bed::build(config).unwrap();
     bed.bridge().unwrap();
     bed
+}
+
+fn a_chain_routes_between_any_two_nodes() {
+    let bed = bridged(&BedConfig {
+        segments: 3,
+        ..BedConfig::default()
+    });
+    // Node N is on the segments N - 1 and N; what crosses N routers has lost N of its 64 hops.
+    let ways = [
+        (0, Endpoint::on(2, Side::Server), 62),
+        (3, Endpoint::on(0, Side::Client), 62),
+        (1, Endpoint::on(2, Side::Server), 63),
+        (2, Endpoint::on(1, Side::Client), 64),
+    ];
+    for (from, to, ttl) in ways {
+        for address in [to.v4.to_string(), to.v6.to_string()] {
+            let options = ["ping", "-c", "1", "-W", "5", "-t", "64", &address];
+            let (code, out, err) = run(&bed.nodes()[from], &options);
+            assert_eq!(code, 0, "{out}{err}");
+            assert!(out.contains(&format!("ttl={ttl}")), "{out}");
+        }
+    }
 }
 
 fn ping(bed: &Bed, options: &[&str]) -> String {

@@ -1,0 +1,124 @@
+//! Who is who in a bed: addresses and names of interfaces.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+
+/// The name of an end's only interface.
+pub const WAN: &str = "wan";
+/// A router's interface towards the client.
+pub const LEFT: &str = "left";
+/// A router's interface towards the server.
+pub const RIGHT: &str = "right";
+/// The emulator's interface towards the client.
+pub const CLIENT_PORT: &str = "client";
+/// The emulator's interface towards the server.
+pub const SERVER_PORT: &str = "server";
+
+/// The client's addresses.
+pub const CLIENT: Endpoint = Endpoint::on(0, Side::Client);
+/// The server's addresses, of a bed without routers.
+pub const SERVER: Endpoint = Endpoint::on(0, Side::Server);
+
+/// The two ends of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Nearer to the client.
+    Client,
+    /// Nearer to the server.
+    Server,
+}
+
+/// The addresses at one end of a segment; segment N has the networks 10.77.N.0/24 and fd77:0:0:N::/64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// IPv4.
+    pub v4: Ipv4Addr,
+    /// IPv6.
+    pub v6: Ipv6Addr,
+    /// Ethernet, locally administered; the same in every bed, so that captures compare.
+    pub mac: [u8; 6],
+}
+
+impl Endpoint {
+    /// On segment `segment`, from 0 at the client.
+    #[must_use]
+    pub const fn on(segment: u8, side: Side) -> Self {
+        match side {
+            Side::Client => Self::numbered(segment, 1),
+            Side::Server => Self::numbered(segment, 2),
+        }
+    }
+
+    /// The addresses of the segment's networks.
+    pub(super) const fn network(segment: u8) -> Self {
+        Self::numbered(segment, 0)
+    }
+
+    const fn numbered(segment: u8, host: u8) -> Self {
+        Self {
+            v4: Ipv4Addr::new(10, 77, segment, host),
+            v6: Ipv6Addr::new(0xfd77, 0, 0, segment as u16, 0, 0, 0, host as u16),
+            mac: [0x02, 0, 10, 77, segment, host],
+        }
+    }
+
+    /// IPv4, then, if the bed has it, IPv6, each with its network's prefix length.
+    pub(super) fn nets(self, ipv6: bool) -> impl Iterator<Item = (IpAddr, u8)> {
+        let v4 = (IpAddr::from(self.v4), 24);
+        let v6 = ipv6.then_some((IpAddr::from(self.v6), 64));
+        [Some(v4), v6].into_iter().flatten()
+    }
+}
+
+/// One interface of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attachment {
+    pub(super) name: &'static str,
+    pub(super) segment: u8,
+    pub(super) side: Side,
+}
+
+impl Attachment {
+    /// Those of `node`, from 0 at the client, of `nodes`; the one towards the client first.
+    pub(super) fn of(node: u8, nodes: u8) -> Vec<Self> {
+        let last = node + 1 == nodes;
+        let left = (node > 0).then(|| Self {
+            name: if last { WAN } else { LEFT },
+            segment: node - 1,
+            side: Side::Server,
+        });
+        let right = (!last).then(|| Self {
+            name: if node == 0 { WAN } else { RIGHT },
+            segment: node,
+            side: Side::Client,
+        });
+        [left, right].into_iter().flatten().collect()
+    }
+
+    pub(super) fn own(self) -> Endpoint {
+        Endpoint::on(self.segment, self.side)
+    }
+
+    pub(super) fn peer(self) -> Endpoint {
+        match self.side {
+            Side::Client => Endpoint::on(self.segment, Side::Server),
+            Side::Server => Endpoint::on(self.segment, Side::Client),
+        }
+    }
+
+    /// The emulator's interface on this wire.
+    pub(super) fn port(self) -> &'static str {
+        match self.side {
+            Side::Client => CLIENT_PORT,
+            Side::Server => SERVER_PORT,
+        }
+    }
+
+    /// The segments behind its peer, of `segments` in all.
+    pub(super) fn beyond(self, segments: u8) -> Range<u8> {
+        match self.side {
+            Side::Client => self.segment + 1..segments,
+            Side::Server => 0..self.segment,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A node of a bed: its sysctls, offloads, addresses and routes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use model::Bytes;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
+use rtnetlink::packet_route::route::RouteMessage;
+use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
+
+use super::address::{Attachment, Endpoint};
+use super::wiring::index_of;
+use super::{BedConfig, BedError};
+use crate::kernel::KernelVersion;
+use crate::netlink::{Asked as _, NetlinkError};
+use crate::netns::{NetNsError, write_sysctl_here};
+use crate::offloads::Offloads;
+
+/// Segmentation of tunnels, and other frames that no virtio header can describe: the emulator could not cut them, so
+/// that the ends must do it themselves. Names as in `net/ethtool/common.c`.
+const ENCAPSULATION_OFFLOADS: [&str; 13] = [
+    "tx-gre-segmentation",
+    "tx-gre-csum-segmentation",
+    "tx-ipxip4-segmentation",
+    "tx-ipxip6-segmentation",
+    "tx-udp_tnl-segmentation",
+    "tx-udp_tnl-csum-segmentation",
+    "tx-tunnel-remcsum-segmentation",
+    "tx-gso-partial",
+    "tx-gso-list",
+    "tx-sctp-segmentation",
+    "tx-esp-segmentation",
+    "tx-fcoe-segmentation",
+    "esp-hw-offload",
+];
+
+/// All that makes one frame of many packets, or leaves a checksum to the receiver.
+const PLAIN_OFFLOADS: [&str; 9] = [
+    "tx-tcp-segmentation",
+    "tx-tcp-ecn-segmentation",
+    "tx-tcp-mangleid-segmentation",
+    "tx-tcp6-segmentation",
+    "tx-tcp-accecn-segmentation",
+    "tx-generic-segmentation",
+    UDP_SEGMENTATION,
+    "tx-checksum-ip-generic",
+    "rx-gro",
+];
+
+const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
+
+/// The sysctls and offloads of a node with these interfaces, before they go up; a router forwards.
+pub(super) fn prepare(config: &BedConfig, interfaces: &[Attachment]) -> Result<(), BedError> {
+    if interfaces.len() > 1 {
+        write_sysctl_here("net/ipv4/ip_forward", "1")?;
+        if config.has_ipv6() {
+            write_sysctl_here("net/ipv6/conf/all/forwarding", "1")?;
+        }
+    }
+    // A user namespace maps one group, and a range may name no group that is not mapped.
+    write_sysctl_here("net/ipv4/ping_group_range", "0 2147483647")
+        .or_else(|_| write_sysctl_here("net/ipv4/ping_group_range", "0 0"))?;
+    write_sysctl_here("net/ipv4/tcp_no_metrics_save", "1")?;
+    if let Some(Bytes(max)) = config.tcp_memory {
+        // Least, initial and greatest; the first two are the kernel's own (tcp(7)).
+        write_sysctl_here(
+            "net/ipv4/tcp_rmem",
+            &format!("4096 {} {max}", max.min(131_072)),
+        )?;
+        write_sysctl_here(
+            "net/ipv4/tcp_wmem",
+            &format!("4096 {} {max}", max.min(16_384)),
+        )?;
+    }
+    for interface in interfaces {
+        if config.has_ipv6() {
+            quieten_ipv6(interface.name)?;
+        }
+        switch_offloads(config, interface.name)?;
+    }
+    Ok(())
+}
+
+/// No address of its own making and no search for routers: nothing crosses the link unasked but MLD.
+fn quieten_ipv6(interface: &str) -> Result<(), NetNsError> {
+    for (setting, value) in [
+        ("accept_dad", "0"),
+        ("dad_transmits", "0"),
+        ("accept_ra", "0"),
+        ("autoconf", "0"),
+        ("router_solicitations", "0"),
+        ("addr_gen_mode", "1"),
+    ] {
+        write_sysctl_here(&format!("net/ipv6/conf/{interface}/{setting}"), value)?;
+    }
+    Ok(())
+}
+
+fn switch_offloads(config: &BedConfig, interface: &str) -> Result<(), BedError> {
+    let offloads = Offloads::open(interface)?;
+    let mut off = ENCAPSULATION_OFFLOADS.to_vec();
+    if !config.offloads {
+        off.extend(PLAIN_OFFLOADS);
+    } else if KernelVersion::running() < KernelVersion::UDP_GSO {
+        off.push(UDP_SEGMENTATION);
+    }
+    for feature in off {
+        offloads.switch(feature, false)?;
+    }
+    Ok(())
+}
+
+/// Brings a node's interfaces up, with their addresses and permanent neighbours, and routes to the segments, of
+/// `segments` in all, that it is not on.
+pub(super) async fn connect(
+    handle: Handle,
+    interfaces: Vec<Attachment>,
+    segments: u8,
+    ipv6: bool,
+) -> Result<(), NetlinkError> {
+    let loopback = LinkUnspec::new_with_name("lo").up().build();
+    let set = handle.link().set(loopback).execute().await;
+    set.asked(|| "set the test bed's loopback interface up".to_owned())?;
+    for interface in &interfaces {
+        let up = LinkUnspec::new_with_name(interface.name).up().build();
+        let set = handle.link().set(up).execute().await;
+        set.asked(|| format!("set the test bed's interface {} up", interface.name))?;
+        address(&handle, interface, ipv6).await?;
+    }
+    for interface in &interfaces {
+        for segment in interface.beyond(segments) {
+            route(&handle, segment, interface.peer(), ipv6).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn address(handle: &Handle, interface: &Attachment, ipv6: bool) -> Result<(), NetlinkError> {
+    let (name, own, peer) = (interface.name, interface.own(), interface.peer());
+    let index = index_of(name)?;
+    for ((own_address, prefix), (peer_address, _)) in own.nets(ipv6).zip(peer.nets(ipv6)) {
+        let mut add = handle.address().add(index, own_address, prefix);
+        let flags = AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Permanent);
+        add.message_mut().attributes.push(flags);
+        let add = add.execute().await;
+        add.asked(|| format!("give the test bed's {name} the address {own_address}/{prefix}"))?;
+        // Else the first packet would wait for an ARP or ND exchange across the link.
+        let neighbours = handle.neighbours();
+        let neighbour = neighbours
+            .add(index, peer_address)
+            .link_layer_address(&peer.mac);
+        let add = neighbour.execute().await;
+        add.asked(|| format!("make {peer_address} a permanent neighbour"))?;
+    }
+    Ok(())
+}
+
+/// Sends what is for `segment` to `gateway`.
+async fn route(
+    handle: &Handle,
+    segment: u8,
+    gateway: Endpoint,
+    ipv6: bool,
+) -> Result<(), NetlinkError> {
+    let there = Endpoint::network(segment);
+    for ((network, prefix), (gateway, _)) in there.nets(ipv6).zip(gateway.nets(ipv6)) {
+        let add = handle.route().add(message(network, prefix, gateway));
+        let add = add.execute().await;
+        add.asked(|| format!("route {network}/{prefix} in the test bed through {gateway}"))?;
+    }
+    Ok(())
+}
+
+fn message(network: IpAddr, prefix: u8, gateway: IpAddr) -> RouteMessage {
+    match (network, gateway) {
+        (IpAddr::V4(network), IpAddr::V4(gateway)) => RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(network, prefix)
+            .gateway(gateway)
+            .build(),
+        (IpAddr::V6(network), IpAddr::V6(gateway)) => RouteMessageBuilder::<Ipv6Addr>::new()
+            .destination_prefix(network, prefix)
+            .gateway(gateway)
+            .build(),
+        _ => unreachable!("both are of one segment's pair"),
+    }
+}

@@ -1,0 +1,121 @@
+//! Where runs take place.
+
+mod namespaces;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use netio::CpuUse;
+use netio::netns::NetNs;
+
+use super::plan::{Case, Plan};
+use crate::exit::{Blame, Failure};
+use crate::forward::summary::Summary;
+use crate::instrument::Measurement;
+use crate::instrument::external::{Launcher as _, Running, Tool, Within};
+use crate::measure::FarEnd;
+use crate::{rig, serve};
+
+/// How long a tool may take to listen.
+const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Work of an instrument that must happen where the client is.
+pub(crate) type ClientWork<'a> = Box<dyn FnOnce() -> Measurement + Send + 'a>;
+
+/// What each emulated link did, by its name, in a row.
+pub(crate) type Links = Vec<(String, Summary)>;
+
+/// What makes rigs.
+pub(crate) trait Laboratory {
+    /// A rig under the conditions of `case`, its far end listening.
+    ///
+    /// # Errors
+    /// What the machine refused.
+    fn set_up(&self, case: &Case, seed: u64) -> Result<Box<dyn Rig>>;
+}
+
+/// A client and a far end with a network between them.
+pub(crate) trait Rig: Sync {
+    /// The far end, as the client reaches it.
+    fn far_end(&self) -> FarEnd;
+
+    /// What is in effect: the far end's congestion control as read back, offloads, MTU.
+    fn environment(&self) -> BTreeMap<String, String>;
+
+    /// Does `work` in a thread that is in the client's network namespace.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered.
+    fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement>;
+
+    /// Starts `tool` as a server where the far end is, contained, and waits until it listens on `port`; it ends when the
+    /// result is dropped. Nothing where the far end is another machine's.
+    ///
+    /// # Errors
+    /// It does not start, or does not listen.
+    fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>>;
+
+    /// Takes everything down; what the links did.
+    ///
+    /// # Errors
+    /// Something that was part of the rig had failed.
+    fn tear_down(self: Box<Self>) -> Result<Links>;
+}
+
+/// Makes the rig that each case asks for.
+pub(crate) struct AnyBed {
+    /// Whether forwarders may spin to be on time.
+    cpu: CpuUse,
+}
+
+impl AnyBed {
+    /// For the runs of `plan`; gains the privileges that its beds need, so it must come before any thread.
+    ///
+    /// # Errors
+    /// A congestion control that is not here is bad input; privileges that cannot be had are the machine's.
+    pub(crate) fn prepare(plan: &Plan, cpu: CpuUse) -> Result<Self, Failure> {
+        for case in plan.cases.iter().filter(|case| case.bed.is_own()) {
+            serve::check_congestion(&case.congestion)
+                .with_context(|| format!("case `{}`", case.name))
+                .or_bad_input()?;
+        }
+        rig::gain_privilege()?;
+        Ok(Self { cpu })
+    }
+
+    /// Sets up a run in every bed of `plan` and takes it down again, so that what would fail in every run fails before the
+    /// first.
+    ///
+    /// # Errors
+    /// A bed that cannot be had is the machine's.
+    pub(crate) fn try_out(&self, plan: &Plan) -> Result<(), Failure> {
+        let mut tried = Vec::new();
+        for case in &plan.cases {
+            if !tried.contains(&&case.bed) {
+                let rig = self.set_up(case, plan.seed).or_machine()?;
+                rig.tear_down().map(drop).or_machine()?;
+                tried.push(&case.bed);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Laboratory for AnyBed {
+    fn set_up(&self, case: &Case, seed: u64) -> Result<Box<dyn Rig>> {
+        namespaces::set_up(case, seed, self.cpu)
+    }
+}
+
+/// Starts `tool` as a server in `namespace`, contained, and waits until it listens on `port`.
+fn serve_in(namespace: &NetNs, tool: &Tool, arguments: &[String], port: u16) -> Result<Running> {
+    let running = namespace.run(|| Within.start(tool, arguments))??;
+    let listens = rig::await_listener(namespace, Some(port), SERVER_PATIENCE)?;
+    ensure!(
+        listens,
+        "{} does not listen on port {port} within {SERVER_PATIENCE:?}",
+        tool.path.display()
+    );
+    Ok(running)
+}

@@ -1,0 +1,136 @@
+//! Client, emulators and far end in namespaces of this machine: the beds `netns` and `chain`.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use anyhow::{Context, Result, bail};
+use model::LinkConfig;
+use netio::CpuUse;
+use netio::bed::{BedConfig, Endpoint, Side};
+use netio::netns::NetNs;
+
+use super::{ClientWork, Links};
+use crate::endpoint::Local;
+use crate::experiment::bed::{Bed, Ends};
+use crate::experiment::plan::Case;
+use crate::instrument::Measurement;
+use crate::instrument::external::{Running, Tool};
+use crate::measure::FarEnd;
+use crate::rig;
+use crate::serve::{self, Limits, Ports, ServeConfig, Server};
+
+/// A bed of its own for one run.
+struct Rig {
+    rig: rig::Rig,
+    /// Of the links, in a row.
+    names: Vec<String>,
+    ends: Ends,
+    far_end: Server,
+    /// Of the far end.
+    address: Ipv4Addr,
+    http: u16,
+    mtu: u32,
+    offloads: bool,
+}
+
+/// The rig of `case`, whose bed is one of these two.
+pub(super) fn set_up(case: &Case, seed: u64, cpu: CpuUse) -> Result<Box<dyn super::Rig>> {
+    let (mtu, offloads, ends) = match &case.bed {
+        Bed::Netns(pair) => (pair.mtu, pair.offloads, Ends::OF_PAIR),
+        Bed::Chain(chain) => {
+            let ends = chain.ends(case.between.as_ref())?;
+            (chain.mtu, chain.offloads, ends)
+        }
+        Bed::External(_) | Bed::Nics(_) => bail!("not a bed of namespaces alone"),
+    };
+    let config = BedConfig {
+        mtu,
+        offloads,
+        ..BedConfig::default()
+    };
+    let links = case.links(seed)?;
+    let (names, links): (Vec<String>, Vec<LinkConfig>) = links.into_iter().unzip();
+    let rig = rig::Rig::up(&config, &links, cpu)?;
+    let address = address_of_server(ends)?.v4;
+    let config = ServeConfig {
+        bind: Some(Local::Address(address.into())),
+        ports: Ports::IN_BED,
+        congestion: Some(case.congestion.clone()),
+        limits: Limits::IN_BED,
+        ..ServeConfig::default()
+    };
+    let far_end = rig.nodes()[ends.server]
+        .run(|| serve::start(config))?
+        .context("the far end")?;
+    Ok(Box::new(Rig {
+        rig,
+        names,
+        ends,
+        address,
+        http: far_end.address("http")?.port(),
+        far_end,
+        mtu,
+        offloads,
+    }))
+}
+
+/// The far end's addresses on the side from which the client comes.
+fn address_of_server(Ends { client, server }: Ends) -> Result<Endpoint> {
+    let node = u8::try_from(server)?;
+    Ok(if client < server {
+        Endpoint::on(node - 1, Side::Server)
+    } else {
+        Endpoint::on(node, Side::Client)
+    })
+}
+
+impl Rig {
+    fn server(&self) -> &NetNs {
+        &self.rig.nodes()[self.ends.server]
+    }
+}
+
+impl super::Rig for Rig {
+    fn far_end(&self) -> FarEnd {
+        FarEnd {
+            address: self.address.into(),
+            http: self.http,
+        }
+    }
+
+    fn environment(&self) -> BTreeMap<String, String> {
+        let offloads = if self.offloads { "on" } else { "off" };
+        [
+            (
+                "TCP congestion control of the far end, read back",
+                self.far_end.congestion().to_owned(),
+            ),
+            ("MTU", self.mtu.to_string()),
+            (
+                "segmentation and checksum offloads of client and far end",
+                offloads.to_owned(),
+            ),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement> {
+        Ok(self.rig.nodes()[self.ends.client].run(work)?)
+    }
+
+    fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>> {
+        super::serve_in(self.server(), tool, arguments, port).map(Some)
+    }
+
+    fn tear_down(self: Box<Self>) -> Result<Links> {
+        let Self {
+            rig,
+            names,
+            far_end,
+            ..
+        } = *self;
+        drop(far_end);
+        Ok(names.into_iter().zip(rig.down()).collect())
+    }
+}

@@ -1,0 +1,194 @@
+use super::*;
+use crate::experiment::host::HostFacts;
+use crate::experiment::laboratory::ClientWork;
+use crate::experiment::record::{GivenScenario, Head};
+use crate::experiment::scenario;
+use crate::forward::summary::Summary;
+use crate::instrument::external::{Here, Launcher as _, Running, Tool};
+use crate::measure::FarEnd;
+use crate::serve::{self, ServeConfig, Server};
+use anyhow::anyhow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Runs take place on loopback, without a link; a case named "broken" cannot be set up, and one named "spoilt" is at
+/// the first two attempts.
+#[derive(Default)]
+struct Loopback {
+    spoilt: AtomicU32,
+    stop: Arc<AtomicBool>,
+}
+
+struct LoopbackRig {
+    server: Server,
+    summary: Summary,
+}
+
+impl Laboratory for Loopback {
+    fn set_up(&self, case: &Case, _seed: u64) -> Result<Box<dyn Rig>> {
+        let mut summary = Summary::default();
+        match case.name.as_str() {
+            "broken" => return Err(anyhow!("no such link")),
+            "spoilt" if self.spoilt.fetch_add(1, Ordering::Relaxed) < 2 => {
+                summary.departure_error.count = 1;
+                summary.departure_error.over_budget = 1;
+            }
+            "last" => self.stop.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+        let congestion = Some(case.congestion.clone());
+        let server = serve::start(ServeConfig {
+            congestion,
+            ..ServeConfig::on_loopback()
+        })?;
+        Ok(Box::new(LoopbackRig { server, summary }))
+    }
+}
+
+impl Rig for LoopbackRig {
+    fn far_end(&self) -> FarEnd {
+        let http = self.server.address("http").unwrap();
+        FarEnd {
+            address: http.ip(),
+            http: http.port(),
+        }
+    }
+
+    fn environment(&self) -> BTreeMap<String, String> {
+        let congestion = self.server.congestion().to_owned();
+        BTreeMap::from([("congestion".to_owned(), congestion)])
+    }
+
+    fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement> {
+        Ok(work())
+    }
+
+    fn serve_with(&self, tool: &Tool, arguments: &[String], _: u16) -> Result<Option<Running>> {
+        Ok(Some(Here.start(tool, arguments)?))
+    }
+
+    fn tear_down(self: Box<Self>) -> Result<Links> {
+        Ok(vec![("link".to_owned(), self.summary)])
+    }
+}
+
+fn head(cases: &str) -> Head {
+    let text = format!(
+        "name = 'x'\ntitle = 'X'\norder = 'as-written'\nbed = {{ kind = 'netns' }}\n\
+         tcp = {{ congestion = 'reno' }}\n[[instruments]]\nname = 'download'\nkind = 'http'\n\
+         parameters = {{ path = '/bytes/100000' }}\n{cases}"
+    );
+    let plan = scenario::parse("x.toml", &text, false).unwrap();
+    let given = GivenScenario {
+        file: "x.toml".to_owned(),
+        text,
+    };
+    Head::new(given, plan, HostFacts::default())
+}
+
+/// Runs what `directory`'s record is missing; what it then holds.
+fn go_on(directory: &Path, laboratory: &Loopback) -> Record {
+    let (mut record, mut journal) = Journal::resume(directory).unwrap();
+    let stop = Stop::on(Arc::clone(&laboratory.stop));
+    run(laboratory, &mut record, &mut journal, &stop).unwrap();
+    let kept = Record::read(directory).unwrap();
+    assert!(kept == record);
+    kept
+}
+
+fn experiment(cases: &str) -> Record {
+    let directory = tempfile::tempdir().unwrap();
+    Journal::begin(directory.path(), &head(cases)).unwrap();
+    go_on(directory.path(), &Loopback::default())
+}
+
+#[test]
+fn a_run_that_fails_is_recorded_with_its_cause_and_the_others_go_on() {
+    let record = experiment("[[cases]]\nname = 'broken'\n[[cases]]\nname = 'sound'\nrepeats = 2\n");
+    assert_eq!(record.runs.len(), 3);
+    assert_eq!(
+        record.runs[0].outcome,
+        Outcome::Failed {
+            cause: "no such link".to_owned()
+        }
+    );
+    let sound = &record.runs[1..];
+    assert!(
+        sound.iter().all(|run| run.outcome == Outcome::Ok),
+        "{sound:?}"
+    );
+    assert_eq!(sound[0].environment["congestion"], "reno");
+    assert!(
+        sound[0]
+            .environment
+            .contains_key("client net.ipv4.tcp_rmem")
+    );
+    assert!(record.finished_at.is_some());
+}
+
+#[test]
+fn a_run_that_the_machine_spoilt_is_attempted_again() {
+    let record = experiment("[[cases]]\nname = 'spoilt'\n");
+    let attempts: Vec<u32> = record.runs.iter().map(|run| run.attempt).collect();
+    assert_eq!(attempts, [1, 2, 3]);
+    assert!(matches!(record.runs[1].outcome, Outcome::Invalid { .. }));
+    assert_eq!(record.runs[2].outcome, Outcome::Ok);
+}
+
+#[test]
+fn repeats_end_when_the_interval_is_narrow_or_at_the_most() {
+    let cases = |within| {
+        format!(
+            "[[cases]]\nname = 'a'\nrepeats = {{ of = 'download.goodput_bit_per_s.mean', \
+             within = '{within}', most = 5 }}\n"
+        )
+    };
+    assert_eq!(experiment(&cases("1000000%")).runs.len(), 3);
+    assert_eq!(experiment(&cases("0.000001%")).runs.len(), 5);
+}
+
+#[test]
+fn instruments_of_one_group_run_at_the_same_time() {
+    let second = "[[instruments]]\nname = 'second'\nkind = 'http'\ngroup = 'g'\n\
+                  parameters = { path = '/bytes/1000' }\n\
+                  [[instruments]]\nname = 'third'\nkind = 'http'\ngroup = 'g'\n\
+                  parameters = { path = '/bytes/1000' }\n[[cases]]\nname = 'a'\n";
+    let record = experiment(second);
+    let groups = record.plan().cases[0].groups();
+    assert_eq!(
+        groups.iter().map(|group| group.len()).collect::<Vec<_>>(),
+        [1, 2]
+    );
+    let names = record.runs[0]
+        .measurements
+        .iter()
+        .map(|m| m.instrument.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["download", "second", "third"]);
+    assert_eq!(record.runs[0].outcome, Outcome::Ok);
+}
+
+#[test]
+fn what_a_signal_cut_short_is_done_when_it_is_resumed_and_nothing_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let cases = "[[cases]]\nname = 'first'\nrepeats = 2\n[[cases]]\nname = 'last'\n";
+    Journal::begin(directory.path(), &head(cases)).unwrap();
+    let laboratory = Loopback::default();
+    let cut = go_on(directory.path(), &laboratory);
+    assert_eq!((cut.runs.len(), cut.finished_at), (1, None));
+    // The laboratory stops at every run of `last`: as with a user who interrupts again and again.
+    laboratory.stop.store(false, Ordering::Relaxed);
+    assert_eq!(go_on(directory.path(), &laboratory).runs.len(), 1);
+    let whole = {
+        let (mut record, mut journal) = Journal::resume(directory.path()).unwrap();
+        run(&laboratory, &mut record, &mut journal, &Stop::default()).unwrap();
+        record
+    };
+    let runs: Vec<_> = whole
+        .runs
+        .iter()
+        .map(|r| (r.case.as_str(), r.repeat))
+        .collect();
+    assert_eq!(runs, [("first", 1), ("last", 1), ("first", 2)]);
+    assert!(whole.finished_at.is_some());
+}
