@@ -1,18 +1,19 @@
 //! A link's conditions as a user writes them, in a file or on the command line, and their way into the model.
 
+pub(crate) mod unit;
+
 use std::fmt::{self, Display};
-use std::marker::PhantomData;
 use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 use model::{
-    BitsPerSec, Conditions, Factor, Framing, HopConfig, Link, LinkConfig, Nanos, Probability,
-    QueueLimit, Rate, Toffee,
+    BitsPerSec, Conditions, Factor, Fluctuation, Framing, HopConfig, Link, LinkConfig, Nanos,
+    Probability, QueueLimit, Rate, Toffee,
 };
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::de::{self, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::toml_file;
 
@@ -39,6 +40,9 @@ pub(crate) struct LinkSpec {
     #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<unit::Written>")]
     pub(crate) rate: Option<BitsPerSec>,
+    /// How the rate varies about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fluctuation: Option<FluctuationSpec>,
     /// The bottleneck's waiting room; 100 ms at the rate when absent.
     #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<unit::Written>")]
@@ -59,6 +63,29 @@ pub(crate) struct LinkSpec {
     /// Overrides from server to client.
     #[serde(default, skip_serializing_if = "Direction::is_empty")]
     pub(crate) down: Direction,
+}
+
+/// A rate that is drawn anew again and again, each direction's by itself; every value within the spread is alike.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FluctuationSpec {
+    /// How far it may lie from the rate, in percent of it; below 100 %.
+    #[serde(with = "unit::required")]
+    #[schemars(with = "unit::Written")]
+    spread: Probability,
+    /// How long each lasts, 1 ms to 1 h.
+    #[serde(with = "unit::required")]
+    #[schemars(with = "unit::Written")]
+    hold: Nanos,
+}
+
+impl FluctuationSpec {
+    fn to_model(self) -> Fluctuation {
+        Fluctuation {
+            spread: self.spread,
+            hold: self.hold,
+        }
+    }
 }
 
 /// What may differ between the two directions; the fields mean what they mean in [`LinkSpec`].
@@ -127,8 +154,12 @@ impl LinkSpec {
     /// A queue where there is no rate.
     pub(crate) fn to_hop(&self, name: &str) -> Result<HopConfig> {
         let (up, down) = (self.up_conditions()?, self.down_conditions()?);
-        if self.queue.is_some() && up.rate.is_none() && down.rate.is_none() {
+        let rateless = up.rate.is_none() && down.rate.is_none();
+        if self.queue.is_some() && rateless {
             bail!("queue: a queue needs a rate that fills it: state rate too, or leave queue out");
+        }
+        if self.fluctuation.is_some() && rateless {
+            bail!("fluctuation: it is of a rate: state rate too, or leave fluctuation out");
         }
         Ok(HopConfig {
             name: name.to_owned(),
@@ -175,6 +206,7 @@ impl LinkSpec {
         let queue = own.queue.or(self.queue).unwrap_or(DEFAULT_QUEUE);
         Ok(Conditions {
             rate: rate.map(|rate| Rate {
+                fluctuation: self.fluctuation.map(FluctuationSpec::to_model),
                 rate,
                 framing: Framing::L2,
                 queue,
@@ -279,85 +311,6 @@ fn text_too(schema: &mut Schema) {
     *schema = json_schema!({ "anyOf": [{ "type": "string" }, table] });
 }
 
-/// Serde for values that are written as text with a unit; a bare number reaches the type's own parser too.
-pub(crate) mod unit {
-    use std::borrow::Cow;
-
-    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-
-    use super::{
-        Deserialize, Deserializer, Display, FromStr, PhantomData, Serialize, Serializer, Visitor,
-        de, fmt,
-    };
-
-    /// A scalar as its text.
-    pub(crate) struct Text(pub(crate) String);
-
-    impl<'de> Deserialize<'de> for Text {
-        fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-            source
-                .deserialize_any(Scalar::<String>(PhantomData))
-                .map(Self)
-        }
-    }
-
-    pub(crate) fn serialize<T: Display, S: Serializer>(
-        value: &Option<T>,
-        target: S,
-    ) -> Result<S::Ok, S::Error> {
-        value.as_ref().map(ToString::to_string).serialize(target)
-    }
-
-    /// For the schema: a text such as "20ms", "1%" or "10mbit", or a number where that has a meaning.
-    #[derive(Debug)]
-    pub(crate) struct Written;
-
-    impl JsonSchema for Written {
-        fn schema_name() -> Cow<'static, str> {
-            "Amount".into()
-        }
-
-        fn json_schema(_: &mut SchemaGenerator) -> Schema {
-            json_schema!({
-                "type": ["string", "number"],
-                "description": "A value with its unit: \"20ms\", \"1%\", \"10mbit\", \"64KiB\", \"100pkt\"."
-            })
-        }
-    }
-
-    pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
-        source: D,
-    ) -> Result<Option<T>, D::Error> {
-        source.deserialize_any(Scalar::<T>(PhantomData)).map(Some)
-    }
-
-    struct Scalar<T>(PhantomData<T>);
-
-    impl<T: FromStr<Err: Display>> Visitor<'_> for Scalar<T> {
-        type Value = T;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a value with its unit, such as \"20ms\", \"1%\", \"10mbit\" or \"100pkt\"")
-        }
-
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-            text.parse().map_err(E::custom)
-        }
-
-        fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-
-        fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-
-        fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -398,6 +351,19 @@ mod tests {
         let table = hop("[toffee]\ndelay = '1ms'\ndynamic = 1\ndrop = 2");
         assert_eq!(text, table);
         assert_eq!(text.toffee.unwrap().queue, DEFAULT_TOFFEE_QUEUE);
+    }
+
+    #[test]
+    fn a_rate_may_fluctuate() {
+        let hop = hop("rate = '22mbit'\nfluctuation = { spread = '20%', hold = '5s' }");
+        let fluctuation = hop.up.rate.unwrap().fluctuation.unwrap();
+        assert_eq!(fluctuation.hold, "5s".parse().unwrap());
+        assert_eq!(hop.up, hop.down);
+        assert!(refusal("fluctuation = { spread = '20%', hold = '5s' }").contains("state rate"));
+        let all = "rate = '1mbit'\nfluctuation = { spread = '100%', hold = '5s' }";
+        assert!(refusal(all).contains("up.fluctuation.spread = 100%"));
+        let brief = "rate = '1mbit'\nfluctuation = { spread = '1%', hold = '5us' }";
+        assert!(refusal(brief).contains("1ms to 3600s"));
     }
 
     #[test]

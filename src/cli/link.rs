@@ -81,6 +81,7 @@ impl LinkArgs {
             None => LinkSpec::default(),
         };
         let spec = LinkSpec {
+            fluctuation: file.fluctuation,
             delay: self.delay.or(file.delay),
             loss: self.loss.or(file.loss),
             rate: self.rate.or(file.rate),

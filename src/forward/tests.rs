@@ -65,6 +65,7 @@ fn forwarder(conditions: Conditions, gso: bool, memory: usize) -> InMemory {
 
 fn rate(bits: u64) -> Option<Rate> {
     Some(Rate {
+        fluctuation: None,
         rate: BitsPerSec::new(bits).unwrap(),
         framing: Framing::L2,
         queue: QueueLimit::Packets(100_000),

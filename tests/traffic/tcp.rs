@@ -41,6 +41,7 @@ impl Offload {
             mtu,
             offloads: self != Self::Off,
             tcp_memory: None,
+            ..BedConfig::default()
         })?;
         if self == Self::AtTheEnds {
             bed.emulator().run(|| -> Result<()> {

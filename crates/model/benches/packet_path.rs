@@ -136,6 +136,7 @@ fn hop(name: &str, own: Conditions) -> HopConfig {
 fn bottleneck() -> Conditions {
     Conditions {
         rate: Some(Rate {
+            fluctuation: None,
             rate: "20gbit".parse().expect("a rate"),
             framing: Framing::L2,
             queue: "1ms".parse().expect("a queue limit"),

@@ -12,6 +12,25 @@ use crate::{BitsPerSec, Bytes, Factor, Framing, Nanos, Probability, UnitError};
 /// The longest delay and the longest queue in time: beyond an hour it is a slip of the unit.
 const LONGEST: Nanos = Nanos::from_secs(3_600);
 
+/// The shortest time for which a rate lasts: a packet served over many is served slowly.
+const SHORTEST_HOLD: Nanos = Nanos::from_millis(1);
+
+/// The fields of a direction's conditions.
+const UP: [&str; 5] = [
+    "up.delay",
+    "up.size_delay",
+    "up.queue",
+    "up.fluctuation.spread",
+    "up.fluctuation.hold",
+];
+const DOWN: [&str; 5] = [
+    "down.delay",
+    "down.size_delay",
+    "down.queue",
+    "down.fluctuation.spread",
+    "down.fluctuation.hold",
+];
+
 /// The longest packet that a delay by size must carry within [`LONGEST`]: a whole GSO frame.
 const LARGEST_PACKET: Bytes = Bytes(65_550);
 
@@ -61,12 +80,23 @@ pub struct Conditions {
 /// A bottleneck: how fast it serves, what it counts, how much may wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Service rate.
+    /// Service rate; in the mean, if it fluctuates.
     pub rate: BitsPerSec,
+    /// How it varies, if it does.
+    pub fluctuation: Option<Fluctuation>,
     /// The bytes it counts.
     pub framing: Framing,
     /// The waiting room, the packet in service not counted.
     pub queue: QueueLimit,
+}
+
+/// A rate that is drawn anew again and again, as a radio channel's looks to a packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fluctuation {
+    /// The rate lies within so much of its mean, every value alike; below 100 %.
+    pub spread: Probability,
+    /// How long a rate lasts, 1 ms to 1 h, from the first packet on.
+    pub hold: Nanos,
 }
 
 /// How much may wait before a server; written `100pkt`, `64KiB` or `50ms`.
@@ -143,8 +173,8 @@ impl LinkConfig {
 
 impl HopConfig {
     fn check(&self) -> Result<(), ConfigError> {
-        self.check_conditions(["up.delay", "up.size_delay", "up.queue"], &self.up)?;
-        self.check_conditions(["down.delay", "down.size_delay", "down.queue"], &self.down)?;
+        self.check_conditions(UP, &self.up)?;
+        self.check_conditions(DOWN, &self.down)?;
         let Some(toffee) = &self.toffee else {
             return Ok(());
         };
@@ -161,14 +191,23 @@ impl HopConfig {
 
     fn check_conditions(
         &self,
-        [delay, size_delay, queue]: [&'static str; 3],
+        [delay, size_delay, queue, spread, hold]: [&'static str; 5],
         conditions: &Conditions,
     ) -> Result<(), ConfigError> {
         self.check_delay(delay, conditions.delay)?;
         self.check_by_size(size_delay, conditions.size_delay)?;
-        match conditions.rate {
-            Some(rate) => self.check_queue(queue, rate.queue),
-            None => Ok(()),
+        let Some(rate) = conditions.rate else {
+            return Ok(());
+        };
+        self.check_queue(queue, rate.queue)?;
+        match rate.fluctuation {
+            Some(Fluctuation { spread: by, .. }) if by.fraction() >= 1.0 => {
+                Err(self.out_of_range(spread, by, "a rate fluctuates by less than 100%"))
+            }
+            Some(Fluctuation { hold: each, .. }) if each < SHORTEST_HOLD || each > LONGEST => {
+                Err(self.out_of_range(hold, each, "a rate lasts 1ms to 3600s"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -318,6 +357,7 @@ mod tests {
         let mut crowded = hop("box");
         crowded.up.rate = Some(Rate {
             rate: "1mbit".parse().unwrap(),
+            fluctuation: None,
             framing: Framing::L2,
             queue: QueueLimit::Packets(0),
         });

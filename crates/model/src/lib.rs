@@ -25,7 +25,9 @@ mod stage;
 mod time;
 mod units;
 
-pub use config::{Conditions, ConfigError, HopConfig, LinkConfig, QueueLimit, Rate, Toffee};
+pub use config::{
+    Conditions, ConfigError, Fluctuation, HopConfig, LinkConfig, QueueLimit, Rate, Toffee,
+};
 pub use counters::{Counters, DropCause, StageReport};
 pub use decimal::UnitError;
 pub use link::Link;

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::draw::Draws;
 use crate::impair::delay::Delay;
 use crate::impair::loss::Loss;
+use crate::queue::fluctuating::Fluctuating;
 use crate::queue::server::{Server, Service};
 use crate::stage::{Slot, Stage};
 use crate::{Conditions, HopConfig, LinkConfig, Packet, Probability, Side, Toffee};
@@ -82,8 +83,15 @@ impl Layout {
             path.extend(self.loss(link, name("drop"), toffee.loss()));
         }
         if let Some(rate) = &own.rate {
-            let server = Server::new(Service::Rate(rate.rate, rate.framing), rate.queue);
-            path.push(self.add(name("rate"), Stage::Server(server)));
+            let name = name("rate");
+            let service = match rate.fluctuation {
+                None => Service::Rate(rate.rate, rate.framing),
+                Some(how) => {
+                    let draws = Draws::new(link.seed, link.link, &name);
+                    Service::Fluctuating(Fluctuating::new(rate.rate, how, draws), rate.framing)
+                }
+            };
+            path.push(self.add(name, Stage::Server(Server::new(service, rate.queue))));
         }
         path.extend(self.loss(link, name("loss"), own.loss));
         if own.delay.0 != 0 || own.size_delay.is_some() {

@@ -2,6 +2,7 @@
 
 use crate::path::Transit;
 use crate::queue::fifo::Fifo;
+use crate::queue::fluctuating::Fluctuating;
 use crate::{BitsPerSec, Bytes, Factor, Framing, Nanos, QueueLimit};
 
 /// A bottleneck that serves one packet after the other.
@@ -22,6 +23,8 @@ pub(crate) struct Server {
 pub(crate) enum Service {
     /// A rate, and which bytes it counts.
     Rate(BitsPerSec, Framing),
+    /// A rate that varies, and which bytes it counts.
+    Fluctuating(Fluctuating, Framing),
     /// TOFFEE: a constant a packet, and L2 bytes / factor in microseconds.
     Toffee(Nanos, Option<Factor>),
 }
@@ -56,7 +59,7 @@ impl Server {
     /// Takes `transit` in at `at`.
     pub(crate) fn enter(&mut self, at: Nanos, transit: Transit) -> Admission {
         if self.in_service.is_none() {
-            self.credit = 0;
+            self.rest();
             return Admission::Served(self.serve(at, transit));
         }
         if self.room.push(transit, &self.service) {
@@ -86,15 +89,23 @@ impl Server {
     fn serve(&mut self, at: Nanos, transit: Transit) -> Nanos {
         let load = self.service.load(transit.packet.len);
         self.in_service = Some(transit);
-        let time = match self.service {
+        match &mut self.service {
             Service::Rate(rate, _) => {
                 let (time, credit) = rate.time_with_credit(Bytes(load.bytes), self.credit);
                 self.credit = credit;
-                time
+                at + time
             }
-            Service::Toffee(..) => self.service.time(load),
-        };
-        at + time
+            Service::Fluctuating(rate, _) => rate.serve(at, Bytes(load.bytes)),
+            Service::Toffee(..) => at + self.service.time(load),
+        }
+    }
+
+    /// A busy period begins: what rounding paid in the last one is forgotten.
+    fn rest(&mut self) {
+        self.credit = 0;
+        if let Service::Fluctuating(rate, _) = &mut self.service {
+            rate.rest();
+        }
     }
 }
 
@@ -102,7 +113,7 @@ impl Service {
     /// The work of one packet of `len` L2 bytes.
     pub(crate) fn load(&self, len: Bytes) -> Load {
         let counted = match self {
-            Self::Rate(_, framing) => framing.bytes_counted(len),
+            Self::Rate(_, framing) | Self::Fluctuating(_, framing) => framing.bytes_counted(len),
             Self::Toffee(..) => len,
         };
         Load {
@@ -111,10 +122,11 @@ impl Service {
         }
     }
 
-    /// How long `load` takes.
+    /// How long `load` takes; at the mean of a rate that varies.
     pub(crate) fn time(&self, load: Load) -> Nanos {
         match self {
             Self::Rate(rate, _) => rate.time_for(Bytes(load.bytes)),
+            Self::Fluctuating(rate, _) => rate.mean().time_for(Bytes(load.bytes)),
             Self::Toffee(constant, dynamic) => {
                 let growing = dynamic.map_or(Nanos::ZERO, |k| k.time_for(Bytes(load.bytes)));
                 constant.saturating_mul(load.packets) + growing

@@ -145,6 +145,7 @@ pub(crate) fn delay(text: &str) -> Conditions {
 pub(crate) fn rate(rate: &str, queue: &str) -> Conditions {
     Conditions {
         rate: Some(Rate {
+            fluctuation: None,
             rate: rate.parse().unwrap(),
             framing: Framing::L2,
             queue: queue.parse().unwrap(),
@@ -199,6 +200,7 @@ pub(crate) fn any_rate() -> impl Strategy<Value = Rate> {
         any_queue(),
     )
         .prop_map(|(rate, framing, queue)| Rate {
+            fluctuation: None,
             rate: BitsPerSec::new(rate).unwrap(),
             framing,
             queue,

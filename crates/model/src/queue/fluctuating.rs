@@ -1,0 +1,151 @@
+//! A rate that is not steady, as that of a radio channel.
+
+use crate::draw::Draws;
+use crate::{BitsPerSec, Bytes, Fluctuation, Nanos};
+
+/// Work is counted in bits times nanoseconds a second, of which a rate does its own number in each nanosecond.
+const WORK_PER_BYTE: u128 = 8_000_000_000;
+
+/// A rate drawn anew at every period; draw number N is of the Nth period after the first packet.
+#[derive(Debug)]
+pub(crate) struct Fluctuating {
+    rate: BitsPerSec,
+    config: Fluctuation,
+    draws: Draws,
+    /// When the first packet was served.
+    origin: Option<Nanos>,
+    /// Work that rounding the last packet's end up to a whole nanosecond has done in advance.
+    credit: u128,
+}
+
+impl Fluctuating {
+    pub(crate) fn new(rate: BitsPerSec, config: Fluctuation, draws: Draws) -> Self {
+        Self {
+            rate,
+            config,
+            draws,
+            origin: None,
+            credit: 0,
+        }
+    }
+
+    /// The rate in the mean.
+    pub(crate) fn mean(&self) -> BitsPerSec {
+        self.rate
+    }
+
+    /// A busy period ends: what was done in advance is nobody's.
+    pub(crate) fn rest(&mut self) {
+        self.credit = 0;
+    }
+
+    /// When `bytes` that are served from `at` on are done; a change of the rate meets what is left of them.
+    pub(crate) fn serve(&mut self, at: Nanos, bytes: Bytes) -> Nanos {
+        let origin = *self.origin.get_or_insert(at);
+        let mut left = (u128::from(bytes.0) * WORK_PER_BYTE).saturating_sub(self.credit);
+        let mut from = at.0.saturating_sub(origin.0);
+        loop {
+            let period = from / self.config.hold.0;
+            let rate = self.in_period(period);
+            let end = self.config.hold.0.saturating_mul(period.saturating_add(1));
+            let until_end = u128::from(end - from) * rate;
+            if left <= until_end || end == u64::MAX {
+                let time = left.div_ceil(rate);
+                self.credit = time * rate - left;
+                let time = u64::try_from(time).unwrap_or(u64::MAX);
+                return Nanos(origin.0.saturating_add(from).saturating_add(time));
+            }
+            left -= until_end;
+            from = end;
+        }
+    }
+
+    /// Bits a second, uniform within the spread about the mean; 1 at least.
+    fn in_period(&self, period: u64) -> u128 {
+        let mean = u128::from(self.rate.get());
+        let spread = (mean * self.config.spread.threshold()) >> 64;
+        let drawn = (2 * spread * u128::from(self.draws.at(period))) >> 64;
+        (mean - spread + drawn).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn fluctuating(rate: &str, spread: &str, hold: u64) -> Fluctuating {
+        let config = Fluctuation {
+            spread: spread.parse().unwrap(),
+            hold: Nanos(hold),
+        };
+        let draws = Draws::new(1, 0, "box.up.rate");
+        Fluctuating::new(rate.parse().unwrap(), config, draws)
+    }
+
+    /// What is served of 1500-byte packets in each second, in bit/s.
+    fn rates(server: &mut Fluctuating, seconds: u64) -> Vec<f64> {
+        let mut served = vec![0.0; usize::try_from(seconds).unwrap() + 1];
+        let mut now = Nanos::ZERO;
+        while now.0 < seconds * SECOND {
+            now = server.serve(now, Bytes(1500));
+            served[usize::try_from(now.0 / SECOND).unwrap()] += 12_000.0;
+        }
+        served.pop();
+        served
+    }
+
+    #[test]
+    fn without_spread_it_is_the_rate_to_the_nanosecond() {
+        let mut server = fluctuating("100gbit", "0%", 1000);
+        let mut now = Nanos::ZERO;
+        for _ in 0..1_000 {
+            now = server.serve(now, Bytes(1_514));
+        }
+        assert_eq!(now, Nanos(121_120));
+    }
+
+    #[test]
+    fn every_period_has_a_rate_of_its_own_within_the_spread() {
+        let rates = rates(&mut fluctuating("20mbit", "25%", SECOND), 400);
+        let packet = 12_000.0;
+        assert!(
+            rates
+                .iter()
+                .all(|r| (15e6 - packet..=25e6 + packet).contains(r))
+        );
+        let mean = rates.iter().sum::<f64>() / 400.0;
+        // The mean of 400 draws of a standard deviation of 5 / sqrt(3) Mbit/s.
+        assert!((mean - 20e6).abs() < 4.0 * 0.145e6, "{mean}");
+        let apart = rates
+            .windows(2)
+            .filter(|pair| (pair[0] - pair[1]).abs() > 2.0 * packet);
+        assert!(apart.count() > 380);
+    }
+
+    #[test]
+    fn a_packet_that_outlasts_a_period_is_served_at_each_ones_rate() {
+        let mut server = fluctuating("1mbit", "50%", SECOND);
+        let rates: Vec<u128> = (0..3).map(|period| server.in_period(period)).collect();
+        let bits = rates[0] + rates[1] + rates[2] / 2;
+        let end = server.serve(Nanos(7), Bytes(u64::try_from(bits / 8).unwrap()));
+        let late = end.0.abs_diff(7 + 5 * SECOND / 2);
+        assert!(late < 20_000, "{end:?}");
+    }
+
+    #[test]
+    fn one_seed_gives_the_same_ends() {
+        let ends = || rates(&mut fluctuating("5mbit", "40%", SECOND / 3), 20);
+        assert_eq!(ends(), ends());
+    }
+
+    #[test]
+    fn the_end_of_time_is_no_loop() {
+        let mut server = fluctuating("1bit", "0%", u64::MAX);
+        assert_eq!(server.serve(Nanos(5), Bytes(u64::MAX)), Nanos::MAX);
+    }
+}
