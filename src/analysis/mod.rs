@@ -1,6 +1,7 @@
 //! What a record says: figures a case, held against the reference, the published and the expected; and the pure arithmetic
 //! for it: statistics, and what theory allows.
 
+mod bottleneck;
 pub(crate) mod bound;
 pub(crate) mod compare;
 pub(crate) mod correlated;
@@ -26,6 +27,7 @@ use std::collections::BTreeMap;
 use crate::experiment::figure_name::FigureName;
 use crate::experiment::plan::Case;
 use crate::experiment::record::{Outcome, Record, Run};
+use bottleneck::{Bottleneck, bottlenecks};
 use shift::Shift;
 use summary::Summary;
 
@@ -39,6 +41,8 @@ pub(crate) struct Analysis<'a> {
     pub(crate) cases: Vec<CaseFigures<'a>>,
     /// What was expected of several cases together.
     pub(crate) trends: Vec<Check>,
+    /// Of chains whose segments were measured.
+    pub(crate) bottlenecks: Vec<Bottleneck>,
     pub(crate) verdict: Verdict,
 }
 
@@ -104,6 +108,7 @@ impl<'a> Analysis<'a> {
         let verdict = Verdict::of_all(verdicts.chain(trends.iter().map(|check| check.verdict)));
         Self {
             record,
+            bottlenecks: bottlenecks(&cases),
             cases,
             trends,
             verdict,

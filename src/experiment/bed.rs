@@ -124,6 +124,18 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
+    /// How many links are between them.
+    pub(crate) fn segments(self) -> usize {
+        self.client.abs_diff(self.server)
+    }
+
+    /// Whether all links between `other` are between these.
+    pub(crate) fn covers(self, other: Self) -> bool {
+        let range = |ends: Self| [ends.client.min(ends.server), ends.client.max(ends.server)];
+        let ([first, last], [from, to]) = (range(self), range(other));
+        first <= from && to <= last
+    }
+
     /// Of a bed without routers.
     pub(crate) const OF_PAIR: Self = Self {
         client: 0,

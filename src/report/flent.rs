@@ -180,7 +180,7 @@ struct Meta<'a> {
 }
 
 fn metadata(record: &Record, case: &Case, run: &Run, meta: &Meta<'_>) -> Value {
-    let box_of = conditions::link(&case.link).unwrap_or_default();
+    let box_of = conditions::path(case).unwrap_or_default();
     let bed = conditions::bed(case).unwrap_or_default();
     let time = format!("{:.6}", meta.start);
     let series = meta.series.iter().map(|(name, points)| {

@@ -76,7 +76,7 @@ impl Page<'_> {
     }
 
     fn link(&self, case: &Case) -> Result<String> {
-        conditions::link(&case.link)
+        conditions::path(case)
     }
 
     fn repeats(&self, case: &Case) -> String {

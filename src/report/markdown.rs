@@ -46,6 +46,9 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     if let Some(reference) = &plan.reference {
         let _ = writeln!(text, "Reference: {}.", escaped(reference));
     }
+    for bottleneck in &analysis.bottlenecks {
+        let _ = writeln!(text, "\n{}", escaped(&bottleneck.words()));
+    }
     let _ = writeln!(text, "\n## Verdicts\n\n| case | | verdict |\n|---|---|---|");
     for figures in &analysis.cases {
         let case = figures.case;
@@ -63,12 +66,12 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     }
     let _ = writeln!(
         text,
-        "\n## Conditions\n\n| case | box | bed | TCP | repeats |\n|---|---|---|---|---|"
+        "\n## Conditions\n\n| case | link | bed | TCP | repeats |\n|---|---|---|---|---|"
     );
     for case in &plan.cases {
         let cells = [
             case.name.clone(),
-            conditions::link(&case.link)?,
+            conditions::path(case)?,
             conditions::bed(case)?,
             case.congestion.clone(),
             conditions::repeats(&case.repeats),

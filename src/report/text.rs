@@ -35,6 +35,9 @@ pub(crate) fn text(record: &Record, coloured: bool) -> String {
     if let Some(reference) = &plan.reference {
         let _ = writeln!(text, "reference: {reference}");
     }
+    for bottleneck in &analysis.bottlenecks {
+        let _ = writeln!(text, "{}", bottleneck.words());
+    }
     for line in shortcomings(&analysis) {
         let _ = writeln!(text, "{line}");
     }
