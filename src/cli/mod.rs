@@ -18,6 +18,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use netio::CpuUse;
 
 use crate::exit::Failure;
+use crate::experiment::laboratory;
 
 /// A wide-area network between two interfaces, measured through, with the trust of every number stated
 #[derive(Debug, Parser)]
@@ -41,6 +42,9 @@ enum Command {
     Completions(pages::CompletionsArgs),
     Man(pages::ManArgs),
     Schema(pages::SchemaArgs),
+    /// Hold network interfaces in namespaces until standard input ends: what the bed `nics` starts
+    #[command(hide = true)]
+    KeepNics,
 }
 
 impl Cli {
@@ -61,6 +65,9 @@ impl Cli {
             Command::Completions(args) => args.run(),
             Command::Man(args) => args.run(),
             Command::Schema(args) => args.run(),
+            Command::KeepNics => laboratory::keep()
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(Failure::from),
         };
         outcome.unwrap_or_else(|failure: Failure| failure.report())
     }

@@ -16,6 +16,7 @@ pub mod lease;
 mod memory;
 mod netlink;
 pub mod netns;
+pub mod nic;
 pub mod offloads;
 mod port;
 mod sleeper;

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::thread;
 
 use nix::sched::{CloneFlags, setns, unshare};
@@ -33,6 +33,14 @@ impl NetNs {
     /// When `/proc` is not mounted.
     pub fn current() -> Result<Self, NetNsError> {
         Self::from_path("/proc/thread-self/ns/net")
+    }
+
+    /// The one that process `process` holds by its descriptor `fd`.
+    ///
+    /// # Errors
+    /// When there is no such process or descriptor, or it is another user's.
+    pub fn of_process(process: u32, fd: RawFd) -> Result<Self, NetNsError> {
+        Self::from_path(&format!("/proc/{process}/fd/{fd}"))
     }
 
     /// Runs `f` on a thread that has entered the namespace; a panic of `f` goes on in the caller.

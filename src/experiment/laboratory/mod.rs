@@ -1,14 +1,19 @@
 //! Where runs take place.
 
+mod external;
 mod namespaces;
+mod nics;
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use netio::CpuUse;
 use netio::netns::NetNs;
+use netio::userns::Privilege;
 
+use super::bed::{Bed, Nics};
 use super::plan::{Case, Plan};
 use crate::exit::{Blame, Failure};
 use crate::forward::summary::Summary;
@@ -16,6 +21,9 @@ use crate::instrument::Measurement;
 use crate::instrument::external::{Launcher as _, Running, Tool, Within};
 use crate::measure::FarEnd;
 use crate::{rig, serve};
+
+use self::nics::Kept;
+pub(crate) use self::nics::keep;
 
 /// How long a tool may take to listen.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
@@ -56,6 +64,11 @@ pub(crate) trait Rig: Sync {
     /// It does not start, or does not listen.
     fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>>;
 
+    /// Whether both ends are in namespaces, so that tools can be contained there.
+    fn is_in_namespaces(&self) -> bool {
+        true
+    }
+
     /// Takes everything down; what the links did.
     ///
     /// # Errors
@@ -67,6 +80,8 @@ pub(crate) trait Rig: Sync {
 pub(crate) struct AnyBed {
     /// Whether forwarders may spin to be on time.
     cpu: CpuUse,
+    /// Interfaces stay borrowed from one run to the next: hardware takes seconds to have a carrier.
+    kept: Mutex<Option<Arc<Kept>>>,
 }
 
 impl AnyBed {
@@ -80,8 +95,24 @@ impl AnyBed {
                 .with_context(|| format!("case `{}`", case.name))
                 .or_bad_input()?;
         }
-        rig::gain_privilege()?;
-        Ok(Self { cpu })
+        let (own, others): (Vec<&Case>, _) = plan.cases.iter().partition(|c| c.bed.is_own());
+        let is_root = Privilege::detect() == Privilege::Root;
+        let nics = |case: &&Case| matches!(case.bed, Bed::Nics(_));
+        match others.first() {
+            None => rig::gain_privilege()?,
+            // What is in a user namespace of its own reaches neither the network nor the interfaces of this machine.
+            Some(other) if !is_root && (!own.is_empty() || others.iter().any(nics)) => {
+                return Err(Failure::machine(format!(
+                    "case `{}`: a bed `nics`, or `external` beside beds of namespaces, needs root: run as root",
+                    other.name
+                )));
+            }
+            Some(_) => {}
+        }
+        Ok(Self {
+            cpu,
+            kept: Mutex::default(),
+        })
     }
 
     /// Sets up a run in every bed of `plan` and takes it down again, so that what would fail in every run fails before the
@@ -102,9 +133,25 @@ impl AnyBed {
     }
 }
 
+impl AnyBed {
+    /// The interfaces, borrowed unless they are already; others are given back first.
+    fn kept(&self, nics: &Nics) -> Result<Arc<Kept>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.is_of(nics)) {
+            return Ok(Arc::clone(kept));
+        }
+        *kept = None;
+        Ok(Arc::clone(kept.insert(Arc::new(Kept::borrow(nics)?))))
+    }
+}
+
 impl Laboratory for AnyBed {
     fn set_up(&self, case: &Case, seed: u64) -> Result<Box<dyn Rig>> {
-        namespaces::set_up(case, seed, self.cpu)
+        match &case.bed {
+            Bed::Netns(_) | Bed::Chain(_) => namespaces::set_up(case, seed, self.cpu),
+            Bed::External(bed) => external::set_up(bed),
+            Bed::Nics(nics) => nics::set_up(self.kept(nics)?, case),
+        }
     }
 }
 

@@ -9,11 +9,14 @@ use model::Bytes;
 use rtnetlink::{LinkBridge, LinkUnspec};
 
 use self::address::Attachment;
-use self::wiring::{index_of, ipv6_exists, join, silence, wait_running};
+use self::wiring::{ipv6_exists, join, silence};
 use crate::iface::InterfaceError;
 use crate::netlink::{self, Asked as _, NetlinkError};
 use crate::netns::{NetNs, NetNsError};
 use crate::offloads::OffloadError;
+
+pub(crate) use self::node::prepare_for_nic;
+pub(crate) use self::wiring::{index_of, wait_running};
 
 pub use self::address::{
     CLIENT, CLIENT_PORT, Endpoint, LEFT, RIGHT, SERVER, SERVER_PORT, Side, WAN,
@@ -87,8 +90,8 @@ pub enum BedError {
     #[error(transparent)]
     Offload(#[from] OffloadError),
     /// An interface did not come up.
-    #[error("interface {0} of the test bed does not come up")]
-    Down(&'static str),
+    #[error("interface {0} does not come up: it has no carrier")]
+    Down(String),
 }
 
 impl Bed {

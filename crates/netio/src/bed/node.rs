@@ -12,7 +12,7 @@ use super::wiring::index_of;
 use super::{BedConfig, BedError};
 use crate::kernel::KernelVersion;
 use crate::netlink::{Asked as _, NetlinkError};
-use crate::netns::{NetNsError, write_sysctl_here};
+use crate::netns::{NetNs, NetNsError, write_sysctl_here};
 use crate::offloads::Offloads;
 
 /// Segmentation of tunnels, and other frames that no virtio header can describe: the emulator could not cut them, so
@@ -78,6 +78,18 @@ pub(super) fn prepare(config: &BedConfig, interfaces: &[Attachment]) -> Result<(
         switch_offloads(config, interface.name)?;
     }
     Ok(())
+}
+
+/// As [`prepare`], for a namespace into which the interface `name` was moved; its offloads stay.
+pub(crate) fn prepare_for_nic(namespace: &NetNs, name: &str) -> Result<(), BedError> {
+    namespace.run(|| -> Result<(), BedError> {
+        let config = BedConfig::default();
+        prepare(&config, &[])?;
+        if config.has_ipv6() {
+            quieten_ipv6(name)?;
+        }
+        Ok(())
+    })?
 }
 
 /// No address of its own making and no search for routers: nothing crosses the link unasked but MLD.

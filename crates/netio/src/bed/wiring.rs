@@ -53,7 +53,7 @@ pub(super) fn join(
     })
 }
 
-pub(super) fn index_of(name: &str) -> Result<u32, NetlinkError> {
+pub(crate) fn index_of(name: &str) -> Result<u32, NetlinkError> {
     nix::net::if_::if_nametoindex(name)
         .map_err(std::io::Error::from)
         .asked(|| format!("find the test bed's interface {name}"))
@@ -62,7 +62,7 @@ pub(super) fn index_of(name: &str) -> Result<u32, NetlinkError> {
 /// Waits until the kernel sends through each of the interfaces `names` of the calling thread's namespace.
 ///
 /// Carrier settles some milliseconds after the second end of a pair comes up; what is sent before is lost.
-pub(super) fn wait_running(names: &[&'static str]) -> Result<(), BedError> {
+pub(crate) fn wait_running(names: &[&str]) -> Result<(), BedError> {
     let what = || "watch the test bed's interfaces".to_owned();
     let deadline = Instant::now() + Duration::from_secs(10);
     let mut watcher = LinkWatcher::new().asked(what)?;
@@ -72,7 +72,7 @@ pub(super) fn wait_running(names: &[&'static str]) -> Result<(), BedError> {
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
             let mut fds = [PollFd::new(watcher.as_fd(), PollFlags::POLLIN)];
             if poll(&mut fds, timeout) == Ok(0) {
-                return Err(BedError::Down(name));
+                return Err(BedError::Down(name.to_owned()));
             }
             watcher.changes().asked(what)?;
         }

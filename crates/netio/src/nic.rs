@@ -1,0 +1,165 @@
+//! A network interface of this machine, borrowed into a namespace of its own.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use rtnetlink::{LinkUnspec, RouteMessageBuilder};
+
+use crate::bed::{self, BedError};
+use crate::iface::{Interface, InterfaceError};
+use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netns::{NetNs, NetNsError};
+
+/// An interface and what it is given in its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NicConfig {
+    /// Its name.
+    pub interface: String,
+    /// Its address there, and the length of its network's prefix.
+    pub address: (IpAddr, u8),
+    /// Where everything goes that is not on that network.
+    pub gateway: Option<IpAddr>,
+}
+
+/// An interface that is in a namespace of its own until this is dropped.
+///
+/// It keeps name, MTU, hardware address, offloads, and goes back up if it was up. Its sysctls become those that its
+/// namespace gives new interfaces, as whenever the kernel moves one.
+#[derive(Debug)]
+pub struct BorrowedNic {
+    name: String,
+    was_up: bool,
+    home: NetNs,
+    namespace: NetNs,
+}
+
+/// Why an interface could not be borrowed or given back.
+#[derive(Debug, thiserror::Error)]
+pub enum NicError {
+    /// There is none, or it could not be looked up.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// It is in use.
+    #[error("interface {name} {why}: choose one that nothing uses")]
+    InUse {
+        /// Its name.
+        name: String,
+        /// By what.
+        why: &'static str,
+    },
+    /// A namespace failed.
+    #[error(transparent)]
+    NetNs(#[from] NetNsError),
+    /// The kernel refused.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// Its namespace could not be prepared, or it has no carrier.
+    #[error(transparent)]
+    Bed(#[from] BedError),
+}
+
+impl BorrowedNic {
+    /// Moves the interface out of the calling thread's namespace; on return it is up, with its address, and has a carrier.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN and CAP_NET_ADMIN; for one that is missing, or has addresses, routes or a bridge, all of
+    /// which it would lose; when it has no carrier within 10 s. Then it is where it was.
+    pub fn take(config: &NicConfig) -> Result<Self, NicError> {
+        let interface = Interface::find(&config.interface)?;
+        unused(&interface)?;
+        let (home, namespace) = (NetNs::current()?, NetNs::create()?);
+        let message = LinkUnspec::new_with_name(&interface.name)
+            .setns_by_fd(namespace.as_fd().as_raw_fd())
+            .build();
+        netlink::call_here(async |handle| {
+            let set = handle.link().set(message).execute().await;
+            set.asked(|| format!("move interface {} into a namespace", interface.name))
+        })?;
+        let borrowed = Self {
+            name: interface.name,
+            was_up: interface.up,
+            home,
+            namespace,
+        };
+        borrowed.set_up(config)?;
+        Ok(borrowed)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn namespace(&self) -> &NetNs {
+        &self.namespace
+    }
+
+    fn set_up(&self, config: &NicConfig) -> Result<(), NicError> {
+        let name = &self.name;
+        bed::prepare_for_nic(&self.namespace, name)?;
+        let (address, prefix) = config.address;
+        netlink::call(&self.namespace, async |handle| {
+            for name in ["lo", name] {
+                let up = LinkUnspec::new_with_name(name).up().build();
+                let set = handle.link().set(up).execute().await;
+                set.asked(|| format!("set interface {name} up"))?;
+            }
+            let index = bed::index_of(name)?;
+            let add = handle.address().add(index, address, prefix);
+            let add = add.execute().await;
+            add.asked(|| format!("give interface {name} the address {address}/{prefix}"))?;
+            if let Some(gateway) = config.gateway {
+                let route = RouteMessageBuilder::<IpAddr>::new();
+                let refused = || format!("route through {gateway} on interface {name}");
+                let route = route.gateway(gateway).map_err(std::io::Error::other);
+                let add = handle.route().add(route.asked(refused)?.build());
+                add.execute().await.asked(refused)?;
+            }
+            Ok(())
+        })?;
+        self.namespace.run(|| bed::wait_running(&[name]))??;
+        Ok(())
+    }
+
+    fn give_back(&self) -> Result<(), NetlinkError> {
+        let name = &self.name;
+        let message = LinkUnspec::new_with_name(name)
+            .setns_by_fd(self.home.as_fd().as_raw_fd())
+            .build();
+        netlink::call(&self.namespace, async |handle| {
+            let set = handle.link().set(message).execute().await;
+            set.asked(|| format!("move interface {name} back"))
+        })?;
+        if !self.was_up {
+            return Ok(());
+        }
+        netlink::call(&self.home, async |handle| {
+            let up = LinkUnspec::new_with_name(name).up().build();
+            let set = handle.link().set(up).execute().await;
+            set.asked(|| format!("set interface {name} up again"))
+        })
+    }
+}
+
+impl Drop for BorrowedNic {
+    fn drop(&mut self) {
+        if let Err(error) = self.give_back() {
+            eprintln!("farwire: {error}");
+        }
+    }
+}
+
+fn unused(interface: &Interface) -> Result<(), NicError> {
+    let why = if !interface.ethernet {
+        "is not of Ethernet"
+    } else if interface.default_route {
+        "has the default route"
+    } else if interface.master.is_some() {
+        "is a port of a bridge or bond"
+    } else if interface.is_configured()? {
+        "has addresses or routes, which it would lose"
+    } else {
+        return Ok(());
+    };
+    Err(NicError::InUse {
+        name: interface.name.clone(),
+        why,
+    })
+}

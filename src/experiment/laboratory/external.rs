@@ -1,0 +1,69 @@
+//! A host that exists: the bed `external`. Nothing is emulated, nothing of this machine is changed.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::{ClientWork, Links};
+use crate::endpoint::{self, Family};
+use crate::experiment::bed::External;
+use crate::instrument::Measurement;
+use crate::instrument::external::{Running, Tool};
+use crate::measure::FarEnd;
+
+/// How long the far end may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+struct Rig {
+    host: String,
+    address: IpAddr,
+    http: u16,
+}
+
+/// Finds the host, and a `farwire serve` on it.
+pub(super) fn set_up(bed: &External) -> Result<Box<dyn super::Rig>> {
+    let target = endpoint::resolve(&bed.host, bed.http_port, Family::Any)?;
+    TcpStream::connect_timeout(&target, PATIENCE).with_context(|| {
+        let (host, port) = (&bed.host, bed.http_port);
+        format!("bed `external`: no web server on port {port} of {host}: run `farwire serve` there")
+    })?;
+    Ok(Box::new(Rig {
+        host: bed.host.clone(),
+        address: target.ip(),
+        http: bed.http_port,
+    }))
+}
+
+impl super::Rig for Rig {
+    fn far_end(&self) -> FarEnd {
+        FarEnd {
+            address: self.address,
+            http: self.http,
+        }
+    }
+
+    fn environment(&self) -> BTreeMap<String, String> {
+        let far_end = format!("{} ({}), not looked into", self.host, self.address);
+        BTreeMap::from([("far end".to_owned(), far_end)])
+    }
+
+    fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement> {
+        Ok(thread::scope(|scope| scope.spawn(work).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+
+    fn serve_with(&self, _: &Tool, _: &[String], _: u16) -> Result<Option<Running>> {
+        Ok(None)
+    }
+
+    fn is_in_namespaces(&self) -> bool {
+        false
+    }
+
+    fn tear_down(self: Box<Self>) -> Result<Links> {
+        Ok(Vec::new())
+    }
+}

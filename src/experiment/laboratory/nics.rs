@@ -1,0 +1,201 @@
+//! Two network interfaces of this machine, with whatever is between them: the bed `nics`.
+//!
+//! A process of its own, the keeper, borrows the interfaces and gives them back when this one ends, however it ends. It
+//! is this program again, started with the hidden command `keep-nics`.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use netio::netns::NetNs;
+use netio::nic::{BorrowedNic, NicConfig};
+use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+use super::{ClientWork, Links, serve_in};
+use crate::endpoint::Local;
+use crate::experiment::bed::{Nic, Nics};
+use crate::experiment::plan::Case;
+use crate::instrument::Measurement;
+use crate::instrument::external::{Running, Tool};
+use crate::measure::FarEnd;
+use crate::serve::{self, Limits, Ports, ServeConfig, Server};
+
+/// The hidden command.
+const KEEP: &str = "keep-nics";
+
+/// Both interfaces, each in its namespace, for as long as this is there.
+pub(super) struct Kept {
+    nics: Nics,
+    client: NetNs,
+    server: NetNs,
+    keeper: Child,
+    /// The keeper gives the interfaces back when it ends.
+    life: Option<ChildStdin>,
+}
+
+/// What the keeper answers: its descriptors of the namespaces, or why there are none.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Kept { client: i32, server: i32 },
+    Refused(String),
+}
+
+impl Kept {
+    /// Has a keeper borrow the interfaces.
+    ///
+    /// # Errors
+    /// One is missing, in use or without a carrier; nothing is borrowed then.
+    pub(super) fn borrow(nics: &Nics) -> Result<Self> {
+        let mut keeper = Command::new("/proc/self/exe")
+            .arg(KEEP)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Out of reach of the terminal's Ctrl-C, which would end it before the run.
+            .process_group(0)
+            .spawn()
+            .context("starting the keeper of the interfaces")?;
+        let mut life = keeper.stdin.take().context("the keeper's input")?;
+        let answers = keeper.stdout.take().context("the keeper's output")?;
+        writeln!(life, "{}", serde_json::to_string(nics)?)?;
+        let mut line = String::new();
+        BufReader::new(answers).read_line(&mut line)?;
+        match serde_json::from_str(&line).context("the keeper of the interfaces ended")? {
+            Answer::Refused(why) => {
+                drop(life);
+                keeper.wait()?;
+                Err(anyhow!("bed `nics`: {why}"))
+            }
+            Answer::Kept { client, server } => {
+                let open = |fd| NetNs::of_process(keeper.id(), fd);
+                Ok(Self {
+                    nics: nics.clone(),
+                    client: open(client)?,
+                    server: open(server)?,
+                    keeper,
+                    life: Some(life),
+                })
+            }
+        }
+    }
+
+    /// Whether these are the interfaces.
+    pub(super) fn is_of(&self, nics: &Nics) -> bool {
+        self.nics == *nics
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        drop(self.life.take());
+        // Only when the interfaces are back is the experiment over.
+        let _ = self.keeper.wait();
+    }
+}
+
+/// The keeper: borrows the interfaces that its standard input names, says so, and gives them back at the input's end.
+///
+/// # Errors
+/// Standard input or output fail.
+pub(crate) fn keep() -> Result<()> {
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+        // It ends with the process that it serves, which signals reach by themselves.
+        signal_hook::flag::register(signal, Arc::default())?;
+    }
+    let mut input = BufReader::new(std::io::stdin());
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    let nics: Nics = serde_json::from_str(&line).context("what to keep")?;
+    let take = || -> Result<[BorrowedNic; 2]> {
+        let client = BorrowedNic::take(&config(&nics.client))?;
+        Ok([client, BorrowedNic::take(&config(&nics.server))?])
+    };
+    let taken = take();
+    let answer = match &taken {
+        Ok(taken) => {
+            let [client, server] = taken
+                .each_ref()
+                .map(|nic| nic.namespace().as_fd().as_raw_fd());
+            Answer::Kept { client, server }
+        }
+        Err(why) => Answer::Refused(format!("{why:#}")),
+    };
+    println!("{}", serde_json::to_string(&answer)?);
+    input.read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+fn config(nic: &Nic) -> NicConfig {
+    NicConfig {
+        interface: nic.interface.clone(),
+        address: (nic.address.addr(), nic.address.prefix_len()),
+        gateway: nic.gateway,
+    }
+}
+
+struct Rig {
+    kept: Arc<Kept>,
+    far_end: Server,
+    http: u16,
+}
+
+/// A far end on the server's interface.
+pub(super) fn set_up(kept: Arc<Kept>, case: &Case) -> Result<Box<dyn super::Rig>> {
+    let config = ServeConfig {
+        bind: Some(Local::Address(kept.nics.server.address.addr())),
+        ports: Ports::IN_BED,
+        congestion: Some(case.congestion.clone()),
+        limits: Limits::IN_BED,
+        ..ServeConfig::default()
+    };
+    let far_end = kept
+        .server
+        .run(|| serve::start(config))?
+        .context("the far end")?;
+    Ok(Box::new(Rig {
+        http: far_end.address("http")?.port(),
+        far_end,
+        kept,
+    }))
+}
+
+impl super::Rig for Rig {
+    fn far_end(&self) -> FarEnd {
+        FarEnd {
+            address: self.kept.nics.server.address.addr(),
+            http: self.http,
+        }
+    }
+
+    fn environment(&self) -> BTreeMap<String, String> {
+        let Nics { client, server } = &self.kept.nics;
+        let congestion = self.far_end.congestion();
+        [
+            ("client's interface", client.interface.as_str()),
+            ("far end's interface", server.interface.as_str()),
+            (
+                "TCP congestion control of the far end, read back",
+                congestion,
+            ),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+    }
+
+    fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement> {
+        Ok(self.kept.client.run(work)?)
+    }
+
+    fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>> {
+        serve_in(&self.kept.server, tool, arguments, port).map(Some)
+    }
+
+    fn tear_down(self: Box<Self>) -> Result<Links> {
+        Ok(Vec::new())
+    }
+}
