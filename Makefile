@@ -4,7 +4,7 @@ CARGO ?= cargo
 FARWIRE = target/release/farwire
 OUT ?= out
 
-.PHONY: demo test check bench scenarios truth soak build toolchain test-tools bench-tools deny
+.PHONY: demo test check bench scenarios truth soak build toolchain test-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --out $(OUT)/toffee-mocha
@@ -22,7 +22,7 @@ bench: build bench-tools ## the packet path beside the kernel bridge and rattan,
 	$(CARGO) bench --locked -p farwire-model
 	$(CARGO) bench --locked --bench path --bench instruments
 
-scenarios: build ## every scenario that ships, shortened, against its own expectations
+scenarios: build scenario-tools ## every scenario that ships, shortened, against its own expectations
 	@for file in scenarios/*.toml; do \
 		$(FARWIRE) run $$file --quick --out $(OUT)/$$(basename $$file .toml) || exit; \
 	done
@@ -46,6 +46,10 @@ test-tools: toolchain
 	@scripts/need iperf3 iperf3
 	@scripts/need ip iproute2
 	@test -x target/peers/bin/stamp-suite || $(CARGO) install stamp-suite --version 1.0.0 --locked --root target/peers
+
+scenario-tools:
+	@scripts/need iperf iperf
+	@scripts/need nuttcp nuttcp
 
 bench-tools: test-tools
 	@test -x target/peers/bin/rattan || $(CARGO) install rattan --version 0.1.1 --locked --root target/peers

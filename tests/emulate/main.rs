@@ -5,6 +5,7 @@ mod common;
 mod frames;
 mod host;
 mod lifecycle;
+mod nics;
 mod refusals;
 mod state;
 mod transparent;
@@ -24,5 +25,6 @@ fn main() -> ExitCode {
     host::add(&mut suite);
     refusals::add(&mut suite);
     lifecycle::add(&mut suite);
+    nics::add(&mut suite);
     suite.run()
 }
