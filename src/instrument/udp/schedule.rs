@@ -12,7 +12,17 @@ const LEAST_CUT: u64 = 50;
 /// A sender that is further behind will not make up for it.
 const MOST_BEHIND: Nanos = Nanos(100_000_000);
 
+/// A train that leaves so long after it might have counts as held up by the sender.
+const HELD_UP: Nanos = Nanos(5_000);
+/// A sender that held every train up for so long will not keep up with trains of this length.
+const OVERTAXED: Nanos = Nanos(100_000_000);
+/// Trains that leave further apart than this are not what a sender is behind with.
+const FREQUENT: Nanos = Nanos(100_000);
+
 /// The schedule of one stream.
+///
+/// A sender that cannot keep up with so many trains a second doubles their length, time and again: it then keeps the
+/// rate, in longer bursts.
 ///
 /// A late train moves none after it for long: the delay is spread thin over the gaps of the next [`MAKES_UP`], each
 /// shortened by at least a fiftieth and at most a half. A sender that is 100 ms behind gives up what it missed until
@@ -24,7 +34,12 @@ pub(super) struct Schedule {
     train: u64,
     /// Datagrams that have left since the start.
     left: u64,
-    last: Option<Nanos>,
+    /// When the last train left, and how many datagrams it had.
+    last: Option<(Nanos, u64)>,
+    /// Since when every train was held up.
+    held_up: Option<Nanos>,
+    /// The longest that a train may be.
+    most: u64,
     /// How late the last one was.
     late: Nanos,
 }
@@ -82,6 +97,8 @@ impl Schedule {
             train,
             left: 0,
             last: None,
+            held_up: None,
+            most,
             late: Nanos::ZERO,
         }
     }
@@ -106,7 +123,7 @@ impl Schedule {
         let cut = u128::from(gap) * u128::from(self.late.0) / u128::from(MAKES_UP.0);
         let cut = u64::try_from(cut).unwrap_or(gap);
         let gap = gap - cut.clamp(gap / LEAST_CUT, gap / 2);
-        let after_last = self.last.map_or(0, |last| last.0.saturating_add(gap));
+        let after_last = self.last.map_or(0, |(at, _)| at.0.saturating_add(gap));
         Nanos(self.due(pace).0.max(after_last))
     }
 
@@ -116,6 +133,7 @@ impl Schedule {
             self.left += datagrams;
             return None;
         };
+        let held_up = at.0.saturating_sub(self.next().0) > HELD_UP.0;
         let late = Nanos(at.0.saturating_sub(self.due(pace).0));
         let given_up = if late > MOST_BEHIND {
             late
@@ -123,18 +141,32 @@ impl Schedule {
             Nanos::ZERO
         };
         self.start += given_up;
-        let ideal = pace.span(self.train).0;
-        let gap_error = self
-            .last
-            .map(|last| Nanos(at.0.saturating_sub(last.0).abs_diff(ideal)));
+        let gap_error = self.last.map(|(last, datagrams)| {
+            let ideal = pace.span(datagrams).0;
+            Nanos(at.0.saturating_sub(last.0).abs_diff(ideal))
+        });
         self.left += datagrams;
-        self.last = Some(at);
+        self.last = Some((at, datagrams));
         self.late = late;
+        self.lengthen(pace, at, held_up);
         Some(Departure {
             late,
             gap_error,
             given_up,
         })
+    }
+
+    /// Makes trains longer when every one of them has been held up for long.
+    fn lengthen(&mut self, pace: Pace, at: Nanos, held_up: bool) {
+        if !held_up || pace.span(self.train) > FREQUENT {
+            self.held_up = None;
+            return;
+        }
+        let since = *self.held_up.get_or_insert(at);
+        if at.0 - since.0 > OVERTAXED.0 {
+            self.train = (2 * self.train).min(self.most);
+            self.held_up = None;
+        }
     }
 
     /// When the next train is to leave.
@@ -209,6 +241,36 @@ mod tests {
     }
 
     #[test]
+    fn a_sender_that_is_always_behind_sends_longer_trains_until_it_keeps_up() {
+        let mut schedule = alone(Pace {
+            rate: 1_000_000_000,
+            ..PACE
+        });
+        // Each sending takes 30 us, in which 2.6 datagrams are due.
+        let mut now = Nanos(1_000);
+        for _ in 0..60_000 {
+            now = Nanos(schedule.next().0.max(now.0 + 30_000));
+            schedule.leave(now, schedule.train());
+        }
+        assert_eq!(schedule.train(), 4);
+        assert!(now.0 - schedule.due(schedule.pace.unwrap()).0.min(now.0) < 50_000);
+    }
+
+    #[test]
+    fn a_delay_now_and_then_leaves_trains_as_short_as_they_are() {
+        let mut schedule = alone(Pace {
+            rate: 1_000_000_000,
+            ..PACE
+        });
+        for round in 0..20_000 {
+            let late = if round % 1_000 == 0 { 5_000_000 } else { 0 };
+            let at = Nanos(schedule.next().0 + late);
+            schedule.leave(at, schedule.train());
+        }
+        assert_eq!(schedule.train(), 2);
+    }
+
+    #[test]
     fn streams_take_turns() {
         let next = |index| Schedule::new(Nanos(0), Some(PACE), (index, 4), 45).next();
         assert_eq!(
@@ -228,9 +290,9 @@ mod tests {
             let (mut now, mut left, mut given_up) = (0, 0, 0);
             for late in lateness {
                 now = schedule.next().0.max(now) + late;
+                left += schedule.train();
                 let departure = schedule.leave(Nanos(now), schedule.train());
                 given_up += departure.unwrap().given_up.0;
-                left += schedule.train();
                 prop_assert_eq!(
                     schedule.due(pace),
                     Nanos(1_000 + given_up + pace.span(left).0)

@@ -165,8 +165,7 @@ impl Stream {
             let most = socket.most_segments() as u64;
             let schedule = Schedule::new(start, pace, (index, count), most);
             sent.lock().pacing.burst = schedule.train();
-            let segments = usize::try_from(schedule.train()).expect("a few dozen");
-            let mut train = vec![0; segments * manner.length];
+            let mut train = vec![0; socket.most_segments() * manner.length];
             fastrand::fill(&mut train);
             Self {
                 socket,
@@ -191,7 +190,7 @@ impl Stream {
         let allowed = orders.allowance.load(Ordering::Relaxed);
         let allowed = usize::try_from(allowed).unwrap_or(usize::MAX);
         let most = allowed.div_ceil(manner.length);
-        let full = self.train.len() / manner.length;
+        let full = usize::try_from(self.schedule.train()).expect("a few dozen");
         let train = &mut self.train[..full.min(most) * manner.length];
         if train.is_empty() {
             return false;
@@ -222,6 +221,7 @@ impl Stream {
         sent.departures = Some([first, at]);
         if let Some(departure) = departure {
             sent.pacing.add(departure);
+            sent.pacing.burst = sent.pacing.burst.max(self.schedule.train());
         }
     }
 
