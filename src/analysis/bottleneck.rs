@@ -15,11 +15,11 @@ const MARKED: f64 = 5.0;
 #[derive(Clone, Debug)]
 pub(crate) struct Bottleneck {
     /// The plan's name for it.
-    pub(crate) instrument: String,
-    /// The case of the whole path.
-    pub(crate) whole: Carried,
+    instrument: String,
+    /// The whole path.
+    whole: Carried,
     /// From the slowest segment to the fastest; two at least.
-    pub(crate) segments: Vec<Carried>,
+    segments: Vec<Carried>,
     /// The whole path against its slowest segment.
     shift: Option<Shift>,
     /// Ends whose CPU had no time to spare.
@@ -28,9 +28,10 @@ pub(crate) struct Bottleneck {
 
 /// What one case carried.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Carried {
-    pub(crate) case: String,
-    pub(crate) bit_per_s: f64,
+struct Carried {
+    /// "PC2 to router (lan)": from where to where, and the case.
+    path: String,
+    bit_per_s: f64,
 }
 
 /// Those of `cases`, by every instrument that measured a chain's whole path and two of its segments or more.
@@ -102,12 +103,12 @@ impl Bottleneck {
             .as_ref()
             .map(|shift| shift.words(Sense::Rate, ""));
         let mut words = format!(
-            "{}: the bottleneck is {} with {}; the next, {}, carries {factor:.1} times as much. The whole path, {}, carries {}",
+            "{}: the bottleneck is {} with {}; the next, {}, carries {factor:.1} times as much. The whole, {}, carries {}",
             self.instrument,
-            slowest.case,
+            slowest.path,
             mbit(slowest),
-            next.case,
-            self.whole.case,
+            next.path,
+            self.whole.path,
             mbit(&self.whole)
         );
         if let Some(against) = against {
@@ -135,8 +136,14 @@ impl Bottleneck {
 
 impl Carried {
     fn of(figures: &CaseFigures<'_>, figure: &Across) -> Self {
+        let case = figures.case;
+        let path = match (&case.bed, &case.between) {
+            (Bed::Chain(_), Some([client, server])) => format!("{client} to {server}"),
+            (Bed::Chain(chain), None) => chain.nodes.join(" to "),
+            _ => unreachable!("it has ends, as only a chain's cases have"),
+        };
         Self {
-            case: figures.case.name.clone(),
+            path: format!("{path} ({})", case.name),
             bit_per_s: figure.value(),
         }
     }
@@ -209,12 +216,15 @@ mod tests {
     fn the_slowest_segment_is_named_with_how_much_faster_the_next_is() {
         let words = words([94.0, 20.0, 20.0], 3.0);
         assert!(
-            words.contains("the bottleneck is b-c with 20.06 Mbit/s"),
+            words.contains("the bottleneck is b to c (b-c) with 20.06 Mbit/s"),
             "{words}"
         );
-        assert!(words.contains("a-b, carries 4.7 times as much"), "{words}");
         assert!(
-            words.contains("c-a, carries 20.06 Mbit/s (no difference shown"),
+            words.contains("a to b (a-b), carries 4.7 times as much"),
+            "{words}"
+        );
+        assert!(
+            words.contains("c to a (c-a), carries 20.06 Mbit/s (no difference shown"),
             "{words}"
         );
         assert!(words.ends_with("No end was short of CPU."), "{words}");

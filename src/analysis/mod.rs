@@ -27,10 +27,11 @@ use std::collections::BTreeMap;
 use crate::experiment::figure_name::FigureName;
 use crate::experiment::plan::Case;
 use crate::experiment::record::{Outcome, Record, Run};
-use bottleneck::{Bottleneck, bottlenecks};
+use bottleneck::bottlenecks;
 use shift::Shift;
 use summary::Summary;
 
+pub(crate) use bottleneck::Bottleneck;
 pub(crate) use verdict::{Check, Verdict};
 
 /// A whole record, judged.

@@ -8,7 +8,7 @@ use askama::Template;
 
 use super::charts::{self, Question};
 use super::tables::{self, InstrumentTable, number, scale};
-use super::text::{LEGEND, shortcomings, shown};
+use super::text::{LEGEND, findings, shown};
 use super::{conditions, markdown};
 use crate::analysis::{Analysis, CaseFigures, Verdict};
 use crate::experiment::plan::{Case, Instrument, Order};
@@ -29,7 +29,7 @@ pub(crate) fn html(record: &Record) -> Result<String> {
         questions: charts::questions(&analysis),
         tables: tables::tables(&analysis),
         analysis: &analysis,
-        shortcomings: shortcomings(&analysis),
+        findings: findings(&analysis),
     };
     Ok(page.render()?)
 }
@@ -41,7 +41,7 @@ struct Page<'a> {
     analysis: &'a Analysis<'a>,
     tables: Vec<InstrumentTable<'a>>,
     questions: Vec<Question>,
-    shortcomings: Vec<String>,
+    findings: Vec<String>,
 }
 
 impl Page<'_> {

@@ -1,4 +1,4 @@
-//! The report in Markdown, for wikis and code reviews: the tables of the terminal, verdicts, shortcomings, conditions.
+//! The report in Markdown, for wikis and code reviews: the tables of the terminal, verdicts, findings, conditions.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::conditions;
 use super::tables::{self, InstrumentTable, number, scale};
-use super::text::{LEGEND, shortcomings, shown};
+use super::text::{LEGEND, findings, shown};
 use crate::analysis::{Analysis, CaseFigures, Verdict};
 use crate::experiment::record::Record;
 
@@ -46,9 +46,6 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     if let Some(reference) = &plan.reference {
         let _ = writeln!(text, "Reference: {}.", escaped(reference));
     }
-    for bottleneck in &analysis.bottlenecks {
-        let _ = writeln!(text, "\n{}", escaped(&bottleneck.words()));
-    }
     let _ = writeln!(text, "\n## Verdicts\n\n| case | | verdict |\n|---|---|---|");
     for figures in &analysis.cases {
         let case = figures.case;
@@ -61,7 +58,7 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
         );
     }
     text.push('\n');
-    for line in shortcomings(&analysis) {
+    for line in findings(&analysis) {
         let _ = writeln!(text, "- {}", escaped(&line));
     }
     let _ = writeln!(

@@ -7,7 +7,7 @@ use comfy_table::{
 };
 
 use super::tables::{self, InstrumentTable, number, scale};
-use crate::analysis::{Analysis, CaseFigures, Verdict};
+use crate::analysis::{Analysis, Bottleneck, CaseFigures, Verdict};
 use crate::experiment::record::Record;
 
 /// Lines above, below and under the header only.
@@ -35,10 +35,7 @@ pub(crate) fn text(record: &Record, coloured: bool) -> String {
     if let Some(reference) = &plan.reference {
         let _ = writeln!(text, "reference: {reference}");
     }
-    for bottleneck in &analysis.bottlenecks {
-        let _ = writeln!(text, "{}", bottleneck.words());
-    }
-    for line in shortcomings(&analysis) {
+    for line in findings(&analysis) {
         let _ = writeln!(text, "{line}");
     }
     text
@@ -133,9 +130,11 @@ fn verdict(figures: &CaseFigures<'_>) -> Cell {
     }
 }
 
-/// A line for each run that went wrong and each expectation that is not met, or one that says there is none.
-pub(super) fn shortcomings(analysis: &Analysis<'_>) -> Vec<String> {
-    let mut lines = Vec::new();
+/// A line for each bottleneck, for each run that went wrong and each expectation that is not met, or one that says there
+/// is none.
+pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
+    let bottlenecks = analysis.bottlenecks.iter();
+    let mut lines: Vec<String> = bottlenecks.map(Bottleneck::words).collect();
     for figures in &analysis.cases {
         let name = &figures.case.name;
         let faults = figures.faults.iter();
