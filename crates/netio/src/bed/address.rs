@@ -87,7 +87,7 @@ impl Attachment {
             segment: node - 1,
             side: Side::Server,
         });
-        let right = (!last).then(|| Self {
+        let right = (!last).then_some(Self {
             name: if node == 0 { WAN } else { RIGHT },
             segment: node,
             side: Side::Client,
