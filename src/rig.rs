@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use model::{Link, LinkConfig};
+use netio::AfPacket;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 use netio::netns::NetNs;
 use netio::userns::{self, Privilege};
-use netio::{AfPacket, CpuUse};
 
 use crate::exit::{Blame, Failure};
 use crate::forward::summary::Summary;
@@ -37,18 +37,14 @@ pub(crate) fn gain_privilege() -> Result<(), Failure> {
 
 impl Rig {
     /// Builds the bed and starts to forward.
-    pub(crate) fn up(bed: &BedConfig, link: &LinkConfig, cpu: CpuUse) -> Result<Self> {
+    pub(crate) fn up(bed: &BedConfig, link: &LinkConfig, options: Options) -> Result<Self> {
         let link = Link::new(link)?;
         let bed = Bed::build(bed)?;
         let ports = bed.emulator().run(|| -> Result<_> {
             let open = |name| AfPacket::open(name, RING_SLOTS);
             Ok([open(CLIENT_PORT)?, open(SERVER_PORT)?])
         })??;
-        let options = Options {
-            cpu,
-            ..Options::default()
-        };
-        let running = Running::start(ports, link, &options)?;
+        let running = Running::start(ports, link, options)?;
         Ok(Self { bed, running })
     }
 

@@ -67,7 +67,7 @@ impl Laboratory for NetnsLaboratory {
             link: 0,
             hops: vec![case.bed.wire.to_hop("wire")?, case.link.to_hop("box")?],
         };
-        let rig = rig::Rig::up(&bed, &link, self.cpu)?;
+        let rig = rig::Rig::up(&bed, &link, self.cpu.into())?;
         let config = ServeConfig {
             bind: Some(Local::Address(SERVER.v4.into())),
             ports: Ports::IN_BED,
