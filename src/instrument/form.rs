@@ -270,6 +270,8 @@ pub(crate) enum Metric {
     FilesPerS,
     /// Payload that the sender handed to its socket over time (L7), of which not all need have arrived.
     SentRateBitPerS,
+    /// When the interval of the same index ended: seconds since 1970 by this host's clock, to 0.24 us.
+    EndedS,
     /// Of RFC 3550 §6.4.1, as the receiver had it at the end.
     JitterMs,
 }

@@ -40,7 +40,7 @@ pub(crate) struct Receiver {
     open: SubInterval,
     whole: SubInterval,
     number: u32,
-    /// Where the sub-interval under way began; none before the first feedback.
+    /// Where the sub-interval under way began, and so the last whole one ended; none before the first feedback.
     began: Option<Moment>,
     elapsed_us: u64,
     last_arrival: Option<Moment>,
@@ -192,9 +192,13 @@ impl Receiver {
         }
     }
 
-    /// Whole sub-intervals so far, and the last of them.
-    pub(crate) fn last_sub_interval(&self) -> (u32, SubInterval) {
-        (self.number, self.whole)
+    /// Whole sub-intervals so far, the last of them, and when it ended: nanoseconds since 1970.
+    pub(crate) fn last_sub_interval(&self) -> (u32, SubInterval, Option<u64>) {
+        (
+            self.number,
+            self.whole,
+            self.began.map(|moment| moment.wall),
+        )
     }
 
     /// What came so far.
@@ -456,6 +460,8 @@ mod tests {
         assert_eq!(status.sub_interval.bytes, 1_000_000);
         assert_eq!(status.sub_interval.span_us, 1_000_000);
         assert_eq!(status.sub_interval.elapsed_ms, 2_000);
+        let (number, _, ended) = receiver.last_sub_interval();
+        assert_eq!((number, ended), (2, Some(at_ms(2_050).wall)));
     }
 
     #[test]
