@@ -10,6 +10,7 @@ use netio::bed::{BedConfig, SERVER};
 
 use super::plan::{Case, Plan};
 use super::runner::{ClientWork, Laboratory, Rig};
+use super::stalls::StallWatch;
 use crate::endpoint::Local;
 use crate::exit::{Blame, Failure};
 use crate::forward::summary::Summary;
@@ -49,6 +50,7 @@ impl NetnsLaboratory {
 
 struct NetnsRig {
     rig: rig::Rig,
+    stalls: StallWatch,
     far_end: Server,
     http: u16,
     mtu: u32,
@@ -82,6 +84,7 @@ impl Laboratory for NetnsLaboratory {
         let (mtu, offloads) = (bed.mtu, bed.offloads);
         Ok(Box::new(NetnsRig {
             rig,
+            stalls: StallWatch::begin()?,
             http: far_end.address("http")?.port(),
             far_end,
             mtu,
@@ -91,6 +94,10 @@ impl Laboratory for NetnsLaboratory {
 }
 
 impl Rig for NetnsRig {
+    fn spoilt(&self) -> Option<String> {
+        self.stalls.spoilt()
+    }
+
     fn far_end(&self) -> FarEnd {
         FarEnd {
             address: SERVER.v4.into(),

@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::host::network_sysctls;
-use super::plan::{Case, Instrument, Plan, PlannedRun, Repeats};
+use super::plan::{Case, Instrument, Plan, PlannedRun};
 use super::progress::Progress;
-use super::record::{Journal, Measured, Outcome, Record, Run, now};
-use crate::analysis::student;
+use super::record::{Journal, Latest, Measured, Outcome, Record, Run, now};
+use crate::analysis::repeats;
 use crate::forward::summary as link;
 use crate::instrument::external::{Running, Tool};
 use crate::instrument::{Measurement, Metric, Session, Statistic, Stop};
@@ -20,9 +20,9 @@ use crate::measure::FarEnd;
 
 /// How often a run that the machine spoils is attempted.
 const MOST_ATTEMPTS: u32 = 3;
-/// What an instrument may take beyond its stated time before it is stopped.
+/// What an instrument without a time-out may take beyond its stated time before it is stopped.
 const GRACE: Duration = Duration::from_secs(30);
-/// What an instrument without a stated time may take.
+/// What one without a stated time may take.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Work of an instrument that must happen where the client is.
@@ -58,6 +58,9 @@ pub(crate) trait Rig: Sync {
     /// It does not start, or does not listen.
     fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Running>;
 
+    /// Why the machine, beside the link, spoilt what was measured so far, if so.
+    fn spoilt(&self) -> Option<String>;
+
     /// Takes everything down; what the link did.
     ///
     /// # Errors
@@ -79,7 +82,7 @@ pub(crate) fn run(
     let mut progress = Progress::new(missing(&plan, record, 1).len());
     for round in 1..=plan.rounds() {
         for planned in plan.round(round) {
-            while is_missing(record, &planned) {
+            while is_missing(&record.latest(), &planned) {
                 let left = missing(&plan, record, round);
                 progress.start(&label(&planned), left.len(), left.iter().sum());
                 let run = run_once(laboratory, record, &planned, stop);
@@ -103,37 +106,36 @@ pub(crate) fn run(
 
 /// How long each run that is still to come should take, as far as that is known.
 fn missing(plan: &Plan, record: &Record, from: u32) -> Vec<Duration> {
+    let latest = record.latest();
     let rounds = (from..=plan.rounds()).flat_map(|round| plan.round(round));
     rounds
-        .filter(|planned| is_missing(record, planned))
+        .filter(|planned| is_missing(&latest, planned))
         .map(|planned| planned.case.estimate())
         .collect()
 }
 
 /// Whether the record lacks this run: it is wanted, and either not there or spoilt and to be attempted again.
-fn is_missing(record: &Record, planned: &PlannedRun<'_>) -> bool {
+fn is_missing(latest: &Latest<'_>, planned: &PlannedRun<'_>) -> bool {
     let PlannedRun { case, repeat, .. } = planned;
-    match record.run_of(&case.name, *repeat) {
+    match latest.run(&case.name, *repeat) {
         Some(run) => matches!(run.outcome, Outcome::Invalid { .. }) && run.attempt < MOST_ATTEMPTS,
-        None => *repeat <= case.repeats.least || is_wanted(&case.repeats, record, case, *repeat),
+        None => *repeat <= case.repeats.least || is_wanted(latest, case, *repeat),
     }
 }
 
 /// Whether the interval of the runs before this one is still too wide.
-fn is_wanted(repeats: &Repeats, record: &Record, case: &Case, repeat: u32) -> bool {
-    let Some(narrow) = repeats.until.as_ref().filter(|_| repeat <= repeats.most) else {
+fn is_wanted(latest: &Latest<'_>, case: &Case, repeat: u32) -> bool {
+    let until = case.repeats.until.as_ref();
+    let Some(narrow) = until.filter(|_| repeat <= case.repeats.most) else {
         return false;
     };
     let values = (1..repeat).filter_map(|before| {
-        let run = record.run_of(&case.name, before)?;
+        let run = latest.run(&case.name, before)?;
         let measurement = run.measured(&narrow.of.instrument)?;
         narrow.of.find(measurement).map(|figure| figure.value)
     });
     let values: Vec<f64> = values.collect();
-    match (student::mean(&values), student::mean_interval(&values)) {
-        (Some(mean), Some([low, high])) => (high - low) / 2.0 > narrow.percent / 100.0 * mean.abs(),
-        _ => true,
-    }
+    !repeats::are_enough(&values, narrow.percent / 100.0)
 }
 
 fn label(run: &PlannedRun<'_>) -> String {
@@ -150,7 +152,7 @@ fn run_once(
     planned: &PlannedRun<'_>,
     stop: &Stop,
 ) -> Run {
-    let before = record.run_of(&planned.case.name, planned.repeat);
+    let before = record.latest().run(&planned.case.name, planned.repeat);
     let mut run = Run {
         case: planned.case.name.clone(),
         repeat: planned.repeat,
@@ -181,8 +183,9 @@ fn use_rig(rig: Box<dyn Rig>, case: &Case, stop: &Stop, run: &mut Run) {
             break;
         }
     }
+    let spoilt = rig.spoilt();
     let torn_down = rig.tear_down();
-    run.outcome = outcome(&run.measurements, &torn_down);
+    run.outcome = outcome(&run.measurements, &torn_down, spoilt);
     run.link = torn_down.ok();
 }
 
@@ -216,7 +219,8 @@ fn measure(
         .kind
         .ask(&instrument.options, &far_end, &case.congestion)?;
     let asked = asked.instrument();
-    let limit = asked.expected().map_or(LONGEST, |time| time + GRACE);
+    let expected = || asked.expected().map_or(LONGEST, |time| time + GRACE);
+    let limit = instrument.timeout.map_or_else(expected, Duration::from);
     let session = Session {
         in_bed: true,
         ..Session::quiet(stop.within(limit))
@@ -231,7 +235,11 @@ fn measure(
     }))
 }
 
-fn outcome(measurements: &[Measured], torn_down: &Result<link::Summary>) -> Outcome {
+fn outcome(
+    measurements: &[Measured],
+    torn_down: &Result<link::Summary>,
+    spoilt: Option<String>,
+) -> Outcome {
     let failures = measurements.iter().filter_map(|measured| {
         let cause = measured.measurement.failure.as_ref()?;
         Some(format!("{}: {cause}", measured.instrument))
@@ -249,13 +257,14 @@ fn outcome(measurements: &[Measured], torn_down: &Result<link::Summary>) -> Outc
             cause: causes.join("; "),
         };
     }
-    match torn_down
-        .as_ref()
-        .ok()
-        .and_then(|summary| summary.invalid())
-    {
-        Some(cause) => Outcome::Invalid { cause },
-        None => Outcome::Ok,
+    let link = torn_down.as_ref().ok().and_then(link::Summary::invalid);
+    let causes: Vec<String> = link.into_iter().chain(spoilt).collect();
+    if causes.is_empty() {
+        Outcome::Ok
+    } else {
+        Outcome::Invalid {
+            cause: causes.join("; "),
+        }
     }
 }
 
@@ -375,6 +384,10 @@ mod tests {
 
         fn serve_with(&self, tool: &Tool, arguments: &[String], _: u16) -> Result<Running> {
             Here.start(tool, arguments)
+        }
+
+        fn spoilt(&self) -> Option<String> {
+            None
         }
 
         fn tear_down(self: Box<Self>) -> Result<link::Summary> {

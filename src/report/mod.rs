@@ -6,12 +6,15 @@ mod conditions;
 mod csv;
 mod figures;
 mod flent;
+mod grid;
 mod html;
 mod junit;
 #[cfg(test)]
 mod large;
 mod markdown;
 mod messages;
+mod spread;
+mod steady;
 mod tables;
 mod text;
 
