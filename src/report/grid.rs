@@ -8,10 +8,11 @@ use super::text;
 
 /// A table: cells are text, the first columns are names and the rest numbers.
 pub(super) struct Grid {
-    /// What it is of, such as an instrument.
-    pub(super) title: String,
+    pub(super) instrument: String,
+    /// What it says of that.
+    pub(super) of: &'static str,
     /// Each column's name, and the unit of its numbers or nothing.
-    pub(super) header: Vec<(String, &'static str)>,
+    pub(super) header: Vec<(&'static str, &'static str)>,
     /// How many of the columns are names.
     pub(super) names: usize,
     pub(super) rows: Vec<Row>,
@@ -25,13 +26,18 @@ pub(super) struct Row {
 }
 
 impl Grid {
+    /// What it is of: "ping: over the runs".
+    pub(super) fn title(&self) -> String {
+        format!("{}: {}", self.instrument, self.of)
+    }
+
     /// For a terminal.
     pub(super) fn text(&self) -> String {
         let mut table = text::blank(false);
         let united = self.header.iter().any(|(_, unit)| !unit.is_empty());
         table.set_header(self.header.iter().map(|(name, unit)| match united {
             true => format!("{name}\n{unit}"),
-            false => name.clone(),
+            false => (*name).to_owned(),
         }));
         for row in &self.rows {
             table.add_row(&row.cells);
@@ -39,13 +45,13 @@ impl Grid {
         for column in self.names..self.header.len() {
             text::align_right(&mut table, column);
         }
-        format!("{}\n{table}", self.title)
+        format!("{}\n{table}", self.title())
     }
 
     /// With GitHub's tables.
     pub(super) fn markdown(&self) -> String {
-        let name = |(name, unit): &(String, &str)| match *unit {
-            "" => name.clone(),
+        let name = |(name, unit): &(&str, &str)| match *unit {
+            "" => (*name).to_owned(),
             unit => format!("{name}, {unit}"),
         };
         let header: Vec<String> = self.header.iter().map(name).collect();
@@ -64,7 +70,7 @@ impl Grid {
     /// As a table of a page.
     pub(super) fn html(&self) -> String {
         let class = |column: usize| {
-            if column < self.names {
+            if (1..self.names).contains(&column) {
                 " class=\"left\""
             } else {
                 ""

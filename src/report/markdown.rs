@@ -65,7 +65,12 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     let ramps = (steady::grids(&analysis), steady::NOTE);
     for (grids, note) in [ramps, (spread::grids(&tables), spread::NOTE)] {
         for grid in &grids {
-            let _ = writeln!(text, "\n## {}\n\n{}", escaped(&grid.title), grid.markdown());
+            let _ = writeln!(
+                text,
+                "\n## {}\n\n{}",
+                escaped(&grid.title()),
+                grid.markdown()
+            );
         }
         if !grids.is_empty() {
             let _ = writeln!(text, "\n{}.", escaped(note));

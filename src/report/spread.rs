@@ -41,39 +41,44 @@ pub(super) fn text(tables: &[InstrumentTable<'_>]) -> Option<String> {
 }
 
 fn grid(table: &InstrumentTable<'_>) -> Grid {
-    let mut rows = Vec::new();
+    let mut found = Vec::new();
     for row in &table.rows {
         for column in &table.columns {
             let name = column.name(table.instrument, row.size);
             let figure = row.figures.figures.get(&name);
             let several = figure.filter(|figure| figure.summary.count() > 1);
-            rows.extend(several.map(|figure| Row {
-                cells: cells(row.title(), column, &figure.summary),
-                drawing: Some(strip(&figure.values, &figure.summary)),
-            }));
+            found.extend(several.map(|figure| (row, column, figure)));
         }
     }
-    let names = [
-        "case", "figure", "n", "mean", "SD", "median", "least", "greatest", "10 %", "90 %",
-        "far out",
+    let counts = found.iter().map(|(.., figure)| figure.summary.count());
+    let tenths = counts.max().unwrap_or_default() >= FEWEST_FOR_TENTHS;
+    let mut header = vec![
+        "case", "figure", "n", "mean", "SD", "median", "least", "greatest",
     ];
+    header.extend(tenths.then_some(["10 %", "90 %"]).into_iter().flatten());
+    header.push("far out");
+    let rows = found.into_iter().map(|(row, column, figure)| Row {
+        cells: cells(row.title(), column, &figure.summary, tenths),
+        drawing: Some(strip(&figure.values, &figure.summary)),
+    });
     Grid {
-        title: format!("{} over the runs", table.instrument),
-        header: names.map(|name| (name.to_owned(), "")).to_vec(),
+        instrument: table.instrument.to_owned(),
+        of: "over the runs",
+        header: header.into_iter().map(|name| (name, "")).collect(),
         names: 2,
-        rows,
+        rows: rows.collect(),
     }
 }
 
-fn cells(case: String, column: &Column, summary: &Summary) -> Vec<String> {
+fn cells(case: String, column: &Column, summary: &Summary, tenths: bool) -> Vec<String> {
     let (by, unit) = scale(column.metric);
     let shown = |value: f64| number(value / by);
+    let or_dash = |value: Option<f64>| value.map_or("–".to_owned(), shown);
     let tenth = |share: f64| {
         let enough = summary.count() >= FEWEST_FOR_TENTHS;
-        enough.then(|| shown(summary.quantile(share)))
+        or_dash(enough.then(|| summary.quantile(share)))
     };
-    let or_dash = |text: Option<String>| text.unwrap_or("–".to_owned());
-    vec![
+    let mut cells = vec![
         case,
         match unit {
             "" => column.title(),
@@ -81,14 +86,14 @@ fn cells(case: String, column: &Column, summary: &Summary) -> Vec<String> {
         },
         summary.count().to_string(),
         shown(summary.mean),
-        or_dash(summary.sd.map(shown)),
+        or_dash(summary.sd),
         shown(summary.median()),
         shown(summary.min()),
         shown(summary.max()),
-        or_dash(tenth(0.1)),
-        or_dash(tenth(0.9)),
-        far_out(column.metric, summary),
-    ]
+    ];
+    cells.extend(tenths.then(|| [0.1, 0.9].map(tenth)).into_iter().flatten());
+    cells.push(far_out(column.metric, summary));
+    cells
 }
 
 fn far_out(metric: Metric, summary: &Summary) -> String {

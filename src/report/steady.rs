@@ -45,8 +45,9 @@ fn grid(analysis: &Analysis<'_>, instrument: &str) -> Grid {
         ("warm-up left out", ""),
     ];
     Grid {
-        title: format!("{instrument}: warm-up and ramp"),
-        header: header.map(|(name, unit)| (name.to_owned(), unit)).to_vec(),
+        instrument: instrument.to_owned(),
+        of: "warm-up and ramp",
+        header: header.to_vec(),
         names: 1,
         rows: rows.collect(),
     }
@@ -105,6 +106,7 @@ fn left_out(warm_ups: &[WarmUp]) -> String {
     found.sort_by(f64::total_cmp);
     let found = match found[..] {
         [] => None,
+        [.., 0.0] => Some("nothing, found".to_owned()),
         [least, .., most] if least < most => Some(format!("{least:.2} to {most:.2} s, found")),
         [least, ..] => Some(format!("{least:.2} s, found")),
     };
@@ -130,6 +132,7 @@ mod tests {
             left_out(&found),
             "0.50 to 2.00 s, found; not settled in 1 of 3 runs"
         );
+        assert_eq!(left_out(&[WarmUp::Found(0.0); 2]), "nothing, found");
         assert_eq!(left_out(&[WarmUp::Fixed(2.0); 3]), "2 s, fixed");
         assert_eq!(left_out(&[WarmUp::TooShort]), "too short to tell");
     }
