@@ -460,6 +460,17 @@ mod tests {
     }
 
     #[test]
+    fn an_instrument_that_passes_its_time_out_has_failed() {
+        let slow = "[[instruments]]\nname = 'slow'\nkind = 'http'\ntimeout = '100ms'\n\
+                    parameters = { path = '/seconds/60' }\n[[cases]]\nname = 'a'\n";
+        let record = experiment(slow);
+        let Outcome::Failed { cause } = &record.runs[0].outcome else {
+            panic!("{:?}", record.runs[0].outcome)
+        };
+        assert!(cause.contains("slow: not done within 0.1 s"), "{cause}");
+    }
+
+    #[test]
     fn repeats_end_when_the_interval_is_narrow_or_at_the_most() {
         let cases = |within| {
             format!(
