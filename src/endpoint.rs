@@ -69,19 +69,11 @@ pub(crate) fn tcp(target: SocketAddr, local: Option<&Local>) -> Result<Socket> {
     bound(target, local, Type::STREAM, Protocol::TCP)
 }
 
-/// Connects `socket` to `target` within `timeout`, whatever stops meanwhile.
-///
-/// # Errors
-/// Refused, unreachable or timed out; names the target.
-pub(crate) fn connect(socket: Socket, target: SocketAddr, timeout: Duration) -> Result<TcpStream> {
-    connect_or_stop(socket, target, timeout, &Stop::default())
-}
-
 /// Connects `socket` to `target` within `timeout`, unless `stop` comes first.
 ///
 /// # Errors
 /// Refused, unreachable or timed out, and names the target; or stopped.
-pub(crate) fn connect_or_stop(
+pub(crate) fn connect(
     socket: Socket,
     target: SocketAddr,
     timeout: Duration,
@@ -343,19 +335,19 @@ mod tests {
     fn connecting_ends_with_the_connection_a_stop_or_the_time_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = listener.local_addr().unwrap();
-        let connect = |timeout, stop: &Stop| {
+        let attempt = |timeout, stop: &Stop| {
             let socket = tcp(target, None).unwrap();
-            connect_or_stop(socket, target, timeout, stop).map_err(|error| error.to_string())
+            connect(socket, target, timeout, stop).map_err(|error| error.to_string())
         };
-        let connected = connect(CONNECT_TIMEOUT, &Stop::default()).unwrap();
+        let connected = attempt(CONNECT_TIMEOUT, &Stop::default()).unwrap();
         assert_eq!(connected.peer_addr().unwrap(), target);
         let stopped = Stop::default().within(Duration::ZERO);
-        let cause = connect(CONNECT_TIMEOUT, &stopped).unwrap_err();
+        let cause = attempt(CONNECT_TIMEOUT, &stopped).unwrap_err();
         assert_eq!(cause, "not done within 0 s");
-        let cause = connect(Duration::ZERO, &Stop::default()).unwrap_err();
+        let cause = attempt(Duration::ZERO, &Stop::default()).unwrap_err();
         assert_eq!(cause, format!("{target} does not answer within 0 s"));
         drop(listener);
-        let cause = connect(CONNECT_TIMEOUT, &Stop::default()).unwrap_err();
+        let cause = attempt(CONNECT_TIMEOUT, &Stop::default()).unwrap_err();
         assert!(cause.contains("refuses the connection"), "{cause}");
     }
 

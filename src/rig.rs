@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use model::{Link, LinkConfig};
+use netio::AfPacket;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 use netio::netns::NetNs;
 use netio::userns::{self, Privilege};
-use netio::{AfPacket, CpuUse};
 
 use crate::exit::{Blame, Failure};
 use crate::forward::summary::Summary;
@@ -38,24 +38,20 @@ pub(crate) fn gain_privilege() -> Result<(), Failure> {
 
 impl Rig {
     /// Builds the bed, with a segment for each of `links`, and starts to forward.
-    pub(crate) fn up(bed: &BedConfig, links: &[LinkConfig], cpu: CpuUse) -> Result<Self> {
-        let models: Vec<Link> = links.iter().map(Link::new).collect::<Result<_, _>>()?;
+    pub(crate) fn up(bed: &BedConfig, links: Vec<(LinkConfig, Options)>) -> Result<Self> {
         let bed = Bed::build(&BedConfig {
             segments: u8::try_from(links.len()).context("so many links")?,
             ..bed.clone()
         })?;
-        let options = Options {
-            cpu,
-            ..Options::default()
-        };
-        let forward = |(emulator, link): (&NetNs, Link)| -> Result<Running> {
+        let forward = |(emulator, (link, options)): (&NetNs, (LinkConfig, Options))| {
+            let link = Link::new(&link)?;
             let ports = emulator.run(|| -> Result<_> {
                 let open = |name| AfPacket::open(name, RING_SLOTS);
                 Ok([open(CLIENT_PORT)?, open(SERVER_PORT)?])
             })??;
-            Running::start(ports, link, &options)
+            Running::start(ports, link, options)
         };
-        let running = bed.emulators().iter().zip(models).map(forward);
+        let running = bed.emulators().iter().zip(links).map(forward);
         let running = running.collect::<Result<_>>()?;
         Ok(Self { bed, running })
     }

@@ -5,8 +5,10 @@
 
 mod pacing;
 mod pair;
+mod percentile;
 mod pingpong;
 mod probe;
+#[path = "../common/spread.rs"]
 mod spread;
 mod tcp;
 mod udp;

@@ -7,7 +7,8 @@ use anyhow::{Result, ensure};
 use netio::{AfPacket, Port, Received, clock};
 
 use crate::pair::{Pair, Running, SERVER, WAN, farwire};
-use crate::spread::{Spread, percentile};
+use crate::percentile::percentile;
+use crate::spread::Spread;
 
 const ROUNDS: usize = 5;
 const SECONDS: u32 = 3;

@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 
 use crate::pair::{Pair, SERVER, farwire, figure};
-use crate::spread::{Spread, percentile};
+use crate::percentile::percentile;
+use crate::spread::Spread;
 
 const ROUNDS: usize = 5;
 const PROBES: u32 = 3000;

@@ -5,6 +5,8 @@
 
 mod departure;
 mod rivals;
+#[path = "../common/spread.rs"]
+mod spread;
 mod throughput;
 
 use netio::userns::{self, Privilege};

@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::rivals::{Outcome, Over, Rival, WINDOW, rattan_path};
+use crate::spread::Spread;
 
 const ROUNDS: usize = 5;
 const SECONDS: u32 = 4;
@@ -47,33 +48,4 @@ fn compare(rivals: &[Rival], over: Over) -> Result<()> {
         println!("farwire / {:<28} {ratios}", rival.name());
     }
     Ok(())
-}
-
-/// Median, least and most.
-pub(crate) struct Spread {
-    median: f64,
-    least: f64,
-    most: f64,
-}
-
-impl Spread {
-    pub(crate) fn of(values: impl Iterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        Self {
-            median: values[values.len() / 2],
-            least: values[0],
-            most: values[values.len() - 1],
-        }
-    }
-}
-
-impl std::fmt::Display for Spread {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{:.2} ({:.2} to {:.2})",
-            self.median, self.least, self.most
-        )
-    }
 }

@@ -1,15 +1,18 @@
 //! One run: an instrument behind the known link, what it said, and what the emulator counted.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::truth::Delivered;
+
 /// One way, in milliseconds.
-pub(crate) const DELAY_MS: f64 = 20.0;
+const DELAY_MS: f64 = 20.0;
 /// L2 bits a second, FCS not counted.
-pub(crate) const RATE: f64 = 50e6;
+const RATE: f64 = 50e6;
 
 /// What one run gave.
 pub(crate) struct Run {
@@ -17,23 +20,20 @@ pub(crate) struct Run {
     pub(crate) measured: Value,
     /// The link's summary.
     link: Value,
+    /// A line a packet, as the emulator wrote it.
+    truth: String,
 }
 
-/// Runs `farwire measure ARGUMENTS` behind the link with that loss and `seed`.
-pub(crate) fn run(seed: u64, loss: &str, arguments: &str) -> Result<Run> {
+/// Runs `farwire measure ARGUMENTS` behind the link with `seed`.
+pub(crate) fn run(seed: u64, arguments: &str) -> Result<Run> {
     let directory = tempfile::tempdir()?;
-    let (measured, link) = (
-        directory.path().join("measured"),
-        directory.path().join("link"),
-    );
+    let [measured, link, truth] = ["measured", "link", "truth"].map(|f| directory.path().join(f));
     let farwire = env!("CARGO_BIN_EXE_farwire");
     let mut command = Command::new(farwire);
-    command.args([
-        "exec", "--delay", "20ms", "--rate", "50mbit", "--loss", loss,
-    ]);
-    command
-        .args(["--seed", &seed.to_string(), "--json"])
-        .arg(&link);
+    command.args("exec --delay 20ms --rate 50mbit --loss 1%".split(' '));
+    command.args(["--seed", &seed.to_string()]);
+    command.arg("--json").arg(&link);
+    command.arg("--truth").arg(&truth);
     command.args(["--", farwire, "measure"]);
     command.args(arguments.split_whitespace());
     command.args(["--quiet", "--json"]).arg(&measured);
@@ -46,6 +46,7 @@ pub(crate) fn run(seed: u64, loss: &str, arguments: &str) -> Result<Run> {
     Ok(Run {
         measured: read(&measured)?,
         link: read(&link)?,
+        truth: fs::read_to_string(&truth)?,
     })
 }
 
@@ -84,6 +85,24 @@ impl Run {
                 && figure["stream"].is_null()
         });
         found.with_context(|| format!("{metric} {statistic} {direction:?}: {figures:?}"))
+    }
+
+    /// The rate that the emulator delivered in a direction during the second of a capacity test that had the most.
+    pub(crate) fn rate_of_best_second(&self, direction: &str) -> Result<f64> {
+        let samples = self.measured["samples"].as_array().context("samples")?;
+        let of = |metric: &str| {
+            let samples = samples.iter().filter(|sample| sample["metric"] == metric);
+            let values = samples.map(|s| Some((s["index"].as_u64()?, s["value"].as_f64()?)));
+            values
+                .collect::<Option<BTreeMap<_, _>>>()
+                .context("numbers")
+        };
+        let rates = of("ip_capacity_bit_per_s")?;
+        let best = rates.iter().max_by(|a, b| a.1.total_cmp(b.1));
+        let (index, _) = best.context("a whole second")?;
+        let place = |metric| of(metric)?.get(index).copied().context("its place");
+        let (end, length) = (place("ended_s")?, place("elapsed_s")?);
+        Ok(Delivered::read(&self.truth, direction)?.rate(end, length))
     }
 
     /// What the emulator counted in a direction ("up", "down").

@@ -24,7 +24,6 @@ pub(crate) struct SeriesMean {
     pub(crate) enough: bool,
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
 impl SeriesMean {
     /// Of `values`, taken one after another at equal steps; nothing of fewer than four.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {

@@ -5,28 +5,28 @@ mod bottleneck;
 pub(crate) mod bound;
 pub(crate) mod compare;
 pub(crate) mod correlated;
+pub(crate) mod intervals;
 mod mann_whitney;
 pub(crate) mod order;
 mod pairs;
 pub(crate) mod proportion;
-#[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
 pub(crate) mod repeats;
 pub(crate) mod shift;
 #[cfg(test)]
 mod statistics_tests;
-#[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
 pub(crate) mod steady;
 pub(crate) mod student;
-#[cfg_attr(not(test), expect(dead_code, reason = "for those who compare records"))]
 pub(crate) mod summary;
 pub(crate) mod theory;
+pub(crate) mod throughput;
 pub(crate) mod verdict;
 
 use std::collections::BTreeMap;
 
 use crate::experiment::figure_name::FigureName;
 use crate::experiment::plan::Case;
-use crate::experiment::record::{Outcome, Record, Run};
+use crate::experiment::record::{Latest, Outcome, Record, Run};
+use crate::instrument::Measurement;
 use bottleneck::bottlenecks;
 use shift::Shift;
 use summary::Summary;
@@ -51,6 +51,8 @@ pub(crate) struct Analysis<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct CaseFigures<'a> {
     pub(crate) case: &'a Case,
+    /// Those that count: of each repeat the last attempt, unless the machine spoilt that too.
+    pub(crate) runs: Vec<&'a Run>,
     /// Of all streams together.
     pub(crate) figures: BTreeMap<FigureName, Across>,
     pub(crate) checks: Vec<Check>,
@@ -86,13 +88,14 @@ impl<'a> Analysis<'a> {
     /// Of `record`.
     pub(crate) fn of(record: &'a Record) -> Self {
         let plan = record.plan();
+        let latest = record.latest();
         let reference = plan.reference.as_deref().and_then(|name| plan.case(name));
-        let base = reference.map(|case| across(record, case));
+        let base = reference.map(|case| across(&latest, case));
         let cases: Vec<_> = plan
             .cases
             .iter()
             .map(|case| {
-                let mut figures = across(record, case);
+                let mut figures = across(&latest, case);
                 if let Some(base) = base.as_ref().filter(|_| reference != Some(case)) {
                     for (name, figure) in &mut figures {
                         let against = base.get(name).map(|base| &base.values);
@@ -101,7 +104,7 @@ impl<'a> Analysis<'a> {
                     }
                 }
                 let checks = verdict::checks(case, &figures, base.as_ref());
-                CaseFigures::new(record, case, figures, checks)
+                CaseFigures::new(&latest, case, figures, checks)
             })
             .collect();
         let trends = verdict::trends(&plan.trends, &cases);
@@ -130,23 +133,41 @@ impl<'a> Analysis<'a> {
 
 impl<'a> CaseFigures<'a> {
     fn new(
-        record: &Record,
+        latest: &Latest<'a>,
         case: &'a Case,
         figures: BTreeMap<FigureName, Across>,
         checks: Vec<Check>,
     ) -> Self {
-        let faults = faults(record, case);
+        let faults = faults(latest, case);
         let verdicts = checks.iter().map(|check| check.verdict);
         let verdict = Verdict::of_all(verdicts.chain(faults.iter().map(|fault| fault.verdict)));
-        let repeated = record.runs_of(&case.name).filter(|run| run.attempt > 1);
+        // The attempts before the one that counts.
+        let repeated = latest.runs(case).map(|run| run.attempt as usize - 1).sum();
         Self {
             case,
             figures,
             checks,
             faults,
-            repeated: repeated.count(),
+            repeated,
+            runs: counted(latest, case).collect(),
             verdict,
         }
+    }
+}
+
+impl<'a> CaseFigures<'a> {
+    /// The case's.
+    pub(crate) fn name(&self) -> &'a str {
+        &self.case.name
+    }
+
+    /// What an instrument measured, with the number of each repeat.
+    pub(crate) fn measured(
+        &self,
+        instrument: &str,
+    ) -> impl Iterator<Item = (u32, &'a Measurement)> {
+        let runs = self.runs.iter();
+        runs.filter_map(move |run| Some((run.repeat, run.measured(instrument)?)))
     }
 }
 
@@ -158,15 +179,15 @@ impl Across {
 }
 
 /// The runs of a case that count: of each repeat the last attempt, unless the machine spoilt that too.
-pub(crate) fn counted<'a>(record: &'a Record, case: &Case) -> impl Iterator<Item = &'a Run> {
-    let repeats = (1..=case.repeats.most).filter_map(|repeat| record.run_of(&case.name, repeat));
-    repeats.filter(|run| !matches!(run.outcome, Outcome::Invalid { .. }))
+pub(crate) fn counted<'a>(latest: &Latest<'a>, case: &Case) -> impl Iterator<Item = &'a Run> {
+    let runs = latest.runs(case);
+    runs.filter(|run| !matches!(run.outcome, Outcome::Invalid { .. }))
 }
 
 /// Every figure of a case, of all streams together. What failed half-way states none.
-fn across(record: &Record, case: &Case) -> BTreeMap<FigureName, Across> {
+fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     let mut found: BTreeMap<FigureName, (Vec<f64>, Option<[f64; 2]>)> = BTreeMap::new();
-    for measured in counted(record, case).flat_map(|run| &run.measurements) {
+    for measured in counted(latest, case).flat_map(|run| &run.measurements) {
         let measurement = &measured.measurement;
         let whole = measurement.figures.iter().filter(|f| f.stream.is_none());
         for figure in whole.filter(|_| measurement.failure.is_none()) {
@@ -190,10 +211,10 @@ fn across(record: &Record, case: &Case) -> BTreeMap<FigureName, Across> {
     found.into_iter().filter_map(across).collect()
 }
 
-fn faults(record: &Record, case: &Case) -> Vec<Fault> {
-    let last = (1..=case.repeats.most).filter_map(|repeat| record.run_of(&case.name, repeat));
+fn faults(latest: &Latest<'_>, case: &Case) -> Vec<Fault> {
     let mut ran = 0;
-    let mut faults: Vec<Fault> = last
+    let mut faults: Vec<Fault> = latest
+        .runs(case)
         .inspect(|_| ran += 1)
         .filter_map(|run| match &run.outcome {
             Outcome::Ok => None,
@@ -222,7 +243,7 @@ pub(crate) mod tests {
     use crate::experiment::host::HostFacts;
     use crate::experiment::record::{GivenScenario, Head, Measured};
     use crate::experiment::scenario;
-    use crate::instrument::{Figure, Measurement, Metric, Sample, Statistic};
+    use crate::instrument::{Figure, Metric, Sample, Statistic};
 
     const SCENARIO: &str = "\
 name = 'small'

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use model::Link;
 
-use super::CpuArg;
+use super::ForwarderArgs;
 use super::link::LinkArgs;
 use crate::emulate::WanBox;
 use crate::exit::{Blame, Failure};
@@ -31,9 +31,8 @@ pub(crate) struct EmulateArgs {
     /// Take an interface even if the default route leads out of it
     #[arg(long)]
     force: bool,
-    /// Whether the forwarder may spin to be on time
-    #[arg(long, value_name = "USE", default_value = "spin")]
-    cpu: CpuArg,
+    #[command(flatten)]
+    forwarder: ForwarderArgs,
     /// At the end, write what the link did as JSON to FILE (- is standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -45,7 +44,8 @@ impl EmulateArgs {
         let spec = self.link.to_spec().or_bad_input()?;
         let config = spec.to_link("box").or_bad_input()?;
         let link = Link::new(&config).or_bad_input()?;
-        let wan_box = WanBox::up([&self.a, &self.b], self.force, link, self.cpu.into())?;
+        let options = self.forwarder.options()?;
+        let wan_box = WanBox::up([&self.a, &self.b], self.force, link, options)?;
         eprintln!("farwire: {} <-> {} until a signal", self.a, self.b);
         let summary = wan_box.run()?;
         eprintln!("farwire: {summary}");

@@ -14,7 +14,7 @@ use netio::bed::{BedConfig, SERVER};
 use netio::contain::{self, Contained};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 
-use super::CpuArg;
+use super::ForwarderArgs;
 use super::link::LinkArgs;
 use crate::exit::{Blame, Failure};
 use crate::output::write_json;
@@ -39,9 +39,8 @@ pub(crate) struct ExecArgs {
     /// Largest L3 packet of the bed, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     mtu: u32,
-    /// Whether the forwarder may spin to be on time
-    #[arg(long, value_name = "USE", default_value = "spin")]
-    cpu: CpuArg,
+    #[command(flatten)]
+    forwarder: ForwarderArgs,
     /// Write what the link did as JSON to FILE (- is standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -62,11 +61,12 @@ impl ExecArgs {
         let config = spec.to_link("box").or_bad_input()?;
         rig::gain_privilege()?;
         let signals = Signals::catch()?;
+        let options = self.forwarder.options()?;
         let bed = BedConfig {
             mtu: self.mtu,
             ..BedConfig::default()
         };
-        let rig = Rig::up(&bed, &[config], self.cpu.into())?;
+        let rig = Rig::up(&bed, vec![(config, options)])?;
         let far = self.start_far_end(&rig)?;
         let code = self.run_command(&rig, &signals);
         drop(far);

@@ -12,13 +12,16 @@ mod run;
 mod serve;
 mod theory;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use netio::CpuUse;
 
-use crate::exit::Failure;
+use crate::exit::{Blame, Failure};
 use crate::experiment::laboratory;
+use crate::forward::thread::Options;
+use crate::forward::truth::Journal;
 
 /// A wide-area network between two interfaces, measured through, with the trust of every number stated
 #[derive(Debug, Parser)]
@@ -70,6 +73,31 @@ impl Cli {
                 .map_err(Failure::from),
         };
         outcome.unwrap_or_else(|failure: Failure| failure.report())
+    }
+}
+
+/// How the emulator runs.
+#[derive(Args, Debug)]
+pub(crate) struct ForwarderArgs {
+    /// Whether the forwarder may spin to be on time
+    #[arg(long, value_name = "USE", default_value = "spin")]
+    cpu: CpuArg,
+    /// Write a line a packet to FILE as CSV (- is standard output): arrival, what became of it, due time, departure
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+}
+
+impl ForwarderArgs {
+    /// The forwarder's options; the file of truth is begun.
+    ///
+    /// # Errors
+    /// That file cannot be written.
+    fn options(&self) -> Result<Options, Failure> {
+        let truth = self.truth.as_deref().map(Journal::create).transpose();
+        Ok(Options {
+            truth: truth.or_bad_input()?,
+            ..CpuUse::from(self.cpu).into()
+        })
     }
 }
 

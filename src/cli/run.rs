@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::experiment::plan::{Order, Plan};
 use crate::experiment::record::{GivenScenario, Head, Journal, Record};
 use crate::experiment::{runner, scenario};
 use crate::instrument::Stop;
-use crate::output;
+use crate::output::{self, Prepared};
 use crate::report;
 
 /// Run an experiment
@@ -97,12 +97,10 @@ impl RunArgs {
         let stop = Stop::on_signals()?;
         runner::run(&laboratory, &mut record, &mut journal, &stop)?;
         let directory = journal.path().parent().unwrap_or(Path::new("."));
-        for (name, text) in [
-            ("report.html", report::html(&record)?),
-            ("samples.csv", report::csv(&record)?),
-        ] {
-            output::write(Some(&directory.join(name)), &text)?;
-        }
+        let page = report::html(&record)?;
+        output::write(Some(&directory.join("report.html")), &page)?;
+        let samples = Prepared::open(&directory.join("samples.csv"))?;
+        samples.replace(|file| report::write_csv(&record, BufWriter::new(file)))?;
         show(&record, self.json.as_deref())?;
         eprintln!("report: {}", directory.join("report.html").display());
         if let Some(cause) = stop.cause() {

@@ -10,11 +10,11 @@ use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, bail};
 use model::{Link, Side};
+use netio::AfPacket;
 use netio::guard::HostGuard;
 use netio::iface::{Interface, LinkWatcher};
 use netio::lease::{Lease, LeaseError};
 use netio::offloads::OffloadError;
-use netio::{AfPacket, CpuUse};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
@@ -60,7 +60,7 @@ impl WanBox {
         names: [&str; 2],
         force: bool,
         link: Link,
-        cpu: CpuUse,
+        options: Options,
     ) -> Result<Self, Failure> {
         let watcher = LinkWatcher::new().context("watching the interfaces")?;
         let [a, b] = names;
@@ -81,11 +81,7 @@ impl WanBox {
         let sockets = [open(a)?, open(b)?];
         let [first, second] = found;
         let ports = [Port::take(first)?, Port::take(second)?];
-        let options = Options {
-            cpu,
-            ..Options::default()
-        };
-        let running = Running::start(sockets, link, &options)?;
+        let running = Running::start(sockets, link, options)?;
         Ok(Self {
             ports,
             watcher,

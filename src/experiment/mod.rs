@@ -10,3 +10,4 @@ mod progress;
 pub(crate) mod record;
 pub(crate) mod runner;
 pub(crate) mod scenario;
+mod stalls;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
-use model::{HopConfig, LinkConfig};
+use model::{HopConfig, LinkConfig, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::bed::Bed;
 use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
-use crate::link_spec::LinkSpec;
+use crate::link_spec::{LinkSpec, unit};
 use crate::measure::Kind;
 
 /// Setting up a rig and taking it down, as the time left is estimated.
@@ -106,6 +106,12 @@ pub(crate) struct Instrument {
     pub(crate) options: Vec<String>,
     /// Instruments of one name here, neighbours in the list, run at the same time.
     pub(crate) group: Option<String>,
+    /// It is stopped after this time; when absent, some time after it should have ended.
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) timeout: Option<Nanos>,
+    /// Left out of the steady rate at the start; found in what was measured when absent.
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub(crate) warm_up: Option<Nanos>,
 }
 
 /// One run: a case set up once and every instrument used in turn.

@@ -3,7 +3,7 @@
 //! A file of lines, each a JSON value: the head, then a line a run as it ended, then one that says that all is done. What
 //! is cut off at any point loses the run that was being written, and no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::host::HostFacts;
-use super::plan::Plan;
+use super::plan::{Case, Plan};
 use crate::forward::summary::Summary;
 use crate::instrument::Measurement;
 
@@ -189,15 +189,29 @@ impl Record {
         &self.head.plan
     }
 
-    /// The runs of the case of this name.
-    pub(crate) fn runs_of<'a>(&'a self, case: &'a str) -> impl Iterator<Item = &'a Run> {
-        self.runs.iter().filter(move |run| run.case == case)
+    /// What there is of every case and repeat.
+    pub(crate) fn latest(&self) -> Latest<'_> {
+        let runs = self.runs.iter();
+        Latest(
+            runs.map(|run| ((run.case.as_str(), run.repeat), run))
+                .collect(),
+        )
+    }
+}
+
+/// The run that counts of every case and repeat, which is the last of its attempts.
+#[derive(Clone, Debug)]
+pub(crate) struct Latest<'a>(HashMap<(&'a str, u32), &'a Run>);
+
+impl<'a> Latest<'a> {
+    /// What `case` has of a repeat.
+    pub(crate) fn run(&self, case: &str, repeat: u32) -> Option<&'a Run> {
+        self.0.get(&(case, repeat)).copied()
     }
 
-    /// What `case` has of a repeat: the run that counts, which is the last of its attempts.
-    pub(crate) fn run_of(&self, case: &str, repeat: u32) -> Option<&Run> {
-        let mut runs = self.runs.iter().rev();
-        runs.find(|run| run.case == case && run.repeat == repeat)
+    /// What a case has of its repeats, in their order.
+    pub(crate) fn runs(&self, case: &Case) -> impl Iterator<Item = &'a Run> {
+        (1..=case.repeats.most).filter_map(|repeat| self.run(&case.name, repeat))
     }
 }
 

@@ -10,17 +10,17 @@ use anyhow::Result;
 
 use super::host::network_sysctls;
 use super::laboratory::{Laboratory, Links, Rig};
-use super::plan::{Case, Instrument, Plan, PlannedRun, Repeats};
+use super::plan::{Case, Instrument, Plan, PlannedRun};
 use super::progress::Progress;
-use super::record::{Journal, LinkCounts, Measured, Outcome, Record, Run, now};
-use crate::analysis::student;
+use super::record::{Journal, Latest, LinkCounts, Measured, Outcome, Record, Run, now};
+use crate::analysis::repeats;
 use crate::instrument::{Measurement, Metric, Session, Statistic, Stop};
 
 /// How often a run that the machine spoils is attempted.
 const MOST_ATTEMPTS: u32 = 3;
-/// What an instrument may take beyond its stated time before it is stopped.
+/// What an instrument without a time-out may take beyond its stated time before it is stopped.
 const GRACE: Duration = Duration::from_secs(30);
-/// What an instrument without a stated time may take.
+/// What one without a stated time may take.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Does the runs of `record`'s plan that it has not, adds each to it and keeps it in `journal`, until `stop`.
@@ -37,7 +37,7 @@ pub(crate) fn run(
     let mut progress = Progress::new(missing(&plan, record, 1).len());
     for round in 1..=plan.rounds() {
         for planned in plan.round(round) {
-            while is_missing(record, &planned) {
+            while is_missing(&record.latest(), &planned) {
                 let left = missing(&plan, record, round);
                 progress.start(&label(&planned), left.len(), left.iter().sum());
                 let run = run_once(laboratory, record, &planned, stop);
@@ -61,37 +61,36 @@ pub(crate) fn run(
 
 /// How long each run that is still to come should take, as far as that is known.
 fn missing(plan: &Plan, record: &Record, from: u32) -> Vec<Duration> {
+    let latest = record.latest();
     let rounds = (from..=plan.rounds()).flat_map(|round| plan.round(round));
     rounds
-        .filter(|planned| is_missing(record, planned))
+        .filter(|planned| is_missing(&latest, planned))
         .map(|planned| planned.case.estimate())
         .collect()
 }
 
 /// Whether the record lacks this run: it is wanted, and either not there or spoilt and to be attempted again.
-fn is_missing(record: &Record, planned: &PlannedRun<'_>) -> bool {
+fn is_missing(latest: &Latest<'_>, planned: &PlannedRun<'_>) -> bool {
     let PlannedRun { case, repeat, .. } = planned;
-    match record.run_of(&case.name, *repeat) {
+    match latest.run(&case.name, *repeat) {
         Some(run) => matches!(run.outcome, Outcome::Invalid { .. }) && run.attempt < MOST_ATTEMPTS,
-        None => *repeat <= case.repeats.least || is_wanted(&case.repeats, record, case, *repeat),
+        None => *repeat <= case.repeats.least || is_wanted(latest, case, *repeat),
     }
 }
 
 /// Whether the interval of the runs before this one is still too wide.
-fn is_wanted(repeats: &Repeats, record: &Record, case: &Case, repeat: u32) -> bool {
-    let Some(narrow) = repeats.until.as_ref().filter(|_| repeat <= repeats.most) else {
+fn is_wanted(latest: &Latest<'_>, case: &Case, repeat: u32) -> bool {
+    let until = case.repeats.until.as_ref();
+    let Some(narrow) = until.filter(|_| repeat <= case.repeats.most) else {
         return false;
     };
     let values = (1..repeat).filter_map(|before| {
-        let run = record.run_of(&case.name, before)?;
+        let run = latest.run(&case.name, before)?;
         let measurement = run.measured(&narrow.of.instrument)?;
         narrow.of.find(measurement).map(|figure| figure.value)
     });
     let values: Vec<f64> = values.collect();
-    match (student::mean(&values), student::mean_interval(&values)) {
-        (Some(mean), Some([low, high])) => (high - low) / 2.0 > narrow.percent / 100.0 * mean.abs(),
-        _ => true,
-    }
+    !repeats::are_enough(&values, narrow.percent / 100.0)
 }
 
 fn label(run: &PlannedRun<'_>) -> String {
@@ -108,7 +107,7 @@ fn run_once(
     planned: &PlannedRun<'_>,
     stop: &Stop,
 ) -> Run {
-    let before = record.run_of(&planned.case.name, planned.repeat);
+    let before = record.latest().run(&planned.case.name, planned.repeat);
     let mut run = Run {
         case: planned.case.name.clone(),
         repeat: planned.repeat,
@@ -139,8 +138,9 @@ fn use_rig(rig: Box<dyn Rig>, case: &Case, stop: &Stop, run: &mut Run) {
             break;
         }
     }
+    let spoilt = rig.spoilt();
     let torn_down = rig.tear_down();
-    run.outcome = outcome(&run.measurements, &torn_down);
+    run.outcome = outcome(&run.measurements, &torn_down, spoilt);
     let links = torn_down.unwrap_or_default();
     run.links = links.into_iter().map(LinkCounts::of).collect();
 }
@@ -175,7 +175,8 @@ fn measure(
         .kind
         .ask(&instrument.options, &far_end, &case.congestion)?;
     let asked = asked.instrument();
-    let limit = asked.expected().map_or(LONGEST, |time| time + GRACE);
+    let expected = || asked.expected().map_or(LONGEST, |time| time + GRACE);
+    let limit = instrument.timeout.map_or_else(expected, Duration::from);
     let session = Session {
         in_bed: rig.is_in_namespaces(),
         ..Session::quiet(stop.within(limit))
@@ -190,7 +191,11 @@ fn measure(
     }))
 }
 
-fn outcome(measurements: &[Measured], torn_down: &Result<Links>) -> Outcome {
+fn outcome(
+    measurements: &[Measured],
+    torn_down: &Result<Links>,
+    spoilt: Option<String>,
+) -> Outcome {
     let failures = measurements.iter().filter_map(|measured| {
         let cause = measured.measurement.failure.as_ref()?;
         Some(format!("{}: {cause}", measured.instrument))
@@ -209,7 +214,7 @@ fn outcome(measurements: &[Measured], torn_down: &Result<Links>) -> Outcome {
         };
     }
     let links = torn_down.as_deref().unwrap_or_default();
-    let spoilt = links.iter().filter_map(|(name, summary)| {
+    let invalid = links.iter().filter_map(|(name, summary)| {
         let cause = summary.invalid()?;
         Some(if links.len() > 1 {
             format!("{name}: {cause}")
@@ -217,7 +222,7 @@ fn outcome(measurements: &[Measured], torn_down: &Result<Links>) -> Outcome {
             cause
         })
     });
-    let causes: Vec<String> = spoilt.collect();
+    let causes: Vec<String> = invalid.chain(spoilt).collect();
     if causes.is_empty() {
         Outcome::Ok
     } else {

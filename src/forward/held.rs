@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use model::{Bytes, Packet, PacketId, Side};
 use netio::{Frame, Train};
 
+use super::truth::{Line, Verdict};
+
 /// Low bits of a packet's id: the segment; above them: the frame's place.
 const SEGMENT_BITS: u32 = 17;
 
@@ -52,12 +54,14 @@ impl HeldFrames {
         }
     }
 
-    /// Keeps a frame; the id of its first segment, or `None` when the limit would be passed.
-    pub(crate) fn insert(&mut self, ingress: Side, frame: Frame, train: Train) -> Option<PacketId> {
-        let cost = FRAME_COST + frame.bytes().len() + train.segments() as usize * SEGMENT_COST;
-        if self.bytes + cost > self.limit {
-            return None;
-        }
+    /// Whether the limit allows to keep that frame too.
+    pub(crate) fn has_room(&self, frame: &Frame, train: &Train) -> bool {
+        self.bytes + cost(frame, train) <= self.limit
+    }
+
+    /// Keeps a frame for which there is room; the id of its first segment.
+    pub(crate) fn insert(&mut self, ingress: Side, frame: Frame, train: Train) -> PacketId {
+        let cost = cost(&frame, &train);
         self.bytes += cost;
         self.peak = self.peak.max(self.bytes);
         let number = frame.slot();
@@ -76,7 +80,7 @@ impl HeldFrames {
         if let Some(number) = number {
             self.in_slots[ingress.index()].push_back((number, place));
         }
-        Some(PacketId((place as u64) << SEGMENT_BITS))
+        PacketId((place as u64) << SEGMENT_BITS)
     }
 
     /// Moves the frames from `ingress` with numbers below `keep_from` out of their port's memory.
@@ -133,6 +137,15 @@ impl HeldFrames {
         self.held(id).ingress
     }
 
+    /// A segment's line of truth, with neither due time nor departure.
+    pub(crate) fn line(&self, id: PacketId, verdict: Verdict) -> Line {
+        let held = self.held(id);
+        Line {
+            bytes: held.train.segment_len(segment(id)),
+            ..Line::of(&held.frame, held.ingress, verdict)
+        }
+    }
+
     /// Forgets `count` segments of a frame, and the frame with the last of them.
     pub(crate) fn release(&mut self, id: PacketId, count: u32) {
         let place = place(id);
@@ -157,6 +170,10 @@ impl HeldFrames {
             .as_ref()
             .expect("a packet's frame is held until the packet is released")
     }
+}
+
+fn cost(frame: &Frame, train: &Train) -> usize {
+    FRAME_COST + frame.bytes().len() + train.segments() as usize * SEGMENT_COST
 }
 
 fn place(id: PacketId) -> usize {

@@ -10,15 +10,18 @@ pub(crate) mod summary;
 #[cfg(test)]
 mod tests;
 pub(crate) mod thread;
+pub(crate) mod truth;
 
 use std::ops::Range;
 
 use model::{Link, Nanos, Outcome, PacketId, Side};
-use netio::{Piece, Port, Received, Train, is_link_control};
+use netio::{Frame, Piece, Port, Received, Train, is_link_control};
 
 use departures::Departures;
 use held::HeldFrames;
 pub(crate) use stats::{Loss, Stats};
+use thread::Options;
+use truth::{Journal, Line, TruthSummary, Verdict};
 
 /// Neighbouring segments that are due within this span leave as one frame, when the last of them is due.
 const QUANTUM: Nanos = Nanos(10_000);
@@ -39,6 +42,8 @@ pub(crate) struct Forwarder<P, C> {
     /// Due times of the runs that are about to be sent.
     due: Vec<Nanos>,
     stats: Stats,
+    /// Takes a line a packet, where that was asked for.
+    truth: Option<Journal>,
 }
 
 /// When to step again.
@@ -53,13 +58,14 @@ pub(crate) enum Next {
 }
 
 impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
-    /// `ports` are A and B; at most `memory` bytes of frames are held; `clock` says when a packet is sent.
-    pub(crate) fn new(ports: [P; 2], clock: C, link: Link, memory: usize) -> Self {
+    /// `ports` are A and B; `clock` says when a packet is sent.
+    pub(crate) fn new(ports: [P; 2], clock: C, link: Link, options: Options) -> Self {
         Self {
             ports,
             clock,
             link,
-            held: HeldFrames::new(memory),
+            held: HeldFrames::new(options.memory),
+            truth: options.truth,
             departures: [Departures::default(), Departures::default()],
             due: Vec::new(),
             stats: Stats::default(),
@@ -68,6 +74,9 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
 
     /// Does everything that is to be done by `now`.
     pub(crate) fn step(&mut self, now: Nanos) -> Next {
+        if let Some(truth) = &mut self.truth {
+            truth.follow(now);
+        }
         let waiting = self.take_in(now);
         // What still waits came before now: nothing after it can be decided yet.
         self.decide(waiting.unwrap_or(now));
@@ -90,11 +99,11 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
             port.refresh(now);
         }
         for _ in 0..INTAKE {
-            let (_, ingress) = self.next_arrival()?;
+            let (arrival, ingress) = self.next_arrival()?;
             match self.ports[ingress.index()].take()? {
                 Received::Frame(frame) => self.accept(ingress, frame),
-                Received::Truncated => self.stats.lose(ingress, Loss::TooLong, 1),
-                Received::UnknownTrain => self.stats.lose(ingress, Loss::Uncuttable, 1),
+                Received::Truncated => self.lose_unseen(arrival, ingress, Loss::TooLong),
+                Received::UnknownTrain => self.lose_unseen(arrival, ingress, Loss::Uncuttable),
             }
             let keep_from = self.ports[ingress.index()].keep_from();
             self.held.vacate_below(ingress, keep_from);
@@ -111,24 +120,56 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
         }
     }
 
-    fn accept(&mut self, ingress: Side, frame: netio::Frame) {
+    /// Counts a frame that the port could not hand over.
+    fn lose_unseen(&mut self, arrival: Nanos, ingress: Side, cause: Loss) {
+        self.stats.lose(ingress, cause, 1);
+        if let Some(truth) = &mut self.truth {
+            truth.note(Line::unseen(arrival, ingress, cause.into()));
+        }
+    }
+
+    fn accept(&mut self, ingress: Side, frame: Frame) {
         let Ok(train) = Train::of(&frame) else {
-            return self.stats.lose(ingress, Loss::Uncuttable, 1);
+            self.stats.lose(ingress, Loss::Uncuttable, 1);
+            if let Some(truth) = &mut self.truth {
+                truth.note(Line::of(&frame, ingress, Loss::Uncuttable.into()));
+            }
+            return;
         };
         if is_link_control(frame.bytes()) {
-            self.stats.control[ingress.index()] += 1;
-            let whole = train.piece(&frame, 0..train.segments());
-            let stats = &mut self.stats;
-            let failed = &mut |_, error| stats.send_failed(ingress, 1, &error);
-            return self.ports[ingress.other().index()].send(&[whole], failed);
+            return self.pass(ingress, &frame, &train);
         }
         let (arrival, segments) = (frame.arrival, train.segments());
-        let Some(first) = self.held.insert(ingress, frame, train) else {
-            return self.stats.lose(ingress, Loss::Memory, segments);
-        };
+        if !self.held.has_room(&frame, &train) {
+            self.stats.lose(ingress, Loss::Memory, segments);
+            if let Some(truth) = &mut self.truth {
+                let line = Line::of(&frame, ingress, Loss::Memory.into());
+                let lengths = (0..segments).map(|segment| train.segment_len(segment));
+                lengths.for_each(|bytes| truth.note(Line { bytes, ..line }));
+            }
+            return;
+        }
+        let first = self.held.insert(ingress, frame, train);
         for segment in 0..segments {
             let packet = self.held.packet(first, segment);
             self.link.offer(arrival, ingress, packet);
+        }
+    }
+
+    /// Sends link control at once.
+    fn pass(&mut self, ingress: Side, frame: &Frame, train: &Train) {
+        self.stats.control[ingress.index()] += 1;
+        let mut line = Line::of(frame, ingress, Verdict::LinkControl);
+        line.departure = Some((self.clock)());
+        let whole = train.piece(frame, 0..train.segments());
+        let stats = &mut self.stats;
+        self.ports[ingress.other().index()].send(&[whole], &mut |_, error| {
+            stats.send_failed(ingress, 1, &error);
+            line.verdict = Loss::Send.into();
+            line.departure = None;
+        });
+        if let Some(truth) = &mut self.truth {
+            truth.note(line);
         }
     }
 
@@ -140,7 +181,12 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
                     let egress = self.held.ingress(id).other();
                     self.departures[egress.index()].push(due, id);
                 }
-                Outcome::Drop { id, .. } => self.held.release(id, 1),
+                Outcome::Drop { id, cause } => {
+                    if let Some(truth) = &mut self.truth {
+                        truth.note(self.held.line(id, cause.into()));
+                    }
+                    self.held.release(id, 1);
+                }
             }
         }
     }
@@ -222,18 +268,23 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
             stats.send_failed(egress.other(), runs[piece].len, &error);
         });
         drop(pieces);
-        let mut due = self.due.drain(..);
+        let mut rest = self.due.as_slice();
         for (run, failed) in runs.iter().zip(failed) {
-            let due = due.by_ref().take(run.len as usize);
-            if failed {
-                due.for_each(drop);
-            } else {
-                self.stats
-                    .left(egress.other(), run.len, run.bytes(&self.held));
-                due.for_each(|due| self.stats.departure.record(now, due));
+            let (due, after) = rest.split_at(run.len as usize);
+            rest = after;
+            if !failed {
+                let bytes = run.bytes(&self.held);
+                self.stats.left(egress.other(), run.len, bytes);
+                due.iter()
+                    .for_each(|due| self.stats.departure.record(now, *due));
+            }
+            if let Some(truth) = &mut self.truth {
+                let departure = (!failed).then_some(now);
+                run.tell(&self.held, due, departure, truth);
             }
             self.held.release(run.first, run.len);
         }
+        self.due.clear();
     }
 
     /// Moves the newest frames out of their ports' memory, where they would end a sleep at once.
@@ -242,6 +293,26 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
             let newest = self.ports[side.index()].last_taken();
             self.held.vacate_newest(side, newest);
         }
+    }
+
+    /// Ends the truth with what is still on its way; what of it was kept.
+    pub(crate) fn finish_truth(&mut self) -> Option<TruthSummary> {
+        let mut truth = self.truth.take()?;
+        for departures in &mut self.departures {
+            while let Some((due, id)) = departures.pop() {
+                let line = self.held.line(id, Verdict::HeldAtEnd);
+                truth.note(Line {
+                    due: Some(due),
+                    ..line
+                });
+            }
+        }
+        while let Some(at) = self.link.next_at() {
+            while let Some(outcome) = self.link.poll(at) {
+                truth.note(self.held.line(outcome.id(), Verdict::HeldAtEnd));
+            }
+        }
+        Some(truth.finish())
     }
 
     /// Everything counted so far.
@@ -280,6 +351,26 @@ impl Run {
     fn piece<'f>(&self, held: &'f HeldFrames) -> Piece<'f> {
         let (frame, train) = held.get(self.first);
         train.piece(frame, self.segments())
+    }
+
+    /// A line of truth for each segment, which left at `departure` if it did.
+    fn tell(
+        &self,
+        held: &HeldFrames,
+        due: &[Nanos],
+        departure: Option<Nanos>,
+        truth: &mut Journal,
+    ) {
+        let verdict = departure.map_or(Verdict::SendFailed, |_| Verdict::Delivered);
+        let (line, train) = (held.line(self.first, verdict), held.train(self.first));
+        for (segment, due) in self.segments().zip(due) {
+            truth.note(Line {
+                bytes: train.segment_len(segment),
+                due: Some(*due),
+                departure,
+                ..line
+            });
+        }
     }
 
     /// L2 bytes of its segments, each with its headers.

@@ -6,6 +6,7 @@ use model::Side;
 use serde::{Deserialize, Serialize};
 
 use super::stats::BUDGET;
+use super::truth::TruthSummary;
 use super::{Loss, Stats, thread::Report};
 
 /// The link's counters by direction, and how far the emulator can be trusted.
@@ -33,6 +34,9 @@ pub(crate) struct Summary {
     /// The first error of sending, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) send_error: Option<String>,
+    /// What was kept of the truth of every packet, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) truth: Option<TruthSummary>,
 }
 
 /// One direction. Packets are the segments that the model saw, bytes are L2 without FCS.
@@ -113,6 +117,7 @@ impl Summary {
             spin_ns: report.waiter.guard().0,
             real_time: report.waiter.real_time(),
             send_error: stats.send_error.clone(),
+            truth: report.truth.clone(),
         }
     }
 
@@ -207,7 +212,8 @@ impl fmt::Display for Micros {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.up.packets + self.down.packets == 0 && self.invalid().is_none() {
+        let silent = self.up.packets + self.down.packets == 0;
+        if silent && self.invalid().is_none() && self.truth.is_none() {
             return f.write_str("nothing crossed the link");
         }
         writeln!(f, "what crossed the link")?;
@@ -234,6 +240,9 @@ impl fmt::Display for Summary {
         }
         if let Some(error) = &self.send_error {
             write!(f, "\nfirst send error: {error}")?;
+        }
+        if let Some(truth) = &self.truth {
+            write!(f, "\ntruth: {truth}")?;
         }
         Ok(())
     }

@@ -60,7 +60,11 @@ type InMemory = Forwarder<Memory, fn() -> Nanos>;
 /// A forwarder whose departures all count as in time: what left when is seen by the step that sent it.
 fn forwarder(conditions: Conditions, gso: bool, memory: usize) -> InMemory {
     let ports = [Memory::new(gso), Memory::new(gso)];
-    Forwarder::new(ports, || Nanos::ZERO, link(conditions), memory)
+    let options = Options {
+        memory,
+        ..Options::default()
+    };
+    Forwarder::new(ports, || Nanos::ZERO, link(conditions), options)
 }
 
 fn rate(bits: u64) -> Option<Rate> {

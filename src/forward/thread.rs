@@ -10,15 +10,18 @@ use anyhow::{Context, Result};
 use model::Link;
 use netio::{AfPacket, Alarm, CpuUse, Waiter, clock};
 
+use super::truth::{Journal, TruthSummary};
 use super::{Forwarder, Next, Stats};
 
 /// How a forwarder is run.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Options {
     /// Whether it may spin.
     pub(crate) cpu: CpuUse,
     /// Bytes of frames that may be held.
     pub(crate) memory: usize,
+    /// Takes a line a packet.
+    pub(crate) truth: Option<Journal>,
 }
 
 impl Default for Options {
@@ -26,6 +29,16 @@ impl Default for Options {
         Self {
             cpu: CpuUse::Spin,
             memory: 512 << 20,
+            truth: None,
+        }
+    }
+}
+
+impl From<CpuUse> for Options {
+    fn from(cpu: CpuUse) -> Self {
+        Self {
+            cpu,
+            ..Self::default()
         }
     }
 }
@@ -47,18 +60,20 @@ pub(crate) struct Report {
     pub(crate) memory: usize,
     /// Bytes of both receive rings.
     pub(crate) ring_bytes: usize,
+    /// What was kept of the truth of every packet, where that was asked for.
+    pub(crate) truth: Option<TruthSummary>,
 }
 
 impl Running {
     /// Starts to forward between `ports` A and B; on return it does.
-    pub(crate) fn start(ports: [AfPacket; 2], link: Link, options: &Options) -> Result<Self> {
+    pub(crate) fn start(ports: [AfPacket; 2], link: Link, options: Options) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let alarm = Arc::new(Alarm::new().context("making the forwarder's alarm")?);
-        let (stopped, rung, options) = (Arc::clone(&stop), Arc::clone(&alarm), options.clone());
+        let (stopped, rung) = (Arc::clone(&stop), Arc::clone(&alarm));
         let (ready, is_ready) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("forwarder".to_owned())
-            .spawn(move || forward(ports, link, &options, &stopped, &rung, &ready))
+            .spawn(move || forward(ports, link, options, &stopped, &rung, &ready))
             .context("starting the forwarder's thread")?;
         is_ready
             .recv()
@@ -84,14 +99,15 @@ impl Running {
 fn forward(
     ports: [AfPacket; 2],
     link: Link,
-    options: &Options,
+    options: Options,
     stop: &AtomicBool,
     alarm: &Alarm,
     ready: &mpsc::Sender<()>,
 ) -> Report {
     let waiter = Waiter::measure(options.cpu);
     let ring_bytes = ports.iter().map(AfPacket::ring_bytes).sum();
-    let mut forwarder = Forwarder::new(ports, clock::now, link, options.memory);
+    let memory = options.memory;
+    let mut forwarder = Forwarder::new(ports, clock::now, link, options);
     // Nobody listens any more if the start was given up.
     let _ = ready.send(());
     while !stop.load(Ordering::Relaxed) {
@@ -112,7 +128,8 @@ fn forward(
     Report {
         stats: forwarder.stats(),
         waiter,
-        memory: options.memory,
+        memory,
         ring_bytes,
+        truth: forwarder.finish_truth(),
     }
 }

@@ -15,12 +15,14 @@ pub(crate) mod stamp;
 pub(crate) mod stop;
 mod tally;
 pub(crate) mod udp;
+mod words;
 
 use external::{Here, Launcher, Within};
-pub(crate) use form::{Direction, Figure, Measurement, Metric, Phase, Sample, Statistic};
+pub(crate) use form::{Figure, Measurement, Sample};
 pub(crate) use live::Live;
 pub(crate) use spread::Spread;
 pub(crate) use stop::Stop;
+pub(crate) use words::{Direction, Metric, Phase, Statistic};
 
 /// What an instrument is used within: when to end, and who looks on.
 #[derive(Clone, Debug, Default)]

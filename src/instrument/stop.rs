@@ -71,7 +71,7 @@ impl Stop {
 impl fmt::Display for StopCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TimeOut(timeout) => write!(f, "not done within {} s", timeout.as_secs()),
+            Self::TimeOut(timeout) => write!(f, "not done within {} s", timeout.as_secs_f64()),
             Self::Interrupted => f.write_str("interrupted by a signal"),
         }
     }

@@ -1,7 +1,5 @@
 //! `farwire measure blast`.
 
-use std::time::Duration;
-
 use clap::Args;
 
 use super::messages::{Connection, Messages};
@@ -28,10 +26,6 @@ pub(crate) struct BlastArgs {
 impl Instrument for BlastArgs {
     fn common(&self) -> &Common {
         &self.common
-    }
-
-    fn expected(&self) -> Option<Duration> {
-        None
     }
 
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {

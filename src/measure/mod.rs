@@ -85,7 +85,9 @@ pub(crate) trait Instrument: Sync {
     fn common(&self) -> &Common;
 
     /// How long it should take, where its options say so.
-    fn expected(&self) -> Option<Duration>;
+    fn expected(&self) -> Option<Duration> {
+        None
+    }
 
     /// The server that it needs besides `farwire serve`.
     ///

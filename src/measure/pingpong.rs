@@ -1,7 +1,5 @@
 //! `farwire measure pingpong`.
 
-use std::time::Duration;
-
 use clap::Args;
 use model::Nanos;
 
@@ -39,10 +37,6 @@ pub(crate) struct PingpongArgs {
 impl Instrument for PingpongArgs {
     fn common(&self) -> &Common {
         &self.common
-    }
-
-    fn expected(&self) -> Option<Duration> {
-        None
     }
 
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {

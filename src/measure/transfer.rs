@@ -50,10 +50,6 @@ impl Instrument for TransferArgs {
         &self.common
     }
 
-    fn expected(&self) -> Option<Duration> {
-        None
-    }
-
     fn measure(&self, session: &Session) -> Result<Shown, Failure> {
         let far = self.connection.far_end(&self.common).or_bad_input()?;
         let plan = TransferPlan {

@@ -21,17 +21,7 @@ const HEADER: [&str; 11] = [
     "value",
 ];
 
-/// The samples of `record` as RFC 4180 has it.
-///
-/// # Errors
-/// None that a record can cause.
-pub(crate) fn csv(record: &Record) -> Result<String> {
-    let mut text = Vec::new();
-    write_csv(record, &mut text)?;
-    Ok(String::from_utf8(text)?)
-}
-
-/// Writes what [`csv()`] returns, a piece at a time.
+/// Writes the samples of `record` as RFC 4180 has it.
 ///
 /// # Errors
 /// `target` cannot be written.
@@ -74,7 +64,9 @@ mod tests {
     #[test]
     fn every_sample_is_a_line() {
         let record = record();
-        let text = csv(&record).unwrap();
+        let mut text = Vec::new();
+        write_csv(&record, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
         let samples: usize = record
             .runs
             .iter()

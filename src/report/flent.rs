@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::charts::intervals;
 use super::conditions;
 use crate::analysis::counted;
+use crate::analysis::intervals::intervals;
 use crate::experiment::plan::{Case, Instrument};
 use crate::experiment::record::{Measured, Record, Run};
 use crate::instrument::{Direction, Measurement, Metric};
@@ -31,8 +31,8 @@ type Points = Vec<(f64, f64)>;
 
 /// Every run that counts, in the order of the plan.
 pub(crate) fn flent(record: &Record) -> Vec<DataFile> {
-    let cases = record.plan().cases.iter();
-    let runs = cases.flat_map(|case| counted(record, case).map(move |run| (case, run)));
+    let (cases, latest) = (record.plan().cases.iter(), record.latest());
+    let runs = cases.flat_map(|case| counted(&latest, case).map(move |run| (case, run)));
     let files = runs.flat_map(|(case, run)| {
         let groups = case.groups().into_iter();
         groups

@@ -7,9 +7,10 @@ use anyhow::Result;
 use askama::Template;
 
 use super::charts::{self, Question};
+use super::grid::Grid;
 use super::tables::{self, InstrumentTable, number, scale};
 use super::text::{LEGEND, findings, shown};
-use super::{conditions, markdown};
+use super::{conditions, markdown, spread, steady};
 use crate::analysis::{Analysis, CaseFigures, Verdict};
 use crate::experiment::plan::{Case, Instrument, Order};
 use crate::experiment::record::{Outcome, Record, Run};
@@ -24,10 +25,13 @@ const MOST_VALUES: usize = 4;
 /// None but those of the template.
 pub(crate) fn html(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
+    let tables = tables::tables(&analysis);
     let page = Page {
         record,
         questions: charts::questions(&analysis),
-        tables: tables::tables(&analysis),
+        ramps: steady::grids(&analysis),
+        spreads: spread::grids(&tables),
+        tables,
         analysis: &analysis,
         findings: findings(&analysis),
     };
@@ -41,6 +45,8 @@ struct Page<'a> {
     analysis: &'a Analysis<'a>,
     tables: Vec<InstrumentTable<'a>>,
     questions: Vec<Question>,
+    ramps: Vec<Grid>,
+    spreads: Vec<Grid>,
     findings: Vec<String>,
 }
 
@@ -327,7 +333,7 @@ mod tests {
             let found = page.replace("http://www.w3.org/2000/svg", "");
             assert!(!found.contains(foreign), "{foreign}");
         }
-        assert_eq!(page.matches("<svg ").count(), 3);
+        assert_eq!(page.matches("<figure>").count(), 3);
         assert!(page.contains("4 of 4 expectations met"), "{page}");
     }
 

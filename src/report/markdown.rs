@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use anyhow::Result;
 
-use super::conditions;
 use super::tables::{self, InstrumentTable, number, scale};
 use super::text::{LEGEND, findings, shown};
+use super::{conditions, spread, steady};
 use crate::analysis::{Analysis, CaseFigures, Verdict};
 use crate::experiment::record::Record;
 
@@ -34,12 +34,13 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
         escaped(&record.head.farwire),
         escaped(&record.head.started_at)
     );
-    for table in tables::tables(&analysis) {
+    let tables = tables::tables(&analysis);
+    for table in &tables {
         let _ = writeln!(
             text,
             "\n## {}\n\n{}",
             escaped(table.instrument),
-            drawn(&table)
+            drawn(table)
         );
     }
     let _ = writeln!(text, "{LEGEND}.");
@@ -60,6 +61,20 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     text.push('\n');
     for line in findings(&analysis) {
         let _ = writeln!(text, "- {}", escaped(&line));
+    }
+    let ramps = (steady::grids(&analysis), steady::NOTE);
+    for (grids, note) in [ramps, (spread::grids(&tables), spread::NOTE)] {
+        for grid in &grids {
+            let _ = writeln!(
+                text,
+                "\n## {}\n\n{}",
+                escaped(&grid.title()),
+                grid.markdown()
+            );
+        }
+        if !grids.is_empty() {
+            let _ = writeln!(text, "\n{}.", escaped(note));
+        }
     }
     let _ = writeln!(
         text,
@@ -139,7 +154,7 @@ fn drawn(table: &InstrumentTable<'_>) -> String {
 }
 
 /// Text that is neither Markdown nor HTML.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for char in text.chars() {
         match char {

@@ -6,12 +6,15 @@ mod conditions;
 mod csv;
 mod figures;
 mod flent;
+mod grid;
 mod html;
 mod junit;
 #[cfg(test)]
 mod large;
 mod markdown;
 mod messages;
+mod spread;
+mod steady;
 mod tables;
 mod text;
 
@@ -20,7 +23,7 @@ use std::io::Write;
 
 use anyhow::Result;
 
-pub(crate) use self::csv::{csv, write_csv};
+pub(crate) use self::csv::write_csv;
 pub(crate) use self::flent::flent;
 pub(crate) use comparison::comparison;
 pub(crate) use figures::{figure_in_words, figures, quantity};

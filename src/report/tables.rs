@@ -233,7 +233,8 @@ impl Column {
         }
     }
 
-    fn name(self, instrument: &str, size: Option<u64>) -> FigureName {
+    /// As one instrument's, of one size.
+    pub(super) fn name(self, instrument: &str, size: Option<u64>) -> FigureName {
         FigureName {
             instrument: instrument.to_owned(),
             metric: self.metric,

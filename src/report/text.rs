@@ -7,6 +7,7 @@ use comfy_table::{
 };
 
 use super::tables::{self, InstrumentTable, number, scale};
+use super::{spread, steady};
 use crate::analysis::{Analysis, Bottleneck, CaseFigures, Verdict};
 use crate::experiment::record::Record;
 
@@ -26,15 +27,27 @@ pub(crate) fn text(record: &Record, coloured: bool) -> String {
         ""
     };
     let mut text = format!("{}{quick}\n", plan.title);
-    for table in tables::tables(&analysis) {
+    let tables = tables::tables(&analysis);
+    for table in &tables {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "\n{}\n{}", table.instrument, drawn(&table, coloured));
+        let _ = writeln!(text, "\n{}\n{}", table.instrument, drawn(table, coloured));
     }
     let _ = writeln!(text, "\n{}", verdicts(&analysis, coloured));
     let _ = writeln!(text, "{}", LEGEND);
     if let Some(reference) = &plan.reference {
         let _ = writeln!(text, "reference: {reference}");
     }
+    let ramps = steady::grids(&analysis);
+    for grid in &ramps {
+        let _ = writeln!(text, "\n{}", grid.text());
+    }
+    if !ramps.is_empty() {
+        let _ = writeln!(text, "{}", steady::NOTE);
+    }
+    if let Some(spread) = spread::text(&tables) {
+        let _ = write!(text, "\n{spread}");
+    }
+    text.push('\n');
     for line in findings(&analysis) {
         let _ = writeln!(text, "{line}");
     }
@@ -77,11 +90,16 @@ fn drawn(table: &InstrumentTable<'_>, coloured: bool) -> String {
         drawn.add_row(cells);
     }
     for column in 1..width {
-        if let Some(column) = drawn.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        align_right(&mut drawn, column);
     }
     drawn.to_string()
+}
+
+/// Numbers stand below each other.
+pub(super) fn align_right(table: &mut Table, column: usize) {
+    if let Some(column) = table.column_mut(column) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
 }
 
 /// Whether any row has a published value, and a shift, in this column.
@@ -106,7 +124,8 @@ fn verdicts(analysis: &Analysis<'_>, coloured: bool) -> String {
     table.to_string()
 }
 
-fn blank(coloured: bool) -> Table {
+/// Without rows yet.
+pub(super) fn blank(coloured: bool) -> Table {
     let mut table = Table::new();
     table
         .load_style(STYLE)

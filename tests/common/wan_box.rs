@@ -30,6 +30,8 @@ pub(crate) struct Direction {
     pub(crate) delivered_bytes: u64,
     pub(crate) lost: u64,
     pub(crate) queue_full: u64,
+    pub(crate) held_at_end: u64,
+    pub(crate) link_control: u64,
     pub(crate) emulator_lost: Vec<OwnLoss>,
 }
 

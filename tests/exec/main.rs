@@ -6,6 +6,7 @@ mod common;
 mod family;
 mod faults;
 mod link;
+mod truth;
 
 use std::process::ExitCode;
 
@@ -17,5 +18,6 @@ fn main() -> ExitCode {
     link::add(&mut suite);
     command::add(&mut suite);
     faults::add(&mut suite);
+    truth::add(&mut suite);
     suite.run()
 }

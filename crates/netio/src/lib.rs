@@ -8,6 +8,7 @@ pub mod connection;
 pub mod contain;
 mod control;
 pub mod cpu;
+mod flow;
 mod frame;
 pub mod guard;
 pub mod iface;
@@ -30,6 +31,7 @@ mod wait;
 
 pub use af_packet::{AfPacket, OpenError};
 pub use control::is_link_control;
+pub use flow::Flow;
 pub use frame::{Frame, Gso, GsoKind, Offload, PartialChecksum, Vlan};
 pub use memory::{Memory, Sent};
 pub use netlink::NetlinkError;

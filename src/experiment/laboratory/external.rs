@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use super::{ClientWork, Links};
 use crate::endpoint::{self, Family};
 use crate::experiment::bed::External;
+use crate::experiment::stalls::StallWatch;
 use crate::instrument::Measurement;
 use crate::instrument::external::{Running, Tool};
 use crate::measure::FarEnd;
@@ -18,6 +19,7 @@ use crate::measure::FarEnd;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 struct Rig {
+    stalls: StallWatch,
     host: String,
     address: IpAddr,
     http: u16,
@@ -31,6 +33,7 @@ pub(super) fn set_up(bed: &External) -> Result<Box<dyn super::Rig>> {
         format!("bed `external`: no web server on port {port} of {host}: run `farwire serve` there")
     })?;
     Ok(Box::new(Rig {
+        stalls: StallWatch::begin()?,
         host: bed.host.clone(),
         address: target.ip(),
         http: bed.http_port,
@@ -61,6 +64,10 @@ impl super::Rig for Rig {
 
     fn is_in_namespaces(&self) -> bool {
         false
+    }
+
+    fn spoilt(&self) -> Option<String> {
+        self.stalls.spoilt()
     }
 
     fn tear_down(self: Box<Self>) -> Result<Links> {

@@ -69,6 +69,9 @@ pub(crate) trait Rig: Sync {
         true
     }
 
+    /// Why the machine, beside the links, spoilt what was measured so far, if so.
+    fn spoilt(&self) -> Option<String>;
+
     /// Takes everything down; what the links did.
     ///
     /// # Errors

@@ -13,6 +13,8 @@ use super::{ClientWork, Links};
 use crate::endpoint::Local;
 use crate::experiment::bed::{Bed, Ends};
 use crate::experiment::plan::Case;
+use crate::experiment::stalls::StallWatch;
+use crate::forward::thread::Options;
 use crate::instrument::Measurement;
 use crate::instrument::external::{Running, Tool};
 use crate::measure::FarEnd;
@@ -21,6 +23,7 @@ use crate::serve::{self, Limits, Ports, ServeConfig, Server};
 
 /// A bed of its own for one run.
 struct Rig {
+    stalls: StallWatch,
     rig: rig::Rig,
     /// Of the links, in a row.
     names: Vec<String>,
@@ -49,8 +52,9 @@ pub(super) fn set_up(case: &Case, seed: u64, cpu: CpuUse) -> Result<Box<dyn supe
         ..BedConfig::default()
     };
     let links = case.links(seed)?;
-    let (names, links): (Vec<String>, Vec<LinkConfig>) = links.into_iter().unzip();
-    let rig = rig::Rig::up(&config, &links, cpu)?;
+    let with_options = |(name, link): (String, LinkConfig)| (name, (link, Options::from(cpu)));
+    let (names, links): (Vec<_>, Vec<_>) = links.into_iter().map(with_options).unzip();
+    let rig = rig::Rig::up(&config, links)?;
     let address = address_of_server(ends)?.v4;
     let config = ServeConfig {
         bind: Some(Local::Address(address.into())),
@@ -63,6 +67,7 @@ pub(super) fn set_up(case: &Case, seed: u64, cpu: CpuUse) -> Result<Box<dyn supe
         .run(|| serve::start(config))?
         .context("the far end")?;
     Ok(Box::new(Rig {
+        stalls: StallWatch::begin()?,
         rig,
         names,
         ends,
@@ -121,6 +126,10 @@ impl super::Rig for Rig {
 
     fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>> {
         super::serve_in(self.server(), tool, arguments, port).map(Some)
+    }
+
+    fn spoilt(&self) -> Option<String> {
+        self.stalls.spoilt()
     }
 
     fn tear_down(self: Box<Self>) -> Result<Links> {

@@ -20,6 +20,7 @@ use super::{ClientWork, Links, serve_in};
 use crate::endpoint::Local;
 use crate::experiment::bed::{Nic, Nics};
 use crate::experiment::plan::Case;
+use crate::experiment::stalls::StallWatch;
 use crate::instrument::Measurement;
 use crate::instrument::external::{Running, Tool};
 use crate::measure::FarEnd;
@@ -139,6 +140,7 @@ fn config(nic: &Nic) -> NicConfig {
 }
 
 struct Rig {
+    stalls: StallWatch,
     kept: Arc<Kept>,
     far_end: Server,
     http: u16,
@@ -158,6 +160,7 @@ pub(super) fn set_up(kept: Arc<Kept>, case: &Case) -> Result<Box<dyn super::Rig>
         .run(|| serve::start(config))?
         .context("the far end")?;
     Ok(Box::new(Rig {
+        stalls: StallWatch::begin()?,
         http: far_end.address("http")?.port(),
         far_end,
         kept,
@@ -193,6 +196,10 @@ impl super::Rig for Rig {
 
     fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>> {
         serve_in(&self.kept.server, tool, arguments, port).map(Some)
+    }
+
+    fn spoilt(&self) -> Option<String> {
+        self.stalls.spoilt()
     }
 
     fn tear_down(self: Box<Self>) -> Result<Links> {

@@ -68,6 +68,10 @@ impl Rig for LoopbackRig {
         Ok(Some(Here.start(tool, arguments)?))
     }
 
+    fn spoilt(&self) -> Option<String> {
+        None
+    }
+
     fn tear_down(self: Box<Self>) -> Result<Links> {
         Ok(vec![("link".to_owned(), self.summary)])
     }
@@ -134,6 +138,18 @@ fn a_run_that_the_machine_spoilt_is_attempted_again() {
     assert_eq!(attempts, [1, 2, 3]);
     assert!(matches!(record.runs[1].outcome, Outcome::Invalid { .. }));
     assert_eq!(record.runs[2].outcome, Outcome::Ok);
+}
+
+#[test]
+fn an_instrument_that_passes_its_time_out_has_failed() {
+    let slow = "[[instruments]]\nname = 'slow'\nkind = 'http'\ntimeout = '100ms'\n\
+                parameters = { path = '/seconds/60' }\n[[cases]]\nname = 'a'\n";
+    let record = experiment(slow);
+    let Outcome::Failed { cause } = &record.runs[0].outcome else {
+        panic!("{:?}", record.runs[0].outcome)
+    };
+    assert!(cause.starts_with("slow: "), "{cause}");
+    assert!(cause.ends_with("not done within 0.1 s"), "{cause}");
 }
 
 #[test]

@@ -3,20 +3,22 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
+use model::Nanos;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::rules::ExpectTable;
+use crate::analysis::repeats;
 use crate::experiment::bed::Bed;
 use crate::experiment::figure_name::FigureName;
 use crate::experiment::plan::{Case, Instrument, Narrow, Repeats};
 use crate::link_spec::LinkSpec;
-use crate::link_spec::unit::Written;
+use crate::link_spec::unit::{self, Written};
 use crate::measure::{Kind, Parameters};
 
-/// The t interval of fewer is too wide to end anything by; of more, a machine drifts.
-const ADAPTIVE: std::ops::RangeInclusive<u32> = 3..=30;
+/// How many repeats there may be until an interval is narrow.
+const ADAPTIVE: std::ops::RangeInclusive<u32> = repeats::FEWEST..=repeats::MOST;
 
 /// A text or a bare number.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -71,6 +73,14 @@ pub(super) struct InstrumentTable {
     quick: Parameters,
     /// Instruments of one name here run at the same time.
     group: Option<String>,
+    /// It is stopped after this time, and has failed.
+    #[serde(default, with = "unit")]
+    #[schemars(with = "Option<Written>")]
+    timeout: Option<Nanos>,
+    /// Left out of the steady rate at the start; found in what was measured when absent.
+    #[serde(default, with = "unit")]
+    #[schemars(with = "Option<Written>")]
+    warm_up: Option<Nanos>,
 }
 
 /// One of `cases`, its base and its sweep's values filled in.
@@ -209,11 +219,17 @@ impl CaseTable {
                 .kind
                 .check(&options)
                 .with_context(|| format!("instrument `{name}`"))?;
+            ensure!(
+                table.timeout != Some(Nanos::ZERO),
+                "instrument `{name}`: timeout: must be above 0"
+            );
             Ok(Instrument {
                 name: name.clone(),
                 kind: table.kind,
                 options,
                 group: table.group.clone(),
+                timeout: table.timeout,
+                warm_up: table.warm_up,
             })
         };
         chosen.into_iter().map(resolve).collect()

@@ -352,3 +352,33 @@ fn the_scenarios_that_ship_are_sound() {
         }
     }
 }
+
+#[test]
+fn an_instrument_may_have_a_time_out_and_a_warm_up_of_its_own() {
+    let with = |lines: &str| {
+        let instrument = format!("name = 'ping'\nkind = 'ping'\n{lines}\n");
+        HEAD.replacen("name = 'ping'\nkind = 'ping'\n", &instrument, 1) + "[[cases]]\nname = 'a'\n"
+    };
+    let text = with("timeout = '30s'\nwarm_up = '500ms'");
+    let plan = parse("x.toml", &text, false).unwrap();
+    let [ping, download] = &plan.cases[0].instruments[..] else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(
+        ping.timeout.map(Duration::from),
+        Some(Duration::from_secs(30))
+    );
+    assert_eq!(
+        ping.warm_up.map(Duration::from),
+        Some(Duration::from_millis(500))
+    );
+    assert_eq!((download.timeout, download.warm_up), (None, None));
+    // The record holds what was asked for.
+    let kept = serde_json::to_string(&plan).unwrap();
+    assert!(kept.contains("\"timeout\":\"30s\""), "{kept}");
+    assert_eq!(serde_json::from_str::<Plan>(&kept).unwrap(), plan);
+    let refused = refusal_of(&with("timeout = '0s'"));
+    assert!(refused.contains("timeout: must be above 0"), "{refused}");
+    let refused = refusal_of(&with("timeout = 30"));
+    assert!(refused.contains("30"), "{refused}");
+}

@@ -56,6 +56,17 @@ pub(crate) struct Trial {
     pub(crate) l3_bit_per_s: f64,
 }
 
+/// A whole sub-interval.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole {
+    /// When it was known, since the start of the test.
+    pub(crate) at: Duration,
+    /// What was counted in it.
+    pub(crate) counted: SubInterval,
+    /// When it ended, in nanoseconds since 1970; only where this host took the load.
+    pub(crate) ended: Option<u64>,
+}
+
 /// The least and the greatest delays of a test, in milliseconds, as far as they were fed back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delays {
@@ -74,8 +85,8 @@ pub(crate) struct Outcome {
     pub(crate) trials: Vec<Trial>,
     /// What all trial intervals said of delay.
     pub(crate) delays: Delays,
-    /// Every whole sub-interval, and when it was known.
-    pub(crate) sub_intervals: Vec<(Duration, SubInterval)>,
+    /// Every whole sub-interval.
+    pub(crate) sub_intervals: Vec<Whole>,
     /// How it ended.
     pub(crate) end: End,
     /// Datagrams that this host's full socket dropped: no loss of the network.
@@ -237,13 +248,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Keeps what a trial interval said, and its sub-interval if that is new.
+    /// Keeps what a trial interval said, and its sub-interval, which ended at that time of day, if that is new.
     pub(super) fn keep(
         &mut self,
         at: Nanos,
         status: Status,
         row: Option<usize>,
         rate: &SendingRate,
+        ended: Option<u64>,
     ) {
         let at = Duration::from(at - self.began);
         let parameters = &self.exchange.parameters;
@@ -262,7 +274,11 @@ impl<'a> Run<'a> {
         let room = (self.outcome.sub_intervals.len() as u64) < agreed(parameters.sub_interval_ms);
         if status.sub_interval_number > self.sub_intervals_seen && room {
             self.sub_intervals_seen = status.sub_interval_number;
-            self.outcome.sub_intervals.push((at, status.sub_interval));
+            self.outcome.sub_intervals.push(Whole {
+                at,
+                counted: status.sub_interval,
+                ended,
+            });
             (self.exchange.on_sub_interval)(&status.sub_interval);
         }
     }

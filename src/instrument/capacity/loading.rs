@@ -148,7 +148,7 @@ impl<'r, 'a> Loading<'r, 'a> {
         if status.action == Action::Testing {
             self.pacer.set(&rate, at);
         }
-        self.run.keep(at, *status, row, &rate);
+        self.run.keep(at, *status, row, &rate, None);
     }
 
     fn wait(&self) {

@@ -35,7 +35,7 @@ pub(crate) fn measurement(outcome: &Outcome, context: &Context) -> Measurement {
         samples: samples(outcome, context),
         ..Measurement::default()
     };
-    let best = outcome.sub_intervals.iter().map(|(_, best)| best);
+    let best = outcome.sub_intervals.iter().map(|whole| &whole.counted);
     let rate = |s: &&SubInterval| context.l3_bit_per_s(s);
     let best = best.max_by(|a, b| rate(a).total_cmp(&rate(b)));
     if let Some(best) = best.filter(|best| best.datagrams > 0) {
@@ -112,7 +112,7 @@ fn capacity(best: &SubInterval, context: &Context) -> Vec<Figure> {
 /// Load that came, and what became of the rest.
 fn packets(outcome: &Outcome, context: &Context) -> Vec<Figure> {
     let sum = |of: fn(&SubInterval) -> u32| {
-        let numbers = outcome.sub_intervals.iter().map(|(_, s)| of(s));
+        let numbers = outcome.sub_intervals.iter().map(|whole| of(&whole.counted));
         numbers.map(f64::from).sum::<f64>()
     };
     let (sent, received, reordered, duplicated) = match outcome.totals {
@@ -209,10 +209,22 @@ fn samples(outcome: &Outcome, context: &Context) -> Vec<Sample> {
             })
         }));
     }
-    for ((at, sub_interval), index) in outcome.sub_intervals.iter().zip(1..) {
-        let l3 = context.l3_bit_per_s(sub_interval);
-        let sample = Sample::new(at.as_secs_f64(), Metric::IpCapacityBitPerS, index, l3);
-        samples.push(sample.toward(context.direction));
+    for (whole, index) in outcome.sub_intervals.iter().zip(1..) {
+        let l3 = context.l3_bit_per_s(&whole.counted);
+        let values = [
+            (Metric::IpCapacityBitPerS, Some(l3)),
+            (
+                Metric::ElapsedS,
+                Some(f64::from(whole.counted.span_us) / 1e6),
+            ),
+            (Metric::EndedS, whole.ended.map(|ended| ended as f64 / 1e9)),
+        ];
+        let of = |metric, value| Sample::new(whole.at.as_secs_f64(), metric, index, value);
+        samples.extend(
+            values
+                .into_iter()
+                .filter_map(|(metric, value)| Some(of(metric, value?).toward(context.direction))),
+        );
     }
     samples.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
     samples

@@ -126,8 +126,9 @@ impl<'r, 'a> Taking<'r, 'a> {
         }
         let bytes = status.encode(self.run.exchange.version);
         self.run.exchange.channel.send(&bytes)?;
-        (status.sub_interval_number, status.sub_interval) = self.receiver.last_sub_interval();
-        self.run.keep(now.mono, status, Some(row), &rate);
+        let (number, sub_interval, ended) = self.receiver.last_sub_interval();
+        (status.sub_interval_number, status.sub_interval) = (number, sub_interval);
+        self.run.keep(now.mono, status, Some(row), &rate, ended);
         Ok(())
     }
 }

@@ -67,10 +67,10 @@ impl Connection {
     /// Connects to the server that `target` names, from `local` if that is said.
     ///
     /// # Errors
-    /// As [`endpoint::connect_or_stop`].
+    /// As [`endpoint::connect`].
     pub(super) fn open(target: &HttpTarget, local: Option<&Local>, stop: &Stop) -> Result<Self> {
         let socket = endpoint::tcp(target.address, local)?;
-        let stream = endpoint::connect_or_stop(socket, target.address, CONNECT_TIMEOUT, stop)?;
+        let stream = endpoint::connect(socket, target.address, CONNECT_TIMEOUT, stop)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(STOP_INTERVAL))?;
         Ok(Self {

@@ -112,7 +112,7 @@ impl<'a> Client<'a> {
     fn connect(server: &'a Server, params: &Params, session: &'a Session) -> Result<Self, String> {
         let connect = || -> anyhow::Result<Control> {
             let socket = endpoint::tcp(server.address, server.local.as_ref())?;
-            let stream = endpoint::connect_or_stop(
+            let stream = endpoint::connect(
                 socket,
                 server.address,
                 server.connect_timeout,

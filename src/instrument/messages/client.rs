@@ -57,7 +57,7 @@ impl FarEnd {
                 .set_tcp_mss(mss)
                 .with_context(|| format!("the kernel refuses an MSS of {mss}"))?;
         }
-        let stream = endpoint::connect(socket, self.address, CONNECT_TIMEOUT)?;
+        let stream = endpoint::connect(socket, self.address, CONNECT_TIMEOUT, stop)?;
         let watch = Watch {
             stop: stop.clone(),
             silence: self.silence,

@@ -3,7 +3,8 @@
 use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
-use super::{Drawing, Question, Shown, file_name, instruments};
+use super::{Drawing, Question, file_name, instruments};
+use crate::analysis::CaseFigures;
 use crate::instrument::{Direction, Metric};
 use crate::measure::Kind;
 
@@ -16,7 +17,7 @@ const SHOWN_SHARE: f64 = 0.995;
 type Delays = (Vec<f64>, Option<u64>);
 
 /// Cumulative distributions of delays.
-pub(super) fn question(cases: &[Shown<'_>]) -> Question {
+pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
     let kinds = [Kind::Ping, Kind::Probe, Kind::Pingpong];
     let shown = [
         (Metric::RttMs, None),
@@ -25,7 +26,7 @@ pub(super) fn question(cases: &[Shown<'_>]) -> Question {
         (Metric::OneWayDelayMs, Some(Direction::Down)),
     ];
     let mut drawings = Vec::new();
-    for name in instruments(cases.iter().map(|case| case.figures), &kinds) {
+    for name in instruments(cases, &kinds) {
         for (metric, way) in shown {
             let found: Vec<(&str, Delays)> = cases
                 .iter()
@@ -50,7 +51,12 @@ pub(super) fn question(cases: &[Shown<'_>]) -> Question {
 }
 
 /// Every delay of a case; of several sizes those of the smallest, as sizes do not mix.
-fn delays(case: &Shown<'_>, instrument: &str, metric: Metric, way: Option<Direction>) -> Delays {
+fn delays(
+    case: &CaseFigures<'_>,
+    instrument: &str,
+    metric: Metric,
+    way: Option<Direction>,
+) -> Delays {
     let samples = || {
         let all = case
             .measured(instrument)

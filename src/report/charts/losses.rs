@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
-use super::{Drawing, Question, Shown, file_name, instruments};
+use super::{Drawing, Question, file_name, instruments};
+use crate::analysis::CaseFigures;
 use crate::instrument::{Direction, Measurement, Metric, Statistic};
 use crate::measure::Kind;
 
@@ -20,12 +21,9 @@ struct Losses {
 }
 
 /// The lengths of consecutive losses.
-pub(super) fn question(cases: &[Shown<'_>]) -> Question {
+pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
     let mut drawings = Vec::new();
-    for name in instruments(
-        cases.iter().map(|case| case.figures),
-        &[Kind::Ping, Kind::Probe],
-    ) {
+    for name in instruments(cases, &[Kind::Ping, Kind::Probe]) {
         for way in [None, Some(Direction::Up), Some(Direction::Down)] {
             let all = cases
                 .iter()
@@ -45,7 +43,7 @@ pub(super) fn question(cases: &[Shown<'_>]) -> Question {
 }
 
 impl Losses {
-    fn of(case: &Shown<'_>, instrument: &str, way: Option<Direction>) -> Self {
+    fn of(case: &CaseFigures<'_>, instrument: &str, way: Option<Direction>) -> Self {
         let mut losses = Self::default();
         for (_, measurement) in case.measured(instrument) {
             losses.add(measurement, way);

@@ -10,12 +10,9 @@ mod sizes;
 mod svg;
 mod sweeps;
 
-use crate::analysis::{Analysis, CaseFigures, counted};
-use crate::experiment::record::Run;
-use crate::instrument::Measurement;
+use crate::analysis::{Analysis, CaseFigures};
 use crate::measure::Kind;
 
-pub(super) use over_time::intervals;
 pub(super) use svg::escaped;
 
 /// Figures that answer one question.
@@ -34,28 +31,15 @@ pub(super) struct Drawing {
     pub(super) svg: String,
 }
 
-/// A case with its runs that count.
-struct Shown<'a> {
-    figures: &'a CaseFigures<'a>,
-    runs: Vec<&'a Run>,
-}
-
 /// Every question that the record answers.
 pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<Question> {
-    let cases: Vec<Shown<'_>> = analysis
-        .cases
-        .iter()
-        .map(|figures| Shown {
-            figures,
-            runs: counted(analysis.record, figures.case).collect(),
-        })
-        .collect();
+    let cases = &analysis.cases;
     let all = [
-        over_time::question(&cases),
+        over_time::question(cases),
         sizes::question(analysis),
         sweeps::question(analysis),
-        delays::question(&cases),
-        losses::question(&cases),
+        delays::question(cases),
+        losses::question(cases),
         bounds::question(analysis),
     ];
     all.into_iter()
@@ -63,25 +47,10 @@ pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<Question> {
         .collect()
 }
 
-impl<'a> Shown<'a> {
-    fn name(&self) -> &'a str {
-        &self.figures.case.name
-    }
-
-    /// What an instrument measured, with the number of each repeat.
-    fn measured(&self, instrument: &str) -> impl Iterator<Item = (u32, &'a Measurement)> {
-        let runs = self.runs.iter();
-        runs.filter_map(move |run| Some((run.repeat, run.measured(instrument)?)))
-    }
-}
-
 /// Every instrument of these kinds that some case uses, once, in the order of the plan.
-fn instruments<'a>(
-    cases: impl Iterator<Item = &'a CaseFigures<'a>>,
-    kinds: &[Kind],
-) -> Vec<&'a str> {
+fn instruments<'a>(cases: &'a [CaseFigures<'a>], kinds: &[Kind]) -> Vec<&'a str> {
     let mut names = Vec::new();
-    for instrument in cases.flat_map(|figures| &figures.case.instruments) {
+    for instrument in cases.iter().flat_map(|figures| &figures.case.instruments) {
         let name = instrument.name.as_str();
         if kinds.contains(&instrument.kind) && !names.contains(&name) {
             names.push(name);

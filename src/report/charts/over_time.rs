@@ -2,10 +2,11 @@
 
 use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
-use super::{Drawing, Question, Shown, file_name, instruments};
+use super::{Drawing, Question, file_name, instruments};
+use crate::analysis::CaseFigures;
+use crate::analysis::intervals::{DIRECTIONS, Interval, WITH_INTERVALS, intervals};
 use crate::experiment::figure_name::FigureName;
-use crate::instrument::{Direction, Measurement, Metric, Sample, Statistic};
-use crate::measure::Kind;
+use crate::instrument::{Direction, Metric, Statistic};
 
 /// More points than this only blacken a curve of this width: neighbours are averaged.
 const MOST_POINTS: usize = 220;
@@ -16,14 +17,12 @@ const MOST_REPEATS: usize = 8;
 /// Panels share their vertical axis unless the fastest is so many times the slowest.
 const SHARED_WITHIN: f64 = 5.0;
 
-/// An interval: its start and end in seconds, and the bits that it carried.
-pub(in crate::report) type Interval = (f64, f64, f64);
 /// Seconds and Mbit/s.
 type Curved = Vec<(f64, f64)>;
 
 /// One case under one instrument.
 struct Panel<'a> {
-    case: &'a Shown<'a>,
+    case: &'a CaseFigures<'a>,
     instrument: &'a str,
     /// Each repeat's, by direction.
     curves: Vec<(u32, Option<Direction>, Curved)>,
@@ -31,9 +30,8 @@ struct Panel<'a> {
 }
 
 /// Throughput over time by case.
-pub(super) fn question(cases: &[Shown<'_>]) -> Question {
-    let kinds = [Kind::Http, Kind::Tcp, Kind::Udp, Kind::Capacity];
-    let names = instruments(cases.iter().map(|case| case.figures), &kinds);
+pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
+    let names = instruments(cases, &WITH_INTERVALS);
     let runs: usize = cases
         .iter()
         .map(|case| case.runs.len().min(MOST_REPEATS))
@@ -83,11 +81,11 @@ pub(super) fn question(cases: &[Shown<'_>]) -> Question {
 }
 
 impl<'a> Panel<'a> {
-    fn of(case: &'a Shown<'a>, instrument: &'a str, most: usize) -> Self {
+    fn of(case: &'a CaseFigures<'a>, instrument: &'a str, most: usize) -> Self {
         let mut curves = Vec::new();
         let all = case.measured(instrument).count();
         for (repeat, measurement) in case.measured(instrument).take(MOST_REPEATS) {
-            for direction in [None, Some(Direction::Up), Some(Direction::Down)] {
+            for direction in DIRECTIONS {
                 let curve = thinned(&intervals(measurement, direction), most);
                 if !curve.is_empty() {
                     curves.push((repeat, direction, curve));
@@ -112,7 +110,7 @@ impl<'a> Panel<'a> {
     }
 
     fn published(&self) -> Option<f64> {
-        let published = self.case.figures.case.published.iter();
+        let published = self.case.case.published.iter();
         let of = |name: &FigureName| {
             name.instrument == self.instrument
                 && name.size.is_none()
@@ -160,7 +158,7 @@ impl<'a> Panel<'a> {
                 faint: false,
             });
         }
-        let (name, title) = (self.case.name(), &self.case.figures.case.title);
+        let (name, title) = (self.case.name(), &self.case.case.title);
         let of = if several {
             format!("{}, ", self.instrument)
         } else {
@@ -183,55 +181,6 @@ impl<'a> Panel<'a> {
     }
 }
 
-/// The intervals of one direction: by the bytes of all streams that arrived, or else were sent, or else by stated rates.
-pub(in crate::report) fn intervals(
-    measurement: &Measurement,
-    direction: Option<Direction>,
-) -> Vec<Interval> {
-    let of = |metric: Metric| {
-        let samples = measurement.samples.iter().filter(move |sample| {
-            sample.metric == metric && sample.direction == direction && sample.size.is_none()
-        });
-        samples.collect::<Vec<_>>()
-    };
-    let rates = [Metric::GoodputBitPerS, Metric::IpCapacityBitPerS].map(|metric| (metric, false));
-    let bytes = [Metric::ReceivedBytes, Metric::SentBytes].map(|metric| (metric, true));
-    let found = bytes
-        .into_iter()
-        .chain(rates)
-        .map(|(metric, is_bytes)| (of(metric), is_bytes));
-    let found = found.filter(|(samples, _)| samples.len() > 1);
-    found
-        .map(|(samples, is_bytes)| joined(&samples, is_bytes))
-        .next()
-        .unwrap_or_default()
-}
-
-/// Samples of one interval, which are of several streams, added up.
-fn joined(samples: &[&Sample], is_bytes: bool) -> Vec<Interval> {
-    let whole = samples.iter().any(|sample| sample.stream.is_none());
-    let mut samples: Vec<&Sample> = samples
-        .iter()
-        .filter(|s| !whole || s.stream.is_none())
-        .copied()
-        .collect();
-    samples.sort_by_key(|sample| sample.index);
-    let mut before_s = 0.0;
-    let mut intervals = Vec::new();
-    for group in samples.chunk_by(|a, b| a.index == b.index) {
-        let end_s = group.iter().map(|sample| sample.at_s).fold(0.0, f64::max);
-        let sum: f64 = group.iter().map(|sample| sample.value).sum();
-        let bits = if is_bytes {
-            sum * 8.0
-        } else {
-            sum * (end_s - before_s)
-        };
-        intervals.push((before_s, end_s, bits));
-        before_s = end_s;
-    }
-    intervals
-}
-
 /// A point at the middle of each interval, thinned by averaging neighbours.
 fn thinned(intervals: &[Interval], most: usize) -> Curved {
     let together = intervals.len().div_ceil(most).max(1);
@@ -252,6 +201,7 @@ fn thinned(intervals: &[Interval], most: usize) -> Curved {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instrument::{Measurement, Sample};
 
     fn measurement(metric: Metric, count: u64, streams: u32, value: f64) -> Measurement {
         let sample = |index: u64, stream: u32| {

@@ -9,6 +9,7 @@ mod parse;
 mod tests;
 
 pub use parse::Uncuttable;
+pub(crate) use parse::network_header;
 
 use std::sync::OnceLock;
 

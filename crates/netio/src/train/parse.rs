@@ -65,8 +65,8 @@ pub(super) fn layout(frame: &[u8], offload: &Offload, gso: Gso) -> Result<Layout
     }
 }
 
-/// Steps over the addresses and any VLAN tags.
-fn network_header(frame: &[u8]) -> Result<usize, Uncuttable> {
+/// Where the IP header begins, behind the addresses and any VLAN tags.
+pub(crate) fn network_header(frame: &[u8]) -> Result<usize, Uncuttable> {
     let mut at = 12;
     loop {
         match u16_at(frame, at)? {

@@ -98,12 +98,8 @@ fn connect_all(opening: &Opening<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
         let server = opening.server;
         let socket = endpoint::tcp(server.address, server.local.as_ref())?;
         Options(&opening.params.plan).before_connecting(&socket, server.address)?;
-        let stream = endpoint::connect_or_stop(
-            socket,
-            server.address,
-            server.connect_timeout,
-            opening.stop,
-        )?;
+        let stream =
+            endpoint::connect(socket, server.address, server.connect_timeout, opening.stop)?;
         let cookie = opening.cookie.as_bytes();
         std::io::Write::write_all(&mut &stream, cookie).context("a stream broke at its start")?;
         Ok((*spec, stream))

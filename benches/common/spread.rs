@@ -31,16 +31,3 @@ impl fmt::Display for Spread {
         write!(f, "{median:.3} ({least:.3} to {most:.3})")
     }
 }
-
-/// The value that `share` of the `sorted` ones do not pass.
-pub(crate) fn percentile(sorted: &[f64], share: f64) -> f64 {
-    let last = sorted.len() - 1;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "an index within the slice"
-    )]
-    let at = (share * last as f64).round() as usize;
-    sorted[at.min(last)]
-}

@@ -1,0 +1,148 @@
+//! Whose packet a frame carries, as far as its headers say.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::train::network_header;
+
+/// Protocol, addresses and ports of an IP packet; of a tunnel, the outermost ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// The IP protocol number: 6 is TCP, 17 UDP. Of IPv6, what follows the extension headers.
+    pub protocol: u8,
+    /// Where it comes from.
+    pub source: IpAddr,
+    /// Where it goes.
+    pub destination: IpAddr,
+    /// Source and destination port of TCP, UDP and SCTP; absent in a later fragment.
+    pub ports: Option<[u16; 2]>,
+}
+
+impl Flow {
+    /// The flow of `frame` (from its Ethernet header on); `None` if that is not IP or is cut short.
+    #[must_use]
+    pub fn of(frame: &[u8]) -> Option<Self> {
+        let ip = frame.get(network_header(frame).ok()?..)?;
+        match ip.first()? >> 4 {
+            4 => Self::v4(ip),
+            6 => Self::v6(ip),
+            _ => None,
+        }
+    }
+
+    fn v4(ip: &[u8]) -> Option<Self> {
+        let (addresses, _) = ip.get(12..)?.split_first_chunk::<8>()?;
+        let [a, b, c, d, e, f, g, h] = *addresses;
+        let later_fragment = u16_at(ip, 6)? & 0x1fff != 0;
+        let header = usize::from(ip[0] & 0x0f) * 4;
+        Some(Self {
+            protocol: ip[9],
+            source: Ipv4Addr::new(a, b, c, d).into(),
+            destination: Ipv4Addr::new(e, f, g, h).into(),
+            ports: ports(ip[9], ip.get(header..).filter(|_| !later_fragment)),
+        })
+    }
+
+    fn v6(ip: &[u8]) -> Option<Self> {
+        const FRAGMENT: u8 = 44;
+        let (source, rest) = ip.get(8..)?.split_first_chunk::<16>()?;
+        let (destination, _) = rest.split_first_chunk::<16>()?;
+        let (mut protocol, mut next, mut later_fragment) = (ip[6], 40, false);
+        // Hop-by-hop, routing, fragment and destination options (RFC 8200).
+        while matches!(protocol, 0 | 43 | FRAGMENT | 60) {
+            let [kind, units] = *ip.get(next..)?.first_chunk()?;
+            if protocol == FRAGMENT {
+                later_fragment |= u16_at(ip, next + 2)? & 0xfff8 != 0;
+                next += 8;
+            } else {
+                next += 8 * (usize::from(units) + 1);
+            }
+            protocol = kind;
+        }
+        Some(Self {
+            protocol,
+            source: Ipv6Addr::from(*source).into(),
+            destination: Ipv6Addr::from(*destination).into(),
+            ports: ports(protocol, ip.get(next..).filter(|_| !later_fragment)),
+        })
+    }
+}
+
+fn ports(protocol: u8, transport: Option<&[u8]>) -> Option<[u16; 2]> {
+    const WITH_PORTS: [u8; 3] = [6, 17, 132];
+    let transport = transport.filter(|_| WITH_PORTS.contains(&protocol))?;
+    Some([u16_at(transport, 0)?, u16_at(transport, 2)?])
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    let (pair, _) = bytes.get(at..)?.split_first_chunk()?;
+    Some(u16::from_be_bytes(*pair))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An Ethernet frame of that EtherType around `ip`.
+    fn frame(kind: u16, ip: &[u8]) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        frame.extend(kind.to_be_bytes());
+        frame.extend(ip);
+        frame
+    }
+
+    /// IPv4, UDP from 10.77.0.1:1000 to 10.77.0.2:53.
+    fn v4() -> Vec<u8> {
+        let mut ip = vec![0; 28];
+        ip[0] = 0x45;
+        ip[9] = 17;
+        ip[12..20].copy_from_slice(&[10, 77, 0, 1, 10, 77, 0, 2]);
+        ip[20..24].copy_from_slice(&[0x03, 0xe8, 0, 53]);
+        ip
+    }
+
+    /// IPv6 from ::1 to ::2 with a fragment header of that offset field before TCP's ports 1000 and 53.
+    fn v6_fragment(offset_field: u16) -> Vec<u8> {
+        let mut ip = vec![0; 40];
+        ip[0] = 0x60;
+        ip[6] = 44;
+        (ip[23], ip[39]) = (1, 2);
+        ip.extend([6, 0]);
+        ip.extend(offset_field.to_be_bytes());
+        ip.extend([0, 0, 0, 9, 0x03, 0xe8, 0, 53]);
+        ip
+    }
+
+    #[test]
+    fn an_ipv4_packet_has_addresses_and_ports() {
+        let flow = Flow::of(&frame(0x0800, &v4())).unwrap();
+        assert_eq!(flow.protocol, 17);
+        assert_eq!(flow.source, Ipv4Addr::new(10, 77, 0, 1));
+        assert_eq!(flow.destination, Ipv4Addr::new(10, 77, 0, 2));
+        assert_eq!(flow.ports, Some([1000, 53]));
+    }
+
+    #[test]
+    fn a_later_fragment_has_no_ports() {
+        let mut ip = v4();
+        ip[7] = 1;
+        assert_eq!(Flow::of(&frame(0x0800, &ip)).unwrap().ports, None);
+        let first = Flow::of(&frame(0x86dd, &v6_fragment(1))).unwrap();
+        assert_eq!((first.protocol, first.ports), (6, Some([1000, 53])));
+        let later = Flow::of(&frame(0x86dd, &v6_fragment(8))).unwrap();
+        assert_eq!((later.protocol, later.ports), (6, None));
+    }
+
+    #[test]
+    fn no_frame_cut_short_is_misread() {
+        let whole = frame(0x0800, &v4());
+        for len in 0..34 {
+            assert_eq!(Flow::of(&whole[..len]), None, "{len} bytes");
+        }
+        let whole = frame(0x86dd, &v6_fragment(1));
+        for len in 0..whole.len() {
+            let ports = Flow::of(&whole[..len]).and_then(|flow| flow.ports);
+            assert_eq!(ports, None, "{len} bytes");
+        }
+        assert_eq!(Flow::of(&frame(0x0806, &[0; 28])), None);
+    }
+}

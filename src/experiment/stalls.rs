@@ -1,0 +1,168 @@
+//! Whether the host ran a run's threads when they were to run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// How long the watching thread sleeps at a time.
+const NAP: Duration = Duration::from_millis(5);
+/// A thread that is woken later than this was not run in time: with some of them on each processor, an ordinary turn is
+/// shorter.
+const STALL: Duration = Duration::from_millis(10);
+/// Of a run, in stalls, beyond which its numbers are the machine's.
+const MOST: f64 = 0.05;
+
+/// A thread like those of the instruments that only sleeps, and counts how late it is woken.
+///
+/// What the machine does besides does not matter to it, only what that costs: a busy machine that still runs an ordinary
+/// thread within 10 ms is good enough, whatever its load.
+#[derive(Debug)]
+pub(super) struct StallWatch {
+    began: Instant,
+    stolen_before: Option<Ticks>,
+    stalled_ns: Arc<AtomicU64>,
+    _stop: Sender<()>,
+}
+
+/// What the host did over a run.
+#[derive(Clone, Copy, Debug)]
+struct Stalls {
+    elapsed: Duration,
+    stalled: Duration,
+    /// Of the processors' time, what went to other virtual machines, where the host says it.
+    stolen: Option<f64>,
+}
+
+/// Time of all processors since the machine started, in the kernel's ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticks {
+    all: u64,
+    stolen: u64,
+}
+
+impl StallWatch {
+    /// Watches from now on until it is dropped.
+    ///
+    /// # Errors
+    /// The thread does not start.
+    pub(super) fn begin() -> Result<Self> {
+        let stalled_ns = Arc::new(AtomicU64::new(0));
+        let (stop, stopped) = channel::<()>();
+        let count = Arc::clone(&stalled_ns);
+        let watch = move || {
+            let mut asleep = Instant::now();
+            while stopped.recv_timeout(NAP) == Err(RecvTimeoutError::Timeout) {
+                let now = Instant::now();
+                let late = now.duration_since(asleep).saturating_sub(NAP);
+                if late > STALL {
+                    let late = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
+                    count.fetch_add(late, Ordering::Relaxed);
+                }
+                asleep = now;
+            }
+        };
+        let thread = thread::Builder::new().name("stalls".to_owned());
+        thread.spawn(watch).context("starting the stall watch")?;
+        Ok(Self {
+            began: Instant::now(),
+            stolen_before: Ticks::now(),
+            stalled_ns,
+            _stop: stop,
+        })
+    }
+
+    /// Why what was measured until now is not to be trusted, if so.
+    pub(super) fn spoilt(&self) -> Option<String> {
+        let ticks = self.stolen_before.zip(Ticks::now());
+        let stalls = Stalls {
+            elapsed: self.began.elapsed(),
+            stalled: Duration::from_nanos(self.stalled_ns.load(Ordering::Relaxed)),
+            stolen: ticks.and_then(|(before, now)| now.stolen_since(before)),
+        };
+        stalls.spoil()
+    }
+}
+
+impl Stalls {
+    fn spoil(self) -> Option<String> {
+        let share = self.stalled.as_secs_f64() / self.elapsed.as_secs_f64();
+        if share <= MOST {
+            return None;
+        }
+        let stolen = self.stolen.filter(|share| *share >= 0.001);
+        let stolen = stolen.map(|share| {
+            format!(
+                "; {:.1} % of the processors' time went to other virtual machines",
+                100.0 * share
+            )
+        });
+        Some(format!(
+            "the host was starved of CPU: it kept a thread waiting for {:.1} % of the run, in stalls of more than {} ms{}",
+            100.0 * share,
+            STALL.as_millis(),
+            stolen.unwrap_or_default()
+        ))
+    }
+}
+
+impl Ticks {
+    fn now() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// The first line of /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq and steal; guests count as users.
+    fn parse(text: &str) -> Option<Self> {
+        const STEAL: usize = 7;
+        let numbers = text.lines().next()?.strip_prefix("cpu ")?;
+        let numbers = numbers.split_whitespace().take(STEAL + 1);
+        let numbers: Vec<u64> = numbers.map_while(|number| number.parse().ok()).collect();
+        Some(Self {
+            all: numbers.iter().sum(),
+            stolen: *numbers.get(STEAL)?,
+        })
+    }
+
+    fn stolen_since(self, before: Self) -> Option<f64> {
+        let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
+        let stolen = self.stolen.checked_sub(before.stolen)?;
+        Some(stolen as f64 / all as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stalls(stalled_ms: u64, stolen: Option<f64>) -> Stalls {
+        Stalls {
+            elapsed: Duration::from_secs(1),
+            stalled: Duration::from_millis(stalled_ms),
+            stolen,
+        }
+    }
+
+    #[test]
+    fn a_run_is_spoilt_by_stalls_of_more_than_a_twentieth_of_it() {
+        assert_eq!(stalls(50, Some(0.9)).spoil(), None);
+        let cause = stalls(71, Some(0.123)).spoil().unwrap();
+        assert!(cause.contains("for 7.1 % of the run"), "{cause}");
+        assert!(cause.contains("12.3 % of the processors' time"), "{cause}");
+        let cause = stalls(71, None).spoil().unwrap();
+        assert!(!cause.contains("virtual"), "{cause}");
+    }
+
+    #[test]
+    fn stolen_time_is_read_where_the_kernel_states_it() {
+        let before = Ticks::parse("cpu  100 0 50 800 10 0 5 35 0 0\ncpu0 1 1\n").unwrap();
+        assert_eq!((before.all, before.stolen), (1000, 35));
+        let now = Ticks::parse("cpu  150 0 50 800 10 0 5 85 0 0").unwrap();
+        assert_eq!(now.stolen_since(before), Some(0.5));
+        assert_eq!(before.stolen_since(now), None);
+        assert_eq!(Ticks::parse("cpu 1 2 3"), None);
+        assert_eq!(Ticks::parse("intr 5"), None);
+    }
+}

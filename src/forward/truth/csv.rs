@@ -1,0 +1,148 @@
+//! Lines of truth as CSV (RFC 4180, but for its line ends, which are bare).
+
+use std::fmt::{self, Write as _};
+use std::net::IpAddr;
+
+use model::{Nanos, Side};
+use netio::{Flow, clock};
+
+use super::Line;
+
+/// The first line.
+pub(super) const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,due_ns,departure_ns,protocol,source,source_port,destination,destination_port\n";
+
+/// Makes rows of lines.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    text: String,
+    /// By ingress: the last flow and its columns, which the next line is likely to need again.
+    flows: [Option<(Flow, String)>; 2],
+}
+
+impl Table {
+    /// A row for each line, numbered from `first` on.
+    pub(super) fn rows(&mut self, first: u64, lines: &[Line]) -> &str {
+        self.rows_at(WallTime::now(), first, lines)
+    }
+
+    fn rows_at(&mut self, wall: WallTime, first: u64, lines: &[Line]) -> &str {
+        self.text.clear();
+        for (number, line) in (first..).zip(lines) {
+            let row = self.row(wall, number, line);
+            row.expect("a string takes everything");
+        }
+        &self.text
+    }
+
+    fn row(&mut self, wall: WallTime, number: u64, line: &Line) -> fmt::Result {
+        let direction = match line.ingress {
+            Side::A => "up",
+            Side::B => "down",
+        };
+        let text = &mut self.text;
+        write!(text, "{number},{direction},")?;
+        if line.bytes > 0 {
+            write!(text, "{}", line.bytes)?;
+        }
+        let (arrival, verdict) = (wall.of(line.arrival), line.verdict.name());
+        write!(text, ",{arrival},{verdict},")?;
+        for time in [line.due, line.departure] {
+            if let Some(time) = time {
+                write!(text, "{}", wall.of(time))?;
+            }
+            text.push(',');
+        }
+        let last = &mut self.flows[line.ingress.index()];
+        writeln!(text, "{}", columns_of(last, line.flow))
+    }
+}
+
+/// The last columns; made anew only when the flow is another one.
+fn columns_of(last: &mut Option<(Flow, String)>, flow: Option<Flow>) -> &str {
+    let Some(flow) = flow else {
+        return ",,,,";
+    };
+    if last.as_ref().is_none_or(|(known, _)| *known != flow) {
+        *last = Some((flow, columns(&flow)));
+    }
+    last.as_ref().map_or("", |(_, columns)| columns)
+}
+
+fn columns(flow: &Flow) -> String {
+    let named = [(1, "icmp"), (6, "tcp"), (17, "udp"), (58, "icmpv6")];
+    let protocol = named.iter().find(|(number, _)| *number == flow.protocol);
+    let protocol =
+        protocol.map_or_else(|| flow.protocol.to_string(), |(_, name)| (*name).to_owned());
+    let end = |address: IpAddr, port: usize| {
+        let port = flow.ports.map(|ports| ports[port].to_string());
+        format!("{address},{}", port.unwrap_or_default())
+    };
+    format!(
+        "{protocol},{},{}",
+        end(flow.source, 0),
+        end(flow.destination, 1)
+    )
+}
+
+/// How the emulator's clock becomes the wall's, which instruments and captures stamp with.
+#[derive(Clone, Copy, Debug)]
+struct WallTime {
+    mono: Nanos,
+    wall: Nanos,
+}
+
+impl WallTime {
+    fn now() -> Self {
+        Self {
+            mono: clock::now(),
+            wall: clock::wall(),
+        }
+    }
+
+    /// Nanoseconds since 1970.
+    fn of(self, mono: Nanos) -> u64 {
+        (self.wall.0.wrapping_sub(self.mono.0)).wrapping_add(mono.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn a_row_has_wall_clock_times_and_leaves_empty_what_there_is_not() {
+        let line = Line {
+            bytes: 98,
+            due: Some(Nanos(1_500)),
+            departure: Some(Nanos(1_600)),
+            flow: Some(Flow {
+                protocol: 6,
+                source: "fd77::1".parse().unwrap(),
+                destination: "fd77::2".parse().unwrap(),
+                ports: Some([1000, 80]),
+            }),
+            ..Line::unseen(Nanos(1_000), Side::B, Verdict::Delivered)
+        };
+        let lost = Line {
+            flow: None,
+            due: None,
+            departure: None,
+            verdict: Verdict::QueueFull,
+            ..line
+        };
+        let wall = WallTime {
+            mono: Nanos(2_000),
+            wall: Nanos(1_000_002_000),
+        };
+        let mut table = Table::default();
+        let rows = table.rows_at(wall, 7, &[line, lost]);
+        assert_eq!(
+            rows,
+            "7,down,98,1000001000,delivered,1000001500,1000001600,tcp,fd77::1,1000,fd77::2,80\n\
+             8,down,98,1000001000,queue_full,,,,,,,\n"
+        );
+        let columns = |text: &str| text.lines().next().unwrap().split(',').count();
+        assert_eq!(columns(HEADER), columns(rows));
+    }
+}

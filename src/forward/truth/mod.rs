@@ -1,0 +1,363 @@
+//! The truth of every packet, kept beside the packet path: a line each, written by a thread of its own.
+//!
+//! Between the two stands a buffer of bounded size. What finds it full is not kept, but it has its number, so that a gap
+//! in the numbers shows it, and its count stands in the summary.
+
+mod csv;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
+use model::{DropCause, Nanos, Side};
+use netio::{Flow, Frame};
+use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
+
+use super::Loss;
+use crate::output;
+
+/// Lines handed over at once, and how many such batches may wait: 17 MB, more than a tenth of a second of a million
+/// packets a second.
+const BATCH: usize = 2048;
+const WAITING: usize = 64;
+
+/// A batch that is not full waits so long, so that the file can be followed.
+const FOLLOW: Nanos = Nanos(200_000_000);
+
+/// What became of one packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    /// Where it came in.
+    pub(crate) ingress: Side,
+    /// L2 without FCS; 0 where the kernel did not say it.
+    pub(crate) bytes: u32,
+    /// The kernel's stamp.
+    pub(crate) arrival: Nanos,
+    /// What became of it.
+    pub(crate) verdict: Verdict,
+    /// When it was to leave; none if it was not to.
+    pub(crate) due: Option<Nanos>,
+    /// When it was handed to the kernel, if it was.
+    pub(crate) departure: Option<Nanos>,
+    /// Whose it is, where it is IP.
+    pub(crate) flow: Option<Flow>,
+}
+
+/// What became of a packet: the keys of the link's summary, and the causes for which the emulator itself loses packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum Verdict {
+    /// The egress interface took it.
+    Delivered,
+    /// Dropped by random loss.
+    Lost,
+    /// Dropped by a full queue.
+    QueueFull,
+    /// On its way when the emulator stopped.
+    HeldAtEnd,
+    /// ARP, discovery and the like: passed at once.
+    LinkControl,
+    /// The emulator's memory limit was reached.
+    MemoryLimit,
+    /// A train that cannot be cut: one line for all of it.
+    TrainThatCannotBeCut,
+    /// A frame longer than the receive ring's slots.
+    FrameTooLong,
+    /// The egress interface refused it.
+    SendFailed,
+}
+
+/// What was kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TruthSummary {
+    /// Lines in the file.
+    pub(crate) lines: u64,
+    /// Lines that could not be kept: the writer fell behind, or could not write.
+    pub(crate) not_kept: u64,
+    /// Why the writer ended before the emulator did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+/// Takes lines without ever waiting.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    batch: Vec<Line>,
+    noted: u64,
+    handed_over: Nanos,
+    full: SyncSender<Batch>,
+    emptied: Receiver<Vec<Line>>,
+    writer: JoinHandle<TruthSummary>,
+}
+
+/// Lines of consecutive numbers.
+struct Batch {
+    first: u64,
+    lines: Vec<Line>,
+}
+
+impl Journal {
+    /// Writes to `path`, in the place of what stood there; `-` is standard output.
+    ///
+    /// # Errors
+    /// It cannot be written; names the file.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        if output::is_stdout(path) {
+            return Self::to(io::stdout());
+        }
+        let file = File::create(path);
+        Self::to(file.with_context(|| format!("{}: cannot write", path.display()))?)
+    }
+
+    fn to(sink: impl Write + Send + 'static) -> Result<Self> {
+        let (full, to_write) = sync_channel(WAITING);
+        let (give_back, emptied) = channel();
+        let writer = std::thread::Builder::new()
+            .name("truth".to_owned())
+            .spawn(move || write(sink, &to_write, &give_back))
+            .context("starting the truth's thread")?;
+        Ok(Self {
+            batch: Vec::with_capacity(BATCH),
+            noted: 0,
+            handed_over: Nanos::ZERO,
+            full,
+            emptied,
+            writer,
+        })
+    }
+
+    /// Takes a line.
+    pub(crate) fn note(&mut self, line: Line) {
+        self.batch.push(line);
+        self.noted += 1;
+        if self.batch.len() == BATCH {
+            self.hand_over();
+        }
+    }
+
+    /// Hands over what has waited for long by `now`.
+    pub(crate) fn follow(&mut self, now: Nanos) {
+        if !self.batch.is_empty() && now > self.handed_over + FOLLOW {
+            self.handed_over = now;
+            self.hand_over();
+        }
+    }
+
+    fn hand_over(&mut self) {
+        let batch = self.take_batch();
+        // What is not taken is missing in the writer's count.
+        let _ = self.full.try_send(batch);
+    }
+
+    /// Writes what is left; what was kept.
+    pub(crate) fn finish(mut self) -> TruthSummary {
+        let rest = self.take_batch();
+        // A writer that has ended says so itself.
+        let _ = self.full.send(rest);
+        drop(self.full);
+        let kept = match self.writer.join() {
+            Ok(kept) => kept,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        TruthSummary {
+            not_kept: self.noted - kept.lines,
+            ..kept
+        }
+    }
+
+    fn take_batch(&mut self) -> Batch {
+        let empty = self.emptied.try_recv();
+        let empty = empty.unwrap_or_else(|_| Vec::with_capacity(BATCH));
+        let lines = std::mem::replace(&mut self.batch, empty);
+        let first = self.noted - lines.len() as u64 + 1;
+        Batch { first, lines }
+    }
+}
+
+/// The writer's thread: until the journal is finished or cannot be written.
+fn write(
+    mut sink: impl Write,
+    to_write: &Receiver<Batch>,
+    give_back: &Sender<Vec<Line>>,
+) -> TruthSummary {
+    let mut kept = TruthSummary::default();
+    let mut table = csv::Table::default();
+    let mut result = sink.write_all(csv::HEADER.as_bytes());
+    while result.is_ok()
+        && let Ok(Batch { first, mut lines }) = to_write.recv()
+    {
+        let text = table.rows(first, &lines);
+        result = sink.write_all(text.as_bytes()).and_then(|()| sink.flush());
+        if result.is_ok() {
+            kept.lines += lines.len() as u64;
+        }
+        lines.clear();
+        // After the end nobody needs it.
+        let _ = give_back.send(lines);
+    }
+    kept.error = result.err().map(|error| error.to_string());
+    kept
+}
+
+impl fmt::Display for TruthSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} lines", self.lines)?;
+        if self.not_kept > 0 {
+            write!(f, "; {} could not be kept: ", self.not_kept)?;
+            f.write_str(self.error.as_deref().unwrap_or("the writer fell behind"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Line {
+    /// A line of a frame; the length is the whole frame's until it is said otherwise.
+    pub(crate) fn of(frame: &Frame, ingress: Side, verdict: Verdict) -> Self {
+        Self {
+            bytes: u32::try_from(frame.bytes().len()).unwrap_or(u32::MAX),
+            flow: Flow::of(frame.bytes()),
+            ..Self::unseen(frame.arrival, ingress, verdict)
+        }
+    }
+
+    /// A line of a frame that the port could not hand over.
+    pub(crate) fn unseen(arrival: Nanos, ingress: Side, verdict: Verdict) -> Self {
+        Self {
+            ingress,
+            bytes: 0,
+            arrival,
+            verdict,
+            due: None,
+            departure: None,
+            flow: None,
+        }
+    }
+}
+
+impl Verdict {
+    /// As the file has it.
+    fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl From<DropCause> for Verdict {
+    fn from(cause: DropCause) -> Self {
+        match cause {
+            DropCause::Loss => Self::Lost,
+            DropCause::QueueFull => Self::QueueFull,
+        }
+    }
+}
+
+impl From<Loss> for Verdict {
+    fn from(loss: Loss) -> Self {
+        match loss {
+            Loss::Memory => Self::MemoryLimit,
+            Loss::Uncuttable => Self::TrainThatCannotBeCut,
+            Loss::TooLong => Self::FrameTooLong,
+            Loss::Send => Self::SendFailed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Keeps what is written, and holds the writer up until it is let go.
+    struct Gate {
+        text: Arc<Mutex<Vec<u8>>>,
+        open: Receiver<()>,
+        entered: Sender<()>,
+    }
+
+    impl Write for Gate {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.entered.send(());
+            // Open for good once the other end is gone.
+            let _ = self.open.recv();
+            self.text.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    struct Full;
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn line() -> Line {
+        Line::unseen(Nanos(1), Side::A, Verdict::Delivered)
+    }
+
+    #[test]
+    fn a_writer_that_falls_behind_loses_lines_that_are_counted_and_leave_a_gap() {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let (let_go, open) = channel();
+        let (entered, held_up) = channel();
+        let gate = Gate {
+            text: Arc::clone(&text),
+            open,
+            entered,
+        };
+        let mut journal = Journal::to(gate).unwrap();
+        held_up.recv().unwrap();
+        // The writer stands at the header: so many batches wait, and the next one finds no room.
+        let batches = WAITING + 1;
+        (0..batches * BATCH).for_each(|_| journal.note(line()));
+        drop(let_go);
+        journal.note(line());
+        let summary = journal.finish();
+        let lost = BATCH as u64;
+        assert_eq!(summary.not_kept, lost);
+        assert_eq!(summary.lines, (WAITING * BATCH) as u64 + 1);
+        let text = String::from_utf8(text.lock().unwrap().clone()).unwrap();
+        let numbers: Vec<u64> = text
+            .lines()
+            .skip(1)
+            .map(|row| row.split(',').next().unwrap().parse().unwrap())
+            .collect();
+        assert_eq!(numbers.len() as u64, summary.lines);
+        let [.., before, after] = numbers[..] else {
+            panic!("{numbers:?}")
+        };
+        assert_eq!(after - before, lost + 1);
+    }
+
+    #[test]
+    fn a_disk_that_is_full_is_said_and_what_is_missing_is_counted() {
+        let mut journal = Journal::to(Full).unwrap();
+        (0..10).for_each(|_| journal.note(line()));
+        let summary = journal.finish();
+        assert_eq!((summary.lines, summary.not_kept), (0, 10));
+        assert!(summary.error.is_some());
+    }
+
+    #[test]
+    fn a_loss_of_the_emulators_own_is_named_alike_in_the_file_and_in_the_summary() {
+        for loss in Loss::ALL {
+            let name = loss.name().replace(' ', "_");
+            assert_eq!(Verdict::from(loss).name(), name);
+        }
+    }
+}

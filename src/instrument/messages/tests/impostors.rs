@@ -1,0 +1,122 @@
+//! Far ends that are not what they should be.
+
+use super::*;
+
+/// A far end that answers every connection as `answer` does, which gets the request's line.
+fn impostor(answer: impl Fn(&mut TcpStream, &str) + Send + 'static) -> FarEnd {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut line = String::new();
+        BufReader::new(stream.try_clone().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        answer(&mut stream, &line);
+    });
+    far_end(address)
+}
+
+#[test]
+fn a_far_end_that_is_something_else_is_named_with_what_it_said() {
+    let far = impostor(|stream, _| stream.write_all(b"220 mail ESMTP\r\n").unwrap());
+    let cause = blast::measure(&far, &blast_of(1, 1), &session())
+        .failure
+        .unwrap();
+    assert!(cause.contains("220 mail ESMTP"), "{cause}");
+    assert!(cause.contains(&far.address.to_string()), "{cause}");
+    let far = impostor(|stream, _| stream.write_all(&[b'x'; 100_000]).unwrap_or_default());
+    let cause = blast::measure(&far, &blast_of(1, 1), &session())
+        .failure
+        .unwrap();
+    assert!(
+        cause.contains("a line of text of at most 256 bytes"),
+        "{cause}"
+    );
+}
+
+#[test]
+fn a_far_end_that_closes_fails_the_measurement_at_its_message() {
+    let far = impostor(|stream, _| {
+        stream.write_all(b"ok wait=block mss=1448\n").unwrap();
+        stream.read_exact(&mut [0; 64]).unwrap();
+        stream.write_all(&[0; 10]).unwrap();
+    });
+    let cause = pingpong::measure(&far, &pingpong_of(&[64]), &session())
+        .failure
+        .unwrap();
+    assert!(cause.contains("message 1 of 3 of 64 bytes"), "{cause}");
+    assert!(
+        cause.contains("closed the connection after 10 bytes"),
+        "{cause}"
+    );
+}
+
+#[test]
+fn a_far_end_that_falls_silent_is_given_up() {
+    type Answer = fn(&mut TcpStream);
+    let states: [(Answer, &str); 2] = [
+        (|_| {}, "answering the request"),
+        (
+            |stream| stream.write_all(b"ok wait=block mss=1448\n").unwrap(),
+            "message 1 of 3",
+        ),
+    ];
+    for (answer, state) in states {
+        let far = impostor(move |stream, _| {
+            answer(stream);
+            // Until the client gives up.
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let far = FarEnd {
+            silence: Duration::from_millis(150),
+            ..far
+        };
+        let cause = pingpong::measure(&far, &pingpong_of(&[64]), &session())
+            .failure
+            .unwrap();
+        assert!(cause.contains(state), "{cause}");
+        assert!(
+            cause.contains("neither sent nor took anything for 0.15 s"),
+            "{cause}"
+        );
+    }
+}
+
+#[test]
+fn a_far_end_that_sends_other_bytes_back_is_found_out() {
+    let far = impostor(|stream, _| {
+        stream.write_all(b"ok wait=block mss=1448\n").unwrap();
+        let mut message = [0; 64];
+        while stream.read_exact(&mut message).is_ok() {
+            stream.write_all(&[0; 64]).unwrap();
+        }
+    });
+    let cause = pingpong::measure(&far, &pingpong_of(&[64]), &session())
+        .failure
+        .unwrap();
+    assert!(cause.contains("other bytes"), "{cause}");
+}
+
+#[test]
+fn an_account_that_cannot_be_is_refused() {
+    let far = impostor(|stream, _| {
+        stream.write_all(b"ok wait=block mss=1448\n").unwrap();
+        stream.read_exact(&mut [0; 10]).unwrap();
+        let line = b"result reads=1 bytes=11 total_ns=5 network_ns=9\n";
+        stream.write_all(line).unwrap();
+    });
+    let plan = transfer_of(Data::Generated(10), &[10]);
+    let cause = transfer::measure(&far, &plan, &session()).failure.unwrap();
+    assert!(cause.contains("what cannot be"), "{cause}");
+}
+
+#[test]
+fn a_signal_ends_a_wait() {
+    let far = impostor(|stream, _| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let stop = Stop::on(Arc::new(AtomicBool::new(true)));
+    let measurement = blast::measure(&far, &blast_of(1, 1), &Session::quiet(stop));
+    assert!(measurement.failure.unwrap().contains("interrupted"));
+}

@@ -1,0 +1,111 @@
+//! The truth of every packet says what the link's summary counts.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use tempfile::NamedTempFile;
+
+use crate::common::process;
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::{Direction, Summary};
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "the truth has a line for every packet that the summary counts",
+        &[Need::Namespaces],
+        every_packet_has_a_line,
+    );
+    suite.test(
+        "a truth that cannot be written is found before the command runs",
+        &[Need::Namespaces],
+        unwritable,
+    );
+}
+
+/// Rows as maps from column to value.
+type Row = BTreeMap<String, String>;
+
+fn every_packet_has_a_line() -> Result<()> {
+    let (truth, json) = (NamedTempFile::new()?, NamedTempFile::new()?);
+    let mut command = process::farwire();
+    command.args("exec --delay 300ms --loss 2% --rate 8mbit --queue 10pkt".split(' '));
+    command.arg("--truth").arg(truth.path());
+    command.arg("--json").arg(json.path());
+    // More than the link carries, and the end comes while packets are on their way.
+    let client = "udp 10.77.0.2 -b 10M -l 1000 -t 1 --quiet";
+    command.arg("--").arg(env!("CARGO_BIN_EXE_farwire"));
+    command.arg("measure").args(client.split(' '));
+    let output = process::run(&mut command)?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{said}");
+    let summary: Summary = serde_json::from_slice(&std::fs::read(json.path())?)?;
+    let rows = rows(&std::fs::read_to_string(truth.path())?)?;
+    for (name, direction) in [("up", &summary.up), ("down", &summary.down)] {
+        let rows: Vec<&Row> = rows.iter().filter(|r| r["direction"] == name).collect();
+        agrees(&rows, direction).with_context(|| format!("{name}: {direction:?}, {said}"))?;
+    }
+    ensure!(summary.up.lost > 0 && summary.up.queue_full > 0, "{said}");
+    let numbers = rows.iter().map(|row| row["number"].parse::<u64>());
+    for (number, expected) in numbers.zip(1..) {
+        ensure!(number? == expected, "a gap before {expected}: {said}");
+    }
+    ensure!(
+        said.contains(&format!("truth: {} lines", rows.len())),
+        "{said}"
+    );
+    Ok(())
+}
+
+/// The rows of one direction count what the summary does, and departures follow arrivals.
+fn agrees(rows: &[&Row], direction: &Direction) -> Result<()> {
+    let of = |verdict: &str| rows.iter().filter(|r| r["verdict"] == verdict).count() as u64;
+    let counted = [
+        ("delivered", direction.delivered),
+        ("lost", direction.lost),
+        ("queue_full", direction.queue_full),
+        ("held_at_end", direction.held_at_end),
+        ("link_control", direction.link_control),
+    ];
+    let mut all = 0;
+    for (verdict, count) in counted {
+        ensure!(of(verdict) == count, "{verdict}: {} rows", of(verdict));
+        all += count;
+    }
+    ensure!(
+        rows.len() as u64 == all,
+        "{} rows, {all} counted",
+        rows.len()
+    );
+    let mut bytes = 0;
+    for row in rows.iter().filter(|r| r["verdict"] == "delivered") {
+        bytes += row["bytes"].parse::<u64>()?;
+        let times = ["arrival_ns", "due_ns", "departure_ns"].map(|key| row[key].parse::<u64>());
+        let [arrival, due, departure] = times;
+        let (arrival, due) = (arrival?, due?);
+        // 300 ms, converted to the wall's clock batch by batch.
+        ensure!(due - arrival >= 300_000_000, "{row:?}");
+        ensure!(departure? >= due, "{row:?}");
+        ensure!(row["source"].starts_with("10.77.0."), "{row:?}");
+    }
+    ensure!(bytes == direction.delivered_bytes, "{bytes} bytes");
+    Ok(())
+}
+
+fn rows(text: &str) -> Result<Vec<Row>> {
+    let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned));
+    let columns: Vec<String> = lines.next().context("a header")?.collect();
+    Ok(lines
+        .map(|row| columns.iter().cloned().zip(row).collect())
+        .collect())
+}
+
+fn unwritable() -> Result<()> {
+    let mut command = process::farwire();
+    command.args(["exec", "--truth", "/nowhere/truth", "--", "echo", "ran"]);
+    let output = process::run(&mut command)?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.code() == Some(125), "{}", output.status);
+    ensure!(said.contains("/nowhere/truth"), "{said}");
+    ensure!(output.stdout.is_empty(), "the command ran");
+    Ok(())
+}
