@@ -44,8 +44,9 @@ impl Received {
         let goodput = rate(bytes, span);
         // What came with the first arrival and what would have come after the last may weigh as much again.
         let edges = rate(local.bytes.saturating_sub(bytes).saturating_mul(2), span);
-        let half = detail.goodput_half_bit_per_s;
-        let half = half.map(|half| half as f64 + edges);
+        // The network carried them, and nobody read them.
+        let unread = detail.host_dropped.saturating_add(detail.duplicates);
+        let unread = rate(bytes, span) * unread as f64 / detail.received.max(1) as f64;
         Self {
             bytes: local.bytes,
             expected: local.packets.saturating_sub(omitted),
@@ -53,7 +54,7 @@ impl Received {
             unseen: 0,
             jitter_ms: local.jitter_s * 1e3,
             goodput,
-            bounds: half.map(|half| [(goodput - half).max(0.0), goodput + half]),
+            bounds: Some([(goodput - edges).max(0.0), goodput + edges + unread]),
             detail: Some(detail),
         }
     }
@@ -250,7 +251,7 @@ mod tests {
         let all = u64::MAX;
         let detail = format!(
             r#","farwire":{{"receiver":{{"received":{all},"duplicates":{all},"reordered":{all},"largest_extent":{all},
-            "host_dropped":0,"drops":0,"garbage":{all},"after_first":[0,{all}],"goodput_half_bit_per_s":{all}}}}}"#
+            "host_dropped":0,"drops":0,"garbage":{all},"after_first":[0,{all}]}}}}"#
         );
         let ours = absurd(&detail);
         let Some(Detail::Receiver(detail)) = ours.detail else {

@@ -199,8 +199,8 @@ impl Report<'_> {
         fact(
             "interval",
             "95 %. Loss: Wilson's on the datagrams, which takes them for independent, widened by what host and network \
-             cannot be told apart. Goodput: batch means over tenths of a second at the receiver, and twice the first arrival for the edges; where an iperf3 \
-             receives, between its bytes over its own time and over the time of sending",
+             cannot be told apart. Goodput: of what the network carried meanwhile, to which sampling adds nothing: twice the first arrival for the edges, and \
+             what the host dropped or came twice; where an iperf3 receives, between its bytes over its own time and over the time of sending",
         );
         fact(
             "jitter",
