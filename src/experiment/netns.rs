@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use model::LinkConfig;
 use netio::CpuUse;
-use netio::bed::{BedConfig, SERVER};
+use netio::bed::{BedConfig, SERVER, WAN};
 
 use super::plan::{Case, Plan};
 use super::runner::{ClientWork, Laboratory, Rig};
@@ -68,6 +68,9 @@ impl Laboratory for NetnsLaboratory {
             hops: vec![case.bed.wire.to_hop("wire")?, case.link.to_hop("box")?],
         };
         let rig = rig::Rig::up(&bed, &link, self.cpu)?;
+        if let Some(bucket) = case.bed.token_bucket() {
+            bucket.put_on(rig.client(), WAN)?;
+        }
         let config = ServeConfig {
             bind: Some(Local::Address(SERVER.v4.into())),
             ports: Ports::IN_BED,

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use model::{BitsPerSec, Bytes};
+use netio::tbf::TokenBucket;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
-use crate::link_spec::LinkSpec;
+use crate::instrument::layers::ETHERNET_HEADER;
+use crate::link_spec::{LinkSpec, unit};
 use crate::measure::Kind;
 
 /// Setting up a rig and taking it down, as the time left is estimated.
@@ -82,6 +85,10 @@ pub(crate) struct Bed {
     /// Whether the end hosts' segmentation and checksum offloads stay on.
     #[serde(default = "Bed::default_offloads")]
     pub(crate) offloads: bool,
+    /// Rate of a token bucket of the kernel's own (tbf) at the client's egress, counting L2 bytes without FCS.
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
+    pub(crate) tbf: Option<BitsPerSec>,
     /// The conditions of the bed's own wire, which every case has.
     #[serde(default)]
     pub(crate) wire: LinkSpec,
@@ -206,6 +213,12 @@ impl Instrument {
 }
 
 impl Bed {
+    /// The kernel's shaper at the client, if there is one.
+    pub(crate) fn token_bucket(&self) -> Option<TokenBucket> {
+        let frame = Bytes(u64::from(self.mtu + ETHERNET_HEADER));
+        self.tbf.map(|rate| TokenBucket::new(rate, frame))
+    }
+
     fn default_mtu() -> u32 {
         1500
     }
