@@ -4,6 +4,7 @@ mod compare;
 mod doctor;
 pub(crate) mod emulate;
 pub(crate) mod exec;
+mod experiment;
 pub(crate) mod link;
 mod measure;
 mod pages;

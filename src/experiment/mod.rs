@@ -1,5 +1,6 @@
 //! An experiment: scenario -> plan -> runs -> record.
 
+pub(crate) mod baseline;
 pub(crate) mod expectation;
 pub(crate) mod figure_name;
 pub(crate) mod host;

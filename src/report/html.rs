@@ -10,7 +10,7 @@ use super::charts::{self, Question};
 use super::tables::{self, InstrumentTable, number, scale};
 use super::text::{LEGEND, shortcomings, shown};
 use super::{conditions, markdown};
-use crate::analysis::{Analysis, CaseFigures, Verdict};
+use crate::analysis::{Analysis, CaseFigures, Verdict, ceiling};
 use crate::experiment::plan::{Case, Instrument, Order};
 use crate::experiment::record::{Outcome, Record, Run};
 use crate::forward::summary::{DirectionSummary, Summary};

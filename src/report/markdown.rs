@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::conditions;
 use super::tables::{self, InstrumentTable, number, scale};
-use super::text::{LEGEND, shortcomings, shown};
+use super::text::{LEGEND, machine, shortcomings, shown};
 use crate::analysis::{Analysis, CaseFigures, Verdict};
 use crate::experiment::record::Record;
 
@@ -60,6 +60,9 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     text.push('\n');
     for line in shortcomings(&analysis) {
         let _ = writeln!(text, "- {}", escaped(&line));
+    }
+    if let Some(baseline) = &record.baseline {
+        let _ = writeln!(text, "- {}", escaped(&machine(baseline)));
     }
     let _ = writeln!(
         text,
@@ -139,7 +142,7 @@ fn drawn(table: &InstrumentTable<'_>) -> String {
 }
 
 /// Text that is neither Markdown nor HTML.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for char in text.chars() {
         match char {
