@@ -2,6 +2,7 @@
 //! for it: statistics, and what theory allows.
 
 pub(crate) mod bound;
+pub(crate) mod calibration;
 pub(crate) mod ceiling;
 pub(crate) mod compare;
 pub(crate) mod correlated;

@@ -1,5 +1,6 @@
 //! The commands: each file turns arguments into a plan and runs it.
 
+mod calibrate;
 mod compare;
 mod doctor;
 pub(crate) mod emulate;
@@ -35,6 +36,7 @@ enum Command {
     Emulate(emulate::EmulateArgs),
     Serve(serve::ServeArgs),
     Measure(measure::MeasureArgs),
+    Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     Theory(theory::TheoryArgs),
@@ -55,6 +57,7 @@ impl Cli {
             Command::Emulate(args) => args.run(),
             Command::Serve(args) => args.run(),
             Command::Measure(args) => args.run(),
+            Command::Calibrate(args) => args.run(),
             Command::Report(args) => args.run(),
             Command::Compare(args) => args.run(),
             Command::Theory(args) => args.run(),

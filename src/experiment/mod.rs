@@ -3,6 +3,7 @@
 pub(crate) mod baseline;
 pub(crate) mod expectation;
 pub(crate) mod figure_name;
+pub(crate) mod grid;
 pub(crate) mod host;
 pub(crate) mod netns;
 pub(crate) mod plan;

@@ -1,5 +1,6 @@
-//! The commands `run`, `measure`, `serve` and `report` as a user meets them.
+//! The commands `run`, `calibrate`, `measure`, `serve` and `report` as a user meets them.
 
+mod calibrated;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../exec/family.rs"]
@@ -18,6 +19,7 @@ use common::suite::Suite;
 fn main() -> ExitCode {
     let mut suite = Suite::new();
     runs::add(&mut suite);
+    calibrated::add(&mut suite);
     instruments::add(&mut suite);
     interrupted::add(&mut suite);
     refusals::add(&mut suite);
