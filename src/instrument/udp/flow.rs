@@ -35,8 +35,13 @@ pub(super) struct Received {
 }
 
 impl Received {
-    /// Of the account of a farwire, with what its sender says of the time of sending.
-    pub(super) fn here(detail: ReceiverDetail, local: &StreamResults, active_s: f64) -> Self {
+    /// Of the account of a farwire, with what its sender says of the time of sending: from the first departure to the last, and
+    /// of the whole test.
+    pub(super) fn here(
+        detail: ReceiverDetail,
+        local: &StreamResults,
+        [active_s, test_s]: [f64; 2],
+    ) -> Self {
         let [omitted_missing, omitted] = local.omitted.unwrap_or_default();
         let [bytes, span_ns] = detail.after_first;
         // A path that fell silent before the sender did carried nothing in the rest of its time.
@@ -54,7 +59,10 @@ impl Received {
             unseen: 0,
             jitter_ms: local.jitter_s * 1e3,
             goodput,
-            bounds: Some([(goodput - edges).max(0.0), goodput + edges + unread]),
+            bounds: Some([
+                (rate(bytes, span.max(test_s)) - edges).max(0.0),
+                goodput + edges + unread,
+            ]),
             detail: Some(detail),
         }
     }
@@ -257,7 +265,7 @@ mod tests {
         let Some(Detail::Receiver(detail)) = ours.detail else {
             panic!("{ours:?}");
         };
-        let here = Received::here(detail, &ours, 1.0);
+        let here = Received::here(detail, &ours, [1.0; 2]);
         let there = Received::there(&absurd(""), all, 1.0).unwrap();
         for received in [here, there] {
             let flow = Flow {
