@@ -389,3 +389,39 @@ fn cell_row(cell: &Cell) -> [String; 10] {
         .to_owned(),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::calibration::tests::{measured, rtt};
+
+    #[test]
+    fn a_cell_that_misses_is_named_with_truth_value_and_cause() {
+        let text = card_text(&Card::of(&measured(&[rtt(25.0, 0.1)])));
+        for part in [
+            "ping: intervals hold the truth in 0 of 1 cells",
+            "misses: line: ping: rtt median: 25.000 ms where 24.000 ms is true, outside by 0.900 ms",
+            "below 90 %: ping",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn the_markdown_has_every_cell_in_tables_as_wide_as_their_headers() {
+        let text = card_markdown(&Card::of(&measured(&[rtt(24.05, 0.1)])));
+        assert!(
+            text.contains("| line: ping | rtt median | 24.000 ms |"),
+            "{text}"
+        );
+        assert!(text.contains("8 Mbit/s, RTT 22 ms, loss 1 %"), "{text}");
+        let mut width = 0;
+        for line in text.lines() {
+            let cells = line.matches('|').count();
+            if line.starts_with('|') && width > 0 {
+                assert_eq!(cells, width, "{line}");
+            }
+            width = if line.starts_with('|') { cells } else { 0 };
+        }
+    }
+}

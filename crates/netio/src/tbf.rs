@@ -51,6 +51,12 @@ impl TokenBucket {
         Bytes(self.burst.into())
     }
 
+    /// What may wait.
+    #[must_use]
+    pub fn limit(&self) -> Bytes {
+        Bytes(self.limit.into())
+    }
+
     /// Puts it on the egress of `interface` in `namespace`.
     ///
     /// # Errors

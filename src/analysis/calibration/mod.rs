@@ -183,4 +183,4 @@ impl Range {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

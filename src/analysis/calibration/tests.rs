@@ -40,7 +40,7 @@ fn crossed() -> Summary {
 }
 
 /// The grid with one run of each case, which measured these figures.
-fn measured(figures: &[(&str, Figure)]) -> Record {
+pub(crate) fn measured(figures: &[(&str, Figure)]) -> Record {
     let plan = grid::one_by_one(grid::parse("g.toml", GRID, false).unwrap());
     let given = GivenScenario {
         file: "g.toml".to_owned(),
@@ -77,7 +77,7 @@ fn figure(metric: Metric, statistic: Statistic, value: f64, half: f64) -> Figure
     Figure::new(metric, statistic, value).within(value - half, value + half)
 }
 
-fn rtt(value: f64, half: f64) -> (&'static str, Figure) {
+pub(crate) fn rtt(value: f64, half: f64) -> (&'static str, Figure) {
     let figure = figure(Metric::RttMs, Statistic::Median, value, half);
     ("ping", figure)
 }

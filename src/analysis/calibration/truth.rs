@@ -1,7 +1,7 @@
 //! What the network did to one instrument: of what the emulator counted and of the conditions, never of what the instrument
 //! says, but for how long it took.
 
-use model::Conditions;
+use model::{Conditions, QueueLimit};
 
 use crate::experiment::plan::{Case, Instrument};
 use crate::forward::summary::{DirectionSummary, Summary};
@@ -13,6 +13,8 @@ use crate::measure::Kind;
 const TCP_HEADERS: f64 = 20.0 + 32.0;
 /// Payload of the connection over which iperf3's protocol agrees on a test: half of what it may be, and as much either way.
 const CONTROL: f64 = 2048.0;
+/// By how much a receiver's time and a sender's differ, in seconds.
+const UNTIMED: f64 = 0.001;
 /// A line is full when so much of it is used.
 const FULL: f64 = 0.95;
 /// Runs of pingpong, blast and transfer that were not asked for.
@@ -211,17 +213,34 @@ impl Crossing<'_> {
         let delivered = self.way(way).delivered_bytes as f64 - control;
         let rate = delivered * 8.0 / seconds;
         if let Some(line) = self.line(way).filter(|line| rate >= *line) {
-            let bucket = self.case.bed.token_bucket();
-            let burst = bucket.map_or(0.0, |bucket| bucket.burst().0 as f64);
+            // What waited at the end was served after the sender's time: without it the line may not have been full all along.
+            let (burst, waiting) = self.store(way, line);
+            let least = (delivered * 8.0 / (seconds + waiting * 8.0 / line)).min(line);
             return Some(Truth {
-                value: line * share,
-                within: burst * 8.0 / seconds,
+                value: f64::midpoint(least, line) * share,
+                within: (line - least) / 2.0 + burst * 8.0 / seconds,
             });
         }
         Some(Truth {
             value: rate * share,
-            within: control * 8.0 / seconds,
+            within: control * 8.0 / seconds + rate * UNTIMED / seconds,
         })
+    }
+
+    /// What the slowest rate of a direction lets through at once, and what may wait before it, in bytes.
+    fn store(&self, way: Direction, line: f64) -> (f64, f64) {
+        if let Some(bucket) = self.case.bed.token_bucket() {
+            return (bucket.burst().0 as f64, bucket.limit().0 as f64);
+        }
+        let hops = self.hops(way).unwrap_or_default();
+        let rates = hops.iter().filter_map(|hop| hop.rate);
+        let slowest = rates.min_by_key(|rate| rate.rate);
+        let waiting = slowest.map_or(0.0, |rate| match rate.queue {
+            QueueLimit::Packets(count) => f64::from(count) * f64::from(self.case.bed.mtu),
+            QueueLimit::Bytes(bytes) => bytes.0 as f64,
+            QueueLimit::Time(time) => time.0 as f64 / 1e9 * line / 8.0,
+        });
+        (0.0, waiting)
     }
 
     /// TCP payload that was delivered, by its packets' lengths.
