@@ -3,6 +3,8 @@
 
 mod bottleneck;
 pub(crate) mod bound;
+pub(crate) mod calibration;
+pub(crate) mod ceiling;
 pub(crate) mod compare;
 pub(crate) mod correlated;
 pub(crate) mod intervals;

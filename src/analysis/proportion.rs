@@ -19,7 +19,18 @@ pub(crate) fn wilson(part: u64, whole: u64) -> Option<[f64; 2]> {
     let scale = 1.0 + Z * Z / n;
     let middle = (share + Z * Z / (2.0 * n)) / scale;
     let half = Z / scale * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
-    Some([(middle - half).max(0.0), (middle + half).min(1.0)])
+    // The ends of none and of all are exact, which rounding would make them miss.
+    let low = if part == 0 {
+        0.0
+    } else {
+        (middle - half).max(0.0)
+    };
+    let high = if part >= whole {
+        1.0
+    } else {
+        (middle + half).min(1.0)
+    };
+    Some([low, high])
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! The commands: each file turns arguments into a plan and runs it.
 
+mod calibrate;
 mod compare;
 mod doctor;
 pub(crate) mod emulate;
 pub(crate) mod exec;
+mod experiment;
 pub(crate) mod link;
 mod measure;
 mod pages;
@@ -38,6 +40,7 @@ enum Command {
     Emulate(emulate::EmulateArgs),
     Serve(serve::ServeArgs),
     Measure(measure::MeasureArgs),
+    Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     Theory(theory::TheoryArgs),
@@ -61,6 +64,7 @@ impl Cli {
             Command::Emulate(args) => args.run(),
             Command::Serve(args) => args.run(),
             Command::Measure(args) => args.run(),
+            Command::Calibrate(args) => args.run(),
             Command::Report(args) => args.run(),
             Command::Compare(args) => args.run(),
             Command::Theory(args) => args.run(),

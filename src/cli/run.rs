@@ -1,192 +1,48 @@
 //! `farwire run`: an experiment, or the missing rest of one.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::Result;
 use clap::Args;
 
-use super::CpuArg;
+use super::experiment::ExperimentArgs;
 use crate::analysis::{Analysis, Verdict};
-use crate::exit::{Blame, Failure};
-use crate::experiment::host::HostFacts;
-use crate::experiment::laboratory::AnyBed;
-use crate::experiment::plan::{Order, Plan};
-use crate::experiment::record::{GivenScenario, Head, Journal, Record};
-use crate::experiment::{runner, scenario};
-use crate::instrument::Stop;
-use crate::output::{self, Prepared};
-use crate::report;
+use crate::exit::Failure;
+use crate::experiment::record::{GivenScenario, Record};
+use crate::experiment::scenario;
+use crate::{output, report};
 
 /// Run an experiment
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
     /// The scenario, a TOML file
-    #[arg(required_unless_present = "resume")]
+    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
     scenario: Option<PathBuf>,
-    /// Shorten counts and sizes, never the conditions
-    #[arg(long)]
-    quick: bool,
-    /// Only the case of this name, and the reference; may be repeated
-    #[arg(long, value_name = "CASE")]
-    only: Vec<String>,
-    /// Print the plan and how long it should take, and run nothing
-    #[arg(long)]
-    check: bool,
-    /// Do the runs that the record in DIR is missing
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["scenario", "quick", "only", "check", "out"])]
-    resume: Option<PathBuf>,
-    /// Where record.jsonl, report.html and samples.csv go [default: out/NAME]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Whether the forwarder may spin to be on time
-    #[arg(long, value_name = "USE", default_value = "spin")]
-    cpu: CpuArg,
-    /// Write the whole record as JSON there; - is standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    experiment: ExperimentArgs,
 }
 
 impl RunArgs {
     /// Runs the experiment; 0 when all expectations are met, 1 when not.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        if let Some(directory) = &self.resume {
-            let (record, journal) = Journal::resume(directory).or_bad_input()?;
-            tools(record.plan()).or_machine()?;
-            return self.finish(record, journal);
-        }
-        let scenario = self.scenario.as_deref().unwrap_or(Path::new(""));
-        let (text, mut plan) = scenario::read(scenario, self.quick).or_bad_input()?;
-        keep_only(&mut plan, &self.only).or_bad_input()?;
-        if self.check {
-            output::write(None, &outline(&plan))?;
+        let given = |quick| {
+            let file = self.scenario.as_deref().unwrap_or(Path::new(""));
+            let (text, plan) = scenario::read(file, quick)?;
+            let file = file.display().to_string();
+            Ok((GivenScenario { file, text }, plan))
+        };
+        let Some(ran) = self.experiment.run(given, |plan| plan)? else {
             return Ok(ExitCode::SUCCESS);
-        }
-        let tools = tools(&plan).or_machine()?;
-        let directory = match &self.out {
-            Some(directory) => directory.clone(),
-            None => Path::new("out").join(&plan.name),
         };
-        let given = GivenScenario {
-            file: scenario.display().to_string(),
-            text,
-        };
-        self.laboratory(&plan)?;
-        fs::create_dir_all(&directory)
-            .with_context(|| format!("{}: cannot create", directory.display()))
-            .or_bad_input()?;
-        let head = Head::new(given, plan, HostFacts::collect(tools));
-        let journal = Journal::begin(&directory, &head).or_bad_input()?;
-        self.finish(Record::new(head), journal)
-    }
-
-    /// A laboratory in which every bed of `plan` was set up once.
-    fn laboratory(&self, plan: &Plan) -> Result<AnyBed, Failure> {
-        let laboratory = AnyBed::prepare(plan, self.cpu.into())?;
-        laboratory.try_out(plan)?;
-        Ok(laboratory)
-    }
-
-    /// Does the runs that `record` is missing, and reports.
-    fn finish(&self, mut record: Record, mut journal: Journal) -> Result<ExitCode, Failure> {
-        let laboratory = self.laboratory(record.plan())?;
-        let stop = Stop::on_signals()?;
-        runner::run(&laboratory, &mut record, &mut journal, &stop)?;
-        let directory = journal.path().parent().unwrap_or(Path::new("."));
-        let page = report::html(&record)?;
-        output::write(Some(&directory.join("report.html")), &page)?;
-        let samples = Prepared::open(&directory.join("samples.csv"))?;
-        samples.replace(|file| report::write_csv(&record, BufWriter::new(file)))?;
-        show(&record, self.json.as_deref())?;
-        eprintln!("report: {}", directory.join("report.html").display());
-        if let Some(cause) = stop.cause() {
-            let directory = directory.display();
-            return Err(anyhow!(
-                "{cause}; the runs before it are kept: `farwire run --resume {directory}` does the rest"
-            )
-            .into());
-        }
-        Ok(match Analysis::of(&record).verdict {
+        show(&ran.record, self.experiment.json.as_deref())?;
+        ran.conclude()?;
+        Ok(match Analysis::of(&ran.record).verdict {
             Verdict::Met => ExitCode::SUCCESS,
             Verdict::NotMet | Verdict::Invalid | Verdict::Failed => ExitCode::FAILURE,
         })
     }
-}
-
-/// Leaves the cases named, and the reference that they are held against.
-fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
-    if names.is_empty() {
-        return Ok(());
-    }
-    for name in names {
-        let known = || plan.cases.iter().map(|case| case.name.as_str());
-        ensure!(
-            known().any(|known| known == name),
-            "--only {name}: there is no such case; there are: {}",
-            known().collect::<Vec<_>>().join(", ")
-        );
-    }
-    let reference = plan.reference.clone();
-    plan.cases
-        .retain(|case| names.contains(&case.name) || reference.as_ref() == Some(&case.name));
-    let kept = |name: &String| plan.cases.iter().any(|case| case.name == *name);
-    plan.trends.retain(|trend| trend.cases.iter().all(kept));
-    Ok(())
-}
-
-/// The external tools that the plan uses, with their versions.
-fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
-    let mut tools = BTreeMap::new();
-    for instrument in plan.cases.iter().flat_map(|case| &case.instruments) {
-        for tool in instrument.kind.tools(&instrument.options)? {
-            tools.insert(tool.path.display().to_string(), tool.version);
-        }
-    }
-    Ok(tools)
-}
-
-/// The plan for people: what runs how often, with which instruments, and about how long.
-fn outline(plan: &Plan) -> String {
-    let mut lines = vec![plan.title.clone()];
-    let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
-    for case in &plan.cases {
-        let time = case.estimate();
-        least += time * case.repeats.least;
-        most += time * case.repeats.most;
-        let times = match (case.repeats.least, case.repeats.most) {
-            (least, most) if least == most => format!("{least} times"),
-            (least, most) => format!("{least} to {most} times"),
-        };
-        lines.push(format!(
-            "{}: {times}, {:.1} s each",
-            case.name,
-            time.as_secs_f64()
-        ));
-        for instrument in &case.instruments {
-            let options = instrument.options.join(" ");
-            let (name, kind) = (&instrument.name, instrument.kind.name());
-            lines.push(format!("  {name}: {kind} {options}").trim_end().to_owned());
-        }
-    }
-    let order = match plan.order {
-        Order::Random => format!("each round in an order drawn by seed {}", plan.seed),
-        Order::AsWritten => "as written".to_owned(),
-    };
-    let runs: u32 = plan.cases.iter().map(|case| case.repeats.least).sum();
-    let time = if least == most {
-        format!("{:.0} s", least.as_secs_f64())
-    } else {
-        format!("{:.0} to {:.0} s", least.as_secs_f64(), most.as_secs_f64())
-    };
-    lines.push(format!(
-        "{} cases, {runs} runs, {order}; about {time}, without what has no stated time",
-        plan.cases.len()
-    ));
-    lines.join("\n") + "\n"
 }
 
 /// The tables to standard output, unless the record goes there.
@@ -200,39 +56,4 @@ fn show(record: &Record, json: Option<&Path>) -> Result<()> {
         return Ok(());
     }
     output::write(None, &text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::analysis::tests::record;
-
-    #[test]
-    fn only_keeps_the_reference_too() {
-        let mut plan = record().head.plan;
-        keep_only(&mut plan, &["slow".to_owned()]).unwrap();
-        assert_eq!((plan.cases.len(), plan.trends.len()), (2, 1));
-        keep_only(&mut plan, &["base".to_owned()]).unwrap();
-        assert_eq!((plan.cases.len(), plan.trends.len()), (1, 0));
-    }
-
-    #[test]
-    fn a_case_that_is_not_there_is_refused_with_those_that_are() {
-        let error = keep_only(&mut record().head.plan, &["fast".to_owned()]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "--only fast: there is no such case; there are: base, slow"
-        );
-    }
-
-    #[test]
-    fn the_outline_has_every_case_and_the_time_that_is_known() {
-        let text = outline(&record().head.plan);
-        assert!(text.contains("slow: 2 times"), "{text}");
-        assert!(text.contains("  ping: ping --count=3"), "{text}");
-        assert!(
-            text.contains("2 cases, 3 runs, each round in an order drawn by seed 1"),
-            "{text}"
-        );
-    }
 }

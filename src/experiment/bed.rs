@@ -7,11 +7,13 @@ use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, bail, ensure};
 use ipnet::IpNet;
-use model::{HopConfig, LinkConfig};
+use model::{BitsPerSec, Bytes, HopConfig, LinkConfig};
+use netio::tbf::TokenBucket;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::link_spec::LinkSpec;
+use crate::instrument::layers::ETHERNET_HEADER;
+use crate::link_spec::{LinkSpec, unit};
 
 /// IPv6 needs 1280 (RFC 8200 §5); veth carries no more than 65535.
 const MTUS: RangeInclusive<u32> = 1280..=65_535;
@@ -45,6 +47,10 @@ pub(crate) struct Pair {
     /// Whether the end hosts' segmentation and checksum offloads stay on.
     #[serde(default = "usual_offloads")]
     pub(crate) offloads: bool,
+    /// Rate of a token bucket of the kernel's own (tbf) at the client's egress, counting L2 bytes without FCS.
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
+    pub(crate) tbf: Option<BitsPerSec>,
     /// The conditions of the bed's own wire, which every case has.
     #[serde(default)]
     pub(crate) wire: LinkSpec,
@@ -149,6 +155,45 @@ impl Bed {
         match self {
             Self::Netns(pair) => Some(pair.mtu),
             Self::Chain(chain) => Some(chain.mtu),
+            Self::External(_) | Self::Nics(_) => None,
+        }
+    }
+
+    /// Whether segmentation and checksum offloads are on, where farwire makes the interfaces.
+    pub(crate) fn offloads(&self) -> Option<bool> {
+        match self {
+            Self::Netns(pair) => Some(pair.offloads),
+            Self::Chain(chain) => Some(chain.offloads),
+            Self::External(_) | Self::Nics(_) => None,
+        }
+    }
+
+    /// Rate of the kernel's shaper at the client, if there is one.
+    pub(crate) fn tbf(&self) -> Option<BitsPerSec> {
+        match self {
+            Self::Netns(pair) => pair.tbf,
+            _ => None,
+        }
+    }
+
+    /// The kernel's shaper at the client, if there is one.
+    pub(crate) fn token_bucket(&self) -> Option<TokenBucket> {
+        let frame = Bytes(u64::from(self.mtu()? + ETHERNET_HEADER));
+        self.tbf().map(|rate| TokenBucket::new(rate, frame))
+    }
+
+    /// The same without any conditions; nothing where none are farwire's.
+    pub(crate) fn bare(&self) -> Option<Self> {
+        match self {
+            Self::Netns(pair) => Some(Self::Netns(Pair {
+                tbf: None,
+                wire: LinkSpec::default(),
+                ..pair.clone()
+            })),
+            Self::Chain(chain) => Some(Self::Chain(Chain {
+                links: BTreeMap::new(),
+                ..chain.clone()
+            })),
             Self::External(_) | Self::Nics(_) => None,
         }
     }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::baseline::Baseline;
 use super::host::HostFacts;
 use super::plan::{Case, Plan};
 use crate::forward::summary::Summary;
@@ -19,7 +20,7 @@ use crate::instrument::Measurement;
 /// Names the format in the file.
 const FORMAT: &str = "farwire-record";
 /// Raised whenever a reader of the former version would misread the file.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// In the directory of an experiment.
 const FILE: &str = "record.jsonl";
 
@@ -28,6 +29,8 @@ const FILE: &str = "record.jsonl";
 pub(crate) struct Record {
     #[serde(flatten)]
     pub(crate) head: Head,
+    /// What the machine does with nothing in the way; absent in beds of other machines, and until it was measured.
+    pub(crate) baseline: Option<Baseline>,
     /// RFC 3339, UTC; absent while it runs, or when it was interrupted.
     pub(crate) finished_at: Option<String>,
     /// In the order in which they ran.
@@ -55,6 +58,7 @@ pub(crate) struct Head {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line<R> {
+    Baseline(Baseline),
     Run(R),
     FinishedAt(String),
 }
@@ -170,6 +174,7 @@ impl Record {
     pub(crate) fn new(head: Head) -> Self {
         Self {
             head,
+            baseline: None,
             finished_at: None,
             runs: Vec::new(),
         }
@@ -230,6 +235,7 @@ fn read(file: &Path) -> Result<(Record, u64)> {
             break;
         }
         match serde_json::from_slice(&line) {
+            Ok(Line::Baseline(baseline)) => record.baseline = Some(baseline),
             Ok(Line::Run(run)) => record.runs.push(run),
             Ok(Line::FinishedAt(at)) => record.finished_at = Some(at),
             Err(error) => return Err(anyhow!("line {number}: damaged: {error}")),
@@ -290,6 +296,14 @@ impl Journal {
     /// The file that it writes.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Keeps what the machine does with nothing in the way.
+    ///
+    /// # Errors
+    /// As [`Journal::keep`].
+    pub(crate) fn keep_baseline(&mut self, baseline: &Baseline) -> Result<()> {
+        self.write(&Line::<&Run>::Baseline(baseline.clone()))
     }
 
     /// Keeps a run, so that nothing that happens to this machine takes it away.
@@ -357,6 +371,9 @@ pub(crate) mod tests {
 
     fn written(directory: &Path, record: &Record) -> Vec<u8> {
         let mut journal = Journal::begin(directory, &record.head).unwrap();
+        if let Some(baseline) = &record.baseline {
+            journal.keep_baseline(baseline).unwrap();
+        }
         for run in &record.runs {
             journal.keep(run).unwrap();
         }
@@ -369,7 +386,11 @@ pub(crate) mod tests {
     #[test]
     fn what_is_written_reads_back_equal() {
         let directory = tempfile::tempdir().unwrap();
-        let record = record();
+        let mut record = record();
+        record.baseline = Some(Baseline {
+            tcp_bit_per_s: Some(2e10),
+            ..Baseline::default()
+        });
         written(directory.path(), &record);
         assert!(Record::read(directory.path()).unwrap() == record);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
@@ -425,9 +446,9 @@ pub(crate) mod tests {
         for (text, cause) in [
             ("", "not a farwire record"),
             ("{}", "not a farwire record"),
-            (r#"{"format":"x","version":3}"#, "its format is `x`"),
+            (r#"{"format":"x","version":4}"#, "its format is `x`"),
             (r#"{"format":"farwire-record","version":99}"#, "version 99"),
-            (r#"{"format":"farwire-record","version":3}"#, "damaged"),
+            (r#"{"format":"farwire-record","version":4}"#, "damaged"),
         ] {
             let error = format!("{:#}", Head::parse(text.as_bytes()).unwrap_err());
             assert!(error.contains(cause), "{error}");

@@ -40,7 +40,9 @@ pub(crate) fn run(
             while is_missing(&record.latest(), &planned) {
                 let left = missing(&plan, record, round);
                 progress.start(&label(&planned), left.len(), left.iter().sum());
-                let run = run_once(laboratory, record, &planned, stop);
+                let before = record.latest().run(&planned.case.name, planned.repeat);
+                let attempt = before.map_or(1, |run| run.attempt + 1);
+                let run = run_once(laboratory, attempt, &planned, stop);
                 // What a signal cut short is no measurement.
                 if stop.cause().is_some() {
                     return Ok(());
@@ -101,17 +103,17 @@ fn label(run: &PlannedRun<'_>) -> String {
     }
 }
 
-fn run_once(
+/// A run from setting up to taking down.
+pub(super) fn run_once(
     laboratory: &dyn Laboratory,
-    record: &Record,
+    attempt: u32,
     planned: &PlannedRun<'_>,
     stop: &Stop,
 ) -> Run {
-    let before = record.latest().run(&planned.case.name, planned.repeat);
     let mut run = Run {
         case: planned.case.name.clone(),
         repeat: planned.repeat,
-        attempt: before.map_or(1, |run| run.attempt + 1),
+        attempt,
         seed: planned.seed,
         started_at: now(),
         outcome: Outcome::Ok,

@@ -15,8 +15,7 @@ use self::body::Body;
 use self::connection::{Afterwards, Connection, Read};
 pub(crate) use self::target::HttpTarget;
 use super::meter::Meter;
-use super::{Figure, Measurement, Metric, Sample, Session, Statistic, seconds};
-use crate::analysis::correlated::mean_with_interval;
+use super::{Figure, Measurement, Metric, Session, Statistic, seconds};
 use crate::endpoint::Local;
 
 /// From one live line to the next.
@@ -158,11 +157,15 @@ impl<'a> Download<'a> {
     fn finish(self) -> Measurement {
         let duration_s = self.last_byte_s;
         let bytes = self.meter.total();
+        let arrived = self.connection.arrived();
         let samples = self.meter.finish(duration_s);
         let mut figures = download_figures(bytes, duration_s, Some(self.first_byte_s));
         for goodput in &mut figures {
             if goodput.metric == Metric::GoodputBitPerS {
-                goodput.interval = interval(goodput.value, &samples, self.plan.interval);
+                goodput.interval = arrived.map(|arrived| {
+                    let most = bytes.max(arrived) as f64 * 8.0 / duration_s;
+                    [goodput.value, most]
+                });
             }
         }
         let measurement = Measurement {
@@ -172,24 +175,14 @@ impl<'a> Download<'a> {
         }
         .with_fact(
             "interval",
-            "95 %: batch means over the counted intervals, widened by how far their mean is from the goodput",
+            "of what the network carried meanwhile, to which sampling adds nothing: all of the body that was read, and at most what \
+             arrived (TCP_INFO), with what came twice and the answer's head",
         );
         match self.congestion {
             Some(name) => measurement.with_fact("sender's congestion control", name),
             None => measurement,
         }
     }
-}
-
-/// The 95 % interval of a goodput whose bytes came as `samples`, one after each `length`.
-fn interval(goodput: f64, samples: &[Sample], length: Duration) -> Option<[f64; 2]> {
-    // The last one was cut short.
-    let (_, whole) = samples.split_last()?;
-    let rate = |sample: &Sample| sample.value * 8.0 / length.as_secs_f64();
-    let rates: Vec<f64> = whole.iter().map(rate).collect();
-    let (mean, low, high) = mean_with_interval(&rates)?;
-    let half = (high - low) / 2.0 + (mean - goodput).abs();
-    Some([(goodput - half).max(0.0), goodput + half])
 }
 
 /// Whether a body of `total` bytes has all of the `most` that were asked for, if so many were.
@@ -305,20 +298,16 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_a_goodput_is_around_it_and_as_wide_as_its_intervals_differ() {
-        let samples = |values: &[f64]| -> Vec<Sample> {
-            let numbered = values.iter().zip(1..);
-            let sample = |(value, index): (&f64, u64)| {
-                Sample::new(index as f64 / 10.0, Metric::ReceivedBytes, index, *value)
-            };
-            numbered.map(sample).collect()
-        };
-        let of = |values: &[f64]| interval(8e6, &samples(values), PLAN.interval);
-        let [low, high] = of(&[1e5, 1.1e5, 0.9e5, 1e5, 1.05e5, 0.95e5, 3.0]).unwrap();
-        assert!(low > 7e6 && low < 8e6 && high > 8e6 && high < 9e6);
-        let [low, high] = of(&[1e5, 1e5, 1e5, 1e5, 0.0]).unwrap();
-        assert_eq!((low, high), (8e6, 8e6));
-        assert_eq!(of(&[1e5, 1e5, 1e5, 1e5]), None);
+    fn the_interval_of_a_goodput_has_what_was_read_and_what_else_arrived() {
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
+        let target = HttpTarget::of(server.address("http").unwrap(), "/bytes/1000000");
+        let measurement = measure(&target, &PLAN, None, &Session::default());
+        let mut figures = measurement.figures.iter();
+        let goodput = figures
+            .find(|f| f.metric == Metric::GoodputBitPerS)
+            .unwrap();
+        let [low, high] = goodput.interval.unwrap();
+        assert!(low == goodput.value && high >= low, "{low} to {high}");
     }
 
     #[test]

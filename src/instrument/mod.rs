@@ -5,7 +5,7 @@ pub(crate) mod external;
 mod form;
 pub(crate) mod http;
 pub(crate) mod iperf3;
-mod layers;
+pub(crate) mod layers;
 pub(crate) mod live;
 pub(crate) mod messages;
 mod meter;

@@ -11,7 +11,7 @@ use super::grid::Grid;
 use super::tables::{self, InstrumentTable, number, scale};
 use super::text::{LEGEND, findings, shown};
 use super::{conditions, markdown, spread, steady};
-use crate::analysis::{Analysis, CaseFigures, Verdict};
+use crate::analysis::{Analysis, CaseFigures, Verdict, ceiling};
 use crate::experiment::plan::{Case, Instrument, Order};
 use crate::experiment::record::{Outcome, Record, Run};
 use crate::forward::summary::{DirectionSummary, Summary};

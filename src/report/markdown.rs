@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::Result;
 
 use super::tables::{self, InstrumentTable, number, scale};
-use super::text::{LEGEND, findings, shown};
+use super::text::{LEGEND, findings, machine, shown};
 use super::{conditions, spread, steady};
 use crate::analysis::{Analysis, CaseFigures, Verdict};
 use crate::experiment::record::Record;
@@ -61,6 +61,9 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     text.push('\n');
     for line in findings(&analysis) {
         let _ = writeln!(text, "- {}", escaped(&line));
+    }
+    if let Some(baseline) = &record.baseline {
+        let _ = writeln!(text, "- {}", escaped(&machine(baseline)));
     }
     let ramps = (steady::grids(&analysis), steady::NOTE);
     for (grids, note) in [ramps, (spread::grids(&tables), spread::NOTE)] {

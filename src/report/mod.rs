@@ -1,5 +1,6 @@
 //! Views of a record: each is a pure function of it.
 
+mod card;
 mod charts;
 mod comparison;
 mod conditions;
@@ -23,6 +24,7 @@ use std::io::Write;
 
 use anyhow::Result;
 
+pub(crate) use self::card::{card_markdown, card_text};
 pub(crate) use self::csv::write_csv;
 pub(crate) use self::flent::flent;
 pub(crate) use comparison::comparison;

@@ -8,7 +8,8 @@ use comfy_table::{
 
 use super::tables::{self, InstrumentTable, number, scale};
 use super::{spread, steady};
-use crate::analysis::{Analysis, Bottleneck, CaseFigures, Verdict};
+use crate::analysis::{Analysis, Bottleneck, CaseFigures, Verdict, ceiling};
+use crate::experiment::baseline::Baseline;
 use crate::experiment::record::Record;
 
 /// Lines above, below and under the header only.
@@ -48,10 +49,19 @@ pub(crate) fn text(record: &Record, coloured: bool) -> String {
         let _ = write!(text, "\n{spread}");
     }
     text.push('\n');
+    if let Some(baseline) = &record.baseline {
+        let _ = writeln!(text, "{}", machine(baseline));
+    }
     for line in findings(&analysis) {
         let _ = writeln!(text, "{line}");
     }
     text
+}
+
+/// What the machine does with nothing in the way.
+pub(super) fn machine(baseline: &Baseline) -> String {
+    let words = ceiling::in_words(baseline);
+    format!("this machine with nothing in the way: {words}")
 }
 
 /// What the numbers are.
@@ -149,8 +159,8 @@ fn verdict(figures: &CaseFigures<'_>) -> Cell {
     }
 }
 
-/// A line for each bottleneck, for each run that went wrong and each expectation that is not met, or one that says there
-/// is none.
+/// A line for each bottleneck, for each run that went wrong, each result that is the machine's own and each expectation
+/// that is not met, or one that says there is none.
 pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     let bottlenecks = analysis.bottlenecks.iter();
     let mut lines: Vec<String> = bottlenecks.map(Bottleneck::words).collect();
@@ -174,6 +184,7 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
             ));
         }
     }
+    lines.extend(ceiling::lines(analysis));
     let trends = analysis.trends.iter();
     let unmet = trends.filter(|check| check.verdict != Verdict::Met);
     lines.extend(unmet.map(|c| format!("{}: {}: {}", c.expected, c.verdict, c.measured)));

@@ -1,6 +1,7 @@
-//! The commands `run`, `measure`, `serve` and `report` as a user meets them.
+//! The commands `run`, `calibrate`, `measure`, `serve` and `report` as a user meets them.
 
 mod beds;
+mod calibrated;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../exec/family.rs"]
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     runs::add(&mut suite);
     beds::add(&mut suite);
+    calibrated::add(&mut suite);
     instruments::add(&mut suite);
     interrupted::add(&mut suite);
     refusals::add(&mut suite);

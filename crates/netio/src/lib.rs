@@ -22,6 +22,7 @@ pub mod offloads;
 mod port;
 mod sleeper;
 mod stamped;
+pub mod tbf;
 pub mod tcp;
 pub mod tied;
 mod train;

@@ -13,6 +13,8 @@ pub struct TcpInfo {
     pub timestamps: bool,
     /// Payload bytes of a full segment that is sent, options already taken off.
     pub snd_mss: u32,
+    /// Payload bytes of a full segment that is received, as far as the kernel has seen.
+    pub rcv_mss: u32,
     /// Segments sent and not yet acknowledged.
     pub unacked: u32,
     /// The path's MTU as far as the kernel knows, L3 bytes.
@@ -95,6 +97,7 @@ impl TcpInfo {
         Self {
             timestamps: bytes[5] & OPTION_TIMESTAMPS != 0,
             snd_mss: short(16),
+            rcv_mss: short(20),
             unacked: short(24),
             pmtu: short(60),
             rtt: micros(68),
@@ -152,6 +155,7 @@ mod tests {
         assert_eq!(discard(&far, 1 << 20).unwrap(), 1000);
         let info = TcpInfo::of(&far).unwrap();
         assert_eq!((info.bytes_received, info.data_segs_in), (1000, 1));
+        assert!(info.rcv_mss > 0);
         let info = TcpInfo::of(&near).unwrap();
         assert_eq!((info.bytes_sent, info.data_segs_out), (1000, 1));
         assert!(info.snd_mss > 500 && info.snd_cwnd > 0, "{info:?}");

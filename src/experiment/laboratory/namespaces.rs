@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use anyhow::{Context, Result, bail};
 use model::LinkConfig;
 use netio::CpuUse;
-use netio::bed::{BedConfig, Endpoint, Side};
+use netio::bed::{BedConfig, Endpoint, Side, WAN};
 use netio::netns::NetNs;
 
 use super::{ClientWork, Links};
@@ -55,6 +55,9 @@ pub(super) fn set_up(case: &Case, seed: u64, cpu: CpuUse) -> Result<Box<dyn supe
     let with_options = |(name, link): (String, LinkConfig)| (name, (link, Options::from(cpu)));
     let (names, links): (Vec<_>, Vec<_>) = links.into_iter().map(with_options).unzip();
     let rig = rig::Rig::up(&config, links)?;
+    if let Some(bucket) = case.bed.token_bucket() {
+        bucket.put_on(rig.client(), WAN)?;
+    }
     let address = address_of_server(ends)?.v4;
     let config = ServeConfig {
         bind: Some(Local::Address(address.into())),

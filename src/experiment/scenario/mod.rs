@@ -17,6 +17,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 use self::expand::Expanded;
 use self::rules::TrendTable;
 pub(crate) use self::schema::schema;
+pub(crate) use self::tables::case_name;
 use self::tables::{CaseTable, InstrumentTable, QuickTable};
 use super::plan::{Case, Order, Plan};
 use crate::toml_file;

@@ -155,7 +155,7 @@ impl CaseTable {
         let published = self.published.iter().map(value).collect::<Result<_>>();
         let expect = self.expect.iter().map(ExpectTable::resolve);
         Ok(Case {
-            name: name(self.name.as_ref(), axes),
+            name: case_name(self.name.as_ref(), axes),
             title: self.title.clone(),
             axes: axes.to_vec(),
             bed: self.bed.clone(),
@@ -237,7 +237,7 @@ impl CaseTable {
 }
 
 /// A case's name with what a sweep set, each by the last part of its path.
-fn name(name: &str, axes: &[(String, String)]) -> String {
+pub(crate) fn case_name(name: &str, axes: &[(String, String)]) -> String {
     if axes.is_empty() {
         return name.to_owned();
     }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use netio::tcp::TcpInfo;
+
 use super::HttpTarget;
 use super::body::{self, Body};
 use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
@@ -104,6 +106,12 @@ impl Connection {
             .write_all(request.as_bytes())
             .context("sending the request")?;
         Ok(sent)
+    }
+
+    /// Payload bytes that arrived until now, at most: what came twice counts twice. Absent where the kernel does not say.
+    pub(super) fn arrived(&self) -> Option<u64> {
+        let info = TcpInfo::of(&self.stream).ok()?;
+        Some(u64::from(info.data_segs_in) * u64::from(info.rcv_mss))
     }
 
     /// The answer's head; nothing if the server closed the connection before it said a byte.

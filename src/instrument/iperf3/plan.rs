@@ -109,9 +109,6 @@ pub(crate) trait Streams {
     /// [`progress`](Self::progress) say.
     fn end_omission(&mut self, now: Instant);
 
-    /// Looks how far the streams have come; called every 100 ms, finer than any interval, and at its end.
-    fn sample(&mut self, _now: Instant) {}
-
     /// Ends an interval.
     fn tick(&mut self, now: Instant);
 

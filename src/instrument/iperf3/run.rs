@@ -6,9 +6,9 @@ use super::control::{Broken, Step};
 use super::plan::{CpuTime, Plan, Streams, Until};
 
 /// How often the streams are looked at, whatever the interval.
-const SAMPLE: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(100);
 /// How often they are looked at in a test of so many bytes, whose end has to be found.
-const SAMPLE_OF_BYTES: Duration = Duration::from_millis(5);
+const LOOK_FOR_BYTES: Duration = Duration::from_millis(5);
 
 /// Where a test stands.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,6 @@ pub(crate) fn run<S: Streams>(
         plan,
         start,
         counted_from: plan.omit.is_zero().then_some(start),
-        next_sample: start,
         next_tick: start + plan.interval,
         moved: (start, 0),
         silence,
@@ -70,7 +69,6 @@ struct Running<'a> {
     plan: &'a Plan,
     start: Instant,
     counted_from: Option<Instant>,
-    next_sample: Instant,
     next_tick: Instant,
     /// When something moved last, and how much had by then.
     moved: (Instant, u64),
@@ -96,10 +94,6 @@ impl Running<'_> {
 
     /// Does what is due by `now`; whether an interval ended.
     fn advance(&mut self, streams: &mut impl Streams, now: Instant) -> bool {
-        if now >= self.next_sample {
-            streams.sample(now);
-            self.next_sample = now + SAMPLE;
-        }
         if self.counted_from.is_none() && now >= self.start + self.plan.omit {
             streams.tick(now);
             streams.end_omission(now);
@@ -119,13 +113,13 @@ impl Running<'_> {
     }
 
     fn next_event(&self, now: Instant) -> Instant {
-        let next = self.next_sample.min(self.next_tick);
+        let next = self.next_tick.min(now + LOOK);
         match (self.counted_from, self.plan.until) {
             (None, _) => next.min(self.start + self.plan.omit),
             // The server goes on until it is told of the end.
             (Some(from), Until::For(time)) if now < from + time => next.min(from + time),
             (Some(_), Until::For(_)) => next,
-            (Some(_), Until::Bytes(_)) => next.min(now + SAMPLE_OF_BYTES),
+            (Some(_), Until::Bytes(_)) => next.min(now + LOOK_FOR_BYTES),
         }
     }
 

@@ -53,8 +53,6 @@ pub(crate) struct ReceiverDetail {
     pub(crate) garbage: u64,
     /// Payload bytes that came after the first arrival, and the nanoseconds from that to the last one.
     pub(crate) after_first: [u64; 2],
-    /// Half of the goodput's 95 % interval; absent where the test was too short to tell.
-    pub(crate) goodput_half_bit_per_s: Option<u64>,
 }
 
 impl SenderDetail {
@@ -92,7 +90,7 @@ impl SenderDetail {
 }
 
 impl ReceiverDetail {
-    pub(super) fn of(tally: &Tally, goodput_half_bit_per_s: Option<u64>) -> Self {
+    pub(super) fn of(tally: &Tally) -> Self {
         let span = tally.arrivals.map_or(0, |[first, last]| last.0 - first.0);
         Self {
             received: tally.received,
@@ -103,7 +101,6 @@ impl ReceiverDetail {
             drops: tally.drops,
             garbage: tally.garbage,
             after_first: [tally.bytes - tally.first_bytes, span],
-            goodput_half_bit_per_s,
         }
     }
 
@@ -120,10 +117,6 @@ impl ReceiverDetail {
             drops: self.drops.saturating_add(other.drops),
             garbage: self.garbage.saturating_add(other.garbage),
             after_first: [bytes.saturating_add(more), span.max(other_span)],
-            goodput_half_bit_per_s: self
-                .goodput_half_bit_per_s
-                .zip(other.goodput_half_bit_per_s)
-                .map(|(a, b)| a.saturating_add(b)),
         }
     }
 }

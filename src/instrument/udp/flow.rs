@@ -35,8 +35,13 @@ pub(super) struct Received {
 }
 
 impl Received {
-    /// Of the account of a farwire, with what its sender says of the time of sending.
-    pub(super) fn here(detail: ReceiverDetail, local: &StreamResults, active_s: f64) -> Self {
+    /// Of the account of a farwire, with what its sender says of the time of sending: from the first departure to the last, and
+    /// of the whole test.
+    pub(super) fn here(
+        detail: ReceiverDetail,
+        local: &StreamResults,
+        [active_s, test_s]: [f64; 2],
+    ) -> Self {
         let [omitted_missing, omitted] = local.omitted.unwrap_or_default();
         let [bytes, span_ns] = detail.after_first;
         // A path that fell silent before the sender did carried nothing in the rest of its time.
@@ -44,8 +49,9 @@ impl Received {
         let goodput = rate(bytes, span);
         // What came with the first arrival and what would have come after the last may weigh as much again.
         let edges = rate(local.bytes.saturating_sub(bytes).saturating_mul(2), span);
-        let half = detail.goodput_half_bit_per_s;
-        let half = half.map(|half| half as f64 + edges);
+        // The network carried them, and nobody read them.
+        let unread = detail.host_dropped.saturating_add(detail.duplicates);
+        let unread = rate(bytes, span) * unread as f64 / detail.received.max(1) as f64;
         Self {
             bytes: local.bytes,
             expected: local.packets.saturating_sub(omitted),
@@ -53,7 +59,10 @@ impl Received {
             unseen: 0,
             jitter_ms: local.jitter_s * 1e3,
             goodput,
-            bounds: half.map(|half| [(goodput - half).max(0.0), goodput + half]),
+            bounds: Some([
+                (rate(bytes, span.max(test_s)) - edges).max(0.0),
+                goodput + edges + unread,
+            ]),
             detail: Some(detail),
         }
     }
@@ -250,13 +259,13 @@ mod tests {
         let all = u64::MAX;
         let detail = format!(
             r#","farwire":{{"receiver":{{"received":{all},"duplicates":{all},"reordered":{all},"largest_extent":{all},
-            "host_dropped":0,"drops":0,"garbage":{all},"after_first":[0,{all}],"goodput_half_bit_per_s":{all}}}}}"#
+            "host_dropped":0,"drops":0,"garbage":{all},"after_first":[0,{all}]}}}}"#
         );
         let ours = absurd(&detail);
         let Some(Detail::Receiver(detail)) = ours.detail else {
             panic!("{ours:?}");
         };
-        let here = Received::here(detail, &ours, 1.0);
+        let here = Received::here(detail, &ours, [1.0; 2]);
         let there = Received::there(&absurd(""), all, 1.0).unwrap();
         for received in [here, there] {
             let flow = Flow {

@@ -72,8 +72,8 @@ impl Report<'_> {
     /// Both views of a stream that this end received.
     fn came(&self, local: &StreamResults, detail: ReceiverDetail) -> Flow {
         let sender = self.remote(local.id).map(|remote| self.sender_view(remote));
-        let active_s = self.remote(local.id).map_or(0.0, sending_s);
-        let received = Received::here(detail, local, active_s);
+        let sending_s = self.remote(local.id).map_or([0.0; 2], sending_s);
+        let received = Received::here(detail, local, sending_s);
         Flow {
             received: Some(received),
             ..sender.unwrap_or_default()
@@ -199,8 +199,8 @@ impl Report<'_> {
         fact(
             "interval",
             "95 %. Loss: Wilson's on the datagrams, which takes them for independent, widened by what host and network \
-             cannot be told apart. Goodput: batch means over tenths of a second at the receiver, and twice the first arrival for the edges; where an iperf3 \
-             receives, between its bytes over its own time and over the time of sending",
+             cannot be told apart. Goodput: of what the network carried meanwhile, to which sampling adds nothing: twice the first arrival for the edges, the sender's whole time for the least, and \
+             what the host dropped or came twice; where an iperf3 receives, between its bytes over its own time and over the time of sending",
         );
         fact(
             "jitter",
@@ -317,10 +317,11 @@ fn seconds(from: Instant, to: Instant) -> f64 {
     to.saturating_duration_since(from).as_secs_f64()
 }
 
-/// From the first departure of a stream to its last, as far as the sender says.
-fn sending_s(sender: &StreamResults) -> f64 {
-    match sender.detail {
+/// From the first departure of a stream to its last, and the whole test, in seconds, as far as the sender says.
+fn sending_s(sender: &StreamResults) -> [f64; 2] {
+    let active = match sender.detail {
         Some(Detail::Sender(detail)) => detail.active_ns as f64 / 1e9,
         _ => 0.0,
-    }
+    };
+    [active, sender.seconds.unwrap_or(active)]
 }

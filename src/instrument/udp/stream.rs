@@ -8,11 +8,7 @@ use netio::udp::{TrainReceiver, TrainSender};
 use super::account::Tally;
 use super::detail::{Detail, ReceiverDetail, SenderDetail};
 use super::{receiver, sender};
-use crate::analysis::correlated::mean_with_interval;
 use crate::instrument::iperf3::results::StreamResults;
-
-/// Tenths of a second from which the goodput's interval is made: an hour.
-const MOST_RATES: usize = 36_000;
 
 /// One stream.
 #[derive(Debug)]
@@ -33,17 +29,7 @@ pub(super) enum Half {
     Receives {
         account: Arc<receiver::Shared>,
         socket: Arc<TrainReceiver>,
-        goodput: Goodput,
     },
-}
-
-/// The goodput of a stream by tenths of a second.
-#[derive(Debug)]
-pub(super) struct Goodput {
-    /// When it was looked at last, and how many payload bytes had come by then.
-    last: (Instant, u64),
-    /// Bits a second.
-    rates: Vec<f64>,
 }
 
 /// How far all streams were at the end of an interval.
@@ -118,12 +104,10 @@ impl Stream {
                     ..results
                 }
             }
-            Half::Receives {
-                account, goodput, ..
-            } => {
+            Half::Receives { account, .. } => {
                 let account = account.lock();
                 let (tally, omitted) = (account.tally(), account.omitted());
-                let detail = ReceiverDetail::of(tally, goodput.half());
+                let detail = ReceiverDetail::of(tally);
                 StreamResults {
                     bytes: tally.bytes,
                     jitter_s: tally.jitter_ns / 1e9,
@@ -135,35 +119,5 @@ impl Stream {
                 }
             }
         }
-    }
-}
-
-impl Goodput {
-    pub(super) fn since(now: Instant, bytes: u64) -> Self {
-        Self {
-            last: (now, bytes),
-            rates: Vec::new(),
-        }
-    }
-
-    pub(super) fn look(&mut self, now: Instant, bytes: u64) {
-        let (then, before) = std::mem::replace(&mut self.last, (now, bytes));
-        let seconds = now.saturating_duration_since(then).as_secs_f64();
-        // What precedes the first arrival is the way, not the rate.
-        if seconds > 0.0 && before > 0 && self.rates.len() < MOST_RATES {
-            self.rates.push((bytes - before) as f64 * 8.0 / seconds);
-        }
-    }
-
-    /// Half of the 95 % interval of the mean, in bits a second, if there is enough to tell.
-    fn half(&self) -> Option<u64> {
-        let (_, low, high) = mean_with_interval(&self.rates)?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "not negative, and a float that is too large becomes the largest integer"
-        )]
-        let half = ((high - low) / 2.0).ceil() as u64;
-        Some(half)
     }
 }

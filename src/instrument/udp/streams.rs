@@ -15,7 +15,7 @@ use super::account::Account;
 use super::datagram::Counter;
 use super::receiver::{self, Incoming};
 use super::sender::{self, Manner, Orders, Outgoing};
-use super::stream::{Ending, Goodput, Half, Reading, Stream};
+use super::stream::{Ending, Half, Reading, Stream};
 use crate::instrument::iperf3::params::Params;
 use crate::instrument::iperf3::plan::{CpuTime, Plan, Progress, StreamSpec, Streams, Until};
 use crate::instrument::iperf3::results::StreamResults;
@@ -123,7 +123,6 @@ impl UdpStreams {
                 Half::Receives {
                     account: Arc::new(receiver::Shared::new(Account::new(counter))),
                     socket: Arc::new(TrainReceiver::new(socket, receive_buffer)?),
-                    goodput: Goodput::since(Instant::now(), 0),
                 }
             };
             Ok(Stream { id: spec.id, half })
@@ -285,12 +284,7 @@ impl Streams for UdpStreams {
         for stream in &mut self.streams {
             match &mut stream.half {
                 Half::Sends { sent, .. } => sent.lock().omit(),
-                Half::Receives {
-                    account, goodput, ..
-                } => {
-                    account.lock().omit();
-                    *goodput = Goodput::since(now, 0);
-                }
+                Half::Receives { account, .. } => account.lock().omit(),
             }
         }
         if let Some(limit) = self.limit {
@@ -300,17 +294,6 @@ impl Streams for UdpStreams {
             reading.ending = Ending::Omitted;
         }
         self.read(now, Ending::Nothing);
-    }
-
-    fn sample(&mut self, now: Instant) {
-        for stream in &mut self.streams {
-            if let Half::Receives {
-                account, goodput, ..
-            } = &mut stream.half
-            {
-                goodput.look(now, account.lock().tally().bytes);
-            }
-        }
     }
 
     fn tick(&mut self, now: Instant) {

@@ -1,6 +1,6 @@
 //! What was counted of TCP streams: in intervals, and of a whole test.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netio::tcp::TcpInfo;
 
@@ -81,14 +81,6 @@ pub(super) struct Rtts {
     ends: Option<[Duration; 2]>,
 }
 
-/// Goodput in steps of a tenth of a second, from which its uncertainty is told.
-#[derive(Debug, Default)]
-pub(super) struct Goodput {
-    before: Option<(Instant, [u64; 2])>,
-    /// Bits a second sent by this end and received by it.
-    steps: [Vec<f64>; 2],
-}
-
 /// The congestion window in bytes, as iperf3 states it.
 pub(crate) fn cwnd_bytes(info: &TcpInfo) -> u64 {
     u64::from(info.snd_cwnd) * u64::from(info.snd_mss)
@@ -106,27 +98,5 @@ impl Rtts {
     pub(super) fn least_mean_most(&self) -> Option<[Duration; 3]> {
         let [least, most] = self.ends?;
         Some([least, self.sum / self.count, most])
-    }
-}
-
-impl Goodput {
-    /// Bits a second by tenths of a second, of what this end sent or received.
-    pub(super) fn steps(&self, sent: bool) -> &[f64] {
-        &self.steps[usize::from(!sent)]
-    }
-
-    /// So many bytes had arrived in either direction, since one moment, by `now`.
-    pub(super) fn step(&mut self, now: Instant, arrived: [u64; 2]) {
-        if let Some((then, before)) = self.before {
-            let lasted = now.saturating_duration_since(then).as_secs_f64();
-            if lasted <= 0.0 {
-                return;
-            }
-            for (way, steps) in self.steps.iter_mut().enumerate() {
-                let bytes = arrived[way].saturating_sub(before[way]);
-                steps.push(bytes as f64 * 8.0 / lasted);
-            }
-        }
-        self.before = Some((now, arrived));
     }
 }

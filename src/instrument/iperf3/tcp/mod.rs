@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use socket2::SockRef;
 
-use self::counts::{Goodput, Limited, Rtts};
 pub(crate) use self::counts::{Interval, StreamInterval, StreamTotal, cwnd_bytes};
+use self::counts::{Limited, Rtts};
 use self::flow::{Flow, Gate, Snapshot};
 pub(crate) use self::options::Options;
 use super::plan::{CpuTime, Plan, Progress, StreamSpec, Streams, Until};
@@ -37,7 +37,6 @@ pub(crate) struct TcpStreams {
     /// When what counts began: after the omitted start.
     counted_from: Instant,
     omitting: bool,
-    goodput: Goodput,
     ticked: Instant,
     cpu_before: Duration,
     /// Every interval, or the last one only.
@@ -83,7 +82,6 @@ impl TcpStreams {
             start: now,
             counted_from: now,
             omitting: !plan.omit.is_zero(),
-            goodput: Goodput::default(),
             ticked: now,
             cpu_before: Duration::ZERO,
             intervals: Vec::new(),
@@ -102,11 +100,6 @@ impl TcpStreams {
     /// Every interval until now, unless they are forgotten.
     pub(crate) fn intervals(&self) -> &[Interval] {
         &self.intervals
-    }
-
-    /// Goodput of what was sent by this end or received by it, in bits a second, by tenths of a second.
-    pub(crate) fn goodput(&self, sent: bool) -> &[f64] {
-        self.goodput.steps(sent)
     }
 
     /// The connections.
@@ -167,14 +160,6 @@ impl TcpStreams {
         }
     }
 
-    fn sum(&self, sends: bool, of: impl Fn(&Tracked) -> u64) -> u64 {
-        let flows = self.flows.iter();
-        flows
-            .filter(|tracked| tracked.flow.spec.sends == sends)
-            .map(of)
-            .sum()
-    }
-
     fn cpu_total(&self) -> CpuTime {
         self.flows.iter().fold(CpuTime::default(), |sum, tracked| {
             let cpu = tracked.flow.cpu();
@@ -227,7 +212,6 @@ impl Streams for TcpStreams {
         self.omitting = false;
         self.counted_from = now;
         self.ticked = now;
-        self.goodput = Goodput::default();
         if let Until::Bytes(bytes) = self.until {
             self.gate.limit(bytes);
         }
@@ -238,16 +222,6 @@ impl Streams for TcpStreams {
             tracked.rtts = Rtts::default();
             (tracked.most_cwnd, tracked.most_wnd) = (0, 0);
         }
-    }
-
-    fn sample(&mut self, now: Instant) {
-        let arrived = [true, false].map(|sends| {
-            self.sum(sends, |tracked| {
-                let now = tracked.flow.snapshot(now);
-                tracked.arrived(tracked.base.unwrap_or(now), now)
-            })
-        });
-        self.goodput.step(now, arrived);
     }
 
     fn tick(&mut self, now: Instant) {

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use super::super::plan::{Plan, Until};
 use super::super::results::Sides;
 use super::{Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
-use crate::analysis::correlated::mean_with_interval;
 use crate::instrument::layers::Layers;
 use crate::instrument::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 
@@ -19,8 +18,6 @@ pub(crate) struct Report<'a> {
     pub(crate) totals: Vec<StreamTotal>,
     /// Whether this end is the client.
     pub(crate) client: bool,
-    /// Bits a second by tenths of a second, of what this end sent and of what it received.
-    goodput: [&'a [f64]; 2],
     /// IPv6 on the wire.
     ipv6: bool,
 }
@@ -81,7 +78,6 @@ impl<'a> Report<'a> {
             intervals: streams.intervals(),
             totals: streams.totals(),
             client,
-            goodput: [streams.goodput(true), streams.goodput(false)],
             ipv6: streams.peer().is_some_and(is_ipv6),
         }
     }
@@ -200,7 +196,7 @@ impl<'a> Report<'a> {
         let Some(goodput) = sum.goodput() else {
             return Vec::new();
         };
-        let bounds = self.bounds(sends, goodput);
+        let bounds = self.bounds(sends, sum);
         let rate = |metric, of: &dyn Fn(f64) -> f64| {
             let figure = Figure::new(metric, Statistic::Mean, of(goodput));
             match bounds {
@@ -252,13 +248,18 @@ impl<'a> Report<'a> {
         figures.map(|figure| figure.stream(total.spec.id)).collect()
     }
 
-    /// The 95 % interval of a direction's goodput, as the facts explain it.
-    fn bounds(&self, sends: bool, goodput: f64) -> Option<[f64; 2]> {
-        let (mean, low, high) = mean_with_interval(self.goodput[usize::from(!sends)])?;
-        let half = (high - low) / 2.0;
-        // What the two ends count apart is on its way, or in a buffer.
-        let apart = (mean - goodput).abs();
-        Some([(goodput - half - apart).max(0.0), goodput + half + apart])
+    /// Between what goodputs the network's own lies: it carried all that the receiver read, and no more than the sender
+    /// wrote and TCP sent again. Absent where an end does not say.
+    fn bounds(&self, sends: bool, sum: &Sum) -> Option<[f64; 2]> {
+        let ((sent, _), (received, seconds)) = sum.sent.zip(sum.received)?;
+        let again = if sum.retransmits? == 0 {
+            0.0
+        } else {
+            sum.retransmits? as f64 * self.layers(sends)?.segment
+        };
+        let most = sent.max(received) as f64 + again;
+        let rate = |bytes: f64| bytes * 8.0 / seconds;
+        (seconds > 0.0).then(|| [rate(received as f64), rate(most)])
     }
 
     fn add_samples(&self, sends: bool, samples: &mut Vec<Sample>) {
@@ -319,8 +320,8 @@ impl<'a> Report<'a> {
         );
         fact(
             "interval",
-            "95 %: batch means over tenths of a second, batches three times as long as the autocorrelation time, widened by \
-             what the two ends counted apart"
+            "of what the network carried meanwhile, to which sampling adds nothing: all that the receiver read, and at most what \
+             the sender wrote until then and TCP sent again"
                 .to_owned(),
         );
         if let Some(layers) = self.layers(true).or(self.layers(false)) {

@@ -1,0 +1,149 @@
+//! The kernel's own token bucket (tc-tbf(8)) on an interface: a shaper that owes nothing to farwire.
+
+use std::io;
+
+use futures_util::StreamExt as _;
+use model::{BitsPerSec, Bytes, Nanos};
+use rtnetlink::Handle;
+use rtnetlink::packet_core::{
+    DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
+
+use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netns::NetNs;
+
+/// What the bucket holds, as time at its rate: the shortest with which the kernel's timers still keep the rate.
+const DEPTH: Nanos = Nanos(1_000_000);
+/// But room for so many full frames.
+const LEAST_FRAMES: u64 = 4;
+/// The waiting room, as time at the rate.
+const QUEUE: Nanos = Nanos(100_000_000);
+
+/// A token bucket. It counts L2 bytes without FCS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenBucket {
+    rate: BitsPerSec,
+    burst: u32,
+    limit: u32,
+}
+
+impl TokenBucket {
+    /// Of this rate, for frames of up to `frame` bytes: 1 ms deep, but four frames at least, with 100 ms of waiting room.
+    #[must_use]
+    pub fn new(rate: BitsPerSec, frame: Bytes) -> Self {
+        let least = LEAST_FRAMES * frame.0;
+        let within = |time: Nanos| {
+            let bytes = u128::from(rate.get()) * u128::from(time.0) / 8_000_000_000;
+            u32::try_from(bytes.max(least.into())).unwrap_or(u32::MAX)
+        };
+        Self {
+            rate,
+            burst: within(DEPTH),
+            limit: within(QUEUE),
+        }
+    }
+
+    /// What may leave at once, beyond the rate.
+    #[must_use]
+    pub fn burst(&self) -> Bytes {
+        Bytes(self.burst.into())
+    }
+
+    /// What may wait.
+    #[must_use]
+    pub fn limit(&self) -> Bytes {
+        Bytes(self.limit.into())
+    }
+
+    /// Puts it on the egress of `interface` in `namespace`.
+    ///
+    /// # Errors
+    /// There is no such interface, it has a queue discipline already, or the kernel has no tbf.
+    pub fn put_on(&self, namespace: &NetNs, interface: &str) -> Result<(), NetlinkError> {
+        let what = || format!("put a token bucket (tbf) on {interface}");
+        netlink::call(namespace, async |mut handle| {
+            let index = nix::net::if_::if_nametoindex(interface).map_err(io::Error::from);
+            let message = self.message(index.asked(what)?);
+            ask(&mut handle, message).await.asked(what)
+        })
+    }
+
+    /// As `tc qdisc add dev INTERFACE root tbf` has it.
+    fn message(&self, index: u32) -> TcMessage {
+        // The attributes of include/uapi/linux/pkt_sched.h.
+        const PARMS: u16 = 1;
+        const RATE64: u16 = 4;
+        const BURST: u16 = 6;
+        let options = [
+            (PARMS, self.parameters()),
+            (RATE64, self.bytes_per_second().to_ne_bytes().to_vec()),
+            (BURST, self.burst.to_ne_bytes().to_vec()),
+        ]
+        .map(|(kind, value)| TcOption::Other(DefaultNla::new(kind, value)));
+        let mut message = TcMessage::with_index(index.cast_signed());
+        message.header.parent = TcHandle::ROOT;
+        message.attributes = vec![
+            TcAttribute::Kind("tbf".to_owned()),
+            TcAttribute::Options(options.into()),
+        ];
+        message
+    }
+
+    fn bytes_per_second(&self) -> u64 {
+        self.rate.get() / 8
+    }
+
+    /// `struct tc_tbf_qopt`: two `tc_ratespec`, the limit, the depth in ticks, and an MTU.
+    fn parameters(&self) -> Vec<u8> {
+        const ETHERNET: u8 = 1;
+        let rate = u32::try_from(self.bytes_per_second()).unwrap_or(u32::MAX);
+        let mut bytes = vec![0, ETHERNET, 0, 0, 0, 0, 0, 0];
+        bytes.extend(rate.to_ne_bytes());
+        // No peak rate; BURST says the depth in bytes.
+        bytes.extend([0; 12]);
+        bytes.extend(self.limit.to_ne_bytes());
+        bytes.extend([0; 8]);
+        bytes
+    }
+}
+
+/// Sends a request for a new queue discipline; the library's own has no place for its options.
+async fn ask(handle: &mut Handle, message: TcMessage) -> Result<(), rtnetlink::Error> {
+    let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewQueueDiscipline(message));
+    request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+    let mut answers = handle.request(request)?;
+    while let Some(answer) = answers.next().await {
+        if let NetlinkPayload::Error(error) = answer.payload
+            && error.code.is_some()
+        {
+            return Err(rtnetlink::Error::NetlinkError(error));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: Bytes = Bytes(1514);
+
+    #[test]
+    fn a_bucket_is_a_millisecond_deep_but_holds_four_frames() {
+        let of = |rate: &str| TokenBucket::new(rate.parse().unwrap(), FRAME);
+        assert_eq!(of("1gbit").burst(), Bytes(125_000));
+        assert_eq!(of("1gbit").limit, 12_500_000);
+        assert_eq!(of("1mbit").burst(), Bytes(4 * 1514));
+    }
+
+    #[test]
+    fn the_parameters_fill_the_kernel_s_struct() {
+        let bucket = TokenBucket::new("8mbit".parse().unwrap(), FRAME);
+        let bytes = bucket.parameters();
+        assert_eq!(bytes.len(), 36);
+        assert_eq!(bytes[8..12], 1_000_000_u32.to_ne_bytes());
+        assert_eq!(bytes[24..28], 100_000_u32.to_ne_bytes());
+    }
+}

@@ -1,0 +1,83 @@
+//! `farwire calibrate`: the instruments against known truth.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use super::experiment::{ExperimentArgs, Ran};
+use crate::analysis::calibration::Card;
+use crate::exit::Failure;
+use crate::experiment::grid;
+use crate::experiment::record::GivenScenario;
+use crate::{output, report};
+
+/// Hold the instruments against known truth
+///
+/// Runs every instrument alone over a grid of links whose truth the emulator counts, and prints a card: which instrument to
+/// trust for what, under which conditions, and why not elsewhere. card.md and card.json go beside the record.
+#[derive(Args, Debug)]
+pub(crate) struct CalibrateArgs {
+    /// A grid of one's own: a scenario, each case of which is run once for each of its instruments
+    #[arg(conflicts_with = "resume")]
+    grid: Option<PathBuf>,
+    #[command(flatten)]
+    experiment: ExperimentArgs,
+}
+
+impl CalibrateArgs {
+    /// Calibrates; 0 when every instrument's intervals hold the truth in at least 90 % of its cells, 1 when not.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let given = |quick| {
+            let given = self.given()?;
+            let plan = grid::parse(&given.file, &given.text, quick)?;
+            Ok((given, plan))
+        };
+        let Some(ran) = self.experiment.run(given, grid::one_by_one)? else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        let card = Card::of(&ran.record);
+        self.show(&ran, &card)?;
+        ran.conclude()?;
+        Ok(if card.is_met() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+
+    /// The grid that was asked for.
+    fn given(&self) -> Result<GivenScenario> {
+        Ok(match &self.grid {
+            None => GivenScenario {
+                file: grid::BUILT_IN.to_owned(),
+                text: grid::TEXT.to_owned(),
+            },
+            Some(path) => GivenScenario {
+                file: path.display().to_string(),
+                text: fs::read_to_string(path)
+                    .with_context(|| format!("{}: cannot read", path.display()))?,
+            },
+        })
+    }
+
+    /// The card beside the record, and to standard output unless its JSON goes there.
+    fn show(&self, ran: &Ran, card: &Card) -> Result<()> {
+        let in_directory = |name| ran.directory.join(name);
+        output::write(Some(&in_directory("card.md")), &report::card_markdown(card))?;
+        output::write_json(&in_directory("card.json"), card)?;
+        let json = self.experiment.json.as_deref();
+        if let Some(target) = json {
+            output::write_json(target, card)?;
+        }
+        let text = report::card_text(card);
+        if json.is_some_and(output::is_stdout) {
+            io::stderr().write_all(text.as_bytes())?;
+            return Ok(());
+        }
+        output::write(None, &text)
+    }
+}

@@ -1,0 +1,244 @@
+//! What commands that run an experiment share: their options, and the way from a plan to a record.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::Args;
+
+use super::CpuArg;
+use crate::exit::{Blame, Failure};
+use crate::experiment::host::HostFacts;
+use crate::experiment::laboratory::AnyBed;
+use crate::experiment::plan::{Order, Plan};
+use crate::experiment::record::{GivenScenario, Head, Journal, Record};
+use crate::experiment::{baseline, runner};
+use crate::instrument::Stop;
+use crate::output::{self, Prepared};
+use crate::report;
+
+/// How an experiment is run, and what of it.
+#[derive(Args, Debug)]
+pub(super) struct ExperimentArgs {
+    /// Shorten counts and sizes, never the conditions
+    #[arg(long)]
+    quick: bool,
+    /// Only the case of this name, and the reference; may be repeated
+    #[arg(long, value_name = "CASE")]
+    only: Vec<String>,
+    /// Print the plan and how long it should take, and run nothing
+    #[arg(long)]
+    check: bool,
+    /// Do the runs that the record in DIR is missing
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "only", "check", "out"])]
+    resume: Option<PathBuf>,
+    /// Where record.jsonl, report.html and samples.csv go [default: out/NAME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Whether the forwarder may spin to be on time
+    #[arg(long, value_name = "USE", default_value = "spin")]
+    cpu: CpuArg,
+    /// Write the results as JSON there; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+}
+
+/// An experiment that ran, to its end or until a signal.
+pub(super) struct Ran {
+    pub(super) record: Record,
+    /// Where its record is.
+    pub(super) directory: PathBuf,
+    stop: Stop,
+}
+
+impl ExperimentArgs {
+    /// Runs the plan that `given` makes of `--quick`, or the rest of one; nothing when only the plan was asked for.
+    ///
+    /// `prepare` has the last word on the plan, after `--only`.
+    pub(super) fn run(
+        &self,
+        given: impl FnOnce(bool) -> Result<(GivenScenario, Plan)>,
+        prepare: impl FnOnce(Plan) -> Plan,
+    ) -> Result<Option<Ran>, Failure> {
+        if let Some(directory) = &self.resume {
+            let (record, journal) = Journal::resume(directory).or_bad_input()?;
+            tools(record.plan()).or_machine()?;
+            return self.finish(record, journal).map(Some);
+        }
+        let (given, mut plan) = given(self.quick).or_bad_input()?;
+        keep_only(&mut plan, &self.only).or_bad_input()?;
+        let plan = prepare(plan);
+        if self.check {
+            output::write(None, &outline(&plan))?;
+            return Ok(None);
+        }
+        let tools = tools(&plan).or_machine()?;
+        let directory = match &self.out {
+            Some(directory) => directory.clone(),
+            None => Path::new("out").join(&plan.name),
+        };
+        self.laboratory(&plan)?;
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("{}: cannot create", directory.display()))
+            .or_bad_input()?;
+        let head = Head::new(given, plan, HostFacts::collect(tools));
+        let journal = Journal::begin(&directory, &head).or_bad_input()?;
+        self.finish(Record::new(head), journal).map(Some)
+    }
+
+    /// A laboratory in which every bed of `plan` was set up once.
+    fn laboratory(&self, plan: &Plan) -> Result<AnyBed, Failure> {
+        let laboratory = AnyBed::prepare(plan, self.cpu.into())?;
+        laboratory.try_out(plan)?;
+        Ok(laboratory)
+    }
+
+    /// Does the runs that `record` is missing, and writes the reports beside it.
+    fn finish(&self, mut record: Record, mut journal: Journal) -> Result<Ran, Failure> {
+        let laboratory = self.laboratory(record.plan())?;
+        let stop = Stop::on_signals()?;
+        if record.baseline.is_none() && record.finished_at.is_none() {
+            record.baseline = baseline::measure(&laboratory, record.plan(), &stop)?;
+            // What a signal cut short is no measurement.
+            if let Some(baseline) = record.baseline.as_ref().filter(|_| stop.cause().is_none()) {
+                journal.keep_baseline(baseline)?;
+            }
+        }
+        runner::run(&laboratory, &mut record, &mut journal, &stop)?;
+        let directory = journal.path().parent().unwrap_or(Path::new(".")).to_owned();
+        let page = report::html(&record)?;
+        output::write(Some(&directory.join("report.html")), &page)?;
+        let samples = Prepared::open(&directory.join("samples.csv"))?;
+        samples.replace(|file| report::write_csv(&record, BufWriter::new(file)))?;
+        Ok(Ran {
+            record,
+            directory,
+            stop,
+        })
+    }
+}
+
+impl Ran {
+    /// Says where the report is, and how to go on with what a signal cut short.
+    pub(super) fn conclude(&self) -> Result<(), Failure> {
+        eprintln!("report: {}", self.directory.join("report.html").display());
+        match self.stop.cause() {
+            None => Ok(()),
+            Some(cause) => Err(anyhow!(
+                "{cause}; the runs before it are kept: --resume {} does the rest",
+                self.directory.display()
+            )
+            .into()),
+        }
+    }
+}
+
+/// Leaves the cases named, and the reference that they are held against.
+fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    for name in names {
+        let known = || plan.cases.iter().map(|case| case.name.as_str());
+        ensure!(
+            known().any(|known| known == name),
+            "--only {name}: there is no such case; there are: {}",
+            known().collect::<Vec<_>>().join(", ")
+        );
+    }
+    let reference = plan.reference.clone();
+    plan.cases
+        .retain(|case| names.contains(&case.name) || reference.as_ref() == Some(&case.name));
+    let kept = |name: &String| plan.cases.iter().any(|case| case.name == *name);
+    plan.trends.retain(|trend| trend.cases.iter().all(kept));
+    Ok(())
+}
+
+/// The external tools that the plan uses, with their versions.
+fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
+    let mut tools = BTreeMap::new();
+    for instrument in plan.cases.iter().flat_map(|case| &case.instruments) {
+        for tool in instrument.kind.tools(&instrument.options)? {
+            tools.insert(tool.path.display().to_string(), tool.version);
+        }
+    }
+    Ok(tools)
+}
+
+/// The plan for people: what runs how often, with which instruments, and about how long.
+fn outline(plan: &Plan) -> String {
+    let mut lines = vec![plan.title.clone()];
+    let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
+    for case in &plan.cases {
+        let time = case.estimate();
+        least += time * case.repeats.least;
+        most += time * case.repeats.most;
+        let times = match (case.repeats.least, case.repeats.most) {
+            (least, most) if least == most => format!("{least} times"),
+            (least, most) => format!("{least} to {most} times"),
+        };
+        lines.push(format!(
+            "{}: {times}, {:.1} s each",
+            case.name,
+            time.as_secs_f64()
+        ));
+        for instrument in &case.instruments {
+            let options = instrument.options.join(" ");
+            let (name, kind) = (&instrument.name, instrument.kind.name());
+            lines.push(format!("  {name}: {kind} {options}").trim_end().to_owned());
+        }
+    }
+    let order = match plan.order {
+        Order::Random => format!("each round in an order drawn by seed {}", plan.seed),
+        Order::AsWritten => "as written".to_owned(),
+    };
+    let runs: u32 = plan.cases.iter().map(|case| case.repeats.least).sum();
+    let time = if least == most {
+        format!("{:.0} s", least.as_secs_f64())
+    } else {
+        format!("{:.0} to {:.0} s", least.as_secs_f64(), most.as_secs_f64())
+    };
+    lines.push(format!(
+        "{} cases, {runs} runs, {order}; about {time}, without what has no stated time",
+        plan.cases.len()
+    ));
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+
+    #[test]
+    fn only_keeps_the_reference_too() {
+        let mut plan = record().head.plan;
+        keep_only(&mut plan, &["slow".to_owned()]).unwrap();
+        assert_eq!((plan.cases.len(), plan.trends.len()), (2, 1));
+        keep_only(&mut plan, &["base".to_owned()]).unwrap();
+        assert_eq!((plan.cases.len(), plan.trends.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_case_that_is_not_there_is_refused_with_those_that_are() {
+        let error = keep_only(&mut record().head.plan, &["fast".to_owned()]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--only fast: there is no such case; there are: base, slow"
+        );
+    }
+
+    #[test]
+    fn the_outline_has_every_case_and_the_time_that_is_known() {
+        let text = outline(&record().head.plan);
+        assert!(text.contains("slow: 2 times"), "{text}");
+        assert!(text.contains("  ping: ping --count=3"), "{text}");
+        assert!(
+            text.contains("2 cases, 3 runs, each round in an order drawn by seed 1"),
+            "{text}"
+        );
+    }
+}

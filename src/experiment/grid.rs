@@ -1,0 +1,117 @@
+//! The grid of a calibration: a scenario whose cases are run once for each instrument, so that what the link counted is that
+//! instrument's alone.
+
+use anyhow::{Result, ensure};
+
+use super::bed::Bed;
+use super::plan::{Case, Instrument, Plan};
+use super::scenario;
+
+/// Where the grid that ships comes from, as a record names it.
+pub(crate) const BUILT_IN: &str = "the grid that ships with farwire";
+/// Its text.
+pub(crate) const TEXT: &str = include_str!("grid.toml");
+
+/// The plan of the grid in `text`, which came from `file`; `quick` shortens it.
+///
+/// # Errors
+/// As of any scenario; or a bed in which there is no emulator to know the truth.
+pub(crate) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
+    let plan = scenario::parse(file, text, quick)?;
+    for case in &plan.cases {
+        ensure!(
+            matches!(case.bed, Bed::Netns(_)),
+            "{file}: case `{}`: bed: kind: a calibration needs `netns`, where the emulator knows the truth",
+            case.name
+        );
+    }
+    Ok(plan)
+}
+
+/// The same with a case for each instrument, or group of instruments, of every case. What was expected is left out: a
+/// calibration holds figures against the truth.
+pub(crate) fn one_by_one(plan: Plan) -> Plan {
+    let mut cases: Vec<Case> = Vec::new();
+    for case in &plan.cases {
+        for group in case.groups() {
+            let alone = alone(case, group);
+            // What a sweep changed for other instruments only is the same case for these.
+            if cases.iter().all(|other| other.name != alone.name) {
+                cases.push(alone);
+            }
+        }
+    }
+    Plan {
+        cases,
+        reference: None,
+        trends: Vec::new(),
+        ..plan
+    }
+}
+
+fn alone(case: &Case, group: &[Instrument]) -> Case {
+    let concerns = |path: &str| match path.strip_prefix("parameters.") {
+        Some(path) => group
+            .iter()
+            .any(|i| path.starts_with(&format!("{}.", i.name))),
+        None => true,
+    };
+    let axes = case.axes.iter().filter(|(path, _)| concerns(path));
+    let axes: Vec<(String, String)> = axes.cloned().collect();
+    let base = case.name.split('[').next().unwrap_or_default();
+    let names: Vec<&str> = group.iter().map(|i| i.name.as_str()).collect();
+    Case {
+        name: format!("{}: {}", scenario::case_name(base, &axes), names.join("+")),
+        axes,
+        instruments: group.to_vec(),
+        expect: Vec::new(),
+        published: [].into(),
+        ..case.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn built_in(quick: bool) -> Plan {
+        one_by_one(parse(BUILT_IN, TEXT, quick).unwrap())
+    }
+
+    #[test]
+    fn every_case_of_the_grid_has_one_instrument_to_itself() {
+        let plan = built_in(false);
+        assert!(plan.cases.iter().all(|case| case.groups().len() == 1));
+        let mut names: Vec<&str> = plan.cases.iter().map(|case| case.name.as_str()).collect();
+        assert!(names.contains(&"line: ping"), "{names:?}");
+        // Not of what the sweep says to others.
+        assert!(names.contains(&"rate[rate=1mbit]: ping"), "{names:?}");
+        assert!(
+            names.contains(&"rate[rate=1mbit, bitrate=500k]: udp"),
+            "{names:?}"
+        );
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn the_quick_grid_has_every_condition_and_takes_five_minutes() {
+        let [quick, full] = [true, false].map(built_in);
+        assert_eq!(quick.cases.len(), full.cases.len());
+        let time: Duration = quick.cases.iter().map(Case::estimate).sum();
+        assert!(time < Duration::from_secs(300), "{time:?}");
+    }
+
+    #[test]
+    fn a_grid_expects_nothing() {
+        let given = TEXT.replace(
+            "name = \"line\"",
+            "name = \"line\"\nexpect = [{ of = 'ping.rtt_ms.median', most = '1s' }]",
+        );
+        let plan = one_by_one(parse("x", &given, true).unwrap());
+        assert!(plan.cases.iter().all(|case| case.expect.is_empty()));
+    }
+}
