@@ -95,11 +95,16 @@ impl Steady {
         // An interval counts from the middle on, so that rounding does not decide.
         let from = first.0 + warm_up.seconds() - length_s / 2.0;
         let left = whole.iter().position(|(start, ..)| *start >= from)?;
+        let mean = student::mean(&rates[left..])?;
+        let ramp = match warm_up {
+            WarmUp::Fixed(_) | WarmUp::Found(_) => steady::ramp(&rates, mean),
+            WarmUp::Unsettled | WarmUp::TooShort => None,
+        };
         Some(Self {
-            mean: student::mean(&rates[left..])?,
+            mean,
             series: SeriesMean::of(&rates[left..]),
             warm_up,
-            ramp_s: steady::ramp(&rates).map(|reached| reached as f64 * length_s),
+            ramp_s: ramp.map(|reached| reached as f64 * length_s),
         })
     }
 }
@@ -155,6 +160,8 @@ mod tests {
     fn a_fixed_warm_up_is_left_out_whatever_is_found() {
         let run = Steady::of(&rising(12), Some(Nanos(5_000_000_000))).unwrap();
         assert_eq!(run.warm_up, WarmUp::Fixed(5.0));
+        let ramp = run.ramp_s.unwrap();
+        assert!((1.2..=1.6).contains(&ramp), "{ramp}");
         assert!(run.series.unwrap().enough);
         // As long as the measurement: nothing is left.
         assert!(Steady::of(&rising(12), Some(Nanos(20_000_000_000))).is_none());
