@@ -25,6 +25,7 @@ const THE_LINK: &str = "link";
 /// A test bed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "a plan has few of them")]
 pub(crate) enum Bed {
     /// Client, emulator and server in namespaces of this machine.
     Netns(Pair),

@@ -104,14 +104,14 @@ fn forward(
     alarm: &Alarm,
     ready: &mpsc::Sender<()>,
 ) -> Report {
-    let waiter = Waiter::measure(options.cpu);
+    let mut waiter = Waiter::measure(options.cpu);
     let ring_bytes = ports.iter().map(AfPacket::ring_bytes).sum();
     let memory = options.memory;
     let mut forwarder = Forwarder::new(ports, clock::now, link, options);
     // Nobody listens any more if the start was given up.
     let _ = ready.send(());
     while !stop.load(Ordering::Relaxed) {
-        let now = clock::now();
+        let now = waiter.now();
         let until = match forwarder.step(now) {
             Next::Now => continue,
             Next::At(at) => Some(at),

@@ -22,15 +22,31 @@ pub enum CpuUse {
 }
 
 /// Sleeps with a guard that this machine's own wake-ups were measured to need.
+///
+/// A real-time thread must not stay awake for good. On two cores it takes the ends' threads their time: after 3 ms it is
+/// an ordinary one until it sleeps again. With more cores it rests for half a millisecond every 10: to one that takes more
+/// than 95 % of a second the kernel gives a break of 50 ms, in which a receive ring overflows (`sched_rt_runtime_us`;
+/// kernel/sched/deadline.c, the fair server).
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
     guard: Nanos,
     median: Nanos,
     real_time: bool,
+    /// Whether no core is left for it alone.
+    crowded: bool,
+    /// Whether it is an ordinary thread for now.
+    stepped_back: bool,
+    /// Since when the thread has not slept.
+    awake: Nanos,
 }
 
 const PROBES: usize = 60;
 const PROBE: Nanos = Nanos(100_000);
+/// How long a thread on two cores is a real-time one without sleeping.
+const STINT: Nanos = Nanos(3_000_000);
+/// How long a real-time thread stays awake on more, and how long it then rests.
+const LONGEST_AWAKE: Nanos = Nanos(10_000_000);
+const REST: Nanos = Nanos(550_000);
 /// Spinning longer than this before each departure costs the machine more than it gains.
 const LONGEST_GUARD: Nanos = Nanos(100_000);
 
@@ -50,6 +66,9 @@ impl Waiter {
             guard,
             median: late[PROBES / 2],
             real_time,
+            crowded: std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= 2),
+            stepped_back: false,
+            awake: clock::now(),
         }
     }
 
@@ -71,6 +90,24 @@ impl Waiter {
         self.real_time
     }
 
+    /// The time, after a rest if this thread has been awake for too long; to be called at every turn of the caller's loop.
+    pub fn now(&mut self) -> Nanos {
+        let now = clock::now();
+        if !self.real_time || self.stepped_back {
+            return now;
+        }
+        if self.crowded && now > self.awake + STINT {
+            run_in_turn();
+            self.stepped_back = true;
+        }
+        if now > self.awake + LONGEST_AWAKE {
+            let _: Result<_, Errno> = ppoll(&mut [], Some(span(REST.0)), None);
+            self.awake = clock::now();
+            return self.awake;
+        }
+        now
+    }
+
     /// Whether there is time to sleep before `until`; if not, the caller's loop is the spin.
     #[must_use]
     pub fn sleeps(&self, now: Nanos, until: Option<Nanos>) -> bool {
@@ -78,7 +115,10 @@ impl Waiter {
     }
 
     /// Sleeps until shortly before `until` (for good without one) or until one of `ports` has something.
-    pub fn sleep(&self, ports: &[BorrowedFd<'_>], now: Nanos, until: Option<Nanos>) {
+    pub fn sleep(&mut self, ports: &[BorrowedFd<'_>], now: Nanos, until: Option<Nanos>) {
+        if self.stepped_back {
+            self.stepped_back = !run_in_real_time();
+        }
         let timeout = until.map(|t| t.0.saturating_sub(now.0).saturating_sub(self.guard.0));
         let mut fds: Vec<PollFd<'_>> = ports
             .iter()
@@ -91,6 +131,7 @@ impl Waiter {
             // The interface went down. Reading the error clears it, so that the next sleep is one.
             let _ = getsockopt(port, SocketError);
         }
+        self.awake = clock::now();
     }
 }
 
@@ -108,6 +149,14 @@ pub(crate) fn run_in_real_time() -> bool {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: `priority` is complete; thread 0 is the calling one.
     cores > 1 && unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) } == 0
+}
+
+/// Takes back what [`run_in_real_time`] did.
+fn run_in_turn() {
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `none` is complete; thread 0 is the calling one.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const none) };
+    ask_for_short_slices();
 }
 
 /// Has the calling thread preempt others when it wakes up, as far as that needs no privilege.

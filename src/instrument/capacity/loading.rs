@@ -151,7 +151,7 @@ impl<'r, 'a> Loading<'r, 'a> {
         self.run.keep(at, *status, row, &rate, None);
     }
 
-    fn wait(&self) {
+    fn wait(&mut self) {
         let now = now().mono;
         let latest = now + STOP_INTERVAL.into();
         let until = self.pacer.next_at().map_or(latest, |at| at.min(latest));
