@@ -1,10 +1,12 @@
 //! Frames as the kernel saw them: on a ring of one interface, or on a plain socket for all of a namespace.
 
 use std::io::IoSliceMut;
+use std::net::UdpSocket;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use model::Nanos;
@@ -17,6 +19,8 @@ use nix::sys::socket::{
     recvmsg, setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeSpec;
+
+use super::process::wait_for;
 
 /// Bytes kept of each frame: headers and the beginning of what they carry.
 const KEPT: usize = 128;
@@ -141,7 +145,26 @@ impl Tap {
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
         // More than the default where that is allowed.
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20));
-        Ok(Self { socket })
+        let tap = Self { socket };
+        ns.run(|| tap.await_stamps())??;
+        Ok(tap)
+    }
+
+    /// Waits until the kernel stamps frames as they pass. It begins some time after it was asked to (netstamp_work in
+    /// net/core/dev.c); until then a frame gets the time of its reading for a stamp.
+    fn await_stamps(&self) -> Result<()> {
+        let loopback = UdpSocket::bind("127.0.0.1:0")?;
+        wait_for("frames to be stamped", || {
+            loopback.send_to(&[0], loopback.local_addr()?)?;
+            let before = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
+            let mut frames = 0;
+            let mut stamped = 0;
+            while let Some(frame) = self.next()? {
+                frames += 1;
+                stamped += u32::from(u128::from(frame.at.0) < before);
+            }
+            Ok((frames > 0 && stamped == frames).then_some(()))
+        })
     }
 
     /// The next frame that is there, if any.
