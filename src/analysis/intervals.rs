@@ -13,7 +13,8 @@ pub(crate) const DIRECTIONS: [Option<Direction>; 3] =
 /// An interval: its start and end in seconds, and the bits that it carried.
 pub(crate) type Interval = (f64, f64, f64);
 
-/// The intervals of one direction: by the bytes of all streams that arrived, or else were sent, or else by stated rates.
+/// The intervals of one direction: by the bytes of all streams that arrived, or else by stated rates, or else by the bytes
+/// that were sent.
 pub(crate) fn intervals(measurement: &Measurement, direction: Option<Direction>) -> Vec<Interval> {
     let of = |metric: Metric| {
         let samples = measurement.samples.iter().filter(move |sample| {
@@ -21,21 +22,22 @@ pub(crate) fn intervals(measurement: &Measurement, direction: Option<Direction>)
         });
         samples.collect::<Vec<_>>()
     };
-    let rates = [Metric::GoodputBitPerS, Metric::IpCapacityBitPerS].map(|metric| (metric, false));
-    let bytes = [Metric::ReceivedBytes, Metric::SentBytes].map(|metric| (metric, true));
-    let found = bytes
-        .into_iter()
-        .chain(rates)
-        .map(|(metric, is_bytes)| (of(metric), is_bytes));
-    let found = found.filter(|(samples, _)| samples.len() > 1);
-    found
-        .map(|(samples, is_bytes)| joined(&samples, is_bytes))
-        .next()
-        .unwrap_or_default()
+    let all = [
+        (Metric::ReceivedBytes, true),
+        (Metric::GoodputBitPerS, false),
+        (Metric::IpCapacityBitPerS, false),
+        (Metric::SentBytes, true),
+    ];
+    let found = all.map(|(metric, is_bytes)| (of(metric), is_bytes));
+    let mut found = found.iter().filter(|(samples, _)| samples.len() > 1);
+    let first = found.next();
+    first.map_or(Vec::new(), |(samples, is_bytes)| {
+        joined(samples, *is_bytes, measurement.omitted_s)
+    })
 }
 
 /// Samples of one interval, which are of several streams, added up.
-fn joined(samples: &[&Sample], is_bytes: bool) -> Vec<Interval> {
+fn joined(samples: &[&Sample], is_bytes: bool, from_s: f64) -> Vec<Interval> {
     let whole = samples.iter().any(|sample| sample.stream.is_none());
     let mut samples: Vec<&Sample> = samples
         .iter()
@@ -43,7 +45,7 @@ fn joined(samples: &[&Sample], is_bytes: bool) -> Vec<Interval> {
         .copied()
         .collect();
     samples.sort_by_key(|sample| sample.index);
-    let mut before_s = 0.0;
+    let mut before_s = from_s;
     let mut intervals = Vec::new();
     for group in samples.chunk_by(|a, b| a.index == b.index) {
         let end_s = group.iter().map(|sample| sample.at_s).fold(0.0, f64::max);

@@ -46,7 +46,7 @@ impl Outcome {
             samples: self.samples(),
             figures: self.figures(),
             facts: self.facts(plan),
-            failure: None,
+            ..Measurement::default()
         }
     }
 

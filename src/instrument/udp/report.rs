@@ -16,6 +16,7 @@ pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
     let report = Report { streams, sides };
     let mut measurement = Measurement {
         failure: report.disagreement(),
+        omitted_s: report.omitted_s(),
         ..Measurement::default()
     };
     for sends in [true, false] {
@@ -160,6 +161,14 @@ impl Report<'_> {
                 figures.map(|figure| figure.stream(*id)).for_each(&mut add);
             }
         }
+    }
+
+    /// When the first interval that counts began.
+    fn omitted_s(&self) -> f64 {
+        let readings = self.streams.readings();
+        let omitted = readings.iter().take_while(|r| r.ending != Ending::Counted);
+        let began = omitted.last().map(|reading| reading.at);
+        began.map_or(0.0, |at| seconds(self.streams.started(), at))
     }
 
     fn add_samples(&self, sends: bool, samples: &mut Vec<Sample>) {

@@ -7,6 +7,7 @@ use crate::analysis::CaseFigures;
 use crate::analysis::intervals::{DIRECTIONS, Interval, WITH_INTERVALS, intervals};
 use crate::experiment::figure_name::FigureName;
 use crate::instrument::{Direction, Metric, Statistic};
+use crate::measure::Kind;
 
 /// More points than this only blacken a curve of this width: neighbours are averaged.
 const MOST_POINTS: usize = 220;
@@ -57,6 +58,9 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
     if panels.iter().any(|panel| panel.published().is_some()) {
         note.push_str(" Dashed: the published mean.");
     }
+    if panels.iter().any(Panel::is_sent) {
+        note.push_str(" Of udp from client to server it is what was sent, of which not all need have arrived.");
+    }
     if !shared {
         note.push_str(" The vertical axes differ.");
     }
@@ -98,6 +102,16 @@ impl<'a> Panel<'a> {
             curves,
             left_out: all.saturating_sub(MOST_REPEATS),
         }
+    }
+
+    /// Whether it shows what its instrument sent: the far end's intervals are not known here.
+    fn is_sent(&self) -> bool {
+        let instruments = &self.case.case.instruments;
+        let is_udp = instruments
+            .iter()
+            .any(|i| i.name == self.instrument && i.kind == Kind::Udp);
+        let up = |(_, direction, _): &(_, _, _)| *direction == Some(Direction::Up);
+        is_udp && self.curves.iter().any(up)
     }
 
     /// The greatest value that it shows.

@@ -84,8 +84,10 @@ impl<'a> Report<'a> {
 
     /// Samples, figures and facts.
     pub(crate) fn measurement(&self) -> Measurement {
+        let mut counted = self.intervals.iter().filter(|interval| !interval.omitted);
         let mut measurement = Measurement {
             failure: self.disagreement(),
+            omitted_s: counted.next().map_or(0.0, |interval| interval.start_s),
             ..Measurement::default()
         };
         for sends in [true, false] {
