@@ -87,6 +87,11 @@ impl Run {
         found.with_context(|| format!("{metric} {statistic} {direction:?}: {figures:?}"))
     }
 
+    /// How many packets of this length, L2 without FCS, the emulator delivered in a direction.
+    pub(crate) fn delivered_of_length(&self, direction: &str, length: f64) -> Result<usize> {
+        Ok(Delivered::read(&self.truth, direction)?.of_length(length))
+    }
+
     /// The rate that the emulator delivered in a direction during the second of a capacity test that had the most.
     pub(crate) fn rate_of_best_second(&self, direction: &str) -> Result<f64> {
         let samples = self.measured["samples"].as_array().context("samples")?;

@@ -32,6 +32,12 @@ impl Delivered {
         Ok(Self { packets })
     }
 
+    /// Packets of so many bytes.
+    pub(crate) fn of_length(&self, bytes: f64) -> usize {
+        let packets = self.packets.iter();
+        packets.filter(|(_, length)| *length == bytes).count()
+    }
+
     /// The rate over the `length` seconds that end at `end`, in bit/s.
     pub(crate) fn rate(&self, end: f64, length: f64) -> f64 {
         let within = |at: f64| at > end - length && at <= end;
