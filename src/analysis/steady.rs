@@ -30,19 +30,32 @@ pub(crate) fn warm_up(values: &[f64]) -> Option<WarmUp> {
         return None;
     }
     let most = batches.len() / 2;
-    let errors = (0..=most).filter_map(|cut| Some((cut, squared_error(&batches[cut..])?)));
-    let (cut, _) = errors.reduce(|best, next| if next.1 < best.1 { next } else { best })?;
+    let errors = squared_errors(&batches);
+    let mut cut = 0;
+    for next in 1..=most {
+        if errors[next] < errors[cut] {
+            cut = next;
+        }
+    }
     Some(WarmUp {
         values: cut * BATCH,
         settles: cut < most,
     })
 }
 
-/// The sum of squared deviations over the squared number.
-fn squared_error(batches: &[f64]) -> Option<f64> {
-    let mean = student::mean(batches)?;
-    let squares: f64 = batches.iter().map(|value| (value - mean).powi(2)).sum();
-    Some(squares / (batches.len() as f64).powi(2))
+/// Of what is left after each cut: the sum of squared deviations over the squared number. From the end on, a value at a
+/// time (B. P. Welford, "Note on a method for calculating corrected sums of squares and products", 1962).
+fn squared_errors(batches: &[f64]) -> Vec<f64> {
+    let mut errors = vec![0.0; batches.len()];
+    let (mut mean, mut squares) = (0.0, 0.0);
+    for (cut, value) in batches.iter().enumerate().rev() {
+        let count = (batches.len() - cut) as f64;
+        let deviation = value - mean;
+        mean += deviation / count;
+        squares += deviation * (value - mean);
+        errors[cut] = squares / count.powi(2);
+    }
+    errors
 }
 
 /// How many intervals the ramp lasts: up to and including the first whose value reaches `steady`, the mean of what follows the
