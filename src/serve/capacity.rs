@@ -323,18 +323,10 @@ fn within_limits(asked: &TestParameters, longest: Duration) -> TestParameters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::{Limits, ServeConfig, Server};
+    use crate::serve::{ServeConfig, Server};
 
     fn server(tests: usize) -> Server {
-        let limits = Limits {
-            tests,
-            ..Limits::default()
-        };
-        let config = ServeConfig {
-            limits,
-            ..ServeConfig::on_loopback()
-        };
-        super::super::start(config).unwrap()
+        super::super::start(ServeConfig::on_loopback_for(tests)).unwrap()
     }
 
     fn client(server: &Server) -> UdpSocket {

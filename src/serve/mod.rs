@@ -183,4 +183,17 @@ impl ServeConfig {
             ..Self::default()
         }
     }
+
+    /// The same for so many tests at a time.
+    #[cfg(test)]
+    pub(crate) fn on_loopback_for(tests: usize) -> Self {
+        let limits = Limits {
+            tests,
+            ..Limits::default()
+        };
+        Self {
+            limits,
+            ..Self::on_loopback()
+        }
+    }
 }

@@ -70,6 +70,12 @@ impl Point {
             ..Self::default()
         }
     }
+
+    /// What an axis must have room for: the value, and the interval's ends above 0.
+    pub(super) fn reach(&self) -> impl Iterator<Item = f64> {
+        let ends = self.interval.into_iter().flatten();
+        ends.filter(|end| *end > 0.0).chain([self.y])
+    }
 }
 
 impl Plot {

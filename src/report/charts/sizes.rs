@@ -60,16 +60,7 @@ fn of_family(analysis: &Analysis<'_>, family: &FigureName) -> Vec<Drawing> {
 fn axes(family: &FigureName, curves: &[Curve]) -> [Axis; 2] {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let (title, unit) = (family.metric.title(), scale(family.metric).1);
-    let values = || {
-        points().flat_map(|point| {
-            point
-                .interval
-                .into_iter()
-                .flatten()
-                .filter(|v| *v > 0.0)
-                .chain([point.y])
-        })
-    };
+    let values = || points().flat_map(Point::reach);
     let positive = values().all(|value| value > 0.0);
     let label = format!("{title} {}, {unit}", family.statistic.name());
     [

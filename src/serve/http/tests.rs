@@ -1,5 +1,5 @@
 use crate::serve::accept::WAITING_ROOM;
-use crate::serve::{Limits, ServeConfig, Server, start};
+use crate::serve::{ServeConfig, Server, start};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -13,15 +13,7 @@ fn ask(server: &Server, request: &str) -> String {
 
 /// One for so many tests at a time.
 fn server_of(tests: usize) -> Server {
-    let limits = Limits {
-        tests,
-        ..Limits::default()
-    };
-    let config = ServeConfig {
-        limits,
-        ..ServeConfig::on_loopback()
-    };
-    start(config).unwrap()
+    start(ServeConfig::on_loopback_for(tests)).unwrap()
 }
 
 fn on_port(http: u16) -> ServeConfig {
