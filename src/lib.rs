@@ -1,24 +1,13 @@
 //! farwire's program as a library, so that fuzzers and benches reach what the binary is made of; not a public API.
 #![forbid(unsafe_code)]
 
-mod analysis;
 mod cli;
 mod doctor;
 mod emulate;
-mod endpoint;
 mod exit;
 mod experiment;
 mod forward;
-#[cfg(any(test, fuzzing))]
-pub mod hostile;
-mod instrument;
-mod link_spec;
-mod measure;
-mod output;
-mod report;
 mod rig;
-mod serve;
-mod signals;
 mod toml_file;
 
 use std::process::ExitCode;

@@ -10,9 +10,9 @@ use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 use netio::netns::NetNs;
 use netio::userns::{self, Privilege};
 
-use crate::exit::{Blame, Failure};
-use crate::forward::summary::Summary;
 use crate::forward::thread::{Options, Running};
+use instruments::failure::{Blame, Failure};
+use record::summary::Summary;
 
 /// Slots of each port's receive ring: 64 MiB, the bursts of two cores that are busy elsewhere for 20 ms.
 pub(crate) const RING_SLOTS: usize = 960;
@@ -74,7 +74,9 @@ impl Rig {
     /// Stops forwarding; what each link did, in the order of the segments.
     pub(crate) fn down(self) -> Vec<Summary> {
         let stopped = self.running.into_iter().map(Running::stop);
-        stopped.map(|stats| Summary::of(&stats)).collect()
+        stopped
+            .map(|stats| crate::forward::summary::summary(&stats))
+            .collect()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
+use record::link_spec::LinkSpec;
 use serde::de::DeserializeOwned;
 
 /// The text of `file` and the value in it.
@@ -66,6 +67,16 @@ fn nearest_known(message: &str) -> Option<&str> {
         .filter(|(distance, known)| *distance <= known.len().max(3) / 2)
         .min()
         .map(|(_, known)| known)
+}
+
+/// The conditions in `file`.
+///
+/// # Errors
+/// A file that cannot be read, an unknown key or a value out of range, with file, line and key.
+pub(crate) fn read_link(file: &Path) -> Result<LinkSpec> {
+    let spec: LinkSpec = read(file)?.1;
+    spec.check().with_context(|| file.display().to_string())?;
+    Ok(spec)
 }
 
 #[cfg(test)]

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| farwire::hostile::capacity(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| instruments::fuzzing::capacity(bytes));

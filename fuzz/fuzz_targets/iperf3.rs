@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| farwire::hostile::iperf3(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| instruments::fuzzing::iperf3(bytes));

@@ -9,11 +9,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::experiment::{ExperimentArgs, Ran};
-use crate::analysis::calibration::Card;
-use crate::exit::Failure;
 use crate::experiment::grid;
-use crate::experiment::record::GivenScenario;
-use crate::{output, report};
+use instruments::failure::Failure;
+use instruments::output;
+use record::GivenScenario;
+use report::analysis::calibration::Card;
 
 /// Hold the instruments against known truth
 ///

@@ -7,11 +7,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 
-use crate::analysis::compare::{Compared, Comparison};
-use crate::exit::{Blame, Failure};
-use crate::experiment::record::Record;
-use crate::output;
-use crate::report;
+use instruments::failure::{Blame, Failure};
+use instruments::output;
+use record::Record;
+use report::analysis::compare::{Compared, Comparison};
 
 /// Hold records against a reference record of the same scenario
 ///

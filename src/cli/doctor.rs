@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::doctor::Diagnosis;
-use crate::exit::Failure;
-use crate::output;
+use instruments::failure::Failure;
+use instruments::output;
 
 /// Say what this machine offers, what each missing thing costs, and the way round it
 ///

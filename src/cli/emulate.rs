@@ -9,8 +9,8 @@ use model::Link;
 use super::ForwarderArgs;
 use super::link::LinkArgs;
 use crate::emulate::WanBox;
-use crate::exit::{Blame, Failure};
-use crate::output::write_json;
+use instruments::failure::{Blame, Failure};
+use instruments::output::write_json;
 
 /// Put an emulated link between two Ethernet interfaces, until a signal ends it
 ///

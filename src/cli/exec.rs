@@ -16,11 +16,12 @@ use signal_hook::consts::{SIGINT, SIGQUIT};
 
 use super::ForwarderArgs;
 use super::link::LinkArgs;
-use crate::exit::{Blame, Failure};
-use crate::output::write_json;
 use crate::rig::{self, Rig};
-use crate::serve::{self, Limits, Ports, ServeConfig};
-use crate::signals;
+use instruments::failure::{Blame, Failure};
+use instruments::output::write_json;
+use instruments::serve;
+use instruments::serve::{Limits, Ports, ServeConfig};
+use netio::signals;
 
 /// Run a command behind an emulated link, on a test bed of its own
 ///

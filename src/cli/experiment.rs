@@ -10,15 +10,17 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 
 use super::CpuArg;
-use crate::exit::{Blame, Failure};
-use crate::experiment::host::HostFacts;
+use crate::experiment::estimate::estimate;
+use crate::experiment::host;
 use crate::experiment::laboratory::AnyBed;
-use crate::experiment::plan::{Order, Plan};
-use crate::experiment::record::{GivenScenario, Head, Journal, Record};
 use crate::experiment::{baseline, runner};
-use crate::instrument::Stop;
-use crate::output::{self, Prepared};
-use crate::report;
+use instruments::failure::{Blame, Failure};
+use instruments::measure::KindOptions as _;
+use instruments::output;
+use instruments::output::Prepared;
+use netio::stop::Stop;
+use record::plan::{Order, Plan};
+use record::{GivenScenario, Head, Journal, Record};
 
 /// How an experiment is run, and what of it.
 #[derive(Args, Debug)]
@@ -84,7 +86,7 @@ impl ExperimentArgs {
         fs::create_dir_all(&directory)
             .with_context(|| format!("{}: cannot create", directory.display()))
             .or_bad_input()?;
-        let head = Head::new(given, plan, HostFacts::collect(tools));
+        let head = Head::new(given, plan, host::collect(tools));
         let journal = Journal::begin(&directory, &head).or_bad_input()?;
         self.finish(Record::new(head), journal).map(Some)
     }
@@ -173,7 +175,7 @@ fn outline(plan: &Plan) -> String {
     let mut lines = vec![plan.title.clone()];
     let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
     for case in &plan.cases {
-        let time = case.estimate();
+        let time = estimate(case);
         least += time * case.repeats.least;
         most += time * case.repeats.most;
         let times = match (case.repeats.least, case.repeats.most) {
@@ -211,7 +213,14 @@ fn outline(plan: &Plan) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::record;
+
+    fn record() -> record::Record {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/fixtures/records/small.jsonl"
+        );
+        record::Record::read(std::path::Path::new(file)).unwrap()
+    }
 
     #[test]
     fn only_keeps_the_reference_too() {

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use model::{BitsPerSec, Factor, Nanos, Probability, QueueLimit};
 
-use crate::link_spec::{Direction, LinkSpec, ToffeeSpec};
+use crate::toml_file;
+use record::link_spec::{Direction, LinkSpec, ToffeeSpec};
 
 /// Conditions of the link; what is named here overrides what `--link FILE` says.
 #[derive(Args, Clone, Debug, Default)]
@@ -77,7 +78,7 @@ impl LinkArgs {
     /// A file that cannot be read or is wrong, or conditions that contradict each other.
     pub(crate) fn to_spec(&self) -> Result<LinkSpec> {
         let file = match &self.link {
-            Some(file) => LinkSpec::read(file)?,
+            Some(file) => toml_file::read_link(file)?,
             None => LinkSpec::default(),
         };
         let spec = LinkSpec {

@@ -7,11 +7,12 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 
-use crate::exit::{Blame, Failure};
-use crate::instrument::{Live, Session, Stop};
-use crate::measure::{Asked, Common, Shown};
-use crate::output::{self, Prepared};
-use crate::report;
+use instruments::failure::{Blame, Failure};
+use instruments::measure::{Asked, Common, Instrument, Shown};
+use instruments::output;
+use instruments::output::Prepared;
+pub(super) use instruments::{Live, Session};
+use netio::stop::Stop;
 
 /// Measure with one instrument
 #[derive(Args, Debug)]
@@ -28,7 +29,7 @@ impl MeasureArgs {
         let json = prepare_json(common).or_bad_input()?;
         let shown = instrument.measure(&session(common)?)?;
         let written = write_json(common, &shown, json);
-        show(common, &shown)?;
+        show(instrument, &shown)?;
         written?;
         Ok(if shown.measurement.failure.is_some() {
             ExitCode::FAILURE
@@ -72,7 +73,8 @@ fn write_json(common: &Common, shown: &Shown, file: Option<Prepared>) -> Result<
     }
 }
 
-fn show(common: &Common, shown: &Shown) -> Result<()> {
+fn show(instrument: &dyn Instrument, shown: &Shown) -> Result<(), Failure> {
+    let common = instrument.common();
     let measurement = &shown.measurement;
     if let Some(cause) = &measurement.failure {
         eprintln!("farwire: {cause}");
@@ -81,15 +83,14 @@ fn show(common: &Common, shown: &Shown) -> Result<()> {
     let facts: String = facts
         .map(|(name, value)| format!("{name}: {value}\n"))
         .collect();
-    let figures = if shown.figures {
-        report::figures(measurement)
-    } else {
-        String::new()
+    let figures = match instrument.table(measurement)? {
+        Some(table) => report::table_text(&table),
+        None => report::figures(measurement),
     };
     let text = format!("{}{figures}{facts}", shown.text);
     if common.json.as_deref().is_some_and(output::is_stdout) {
         io::stderr().write_all(text.as_bytes())?;
         return Ok(());
     }
-    output::write(None, &text)
+    Ok(output::write(None, &text)?)
 }

@@ -20,10 +20,10 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use netio::CpuUse;
 
-use crate::exit::{Blame, Failure};
 use crate::experiment::laboratory;
 use crate::forward::thread::Options;
 use crate::forward::truth::Journal;
+use instruments::failure::{Blame, Failure};
 
 /// A wide-area network between two interfaces, measured through, with the trust of every number stated
 #[derive(Debug, Parser)]
@@ -58,7 +58,9 @@ impl Cli {
     pub(crate) fn run(&self) -> ExitCode {
         let outcome = match &self.command {
             Command::Exec(args) => {
-                return args.run().unwrap_or_else(|f| f.report_as_env());
+                return args
+                    .run()
+                    .unwrap_or_else(|f| crate::exit::report_as_env(&f));
             }
             Command::Run(args) => args.run(),
             Command::Emulate(args) => args.run(),
@@ -76,7 +78,7 @@ impl Cli {
                 .map(|()| ExitCode::SUCCESS)
                 .map_err(Failure::from),
         };
-        outcome.unwrap_or_else(|failure: Failure| failure.report())
+        outcome.unwrap_or_else(|failure: Failure| crate::exit::report(&failure))
     }
 }
 

@@ -9,9 +9,9 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use super::Cli;
-use crate::exit::Failure;
 use crate::experiment::scenario::schema;
-use crate::output;
+use instruments::failure::Failure;
+use instruments::output;
 
 /// Print the completions of a shell
 #[derive(Args, Debug)]

@@ -8,10 +8,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 
-use crate::exit::{Blame, Failure};
-use crate::experiment::record::Record;
-use crate::output;
-use crate::report;
+use instruments::failure::{Blame, Failure};
+use instruments::output;
+use record::Record;
 
 /// Show a record
 ///

@@ -8,11 +8,11 @@ use anyhow::Result;
 use clap::Args;
 
 use super::experiment::ExperimentArgs;
-use crate::analysis::{Analysis, Verdict};
-use crate::exit::Failure;
-use crate::experiment::record::{GivenScenario, Record};
 use crate::experiment::scenario;
-use crate::{output, report};
+use instruments::failure::Failure;
+use instruments::output;
+use record::{GivenScenario, Record};
+use report::analysis::{Analysis, Verdict};
 
 /// Run an experiment
 #[derive(Args, Debug)]

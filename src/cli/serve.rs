@@ -8,13 +8,14 @@ use clap::Args;
 use ipnet::IpNet;
 use model::Nanos;
 
-use crate::endpoint::Local;
-use crate::exit::{Blame, Failure};
-use crate::instrument::Stop;
-use crate::instrument::capacity::wire::CONTROL_PORT;
-use crate::instrument::messages::wire::DEFAULT_PORT;
-use crate::instrument::stop::STOP_INTERVAL;
-use crate::serve::{self, Limits, Log, Ports, ServeConfig};
+use instruments::capacity::wire::CONTROL_PORT;
+use instruments::endpoint::Local;
+use instruments::failure::{Blame, Failure};
+use instruments::messages::wire::DEFAULT_PORT;
+use instruments::serve;
+use instruments::serve::{Limits, Log, Ports, ServeConfig};
+use netio::stop::STOP_INTERVAL;
+use netio::stop::Stop;
 
 /// Serve as the far end of every instrument, for many clients at once
 ///

@@ -8,7 +8,7 @@ use std::fmt;
 use netio::userns::{self, Privilege};
 use serde::Serialize;
 
-use crate::instrument::external::Tool;
+pub(crate) use instruments::external::Tool;
 
 /// What was found, in the order in which it is told.
 #[derive(Debug, Serialize)]

@@ -18,12 +18,12 @@ use netio::offloads::OffloadError;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::exit::{Blame, Failure};
-use crate::forward::summary::Summary;
 use crate::forward::thread::{Options, Running};
-use crate::instrument::Stop;
 use crate::rig::RING_SLOTS;
 use carrier::{Action, Carriers};
+use instruments::failure::{Blame, Failure};
+use netio::stop::Stop;
+use record::summary::Summary;
 
 /// What would merge packets before they are seen, in a form that the virtio header cannot describe or that
 /// could not leave as it came (`net/core/dev.c`, `dev_disable_lro` and its like).
@@ -93,7 +93,7 @@ impl WanBox {
     /// Passes carrier losses on until a signal ends the box; then puts everything back.
     pub(crate) fn run(mut self) -> Result<Summary> {
         let ended = self.watch();
-        let summary = Summary::of(&self.running.stop());
+        let summary = crate::forward::summary::summary(&self.running.stop());
         // The leases and guards end here, after the last packet.
         drop(self.ports);
         ended.map(|()| summary)

@@ -2,46 +2,18 @@
 //! or the host's own, not the link's.
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
 
-use super::bed::Bed;
 use super::laboratory::Laboratory;
-use super::plan::{Case, Plan, PlannedRun};
-use super::record::{Outcome, Run};
 use super::runner;
 use super::scenario;
-use crate::instrument::{Direction, Metric, Statistic, Stop};
+use netio::stop::Stop;
+use record::Baseline;
+use record::bed::Bed;
+use record::plan::{Case, Plan, PlannedRun};
+use record::{Direction, Metric, Statistic};
+use record::{Outcome, Run};
 
 const SCENARIO: &str = include_str!("baseline.toml");
-
-/// Ceilings and floors of the machine, in the bed of an experiment but with no conditions on link and wire. What could not
-/// be measured is absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Baseline {
-    /// RFC 3339, UTC.
-    pub(crate) started_at: String,
-    /// Of the bed; another MTU has other ceilings.
-    pub(crate) mtu: u32,
-    /// Of the bed's ends.
-    pub(crate) offloads: bool,
-    /// Of one TCP stream from client to server (L7).
-    pub(crate) tcp_bit_per_s: Option<f64>,
-    /// Of datagrams that fill the MTU and arrived, sent as fast as it goes (L3).
-    pub(crate) udp_bit_per_s: Option<f64>,
-    /// Of the same datagrams.
-    pub(crate) udp_packets_per_s: Option<f64>,
-    /// Median of |gap - ideal gap| between datagrams paced to 10 Mbit/s.
-    pub(crate) pacing_error_us: Option<f64>,
-    /// Its 99th percentile.
-    pub(crate) pacing_error_p99_us: Option<f64>,
-    /// How late a sleeping thread wakes up, median.
-    pub(crate) timer_floor_us: Option<f64>,
-    /// Median round-trip time of pings: the hosts and the emulator.
-    pub(crate) rtt_floor_ms: Option<f64>,
-    /// Why something is absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) failure: Option<String>,
-}
 
 /// Takes about 2 s. Absent where the bed is not of this machine alone.
 ///
@@ -65,7 +37,7 @@ pub(crate) fn measure(
         seed: plan.seed,
     };
     let run = runner::run_once(laboratory, 1, &planned, stop);
-    Ok(Some(Baseline::of(&case.bed, &run)))
+    Ok(Some(baseline_of(&case.bed, &run)))
 }
 
 /// The direct path in `bed`, with the congestion control of `first`.
@@ -79,36 +51,34 @@ fn case_in(bed: Bed, first: &Case) -> Result<Case> {
     })
 }
 
-impl Baseline {
-    fn of(bed: &Bed, run: &Run) -> Self {
-        let figure = |instrument: &str, metric, statistic, direction: Option<Direction>| {
-            let figures = &run.measured(instrument)?.figures;
-            let mut found = figures.iter().filter(|f| f.stream.is_none());
-            found
-                .find(|f| (f.metric, f.statistic, f.direction) == (metric, statistic, direction))
-                .map(|figure| figure.value)
-        };
-        let up = Some(Direction::Up);
-        let total = |metric| figure("udp", metric, Statistic::Total, up);
-        let packets = total(Metric::ReceivedPackets).zip(total(Metric::ElapsedS));
-        let pacing = |statistic| figure("paced", Metric::PacingErrorUs, statistic, up);
-        Self {
-            started_at: run.started_at.clone(),
-            mtu: bed.mtu().unwrap_or_default(),
-            offloads: bed.offloads().unwrap_or_default(),
-            tcp_bit_per_s: figure("tcp", Metric::GoodputBitPerS, Statistic::Mean, up),
-            udp_bit_per_s: figure("udp", Metric::L3RateBitPerS, Statistic::Mean, up),
-            udp_packets_per_s: packets.map(|(packets, seconds)| packets / seconds),
-            pacing_error_us: pacing(Statistic::Median),
-            pacing_error_p99_us: pacing(Statistic::P99),
-            timer_floor_us: wake_up_latency_us(run),
-            rtt_floor_ms: figure("ping", Metric::RttMs, Statistic::Median, None),
-            failure: match &run.outcome {
-                // As fast as it goes is faster than the emulator takes: what it lost is no fault here.
-                Outcome::Ok | Outcome::Invalid { .. } => None,
-                Outcome::Failed { cause } => Some(cause.clone()),
-            },
-        }
+fn baseline_of(bed: &Bed, run: &Run) -> Baseline {
+    let figure = |instrument: &str, metric, statistic, direction: Option<Direction>| {
+        let figures = &run.measured(instrument)?.figures;
+        let mut found = figures.iter().filter(|f| f.stream.is_none());
+        found
+            .find(|f| (f.metric, f.statistic, f.direction) == (metric, statistic, direction))
+            .map(|figure| figure.value)
+    };
+    let up = Some(Direction::Up);
+    let total = |metric| figure("udp", metric, Statistic::Total, up);
+    let packets = total(Metric::ReceivedPackets).zip(total(Metric::ElapsedS));
+    let pacing = |statistic| figure("paced", Metric::PacingErrorUs, statistic, up);
+    Baseline {
+        started_at: run.started_at.clone(),
+        mtu: bed.mtu().unwrap_or_default(),
+        offloads: bed.offloads().unwrap_or_default(),
+        tcp_bit_per_s: figure("tcp", Metric::GoodputBitPerS, Statistic::Mean, up),
+        udp_bit_per_s: figure("udp", Metric::L3RateBitPerS, Statistic::Mean, up),
+        udp_packets_per_s: packets.map(|(packets, seconds)| packets / seconds),
+        pacing_error_us: pacing(Statistic::Median),
+        pacing_error_p99_us: pacing(Statistic::P99),
+        timer_floor_us: wake_up_latency_us(run),
+        rtt_floor_ms: figure("ping", Metric::RttMs, Statistic::Median, None),
+        failure: match &run.outcome {
+            // As fast as it goes is faster than the emulator takes: what it lost is no fault here.
+            Outcome::Ok | Outcome::Invalid { .. } => None,
+            Outcome::Failed { cause } => Some(cause.clone()),
+        },
     }
 }
 
@@ -120,8 +90,15 @@ fn wake_up_latency_us(run: &Run) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::record;
-    use crate::link_spec::LinkSpec;
+    use record::link_spec::LinkSpec;
+
+    fn record() -> record::Record {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/fixtures/records/small.jsonl"
+        );
+        record::Record::read(std::path::Path::new(file)).unwrap()
+    }
 
     #[test]
     fn it_has_the_bed_and_the_congestion_control_of_the_experiment_but_no_conditions() {
@@ -135,7 +112,7 @@ mod tests {
             (Some(9000), "reno")
         );
         let bare: Bed = toml::from_str("kind = 'netns'\nmtu = 9000").unwrap();
-        assert!(case.estimate() < std::time::Duration::from_secs(3));
+        assert!(crate::experiment::estimate::estimate(&case) < std::time::Duration::from_secs(3));
         assert_eq!((case.bed, case.link), (bare, LinkSpec::default()));
     }
 }

@@ -3,9 +3,9 @@
 
 use anyhow::{Result, ensure};
 
-use super::bed::Bed;
-use super::plan::{Case, Instrument, Plan};
 use super::scenario;
+use record::bed::Bed;
+use record::plan::{Case, Instrument, Plan};
 
 /// Where the grid that ships comes from, as a record names it.
 pub(crate) const BUILT_IN: &str = "the grid that ships with farwire";
@@ -101,7 +101,11 @@ mod tests {
     fn the_quick_grid_has_every_condition_and_takes_five_minutes() {
         let [quick, full] = [true, false].map(built_in);
         assert_eq!(quick.cases.len(), full.cases.len());
-        let time: Duration = quick.cases.iter().map(Case::estimate).sum();
+        let time: Duration = quick
+            .cases
+            .iter()
+            .map(crate::experiment::estimate::estimate)
+            .sum();
         assert!(time < Duration::from_secs(300), "{time:?}");
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use serde::{Deserialize, Serialize};
+use record::HostFacts;
 
 /// Sysctls that shape TCP, as the reading thread's network namespace has them.
 const NETWORK_SYSCTLS: [&str; 4] = [
@@ -13,34 +13,19 @@ const NETWORK_SYSCTLS: [&str; 4] = [
     "net/ipv4/tcp_timestamps",
 ];
 
-/// The machine on which an experiment ran.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct HostFacts {
-    /// Name, release and architecture.
-    pub(crate) kernel: String,
-    pub(crate) cpu: String,
-    pub(crate) cpus: usize,
-    pub(crate) memory: String,
-    pub(crate) clocksource: String,
-    /// External tools that the experiment uses, with their versions.
-    pub(crate) tools: BTreeMap<String, String>,
-}
-
-impl HostFacts {
-    /// Of this machine; what cannot be read is "unknown".
-    pub(crate) fn collect(tools: BTreeMap<String, String>) -> Self {
-        Self {
-            kernel: format!(
-                "Linux {} {}",
-                line("/proc/sys/kernel/osrelease"),
-                std::env::consts::ARCH
-            ),
-            cpu: field("/proc/cpuinfo", "model name"),
-            cpus: std::thread::available_parallelism().map_or(0, usize::from),
-            memory: field("/proc/meminfo", "MemTotal"),
-            clocksource: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-            tools,
-        }
+/// Of this machine; what cannot be read is "unknown".
+pub(crate) fn collect(tools: BTreeMap<String, String>) -> HostFacts {
+    HostFacts {
+        kernel: format!(
+            "Linux {} {}",
+            line("/proc/sys/kernel/osrelease"),
+            std::env::consts::ARCH
+        ),
+        cpu: field("/proc/cpuinfo", "model name"),
+        cpus: std::thread::available_parallelism().map_or(0, usize::from),
+        memory: field("/proc/meminfo", "MemTotal"),
+        clocksource: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        tools,
     }
 }
 
@@ -74,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_kernel_and_the_processors_are_known() {
-        let facts = HostFacts::collect(BTreeMap::new());
+        let facts = collect(BTreeMap::new());
         assert!(facts.kernel.starts_with("Linux ") && facts.cpus > 0);
         assert!(network_sysctls().contains_key("net.ipv4.tcp_rmem"));
     }

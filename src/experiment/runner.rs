@@ -8,13 +8,17 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::estimate::estimate;
 use super::host::network_sysctls;
 use super::laboratory::{Laboratory, Links, Rig};
-use super::plan::{Case, Instrument, Plan, PlannedRun};
 use super::progress::Progress;
-use super::record::{Journal, Latest, LinkCounts, Measured, Outcome, Record, Run, now};
-use crate::analysis::repeats;
-use crate::instrument::{Measurement, Metric, Session, Statistic, Stop};
+use instruments::Session;
+use instruments::measure::KindOptions as _;
+use netio::stop::Stop;
+use record::plan::{Case, Instrument, Plan, PlannedRun};
+use record::{Journal, Latest, LinkCounts, Measured, Outcome, Record, Run, now};
+use record::{Measurement, Metric, Statistic};
+use stats::repeats;
 
 /// How often a run that the machine spoils is attempted.
 const MOST_ATTEMPTS: u32 = 3;
@@ -67,7 +71,7 @@ fn missing(plan: &Plan, record: &Record, from: u32) -> Vec<Duration> {
     let rounds = (from..=plan.rounds()).flat_map(|round| plan.round(round));
     rounds
         .filter(|planned| is_missing(&latest, planned))
-        .map(|planned| planned.case.estimate())
+        .map(|planned| estimate(planned.case))
         .collect()
 }
 

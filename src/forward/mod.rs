@@ -19,9 +19,10 @@ use netio::{Frame, Piece, Port, Received, Train, is_link_control};
 
 use departures::Departures;
 use held::HeldFrames;
+use record::summary::TruthSummary;
 pub(crate) use stats::{Loss, Stats};
 use thread::Options;
-use truth::{Journal, Line, TruthSummary, Verdict};
+use truth::{Journal, Line, Verdict};
 
 /// Neighbouring segments that are due within this span leave as one frame, when the last of them is due.
 const QUANTUM: Nanos = Nanos(10_000);

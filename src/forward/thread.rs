@@ -10,8 +10,9 @@ use anyhow::{Context, Result};
 use model::Link;
 use netio::{AfPacket, Alarm, CpuUse, Waiter, clock};
 
-use super::truth::{Journal, TruthSummary};
+use super::truth::Journal;
 use super::{Forwarder, Next, Stats};
+use record::summary::TruthSummary;
 
 /// How a forwarder is run.
 #[derive(Debug)]

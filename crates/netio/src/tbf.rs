@@ -3,7 +3,7 @@
 use std::io;
 
 use futures_util::StreamExt as _;
-use model::{BitsPerSec, Bytes, Nanos};
+use model::BitsPerSec;
 use rtnetlink::Handle;
 use rtnetlink::packet_core::{
     DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
@@ -14,49 +14,18 @@ use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 use crate::netlink::{self, Asked as _, NetlinkError};
 use crate::netns::NetNs;
 
-/// What the bucket holds, as time at its rate: the shortest with which the kernel's timers still keep the rate.
-const DEPTH: Nanos = Nanos(1_000_000);
-/// But room for so many full frames.
-const LEAST_FRAMES: u64 = 4;
-/// The waiting room, as time at the rate.
-const QUEUE: Nanos = Nanos(100_000_000);
-
 /// A token bucket. It counts L2 bytes without FCS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
-    rate: BitsPerSec,
-    burst: u32,
-    limit: u32,
+    /// At which it fills.
+    pub rate: BitsPerSec,
+    /// Bytes that may leave at once, beyond the rate.
+    pub burst: u32,
+    /// Bytes that may wait.
+    pub limit: u32,
 }
 
 impl TokenBucket {
-    /// Of this rate, for frames of up to `frame` bytes: 1 ms deep, but four frames at least, with 100 ms of waiting room.
-    #[must_use]
-    pub fn new(rate: BitsPerSec, frame: Bytes) -> Self {
-        let least = LEAST_FRAMES * frame.0;
-        let within = |time: Nanos| {
-            let bytes = u128::from(rate.get()) * u128::from(time.0) / 8_000_000_000;
-            u32::try_from(bytes.max(least.into())).unwrap_or(u32::MAX)
-        };
-        Self {
-            rate,
-            burst: within(DEPTH),
-            limit: within(QUEUE),
-        }
-    }
-
-    /// What may leave at once, beyond the rate.
-    #[must_use]
-    pub fn burst(&self) -> Bytes {
-        Bytes(self.burst.into())
-    }
-
-    /// What may wait.
-    #[must_use]
-    pub fn limit(&self) -> Bytes {
-        Bytes(self.limit.into())
-    }
-
     /// Puts it on the egress of `interface` in `namespace`.
     ///
     /// # Errors
@@ -128,19 +97,13 @@ async fn ask(handle: &mut Handle, message: TcMessage) -> Result<(), rtnetlink::E
 mod tests {
     use super::*;
 
-    const FRAME: Bytes = Bytes(1514);
-
-    #[test]
-    fn a_bucket_is_a_millisecond_deep_but_holds_four_frames() {
-        let of = |rate: &str| TokenBucket::new(rate.parse().unwrap(), FRAME);
-        assert_eq!(of("1gbit").burst(), Bytes(125_000));
-        assert_eq!(of("1gbit").limit, 12_500_000);
-        assert_eq!(of("1mbit").burst(), Bytes(4 * 1514));
-    }
-
     #[test]
     fn the_parameters_fill_the_kernel_s_struct() {
-        let bucket = TokenBucket::new("8mbit".parse().unwrap(), FRAME);
+        let bucket = TokenBucket {
+            rate: "8mbit".parse().unwrap(),
+            burst: 6056,
+            limit: 100_000,
+        };
         let bytes = bucket.parameters();
         assert_eq!(bytes.len(), 36);
         assert_eq!(bytes[8..12], 1_000_000_u32.to_ne_bytes());

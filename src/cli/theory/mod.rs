@@ -9,17 +9,21 @@ use clap::Args;
 use model::{BitsPerSec, Bytes, Nanos, Probability};
 use serde::Serialize;
 
-use crate::analysis::theory::ceilings::{self, Ceiling};
-use crate::analysis::theory::ethernet::{Protocol, Stack};
-use crate::analysis::theory::limits::{Explained, Limits};
-use crate::analysis::theory::loss::Congestion;
-use crate::analysis::theory::nettest::{self, Overhead};
-use crate::analysis::theory::rfc6349::{self, NeededWindow};
-use crate::analysis::theory::sizes::{self, OfSize};
-use crate::analysis::theory::{Conditions, Impossible};
-use crate::exit::{Blame, Failure};
-use crate::instrument::messages::sizes::{Sizes, Sweep};
-use crate::output;
+use instruments::failure::{Blame, Failure};
+use instruments::messages::sizes::{Sizes, Sweep};
+use instruments::output;
+use stats::theory::ceilings;
+use stats::theory::ceilings::Ceiling;
+use stats::theory::ethernet::{Protocol, Stack};
+use stats::theory::limits::{Explained, Limits};
+use stats::theory::loss::Congestion;
+use stats::theory::nettest;
+use stats::theory::nettest::Overhead;
+use stats::theory::rfc6349;
+use stats::theory::rfc6349::NeededWindow;
+use stats::theory::sizes;
+use stats::theory::sizes::OfSize;
+use stats::theory::{Conditions, Impossible};
 
 /// Say what a line rate, an MTU and a protocol allow, and what holds a TCP transfer up
 ///

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use super::Theory;
-use crate::analysis::theory::Conditions;
-use crate::analysis::theory::ethernet::Protocol;
-use crate::analysis::theory::limits::Limits;
-use crate::analysis::theory::loss::Congestion;
-use crate::analysis::theory::nettest::{FASTEST_BLAST, Overhead, Value};
-use crate::analysis::theory::sizes::{Carried, OfSize};
+use stats::theory::Conditions;
+use stats::theory::ethernet::Protocol;
+use stats::theory::limits::Limits;
+use stats::theory::loss::Congestion;
+use stats::theory::nettest::{FASTEST_BLAST, Overhead};
+use stats::theory::sizes::{Carried, OfSize};
 
 impl fmt::Display for Theory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -149,16 +149,4 @@ fn overheads(overheads: &[Overhead], f: &mut fmt::Formatter<'_>) -> fmt::Result 
         f,
         "its fastest blast, {FASTEST_BLAST:.0} bytes a second, is {percent:.2} % of {ceiling:.0} (1448/1538 of 100 Mb/s)"
     )
-}
-
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Number(number) => number.fmt(f),
-            Self::Share { part, of } => {
-                let percent = 100.0 * part as f64 / of as f64;
-                write!(f, "{part}/{of} {percent:>6.3} %")
-            }
-        }
-    }
 }

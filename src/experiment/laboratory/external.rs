@@ -8,12 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::{ClientWork, Links};
-use crate::endpoint::{self, Family};
-use crate::experiment::bed::External;
 use crate::experiment::stalls::StallWatch;
-use crate::instrument::Measurement;
-use crate::instrument::external::{Running, Tool};
-use crate::measure::FarEnd;
+use instruments::endpoint;
+use instruments::endpoint::Family;
+pub(super) use instruments::external::{Running, Tool};
+use instruments::measure::FarEnd;
+use record::Measurement;
+use record::bed::External;
 
 /// How long the far end may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);

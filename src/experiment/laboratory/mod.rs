@@ -13,14 +13,15 @@ use netio::CpuUse;
 use netio::netns::NetNs;
 use netio::userns::Privilege;
 
-use super::bed::{Bed, Nics};
-use super::plan::{Case, Plan};
-use crate::exit::{Blame, Failure};
-use crate::forward::summary::Summary;
-use crate::instrument::Measurement;
-use crate::instrument::external::{Launcher as _, Running, Tool, Within};
-use crate::measure::FarEnd;
-use crate::{rig, serve};
+use crate::rig;
+pub(crate) use instruments::external::{Launcher as _, Running, Tool, Within};
+use instruments::failure::{Blame, Failure};
+use instruments::measure::FarEnd;
+use instruments::serve;
+use record::Measurement;
+use record::bed::{Bed, Nics};
+use record::plan::{Case, Plan};
+use record::summary::Summary;
 
 use self::nics::Kept;
 pub(crate) use self::nics::keep;

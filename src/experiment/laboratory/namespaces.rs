@@ -8,18 +8,20 @@ use model::LinkConfig;
 use netio::CpuUse;
 use netio::bed::{BedConfig, Endpoint, Side, WAN};
 use netio::netns::NetNs;
+use netio::tbf::TokenBucket;
 
 use super::{ClientWork, Links};
-use crate::endpoint::Local;
-use crate::experiment::bed::{Bed, Ends};
-use crate::experiment::plan::Case;
 use crate::experiment::stalls::StallWatch;
 use crate::forward::thread::Options;
-use crate::instrument::Measurement;
-use crate::instrument::external::{Running, Tool};
-use crate::measure::FarEnd;
 use crate::rig;
-use crate::serve::{self, Limits, Ports, ServeConfig, Server};
+use instruments::endpoint::Local;
+pub(super) use instruments::external::{Running, Tool};
+use instruments::measure::FarEnd;
+use instruments::serve;
+use instruments::serve::{Limits, Ports, ServeConfig, Server};
+use record::Measurement;
+use record::bed::{Bed, Ends};
+use record::plan::Case;
 
 /// A bed of its own for one run.
 struct Rig {
@@ -56,6 +58,11 @@ pub(super) fn set_up(case: &Case, seed: u64, cpu: CpuUse) -> Result<Box<dyn supe
     let (names, links): (Vec<_>, Vec<_>) = links.into_iter().map(with_options).unzip();
     let rig = rig::Rig::up(&config, links)?;
     if let Some(bucket) = case.bed.token_bucket() {
+        let bucket = TokenBucket {
+            rate: bucket.rate,
+            burst: bucket.burst,
+            limit: bucket.limit,
+        };
         bucket.put_on(rig.client(), WAN)?;
     }
     let address = address_of_server(ends)?.v4;

@@ -17,14 +17,15 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::{ClientWork, Links, serve_in};
-use crate::endpoint::Local;
-use crate::experiment::bed::{Nic, Nics};
-use crate::experiment::plan::Case;
 use crate::experiment::stalls::StallWatch;
-use crate::instrument::Measurement;
-use crate::instrument::external::{Running, Tool};
-use crate::measure::FarEnd;
-use crate::serve::{self, Limits, Ports, ServeConfig, Server};
+use instruments::endpoint::Local;
+pub(super) use instruments::external::{Running, Tool};
+use instruments::measure::FarEnd;
+use instruments::serve;
+use instruments::serve::{Limits, Ports, ServeConfig, Server};
+use record::Measurement;
+use record::bed::{Nic, Nics};
+use record::plan::Case;
 
 /// The hidden command.
 const KEEP: &str = "keep-nics";

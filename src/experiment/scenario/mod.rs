@@ -19,8 +19,8 @@ use self::rules::TrendTable;
 pub(crate) use self::schema::schema;
 pub(crate) use self::tables::case_name;
 use self::tables::{CaseTable, InstrumentTable, QuickTable};
-use super::plan::{Case, Order, Plan};
 use crate::toml_file;
+use record::plan::{Case, Order, Plan};
 
 const DEFAULT_SEED: u64 = 1;
 /// What every case has unless it says otherwise.

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::tables::Text;
-use crate::experiment::expectation::{Expectation, Rule, Trend, TrendWay};
-use crate::experiment::figure_name::FigureName;
-use crate::experiment::plan::Case;
+use record::expectation::{Expectation, Rule, Trend, TrendWay};
+use record::figure_name::FigureName;
+use record::plan::Case;
 
 /// One of a case's `expect`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -9,10 +9,12 @@ use strum::IntoEnumIterator as _;
 
 use super::rules::TrendTable;
 use super::tables::{CaseTable, InstrumentTable, QuickTable, RepeatsTable, TcpTable};
-use crate::experiment::bed::Bed;
-use crate::experiment::plan::Order;
-use crate::link_spec::unit::Written;
-use crate::measure::{Kind, OptionText};
+use instruments::measure::KindOptions as _;
+use instruments::measure::OptionText;
+use record::Kind;
+use record::bed::Bed;
+use record::plan::Order;
+use record::unit::Written;
 
 /// A whole scenario file. What of it is read in which step, [`super::parse`] says.
 #[derive(JsonSchema)]

@@ -9,13 +9,16 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::rules::ExpectTable;
-use crate::analysis::repeats;
-use crate::experiment::bed::Bed;
-use crate::experiment::figure_name::FigureName;
-use crate::experiment::plan::{Case, Instrument, Narrow, Repeats};
-use crate::link_spec::LinkSpec;
-use crate::link_spec::unit::{self, Written};
-use crate::measure::{Kind, Parameters};
+use instruments::measure::KindOptions as _;
+use instruments::measure::Parameters;
+use record::Kind;
+use record::bed::Bed;
+use record::figure_name::FigureName;
+use record::link_spec::LinkSpec;
+use record::plan::{Case, Instrument, Narrow, Repeats};
+use record::unit;
+use record::unit::Written;
+use stats::repeats;
 
 /// How many repeats there may be until an interval is narrow.
 const ADAPTIVE: std::ops::RangeInclusive<u32> = repeats::FEWEST..=repeats::MOST;

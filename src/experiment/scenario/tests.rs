@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::experiment::expectation::{Rule, TrendWay};
-use crate::experiment::plan::{Instrument, Repeats};
+use record::expectation::{Rule, TrendWay};
+use record::plan::{Instrument, Repeats};
 
 const HEAD: &str = "\
 name = 'x'
@@ -57,7 +57,10 @@ fn quick_shortens_what_instruments_do_and_how_often_and_nothing_else() {
     );
     assert_eq!(quick.cases[0].repeats, Repeats::fixed(2));
     assert_eq!(quick.cases[0].link, full.cases[0].link);
-    assert_eq!(full.cases[0].estimate(), Duration::from_millis(103_500));
+    assert_eq!(
+        crate::experiment::estimate::estimate(&full.cases[0]),
+        Duration::from_millis(103_500)
+    );
 }
 
 #[test]

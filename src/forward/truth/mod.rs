@@ -5,7 +5,7 @@
 
 mod csv;
 
-use std::fmt;
+use record::summary::TruthSummary;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,11 +15,10 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result};
 use model::{DropCause, Nanos, Side};
 use netio::{Flow, Frame};
-use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 use super::Loss;
-use crate::output;
+use instruments::output;
 
 /// Lines handed over at once, and how many such batches may wait: 17 MB, more than a tenth of a second of a million
 /// packets a second.
@@ -70,19 +69,6 @@ pub(crate) enum Verdict {
     FrameTooLong,
     /// The egress interface refused it.
     SendFailed,
-}
-
-/// What was kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TruthSummary {
-    /// Lines in the file.
-    pub(crate) lines: u64,
-    /// Lines that could not be kept: the writer fell behind, or could not write.
-    pub(crate) not_kept: u64,
-    /// Why the writer ended before the emulator did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<String>,
 }
 
 /// Takes lines without ever waiting.
@@ -203,17 +189,6 @@ fn write(
     }
     kept.error = result.err().map(|error| error.to_string());
     kept
-}
-
-impl fmt::Display for TruthSummary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} lines", self.lines)?;
-        if self.not_kept > 0 {
-            write!(f, "; {} could not be kept: ", self.not_kept)?;
-            f.write_str(self.error.as_deref().unwrap_or("the writer fell behind"))?;
-        }
-        Ok(())
-    }
 }
 
 impl Line {

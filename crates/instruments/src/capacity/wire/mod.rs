@@ -1,0 +1,325 @@
+//! The messages of the UDP Speed Test Protocol (RFC 9946), as bytes.
+//!
+//! Everything is big-endian. Protocol version 20 is the RFC's; versions 11 to 19 are what obudpst before release 9
+//! speaks: the activation ends earlier and counts sub-intervals in seconds, and the feedback is padded as that
+//! program's compiler padded it. Each message is decoded from exactly as many bytes as it has, so a hostile one
+//! costs nothing but its own refusal.
+
+mod activation;
+mod load;
+mod setup;
+mod status;
+
+use bytes::{Buf, BufMut};
+
+pub(crate) use activation::{Activation, ActivationAnswer, StartRow, TestParameters};
+pub(crate) use load::{LOAD_HEADER, LoadHeader};
+pub(crate) use setup::{Setup, SetupAnswer, null_request};
+pub(crate) use status::{NO_DELAY, Status, SubInterval};
+
+/// Where servers listen: registered with IANA. obudpst before release 9 used 25000.
+pub const CONTROL_PORT: u16 = 24601;
+
+/// The longest message other than a load PDU, in bytes.
+pub(crate) const LONGEST_MESSAGE: usize = 256;
+
+/// A protocol version spoken here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version(u16);
+
+/// What an end says of the test in each load and feedback message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// It goes on.
+    #[default]
+    Testing,
+    /// It is over: the server says so, the client confirms.
+    Stop,
+}
+
+/// A wall-clock time as the protocol carries it: seconds and nanoseconds, 32 bits each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    seconds: u32,
+    nanos: u32,
+}
+
+/// Which of the four tables of sending rates is used; both ends must agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Above 1 Gb/s datagrams grow to an IP packet of 9,000 bytes.
+    pub(crate) jumbo: bool,
+    /// Up to 1 Gb/s an IP packet has up to 1,500 bytes, else up to 1,250.
+    pub(crate) traditional: bool,
+}
+
+/// One of the two transmitters of a sending rate: a burst an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Transmitter {
+    /// From one burst to the next, in microseconds; 0 sends nothing.
+    pub(crate) interval_us: u32,
+    /// UDP payload bytes of a burst's datagrams over IPv4.
+    pub(crate) payload: u32,
+    /// Datagrams in a burst.
+    pub(crate) burst: u32,
+    /// UDP payload bytes of one more datagram a burst; 0 is none. The first transmitter has none.
+    pub(crate) addon: u32,
+}
+
+/// How to send at one rate; a payload with [`RANDOM_SIZE`] set is the largest of random ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SendingRate {
+    /// The fast one: a burst each 100 us.
+    pub(crate) first: Transmitter,
+    /// The slow one: a burst each millisecond, for what is left.
+    pub(crate) second: Transmitter,
+}
+
+/// In a payload: each datagram's size is drawn between the smallest and this one.
+pub(crate) const RANDOM_SIZE: u32 = 0x8000_0000;
+
+/// Why bytes are not the message that they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Malformed {
+    /// Not as long as such a message is.
+    #[error("{message} of {came} bytes, where {needed} are right")]
+    Length {
+        /// What the message should have been.
+        message: &'static str,
+        /// Bytes that came.
+        came: usize,
+        /// Bytes that it has.
+        needed: usize,
+    },
+    /// Another message, or none.
+    #[error("identifier 0x{came:04x} where {message} has 0x{needed:04x}")]
+    Identifier {
+        /// What the message should have been.
+        message: &'static str,
+        /// The first two bytes.
+        came: u16,
+        /// What they should be.
+        needed: u16,
+    },
+    /// A field with a value that has no meaning.
+    #[error("{message} with {field} {came}")]
+    Field {
+        /// The message.
+        message: &'static str,
+        /// The field's name in the RFC.
+        field: &'static str,
+        /// What it held.
+        came: u32,
+    },
+    /// A checksum is there and does not fit.
+    #[error("{message} with a wrong header checksum")]
+    Checksum {
+        /// The message.
+        message: &'static str,
+    },
+}
+
+impl Version {
+    /// RFC 9946's, and obudpst's from release 9.
+    pub(crate) const NEWEST: Self = Self(20);
+    /// What obudpst before release 9 speaks.
+    pub(crate) const OLDEST: Self = Self(11);
+
+    /// `number`, if it is spoken here.
+    pub(crate) fn spoken(number: u16) -> Option<Self> {
+        (Self::OLDEST.0..=Self::NEWEST.0)
+            .contains(&number)
+            .then_some(Self(number))
+    }
+
+    /// As messages carry it.
+    pub(crate) fn number(self) -> u16 {
+        self.0
+    }
+
+    fn is_legacy(self) -> bool {
+        self < Self::NEWEST
+    }
+}
+
+impl Stamp {
+    /// Of a time since 1970.
+    pub(crate) fn of(nanos: u64) -> Self {
+        Self {
+            // The protocol's seconds wrap in 2106.
+            seconds: u32::try_from(nanos / 1_000_000_000 % (1 << 32)).unwrap_or_default(),
+            nanos: u32::try_from(nanos % 1_000_000_000).unwrap_or_default(),
+        }
+    }
+
+    /// Nanoseconds since 1970.
+    pub(crate) fn nanos(self) -> u64 {
+        u64::from(self.seconds) * 1_000_000_000 + u64::from(self.nanos)
+    }
+
+    /// Whether no time was given.
+    pub(crate) fn is_unset(self) -> bool {
+        self == Self::default()
+    }
+
+    fn put(self, to: &mut impl BufMut) {
+        to.put_u32(self.seconds);
+        to.put_u32(self.nanos);
+    }
+
+    fn get(from: &mut impl Buf) -> Self {
+        Self {
+            seconds: from.get_u32(),
+            nanos: from.get_u32(),
+        }
+    }
+}
+
+impl Action {
+    fn number(self) -> u8 {
+        match self {
+            Self::Testing => 0,
+            // 1 is what a server notes for itself; 2 is what is exchanged.
+            Self::Stop => 2,
+        }
+    }
+
+    fn of(number: u8, message: &'static str) -> Result<Self, Malformed> {
+        match number {
+            0 => Ok(Self::Testing),
+            1 | 2 => Ok(Self::Stop),
+            came => Err(Malformed::Field {
+                message,
+                field: "testAction",
+                came: came.into(),
+            }),
+        }
+    }
+}
+
+impl SendingRate {
+    fn put(self, to: &mut impl BufMut) {
+        for transmitter in [self.first, self.second] {
+            to.put_u32(transmitter.interval_us);
+            to.put_u32(transmitter.payload);
+            to.put_u32(transmitter.burst);
+        }
+        to.put_u32(self.second.addon);
+    }
+
+    fn get(from: &mut impl Buf) -> Self {
+        let mut transmitter = || Transmitter {
+            interval_us: from.get_u32(),
+            payload: from.get_u32(),
+            burst: from.get_u32(),
+            addon: 0,
+        };
+        let (first, mut second) = (transmitter(), transmitter());
+        second.addon = from.get_u32();
+        Self { first, second }
+    }
+}
+
+/// A flag of one byte: what is neither 0 nor 1 is refused.
+fn flag(number: u8, message: &'static str, field: &'static str) -> Result<bool, Malformed> {
+    match number {
+        0 => Ok(false),
+        1 => Ok(true),
+        came => Err(Malformed::Field {
+            message,
+            field,
+            came: came.into(),
+        }),
+    }
+}
+
+/// Checks length, identifier and, where there is one, the checksum at `checksum_at`.
+fn check(
+    bytes: &[u8],
+    message: &'static str,
+    needed: usize,
+    identifier: u16,
+    checksum_at: usize,
+) -> Result<(), Malformed> {
+    if bytes.len() != needed {
+        return Err(Malformed::Length {
+            message,
+            came: bytes.len(),
+            needed,
+        });
+    }
+    let came = u16::from_be_bytes([bytes[0], bytes[1]]);
+    if came != identifier {
+        return Err(Malformed::Identifier {
+            message,
+            came,
+            needed: identifier,
+        });
+    }
+    // Zero says that the UDP checksum is relied upon, as it is here when sending.
+    let present = bytes[checksum_at..checksum_at + 2] != [0, 0];
+    if present && ones_complement_sum(bytes) != 0xffff {
+        return Err(Malformed::Checksum { message });
+    }
+    Ok(())
+}
+
+/// RFC 1071's sum of 16-bit words, folded; 0xffff when the words hold their own checksum.
+fn ones_complement_sum(bytes: &[u8]) -> u16 {
+    let words = bytes
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)])));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_stamp_carries_nanoseconds() {
+        let stamp = Stamp::of(1_700_000_000_123_456_789);
+        assert_eq!(stamp.nanos(), 1_700_000_000_123_456_789);
+        assert!(!stamp.is_unset());
+    }
+
+    #[test]
+    fn a_version_outside_the_spoken_ones_is_none() {
+        assert_eq!(Version::spoken(10), None);
+        assert_eq!(Version::spoken(21), None);
+        assert_eq!(Version::spoken(20), Some(Version::NEWEST));
+        assert!(Version::spoken(19).unwrap().is_legacy());
+    }
+
+    #[test]
+    fn a_wrong_checksum_is_refused_and_a_right_or_absent_one_is_not() {
+        let mut bytes = LoadHeader::default().encode().to_vec();
+        assert!(LoadHeader::decode(&bytes).is_ok());
+        let sum = !ones_complement_sum(&bytes);
+        bytes[30..].copy_from_slice(&sum.to_be_bytes());
+        assert!(LoadHeader::decode(&bytes).is_ok());
+        bytes[30] ^= 1;
+        assert_eq!(
+            LoadHeader::decode(&bytes),
+            Err(Malformed::Checksum {
+                message: "load PDU"
+            })
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_a_decoder_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Setup::decode(&bytes);
+            let _ = LoadHeader::decode(&bytes);
+            for version in [Version::OLDEST, Version::NEWEST] {
+                let _ = Activation::decode(&bytes, version);
+                let _ = Status::decode(&bytes, version);
+            }
+        }
+    }
+}

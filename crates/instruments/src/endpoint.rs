@@ -1,0 +1,367 @@
+//! The ends of a measurement: what HOST names, which local address or interface to use, and sockets between the two.
+
+use std::fmt;
+use std::io;
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket,
+};
+use std::os::fd::AsFd;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use netio::stop::STOP_INTERVAL;
+use netio::stop::Stop;
+
+/// How long a connection may take to come about, unless the user says.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Which IP version to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// Whichever the name resolves to first.
+    #[default]
+    Any,
+    /// IPv4 only.
+    V4,
+    /// IPv6 only.
+    V6,
+}
+
+/// The near end, as `--bind` has it: an address of this machine, or an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Local {
+    /// This address.
+    Address(IpAddr),
+    /// Whatever goes through this interface only, with its address.
+    Interface(String),
+}
+
+/// The address that `host` names: a name, an IPv4 or IPv6 address (in brackets or not), or either with a port behind it;
+/// `port` stands for one that is not said.
+///
+/// # Errors
+/// It does not resolve, or not to `family`.
+pub fn resolve(host: &str, port: u16, family: Family) -> Result<SocketAddr> {
+    let (name, port) = split_port(host, port)?;
+    let found = (name, port)
+        .to_socket_addrs()
+        .with_context(|| format!("{name} does not resolve"))?;
+    let mut fitting = found.filter(|address| family.admits(address.ip()));
+    fitting.next().ok_or_else(|| {
+        anyhow!(
+            "{name} has no {} address",
+            if family == Family::V6 { "IPv6" } else { "IPv4" }
+        )
+    })
+}
+
+/// A TCP socket that is bound to `local`, if any, and not yet connected to `target`, so that options can be set on it.
+///
+/// # Errors
+/// `local` is not of this machine, or not of the target's IP version.
+pub fn tcp(target: SocketAddr, local: Option<&Local>) -> Result<Socket> {
+    bound(target, local, Type::STREAM, Protocol::TCP)
+}
+
+/// Connects `socket` to `target` within `timeout`, unless `stop` comes first.
+///
+/// # Errors
+/// Refused, unreachable or timed out, and names the target; or stopped.
+pub fn connect(
+    socket: Socket,
+    target: SocketAddr,
+    timeout: Duration,
+    stop: &Stop,
+) -> Result<TcpStream> {
+    socket.set_nonblocking(true)?;
+    let outcome = match socket.connect(&target.into()) {
+        Err(error) if error.raw_os_error() == Some(Errno::EINPROGRESS as i32) => {
+            connected(&socket, timeout, stop)?
+        }
+        known => known,
+    };
+    outcome.map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            anyhow!("{target} refuses the connection: nothing listens there")
+        }
+        io::ErrorKind::TimedOut => {
+            anyhow!(
+                "{target} does not answer within {} s",
+                timeout.as_secs_f64()
+            )
+        }
+        _ => anyhow!(error).context(format!("no connection to {target}")),
+    })?;
+    socket.set_nonblocking(false)?;
+    Ok(socket.into())
+}
+
+/// How connecting went.
+fn connected(socket: &Socket, timeout: Duration, stop: &Stop) -> Result<io::Result<()>> {
+    let begun = Instant::now();
+    loop {
+        if let Some(cause) = stop.cause() {
+            bail!("{cause}");
+        }
+        let left = timeout.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Ok(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+        let wait = TimeSpec::from_duration(left.min(STOP_INTERVAL));
+        match ppoll(&mut fds, Some(wait), None) {
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return Ok(socket.take_error()?.map_or(Ok(()), Err)),
+            Err(errno) => return Err(errno).context("waiting for a connection"),
+        }
+    }
+}
+
+/// A UDP socket that is bound to `local`, if any, and connected to `target`.
+///
+/// # Errors
+/// As [`tcp`]; or there is no route to the target.
+pub fn udp(target: SocketAddr, local: Option<&Local>) -> Result<UdpSocket> {
+    let socket = bound(target, local, Type::DGRAM, Protocol::UDP)?;
+    socket
+        .connect(&target.into())
+        .with_context(|| format!("no way to {target}"))?;
+    Ok(socket.into())
+}
+
+/// Binds `socket` to `local`, if any, for what it will send to `target`.
+///
+/// # Errors
+/// As [`tcp`].
+pub fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -> Result<()> {
+    match local {
+        None => {}
+        Some(Local::Interface(name)) => socket
+            .bind_device(Some(name.as_bytes()))
+            .with_context(|| format!("cannot bind to interface {name}"))?,
+        Some(Local::Address(address)) => {
+            ensure!(
+                address.is_ipv4() == target.is_ipv4(),
+                "cannot bind to {address}: {} is of the other IP version",
+                target.ip()
+            );
+            socket
+                .bind(&SocketAddr::new(*address, 0).into())
+                .with_context(|| {
+                    format!("cannot bind to {address}: not an address of this machine")
+                })?;
+        }
+    }
+    Ok(())
+}
+
+/// A TCP socket that listens on `port` of `local`, or of all addresses of both IP versions; port 0 is a free one.
+///
+/// # Errors
+/// The port is taken or not allowed, or `local` is not of this machine; says which.
+pub fn listen_tcp(local: Option<&Local>, port: u16) -> Result<TcpListener> {
+    const BACKLOG: i32 = 1024;
+    let listen = |socket: &Socket, at: SocketAddr| {
+        socket.set_reuse_address(true)?;
+        socket
+            .bind(&at.into())
+            .and_then(|()| socket.listen(BACKLOG))
+    };
+    Ok(listening(local, port, Type::STREAM, Protocol::TCP, listen)?.into())
+}
+
+/// A UDP socket on `port` of `local`, or of all addresses of both IP versions; port 0 is a free one.
+///
+/// # Errors
+/// As [`listen_tcp`].
+pub fn listen_udp(local: Option<&Local>, port: u16) -> Result<UdpSocket> {
+    let bind = |socket: &Socket, at: SocketAddr| socket.bind(&at.into());
+    Ok(listening(local, port, Type::DGRAM, Protocol::UDP, bind)?.into())
+}
+
+impl Family {
+    fn admits(self, address: IpAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::V4 => address.is_ipv4(),
+            Self::V6 => address.is_ipv6(),
+        }
+    }
+}
+
+impl FromStr for Local {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        ensure!(!text.is_empty(), "an interface name or an address");
+        Ok(text
+            .parse()
+            .map_or_else(|_| Self::Interface(text.to_owned()), Self::Address))
+    }
+}
+
+impl fmt::Display for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Interface(name) => name.fmt(f),
+        }
+    }
+}
+
+fn split_port(host: &str, default: u16) -> Result<(&str, u16)> {
+    let port = |text: &str| {
+        text.parse::<u16>()
+            .with_context(|| format!("{host}: `{text}` is no port (0 to 65535)"))
+    };
+    if let Some(rest) = host.strip_prefix('[') {
+        let (name, rest) = rest
+            .split_once(']')
+            .with_context(|| format!("{host}: the bracket is not closed"))?;
+        return Ok(match rest.strip_prefix(':') {
+            Some(text) => (name, port(text)?),
+            None => (name, default),
+        });
+    }
+    // More than one colon is an IPv6 address without a port.
+    match host.split_once(':') {
+        Some((name, text)) if !text.contains(':') => Ok((name, port(text)?)),
+        _ => Ok((host, default)),
+    }
+}
+
+fn bound(
+    target: SocketAddr,
+    local: Option<&Local>,
+    kind: Type,
+    protocol: Protocol,
+) -> Result<Socket> {
+    let socket = Socket::new(Domain::for_address(target), kind, Some(protocol))?;
+    bind(&socket, target, local)?;
+    Ok(socket)
+}
+
+fn listening(
+    local: Option<&Local>,
+    port: u16,
+    kind: Type,
+    protocol: Protocol,
+    open: impl FnOnce(&Socket, SocketAddr) -> io::Result<()>,
+) -> Result<Socket> {
+    let (socket, address) = match local {
+        Some(Local::Address(address)) => {
+            let domain = Domain::for_address((*address, port).into());
+            (Socket::new(domain, kind, Some(protocol))?, *address)
+        }
+        // Without IPv6 in the kernel, all addresses are those of IPv4.
+        _ => match Socket::new(Domain::IPV6, kind, Some(protocol)) {
+            Ok(socket) => (socket, Ipv6Addr::UNSPECIFIED.into()),
+            Err(_) => (
+                Socket::new(Domain::IPV4, kind, Some(protocol))?,
+                Ipv4Addr::UNSPECIFIED.into(),
+            ),
+        },
+    };
+    if address.is_ipv6() {
+        // All addresses are those of IPv4 too, whatever net.ipv6.bindv6only says.
+        socket.set_only_v6(false)?;
+    }
+    if let Some(Local::Interface(name)) = local {
+        socket
+            .bind_device(Some(name.as_bytes()))
+            .with_context(|| format!("cannot bind to interface {name}"))?;
+    }
+    let at = SocketAddr::new(address, port);
+    open(&socket, at).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            anyhow!("{at} is in use by another program: choose another port or end that program")
+        }
+        io::ErrorKind::PermissionDenied => anyhow!(error).context(format!(
+            "{at}: a port below {} needs CAP_NET_BIND_SERVICE: choose another port",
+            first_free_port()
+        )),
+        _ => anyhow!(error).context(format!("cannot listen on {at}")),
+    })?;
+    Ok(socket)
+}
+
+/// The first port that needs no privilege (ip(7)).
+fn first_free_port() -> u16 {
+    const USUAL: u16 = 1024;
+    let path = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.trim().parse().unwrap_or(USUAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_may_say_its_port() {
+        for (host, wanted) in [
+            ("127.0.0.1", "127.0.0.1:7"),
+            ("127.0.0.1:9", "127.0.0.1:9"),
+            ("::1", "[::1]:7"),
+            ("[::1]", "[::1]:7"),
+            ("[::1]:9", "[::1]:9"),
+        ] {
+            let found = resolve(host, 7, Family::Any).unwrap();
+            assert_eq!(found, wanted.parse().unwrap());
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused_with_its_cause() {
+        for (host, family, cause) in [
+            ("127.0.0.1:x", Family::Any, "no port"),
+            ("[::1", Family::Any, "not closed"),
+            ("127.0.0.1", Family::V6, "no IPv6 address"),
+            ("::1", Family::V4, "no IPv4 address"),
+            ("no.such.name.invalid", Family::Any, "does not resolve"),
+        ] {
+            let error = format!("{:#}", resolve(host, 7, family).unwrap_err());
+            assert!(error.contains(cause), "{error}");
+        }
+    }
+
+    #[test]
+    fn connecting_ends_with_the_connection_a_stop_or_the_time_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = listener.local_addr().unwrap();
+        let attempt = |timeout, stop: &Stop| {
+            let socket = tcp(target, None).unwrap();
+            connect(socket, target, timeout, stop).map_err(|error| error.to_string())
+        };
+        let connected = attempt(CONNECT_TIMEOUT, &Stop::default()).unwrap();
+        assert_eq!(connected.peer_addr().unwrap(), target);
+        let stopped = Stop::default().within(Duration::ZERO);
+        let cause = attempt(CONNECT_TIMEOUT, &stopped).unwrap_err();
+        assert_eq!(cause, "not done within 0 s");
+        let cause = attempt(Duration::ZERO, &Stop::default()).unwrap_err();
+        assert_eq!(cause, format!("{target} does not answer within 0 s"));
+        drop(listener);
+        let cause = attempt(CONNECT_TIMEOUT, &Stop::default()).unwrap_err();
+        assert!(cause.contains("refuses the connection"), "{cause}");
+    }
+
+    #[test]
+    fn an_address_of_another_machine_or_version_cannot_be_bound() {
+        let target = "127.0.0.1:9".parse().unwrap();
+        for (local, cause) in [
+            ("192.0.2.1", "not an address of this machine"),
+            ("::1", "other IP version"),
+            ("nosuch0", "interface nosuch0"),
+        ] {
+            let local = local.parse().unwrap();
+            let error = format!("{:#}", udp(target, Some(&local)).unwrap_err());
+            assert!(error.contains(cause), "{error}");
+        }
+    }
+}

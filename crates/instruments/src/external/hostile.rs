@@ -1,0 +1,149 @@
+//! Whatever a tool says, its parser comes to an end and gives numbers that are numbers.
+
+use std::time::Duration;
+
+use super::launch::{Line, Output, Stream};
+use super::streams::StreamTool;
+use super::{curl, iperf, iperf3, nuttcp, ping, wget};
+use crate::iperf3::plan::{Plan, Protocol, Way};
+use crate::ping::PingPlan;
+use record::Measurement;
+
+/// No character of an output gives more samples than this.
+const MOST_SAMPLES: usize = 16;
+
+/// Has every parser read `text`, under every plan that changes what it does.
+///
+/// # Panics
+/// A parser gives more samples than there can be, or values that are no numbers.
+pub(crate) fn parse_all(text: &str) {
+    for code in [0, 1] {
+        let output = said(text, code);
+        for measurement in measurements(&output) {
+            assert!(measurement.samples.len() <= MOST_SAMPLES * (text.len() + 1));
+            for sample in &measurement.samples {
+                assert!(
+                    sample.value.is_finite() && sample.at_s.is_finite(),
+                    "{sample:?}"
+                );
+            }
+            for figure in &measurement.figures {
+                assert!(figure.value.is_finite(), "{figure:?}");
+            }
+        }
+    }
+}
+
+/// Standard output, with every seventh line from standard error.
+fn said(text: &str, code: i32) -> Output {
+    let lines = text.lines().zip(1..).map(|(text, number)| Line {
+        at_s: 0.0,
+        stream: match number % 7 {
+            0 => Stream::Error,
+            _ => Stream::Output,
+        },
+        text: text.to_owned(),
+    });
+    Output {
+        lines: lines.collect(),
+        code,
+    }
+}
+
+fn measurements(output: &Output) -> Vec<Measurement> {
+    let tools: [&dyn StreamTool; 3] = [&iperf3::Iperf3, &iperf::Iperf, &nuttcp::Nuttcp];
+    let plans = [Protocol::Tcp, Protocol::Udp]
+        .into_iter()
+        .flat_map(|protocol| {
+            [Way::Up, Way::Down, Way::Both].map(|way| Plan {
+                way,
+                ..Plan::new(protocol)
+            })
+        });
+    let mut measurements: Vec<Measurement> = plans
+        .flat_map(|plan| tools.map(|tool| tool.parse(output, &plan)))
+        .collect();
+    let pings = PingPlan {
+        size: 1200,
+        count: 3,
+        interval: Duration::from_millis(100),
+        timeout: Duration::from_secs(1),
+        tos: None,
+        ttl: None,
+    };
+    measurements.push(curl::parse(output));
+    measurements.push(wget::parse(output, Duration::from_secs(1)));
+    measurements.push(ping::parse(output, &pings));
+    measurements
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
+
+    use super::*;
+
+    const PROPER: [&str; 9] = [
+        iperf3::report::tests::TCP,
+        iperf3::report::tests::UDP,
+        iperf::report::tests::TCP,
+        iperf::report::tests::UDP,
+        nuttcp::tests::TCP,
+        nuttcp::tests::UDP,
+        curl::tests::FETCHED,
+        ping::tests::ANSWERED,
+        wget::tests::ENDED,
+    ];
+
+    /// What takes the place of a piece of a proper output.
+    const PIECES: [&str; 10] = [
+        "",
+        "-1",
+        "1e308",
+        "18446744073709551615",
+        "nan",
+        "[",
+        "\"",
+        "0/0",
+        "\u{0}",
+        "K",
+    ];
+
+    /// Proper outputs with up to eight pieces replaced, half of them cut off.
+    fn mutated() -> impl Strategy<Value = String> {
+        let change = (any::<prop::sample::Index>(), 0..12_usize, 0..PIECES.len());
+        let changes = prop::collection::vec(change, 0..8);
+        (0..PROPER.len(), changes, any::<prop::sample::Index>()).prop_map(
+            |(which, changes, end)| {
+                let mut bytes = PROPER[which].as_bytes().to_vec();
+                for (at, length, piece) in changes {
+                    let at = at.index(bytes.len() + 1);
+                    let end = (at + length).min(bytes.len());
+                    bytes.splice(at..end, PIECES[piece].bytes());
+                }
+                let end = end.index(2 * bytes.len() + 1).min(bytes.len());
+                String::from_utf8_lossy(&bytes[..end]).into_owned()
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 400,
+            rng_seed: RngSeed::Fixed(1),
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn parsers_survive_what_is_nearly_right(text in mutated()) {
+            parse_all(&text);
+        }
+
+        #[test]
+        fn parsers_survive_any_lines(text in "(.{0,80}\n){0,20}") {
+            parse_all(&text);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! External tools: found on PATH, run where the traffic is, their output kept with its time of arrival.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use netio::contain::{self, Contained};
+use netio::netns::NetNs;
+use netio::tied::Tied;
+
+use netio::stop::STOP_INTERVAL;
+use netio::stop::Stop;
+
+/// What a tool may say; iperf3 says 1 KiB a stream and interval.
+const MOST_OUTPUT: usize = 64 << 20;
+/// Lines read ahead of who parses them.
+const LINES_AHEAD: usize = 1024;
+
+/// Starts tools in one place, with a locale whose output the parsers know.
+pub trait Launcher {
+    /// Starts `tool`; it ends when the result is dropped.
+    ///
+    /// # Errors
+    /// The tool did not start.
+    fn start(&self, tool: &Tool, arguments: &[String]) -> Result<Running>;
+
+    /// Runs `tool` to its end and keeps its output.
+    ///
+    /// # Errors
+    /// The tool did not start, said too much, or was stopped for the cause that is named.
+    fn launch(&self, tool: &Tool, arguments: &[String], stop: &Stop) -> Result<Output> {
+        let mut running = self.start(tool, arguments)?;
+        let lines = lines_of(running.streams(), stop).with_context(|| tool.name())?;
+        Ok(Output {
+            lines,
+            code: running.wait()?,
+        })
+    }
+}
+
+/// The calling thread's own network namespace; tools there end with the calling thread.
+#[derive(Debug)]
+pub struct Here;
+
+/// The calling thread's own network namespace; tools run contained there, so that nothing of them outlives the measurement.
+/// For test beds, where this program may make process namespaces.
+#[derive(Debug)]
+pub struct Within;
+
+/// A tool that runs; ended when dropped.
+#[derive(Debug)]
+pub enum Running {
+    /// With all that it started.
+    Contained(Contained),
+    /// By itself.
+    Tied(Tied),
+}
+
+/// An external program.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    /// Where it was found.
+    pub path: PathBuf,
+    /// The first line it says of itself.
+    pub version: String,
+}
+
+/// What a tool said.
+#[derive(Clone, Debug, Default)]
+pub struct Output {
+    /// Of standard output and standard error, in the order of arrival.
+    pub(crate) lines: Vec<Line>,
+    /// Exit code; 128 + n when signal n ended it.
+    pub(crate) code: i32,
+}
+
+/// One line and when its end arrived.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Line {
+    /// Seconds since the tool started.
+    pub(crate) at_s: f64,
+    pub(crate) stream: Stream,
+    /// Without the line feed.
+    pub(crate) text: String,
+}
+
+/// Where a tool said something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Output,
+    Error,
+}
+
+impl Tool {
+    /// The program `name` on PATH and its version.
+    ///
+    /// # Errors
+    /// It is not there: says which Debian package has it.
+    pub fn find(name: &str, version_flag: &str, package: &str) -> Result<Self> {
+        let path = which::which(name).map_err(|_| {
+            anyhow!("{name} is not on PATH; on Debian it is in the package {package} (apt-get install {package})")
+        })?;
+        let output = Command::new(&path)
+            .arg(version_flag)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| path.display().to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let version = text
+            .lines()
+            .next()
+            .unwrap_or("version unknown")
+            .trim()
+            .to_owned();
+        Ok(Self { path, version })
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+impl Launcher for Here {
+    fn start(&self, tool: &Tool, arguments: &[String]) -> Result<Running> {
+        let mut command = Command::new(&tool.path);
+        command.args(arguments);
+        let tied = Tied::spawn(prepared(&mut command));
+        let tied = tied.with_context(|| format!("{} did not start", tool.name()))?;
+        Ok(Running::Tied(tied))
+    }
+}
+
+impl Launcher for Within {
+    fn start(&self, tool: &Tool, arguments: &[String]) -> Result<Running> {
+        let arguments = arguments.iter().map(OsString::from);
+        let argv: Vec<OsString> = [OsString::from(&tool.path)]
+            .into_iter()
+            .chain(arguments)
+            .collect();
+        let here = NetNs::current()?;
+        let contained = Contained::spawn(prepared(&mut contain::command(&here, &argv)?));
+        let contained = contained.with_context(|| format!("{} did not start", tool.name()))?;
+        Ok(Running::Contained(contained))
+    }
+}
+
+impl Running {
+    fn streams(&mut self) -> &mut Child {
+        match self {
+            Self::Contained(contained) => contained.streams(),
+            Self::Tied(tied) => tied.streams(),
+        }
+    }
+
+    fn wait(&mut self) -> io::Result<i32> {
+        match self {
+            Self::Contained(contained) => contained.wait(),
+            Self::Tied(tied) => tied.wait(),
+        }
+    }
+}
+
+impl Output {
+    /// Standard output alone.
+    pub(crate) fn text(&self) -> String {
+        let lines = self.lines.iter();
+        lines
+            .filter(|line| line.stream == Stream::Output)
+            .map(|line| line.text.clone() + "\n")
+            .collect()
+    }
+
+    /// The last line that says something, for an error message.
+    pub(crate) fn last_words(&self) -> &str {
+        let said = self.lines.iter().rev().map(|line| line.text.trim());
+        said.into_iter()
+            .find(|text| !text.is_empty())
+            .unwrap_or("no output")
+    }
+}
+
+fn prepared(command: &mut Command) -> &mut Command {
+    command
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+}
+
+/// Every line that `child` says, until it closes its streams.
+fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<Line>> {
+    let start = Instant::now();
+    let (sender, receiver) = mpsc::sync_channel(LINES_AHEAD);
+    if let Some(stdout) = child.stdout.take() {
+        read_lines(stdout, Stream::Output, start, sender.clone());
+    }
+    if let Some(stderr) = child.stderr.take() {
+        read_lines(stderr, Stream::Error, start, sender);
+    }
+    let mut lines: Vec<Line> = Vec::new();
+    let mut room = MOST_OUTPUT;
+    loop {
+        match receiver.recv_timeout(STOP_INTERVAL) {
+            Ok(line) => {
+                room = room.saturating_sub(line.text.len() + size_of::<Line>());
+                lines.push(line);
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ok(lines),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        ensure!(room > 0, "said more than {MOST_OUTPUT} bytes");
+        if let Some(cause) = stop.cause() {
+            bail!("{cause}");
+        }
+    }
+}
+
+/// Sends on every line of `source`, one that is too long in pieces.
+fn read_lines(
+    source: impl Read + Send + 'static,
+    stream: Stream,
+    start: Instant,
+    sender: SyncSender<Line>,
+) {
+    const LONGEST_LINE: u64 = 1 << 20;
+    thread::spawn(move || {
+        let mut source = BufReader::new(source);
+        loop {
+            let mut bytes = Vec::new();
+            match (&mut source)
+                .take(LONGEST_LINE)
+                .read_until(b'\n', &mut bytes)
+            {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+            let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+            let line = Line {
+                at_s: start.elapsed().as_secs_f64(),
+                stream,
+                text: String::from_utf8_lossy(text).into_owned(),
+            };
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// Captured standard output with times of arrival of 0.
+    pub(crate) fn captured(text: &str, code: i32) -> Output {
+        let line = |text: &str| Line {
+            at_s: 0.0,
+            stream: Stream::Output,
+            text: text.to_owned(),
+        };
+        Output {
+            lines: text.lines().map(line).collect(),
+            code,
+        }
+    }
+
+    fn shell(script: &str, stop: &Stop) -> Result<Output> {
+        let tool = Tool::find("sh", "--version", "dash").unwrap();
+        Here.launch(&tool, &["-c", script].map(str::to_owned), stop)
+    }
+
+    #[test]
+    fn a_missing_tool_names_its_package() {
+        let error = Tool::find("no-such-tool", "-V", "some-package")
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("apt-get install some-package"), "{error}");
+    }
+
+    #[test]
+    fn both_outputs_and_the_exit_code_are_kept() {
+        let output = shell("echo one; echo two >&2; exit 3", &Stop::default()).unwrap();
+        let mut texts: Vec<_> = output.lines.iter().map(|line| line.text.as_str()).collect();
+        texts.sort_unstable();
+        assert_eq!(texts, ["one", "two"]);
+        assert_eq!(output.text(), "one\n");
+        assert_eq!(output.code, 3);
+    }
+
+    #[test]
+    fn a_tool_that_does_not_end_is_stopped_at_the_time_out() {
+        let stop = Stop::default().within(Duration::ZERO);
+        let error = shell("exec sleep 60", &stop).unwrap_err();
+        assert!(
+            format!("{error:#}").contains("not done within 0 s"),
+            "{error:#}"
+        );
+    }
+
+    #[test]
+    fn a_tool_that_never_stops_talking_is_ended() {
+        for script in ["exec yes", "exec tr '\\0' x < /dev/zero"] {
+            let error = format!("{:#}", shell(script, &Stop::default()).unwrap_err());
+            assert!(error.contains("said more than"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_tool_that_cannot_be_executed_is_named() {
+        let tool = Tool {
+            path: "/dev/null".into(),
+            version: String::new(),
+        };
+        let error = Here.launch(&tool, &[], &Stop::default()).unwrap_err();
+        assert!(
+            format!("{error:#}").contains("/dev/null did not start"),
+            "{error:#}"
+        );
+    }
+}

@@ -1,0 +1,296 @@
+//! nuttcp as an instrument, by its `key=value` output (`-fparse`).
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use anyhow::{Result, bail, ensure};
+
+use super::launch::{Output, Tool};
+use super::streams::{self, StreamTest, StreamTool, amount, direction};
+use crate::iperf3::plan::{Plan, Protocol, Way};
+use record::{Figure, Measurement, Metric, Sample, Statistic};
+
+/// The port of its control connections unless told otherwise, and the lowest; data goes to the ports from 5001 on.
+const PORT: u16 = 5000;
+/// What nuttcp calls a megabyte.
+const MEGABYTE: f64 = 1_048_576.0;
+
+/// The nuttcp on PATH.
+#[derive(Debug)]
+pub(crate) struct Nuttcp;
+
+impl StreamTool for Nuttcp {
+    fn tool(&self) -> Result<Tool> {
+        Tool::find("nuttcp", "-V", "nuttcp")
+    }
+
+    fn port(&self) -> u16 {
+        PORT
+    }
+
+    fn check(&self, plan: &Plan) -> Result<()> {
+        if let Some(congestion) = &plan.congestion {
+            bail!(
+                "nuttcp cannot choose the congestion control {congestion}: it has no such option"
+            );
+        }
+        streams::plain_time("nuttcp", plan).map(drop)
+    }
+
+    fn server_arguments(&self, target: SocketAddr, _plan: &Plan) -> Option<Vec<String>> {
+        let version = if target.is_ipv6() { "-6" } else { "-4" };
+        let port = format!("-P{}", target.port());
+        Some(["-S", version, &port, "--nofork"].map(str::to_owned).into())
+    }
+
+    fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>> {
+        streams::no_connect_timeout("nuttcp", test)?;
+        let (target, plan) = (test.target, test.plan);
+        if let Some(local) = test.local {
+            bail!("nuttcp cannot bind to {local}: it has no such option");
+        }
+        ensure!(
+            target.port() >= PORT,
+            "nuttcp takes control ports from {PORT} on, not {}",
+            target.port()
+        );
+        let time = streams::plain_time("nuttcp", plan)?;
+        // Unless told, it sends 1 Mbit/s of datagrams; 0 is as fast as it goes.
+        let rate = plan.bitrate.map_or(0, |rate| rate.div_ceil(1000));
+        let window = plan.window.map(|bytes| bytes.div_ceil(1024));
+        let mut arguments = vec![
+            "-fparse".to_owned(),
+            format!("-T{}", time.as_secs_f64()),
+            format!("-i{}", plan.interval.as_secs_f64()),
+            format!("-P{}", target.port()),
+            format!("-N{}", plan.parallel),
+            format!("-R{rate}k"),
+        ];
+        for (flag, wanted) in [
+            ("-4", target.is_ipv4()),
+            ("-6", target.is_ipv6()),
+            ("-u", plan.protocol == Protocol::Udp),
+            ("-r", plan.way == Way::Down),
+            ("-D", plan.no_delay),
+        ] {
+            arguments.extend(wanted.then(|| flag.to_owned()));
+        }
+        arguments.extend(plan.length.map(|bytes| format!("-l{bytes}")));
+        arguments.extend(window.map(|kib| format!("-w{kib}k")));
+        arguments.extend(plan.mss.map(|bytes| format!("-M{bytes}")));
+        arguments.extend(plan.tos.map(|tos| format!("-c{tos}t")));
+        arguments.push(target.ip().to_string());
+        Ok(arguments)
+    }
+
+    fn parse(&self, output: &Output, plan: &Plan) -> Measurement {
+        let rows: Vec<Row<'_>> = output.lines.iter().filter_map(|l| row(&l.text)).collect();
+        let whole = rows.iter().find(|row| row.contains_key("real_seconds"));
+        Measurement {
+            samples: samples(&rows, plan),
+            figures: whole.map(|row| figures(row, plan)).unwrap_or_default(),
+            failure: failure(output, whole),
+            ..Measurement::default()
+        }
+        .with_fact("goodput", "what the receiving end's nuttcp counted (L7)")
+        .with_fact(
+            "connect",
+            "what nuttcp prints as RTT: the time that connecting took",
+        )
+    }
+}
+
+/// The pairs of one line.
+type Row<'a> = HashMap<&'a str, f64>;
+
+/// `megabytes=839.6875 real_sec=0.50 rate_Mbps=14075.0074 retrans=0`: a line without bytes is not a report.
+fn row(line: &str) -> Option<Row<'_>> {
+    let pairs = line.split_whitespace().filter_map(|word| {
+        let (key, value) = word.split_once('=')?;
+        Some((key, amount(value)?))
+    });
+    let row: Row<'_> = pairs.collect();
+    row.contains_key("megabytes").then_some(row)
+}
+
+/// What arrived in each interval; the last one, cut short, nuttcp keeps to itself.
+fn samples(rows: &[Row<'_>], plan: &Plan) -> Vec<Sample> {
+    let mut at_s = 0.0;
+    let mut samples = Vec::new();
+    let intervals = rows
+        .iter()
+        .filter_map(|row| Some((row, *row.get("real_sec")?)));
+    for ((row, length_s), index) in intervals.zip(1..) {
+        at_s += length_s;
+        let found = [
+            (
+                Metric::ReceivedBytes,
+                row.get("megabytes").map(|mb| mb * MEGABYTE),
+            ),
+            (Metric::RetransmittedPackets, row.get("retrans").copied()),
+            (Metric::LostPackets, row.get("drop").copied()),
+        ];
+        samples.extend(found.into_iter().filter_map(|(metric, value)| {
+            Some(Sample::new(at_s, metric, index, value?).toward(direction(plan)))
+        }));
+    }
+    samples
+}
+
+fn figures(row: &Row<'_>, plan: &Plan) -> Vec<Figure> {
+    let direction = direction(plan);
+    let get = |key: &str| row.get(key).copied();
+    let bytes = get("megabytes").map(|megabytes| megabytes * MEGABYTE);
+    let along = [
+        (Metric::ReceivedBytes, Statistic::Total, bytes),
+        (
+            Metric::GoodputBitPerS,
+            Statistic::Mean,
+            get("rate_Mbps").map(|mbps| mbps * 1e6),
+        ),
+        (Metric::ElapsedS, Statistic::Total, get("real_seconds")),
+        (
+            Metric::RetransmittedPackets,
+            Statistic::Total,
+            get("retrans"),
+        ),
+        (Metric::SentPackets, Statistic::Total, get("pkt")),
+        (Metric::LostPackets, Statistic::Total, get("drop")),
+        (Metric::LostPercent, Statistic::Mean, get("data_loss")),
+    ];
+    let around = [
+        (Metric::ConnectMs, get("rtt_ms")),
+        (Metric::SenderCpuPercent, get("tx_cpu")),
+        (Metric::ReceiverCpuPercent, get("rx_cpu")),
+    ];
+    let along = along.into_iter().filter_map(|(metric, statistic, value)| {
+        Some(Figure::new(metric, statistic, value?).toward(direction))
+    });
+    let around = around
+        .into_iter()
+        .filter_map(|(metric, value)| Some(Figure::new(metric, Statistic::Mean, value?)));
+    along.chain(around).collect()
+}
+
+fn failure(output: &Output, whole: Option<&Row<'_>>) -> Option<String> {
+    let said = output.lines.iter().find_map(|line| {
+        let (_, cause) = line.text.split_once("Error: ")?;
+        Some(cause.trim().to_owned())
+    });
+    match whole {
+        _ if said.is_some() => said.map(|cause| format!("nuttcp: {cause}")),
+        Some(row) if row.get("megabytes").is_some_and(|mb| *mb > 0.0) => None,
+        Some(_) => Some("nothing arrived".to_owned()),
+        None => Some(format!(
+            "nuttcp ended with code {}: {}",
+            output.code,
+            output.last_words()
+        )),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Duration;
+
+    use super::super::launch::tests::captured;
+    use super::super::streams::command_line;
+    use super::super::streams::tests::plan;
+    use super::*;
+    use record::Direction;
+
+    /// nuttcp 6.1.2.
+    pub(in super::super) const TCP: &str = include_str!("fixtures/nuttcp_tcp.txt");
+    const REVERSE: &str = include_str!("fixtures/nuttcp_rev.txt");
+    pub(in super::super) const UDP: &str = include_str!("fixtures/nuttcp_udp.txt");
+
+    fn parse(text: &str, plan: &Plan) -> Measurement {
+        Nuttcp.parse(&captured(text, 0), plan)
+    }
+
+    fn figure(measurement: &Measurement, metric: Metric) -> Option<f64> {
+        let mut figures = measurement.figures.iter();
+        figures.find(|f| f.metric == metric).map(|f| f.value)
+    }
+
+    #[test]
+    fn tcp_has_retransmissions_rtt_and_the_load_of_both_ends() {
+        let measurement = parse(TCP, &plan(Protocol::Tcp, Way::Up));
+        assert_eq!(measurement.failure, None);
+        let get = |metric| figure(&measurement, metric).unwrap();
+        assert_eq!(get(Metric::GoodputBitPerS), 12_162_266_300.0);
+        assert_eq!(get(Metric::ReceivedBytes), 1450.625 * MEGABYTE);
+        assert_eq!(get(Metric::RetransmittedPackets), 0.0);
+        assert_eq!(get(Metric::ConnectMs), 0.10);
+        assert_eq!(get(Metric::SenderCpuPercent), 44.0);
+        assert_eq!(get(Metric::ReceiverCpuPercent), 31.0);
+        assert_eq!(measurement.samples[0].value, 839.6875 * MEGABYTE);
+    }
+
+    #[test]
+    fn a_reverse_test_goes_down() {
+        let measurement = parse(REVERSE, &plan(Protocol::Tcp, Way::Down));
+        assert_eq!(figure(&measurement, Metric::SenderCpuPercent), Some(25.0));
+        assert_eq!(measurement.samples[0].direction, Some(Direction::Down));
+        assert_eq!(figure(&measurement, Metric::ConnectMs), None);
+    }
+
+    #[test]
+    fn udp_has_loss() {
+        let measurement = parse(UDP, &plan(Protocol::Udp, Way::Up));
+        assert_eq!(figure(&measurement, Metric::SentPackets), Some(432.0));
+        assert_eq!(figure(&measurement, Metric::LostPercent), Some(0.0));
+    }
+
+    #[test]
+    fn nuttcp_s_own_words_are_the_failure() {
+        let plan = plan(Protocol::Tcp, Way::Up);
+        let refused = "nuttcp-t: v6.1.2: Error: connect: Connection refused\nerrno=111\n";
+        let cause = Nuttcp.parse(&captured(refused, 1), &plan).failure.unwrap();
+        assert_eq!(cause, "nuttcp: connect: Connection refused");
+        let cause = Nuttcp
+            .parse(&captured("invalid ctlport = 9\n", 1), &plan)
+            .failure
+            .unwrap();
+        assert_eq!(cause, "nuttcp ended with code 1: invalid ctlport = 9");
+        let cut_off = TCP.split("\n\n").next().unwrap();
+        let measurement = parse(cut_off, &plan);
+        assert!(measurement.failure.is_some() && measurement.figures.is_empty());
+        assert!(!measurement.samples.is_empty());
+    }
+
+    #[test]
+    fn what_nuttcp_cannot_do_is_refused() {
+        let target = "127.0.0.1:5000".parse().unwrap();
+        let local = "127.0.0.1".parse().unwrap();
+        let plain = plan(Protocol::Tcp, Way::Up);
+        let refused = |test| command_line(&Nuttcp, &test).unwrap_err().to_string();
+        let error = refused(StreamTest {
+            local: Some(&local),
+            ..StreamTest::new(target, &plain)
+        });
+        assert!(error.contains("cannot bind"), "{error}");
+        let error = refused(StreamTest {
+            connect_timeout: Some(Duration::from_secs(1)),
+            ..StreamTest::new(target, &plain)
+        });
+        assert!(error.contains("how long connecting may take"), "{error}");
+        let plan = Plan {
+            congestion: Some("reno".to_owned()),
+            ..plain
+        };
+        let error = refused(StreamTest::new(target, &plan));
+        assert!(error.contains("congestion control reno"), "{error}");
+    }
+
+    #[test]
+    fn datagrams_without_a_rate_go_as_fast_as_they_can() {
+        let target = "127.0.0.1:5000".parse().unwrap();
+        let plan = Plan {
+            bitrate: None,
+            ..plan(Protocol::Udp, Way::Up)
+        };
+        let line = command_line(&Nuttcp, &StreamTest::new(target, &plan)).unwrap();
+        assert!(line.contains(&"-R0k".to_owned()), "{line:?}");
+    }
+}

@@ -1,0 +1,212 @@
+//! What iperf3, iperf and nuttcp have in common: streams of TCP or UDP from one end to the other for a time.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+
+use super::launch::{Launcher, Output, Tool};
+use crate::Session;
+use crate::endpoint::Local;
+use crate::iperf3::plan::{Plan, Until, Way};
+use record::{Direction, Measurement};
+
+/// What a tool may take beyond the time of its test: to connect, and to exchange results.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What a tool is to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamTest<'a> {
+    /// Where its server listens.
+    pub(crate) target: SocketAddr,
+    /// Which streams.
+    pub(crate) plan: &'a Plan,
+    /// Where to send from.
+    pub(crate) local: Option<&'a Local>,
+    /// How long a connection may take to come about; absent unless the user says.
+    pub(crate) connect_timeout: Option<Duration>,
+}
+
+/// A tool that measures streams.
+pub(crate) trait StreamTool {
+    /// The one on PATH.
+    ///
+    /// # Errors
+    /// It is not there.
+    fn tool(&self) -> Result<Tool>;
+
+    /// The port on which it serves unless told otherwise.
+    fn port(&self) -> u16;
+
+    /// Whether it can do what `plan` asks for, wherever.
+    ///
+    /// # Errors
+    /// It has no option for something; says for what.
+    fn check(&self, plan: &Plan) -> Result<()>;
+
+    /// How its own server is started for `plan`, at an address of the target's IP version; absent where farwire's far end
+    /// serves it.
+    fn server_arguments(&self, target: SocketAddr, plan: &Plan) -> Option<Vec<String>>;
+
+    /// Its command line for a plan that was checked.
+    ///
+    /// # Errors
+    /// As [`Self::check`], of the test's ends.
+    fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>>;
+
+    /// What it said, as samples and figures; lines that it did not mean for us are passed over.
+    fn parse(&self, output: &Output, plan: &Plan) -> Measurement;
+}
+
+impl<'a> StreamTest<'a> {
+    /// From whichever address, with the usual patience.
+    pub(crate) fn new(target: SocketAddr, plan: &'a Plan) -> Self {
+        Self {
+            target,
+            plan,
+            local: None,
+            connect_timeout: None,
+        }
+    }
+}
+
+/// The command line with which `by` does `test`.
+///
+/// # Errors
+/// It has no option for something; says for what.
+pub(crate) fn command_line(by: &dyn StreamTool, test: &StreamTest<'_>) -> Result<Vec<String>> {
+    by.check(test.plan)?;
+    by.arguments(test)
+}
+
+/// Does `test` with a tool run by `launcher`.
+pub(crate) fn measure(
+    by: &dyn StreamTool,
+    launcher: &dyn Launcher,
+    test: &StreamTest<'_>,
+    session: &Session,
+) -> Measurement {
+    let plan = test.plan;
+    let prepared = by
+        .tool()
+        .and_then(|tool| Ok((tool, command_line(by, test)?)));
+    let (tool, arguments) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return Measurement::failed(format!("{error:#}")),
+    };
+    let stop = match plan.duration() {
+        Some(time) => session.stop.within(time + GRACE),
+        None => session.stop.clone(),
+    };
+    let measurement = match launcher.launch(&tool, &arguments, &stop) {
+        Ok(output) => by.parse(&output, plan),
+        Err(error) => Measurement::failed(format!("{error:#}")),
+    };
+    measurement.with_fact("tool", &tool.version)
+}
+
+/// Where the data goes, in a test of one direction.
+pub(super) fn direction(plan: &Plan) -> Direction {
+    match plan.way {
+        Way::Up | Way::Both => Direction::Up,
+        Way::Down => Direction::Down,
+    }
+}
+
+/// For tools that are used in one direction, for a time, all of which counts: how long.
+///
+/// # Errors
+/// The plan asks for something else; names `tool`.
+pub(super) fn plain_time(tool: &str, plan: &Plan) -> Result<Duration> {
+    ensure!(
+        plan.way != Way::Both,
+        "{tool} is used in one direction at a time"
+    );
+    ensure!(plan.omit.is_zero(), "{tool} cannot leave the start out");
+    match plan.until {
+        Until::For(time) => Ok(time),
+        Until::Bytes(_) => bail!("{tool} is used for a time, not for a number of bytes"),
+    }
+}
+
+/// For tools that have no option for it: that no time-out for connecting is asked for.
+///
+/// # Errors
+/// One is; names `tool`.
+pub(super) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()> {
+    ensure!(
+        test.connect_timeout.is_none(),
+        "{tool} cannot be told how long connecting may take: it has no such option"
+    );
+    Ok(())
+}
+
+/// A number that a tool said, if it can be one.
+pub(super) fn amount(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|value| is_amount(*value))
+}
+
+/// Whether `value` can be an amount of anything here: not negative, and no more than a year at 100 Tbit/s has bits.
+pub(super) fn is_amount(value: f64) -> bool {
+    const MOST: f64 = 1e22;
+    (0.0..=MOST).contains(&value)
+}
+
+/// Flags, each with its value, as words of a command line; without those that have none.
+pub(super) fn words<const N: usize>(pairs: [(&str, Option<String>); N]) -> Vec<String> {
+    let said = pairs
+        .into_iter()
+        .filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+    said.flatten().collect()
+}
+
+/// A number as a word of a command line.
+pub(super) fn word(number: impl ToString) -> Option<String> {
+    Some(number.to_string())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::iperf3::plan::Protocol;
+
+    /// Two seconds of one stream.
+    pub(in super::super) fn plan(protocol: Protocol, way: Way) -> Plan {
+        Plan {
+            way,
+            until: Until::For(Duration::from_secs(2)),
+            ..Plan::new(protocol)
+        }
+    }
+
+    #[test]
+    fn what_a_plain_tool_cannot_do_is_refused() {
+        let plain = plan(Protocol::Tcp, Way::Down);
+        assert_eq!(plain_time("x", &plain).unwrap(), Duration::from_secs(2));
+        let second = Duration::from_secs(1);
+        for plan in [
+            Plan {
+                way: Way::Both,
+                ..plain.clone()
+            },
+            Plan {
+                omit: second,
+                ..plain.clone()
+            },
+            Plan {
+                until: Until::Bytes(9),
+                ..plain
+            },
+        ] {
+            assert!(plain_time("x", &plan).is_err(), "{plan:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_an_amount_is_none() {
+        assert_eq!(amount("1.5"), Some(1.5));
+        for text in ["", "-1", "nan", "inf", "1e23", "x"] {
+            assert_eq!(amount(text), None);
+        }
+    }
+}

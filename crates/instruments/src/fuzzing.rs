@@ -1,0 +1,196 @@
+//! The parsers of what strangers send, each as one function that fuzzers call.
+//!
+//! Whatever the bytes, a parser ends without a panic, and what it takes to be right it takes the same way once more after
+//! writing it: nothing means one thing to one end and another to the other.
+
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
+
+use crate::capacity::wire::{Activation, LoadHeader, Setup, Status, Version};
+use crate::external;
+use crate::iperf3::params::Params;
+use crate::iperf3::results::Results;
+use crate::iperf3::wire::{Cookie, ErrorCode, State};
+use crate::messages::wire::{EchoResult, Grant, Request, TransferResult};
+use crate::stamp::tlv;
+use crate::stamp::tlv::{FollowUp, Kind, SameClock};
+use crate::stamp::wire;
+
+/// iperf3's messages: parameters, results, states, cookies and errors.
+pub fn iperf3(bytes: &[u8]) {
+    if let Ok(params) = Params::parse(bytes) {
+        let written = params.to_json().to_string();
+        Params::parse(written.as_bytes()).expect("what was written is right");
+    }
+    if let Ok(results) = Results::parse(bytes) {
+        let written = results.to_json().to_string();
+        Results::parse(written.as_bytes()).expect("what was written is right");
+    }
+    for byte in bytes {
+        if let Some(state) = State::parse(*byte) {
+            assert_eq!(state.byte(), *byte);
+        }
+    }
+    if let Some(cookie) = bytes.first_chunk().and_then(|bytes| Cookie::parse(*bytes)) {
+        assert_eq!(Some(cookie.as_bytes()), bytes.first_chunk());
+    }
+    if let Some(error) = bytes.first_chunk() {
+        assert_eq!(ErrorCode::parse(*error).to_bytes(), *error);
+    }
+}
+
+/// STAMP's packets with their extensions, at both ends.
+pub fn stamp(bytes: &[u8]) {
+    if let Some(request) = wire::Request::parse(bytes) {
+        assert_eq!(wire::Request::parse(&request.emit()), Some(request));
+    }
+    if let Some(answer) = wire::Answer::parse(bytes) {
+        assert_eq!(wire::Answer::parse(&answer.emit()), Some(answer));
+    }
+    let mut packet = bytes.to_vec();
+    tlv::reflect(&mut packet, |extension| {
+        if extension.kind().is_some() {
+            extension.recognise();
+        }
+    });
+    // A reflector answers with as many bytes as came.
+    assert_eq!(packet.len(), bytes.len());
+    tlv::read(&mut packet, |kind, value| {
+        let known = match kind {
+            Kind::FollowUpTelemetry => FollowUp::parse(value).is_some(),
+            Kind::SameClock => SameClock::parse(value).is_some(),
+            _ => false,
+        };
+        assert!(!known || kind.length() == Some(value.len()));
+    });
+}
+
+/// The PDUs of the UDP Speed Test Protocol, of its oldest and its newest version.
+pub fn capacity(bytes: &[u8]) {
+    if let Ok(setup) = Setup::decode(bytes) {
+        assert_eq!(Setup::decode(&setup.encode()), Ok(setup));
+    }
+    if let Ok(load) = LoadHeader::decode(bytes) {
+        assert_eq!(LoadHeader::decode(&load.encode()), Ok(load));
+    }
+    for version in [Version::OLDEST, Version::NEWEST] {
+        if let Ok(activation) = Activation::decode(bytes, version) {
+            let written = activation.encode(version);
+            assert_eq!(Activation::decode(&written, version), Ok(activation));
+        }
+        if let Ok(status) = Status::decode(bytes, version) {
+            let written = status.encode(version);
+            assert_eq!(Status::decode(&written, version), Ok(status));
+        }
+    }
+}
+
+/// The lines of pingpong, blast and transfer.
+pub fn messages(bytes: &[u8]) {
+    let line = String::from_utf8_lossy(bytes);
+    again::<Request>(&line);
+    again::<TransferResult>(&line);
+    again::<EchoResult>(&line);
+    if let Ok(grant) = Grant::parse(&line) {
+        let written = Grant::parse(&grant.to_string());
+        assert_eq!(written.expect("what was written is right"), grant);
+    }
+}
+
+/// The output of external tools.
+pub fn tools(bytes: &[u8]) {
+    external::hostile::parse_all(&String::from_utf8_lossy(bytes));
+}
+
+/// What a line says, it says again after it was written.
+fn again<T: FromStr<Err: Debug> + Display + PartialEq + Debug>(line: &str) {
+    if let Ok(value) = line.parse::<T>() {
+        let written = value.to_string().parse::<T>();
+        assert_eq!(written.expect("what was written is right"), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
+
+    use super::*;
+
+    type Parsers = fn(&[u8]);
+
+    const ALL: [Parsers; 5] = [iperf3, stamp, capacity, messages, tools];
+
+    const PARAMS: &str = r#"{"tcp":true,"omit":0,"time":10,"num":0,"blockcount":0,"parallel":4,"len":131072,"bandwidth":0,"pacing_timer":1000,"client_version":"3.12","reverse":true,"congestion":"cubic","TOS":184}"#;
+    const RESULTS: &str = r#"{"cpu_util_total":12.5,"cpu_util_user":1.5,"cpu_util_system":11,"sender_has_retransmits":1,"congestion_used":"cubic","streams":[{"id":1,"bytes":12345678,"retransmits":18446744073709551615,"jitter":0.013,"errors":0,"packets":10,"start_time":0,"end_time":10.01}]}"#;
+    const LINES: [&str; 4] = [
+        "farwire-messages/1 pingpong size=64 count=100 nagle=no wait=block",
+        "ok wait=spin mss=1448 udp=5204",
+        "result reads=10 bytes=1048576 total_ns=12345678 network_ns=1234567",
+        "result received=99 duplicates=1",
+    ];
+
+    /// A STAMP request with a Follow-Up Telemetry extension.
+    fn stamp_packet() -> Vec<u8> {
+        let mut packet = vec![0; wire::BASE];
+        packet[12] = 1;
+        tlv::append(&mut packet, Kind::FollowUpTelemetry, 16);
+        packet
+    }
+
+    /// Messages as they should be, and beginnings of the binary ones of which most of the rest is free.
+    fn proper() -> Vec<Vec<u8>> {
+        let texts = [PARAMS, RESULTS].into_iter().chain(LINES);
+        let mut all: Vec<Vec<u8>> = texts.map(|text| text.as_bytes().to_vec()).collect();
+        all.push(stamp_packet());
+        all.push(crate::capacity::wire::null_request(Version::NEWEST).to_vec());
+        all
+    }
+
+    fn mutated() -> impl Strategy<Value = Vec<u8>> {
+        let all = proper();
+        let change = (any::<prop::sample::Index>(), any::<u8>());
+        let changes = prop::collection::vec(change, 0..6);
+        let cut = any::<prop::sample::Index>();
+        (0..all.len(), changes, cut, any::<bool>()).prop_map(move |(which, changes, cut, whole)| {
+            let mut bytes = all[which].clone();
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if !whole {
+                bytes.truncate(cut.index(bytes.len()));
+            }
+            bytes
+        })
+    }
+
+    #[test]
+    fn messages_as_they_should_be_are_taken() {
+        assert!(Params::parse(PARAMS.as_bytes()).is_ok());
+        assert!(Results::parse(RESULTS.as_bytes()).is_ok());
+        assert!(wire::Request::parse(&stamp_packet()).is_some());
+        assert!(Grant::parse(LINES[1]).is_ok());
+        assert!(LINES[2].parse::<TransferResult>().is_ok());
+        assert!(LINES[3].parse::<EchoResult>().is_ok());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 500,
+            rng_seed: RngSeed::Fixed(1),
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            ALL.iter().for_each(|parse| parse(&bytes));
+        }
+
+        #[test]
+        fn nothing_nearly_right_makes_a_parser_panic(bytes in mutated()) {
+            ALL.iter().for_each(|parse| parse(&bytes));
+        }
+    }
+}

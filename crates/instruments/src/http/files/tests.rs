@@ -1,0 +1,193 @@
+//! Many files against a far end of ours, and against servers that behave badly.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::serve::{self, ServeConfig, Server};
+use netio::stop::Stop;
+use record::{Metric, Statistic};
+
+fn plan(count: u32, sizes: &str) -> FilesPlan {
+    FilesPlan {
+        count,
+        sizes: Some(sizes.parse().unwrap()),
+        seed: 1,
+        connections: 3,
+        keep_alive: true,
+    }
+}
+
+fn far_end() -> (Server, HttpTarget) {
+    let server = serve::start(ServeConfig::on_loopback()).unwrap();
+    let target = HttpTarget::of(server.address("http").unwrap(), "/").sized();
+    (server, target)
+}
+
+fn fetch(target: &HttpTarget, plan: &FilesPlan) -> Measurement {
+    measure(
+        std::slice::from_ref(target),
+        plan,
+        None,
+        &Session::default(),
+    )
+}
+
+fn values(measurement: &Measurement, metric: Metric) -> Vec<(u64, Option<u64>)> {
+    let all = measurement.samples.iter().filter(|s| s.metric == metric);
+    let mut all: Vec<_> = all.map(|s| (s.index, s.size)).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn every_file_is_fetched_once_with_its_own_size() {
+    let (_server, target) = far_end();
+    let plan = plan(40, "1kb..50kb");
+    let measurement = fetch(&target, &plan);
+    assert_eq!(measurement.failure, None);
+    let sizes = plan.sizes.as_ref().unwrap().draw(40, 1);
+    let wanted: Vec<_> = (1..).zip(sizes.iter().copied().map(Some)).collect();
+    assert_eq!(values(&measurement, Metric::CompletionMs), wanted);
+    assert_eq!(values(&measurement, Metric::FirstByteMs), wanted);
+    let total = measurement.figure(Metric::ReceivedBytes, Statistic::Total);
+    assert_eq!(total, Some(sizes.iter().sum::<u64>() as f64));
+    assert_eq!(
+        measurement.figure(Metric::Files, Statistic::Total),
+        Some(40.0)
+    );
+}
+
+#[test]
+fn a_kept_connection_connects_once_and_a_new_one_for_each_file() {
+    let (_server, target) = far_end();
+    let kept = fetch(&target, &plan(30, "2kb"));
+    assert!(values(&kept, Metric::ConnectMs).len() <= 3);
+    let new = FilesPlan {
+        keep_alive: false,
+        ..plan(30, "2kb")
+    };
+    assert_eq!(values(&fetch(&target, &new), Metric::ConnectMs).len(), 30);
+}
+
+#[test]
+fn listed_sizes_have_a_completion_time_each() {
+    let (_server, target) = far_end();
+    let measurement = fetch(&target, &plan(20, "1kb,100kb"));
+    let of_size = |size| {
+        let mut figures = measurement.figures.iter();
+        figures.any(|figure| figure.size == Some(size) && figure.interval.is_some())
+    };
+    assert!(of_size(1_000) && of_size(100_000));
+}
+
+#[test]
+fn urls_are_fetched_in_turn() {
+    let (_server, target) = far_end();
+    let targets = [target.of_size(100), target.of_size(200)];
+    let plan = FilesPlan {
+        sizes: None,
+        ..plan(3, "1b")
+    };
+    let measurement = measure(&targets, &plan, None, &Session::default());
+    let sizes = values(&measurement, Metric::CompletionMs);
+    assert_eq!(sizes, [(1, Some(100)), (2, Some(200)), (3, Some(100))]);
+}
+
+#[test]
+fn a_file_that_is_not_there_ends_all_and_is_named() {
+    let (_server, target) = far_end();
+    let nothing = HttpTarget::of(target.address, "/nothing");
+    let plan = FilesPlan {
+        sizes: None,
+        connections: 1,
+        ..plan(9, "1b")
+    };
+    let targets = [target.of_size(10), nothing];
+    let measurement = measure(&targets, &plan, None, &Session::default());
+    let cause = measurement.failure.unwrap();
+    assert!(
+        cause.contains("file 2 (http://") && cause.contains("404"),
+        "{cause}"
+    );
+    assert_eq!(measurement.samples.len(), 3);
+}
+
+#[test]
+fn a_stop_ends_all_with_its_cause() {
+    let (_server, target) = far_end();
+    let session = Session::quiet(Stop::default().within(Duration::ZERO));
+    let plan = plan(9, "1kb");
+    let measurement = measure(&[target], &plan, None, &session);
+    let cause = measurement.failure.unwrap();
+    assert!(cause.contains("not done within 0 s"), "{cause}");
+}
+
+/// Serves connections one after the other, each with so many answers, and gives how many there were.
+fn serve_a_few(answers: usize, connections: usize, answer: &'static str) -> HttpTarget {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for client in listener.incoming().take(connections) {
+            answer_some(&mut client.unwrap(), answers, answer);
+        }
+    });
+    HttpTarget::of(address, "/")
+}
+
+fn answer_some(client: &mut TcpStream, answers: usize, answer: &str) {
+    for _ in 0..answers {
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            if client.read(&mut byte).unwrap_or(0) == 0 {
+                return;
+            }
+            request.push(byte[0]);
+        }
+        client.write_all(answer.as_bytes()).unwrap();
+    }
+}
+
+fn one_by_one(count: u32, sizes: Option<&str>) -> FilesPlan {
+    FilesPlan {
+        sizes: sizes.map(|text| text.parse().unwrap()),
+        connections: 1,
+        ..plan(count, "1b")
+    }
+}
+
+#[test]
+fn a_connection_that_the_server_ends_between_two_files_is_opened_anew() {
+    let target = serve_a_few(2, 2, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc");
+    let measurement = fetch(&target, &one_by_one(4, None));
+    assert_eq!(measurement.failure, None);
+    assert_eq!(values(&measurement, Metric::ConnectMs).len(), 2);
+}
+
+#[test]
+fn a_file_of_another_size_than_asked_for_is_a_failure() {
+    let target = serve_a_few(1, 1, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc");
+    let measurement = fetch(&target, &one_by_one(1, Some("4b")));
+    let cause = measurement.failure.unwrap();
+    assert!(
+        cause.contains("gave 3 bytes where 4 were asked for"),
+        "{cause}"
+    );
+}
+
+#[test]
+fn a_failure_elsewhere_ends_a_body_that_flows() {
+    let (_server, endless) = far_end();
+    let endless = HttpTarget::of(endless.address, "/seconds/3600");
+    let nothing = HttpTarget::of(endless.address, "/nothing");
+    let plan = FilesPlan {
+        sizes: None,
+        connections: 2,
+        ..plan(2, "1b")
+    };
+    let measurement = measure(&[endless, nothing], &plan, None, &Session::default());
+    assert!(measurement.failure.unwrap().contains("404"));
+}

@@ -1,0 +1,410 @@
+//! An HTTP/1.1 download (RFC 9112): bytes over time, time to the first byte, goodput.
+
+pub mod args;
+mod body;
+mod connection;
+pub(crate) mod files;
+pub mod server;
+pub(crate) mod sizes;
+mod target;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use serde::{Deserialize, Serialize};
+
+use self::body::Body;
+use self::connection::{Afterwards, Connection, Read};
+pub(crate) use self::target::HttpTarget;
+use super::meter::Meter;
+use super::{Session, seconds};
+use crate::endpoint::Local;
+use record::{Figure, Measurement, Metric, Statistic};
+
+/// From one live line to the next.
+const LIVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Length of the intervals in which bytes are counted, unless said.
+pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How to download.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HttpPlan {
+    /// When to end.
+    pub(crate) amount: Amount,
+    /// Length of the intervals in which bytes are counted.
+    #[serde(rename = "interval_s", with = "seconds")]
+    pub(crate) interval: Duration,
+}
+
+/// How much to download.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Amount {
+    /// Everything that the URL gives.
+    Whole,
+    /// So many payload bytes.
+    Bytes(u64),
+    /// What comes within this time of the request.
+    #[serde(rename = "for_s", with = "seconds")]
+    For(Duration),
+}
+
+/// Downloads `target` from the calling thread's namespace, and from `local` if that is said.
+pub(crate) fn measure(
+    target: &HttpTarget,
+    plan: &HttpPlan,
+    local: Option<&Local>,
+    session: &Session,
+) -> Measurement {
+    let mut measurement = match Download::request(target, plan, local, session) {
+        Ok(mut download) => {
+            let cause = download.receive(session).err();
+            let mut measurement = download.finish();
+            measurement.failure = cause.map(|error| format!("{error:#}"));
+            measurement
+        }
+        Err(error) => Measurement::failed(format!("{error:#}")),
+    };
+    measurement
+        .facts
+        .insert("url".to_owned(), target.to_string());
+    let end = match plan.amount {
+        Amount::Whole | Amount::Bytes(_) => "the last byte received",
+        Amount::For(_) => "the end of the stated time",
+    };
+    measurement.with_fact(
+        "goodput",
+        format!("HTTP body bytes (L7) from sending the request to {end}"),
+    )
+}
+
+struct Download<'a> {
+    plan: &'a HttpPlan,
+    connection: Connection,
+    start: Instant,
+    first_byte_s: f64,
+    last_byte_s: f64,
+    congestion: Option<String>,
+    body: Body,
+    meter: Meter,
+}
+
+impl<'a> Download<'a> {
+    fn request(
+        target: &HttpTarget,
+        plan: &'a HttpPlan,
+        local: Option<&Local>,
+        session: &Session,
+    ) -> Result<Self> {
+        let mut connection = Connection::open(target, local, &session.stop)?;
+        let start = connection.request(target, Afterwards::Close)?;
+        let head = connection.head(&session.stop)?;
+        let head =
+            head.context("the server closed the connection within the answer's head, at once")?;
+        Ok(Self {
+            plan,
+            connection,
+            start,
+            first_byte_s: (head.first_byte - start).as_secs_f64(),
+            last_byte_s: 0.0,
+            congestion: head.congestion,
+            body: head.body,
+            meter: Meter::new(plan.interval),
+        })
+    }
+
+    /// Reads the body until the plan is met.
+    fn receive(&mut self, session: &Session) -> Result<()> {
+        let (most, time) = match self.plan.amount {
+            Amount::Whole => (None, None),
+            Amount::Bytes(bytes) => (Some(bytes), None),
+            Amount::For(time) => (None, Some(time)),
+        };
+        let until = time.map(|time| self.start + time);
+        let mut live_at = LIVE_INTERVAL;
+        loop {
+            let total = self.meter.total();
+            if most.is_some_and(|most| total >= most) {
+                return Ok(());
+            }
+            if self.body.complete() {
+                return whole(total, most);
+            }
+            let read = self.connection.read(&session.stop, until);
+            match read.with_context(|| format!("after {total} bytes"))? {
+                Read::Bytes(data) => {
+                    let payload = self.body.feed(data)?;
+                    self.last_byte_s = self.start.elapsed().as_secs_f64();
+                    self.meter.add(self.last_byte_s, payload);
+                }
+                Read::Closed => {
+                    self.body.closed(total)?;
+                    return whole(total, most);
+                }
+                Read::TimeUp => {
+                    self.last_byte_s = time.unwrap_or_default().as_secs_f64();
+                    return Ok(());
+                }
+            }
+            if self.start.elapsed() >= live_at {
+                live_at += LIVE_INTERVAL;
+                let total = self.meter.total();
+                session
+                    .live
+                    .line(format_args!("{:.1} s: {total} bytes", self.last_byte_s));
+            }
+        }
+    }
+
+    fn finish(self) -> Measurement {
+        let duration_s = self.last_byte_s;
+        let bytes = self.meter.total();
+        let arrived = self.connection.arrived();
+        let samples = self.meter.finish(duration_s);
+        let mut figures = download_figures(bytes, duration_s, Some(self.first_byte_s));
+        for goodput in &mut figures {
+            if goodput.metric == Metric::GoodputBitPerS {
+                goodput.interval = arrived.map(|arrived| {
+                    let most = bytes.max(arrived) as f64 * 8.0 / duration_s;
+                    [goodput.value, most]
+                });
+            }
+        }
+        let measurement = Measurement {
+            figures,
+            samples,
+            ..Measurement::default()
+        }
+        .with_fact(
+            "interval",
+            "of what the network carried meanwhile, to which sampling adds nothing: all of the body that was read, and at most what \
+             arrived (TCP_INFO), with what came twice and the answer's head",
+        );
+        match self.congestion {
+            Some(name) => measurement.with_fact("sender's congestion control", name),
+            None => measurement,
+        }
+    }
+}
+
+/// Whether a body of `total` bytes has all of the `most` that were asked for, if so many were.
+fn whole(total: u64, most: Option<u64>) -> Result<()> {
+    match most {
+        Some(most) if total < most => Err(anyhow!(
+            "the server gave {total} of the {most} bytes asked for"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What a download adds up to: `bytes` of payload in `duration_s`, the first of them after `first_byte_s` if that is known.
+pub(crate) fn download_figures(
+    bytes: u64,
+    duration_s: f64,
+    first_byte_s: Option<f64>,
+) -> Vec<Figure> {
+    let rate = (duration_s > 0.0).then(|| bytes as f64 * 8.0 / duration_s);
+    let figures = [
+        (Metric::ReceivedBytes, Statistic::Total, Some(bytes as f64)),
+        (Metric::ElapsedS, Statistic::Total, Some(duration_s)),
+        (Metric::GoodputBitPerS, Statistic::Mean, rate),
+        (
+            Metric::FirstByteMs,
+            Statistic::Mean,
+            first_byte_s.map(|time| time * 1e3),
+        ),
+    ];
+    figures
+        .into_iter()
+        .filter_map(|(metric, statistic, value)| Some(Figure::new(metric, statistic, value?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::{self, ServeConfig};
+    use netio::stop::Stop;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+
+    const PLAN: HttpPlan = HttpPlan {
+        amount: Amount::Whole,
+        interval: Duration::from_millis(100),
+    };
+
+    fn download(target: &HttpTarget, amount: Amount) -> Measurement {
+        measure(
+            target,
+            &HttpPlan { amount, ..PLAN },
+            None,
+            &Session::default(),
+        )
+    }
+
+    /// A server that says `answer` to whatever it is asked and closes.
+    fn answer_of(answer: &'static [u8]) -> Measurement {
+        download_of(answer, Amount::Whole)
+    }
+
+    fn download_of(answer: &'static [u8], amount: Amount) -> Measurement {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let _ = client.read(&mut request).unwrap();
+            let _ = client.write_all(answer);
+        });
+        let measurement = download(&HttpTarget::of(address, "/"), amount);
+        server.join().unwrap();
+        measurement
+    }
+
+    fn bytes(measurement: &Measurement) -> f64 {
+        let bytes = measurement.figure(Metric::ReceivedBytes, Statistic::Total);
+        bytes.unwrap_or_else(|| panic!("{:?}", measurement.failure))
+    }
+
+    #[test]
+    fn a_download_of_n_bytes_counts_n_bytes_in_its_samples() {
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
+        let amount = Amount::Bytes(3_000_000);
+        let measurement = download(
+            &HttpTarget::of(server.address("http").unwrap(), "/bytes/3000000"),
+            amount,
+        );
+        assert_eq!(measurement.failure, None);
+        assert_eq!(bytes(&measurement), 3e6);
+        let sampled: f64 = measurement.samples.iter().map(|s| s.value).sum();
+        assert!((sampled - 3e6).abs() < 0.5);
+        assert_eq!(
+            measurement.facts["sender's congestion control"],
+            server.congestion()
+        );
+    }
+
+    #[test]
+    fn a_download_for_a_time_lasts_that_time() {
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
+        let amount = Amount::For(Duration::from_millis(300));
+        let measurement = download(
+            &HttpTarget::of(server.address("http").unwrap(), "/seconds/10"),
+            amount,
+        );
+        assert_eq!(measurement.failure, None);
+        let elapsed = measurement.figure(Metric::ElapsedS, Statistic::Total);
+        assert!((elapsed.unwrap() - 0.3).abs() < 1e-9);
+        assert!(bytes(&measurement) > 0.0);
+    }
+
+    #[test]
+    fn the_interval_of_a_goodput_has_what_was_read_and_what_else_arrived() {
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
+        let target = HttpTarget::of(server.address("http").unwrap(), "/bytes/1000000");
+        let measurement = measure(&target, &PLAN, None, &Session::default());
+        let mut figures = measurement.figures.iter();
+        let goodput = figures
+            .find(|f| f.metric == Metric::GoodputBitPerS)
+            .unwrap();
+        let [low, high] = goodput.interval.unwrap();
+        assert!(low == goodput.value && high >= low, "{low} to {high}");
+    }
+
+    #[test]
+    fn a_download_that_flows_can_be_stopped() {
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
+        let target = HttpTarget::of(server.address("http").unwrap(), "/seconds/3600");
+        let stop = Stop::default().within(Duration::from_millis(100));
+        let cause = measure(&target, &PLAN, None, &Session::quiet(stop))
+            .failure
+            .unwrap();
+        assert!(cause.contains("not done within"), "{cause}");
+    }
+
+    #[test]
+    fn a_truncated_body_is_a_failure_that_keeps_what_came() {
+        let measurement = answer_of(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+        assert_eq!(bytes(&measurement), 3.0);
+        let cause = measurement.failure.unwrap();
+        assert!(cause.contains("closed after 3 of 10 bytes"), "{cause}");
+    }
+
+    #[test]
+    fn a_body_longer_than_announced_is_a_failure() {
+        let cause = answer_of(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabc")
+            .failure
+            .unwrap();
+        assert!(cause.contains("more than"), "{cause}");
+    }
+
+    #[test]
+    fn a_chunked_body_is_counted_without_its_framing() {
+        let measurement = answer_of(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: v\r\n\r\n",
+        );
+        assert_eq!(measurement.failure, None);
+        assert_eq!(bytes(&measurement), 5.0);
+    }
+
+    #[test]
+    fn a_body_that_ends_with_the_connection_is_whole() {
+        let measurement = answer_of(b"HTTP/1.0 200 OK\r\n\r\nabcdef");
+        assert_eq!((bytes(&measurement), measurement.failure), (6.0, None));
+    }
+
+    #[test]
+    fn a_body_that_ends_before_the_bytes_asked_for_is_a_failure_that_keeps_what_came() {
+        for answer in [
+            &b"HTTP/1.0 200 OK\r\n\r\nabcdef"[..],
+            b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabcdef",
+        ] {
+            let measurement = download_of(answer, Amount::Bytes(9));
+            assert_eq!(bytes(&measurement), 6.0);
+            let cause = measurement.failure.unwrap();
+            assert!(cause.contains("6 of the 9 bytes"), "{cause}");
+        }
+    }
+
+    #[test]
+    fn answers_that_are_no_good_are_refused_with_their_cause() {
+        for (answer, cause) in [
+            (&b"SSH-2.0-OpenSSH\r\n"[..], "not HTTP/1.1"),
+            (b"", "closed the connection within the answer's head"),
+            (b"HTTP/1.1 404 Not Found\r\n\r\n", "404 Not Found"),
+            (
+                b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.2/x\r\n\r\n",
+                "302 Found: it is at http://127.0.0.2/x: measure that URL",
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+                "Content-Length",
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+                "gzip",
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+                "chunk",
+            ),
+        ] {
+            let failure = answer_of(answer).failure.unwrap();
+            assert!(failure.contains(cause), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_closed_port_is_a_failure_that_names_the_address() {
+        let address = {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap()
+        };
+        let cause = download(&HttpTarget::of(address, "/"), Amount::Whole)
+            .failure
+            .unwrap();
+        assert!(cause.contains(&address.to_string()), "{cause}");
+    }
+}

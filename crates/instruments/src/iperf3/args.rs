@@ -1,0 +1,384 @@
+//! `farwire measure tcp`.
+
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+use model::{BitsPerSec, Bytes, Nanos};
+use std::time::Duration;
+
+use crate::Session;
+use crate::endpoint::{self, CONNECT_TIMEOUT};
+use crate::external::Tool;
+use crate::external::choice::StreamTool;
+use crate::external::streams::StreamTest;
+use crate::failure::{Blame, Failure};
+use crate::iperf3::client::Server;
+use crate::iperf3::plan::{
+    LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, Plan, Protocol, Until, Way,
+};
+use crate::iperf3::tcp::measure;
+use crate::measure::{Common, FarTool, Instrument, Shown};
+use record::Measurement;
+
+/// TCP throughput, as iperf3 measures it, against any iperf3 or farwire server
+#[derive(Args, Debug)]
+pub struct TcpArgs {
+    #[command(flatten)]
+    test: Iperf3Args,
+    /// Bytes written in one call [default: 1 MiB]
+    #[arg(short = 'l', long, value_name = "SIZE", value_parser = block)]
+    length: Option<u32>,
+    /// TCP congestion control of the sending sockets [default: the system's]
+    #[arg(short = 'C', long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// TCP maximum segment size in bytes
+    #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=9216))]
+    set_mss: Option<u32>,
+    /// Send at once, without waiting to fill a segment (TCP_NODELAY)
+    #[arg(short = 'N', long)]
+    no_delay: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What iperf3's two kinds of test share.
+#[derive(Args, Debug)]
+pub(crate) struct Iperf3Args {
+    /// Name or address
+    host: String,
+    /// The server's port [default: 5201; with --tool the tool's own]
+    #[arg(short, long)]
+    port: Option<u16>,
+    /// Measure with another program, against a server of its kind; it refuses what it has no option for
+    #[arg(long, value_name = "TOOL")]
+    tool: Option<StreamTool>,
+    /// Streams in each direction
+    #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
+    parallel: u32,
+    /// The server sends
+    #[arg(short = 'R', long, conflicts_with = "bidir")]
+    reverse: bool,
+    /// Both send
+    #[arg(long)]
+    bidir: bool,
+    /// How long: a bare number is seconds [default: 10]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, conflicts_with = "bytes")]
+    time: Option<Duration>,
+    /// How many bytes in each direction: K, M and G are 2^10, 2^20 and 2^30
+    #[arg(short = 'n', long, value_name = "SIZE", value_parser = size)]
+    bytes: Option<u64>,
+    /// Leave out the first whole seconds
+    #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = omit)]
+    omit: Duration,
+    /// From one report to the next: a bare number is seconds
+    #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = interval)]
+    interval: Duration,
+    /// Pace each stream to so many payload bits a second: K, M and G are 10^3, 10^6 and 10^9; 0 is no limit [default: 0 over TCP, 1M over UDP]
+    #[arg(short = 'b', long, value_name = "RATE", value_parser = bitrate)]
+    pub(crate) bitrate: Option<u64>,
+    /// Socket buffers at both ends (SO_SNDBUF, SO_RCVBUF)
+    #[arg(short = 'w', long, value_name = "SIZE", value_parser = window)]
+    window: Option<u32>,
+    /// The byte of type of service: decimal, 0x hexadecimal, 0 octal
+    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp")]
+    tos: Option<u8>,
+    /// The DSCP, 0 to 63, or a name: cs0 to cs7, af11 to af43, ef
+    #[arg(long, value_name = "DSCP", value_parser = dscp)]
+    dscp: Option<u8>,
+    /// After which a connection that does not come about has failed: a bare number is milliseconds, as in iperf3 [default: 20s]
+    #[arg(long, value_name = "TIME", value_parser = connect_timeout)]
+    connect_timeout: Option<Duration>,
+}
+
+impl Instrument for TcpArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn expected(&self) -> Option<Duration> {
+        self.plan().duration()
+    }
+
+    fn server(&self) -> Result<Option<FarTool>> {
+        self.test.far_tool(&self.plan())
+    }
+
+    fn tool(&self) -> Result<Option<Tool>> {
+        self.test.found()
+    }
+
+    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+        let server = self.test.server(&self.common).or_bad_input()?;
+        let plan = self.plan();
+        if let Some(name) = &plan.congestion {
+            crate::serve::check_congestion(name).or_bad_input()?;
+        }
+        if let Some(measurement) = self.test.with_tool(&server, &plan, session) {
+            return measurement.map(Shown::of);
+        }
+        let measured = measure::measure(&server, &plan, session);
+        Ok(Shown::of(measured.measurement)
+            .below(measured.text)
+            .beside(measured.iperf3))
+    }
+}
+
+impl TcpArgs {
+    fn plan(&self) -> Plan {
+        Plan {
+            length: self.length,
+            congestion: self.congestion.clone(),
+            mss: self.set_mss,
+            no_delay: self.no_delay,
+            ..self.test.plan(Protocol::Tcp)
+        }
+    }
+}
+
+impl Iperf3Args {
+    /// The server that another program needs for `plan`, if one was asked for and farwire's is not of its kind.
+    pub(crate) fn far_tool(&self, plan: &Plan) -> Result<Option<FarTool>> {
+        let Some(tool) = self.tool else {
+            return Ok(None);
+        };
+        tool.server(&self.host, plan)
+    }
+
+    /// The program that measures, if another was asked for.
+    pub(crate) fn found(&self) -> Result<Option<Tool>> {
+        self.tool.map(StreamTool::found).transpose()
+    }
+
+    /// Where to measure.
+    pub(crate) fn server(&self, common: &Common) -> Result<Server> {
+        let tool = self.tool.unwrap_or(StreamTool::Iperf3);
+        let port = self.port.unwrap_or(tool.port());
+        let address = endpoint::resolve(&self.host, port, common.family())?;
+        Ok(Server {
+            local: common.bind.clone(),
+            connect_timeout: self.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
+            ..Server::at(address)
+        })
+    }
+
+    /// What another program measures, if one was asked for.
+    pub(crate) fn with_tool(
+        &self,
+        server: &Server,
+        plan: &Plan,
+        session: &Session,
+    ) -> Option<Result<Measurement, Failure>> {
+        let test = StreamTest {
+            local: server.local.as_ref(),
+            connect_timeout: self.connect_timeout,
+            ..StreamTest::new(server.address, plan)
+        };
+        Some(self.tool?.measure(&test, session))
+    }
+
+    /// What to measure.
+    pub(crate) fn plan(&self, protocol: Protocol) -> Plan {
+        let usual = Plan::new(protocol);
+        Plan {
+            way: match (self.reverse, self.bidir) {
+                (true, _) => Way::Down,
+                (_, true) => Way::Both,
+                _ => Way::Up,
+            },
+            parallel: self.parallel,
+            until: match (self.bytes, self.time) {
+                (Some(bytes), _) => Until::Bytes(bytes),
+                (_, Some(time)) => Until::For(time),
+                _ => usual.until,
+            },
+            omit: self.omit,
+            interval: self.interval,
+            bitrate: self.bitrate.filter(|rate| *rate > 0),
+            window: self.window,
+            tos: self.tos.or(self.dscp.map(|dscp| dscp << 2)),
+            ..usual
+        }
+    }
+}
+
+/// A time in our units, or a bare number of `unit`.
+fn time(text: &str, unit: Duration) -> Result<Duration> {
+    match text.parse::<f64>() {
+        Ok(number) => {
+            let seconds = number * unit.as_secs_f64();
+            Ok(Duration::try_from_secs_f64(seconds)?)
+        }
+        Err(_) => Ok(text.parse::<Nanos>()?.into()),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration> {
+    let time = time(text, Duration::from_secs(1))?;
+    let longest = Duration::from_secs(LONGEST_TEST_S.into());
+    ensure!(
+        !time.is_zero() && time <= longest,
+        "must be above 0 and at most {LONGEST_TEST_S} s"
+    );
+    Ok(time)
+}
+
+fn omit(text: &str) -> Result<Duration> {
+    let time = time(text, Duration::from_secs(1))?;
+    ensure!(
+        time.subsec_nanos() == 0 && time.as_secs() <= LONGEST_OMIT_S.into(),
+        "must be whole seconds, as iperf3's protocol has it, at most {LONGEST_OMIT_S}"
+    );
+    Ok(time)
+}
+
+fn interval(text: &str) -> Result<Duration> {
+    let time = time(text, Duration::from_secs(1))?;
+    let least = Duration::from_millis(10);
+    ensure!(time >= least, "must be at least 10 ms");
+    Ok(time)
+}
+
+fn connect_timeout(text: &str) -> Result<Duration> {
+    let time = time(text, Duration::from_millis(1))?;
+    ensure!(!time.is_zero(), "must be above 0");
+    Ok(time)
+}
+
+/// A number with iperf3's letters, whose powers are of `base`; nothing when it is written in another way.
+fn lettered(text: &str, base: f64) -> Option<u64> {
+    let number_end = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (number, letter) = text.split_at(number_end);
+    let power = match letter {
+        "" => 0,
+        "k" | "K" => 1,
+        "m" | "M" => 2,
+        "g" | "G" => 3,
+        "t" | "T" => 4,
+        _ => return None,
+    };
+    let value = number.parse::<f64>().ok()? * base.powi(power);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked to be within u64"
+    )]
+    (0.0..1e18).contains(&value).then_some(value as u64)
+}
+
+fn size(text: &str) -> Result<u64> {
+    const BASE: f64 = 1024.0;
+    let bytes = match lettered(text, BASE) {
+        Some(bytes) => bytes,
+        None => text.parse::<Bytes>()?.0,
+    };
+    ensure!(bytes > 0, "must be above 0");
+    Ok(bytes)
+}
+
+fn bitrate(text: &str) -> Result<u64> {
+    const BASE: f64 = 1000.0;
+    match lettered(text, BASE) {
+        Some(rate) => Ok(rate),
+        None => Ok(text.parse::<BitsPerSec>()?.get()),
+    }
+}
+
+/// A size of at most `most`; a bare number is bytes. iperf3's letters are for -n and -b alone.
+fn small_size(text: &str, most: u32) -> Result<u32> {
+    let bytes = match text.parse::<u64>() {
+        Ok(bytes) => bytes,
+        Err(_) => text.parse::<Bytes>()?.0,
+    };
+    ensure!(
+        bytes > 0 && bytes <= most.into(),
+        "must be above 0 and at most {}",
+        Bytes(most.into())
+    );
+    Ok(u32::try_from(bytes)?)
+}
+
+fn window(text: &str) -> Result<u32> {
+    small_size(text, LARGEST_WINDOW)
+}
+
+fn block(text: &str) -> Result<u32> {
+    small_size(text, LONGEST_BLOCK)
+}
+
+/// `--tos`: decimal, 0x hexadecimal, 0 octal.
+pub(crate) fn tos(text: &str) -> Result<u8> {
+    let parsed = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(digits) => u8::from_str_radix(digits, 16),
+        None if text.len() > 1 && text.starts_with('0') => u8::from_str_radix(&text[1..], 8),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| anyhow::anyhow!("write 0 to 255, as in 184, 0xb8 or 0270"))
+}
+
+/// Code points as RFC 2474, RFC 2597 and RFC 3246 name them.
+pub(crate) fn dscp(text: &str) -> Result<u8> {
+    let name = text.to_ascii_lowercase();
+    let digits: Vec<u8> = name
+        .bytes()
+        .filter(u8::is_ascii_digit)
+        .map(|d| d - b'0')
+        .collect();
+    let code = match (
+        name.trim_end_matches(|c: char| c.is_ascii_digit()),
+        &digits[..],
+    ) {
+        ("ef", []) => 46,
+        ("cs", &[class @ 0..=7]) => class * 8,
+        ("af", &[class @ 1..=4, drop @ 1..=3]) => class * 8 + drop * 2,
+        ("", _) => match name.parse() {
+            Ok(code @ 0..=63) => code,
+            _ => bail!("write 0 to 63"),
+        },
+        _ => bail!("write 0 to 63, cs0 to cs7, af11 to af43 or ef"),
+    };
+    Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iperf3_s_letters_mean_what_they_mean_there_and_our_units_what_they_mean_here() {
+        assert_eq!(size("100M").unwrap(), 100 << 20);
+        assert_eq!(size("1.5K").unwrap(), 1536);
+        assert_eq!(size("100mb").unwrap(), 100_000_000);
+        assert_eq!(size("64KiB").unwrap(), 65_536);
+        assert_eq!(bitrate("50M").unwrap(), 50_000_000);
+        assert_eq!(bitrate("50mbit").unwrap(), 50_000_000);
+        assert_eq!(bitrate("0").unwrap(), 0);
+        assert!(size("0").is_err() && size("-1").is_err() && bitrate("1x").is_err());
+    }
+
+    #[test]
+    fn a_bare_time_is_seconds_and_omitted_ones_are_whole() {
+        assert_eq!(duration("10").unwrap(), Duration::from_secs(10));
+        assert_eq!(duration("500ms").unwrap(), Duration::from_millis(500));
+        assert_eq!(omit("2").unwrap(), Duration::from_secs(2));
+        assert_eq!(connect_timeout("500").unwrap(), Duration::from_millis(500));
+        assert!(omit("0.5").is_err() && duration("0").is_err() && duration("nan").is_err());
+    }
+
+    #[test]
+    fn code_points_have_names() {
+        for (text, code) in [("ef", 46), ("AF41", 34), ("cs6", 48), ("10", 10)] {
+            assert_eq!(dscp(text).unwrap(), code);
+        }
+        assert!(dscp("64").is_err() && dscp("af54").is_err() && dscp("x").is_err());
+        assert_eq!(
+            (
+                tos("0xb8").unwrap(),
+                tos("0270").unwrap(),
+                tos("184").unwrap()
+            ),
+            (184, 184, 184)
+        );
+        assert!(tos("256").is_err());
+    }
+}

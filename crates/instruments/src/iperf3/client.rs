@@ -1,0 +1,262 @@
+//! The client's side of a test: the control session, in which the streams of TCP or UDP run.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::control::{Broken, Control, MESSAGE_TIMEOUT, Step};
+use super::params::Params;
+use super::plan::{Protocol, StreamSpec, Streams, Until};
+use super::results::{Results, Sides};
+use super::run::{self, Ended};
+use super::wire::{Cookie, LONGEST_RESULTS, State};
+use crate::Session;
+use crate::endpoint::{self, Local};
+use netio::stop::Stop;
+
+/// After so long without anything moving on any stream the path or the server is taken to be dead.
+const SILENCE: Duration = Duration::from_secs(30);
+/// From the last byte's acknowledgement to the client's word that the test is over, in tests of so many bytes, and from
+/// the last datagram: iperf3's server stops counting at that word, and they may still lie in its receive buffer.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// How long datagrams that the server has sent may still take after its results.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// The other end, and how to reach it.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    /// Its control port, which is that of the data too.
+    pub(crate) address: SocketAddr,
+    /// Where to send from.
+    pub(crate) local: Option<Local>,
+    /// How long a connection may take to come about.
+    pub(crate) connect_timeout: Duration,
+    /// How long the server may take for a message.
+    pub(crate) message_timeout: Duration,
+    /// How long nothing may move while the test runs.
+    pub(crate) silence: Duration,
+}
+
+/// A test that ended, well or not.
+#[derive(Debug)]
+pub(crate) struct Tested<S> {
+    /// The client's streams with what they counted; absent when the test never came to that.
+    pub(crate) streams: Option<S>,
+    /// What both ends say.
+    pub(crate) sides: Sides,
+    /// The cookie of the test.
+    pub(crate) cookie: Cookie,
+    /// Why it is not what was asked for.
+    pub(crate) failure: Option<String>,
+}
+
+/// What a protocol needs to open its streams.
+#[derive(Debug)]
+pub(crate) struct Opening<'a> {
+    /// The server.
+    pub(crate) server: &'a Server,
+    /// What to do; the length is never absent for UDP.
+    pub(crate) params: &'a Params,
+    /// When to give up.
+    pub(crate) stop: &'a Stop,
+    /// What TCP streams introduce themselves with.
+    pub(crate) cookie: Cookie,
+    /// In the order in which the server counts them.
+    pub(crate) streams: Vec<StreamSpec>,
+}
+
+impl Server {
+    /// At `address`, with the usual patience.
+    pub(crate) fn at(address: SocketAddr) -> Self {
+        Self {
+            address,
+            local: None,
+            connect_timeout: endpoint::CONNECT_TIMEOUT,
+            message_timeout: MESSAGE_TIMEOUT,
+            silence: SILENCE,
+        }
+    }
+}
+
+/// Runs the test that `params` ask for against `server`; `open` opens its streams.
+///
+/// A datagram's length that is not said becomes the MSS of the control connection, as in iperf3.
+pub(crate) fn run<S: Streams>(
+    server: &Server,
+    params: &Params,
+    session: &Session,
+    open: impl FnOnce(&Opening<'_>) -> anyhow::Result<S>,
+) -> Tested<S> {
+    let mut tested = Tested {
+        streams: None,
+        sides: Sides::default(),
+        cookie: Cookie::random(),
+        failure: None,
+    };
+    let outcome = Client::connect(server, params, session).and_then(|mut client| {
+        let outcome = client.test(open, &mut tested);
+        client.leave(&outcome);
+        outcome.map_err(|broken| format!("{}: {broken}", server.address))
+    });
+    tested.failure = outcome.err();
+    tested
+}
+
+struct Client<'a> {
+    server: &'a Server,
+    params: Params,
+    session: &'a Session,
+    control: Control,
+}
+
+impl<'a> Client<'a> {
+    fn connect(server: &'a Server, params: &Params, session: &'a Session) -> Result<Self, String> {
+        let connect = || -> anyhow::Result<Control> {
+            let socket = endpoint::tcp(server.address, server.local.as_ref())?;
+            let stream = endpoint::connect(
+                socket,
+                server.address,
+                server.connect_timeout,
+                &session.stop,
+            )?;
+            let control = Control::new(stream, session.stop.clone())?;
+            Ok(control.patient(server.message_timeout))
+        };
+        let control = connect().map_err(|error| format!("{error:#}"))?;
+        let mut params = params.clone();
+        if params.plan.protocol == Protocol::Udp {
+            params.plan.length = params.plan.length.or_else(|| control.mss());
+        }
+        Ok(Self {
+            server,
+            params,
+            session,
+            control,
+        })
+    }
+
+    fn test<S: Streams>(
+        &mut self,
+        open: impl FnOnce(&Opening<'_>) -> anyhow::Result<S>,
+        tested: &mut Tested<S>,
+    ) -> Step<()> {
+        let params = self.params.clone();
+        let plan = &params.plan;
+        self.control.send_cookie(&tested.cookie)?;
+        self.expect(State::ParamExchange)?;
+        self.control
+            .send_json(&self.params.to_json(), "the parameters")?;
+        self.expect(State::CreateStreams)?;
+        let opening = Opening {
+            server: self.server,
+            params: &params,
+            stop: &self.session.stop,
+            cookie: tested.cookie,
+            streams: plan.streams(true),
+        };
+        let streams = open(&opening).map_err(|error| Broken::Gone(format!("{error:#}")))?;
+        let streams = tested.streams.insert(streams);
+        self.expect(State::TestStart)?;
+        self.expect(State::TestRunning)?;
+        let ended = self.run_streams(streams);
+        let now = Instant::now();
+        streams.stop(now);
+        tested.sides.local = Results::of(streams, plan.way.goes_up(), ended.lasted);
+        ended.outcome?;
+        let datagrams = plan.protocol == Protocol::Udp && plan.way.goes_up();
+        if datagrams || matches!(plan.until, Until::Bytes(_)) {
+            self.linger()?;
+        }
+        self.control.send_state(State::TestEnd)?;
+        self.exchange_results(tested)
+    }
+
+    /// Lets the streams run until the test is over or something breaks.
+    fn run_streams(&mut self, streams: &mut impl Streams) -> Ended {
+        let (session, silence) = (self.session, self.server.silence);
+        let control = &mut self.control;
+        let plan = &self.params.plan;
+        run::run(plan, streams, silence, |streams, now, until| {
+            if now.ticked {
+                session
+                    .live
+                    .line(format_args!("{}", streams.interval_line()));
+            }
+            let progress = streams.progress();
+            let over = match plan.until {
+                Until::For(time) => now.counting && now.counted >= time,
+                Until::Bytes(bytes) => {
+                    let sent = !plan.way.goes_up() || progress.delivered;
+                    let received = !plan.way.goes_down() || progress.received >= bytes;
+                    now.counting && sent && received
+                }
+            };
+            if over {
+                return Ok(true);
+            }
+            // What the server says of its end tells more than the streams that break of it.
+            match (control.poll_state(until)?, progress.broken) {
+                (Some(state), _) => Err(control.unexpected(state, "the end of the test")),
+                (None, Some(cause)) => Err(Broken::Gone(cause)),
+                (None, None) => Ok(false),
+            }
+        })
+    }
+
+    fn linger(&mut self) -> Step<()> {
+        match self.control.poll_state(Instant::now() + LINGER)? {
+            None => Ok(()),
+            Some(state) => Err(self.control.unexpected(state, "nothing")),
+        }
+    }
+
+    fn exchange_results<S: Streams>(&mut self, tested: &mut Tested<S>) -> Step<()> {
+        self.expect(State::ExchangeResults)?;
+        self.control
+            .send_json(&tested.sides.local.to_json(), "the results")?;
+        let deadline = Instant::now() + 2 * self.server.message_timeout;
+        let text = self
+            .control
+            .read_json_by(deadline, LONGEST_RESULTS, "the server's results")?;
+        let results = Results::parse(&text)
+            .map_err(|error| Broken::Garbage(format!("its results cannot be read: {error:#}")))?;
+        let known = self.params.plan.streams(true);
+        let strange = |id: u32| !known.iter().any(|spec| spec.id == id);
+        if let Some(stream) = results.streams.iter().find(|stream| strange(stream.id)) {
+            let id = stream.id;
+            return Err(Broken::Garbage(format!(
+                "its results are of a stream {id}, which there is not"
+            )));
+        }
+        if let Some(spec) = known.iter().find(|spec| results.stream(spec.id).is_none()) {
+            let id = spec.id;
+            return Err(Broken::Garbage(format!(
+                "its results say nothing of stream {id}"
+            )));
+        }
+        if let (Protocol::Udp, Some(streams)) = (self.params.plan.protocol, &mut tested.streams) {
+            let late = Instant::now() + SETTLE;
+            let enough = || Instant::now() >= late || self.control.check().is_err();
+            streams.settle(&results.streams, &enough);
+            tested.sides.local.streams = streams.results();
+        }
+        tested.sides.remote = Some(results);
+        self.expect(State::DisplayResults)?;
+        self.control.send_state(State::Done)
+    }
+
+    /// Tells the server when the test is over before its time.
+    fn leave(&mut self, outcome: &Step<()>) {
+        if matches!(
+            outcome,
+            Err(Broken::Stopped(_) | Broken::Silent(_) | Broken::Overdue(_))
+        ) {
+            self.control.farewell(State::ClientTerminate);
+        }
+    }
+
+    fn expect(&mut self, state: State) -> Step<()> {
+        let deadline = self.control.deadline();
+        self.control.expect(state, deadline)
+    }
+}

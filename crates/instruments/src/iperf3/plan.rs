@@ -1,0 +1,255 @@
+//! What an iperf3 test is to do, and what TCP and UDP each bring to it: their streams.
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::results::StreamResults;
+use crate::seconds;
+
+/// The most streams a direction that iperf3 takes (`MAX_STREAMS`).
+pub(crate) const MOST_STREAMS: u32 = 128;
+/// The longest block in bytes that iperf3 takes over TCP (`MAX_BLOCKSIZE`).
+pub(crate) const LONGEST_BLOCK: u32 = 1 << 20;
+/// The largest socket buffer in bytes that iperf3 takes (`MAX_TCP_BUFFER`).
+pub(crate) const LARGEST_WINDOW: u32 = 512 << 20;
+/// The longest test in seconds that iperf3 takes (`MAX_TIME`).
+pub(crate) const LONGEST_TEST_S: u32 = 86_400;
+/// The longest omitted start in seconds that iperf3 takes (`MAX_OMIT_TIME`).
+pub(crate) const LONGEST_OMIT_S: u32 = 600;
+
+/// One iperf3 test, as its client asks for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    /// TCP or UDP.
+    pub(crate) protocol: Protocol,
+    /// Who sends.
+    pub(crate) way: Way,
+    /// Streams in each direction that sends, 1 to [`MOST_STREAMS`].
+    pub(crate) parallel: u32,
+    /// When the test ends.
+    pub(crate) until: Until,
+    /// How much of the start is left out, in whole seconds of at most [`LONGEST_OMIT_S`].
+    #[serde(rename = "omit_s", with = "seconds")]
+    pub(crate) omit: Duration,
+    /// From one report to the next.
+    #[serde(rename = "interval_s", with = "seconds")]
+    pub(crate) interval: Duration,
+    /// Payload bits a second to which each stream is paced; as fast as possible when absent.
+    pub(crate) bitrate: Option<u64>,
+    /// Bytes of a block (TCP) or a datagram's payload (UDP); absent: the protocol's default.
+    pub(crate) length: Option<u32>,
+    /// TCP_CONGESTION of the sending sockets.
+    pub(crate) congestion: Option<String>,
+    /// TCP_MAXSEG in bytes.
+    pub(crate) mss: Option<u32>,
+    /// SO_SNDBUF and SO_RCVBUF in bytes.
+    pub(crate) window: Option<u32>,
+    /// TCP_NODELAY.
+    pub(crate) no_delay: bool,
+    /// The byte of type of service (IPv4) or traffic class (IPv6): DSCP * 4 + ECN.
+    pub(crate) tos: Option<u8>,
+}
+
+/// Which transport carries the streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Protocol {
+    /// One connection a stream.
+    Tcp,
+    /// Datagrams that bear time and number.
+    Udp,
+}
+
+/// Who sends to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Way {
+    /// The client sends.
+    Up,
+    /// The server sends: iperf3's `--reverse`.
+    Down,
+    /// Both do: iperf3's `--bidir`.
+    Both,
+}
+
+/// When a test ends; what was omitted at the start does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Until {
+    /// After so long; when the client says so if that is zero.
+    #[serde(rename = "for_s", with = "seconds")]
+    For(Duration),
+    /// When so many bytes were sent in each direction that sends, all streams together.
+    Bytes(u64),
+}
+
+/// One stream of a test, seen from one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamSpec {
+    /// The number that both ends know it by: 1, 3, 4, 5... in the order in which they were opened.
+    pub(crate) id: u32,
+    /// Whether this end sends.
+    pub(crate) sends: bool,
+}
+
+/// The streams of one end while a test runs: what a protocol brings to the control session of either role.
+///
+/// The session opens them, calls [`start`](Self::start) once, then [`tick`](Self::tick) at the end of every interval and
+/// [`end_omission`](Self::end_omission) where the omitted start ends, then [`stop`](Self::stop), and asks for
+/// [`results`](Self::results) last. All times are of this end's clock.
+pub(crate) trait Streams {
+    /// Sets the senders and receivers going; `start` is when the test's time begins.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    fn start(&mut self, start: Instant) -> anyhow::Result<()>;
+
+    /// Forgets what was counted until now in everything that [`results`](Self::results) and
+    /// [`progress`](Self::progress) say.
+    fn end_omission(&mut self, now: Instant);
+
+    /// Ends an interval.
+    fn tick(&mut self, now: Instant);
+
+    /// One line about the interval that ended last, for a terminal.
+    fn interval_line(&self) -> String;
+
+    /// How far the streams have come.
+    fn progress(&self) -> Progress;
+
+    /// Stops sending and counting: what arrives from now on is read, but is not of the test.
+    fn stop(&mut self, now: Instant);
+
+    /// Takes what arrives after [`stop`](Self::stop) into account until all that the sender says it `sent` is there, or it is
+    /// `enough`: a test of so many bytes ends with its last byte, not with the sender's word.
+    fn settle(&mut self, _sent: &[StreamResults], _enough: &dyn Fn() -> bool) {}
+
+    /// Closes the sockets; what was counted until [`stop`](Self::stop) stays.
+    fn close(&mut self) {}
+
+    /// What the other end is to know about each stream.
+    fn results(&self) -> Vec<StreamResults>;
+
+    /// The TCP congestion control in use, where there is one.
+    fn congestion_used(&self) -> Option<String> {
+        None
+    }
+
+    /// CPU time that the streams have used since [`start`](Self::start).
+    fn cpu(&self) -> CpuTime;
+}
+
+/// How far a test has come since the omitted start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Payload bytes sent, all streams.
+    pub(crate) sent: u64,
+    /// Payload bytes received, all streams.
+    pub(crate) received: u64,
+    /// Of what was sent since the start, how much the far end has; grows while the path works.
+    pub(crate) moved: u64,
+    /// Whether all that was to be sent has arrived at the far end's host, as far as this end can know.
+    pub(crate) delivered: bool,
+    /// Why a stream ended before its time.
+    pub(crate) broken: Option<String>,
+}
+
+/// CPU time of the data threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct CpuTime {
+    /// In user space.
+    pub(crate) user: Duration,
+    /// In the kernel on the threads' account.
+    pub(crate) system: Duration,
+}
+
+impl Plan {
+    /// A test of 10 s from client to server over one stream, as iperf3 does without options.
+    pub(crate) fn new(protocol: Protocol) -> Self {
+        Self {
+            protocol,
+            way: Way::Up,
+            parallel: 1,
+            until: Until::For(Duration::from_secs(10)),
+            omit: Duration::ZERO,
+            interval: Duration::from_secs(1),
+            bitrate: None,
+            length: None,
+            congestion: None,
+            mss: None,
+            window: None,
+            no_delay: false,
+            tos: None,
+        }
+    }
+
+    /// The streams in the order in which they are opened, from the client's view or from the server's.
+    ///
+    /// In a test of both directions those that the client sends come first. The second stream is number 3: iperf3 has
+    /// counted so since its first version, and the results name streams by it.
+    pub(crate) fn streams(&self, client: bool) -> Vec<StreamSpec> {
+        let client_sends: &[bool] = match self.way {
+            Way::Up => &[true],
+            Way::Down => &[false],
+            Way::Both => &[true, false],
+        };
+        let senders = client_sends
+            .iter()
+            .flat_map(|&sends| (0..self.parallel).map(move |_| sends));
+        senders
+            .zip(0..)
+            .map(|(client_sends, index)| StreamSpec {
+                id: if index == 0 { 1 } else { index + 2 },
+                sends: client_sends == client,
+            })
+            .collect()
+    }
+
+    /// How long the test lasts with what is omitted, when that is known beforehand.
+    pub(crate) fn duration(&self) -> Option<Duration> {
+        match self.until {
+            Until::For(time) if !time.is_zero() => Some(time + self.omit),
+            Until::For(_) | Until::Bytes(_) => None,
+        }
+    }
+}
+
+impl Way {
+    /// Whether the client sends.
+    pub(crate) fn goes_up(self) -> bool {
+        self != Self::Down
+    }
+
+    /// Whether the server sends.
+    pub(crate) fn goes_down(self) -> bool {
+        self != Self::Up
+    }
+}
+
+impl CpuTime {
+    /// Both kinds together.
+    pub(crate) fn total(self) -> Duration {
+        self.user + self.system
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_stream_is_number_three_and_those_that_the_client_sends_come_first() {
+        let plan = Plan {
+            way: Way::Both,
+            parallel: 2,
+            ..Plan::new(Protocol::Tcp)
+        };
+        let of = |client| -> Vec<_> {
+            let streams = plan.streams(client).into_iter();
+            streams.map(|stream| (stream.id, stream.sends)).collect()
+        };
+        assert_eq!(of(true), [(1, true), (3, true), (4, false), (5, false)]);
+        assert_eq!(of(false), [(1, false), (3, false), (4, true), (5, true)]);
+    }
+}

@@ -1,0 +1,299 @@
+//! iperf3's far end, for many clients at once: the cookie tells whose connection is whose.
+
+mod datagrams;
+mod desk;
+mod session;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+
+use anyhow::Result;
+
+use self::datagrams::Datagrams;
+use self::desk::Desk;
+use crate::endpoint::Local;
+use crate::serve::accept::{accept_all, listen};
+use crate::serve::{Service, Shared};
+
+/// Serves on `port` of `bind`.
+///
+/// # Errors
+/// It cannot be bound.
+pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
+    let listener = listen(bind, port, &shared)?;
+    let address = listener.local_addr()?;
+    let datagrams = Arc::new(Datagrams::bind(address, bind)?);
+    let desk = Arc::new(Desk::new(shared, Arc::clone(&datagrams)));
+    let greeting = datagrams.listen(Arc::clone(&desk.ending))?;
+    let thread = thread::Builder::new()
+        .name("iperf3".to_owned())
+        .spawn(move || {
+            let clients = serve(&listener, &desk);
+            for thread in clients.into_iter().chain([greeting]) {
+                // A panic there was printed there.
+                let _ = thread.join();
+            }
+        })?;
+    Ok(Service {
+        name: "iperf3",
+        address,
+        thread,
+    })
+}
+
+/// Takes clients until the far end stops; gives those that have yet to tell their clients and to log.
+fn serve(listener: &TcpListener, desk: &Arc<Desk>) -> Vec<JoinHandle<()>> {
+    let mut clients: Vec<JoinHandle<()>> = Vec::new();
+    // The order of accepting is that of the client's streams, by which both ends number them.
+    let mut order = 0;
+    let take = |stream, _| {
+        order += 1;
+        clients.retain(|client| !client.is_finished());
+        clients.extend(desk.greet(stream, order));
+    };
+    accept_all(listener, &desk.shared, take, |stream| {
+        desk.turn_away(stream)
+    });
+    desk.ending.store(true, Ordering::Relaxed);
+    clients
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpStream};
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use crate::Session;
+    use crate::iperf3::client;
+    use crate::iperf3::params::Params;
+    use crate::iperf3::plan::{Plan, Protocol, Until, Way};
+    use crate::iperf3::tcp::measure::measure;
+    use crate::iperf3::wire::{Cookie, State};
+    use crate::serve::{Limits, ServeConfig, Server};
+
+    fn server(limits: Limits) -> (Server, SocketAddr) {
+        let config = ServeConfig {
+            limits,
+            ..ServeConfig::on_loopback()
+        };
+        let server = crate::serve::start(config).unwrap();
+        let address = server.address("iperf3").unwrap();
+        (server, address)
+    }
+
+    fn impatient() -> Limits {
+        Limits {
+            idle: Duration::from_millis(200),
+            ..Limits::default()
+        }
+    }
+
+    fn short(way: Way) -> Plan {
+        Plan {
+            way,
+            until: Until::Bytes(100_000),
+            ..Plan::new(Protocol::Tcp)
+        }
+    }
+
+    /// Whether a well-behaved client is still served.
+    fn serves(address: SocketAddr) -> Option<String> {
+        let server = client::Server::at(address);
+        let measured = measure(&server, &short(Way::Both), &Session::default());
+        measured.measurement.failure
+    }
+
+    /// A client that sends its cookie.
+    fn client(address: SocketAddr) -> TcpStream {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(Cookie::random().as_bytes()).unwrap();
+        client
+    }
+
+    fn read<const N: usize>(client: &mut TcpStream) -> [u8; N] {
+        let mut bytes = [0; N];
+        client.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn send_text(client: &mut TcpStream, text: &[u8]) {
+        let length = u32::try_from(text.len()).unwrap();
+        client.write_all(&length.to_be_bytes()).unwrap();
+        client.write_all(text).unwrap();
+    }
+
+    /// What the server answers to these parameters, after its first state.
+    fn answer(address: SocketAddr, params: &[u8]) -> Vec<u8> {
+        let mut client = client(address);
+        assert_eq!(read(&mut client), [State::ParamExchange.byte()]);
+        client.write_all(params).unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap();
+        answer
+    }
+
+    fn framed(text: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(text.len()).unwrap();
+        [&length.to_be_bytes()[..], text].concat()
+    }
+
+    fn error(code: u8) -> Vec<u8> {
+        vec![State::ServerError.byte(), 0, 0, 0, code, 0, 0, 0, 0]
+    }
+
+    #[test]
+    fn parameters_that_cannot_be_read_are_refused_and_others_are_served_on() {
+        let (_server, address) = server(Limits::default());
+        let deep = [vec![b'['; 4000], vec![b']'; 4000]].concat();
+        for params in [
+            framed(b"{"),
+            framed(b"[]"),
+            framed(&deep),
+            framed(br#"{"tcp":true,"time":"10"}"#),
+            framed(br#"{"tcp":true,"parallel":1000}"#),
+            vec![0xff, 0xff, 0xff, 0xff],
+            vec![0, 0, 0, 0],
+        ] {
+            assert_eq!(answer(address, &params), error(114));
+        }
+        assert_eq!(serves(address), None);
+    }
+
+    #[test]
+    fn a_client_that_vanishes_at_any_state_harms_no_other() {
+        let (_server, address) = server(impatient());
+        let params = Params {
+            plan: short(Way::Down),
+            udp_counters_64bit: false,
+        };
+        let params = params.to_json().to_string();
+        let mut held = Vec::new();
+        // A cookie cut short.
+        let mut cut = TcpStream::connect(address).unwrap();
+        cut.write_all(b"abc").unwrap();
+        held.push(cut);
+        // Nothing after the cookie.
+        held.push(client(address));
+        // No stream.
+        let mut streamless = client(address);
+        let _: [u8; 1] = read(&mut streamless);
+        send_text(&mut streamless, params.as_bytes());
+        held.push(streamless);
+        assert_eq!(serves(address), None);
+        for mut client in held {
+            // Each is told, or closed, within the time that silence may take.
+            let mut rest = Vec::new();
+            let _ = client.read_to_end(&mut rest);
+        }
+        assert_eq!(serves(address), None);
+    }
+
+    #[test]
+    fn a_client_that_stops_in_the_test_is_given_up_and_told() {
+        let (_server, address) = server(impatient());
+        let plan = Plan {
+            until: Until::For(Duration::from_secs(100)),
+            ..short(Way::Up)
+        };
+        let params = Params {
+            plan,
+            udp_counters_64bit: false,
+        };
+        let cookie = Cookie::random();
+        let mut control = TcpStream::connect(address).unwrap();
+        control.write_all(cookie.as_bytes()).unwrap();
+        let _: [u8; 1] = read(&mut control);
+        send_text(&mut control, params.to_json().to_string().as_bytes());
+        assert_eq!(read(&mut control), [State::CreateStreams.byte()]);
+        let mut data = TcpStream::connect(address).unwrap();
+        data.write_all(cookie.as_bytes()).unwrap();
+        assert_eq!(read(&mut control), [1, 2]);
+        let mut answer = Vec::new();
+        control.read_to_end(&mut answer).unwrap();
+        assert_eq!(answer, error(144));
+        assert_eq!(serves(address), None);
+    }
+
+    #[test]
+    fn a_busy_server_says_so_in_iperf3_s_words() {
+        let (_server, address) = server(Limits {
+            tests: 1,
+            ..Limits::default()
+        });
+        let mut first = client(address);
+        assert_eq!(read(&mut first), [State::ParamExchange.byte()]);
+        assert_eq!(read(&mut client(address)), [State::AccessDenied.byte()]);
+        let cause = serves(address).unwrap();
+        assert!(cause.contains("busy"), "{cause}");
+    }
+
+    #[test]
+    fn limits_are_kept_and_said() {
+        let (_server, address) = server(Limits {
+            duration: Duration::from_secs(5),
+            memory: model::Bytes(10 << 20),
+            ..Limits::default()
+        });
+        let long = json!({"tcp": true, "time": 6, "len": 1000});
+        assert_eq!(
+            answer(address, &framed(long.to_string().as_bytes())),
+            error(37)
+        );
+        let large =
+            json!({"tcp": true, "time": 1, "len": 1000, "parallel": 100, "window": 1 << 20});
+        assert_eq!(
+            answer(address, &framed(large.to_string().as_bytes())),
+            error(8)
+        );
+    }
+
+    #[test]
+    fn a_client_that_names_no_time_may_take_the_time_that_is_allowed() {
+        let (_server, address) = server(Limits {
+            duration: Duration::from_secs(5),
+            ..Limits::default()
+        });
+        let mut client = client(address);
+        let _: [u8; 1] = read(&mut client);
+        send_text(&mut client, br#"{"tcp":true,"time":0,"len":1000}"#);
+        assert_eq!(read(&mut client), [State::CreateStreams.byte()]);
+    }
+
+    #[test]
+    fn who_is_not_allowed_is_told_before_a_word_of_its() {
+        let config = ServeConfig {
+            allow: vec!["10.0.0.0/8".parse().unwrap()],
+            ..ServeConfig::on_loopback()
+        };
+        let server = crate::serve::start(config).unwrap();
+        let mut client = TcpStream::connect(server.address("iperf3").unwrap()).unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap();
+        assert_eq!(answer, error(142));
+    }
+
+    #[test]
+    fn a_far_end_that_stops_tells_its_clients() {
+        let (server, address) = server(Limits::default());
+        let mut client = client(address);
+        let _: [u8; 1] = read(&mut client);
+        drop(server);
+        assert_eq!(read(&mut client), [State::ServerTerminate.byte()]);
+    }
+
+    #[test]
+    fn ten_clients_at_once_are_all_served() {
+        let (_server, address) = server(Limits::default());
+        std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..10).map(|_| scope.spawn(|| serves(address))).collect();
+            for client in clients {
+                assert_eq!(client.join().unwrap(), None);
+            }
+        });
+    }
+}

@@ -1,0 +1,365 @@
+//! `measure tcp`: a test of TCP against any iperf3 server.
+
+use std::net::{SocketAddr, TcpStream};
+
+use anyhow::{Context, Result};
+
+use super::super::client::{self, Opening, Server};
+use super::super::params::Params;
+use super::super::plan::{Plan, StreamSpec};
+use super::super::view::{Measured, Setting};
+use super::report::Report;
+use super::{Options, TcpStreams, block, view};
+use crate::Session;
+use crate::endpoint;
+use record::Measurement;
+
+/// Measures `plan` against `server` from the calling thread's namespace.
+pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measured {
+    let plan = Plan {
+        length: Some(block(plan)),
+        ..plan.clone()
+    };
+    let params = Params {
+        plan,
+        udp_counters_64bit: false,
+    };
+    let mut connections = Vec::new();
+    let tested = client::run(server, &params, session, |opening| {
+        let sockets = connect_all(opening)?;
+        connections = sockets.iter().filter_map(Connection::of).collect();
+        Ok(TcpStreams::new(&opening.params.plan, sockets))
+    });
+    let plan = &params.plan;
+    let context = view::Context {
+        setting: Setting {
+            plan,
+            server: server.address,
+            cookie: tested.cookie,
+            connected: connections.iter().map(Connection::ends).collect(),
+        },
+        connections,
+    };
+    let Some(streams) = &tested.streams else {
+        let cause = tested.failure.unwrap_or_default();
+        return Measured {
+            iperf3: context.setting.failed(&cause),
+            measurement: Measurement::failed(cause).with_fact("server", server.address),
+            text: String::new(),
+        };
+    };
+    let report = Report::new(plan, streams, &tested.sides, true);
+    let mut measurement = report.measurement().with_fact("server", server.address);
+    for (name, value) in context.facts() {
+        measurement.facts.insert(name, value);
+    }
+    measurement.failure = tested.failure.or(measurement.failure);
+    Measured {
+        iperf3: view::iperf3(&report, &context, measurement.failure.as_deref()),
+        text: view::text(&report),
+        measurement,
+    }
+}
+
+/// One data connection as it was set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connection {
+    pub(crate) spec: StreamSpec,
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    /// SO_SNDBUF and SO_RCVBUF as in effect.
+    pub(crate) buffers: [usize; 2],
+    /// TCP_MAXSEG as in effect.
+    pub(crate) mss: u32,
+}
+
+impl Connection {
+    fn ends(&self) -> (u32, [SocketAddr; 2]) {
+        (self.spec.id, [self.local, self.remote])
+    }
+
+    fn of((spec, stream): &(StreamSpec, TcpStream)) -> Option<Self> {
+        let socket = socket2::SockRef::from(stream);
+        Some(Self {
+            spec: *spec,
+            local: stream.local_addr().ok()?,
+            remote: stream.peer_addr().ok()?,
+            buffers: [
+                socket.send_buffer_size().ok()?,
+                socket.recv_buffer_size().ok()?,
+            ],
+            mss: socket.tcp_mss().ok()?,
+        })
+    }
+}
+
+/// Connects the streams one after another: the server counts them as they come.
+fn connect_all(opening: &Opening<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
+    let connect = |spec: &StreamSpec| -> Result<(StreamSpec, TcpStream)> {
+        let server = opening.server;
+        let socket = endpoint::tcp(server.address, server.local.as_ref())?;
+        Options(&opening.params.plan).before_connecting(&socket, server.address)?;
+        let stream =
+            endpoint::connect(socket, server.address, server.connect_timeout, opening.stop)?;
+        let cookie = opening.cookie.as_bytes();
+        std::io::Write::write_all(&mut &stream, cookie).context("a stream broke at its start")?;
+        Ok((*spec, stream))
+    };
+    opening.streams.iter().map(connect).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iperf3::plan::{Protocol, Until, Way};
+    use crate::iperf3::results::{Results, StreamResults};
+    use crate::iperf3::wire::{COOKIE_LENGTH, State};
+    use crate::serve::{self, ServeConfig};
+    use record::{Direction, Metric, Statistic};
+    use std::io::{Read as _, Write as _};
+    use std::net::{Shutdown, TcpListener};
+    use std::thread;
+    use std::time::Duration;
+
+    fn plan() -> Plan {
+        Plan {
+            until: Until::For(Duration::from_millis(50)),
+            ..Plan::new(Protocol::Tcp)
+        }
+    }
+
+    fn impatient(address: SocketAddr) -> Server {
+        Server {
+            message_timeout: Duration::from_millis(200),
+            silence: Duration::from_millis(200),
+            ..Server::at(address)
+        }
+    }
+
+    /// A server that follows the protocol for so many steps; then it says `last` and holds still until the client leaves.
+    fn failing(steps: usize, last: &[u8]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let last = last.to_vec();
+        let server = thread::spawn(move || follow(&listener, steps, &last));
+        let measured = measure(&impatient(address), &plan(), &Session::default());
+        server.join().unwrap();
+        measured.measurement.failure.unwrap()
+    }
+
+    /// The states that a test of one stream takes, and what is read before each.
+    fn follow(listener: &TcpListener, steps: usize, last: &[u8]) {
+        let (mut control, _) = listener.accept().unwrap();
+        let mut data = None;
+        let mut cookie = [0; COOKIE_LENGTH];
+        control.read_exact(&mut cookie).unwrap();
+        for step in 0..steps {
+            match step {
+                0 => control.write_all(&[State::ParamExchange.byte()]).unwrap(),
+                1 => {
+                    read_text(&mut control);
+                    control.write_all(&[State::CreateStreams.byte()]).unwrap();
+                }
+                2 => {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    stream.read_exact(&mut cookie).unwrap();
+                    data = Some(stream);
+                    control.write_all(&[State::TestStart.byte()]).unwrap();
+                }
+                3 => {
+                    control.write_all(&[State::TestRunning.byte()]).unwrap();
+                    let mut stream = data.as_ref().unwrap().try_clone().unwrap();
+                    thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
+                }
+                4 => {
+                    let mut end = [0];
+                    control.read_exact(&mut end).unwrap();
+                    assert_eq!(end[0], State::TestEnd.byte());
+                    control.write_all(&[State::ExchangeResults.byte()]).unwrap();
+                }
+                _ => read_text(&mut control),
+            }
+        }
+        control.write_all(last).unwrap();
+        let _ = std::io::copy(&mut control, &mut std::io::sink());
+        if let Some(stream) = data {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn read_text(control: &mut TcpStream) {
+        let mut length = [0; 4];
+        control.read_exact(&mut length).unwrap();
+        let mut text = vec![0; u32::from_be_bytes(length) as usize];
+        control.read_exact(&mut text).unwrap();
+    }
+
+    fn text(json: &str) -> Vec<u8> {
+        let length = u32::try_from(json.len()).unwrap();
+        [&length.to_be_bytes()[..], json.as_bytes()].concat()
+    }
+
+    #[test]
+    fn a_server_that_falls_silent_is_given_up_at_every_state() {
+        for (steps, awaited) in [
+            (0, "PARAM_EXCHANGE (9)"),
+            (1, "CREATE_STREAMS (10)"),
+            (2, "TEST_START (1)"),
+            (3, "TEST_RUNNING (2)"),
+            (5, "the server's results"),
+        ] {
+            let cause = failing(steps, &[]);
+            assert!(cause.contains(awaited), "{steps}: {cause}");
+            assert!(cause.contains("did not come within"), "{cause}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_says_no_is_understood() {
+        assert!(failing(0, &[0xff]).contains("busy with another test"));
+        let error = [0xfe, 0, 0, 0, 134, 0, 0, 0, 2];
+        assert!(failing(2, &error).contains("does not have this congestion control"));
+        assert!(failing(4, &[11]).contains("the server was stopped"));
+        assert!(failing(3, &[0xfe]).contains("SERVER_ERROR (-2)"));
+    }
+
+    #[test]
+    fn a_server_of_another_protocol_is_named_as_such() {
+        let cause = failing(0, b"SSH-2.0-OpenSSH_9.2\r\n");
+        assert!(
+            cause.contains("0x53 where PARAM_EXCHANGE (9) was due"),
+            "{cause}"
+        );
+        let cause = failing(1, &[State::TestRunning.byte()]);
+        assert!(
+            cause.contains("it sent TEST_RUNNING (2) where CREATE_STREAMS (10)"),
+            "{cause}"
+        );
+        let cause = failing(4, &[State::DisplayResults.byte()]);
+        assert!(
+            cause.contains("DISPLAY_RESULTS (14) where the end of the test"),
+            "{cause}"
+        );
+    }
+
+    #[test]
+    fn results_that_cannot_be_read_are_refused_by_name() {
+        let deep = [vec![b'['; 10_000], vec![b']'; 10_000]].concat();
+        let deep = String::from_utf8(deep).unwrap();
+        let strange = Results {
+            streams: vec![StreamResults {
+                id: 7,
+                ..StreamResults::default()
+            }],
+            ..Results::default()
+        };
+        for (last, cause) in [
+            (vec![0xff, 0xff, 0xff, 0xff], "4294967295 bytes: 1 to"),
+            (vec![0, 0, 0, 0], "of 0 bytes"),
+            (text("{"), "not JSON"),
+            (text(&deep), "not JSON"),
+            (text("[]"), "not a JSON object"),
+            (
+                text(r#"{"cpu_util_total":"x"}"#),
+                "cpu_util_total must be a number",
+            ),
+            (
+                text(&strange.to_json().to_string()),
+                "of a stream 7, which there is not",
+            ),
+        ] {
+            let failure = failing(6, &last);
+            assert!(failure.contains(cause), "{failure}");
+        }
+    }
+
+    #[test]
+    fn results_that_disagree_with_what_was_sent_are_said_to() {
+        let results = Results {
+            streams: vec![StreamResults {
+                id: 1,
+                bytes: 1 << 60,
+                ..StreamResults::default()
+            }],
+            ..Results::default()
+        };
+        let mut last = text(&results.to_json().to_string());
+        last.push(State::DisplayResults.byte());
+        let failure = failing(6, &last);
+        assert!(failure.contains("the ends disagree"), "{failure}");
+    }
+
+    #[test]
+    fn a_refused_port_is_one_clear_error() {
+        let address = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let measured = measure(&impatient(address), &plan(), &Session::default());
+        let failure = measured.measurement.failure.unwrap();
+        assert!(failure.contains("refuses the connection"), "{failure}");
+        assert_eq!(measured.iperf3["error"], failure);
+    }
+
+    #[test]
+    fn a_test_of_bytes_carries_exactly_those_in_each_direction() {
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
+        let address = server.address("iperf3").unwrap();
+        for (way, directions) in [
+            (Way::Up, &[Direction::Up][..]),
+            (Way::Down, &[Direction::Down]),
+            (Way::Both, &[Direction::Up, Direction::Down]),
+        ] {
+            let plan = Plan {
+                way,
+                parallel: 2,
+                until: Until::Bytes(3_000_001),
+                ..plan()
+            };
+            let measured = measure(&Server::at(address), &plan, &Session::default());
+            let measurement = measured.measurement;
+            assert_eq!(measurement.failure, None, "{way:?}");
+            for direction in directions {
+                for metric in [Metric::SentBytes, Metric::ReceivedBytes] {
+                    let mut figures = measurement.figures.iter();
+                    let figure = figures.find(|figure| {
+                        (figure.metric, figure.statistic) == (metric, Statistic::Total)
+                            && (figure.direction, figure.stream) == (Some(*direction), None)
+                    });
+                    assert_eq!(figure.unwrap().value, 3_000_001.0, "{way:?} {metric:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_json_has_iperf3_s_names() {
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
+        let plan = Plan {
+            way: Way::Both,
+            parallel: 2,
+            ..plan()
+        };
+        let address = server.address("iperf3").unwrap();
+        let json = measure(&Server::at(address), &plan, &Session::default()).iperf3;
+        assert_eq!(json["start"]["connected"].as_array().unwrap().len(), 4);
+        assert_eq!(json["start"]["test_start"]["num_streams"], 2);
+        let interval = &json["intervals"][0];
+        assert!(interval["streams"][0]["snd_cwnd"].is_u64(), "{interval}");
+        assert!(interval["sum"]["retransmits"].is_u64(), "{interval}");
+        assert!(
+            interval["sum_bidir_reverse"]["bytes"].is_u64(),
+            "{interval}"
+        );
+        let end = &json["end"];
+        assert!(end["sum_sent"]["bytes"].as_u64() >= end["sum_received"]["bytes"].as_u64());
+        assert!(
+            end["streams"][3]["receiver"]["bits_per_second"].is_f64(),
+            "{end}"
+        );
+        assert!(
+            end["cpu_utilization_percent"]["remote_total"].is_f64(),
+            "{end}"
+        );
+    }
+}

@@ -1,0 +1,453 @@
+//! What a TCP test found, in the one form of all instruments.
+
+use std::net::SocketAddr;
+
+use super::super::plan::{Plan, Until};
+use super::super::results::Sides;
+use super::{Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
+use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
+use stats::layers::Layers;
+
+/// Everything about a test that reports are made of.
+#[derive(Debug)]
+pub(crate) struct Report<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) sides: &'a Sides,
+    pub(crate) intervals: &'a [Interval],
+    /// One entry a stream, in the order of opening.
+    pub(crate) totals: Vec<StreamTotal>,
+    /// Whether this end is the client.
+    pub(crate) client: bool,
+    /// IPv6 on the wire.
+    ipv6: bool,
+}
+
+/// One direction's streams together, or one of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sum {
+    /// Payload bytes that the sender wrote, and for how long; absent when the far end did not say.
+    pub(crate) sent: Option<(u64, f64)>,
+    /// Payload bytes that the receiver read, and for how long.
+    pub(crate) received: Option<(u64, f64)>,
+    /// Segments sent again.
+    pub(crate) retransmits: Option<u64>,
+}
+
+/// What a test over `streams` found at this end, with what the other end said.
+pub(crate) fn measurement(
+    plan: &Plan,
+    streams: &TcpStreams,
+    sides: &Sides,
+    client: bool,
+) -> Measurement {
+    Report::new(plan, streams, sides, client).measurement()
+}
+
+impl Sum {
+    /// What the receiver read over its time, in bits a second.
+    pub(crate) fn goodput(&self) -> Option<f64> {
+        let (bytes, seconds) = self.received?;
+        (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
+    }
+
+    /// Bytes add up; of times the longest counts; what one stream does not know is not known of all.
+    fn with(self, other: Self) -> Self {
+        let add = |a: Option<(u64, f64)>, b: Option<(u64, f64)>| {
+            let ((a, lasted_a), (b, lasted_b)) = a.zip(b)?;
+            Some((a.saturating_add(b), f64::max(lasted_a, lasted_b)))
+        };
+        let retransmits = self.retransmits.zip(other.retransmits);
+        Self {
+            sent: add(self.sent, other.sent),
+            received: add(self.received, other.received),
+            retransmits: retransmits.map(|(a, b)| a.saturating_add(b)),
+        }
+    }
+}
+
+impl<'a> Report<'a> {
+    pub(crate) fn new(
+        plan: &'a Plan,
+        streams: &'a TcpStreams,
+        sides: &'a Sides,
+        client: bool,
+    ) -> Self {
+        Self {
+            plan,
+            sides,
+            intervals: streams.intervals(),
+            totals: streams.totals(),
+            client,
+            ipv6: streams.peer().is_some_and(is_ipv6),
+        }
+    }
+
+    /// Samples, figures and facts.
+    pub(crate) fn measurement(&self) -> Measurement {
+        let mut counted = self.intervals.iter().filter(|interval| !interval.omitted);
+        let mut measurement = Measurement {
+            failure: self.disagreement(),
+            omitted_s: counted.next().map_or(0.0, |interval| interval.start_s),
+            ..Measurement::default()
+        };
+        for sends in [true, false] {
+            if self.of(sends).next().is_some() {
+                self.add_samples(sends, &mut measurement.samples);
+                self.add_figures(sends, &mut measurement.figures);
+            }
+        }
+        measurement.samples.sort_by_key(|sample| sample.index);
+        self.add_facts(&mut measurement);
+        measurement
+    }
+
+    /// Streams of this end that send, or receive.
+    pub(crate) fn of(&self, sends: bool) -> impl Iterator<Item = &StreamTotal> {
+        let totals = self.totals.iter();
+        totals.filter(move |total| total.spec.sends == sends)
+    }
+
+    /// Both ends' view of one stream.
+    pub(crate) fn stream(&self, total: &StreamTotal) -> Sum {
+        let local = Some((total.bytes, total.seconds));
+        let remote = self.sides.remote.as_ref();
+        let remote = remote.and_then(|results| results.stream(total.spec.id));
+        // iperf3 before 3.2 does not say for how long.
+        let theirs = remote.map(|r| (r.bytes, r.seconds.unwrap_or(total.seconds)));
+        if total.spec.sends {
+            let received = match self.plan.until {
+                Until::For(_) => theirs,
+                // All of them were acknowledged by then, however long the receiver waits for the word that it was all.
+                Until::Bytes(_) => theirs.map(|(bytes, time)| (bytes, time.min(total.seconds))),
+            };
+            Sum {
+                sent: local,
+                received,
+                retransmits: Some(total.retransmits.into()),
+            }
+        } else {
+            Sum {
+                sent: theirs,
+                received: local,
+                retransmits: remote.and_then(|results| results.retransmits),
+            }
+        }
+    }
+
+    /// Both ends' view of a direction.
+    pub(crate) fn sum(&self, sends: bool) -> Sum {
+        let streams = self.of(sends).map(|total| self.stream(total));
+        streams.reduce(Sum::with).unwrap_or_default()
+    }
+
+    /// Which way what this end sends goes, or what it receives.
+    pub(crate) fn direction(&self, sends: bool) -> Direction {
+        if sends == self.client {
+            Direction::Up
+        } else {
+            Direction::Down
+        }
+    }
+
+    /// By how much a stream's payload grows on its way down the layers; absent before a segment was seen.
+    pub(crate) fn layers(&self, sends: bool) -> Option<Layers> {
+        let totals: Vec<_> = self.of(sends).collect();
+        let timestamps = totals.iter().any(|total| total.info.timestamps);
+        let segments: Vec<f64> = totals.iter().filter_map(|total| total.segment).collect();
+        let mean = segments.iter().sum::<f64>() / segments.len().max(1) as f64;
+        (mean > 0.0).then(|| Layers::new(mean, self.ipv6, timestamps))
+    }
+
+    /// What cannot be if both ends counted right.
+    fn disagreement(&self) -> Option<String> {
+        let remote = self.sides.remote.as_ref()?;
+        self.totals.iter().find_map(|total| {
+            let id = total.spec.id;
+            let theirs = remote.stream(id)?.bytes;
+            // With an omitted start the two ends count from two moments, a way apart.
+            if total.spec.sends && theirs > total.bytes_with_omitted {
+                return Some(format!(
+                    "the ends disagree: the far end says that it received {theirs} bytes on stream {id}, \
+                     of {} that were sent",
+                    total.bytes_with_omitted
+                ));
+            }
+            (!total.spec.sends && self.plan.omit.is_zero() && theirs < total.bytes).then(|| {
+                format!(
+                    "the ends disagree: the far end says that it sent {theirs} bytes on stream {id}, \
+                     of which {} were received",
+                    total.bytes
+                )
+            })
+        })
+    }
+
+    fn add_figures(&self, sends: bool, figures: &mut Vec<Figure>) {
+        let way = self.direction(sends);
+        let sum = self.sum(sends);
+        let elapsed = sum.received.or(sum.sent);
+        let elapsed = elapsed.map(|(_, s)| Figure::new(Metric::ElapsedS, Statistic::Total, s));
+        let all = self.rates(sends, &sum).into_iter().chain(totals(&sum));
+        let all = all.chain(elapsed).chain(self.cpu(sends));
+        let streams = self.of(sends).flat_map(|total| self.stream_figures(total));
+        figures.extend(all.chain(streams).map(|figure| figure.toward(way)));
+    }
+
+    /// Goodput and what it takes on each layer.
+    fn rates(&self, sends: bool, sum: &Sum) -> Vec<Figure> {
+        let Some(goodput) = sum.goodput() else {
+            return Vec::new();
+        };
+        let bounds = self.bounds(sends, sum);
+        let rate = |metric, of: &dyn Fn(f64) -> f64| {
+            let figure = Figure::new(metric, Statistic::Mean, of(goodput));
+            match bounds {
+                Some([low, high]) => figure.within(of(low), of(high)),
+                None => figure,
+            }
+        };
+        let mut figures = vec![rate(Metric::GoodputBitPerS, &|goodput| goodput)];
+        if let Some(layers) = self.layers(sends) {
+            figures.push(rate(Metric::L3RateBitPerS, &|goodput| layers.l3(goodput)));
+            figures.push(rate(Metric::L2RateBitPerS, &|goodput| layers.l2(goodput)));
+            figures.push(rate(Metric::L1RateBitPerS, &|goodput| layers.l1(goodput)));
+        }
+        figures
+    }
+
+    /// CPU time of both ends.
+    fn cpu(&self, sends: bool) -> impl Iterator<Item = Figure> + use<> {
+        let ours = Some(self.sides.local.cpu_percent[0]);
+        let theirs = self.sides.remote.as_ref().map(|r| r.cpu_percent[0]);
+        let (sender, receiver) = if sends {
+            (ours, theirs)
+        } else {
+            (theirs, ours)
+        };
+        let figures = [
+            (Metric::SenderCpuPercent, sender),
+            (Metric::ReceiverCpuPercent, receiver),
+        ];
+        let figures = figures.into_iter();
+        figures.filter_map(|(metric, value)| Some(Figure::new(metric, Statistic::Mean, value?)))
+    }
+
+    /// What is known of one stream only; of one of several also what is known of all.
+    fn stream_figures(&self, total: &StreamTotal) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        if total.spec.sends {
+            figures = sender_figures(total);
+        }
+        if self.plan.parallel == 1 {
+            return figures;
+        }
+        let stream = self.stream(total);
+        let goodput = stream.goodput();
+        figures
+            .extend(goodput.map(|rate| Figure::new(Metric::GoodputBitPerS, Statistic::Mean, rate)));
+        figures.extend(totals(&stream));
+        let figures = figures.into_iter();
+        figures.map(|figure| figure.stream(total.spec.id)).collect()
+    }
+
+    /// Between what goodputs the network's own lies: it carried all that the receiver read, and no more than the sender
+    /// wrote and TCP sent again. Absent where an end does not say.
+    fn bounds(&self, sends: bool, sum: &Sum) -> Option<[f64; 2]> {
+        let ((sent, _), (received, seconds)) = sum.sent.zip(sum.received)?;
+        let again = if sum.retransmits? == 0 {
+            0.0
+        } else {
+            sum.retransmits? as f64 * self.layers(sends)?.segment
+        };
+        let most = sent.max(received) as f64 + again;
+        let rate = |bytes: f64| bytes * 8.0 / seconds;
+        (seconds > 0.0).then(|| [rate(received as f64), rate(most)])
+    }
+
+    fn add_samples(&self, sends: bool, samples: &mut Vec<Sample>) {
+        let way = self.direction(sends);
+        let layers = self.layers(sends);
+        let counted = self.intervals.iter().filter(|interval| !interval.omitted);
+        for (interval, index) in counted.zip(1..) {
+            let lasted = interval.end_s - interval.start_s;
+            let sample =
+                |metric, value| Sample::new(interval.end_s, metric, index, value).toward(way);
+            let streams = || {
+                let streams = interval.streams.iter();
+                streams.filter(|stream| stream.spec.sends == sends)
+            };
+            let arrived: u64 = streams().map(|stream| stream.arrived).sum();
+            let goodput = arrived as f64 * 8.0 / lasted;
+            samples.push(sample(Metric::GoodputBitPerS, goodput));
+            if let Some(layers) = layers {
+                samples.push(sample(Metric::L3RateBitPerS, layers.l3(goodput)));
+                samples.push(sample(Metric::L2RateBitPerS, layers.l2(goodput)));
+                samples.push(sample(Metric::L1RateBitPerS, layers.l1(goodput)));
+            }
+            let cpu = if sends {
+                Metric::SenderCpuPercent
+            } else {
+                Metric::ReceiverCpuPercent
+            };
+            samples.push(sample(cpu, interval.cpu_percent));
+            for stream in streams() {
+                let of_stream = |sample: Sample| {
+                    if self.plan.parallel > 1 {
+                        sample.stream(stream.spec.id)
+                    } else {
+                        sample
+                    }
+                };
+                let values = stream_values(stream);
+                let new = values.map(|(metric, value)| of_stream(sample(metric, value)));
+                samples.extend(new);
+            }
+        }
+    }
+
+    fn add_facts(&self, measurement: &mut Measurement) {
+        let mut fact = |name: &str, text: String| {
+            measurement.facts.insert(name.to_owned(), text);
+        };
+        let window = match self.plan.until {
+            Until::For(_) => "until the client's word that the test is over",
+            Until::Bytes(_) => "until the last byte",
+        };
+        fact(
+            "goodput",
+            format!(
+                "payload bytes (L7) that the receiver read, over its time {window}; in intervals of a sender, \
+                 what the receiver acknowledged"
+            ),
+        );
+        fact(
+            "interval",
+            "of what the network carried meanwhile, to which sampling adds nothing: all that the receiver read, and at most what \
+             the sender wrote until then and TCP sent again"
+                .to_owned(),
+        );
+        if let Some(layers) = self.layers(true).or(self.layers(false)) {
+            fact(
+                "layers",
+                format!(
+                    "computed from goodput with {:.1} bytes of payload a segment (TCP_INFO of this end) and {} bytes of \
+                     IPv{} and TCP headers; L2 without FCS, L1 with FCS, preamble and gap; retransmissions and \
+                     acknowledgements are not in them",
+                    layers.segment,
+                    layers.headers,
+                    if self.ipv6 { 6 } else { 4 },
+                ),
+            );
+        }
+        fact(
+            "cpu",
+            "percent of one CPU: the data threads of this end; the whole process of an iperf3"
+                .to_owned(),
+        );
+        fact(
+            "receiving",
+            "the kernel discards what this end receives without copying it (MSG_TRUNC)".to_owned(),
+        );
+        fact(
+            "rtt",
+            "the kernel's smoothed round-trip time (TCP_INFO) at the ends of intervals".to_owned(),
+        );
+        let names = [
+            (self.client, &self.sides.local.congestion_used),
+            (
+                !self.client,
+                self.sides
+                    .remote
+                    .as_ref()
+                    .map_or(&None, |remote| &remote.congestion_used),
+            ),
+        ];
+        for (client, name) in names {
+            if let Some(name) = name {
+                let end = if client { "client" } else { "server" };
+                fact(&format!("congestion control of the {end}"), name.clone());
+            }
+        }
+    }
+}
+
+/// What both ends counted, as far as known.
+fn totals(sum: &Sum) -> Vec<Figure> {
+    let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
+    [
+        sum.sent.map(|(bytes, _)| total(Metric::SentBytes, bytes)),
+        sum.received
+            .map(|(bytes, _)| total(Metric::ReceivedBytes, bytes)),
+        sum.retransmits
+            .map(|count| total(Metric::RetransmittedPackets, count)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What only the sender's kernel knows of a stream.
+fn sender_figures(total: &StreamTotal) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let mut add = |metric, statistic, value| figures.push(Figure::new(metric, statistic, value));
+    if let Some(least) = total.info.min_rtt {
+        add(Metric::TcpRttMs, Statistic::Min, least.as_secs_f64() * 1e3);
+    }
+    if let Some([_, mean, most]) = total.rtt {
+        add(Metric::TcpRttMs, Statistic::Mean, mean.as_secs_f64() * 1e3);
+        add(Metric::TcpRttMs, Statistic::Max, most.as_secs_f64() * 1e3);
+        let most_cwnd = total.most_cwnd as f64;
+        add(Metric::CongestionWindowBytes, Statistic::Max, most_cwnd);
+    }
+    let busy = total.limited.busy.as_secs_f64();
+    if busy > 0.0 {
+        let share = |part: std::time::Duration| 100.0 * part.as_secs_f64() / busy;
+        let receiver = share(total.limited.by_receiver);
+        let buffer = share(total.limited.by_send_buffer);
+        add(Metric::ReceiverLimitedPercent, Statistic::Mean, receiver);
+        add(Metric::SendBufferLimitedPercent, Statistic::Mean, buffer);
+    }
+    figures
+}
+
+fn stream_values(stream: &StreamInterval) -> impl Iterator<Item = (Metric, f64)> {
+    let bytes = stream.bytes as f64;
+    let sender = [
+        (Metric::SentBytes, bytes),
+        (Metric::RetransmittedPackets, stream.retransmits.into()),
+        (Metric::TcpRttMs, stream.info.rtt.as_secs_f64() * 1e3),
+        (
+            Metric::CongestionWindowBytes,
+            cwnd_bytes(&stream.info) as f64,
+        ),
+    ];
+    let receiver = [(Metric::ReceivedBytes, bytes)];
+    let (sender, receiver): (&[_], &[_]) = if stream.spec.sends {
+        (&sender, &[])
+    } else {
+        (&[], &receiver)
+    };
+    [sender, receiver].concat().into_iter()
+}
+
+fn is_ipv6(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_ipv6()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_a_peer_that_cannot_be_summed_are_the_largest_there_are() {
+        let absurd = Sum {
+            sent: Some((u64::MAX, 1.0)),
+            received: Some((u64::MAX, 2.0)),
+            retransmits: Some(u64::MAX),
+        };
+        let sum = absurd.with(absurd);
+        assert_eq!(sum.sent, absurd.sent);
+        assert_eq!(sum.received, absurd.received);
+        assert_eq!(sum.retransmits, absurd.retransmits);
+    }
+}

@@ -1,0 +1,71 @@
+//! The instruments: each acts in the calling thread's network namespace and hands back one [`Measurement`].
+#![forbid(unsafe_code)]
+#![allow(missing_docs)]
+
+pub mod capacity;
+pub mod endpoint;
+pub mod external;
+pub mod failure;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+pub mod http;
+pub mod iperf3;
+pub mod live;
+pub mod measure;
+pub mod messages;
+mod meter;
+pub mod output;
+pub mod ping;
+pub mod serve;
+mod spread;
+pub mod stamp;
+mod tally;
+pub mod udp;
+
+use netio::stop::Stop;
+
+use external::{Here, Launcher, Within};
+pub use live::Live;
+pub use spread::Spread;
+
+/// What an instrument is used within: when to end, and who looks on.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    /// Asked for at least every [`netio::stop::STOP_INTERVAL`].
+    pub stop: Stop,
+    /// Told a line an interval.
+    pub live: Live,
+    /// Whether external tools run in a test bed, contained.
+    pub in_bed: bool,
+}
+
+impl Session {
+    /// Without an onlooker, until `stop`.
+    pub fn quiet(stop: Stop) -> Self {
+        Self {
+            stop,
+            live: Live::quiet(),
+            in_bed: false,
+        }
+    }
+
+    /// What starts external tools.
+    pub fn launcher(&self) -> &'static dyn Launcher {
+        if self.in_bed { &Within } else { &Here }
+    }
+}
+
+/// Serde for a duration as a number of seconds, as the names of such fields say.
+pub(crate) mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(crate) fn serialize<S: Serializer>(time: &Duration, target: S) -> Result<S::Ok, S::Error> {
+        target.serialize_f64(time.as_secs_f64())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(source)?).map_err(de::Error::custom)
+    }
+}

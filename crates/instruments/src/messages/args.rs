@@ -1,0 +1,81 @@
+//! What `pingpong`, `blast` and `transfer` take alike.
+
+use anyhow::{Result, ensure};
+use clap::Args;
+
+use crate::endpoint;
+use crate::measure::Common;
+use crate::messages::sizes::{Load, Sizes, Sweep};
+use crate::messages::wire::{DEFAULT_PORT, SIZES};
+use crate::messages::{FarEnd, SILENCE};
+
+/// The far end, and what TCP is to do.
+#[derive(Args, Debug)]
+pub(crate) struct Connection {
+    /// Name or address of `farwire serve`; its port, if not 5203, behind it: HOST:PORT
+    host: String,
+    /// Runs of each size, on a connection each
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) runs: u32,
+    /// Leave Nagle's algorithm on, as nettest did
+    #[arg(long)]
+    pub(crate) nagle: bool,
+    /// Largest TCP segment in bytes, to send and to announce [default: the path's]
+    #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
+    set_mss: Option<u32>,
+}
+
+/// Which messages.
+#[derive(Args, Debug)]
+pub(crate) struct Messages {
+    /// Message size in bytes, 1 to 1,000,000: one, a list 1,64,1KiB or a doubling range 1..131072
+    #[arg(
+        short,
+        long,
+        value_name = "SIZES",
+        default_value = "1",
+        conflicts_with = "sweep"
+    )]
+    size: Sizes,
+    /// Sizes and counts of a published table instead
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sweep: Option<Sweep>,
+    /// Messages of a run [default: 100]; of a sweep, its counts are scaled so that the largest is this one [default: its own]
+    #[arg(short, long, visible_alias = "iterations", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) count: Option<u64>,
+}
+
+impl Connection {
+    /// Finds the far end.
+    pub(crate) fn far_end(&self, common: &Common) -> Result<FarEnd> {
+        Ok(FarEnd {
+            address: endpoint::resolve(&self.host, DEFAULT_PORT, common.family())?,
+            local: common.bind.clone(),
+            mss: self.set_mss,
+            silence: SILENCE,
+        })
+    }
+}
+
+impl Messages {
+    /// The sizes asked for, or those of the sweep.
+    pub(crate) fn loads(
+        &self,
+        of_sweep: impl FnOnce(Sweep, Option<u64>) -> Vec<Load>,
+    ) -> Result<Vec<Load>> {
+        const COUNT: u64 = 100;
+        if let Some(sweep) = self.sweep {
+            return Ok(of_sweep(sweep, self.count));
+        }
+        let largest = *SIZES.end();
+        let loads = self.size.loads(self.count.unwrap_or(COUNT));
+        for load in &loads {
+            ensure!(
+                load.size as u64 <= largest,
+                "a message of {} bytes is too large: at most {largest}",
+                load.size
+            );
+        }
+        Ok(loads)
+    }
+}

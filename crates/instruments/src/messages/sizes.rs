@@ -1,0 +1,213 @@
+//! Which message sizes, and how many messages of each.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
+use model::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Messages of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// Bytes of a message.
+    pub size: usize,
+    /// Messages of a run.
+    pub(crate) count: u64,
+}
+
+/// Message sizes as a user writes them: `64`, `1,2,4`, `1..131072` (doubling; the last is included).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes(Vec<usize>);
+
+/// A sweep that has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sweep {
+    /// The 25 sizes of nettest's tables, 1 to 131,072 bytes, with its iteration counts
+    Nettest,
+}
+
+/// nettest's sizes with its iterations of pingpong and of blast (document 003).
+const NETTEST: [(usize, u64, u64); 25] = [
+    (1, 100_000, 1_000_000),
+    (2, 100_000, 1_000_000),
+    (4, 100_000, 1_000_000),
+    (8, 100_000, 1_000_000),
+    (16, 100_000, 1_000_000),
+    (32, 100_000, 1_000_000),
+    (64, 100_000, 1_000_000),
+    (128, 100_000, 100_000),
+    (256, 100_000, 100_000),
+    (512, 100_000, 100_000),
+    (1024, 100_000, 10_000),
+    (2048, 1_000, 10_000),
+    (3072, 10_000, 10_000),
+    (4096, 10_000, 10_000),
+    (5120, 10_000, 10_000),
+    (6144, 10_000, 10_000),
+    (7168, 10_000, 10_000),
+    (8192, 10_000, 10_000),
+    (9216, 10_000, 10_000),
+    (10_240, 1_000, 10_000),
+    (16_384, 1_000, 100_000),
+    (32_768, 1_000, 100_000),
+    (65_536, 1_000, 100_000),
+    (98_304, 1_000, 100_000),
+    (131_072, 1_000, 100_000),
+];
+
+/// The eight block sizes of document 004.
+pub(crate) const TRANSFER_BLOCKS: [usize; 8] =
+    [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
+
+/// The longest list of sizes.
+const MOST: usize = 100;
+
+impl Sizes {
+    /// The sizes in the order written.
+    pub fn list(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// `count` messages of each.
+    pub(crate) fn loads(&self, count: u64) -> Vec<Load> {
+        let load = |&size| Load { size, count };
+        self.0.iter().map(load).collect()
+    }
+}
+
+impl Sweep {
+    /// The sweep as pingpong has it: its own counts, or those scaled so that the largest is `most`.
+    pub(crate) fn pingpong(self, most: Option<u64>) -> Vec<Load> {
+        scaled(NETTEST.iter().map(|&(size, count, _)| (size, count)), most)
+    }
+
+    /// The sweep as blast has it; see [`Sweep::pingpong`].
+    pub fn blast(self, most: Option<u64>) -> Vec<Load> {
+        scaled(NETTEST.iter().map(|&(size, _, count)| (size, count)), most)
+    }
+}
+
+fn scaled(sweep: impl Iterator<Item = (usize, u64)> + Clone, most: Option<u64>) -> Vec<Load> {
+    let own = sweep.clone().map(|(_, count)| count).max().unwrap_or(1);
+    let most = most.unwrap_or(own);
+    let count = |count: u64| (u128::from(count) * u128::from(most) / u128::from(own)).max(1);
+    sweep
+        .map(|(size, of)| Load {
+            size,
+            count: u64::try_from(count(of)).unwrap_or(u64::MAX),
+        })
+        .collect()
+}
+
+impl FromStr for Sizes {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut sizes = Vec::new();
+        for part in text.split(',') {
+            match part.split_once("..") {
+                None => sizes.push(size(part)?),
+                Some((low, high)) => {
+                    let (low, high) = (size(low)?, size(high)?);
+                    ensure!(low <= high, "{part}: the range runs backwards");
+                    let doubling = std::iter::successors(Some(low), |size| size.checked_mul(2));
+                    sizes.extend(doubling.take_while(|size| *size < high));
+                    sizes.push(high);
+                }
+            }
+            ensure!(sizes.len() <= MOST, "more than {MOST} sizes");
+        }
+        let twice = sizes
+            .iter()
+            .enumerate()
+            .find(|(at, size)| sizes[..*at].contains(size));
+        if let Some((_, size)) = twice {
+            bail!("{size} comes twice");
+        }
+        Ok(Self(sizes))
+    }
+}
+
+fn size(text: &str) -> Result<usize> {
+    let bytes: Bytes = match text.parse::<u64>() {
+        Ok(plain) => Bytes(plain),
+        Err(_) => text.trim().parse()?,
+    };
+    if bytes.0 == 0 {
+        bail!("a message has at least 1 byte");
+    }
+    usize::try_from(bytes.0).context("too large")
+}
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&all.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_one_a_list_or_a_doubling_range() {
+        for (text, sizes) in [
+            ("64", "64"),
+            ("1,100,10", "1,100,10"),
+            ("1..8", "1,2,4,8"),
+            ("1..10", "1,2,4,8,10"),
+            ("5..5", "5"),
+            ("1KiB..4KiB,10kb", "1024,2048,4096,10000"),
+        ] {
+            assert_eq!(text.parse::<Sizes>().unwrap().to_string(), sizes);
+        }
+        let all: Sizes = "1..131072".parse().unwrap();
+        assert_eq!(all.list().len(), 18);
+    }
+
+    #[test]
+    fn sizes_that_are_none_are_refused() {
+        for text in ["", "0", "-1", "8..1", "1..", "a", "1,,2", "4,1..8"] {
+            assert!(text.parse::<Sizes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_sweep_has_nettests_counts_and_scales_them() {
+        let whole = Sweep::Nettest.pingpong(None);
+        assert_eq!(whole.len(), 25);
+        assert_eq!(
+            whole[0],
+            Load {
+                size: 1,
+                count: 100_000
+            }
+        );
+        assert_eq!(
+            whole[11],
+            Load {
+                size: 2048,
+                count: 1_000
+            }
+        );
+        let scaled = Sweep::Nettest.blast(Some(1_000));
+        assert_eq!(
+            scaled[0],
+            Load {
+                size: 1,
+                count: 1_000
+            }
+        );
+        assert_eq!(
+            scaled[10],
+            Load {
+                size: 1024,
+                count: 10
+            }
+        );
+        assert_eq!(Sweep::Nettest.blast(Some(1))[24].count, 1);
+    }
+}

@@ -1,0 +1,263 @@
+//! The tables of pingpong, blast and transfer, with the columns of documents 003 and 004.
+
+use crate::messages::sizes::Load;
+use crate::messages::transfer::MIB;
+use record::quantity::optional;
+use record::table::Table;
+use record::{Direction, Figure, Measurement, Metric, Statistic};
+use stats::student;
+
+/// A row a message size: the runs' elapsed times, their mean and variation, and round-trip times.
+pub(crate) fn pingpong_table(measurement: &Measurement, loads: &[Load]) -> Table {
+    let runs = most_runs(measurement, loads.iter().map(|load| load.size));
+    let lossy = has(measurement, Metric::LostPercent);
+    let mut header = elapsed_header(&["tested size\nbyte", "iteration\ntimes"], runs);
+    header.extend(
+        [
+            "average RTT\nus",
+            "95 % interval\nus",
+            "median\nus",
+            "p99\nus",
+        ]
+        .map(str::to_owned),
+    );
+    if lossy {
+        header.extend(["lost up\n%", "lost down\n%"].map(str::to_owned));
+    }
+    let rows = loads.iter().filter_map(|load| {
+        let of = OfSize::new(measurement, load.size)?;
+        let mut row = vec![load.size.to_string(), load.count.to_string()];
+        row.extend(of.elapsed(runs));
+        let mean = of.figure(Metric::RttMs, Statistic::Mean, None);
+        let us = |value: Option<f64>| optional(value.map(|ms| ms * 1e3), 2);
+        row.push(us(mean.map(|figure| figure.value)));
+        row.push(interval(mean, 1e3, 2));
+        row.push(us(of.value(Metric::RttMs, Statistic::Median, None)));
+        row.push(us(of.value(Metric::RttMs, Statistic::P99, None)));
+        if lossy {
+            let lost = |way| of.value(Metric::LostPercent, Statistic::Mean, Some(way));
+            row.extend([Direction::Up, Direction::Down].map(|way| optional(lost(way), 3)));
+        }
+        Some(row)
+    });
+    table(header, rows)
+}
+
+/// A row a message size: the runs' elapsed times, their mean and variation, and the throughput.
+pub(crate) fn blast_table(measurement: &Measurement, loads: &[Load]) -> Table {
+    let runs = most_runs(measurement, loads.iter().map(|load| load.size));
+    let first = ["tested size\nbyte", "log2(size)", "iteration\ntimes"];
+    let mut header = elapsed_header(&first, runs);
+    header.extend(["throughput\nbyte/s", "95 % interval\nbyte/s"].map(str::to_owned));
+    let rows = loads.iter().filter_map(|load| {
+        let of = OfSize::new(measurement, load.size)?;
+        let log = format!("{:.5}", (load.size as f64).log2());
+        let log = log.trim_end_matches('0').trim_end_matches('.');
+        let mut row = vec![
+            load.size.to_string(),
+            log.to_owned(),
+            load.count.to_string(),
+        ];
+        row.extend(of.elapsed(runs));
+        let goodput = of.figure(Metric::GoodputBitPerS, Statistic::Mean, Some(Direction::Up));
+        row.push(optional(goodput.map(|figure| figure.value / 8.0), 2));
+        row.push(interval(goodput, 0.125, 0));
+        Some(row)
+    });
+    table(header, rows)
+}
+
+/// A row a block size: the far end's reads, means over the runs.
+pub(crate) fn transfer_table(measurement: &Measurement, blocks: &[usize]) -> Table {
+    let header = [
+        "block\nbyte",
+        "MTU\nbyte",
+        "runs",
+        "packets\nreceived",
+        "bytes\nreceived",
+        "avg packet\nsize",
+        "total\nelapsed s",
+        "network\nelapsed s",
+        "average\nms",
+        "avg\nms/MiB",
+        "avg\nMiB/s",
+    ];
+    let mtu = measurement
+        .facts
+        .get("mtu")
+        .and_then(|fact| fact.split(' ').next());
+    let rows = blocks.iter().filter_map(|&block| {
+        let of = OfSize::new(measurement, block)?;
+        let mean = |metric| of.value(metric, Statistic::Mean, Some(Direction::Up));
+        let bytes = mean(Metric::ReceivedBytes);
+        let network_s = mean(Metric::NetworkElapsedS);
+        let rate = bytes.zip(network_s).map(|(bytes, time)| bytes / MIB / time);
+        Some(vec![
+            block.to_string(),
+            mtu.unwrap_or("–").to_owned(),
+            of.elapsed_s.len().to_string(),
+            optional(mean(Metric::Reads), 1),
+            optional(bytes, 0),
+            optional(mean(Metric::ReadSizeBytes), 2),
+            optional(mean(Metric::ElapsedS), 6),
+            optional(network_s, 6),
+            optional(mean(Metric::ReadTimeMs), 6),
+            optional(mean(Metric::TimePerMibMs), 6),
+            optional(rate, 1),
+        ])
+    });
+    table(header.map(str::to_owned).into(), rows)
+}
+
+/// What was found of one message size.
+struct OfSize<'a> {
+    size: u64,
+    figures: &'a [Figure],
+    /// Of each run.
+    elapsed_s: Vec<f64>,
+}
+
+impl<'a> OfSize<'a> {
+    /// Nothing if no run of this size was completed.
+    fn new(measurement: &'a Measurement, size: usize) -> Option<Self> {
+        let size = size as u64;
+        let runs = measurement.samples.iter();
+        let runs = runs.filter(|s| s.metric == Metric::ElapsedS && s.size == Some(size));
+        let elapsed_s: Vec<f64> = runs.map(|sample| sample.value).collect();
+        (!elapsed_s.is_empty()).then_some(Self {
+            size,
+            figures: &measurement.figures,
+            elapsed_s,
+        })
+    }
+
+    fn figure(
+        &self,
+        metric: Metric,
+        statistic: Statistic,
+        direction: Option<Direction>,
+    ) -> Option<&'a Figure> {
+        let wanted = (metric, statistic, direction, Some(self.size));
+        let mut figures = self.figures.iter();
+        figures.find(|f| (f.metric, f.statistic, f.direction, f.size) == wanted)
+    }
+
+    fn value(
+        &self,
+        metric: Metric,
+        statistic: Statistic,
+        direction: Option<Direction>,
+    ) -> Option<f64> {
+        self.figure(metric, statistic, direction)
+            .map(|figure| figure.value)
+    }
+
+    /// The runs, their mean, the mean absolute deviation that document 003 calls variation, and the SD.
+    fn elapsed(&self, runs: usize) -> Vec<String> {
+        let mean = student::mean(&self.elapsed_s);
+        let away = |mean: f64| -> Vec<f64> {
+            self.elapsed_s
+                .iter()
+                .map(|time| (time - mean).abs())
+                .collect()
+        };
+        let variation = mean.and_then(|mean| student::mean(&away(mean)));
+        let sd = student::sample_sd(&self.elapsed_s);
+        let each = (0..runs).map(|run| self.elapsed_s.get(run).copied());
+        each.chain([mean, variation, sd])
+            .map(|value| optional(value, 6))
+            .collect()
+    }
+}
+
+fn most_runs(measurement: &Measurement, sizes: impl Iterator<Item = usize>) -> usize {
+    let of_sizes = sizes.filter_map(|size| OfSize::new(measurement, size));
+    of_sizes.map(|of| of.elapsed_s.len()).max().unwrap_or(0)
+}
+
+fn has(measurement: &Measurement, metric: Metric) -> bool {
+    measurement
+        .figures
+        .iter()
+        .any(|figure| figure.metric == metric)
+}
+
+fn elapsed_header(first: &[&str], runs: usize) -> Vec<String> {
+    let ordinal = |run| match run {
+        1 => "1st\ns".to_owned(),
+        2 => "2nd\ns".to_owned(),
+        3 => "3rd\ns".to_owned(),
+        _ => format!("{run}th\ns"),
+    };
+    let first = first.iter().map(|title| (*title).to_owned());
+    let last = ["AVG\ns", "variation\ns", "SD\ns"].map(str::to_owned);
+    first.chain((1..=runs).map(ordinal)).chain(last).collect()
+}
+
+fn interval(figure: Option<&Figure>, factor: f64, digits: usize) -> String {
+    let interval = figure.and_then(|figure| figure.interval);
+    interval.map_or_else(String::new, |[low, high]| {
+        format!("{:.digits$} to {:.digits$}", low * factor, high * factor)
+    })
+}
+
+fn table(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> Table {
+    let rows = rows.collect();
+    Table { header, rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::Sample;
+
+    fn runs(size: u64, elapsed_s: &[f64]) -> Measurement {
+        let samples = elapsed_s.iter().zip(1..);
+        let samples =
+            samples.map(|(time, run)| Sample::new(0.0, Metric::ElapsedS, run, *time).size(size));
+        Measurement {
+            samples: samples.collect(),
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn a_row_of_document_003_has_its_average_and_its_variation() {
+        let mut measurement = runs(1, &[14.19, 14.18, 14.12, 14.23, 14.14]);
+        let mean = Figure::new(Metric::RttMs, Statistic::Mean, 0.141_72).size(1);
+        measurement.figures.push(mean.within(0.14, 0.15));
+        let count = 100_000;
+        let table = pingpong_table(&measurement, &[Load { size: 1, count }]);
+        for cell in [
+            "14.172000",
+            "0.033600",
+            "0.043243",
+            "141.72",
+            "140.00 to 150.00",
+        ] {
+            assert!(table.rows[0].iter().any(|c| c == cell), "{cell}: {table:?}");
+        }
+    }
+
+    #[test]
+    fn a_blast_s_throughput_is_in_bytes() {
+        let mut measurement = runs(98_304, &[835.75, 835.81, 835.69, 835.76, 835.70]);
+        let goodput = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 11_762_481.72 * 8.0);
+        let goodput = goodput.size(98_304).toward(Direction::Up);
+        measurement.figures.push(goodput);
+        let load = Load {
+            size: 98_304,
+            count: 100_000,
+        };
+        let table = blast_table(&measurement, &[load]);
+        for cell in ["16.58496", "835.742000", "0.037600", "11762481.72"] {
+            assert!(table.rows[0].iter().any(|c| c == cell), "{cell}: {table:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_completed_run_there_is_no_table() {
+        let measurement = Measurement::failed("refused");
+        assert!(transfer_table(&measurement, &[1024]).rows.is_empty());
+    }
+}

@@ -1,0 +1,442 @@
+//! The framing of `pingpong`, `blast` and `transfer`: one line asks, one line answers, then the messages follow.
+//!
+//! A line is ASCII of at most [`LONGEST_LINE`] bytes with its line feed. A connection is one run of one size:
+//!
+//! ```text
+//! client  farwire-messages/1 pingpong size=64 count=1000 wait=block nagle=no [udp=PORT]
+//!         farwire-messages/1 blast    size=64 count=1000 nagle=no
+//!         farwire-messages/1 transfer block=8192 bytes=10485760 nagle=no latency_us=5000
+//! server  ok wait=block mss=1448 [udp=PORT]
+//!         error WHAT IS WRONG, and the server closes
+//! ```
+//!
+//! pingpong: the server sends every whole message back; over UDP the client ends with the line `done` and the server
+//! answers `result received=N duplicates=N`. blast: the server swallows size x count bytes and sends one byte.
+//! transfer: the server reads `bytes` bytes, at most `block` at a time, and answers
+//! `result reads=N bytes=N total_ns=N network_ns=N`.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::fields::Fields;
+
+/// TCP, and UDP for pingpong over UDP, unless the server was told otherwise.
+pub const DEFAULT_PORT: u16 = 5203;
+/// Bytes of a line, line feed included.
+pub(crate) const LONGEST_LINE: usize = 256;
+/// Bytes of one message of pingpong and blast, as document 003's nettest had them.
+pub(crate) const SIZES: RangeInclusive<u64> = 1..=1_000_000;
+/// Messages of one run.
+pub(crate) const COUNTS: RangeInclusive<u64> = 1..=1_000_000_000;
+/// Bytes of one block of a transfer.
+pub(crate) const BLOCKS: RangeInclusive<u64> = 1..=8 * 1024 * 1024;
+/// Payload of the largest UDP datagram over IPv4 (RFC 768, RFC 791): 65,535 less 20 less 8.
+pub(crate) const LARGEST_DATAGRAM: u16 = 65_507;
+
+const GREETING: &str = "farwire-messages/1";
+
+/// How both ends wait for a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Wait {
+    /// Sleep in the kernel until it comes
+    #[default]
+    Block,
+    /// Ask again and again: a core at each end, and no wake-up in the round-trip time
+    Spin,
+}
+
+/// What the client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Send every message back.
+    Pingpong {
+        size: usize,
+        count: u64,
+        wait: Wait,
+        nagle: bool,
+        /// The client's UDP port, when the messages are to be datagrams.
+        udp: Option<u16>,
+    },
+    /// Swallow every message.
+    Blast {
+        size: usize,
+        count: u64,
+        nagle: bool,
+    },
+    /// Swallow and account for every read.
+    Transfer {
+        block: usize,
+        bytes: u64,
+        nagle: bool,
+        /// How long the client pauses after each block.
+        latency: Duration,
+    },
+}
+
+/// What the server grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// How it will wait; it may have no core to spare for spinning.
+    pub(crate) wait: Wait,
+    /// The largest TCP segment that it sends on this connection (TCP_MAXSEG), in bytes of payload and options.
+    pub(crate) mss: u32,
+    /// Its UDP port, when the messages are to be datagrams.
+    pub(crate) udp: Option<u16>,
+}
+
+/// What the server of a UDP pingpong saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EchoResult {
+    /// Messages that came, each counted once.
+    pub(crate) received: u64,
+    /// Second comings of the message before.
+    pub(crate) duplicates: u64,
+}
+
+/// What the server of a transfer saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TransferResult {
+    /// Reads that gave something; document 004 calls them packets.
+    pub(crate) reads: u64,
+    /// Payload bytes read.
+    pub(crate) bytes: u64,
+    /// From the answer to the request to the last byte.
+    pub(crate) total: Duration,
+    /// Spent within the reads, waiting included.
+    pub(crate) network: Duration,
+}
+
+/// The line with which the client ends a UDP pingpong.
+pub(crate) const DONE: &str = "done";
+
+impl Request {
+    /// Payload bytes that the client will send; over UDP they may arrive or not.
+    pub(crate) fn bytes(&self) -> u64 {
+        match *self {
+            Self::Pingpong { size, count, .. } | Self::Blast { size, count, .. } => {
+                size as u64 * count
+            }
+            Self::Transfer { bytes, .. } => bytes,
+        }
+    }
+
+    /// The name of the mode.
+    pub(crate) fn mode(&self) -> &'static str {
+        match self {
+            Self::Pingpong { .. } => "pingpong",
+            Self::Blast { .. } => "blast",
+            Self::Transfer { .. } => "transfer",
+        }
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{GREETING} {} ", self.mode())?;
+        match self {
+            Self::Pingpong {
+                size,
+                count,
+                wait,
+                nagle,
+                udp,
+            } => {
+                write!(f, "size={size} count={count} wait={wait} ")?;
+                write!(f, "nagle={}", yes_or_no(*nagle))?;
+                udp.map_or(Ok(()), |port| write!(f, " udp={port}"))
+            }
+            Self::Blast { size, count, nagle } => {
+                write!(f, "size={size} count={count} nagle={}", yes_or_no(*nagle))
+            }
+            Self::Transfer {
+                block,
+                bytes,
+                nagle,
+                latency,
+            } => {
+                write!(f, "block={block} bytes={bytes} nagle={}", yes_or_no(*nagle))?;
+                write!(f, " latency_us={}", latency.as_micros())
+            }
+        }
+    }
+}
+
+impl FromStr for Request {
+    type Err = anyhow::Error;
+
+    fn from_str(line: &str) -> Result<Self> {
+        let mut words = line.split(' ');
+        ensure!(
+            words.next() == Some(GREETING),
+            "a request starts with `{GREETING} `; this is farwire's far end of pingpong, blast and transfer"
+        );
+        let mode = words.next().unwrap_or_default();
+        let mut fields = Fields::parse(words)?;
+        let request = match mode {
+            "pingpong" => {
+                let udp: Option<u16> = fields.optional("udp")?;
+                let largest = if udp.is_some() {
+                    LARGEST_DATAGRAM.into()
+                } else {
+                    *SIZES.end()
+                };
+                Self::Pingpong {
+                    size: fields.size("size", *SIZES.start()..=largest)?,
+                    count: fields.within("count", COUNTS)?,
+                    wait: fields.wait()?,
+                    nagle: fields.flag("nagle")?,
+                    udp,
+                }
+            }
+            "blast" => Self::Blast {
+                size: fields.size("size", SIZES)?,
+                count: fields.within("count", COUNTS)?,
+                nagle: fields.flag("nagle")?,
+            },
+            "transfer" => Self::Transfer {
+                block: fields.size("block", BLOCKS)?,
+                bytes: fields.within("bytes", 1..=i64::MAX.unsigned_abs())?,
+                nagle: fields.flag("nagle")?,
+                latency: Duration::from_micros(fields.within("latency_us", 0..=u64::MAX)?),
+            },
+            _ => bail!("the mode is pingpong, blast or transfer"),
+        };
+        fields.end()?;
+        Ok(request)
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ok wait={} mss={}", self.wait, self.mss)?;
+        self.udp.map_or(Ok(()), |port| write!(f, " udp={port}"))
+    }
+}
+
+impl Grant {
+    /// Reads the answer to a request; the error is the server's own when it refuses.
+    pub(crate) fn parse(line: &str) -> Result<Self> {
+        if let Some(cause) = line.strip_prefix("error ") {
+            bail!("refused: {cause}");
+        }
+        let mut fields = Fields::after("ok", line)?;
+        let grant = Self {
+            wait: fields.wait()?,
+            mss: fields.required("mss")?,
+            udp: fields.optional("udp")?,
+        };
+        fields.end()?;
+        Ok(grant)
+    }
+}
+
+impl fmt::Display for EchoResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (received, duplicates) = (self.received, self.duplicates);
+        write!(f, "result received={received} duplicates={duplicates}")
+    }
+}
+
+impl FromStr for EchoResult {
+    type Err = anyhow::Error;
+
+    fn from_str(line: &str) -> Result<Self> {
+        let mut fields = Fields::after("result", line)?;
+        let result = Self {
+            received: fields.required("received")?,
+            duplicates: fields.required("duplicates")?,
+        };
+        fields.end()?;
+        Ok(result)
+    }
+}
+
+impl fmt::Display for TransferResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (total, network) = (self.total.as_nanos(), self.network.as_nanos());
+        write!(f, "result reads={} bytes={} ", self.reads, self.bytes)?;
+        write!(f, "total_ns={total} network_ns={network}")
+    }
+}
+
+impl FromStr for TransferResult {
+    type Err = anyhow::Error;
+
+    fn from_str(line: &str) -> Result<Self> {
+        let mut fields = Fields::after("result", line)?;
+        let result = Self {
+            reads: fields.required("reads")?,
+            bytes: fields.required("bytes")?,
+            total: Duration::from_nanos(fields.required("total_ns")?),
+            network: Duration::from_nanos(fields.required("network_ns")?),
+        };
+        fields.end()?;
+        Ok(result)
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Block => "block",
+            Self::Spin => "spin",
+        })
+    }
+}
+
+/// The line that says why a request is refused.
+pub(crate) fn refusal(cause: &anyhow::Error) -> String {
+    let text =
+        format!("error {cause:#}").replace(|c: char| !c.is_ascii() || c.is_ascii_control(), "?");
+    text.chars().take(LONGEST_LINE - 1).collect()
+}
+
+fn yes_or_no(flag: bool) -> &'static str {
+    if flag { "yes" } else { "no" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn requests() -> Vec<Request> {
+        vec![
+            Request::Pingpong {
+                size: 1,
+                count: 1_000_000_000,
+                wait: Wait::Spin,
+                nagle: true,
+                udp: Some(40_000),
+            },
+            Request::Pingpong {
+                size: 1_000_000,
+                count: 1,
+                wait: Wait::Block,
+                nagle: false,
+                udp: None,
+            },
+            Request::Blast {
+                size: 131_072,
+                count: 100_000,
+                nagle: true,
+            },
+            Request::Transfer {
+                block: 8192,
+                bytes: 10_485_760,
+                nagle: false,
+                latency: Duration::from_millis(5),
+            },
+        ]
+    }
+
+    #[test]
+    fn a_request_reads_as_it_was_written_and_fits_a_line() {
+        for request in requests() {
+            let line = request.to_string();
+            assert!(line.len() < LONGEST_LINE, "{line}");
+            assert_eq!(line.parse::<Request>().unwrap(), request, "{line}");
+        }
+    }
+
+    #[test]
+    fn results_and_grants_read_as_they_were_written() {
+        let grant = Grant {
+            wait: Wait::Block,
+            mss: 1448,
+            udp: Some(5203),
+        };
+        assert_eq!(Grant::parse(&grant.to_string()).unwrap(), grant);
+        let result = TransferResult {
+            reads: 1751,
+            bytes: 7_140_343,
+            total: Duration::from_nanos(12_083_674_000),
+            network: Duration::from_nanos(12_051_402_000),
+        };
+        assert_eq!(
+            result.to_string().parse::<TransferResult>().unwrap(),
+            result
+        );
+        let echo = EchoResult {
+            received: 99,
+            duplicates: 1,
+        };
+        assert_eq!(echo.to_string().parse::<EchoResult>().unwrap(), echo);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_request_is_named() {
+        let start = "farwire-messages/1 ";
+        for (rest, cause) in [
+            ("dance size=1", "the mode is pingpong, blast or transfer"),
+            ("blast size=1 count=1", "nagle is yes or no"),
+            (
+                "blast size=0 count=1 nagle=no",
+                "size=0 is not within 1 to 1000000",
+            ),
+            ("blast size=1000001 count=1 nagle=no", "not within"),
+            (
+                "blast size=-1 count=1 nagle=no",
+                "size=\"-1\" is not a number",
+            ),
+            (
+                "blast size=1 size=2 count=1 nagle=no",
+                "\"size\" comes twice",
+            ),
+            (
+                "blast size=1 count=1 nagle=no x=1",
+                "there is no \"x\" here",
+            ),
+            ("blast size", "\"size\" is not key=value"),
+            (
+                "pingpong size=1 count=0 wait=block nagle=no",
+                "count=0 is not within",
+            ),
+            (
+                "pingpong size=1 count=1 wait=nap nagle=no",
+                "wait is block or spin",
+            ),
+            (
+                "pingpong size=65508 count=1 wait=block nagle=no udp=1",
+                "1 to 65507",
+            ),
+            (
+                "transfer block=8388609 bytes=1 nagle=no latency_us=0",
+                "not within",
+            ),
+        ] {
+            let error = format!("{start}{rest}").parse::<Request>().unwrap_err();
+            let text = format!("{error:#}");
+            assert!(text.contains(cause), "{rest}: {text}");
+        }
+        let error = "GET / HTTP/1.1".parse::<Request>().unwrap_err().to_string();
+        assert!(error.contains("far end of pingpong"), "{error}");
+    }
+
+    #[test]
+    fn a_refusal_is_the_servers_own_words() {
+        let error = Grant::parse("error busy: 64 tests run").unwrap_err();
+        assert_eq!(error.to_string(), "refused: busy: 64 tests run");
+        let error = Grant::parse("220 smtp.example ESMTP")
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("220 smtp.example"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_the_parsers_panic(line in "(farwire-messages/1 (pingpong|blast|transfer) )?[ -~]{0,200}") {
+            let _ = line.parse::<Request>();
+            let _ = Grant::parse(&line);
+            let _ = line.parse::<TransferResult>();
+            let _ = line.parse::<EchoResult>();
+        }
+    }
+}

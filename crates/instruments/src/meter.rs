@@ -1,0 +1,77 @@
+//! Bytes over time, in intervals of equal length.
+
+use std::time::Duration;
+
+use record::{Direction, Metric, Sample};
+
+/// Adds bytes up per interval; an interval without any is a sample of 0, so that a stall shows.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    interval_s: f64,
+    current: u64,
+    total: u64,
+    samples: Vec<Sample>,
+}
+
+impl Meter {
+    /// Nothing received yet; time starts at 0.
+    pub(crate) fn new(interval: Duration) -> Self {
+        Self {
+            interval_s: interval.as_secs_f64(),
+            current: 0,
+            total: 0,
+            samples: Vec::new(),
+        }
+    }
+
+    /// `bytes` arrived at `at_s`; times never decrease.
+    pub(crate) fn add(&mut self, at_s: f64, bytes: u64) {
+        while at_s >= self.end_s() {
+            self.close(self.end_s());
+        }
+        self.current += bytes;
+        self.total += bytes;
+    }
+
+    /// Bytes received so far.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The samples, the last of them of an interval cut short at `at_s`.
+    pub(crate) fn finish(mut self, at_s: f64) -> Vec<Sample> {
+        self.add(at_s, 0);
+        if self.current > 0 {
+            self.close(at_s);
+        }
+        self.samples
+    }
+
+    fn end_s(&self) -> f64 {
+        (self.samples.len() + 1) as f64 * self.interval_s
+    }
+
+    fn close(&mut self, at_s: f64) {
+        let index = self.samples.len() as u64 + 1;
+        let bytes = self.current as f64;
+        self.samples
+            .push(Sample::new(at_s, Metric::ReceivedBytes, index, bytes).toward(Direction::Down));
+        self.current = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_shows_as_intervals_of_nothing() {
+        let mut meter = Meter::new(Duration::from_secs(1));
+        meter.add(0.5, 10);
+        meter.add(3.5, 20);
+        assert_eq!(meter.total(), 30);
+        let samples = meter.finish(3.75);
+        let seen: Vec<_> = samples.iter().map(|s| (s.at_s, s.value)).collect();
+        assert_eq!(seen, [(1.0, 10.0), (2.0, 0.0), (3.0, 0.0), (3.75, 20.0)]);
+    }
+}

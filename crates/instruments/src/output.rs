@@ -1,0 +1,113 @@
+//! Where results go: standard output or a file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// A file that was opened before there were results to write.
+#[derive(Debug)]
+pub struct Prepared {
+    path: PathBuf,
+    file: File,
+}
+
+impl Prepared {
+    /// Opens `path`, so that what cannot be written is found in time; what stands there stays until then.
+    ///
+    /// # Errors
+    /// The file, named, cannot be written.
+    pub fn open(path: &Path) -> Result<Self> {
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(false).open(path);
+        Ok(Self {
+            path: path.to_owned(),
+            file: file.with_context(|| unwritable(path))?,
+        })
+    }
+
+    /// Puts what `write` writes in the place of what stood there.
+    ///
+    /// # Errors
+    /// It cannot be written; names the file.
+    pub fn replace(self, write: impl FnOnce(&File) -> Result<()>) -> Result<()> {
+        let replace = || {
+            // A pipe has nothing to remove.
+            if self.file.metadata()?.is_file() {
+                self.file.set_len(0)?;
+            }
+            write(&self.file)
+        };
+        replace().with_context(|| unwritable(&self.path))
+    }
+}
+
+/// Writes `text` to the file, or to standard output when there is none or it is `-`.
+///
+/// # Errors
+/// The file, named, cannot be written.
+pub fn write(target: Option<&Path>, text: &str) -> Result<()> {
+    match target.filter(|file| !is_stdout(file)) {
+        Some(file) => std::fs::write(file, text).with_context(|| unwritable(file)),
+        None => match io::stdout().write_all(text.as_bytes()) {
+            // Who reads no further has read enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            result => result.context("standard output"),
+        },
+    }
+}
+
+/// Writes `value` as indented JSON, as [`write()`] does.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_json(target: &Path, value: &impl Serialize) -> Result<()> {
+    write(Some(target), &json(value)?)
+}
+
+/// `value` as indented JSON.
+///
+/// # Errors
+/// It cannot be JSON.
+pub fn json(value: &impl Serialize) -> Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// Whether this FILE means standard output.
+pub fn is_stdout(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+fn unwritable(file: &Path) -> String {
+    format!("{}: cannot write", file.display())
+}
+
+/// Whether to colour what goes to standard output; see no-color.org.
+pub fn coloured(terminal: bool) -> bool {
+    terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stood_in_a_file_stays_until_it_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("results");
+        std::fs::write(&path, "older and longer").unwrap();
+        let prepared = Prepared::open(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "older and longer");
+        let write = |mut file: &File| Ok(file.write_all(b"new")?);
+        prepared.replace(write).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named_before() {
+        let error = Prepared::open(Path::new("/nowhere/results")).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/results: cannot write"));
+    }
+}

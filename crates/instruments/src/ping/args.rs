@@ -1,0 +1,104 @@
+//! `farwire measure ping`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use model::Nanos;
+
+use crate::Session;
+use crate::endpoint;
+use crate::external::Tool;
+use crate::external::choice::PingTool;
+use crate::failure::{Blame, Failure};
+use crate::iperf3::args::{dscp, tos};
+use crate::measure::{Common, Instrument, Shown, above_zero};
+use crate::ping;
+use crate::ping::PingPlan;
+use record::{Metric, Sample};
+
+/// ICMP echo, as ping(8) measures it
+#[derive(Args, Debug)]
+pub struct PingArgs {
+    /// Name or address
+    host: String,
+    /// Payload bytes
+    #[arg(short, long, value_name = "BYTES", default_value_t = 56, value_parser = clap::value_parser!(u16).range(..=65_507))]
+    size: u16,
+    /// Echo requests to send
+    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// From one request to the next: 1s, 20ms
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = above_zero)]
+    interval: Nanos,
+    /// After which an answer is late and its request lost
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "3s")]
+    timeout: Nanos,
+    /// The byte of type of service: decimal, 0x hexadecimal, 0 octal
+    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp")]
+    tos: Option<u8>,
+    /// The DSCP, 0 to 63, or a name: cs0 to cs7, af11 to af43, ef
+    #[arg(long, value_name = "DSCP", value_parser = dscp)]
+    dscp: Option<u8>,
+    /// TTL or hop limit
+    #[arg(short, long, value_name = "HOPS", value_parser = clap::value_parser!(u8).range(1..))]
+    ttl: Option<u8>,
+    /// Measure with another program
+    #[arg(long, value_name = "TOOL")]
+    tool: Option<PingTool>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Instrument for PingArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn expected(&self) -> Option<Duration> {
+        Some(self.plan().longest())
+    }
+
+    fn tool(&self) -> Result<Option<Tool>> {
+        self.tool.map(PingTool::found).transpose()
+    }
+
+    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+        let target = endpoint::resolve(&self.host, 0, self.common.family()).or_bad_input()?;
+        let plan = self.plan();
+        let local = self.common.bind.as_ref();
+        let measurement = match self.tool {
+            Some(tool) => tool.measure(target.ip(), &plan, local, session)?,
+            None => {
+                ping::check(target.ip()).or_machine()?;
+                ping::measure(target.ip(), &plan, local, session)
+            }
+        };
+        let lines: String = measurement.samples.iter().filter_map(line).collect();
+        Ok(Shown::of(measurement).below(lines))
+    }
+}
+
+impl PingArgs {
+    fn plan(&self) -> PingPlan {
+        PingPlan {
+            size: self.size,
+            count: self.count,
+            interval: self.interval.into(),
+            timeout: self.timeout.into(),
+            tos: self.tos.or(self.dscp.map(|dscp| dscp << 2)),
+            ttl: self.ttl,
+        }
+    }
+}
+
+fn line(sample: &Sample) -> Option<String> {
+    let (index, value) = (sample.index, sample.value);
+    match sample.metric {
+        Metric::RttMs => Some(format!("{index}: {value:.3} ms\n")),
+        Metric::LostPackets => Some(format!("{index}: lost\n")),
+        Metric::LateRttMs => Some(format!("{index}: late, {value:.3} ms\n")),
+        Metric::DuplicateRttMs => Some(format!("{index}: duplicate, {value:.3} ms\n")),
+        _ => None,
+    }
+}

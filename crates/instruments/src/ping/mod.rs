@@ -1,0 +1,413 @@
+//! ICMP echo, as ping(8) measures it (RFC 792, RFC 4443).
+//!
+//! A datagram ICMP socket needs no privilege where `net.ipv4.ping_group_range` allows it; a raw one
+//! is the fallback. Requests leave on an absolute schedule. The answer's time is the kernel's
+//! receive stamp, so that waking up is not added to the round trip.
+
+pub mod args;
+
+use std::io::IoSliceMut;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt,
+    sockopt::ReceiveTimestampns,
+};
+use nix::sys::time::TimeSpec;
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::tally::Tally;
+use super::{Session, seconds};
+use crate::endpoint::{self, Local};
+use netio::stop::STOP_INTERVAL;
+use record::{Figure, Measurement, Metric, Statistic};
+use stats::layers::{ETHERNET_HEADER, ip_header};
+use stats::order;
+
+const ICMP_HEADER: usize = 8;
+/// From one live line to the next.
+const LIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Packets taken in a turn: a flood must not keep requests from leaving, nor a stop from being heard.
+const TURN: usize = 64;
+/// The longest IPv4 header, which a raw socket hands over before the answer.
+const LONGEST_IPV4_HEADER: usize = 60;
+
+/// How to ping.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PingPlan {
+    /// ICMP payload bytes, as `ping -s`; at most 65,507.
+    pub(crate) size: u16,
+    /// Echo requests to send.
+    pub(crate) count: u32,
+    /// From one request to the next, absolute.
+    #[serde(rename = "interval_s", with = "seconds")]
+    pub(crate) interval: Duration,
+    /// After which an answer counts as late and its request as lost (RFC 2681 asks to state it).
+    #[serde(rename = "timeout_s", with = "seconds")]
+    pub(crate) timeout: Duration,
+    /// DSCP and ECN of the requests, the byte of type of service; the system's when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tos: Option<u8>,
+    /// TTL or hop limit of the requests; the system's when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ttl: Option<u8>,
+}
+
+impl PingPlan {
+    /// When the last answer can be expected at the latest.
+    pub(crate) fn longest(&self) -> Duration {
+        self.interval * self.count + self.timeout
+    }
+
+    /// What a round-trip time of this plan is the time of.
+    pub(crate) fn describe(&self, target: IpAddr) -> String {
+        let payload = usize::from(self.size);
+        let headers = ip_header(target.is_ipv6()) + ETHERNET_HEADER;
+        let l2 = payload + ICMP_HEADER + headers as usize;
+        format!(
+            "ICMP echo, {payload} payload bytes, {l2} bytes at L2 without FCS (one frame if the MTU allows)"
+        )
+    }
+}
+
+/// Whether this machine lets us ping `target`.
+///
+/// # Errors
+/// It allows no ICMP socket.
+pub(crate) fn check(target: IpAddr) -> Result<()> {
+    icmp_socket(target).map(drop)
+}
+
+/// Pings `target` from the calling thread's namespace, and from `local` if that is said.
+pub(crate) fn measure(
+    target: IpAddr,
+    plan: &PingPlan,
+    local: Option<&Local>,
+    session: &Session,
+) -> Measurement {
+    let measurement = match Pinger::open(target, plan, local) {
+        Ok(mut pinger) => pinger.run(session),
+        Err(error) => Measurement::failed(format!("{error:#}")),
+    };
+    measurement
+        .with_fact("rtt", plan.describe(target))
+        .with_fact(
+            "loss",
+            format!("no answer within {:?} of sending", plan.timeout),
+        )
+}
+
+struct Pinger<'a> {
+    plan: &'a PingPlan,
+    target: SocketAddr,
+    socket: Socket,
+    raw: bool,
+    kernel_stamps: bool,
+    ident: u16,
+    start: Instant,
+    tally: Tally,
+    /// How long the kernel took to send each request.
+    sending_ms: Vec<f64>,
+}
+
+impl<'a> Pinger<'a> {
+    fn open(target: IpAddr, plan: &'a PingPlan, local: Option<&Local>) -> Result<Self> {
+        let (socket, raw) = icmp_socket(target)?;
+        let target = SocketAddr::new(target, 0);
+        endpoint::bind(&socket, target, local)?;
+        mark(&socket, plan, target)?;
+        socket
+            .connect(&target.into())
+            .with_context(|| target.ip().to_string())?;
+        let kernel_stamps = setsockopt(&socket, ReceiveTimestampns, &true).is_ok();
+        Ok(Self {
+            plan,
+            target,
+            socket,
+            raw,
+            kernel_stamps,
+            ident: fastrand::u16(..),
+            start: Instant::now(),
+            tally: Tally::new(plan.timeout),
+            sending_ms: Vec::new(),
+        })
+    }
+
+    fn run(&mut self, session: &Session) -> Measurement {
+        let cause = self.exchange(session).err();
+        let tally = std::mem::replace(&mut self.tally, Tally::new(self.plan.timeout));
+        let mut measurement = tally.finish();
+        if let Some(cause) = cause {
+            measurement.failure = Some(format!("{cause:#}"));
+        }
+        let measurement = measurement.with_fact(
+            "timestamps",
+            if self.kernel_stamps {
+                "user space at sending, kernel at receipt"
+            } else {
+                "user space"
+            },
+        );
+        self.split(measurement)
+    }
+
+    /// Says how much of the round trips the hosts added at most, and what is then left for the network.
+    ///
+    /// The kernel's receive stamp leaves out the waking up; what remains is the way down through this host's kernel, which
+    /// a send call lasts (where no queue delays the packet, it is on the wire when the call returns), and the far end's
+    /// way up and down with the echo, which is taken to last no longer.
+    fn split(&mut self, mut measurement: Measurement) -> Measurement {
+        self.sending_ms.sort_by(f64::total_cmp);
+        let (true, Some(sending_ms)) =
+            (self.kernel_stamps, order::percentile(&self.sending_ms, 0.9))
+        else {
+            return measurement;
+        };
+        let host_ms = 2.0 * sending_ms;
+        let rtts = measurement
+            .samples
+            .iter()
+            .filter(|s| s.metric == Metric::RttMs);
+        let mut rtts: Vec<f64> = rtts.map(|sample| sample.value).collect();
+        rtts.sort_by(f64::total_cmp);
+        for figure in &mut measurement.figures {
+            if (figure.metric, figure.statistic) == (Metric::RttMs, Statistic::Median)
+                && let Some([low, high]) = order::median_interval(&rtts)
+            {
+                figure.interval = Some([(low - host_ms).max(0.0), high]);
+            }
+        }
+        let host = Figure::new(Metric::HostMs, Statistic::Max, host_ms);
+        measurement.figures.push(host);
+        measurement
+            .with_fact(
+                "rtt interval",
+                "of the median, by the ranks of the round trips, its lower end less the hosts' part at most",
+            )
+            .with_fact(
+                "host",
+                "the hosts' part of a round trip at most: twice the 90th percentile of what a send call here lasts, \
+                 once for sending here and once for echoing there",
+            )
+    }
+
+    /// Sends on schedule and takes answers until the last is in or overdue.
+    fn exchange(&mut self, session: &Session) -> Result<()> {
+        let count = u64::from(self.plan.count);
+        let mut live_at = LIVE_INTERVAL;
+        while self.tally.count() < count || !self.tally.complete() {
+            if let Some(cause) = session.stop.cause() {
+                bail!("{cause}");
+            }
+            let now = self.start.elapsed();
+            if now >= live_at {
+                live_at = now + LIVE_INTERVAL;
+                let (answered, sent) = (self.tally.answers(), self.tally.count());
+                session.live.line(format_args!(
+                    "{:.1} s: {answered} of {sent} answered",
+                    now.as_secs_f64()
+                ));
+            }
+            let wake = if self.tally.count() < count {
+                let due = self.plan.interval.mul_f64(self.tally.count() as f64);
+                if now >= due {
+                    self.send()?;
+                    continue;
+                }
+                due
+            } else {
+                let last = self.tally.sent_at(count).unwrap_or_default();
+                Duration::from_secs_f64(last) + self.plan.timeout
+            };
+            if now >= wake {
+                return Ok(());
+            }
+            self.wait(wake - now)?;
+            self.take_answers()?;
+        }
+        Ok(())
+    }
+
+    fn take_answers(&mut self) -> Result<()> {
+        for _ in 0..TURN {
+            if !self.receive()? {
+                break;
+            }
+        }
+        if self.tally.flooded() {
+            bail!(
+                "{} answers without end: more than any network makes of {} requests",
+                self.target.ip(),
+                self.tally.count()
+            );
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<()> {
+        let index = self.tally.count() + 1;
+        let request = self.request(sequence(index));
+        let at_s = self.start.elapsed().as_secs_f64();
+        self.tally.sent(at_s);
+        self.socket
+            .send(&request)
+            .with_context(|| format!("echo request {index} to {}", self.target.ip()))?;
+        let returned_s = self.start.elapsed().as_secs_f64();
+        self.sending_ms.push((returned_s - at_s) * 1e3);
+        Ok(())
+    }
+
+    fn request(&self, sequence: u16) -> Vec<u8> {
+        let mut request = vec![0; ICMP_HEADER];
+        request[0] = if self.target.is_ipv4() { 8 } else { 128 };
+        request[4..6].copy_from_slice(&self.ident.to_be_bytes());
+        request[6..8].copy_from_slice(&sequence.to_be_bytes());
+        request.extend((0..=u8::MAX).cycle().take(self.plan.size.into()));
+        // The kernel computes ICMPv6 checksums itself: they cover a pseudo header.
+        if self.target.is_ipv4() {
+            let checksum = internet_checksum(&request);
+            request[2..4].copy_from_slice(&checksum.to_be_bytes());
+        }
+        request
+    }
+
+    fn wait(&self, at_most: Duration) -> Result<()> {
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        match ppoll(
+            &mut fds,
+            Some(TimeSpec::from_duration(at_most.min(STOP_INTERVAL))),
+            None,
+        ) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno).context("waiting for echo replies"),
+        }
+    }
+
+    /// Takes the next packet that waits, for an answer if it is one; whether there was one.
+    fn receive(&mut self) -> Result<bool> {
+        let mut buffer = vec![0; LONGEST_IPV4_HEADER + ICMP_HEADER + usize::from(self.plan.size)];
+        let mut slices = [IoSliceMut::new(&mut buffer)];
+        let mut control = nix::cmsg_space!(TimeSpec);
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let (length, stamp) = match recvmsg::<SockaddrStorage>(
+            self.socket.as_raw_fd(),
+            &mut slices,
+            Some(&mut control),
+            flags,
+        ) {
+            Ok(message) => (message.bytes, kernel_stamp(message.cmsgs())),
+            Err(Errno::EAGAIN) => return Ok(false),
+            Err(Errno::EINTR) => return Ok(true),
+            Err(errno) => return Err(errno).context("receiving echo replies"),
+        };
+        let received_s = (self.start.elapsed().saturating_sub(age(stamp))).as_secs_f64();
+        if let Some(sequence) = self.answered_sequence(&buffer[..length]) {
+            let index = number(sequence, self.tally.count());
+            if let Some(sent_s) = self.tally.sent_at(index) {
+                self.tally.answered(index, (received_s - sent_s) * 1e3);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The sequence number of an answer to one of our requests; anything else that came by is not ours.
+    fn answered_sequence(&self, packet: &[u8]) -> Option<u16> {
+        let icmp = if self.raw && self.target.is_ipv4() {
+            let header = usize::from(packet.first()? & 0xf) * 4;
+            packet.get(header..)?
+        } else {
+            packet
+        };
+        let reply = if self.target.is_ipv4() { 0 } else { 129 };
+        let (header, payload) = icmp.split_at_checked(ICMP_HEADER)?;
+        let ident = u16::from_be_bytes([header[4], header[5]]);
+        // A datagram socket gets the kernel's own ident, and only its own answers.
+        let ours = header[0] == reply && (!self.raw || ident == self.ident);
+        (ours && payload.len() == usize::from(self.plan.size))
+            .then(|| u16::from_be_bytes([header[6], header[7]]))
+    }
+}
+
+/// A socket for echo requests to `target`, and whether it is a raw one.
+fn icmp_socket(target: IpAddr) -> Result<(Socket, bool)> {
+    let (domain, protocol) = match target {
+        IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+        IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+    };
+    if let Ok(socket) = Socket::new(domain, Type::DGRAM, Some(protocol)) {
+        return Ok((socket, false));
+    }
+    let socket = Socket::new(domain, Type::RAW, Some(protocol))
+        .context("no ICMP socket: neither net.ipv4.ping_group_range nor CAP_NET_RAW allows one")?;
+    Ok((socket, true))
+}
+
+/// Sets what the requests' IP headers are to have.
+fn mark(socket: &Socket, plan: &PingPlan, target: SocketAddr) -> Result<()> {
+    let ttl = plan.ttl.map(u32::from);
+    let tos = plan.tos.map(u32::from);
+    if target.is_ipv4() {
+        ttl.map_or(Ok(()), |ttl| socket.set_ttl_v4(ttl))?;
+        tos.map_or(Ok(()), |tos| socket.set_tos_v4(tos))?;
+    } else {
+        ttl.map_or(Ok(()), |ttl| socket.set_unicast_hops_v6(ttl))?;
+        tos.map_or(Ok(()), |tos| socket.set_tclass_v6(tos))?;
+    }
+    Ok(())
+}
+
+/// The sequence number on the wire of the probe numbered from 1.
+fn sequence(index: u64) -> u16 {
+    let [.., high, low] = index.to_be_bytes();
+    u16::from_be_bytes([high, low])
+}
+
+/// The latest probe up to `sent` that has this sequence number on the wire; 0 when none has.
+fn number(on_wire: u16, sent: u64) -> u64 {
+    let behind = sequence(sent).wrapping_sub(on_wire);
+    sent.saturating_sub(behind.into())
+}
+
+/// How long ago the kernel stamped; a stamp from the future or of another hour tells of a clock that was set.
+fn age(stamp: Option<TimeSpec>) -> Duration {
+    const PLAUSIBLE: Duration = Duration::from_secs(1);
+    let elapsed = stamp.and_then(|stamp| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        now.checked_sub(Duration::from(stamp))
+    });
+    elapsed.filter(|age| *age < PLAUSIBLE).unwrap_or_default()
+}
+
+fn kernel_stamp(
+    messages: nix::Result<impl Iterator<Item = ControlMessageOwned>>,
+) -> Option<TimeSpec> {
+    messages.ok()?.find_map(|message| match message {
+        ControlMessageOwned::ScmTimestampns(stamp) => Some(stamp),
+        _ => None,
+    })
+}
+
+/// RFC 1071.
+fn internet_checksum(data: &[u8]) -> u16 {
+    let sum: u32 = data
+        .chunks(2)
+        .map(|pair| {
+            u32::from(u16::from_be_bytes([
+                pair[0],
+                pair.get(1).copied().unwrap_or(0),
+            ]))
+        })
+        .sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let [.., high, low] = (folded + (folded >> 16)).to_be_bytes();
+    !u16::from_be_bytes([high, low])
+}
+
+#[cfg(test)]
+mod tests;

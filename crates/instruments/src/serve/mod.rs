@@ -1,0 +1,197 @@
+//! The far end of every instrument, for many clients at once.
+
+pub(crate) mod accept;
+mod log;
+pub(crate) mod shared;
+
+use crate::capacity::server as capacity;
+use crate::http::server as http;
+use crate::iperf3::server as iperf3;
+use crate::messages::server as messages;
+use crate::stamp::reflector as stamp;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
+
+pub use self::log::Log;
+pub use self::shared::{Limits, Shared, check_congestion};
+use crate::capacity::wire::CONTROL_PORT as CAPACITY_PORT;
+use crate::endpoint::Local;
+pub(crate) use crate::http::server::CONGESTION_HEADER;
+use crate::messages::wire::DEFAULT_PORT as MESSAGES_PORT;
+use crate::stamp::wire::PORT as STAMP_PORT;
+
+/// Where to listen, how to send, and what clients may ask for.
+#[derive(Debug, Default)]
+pub struct ServeConfig {
+    /// All addresses of both IP versions when absent.
+    pub bind: Option<Local>,
+    pub ports: Ports,
+    /// TCP_CONGESTION of the sending sockets, where the client does not choose; the system's default when absent.
+    pub congestion: Option<String>,
+    pub limits: Limits,
+    /// Whose tests are taken; everyone's when empty.
+    pub allow: Vec<ipnet::IpNet>,
+    pub log: Log,
+}
+
+/// A port for each protocol; 0 takes a free one.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    /// TCP: HTTP/1.1.
+    pub http: u16,
+    /// TCP, and UDP where a client asks for it: pingpong, blast and transfer.
+    pub messages: u16,
+    /// TCP and UDP: iperf3.
+    pub iperf3: u16,
+    /// UDP: the UDP Speed Test Protocol.
+    pub capacity: u16,
+    /// UDP: STAMP.
+    pub stamp: u16,
+}
+
+/// One protocol, served from threads of its own until the stop of [`Shared`] rises.
+#[derive(Debug)]
+pub struct Service {
+    /// As users call it: "http".
+    pub name: &'static str,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Ends within 200 ms of the stop.
+    pub(crate) thread: JoinHandle<()>,
+}
+
+/// A running far end; ends, with its connections, when dropped.
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) shared: Arc<Shared>,
+    services: Vec<Service>,
+}
+
+/// Listens in the calling thread's network namespace, and serves from threads of its own.
+///
+/// # Errors
+/// An address cannot be bound, or the congestion control is not available.
+pub fn start(config: ServeConfig) -> Result<Server> {
+    let ServeConfig {
+        bind,
+        ports,
+        congestion,
+        limits,
+        allow,
+        log,
+    } = config;
+    let shared = Arc::new(Shared::new(congestion, limits, allow, log)?);
+    let mut server = Server {
+        services: Vec::new(),
+        shared,
+    };
+    let bind = bind.as_ref();
+    let shared = || Arc::clone(&server.shared);
+    let services = [
+        http::start(bind, ports.http, shared()),
+        messages::start(bind, ports.messages, shared()),
+        iperf3::start(bind, ports.iperf3, shared()),
+        capacity::start(bind, ports.capacity, shared()),
+        stamp::start(bind, ports.stamp, shared()),
+    ];
+    for service in services {
+        server.services.push(service?);
+    }
+    Ok(server)
+}
+
+impl Server {
+    /// Where the service of this name listens.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn address(&self, name: &str) -> Result<SocketAddr> {
+        let mut services = self.services.iter();
+        let service = services.find(|service| service.name == name);
+        service
+            .map(|service| service.address)
+            .with_context(|| format!("{name} is not served"))
+    }
+
+    /// Every service.
+    pub fn services(&self) -> &[Service] {
+        &self.services
+    }
+
+    /// The congestion control in effect, as read back from a socket.
+    pub fn congestion(&self) -> &str {
+        self.shared.congestion()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stop();
+        for service in self.services.drain(..) {
+            // A panic there was printed there; there is nothing to add to it while dropping.
+            let _ = service.thread.join();
+        }
+    }
+}
+
+impl Default for Ports {
+    fn default() -> Self {
+        Self::USUAL
+    }
+}
+
+impl Ports {
+    /// What clients try first.
+    const USUAL: Self = Self {
+        http: 8080,
+        messages: MESSAGES_PORT,
+        iperf3: 5201,
+        capacity: CAPACITY_PORT,
+        stamp: STAMP_PORT,
+    };
+
+    /// In a test bed, where every port is free: HTTP's is the usual one of the web.
+    pub const IN_BED: Self = Self {
+        http: 80,
+        ..Self::USUAL
+    };
+
+    /// Free ones only.
+    pub fn free() -> Self {
+        Self {
+            http: 0,
+            messages: 0,
+            iperf3: 0,
+            capacity: 0,
+            stamp: 0,
+        }
+    }
+}
+
+impl ServeConfig {
+    /// Free ports on 127.0.0.1, with the system's congestion control.
+    pub fn on_loopback() -> Self {
+        let loopback = std::net::Ipv4Addr::LOCALHOST;
+        Self {
+            bind: Some(Local::Address(loopback.into())),
+            ports: Ports::free(),
+            ..Self::default()
+        }
+    }
+
+    /// The same for so many tests at a time.
+    #[cfg(test)]
+    pub(crate) fn on_loopback_for(tests: usize) -> Self {
+        let limits = Limits {
+            tests,
+            ..Limits::default()
+        };
+        Self {
+            limits,
+            ..Self::on_loopback()
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What all services share: who may test, how much, and when to end.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use ipnet::IpNet;
+use model::Bytes;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::Log;
+use super::accept::{Seat, Seats};
+use netio::stop::Stop;
+use record::Measurement;
+
+/// What no client can pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Tests at a time, of all protocols together.
+    pub tests: usize,
+    /// How long one test may last.
+    pub duration: Duration,
+    /// Buffers of one test: streams times block length and window.
+    pub memory: Bytes,
+    /// After which silence a client is taken to be gone.
+    pub idle: Duration,
+}
+
+/// Shared by the threads of every service.
+#[derive(Debug)]
+pub struct Shared {
+    congestion: String,
+    limits: Limits,
+    allow: Vec<IpNet>,
+    log: Log,
+    stop: Arc<AtomicBool>,
+    running: Seats,
+}
+
+/// The right to run one test; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    _seat: Seat,
+    shared: Arc<Shared>,
+    test: &'static str,
+    peer: SocketAddr,
+    began: Instant,
+}
+
+/// Why a test may not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The client's address is in none of the networks that are allowed.
+    NotAllowed,
+    /// So many tests run already.
+    Busy(usize),
+}
+
+/// Whether this machine has the congestion control `name`.
+///
+/// # Errors
+/// It has not: names those that it has.
+pub fn check_congestion(name: &str) -> Result<()> {
+    effective_congestion(Some(name)).map(drop)
+}
+
+impl Shared {
+    pub(crate) fn new(
+        congestion: Option<String>,
+        limits: Limits,
+        allow: Vec<IpNet>,
+        log: Log,
+    ) -> Result<Self> {
+        Ok(Self {
+            congestion: effective_congestion(congestion.as_deref())?,
+            limits,
+            allow,
+            log,
+            stop: Arc::default(),
+            running: Seats::new(limits.tests),
+        })
+    }
+
+    /// Lets `peer` run a test that users know as `test`, if it may.
+    ///
+    /// # Errors
+    /// It may not, and why.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        peer: SocketAddr,
+        test: &'static str,
+    ) -> Result<Permit, Refusal> {
+        if !self.allows(peer.ip()) {
+            return Err(Refusal::NotAllowed);
+        }
+        let seat = self.running.take();
+        Ok(Permit {
+            _seat: seat.ok_or(Refusal::Busy(self.limits.tests))?,
+            shared: Arc::clone(self),
+            test,
+            peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
+            began: Instant::now(),
+        })
+    }
+
+    /// Logs a test that ended now and needed no permit.
+    pub(crate) fn log(
+        &self,
+        test: &'static str,
+        peer: SocketAddr,
+        lasted: Duration,
+        measurement: &Measurement,
+    ) {
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        self.log.test(test, peer, lasted, measurement);
+    }
+
+    /// Whether `address` may test at all.
+    pub(crate) fn allows(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.allow.is_empty() || self.allow.iter().any(|net| net.contains(&address))
+    }
+
+    /// Whether one more test may run now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.running.is_free()
+    }
+
+    /// What no client can pass.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The congestion control of sending sockets where the client does not choose.
+    pub(crate) fn congestion(&self) -> &str {
+        &self.congestion
+    }
+
+    /// Whether to end now; asked for at least every 100 ms.
+    pub(crate) fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The same as an instrument asks for it.
+    pub(crate) fn as_stop(&self) -> Stop {
+        Stop::on(Arc::clone(&self.stop))
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Permit {
+    /// Of a test that is known by this name from now on.
+    pub(crate) fn called(mut self, test: &'static str) -> Self {
+        self.test = test;
+        self
+    }
+
+    /// Ends the test and logs what it found.
+    pub(crate) fn finish(self, measurement: &Measurement) {
+        let lasted = self.began.elapsed();
+        self.shared
+            .log
+            .test(self.test, self.peer, lasted, measurement);
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::USUAL
+    }
+}
+
+impl Limits {
+    /// Where anyone may test.
+    pub const USUAL: Self = Self {
+        tests: 64,
+        duration: Duration::from_secs(3600),
+        memory: Bytes(1 << 30),
+        idle: Duration::from_secs(30),
+    };
+
+    /// In a test bed, whose user is the only client: as long as any instrument's test can be.
+    pub const IN_BED: Self = Self {
+        duration: Duration::from_secs(86_400),
+        ..Self::USUAL
+    };
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAllowed => f.write_str("this address may not test here"),
+            Self::Busy(tests) => write!(f, "busy: {tests} tests run already"),
+        }
+    }
+}
+
+/// The congestion control that a new socket has, once set to `name` where one is named.
+fn effective_congestion(name: Option<&str>) -> Result<String> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(name) = name {
+        set_congestion(&socket, name)?;
+    }
+    // The kernel pads the name with zeros.
+    let padded = socket
+        .tcp_congestion()
+        .context("reading TCP_CONGESTION back")?;
+    let text = padded.split(|&byte| byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+/// Sets TCP_CONGESTION.
+///
+/// # Errors
+/// It is not available, or not to this user: names those that are.
+pub(crate) fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
+    socket
+        .set_tcp_congestion(name.as_bytes())
+        .map_err(|error: io::Error| {
+            let forbidden = error.kind() == io::ErrorKind::PermissionDenied;
+            let (problem, sysctl) = if forbidden {
+                (
+                    "needs root here; allowed are",
+                    "tcp_allowed_congestion_control",
+                )
+            } else {
+                (
+                    "is not available; there are",
+                    "tcp_available_congestion_control",
+                )
+            };
+            let path = format!("/proc/sys/net/ipv4/{sysctl}");
+            let names = std::fs::read_to_string(path).unwrap_or_default();
+            let names = names.trim();
+            anyhow::anyhow!(error).context(format!(
+                "TCP congestion control `{name}` {problem}: {names} (net.ipv4.{sysctl})"
+            ))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(tests: usize, allow: &[&str]) -> Arc<Shared> {
+        let limits = Limits {
+            tests,
+            ..Limits::default()
+        };
+        let allow = allow.iter().map(|net| net.parse().unwrap()).collect();
+        Arc::new(Shared::new(None, limits, allow, Log::default()).unwrap())
+    }
+
+    #[test]
+    fn no_more_tests_run_at_a_time_than_the_limit() {
+        let (shared, peer) = (shared(1, &[]), "127.0.0.1:9".parse().unwrap());
+        let first = shared.admit(peer, "tcp").unwrap();
+        assert_eq!(shared.admit(peer, "tcp").unwrap_err(), Refusal::Busy(1));
+        drop(first);
+        assert!(shared.admit(peer, "tcp").is_ok());
+    }
+
+    #[test]
+    fn only_allowed_networks_may_test() {
+        let shared = shared(9, &["10.0.0.0/8", "fd00::/8"]);
+        for (address, allowed) in [
+            ("10.1.2.3:1", true),
+            ("[::ffff:10.1.2.3]:1", true),
+            ("[fd77::1]:1", true),
+            ("11.1.2.3:1", false),
+            ("[::1]:1", false),
+        ] {
+            let admitted = shared.admit(address.parse().unwrap(), "tcp");
+            assert_eq!(admitted.is_ok(), allowed, "{address}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `farwire measure probe`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+use clap::Args;
+use model::{BitsPerSec, Nanos};
+
+use crate::endpoint;
+use crate::failure::{Blame, Failure};
+use crate::iperf3::client::Server;
+use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until};
+use crate::iperf3::tcp;
+use crate::measure::{Common, Instrument, Shown, above_zero};
+use crate::output::Prepared;
+use crate::stamp;
+use crate::stamp::under;
+use crate::stamp::under::Load;
+use crate::stamp::{FULL, Outcome, ProbePlan, wire};
+use crate::{Session, udp};
+use record::{Figure, Measurement, Metric, Phase, Statistic};
+
+/// STAMP (RFC 8762): delay, its variation, loss and order of packets, by direction
+///
+/// HOST runs `farwire serve` or any STAMP or TWAMP Light reflector without authentication.
+#[derive(Args, Debug)]
+pub struct ProbeArgs {
+    /// Name or address of the reflector, and its port if it is not 862
+    #[arg(value_name = "HOST[:PORT]")]
+    host: String,
+    /// UDP port of the reflector, unless it stands behind HOST
+    #[arg(short, long, default_value_t = wire::PORT)]
+    port: u16,
+    /// Payload bytes; below 104, a probe asks for no extension of RFC 8972
+    #[arg(short, long, value_name = "BYTES", default_value_t = FULL)]
+    size: u16,
+    /// Probes to send
+    #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    count: u32,
+    /// From one probe to the next: 10ms, 500us
+    #[arg(short, long, value_name = "TIME", default_value = "10ms", value_parser = above_zero)]
+    interval: Nanos,
+    /// After which an answer is late and its probe lost
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = above_zero)]
+    timeout: Nanos,
+    /// Probe once more, beside TCP streams or a UDP stream to the same far end: tcp:3, udp:10mbit
+    #[arg(long, value_name = "LOAD")]
+    under: Option<Beside>,
+    /// The far end's port for the load
+    #[arg(long, value_name = "PORT", default_value_t = 5201, requires = "under")]
+    under_port: u16,
+    /// Write a line a probe as CSV there
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A load beside the probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    /// So many TCP streams, as fast as they go.
+    Tcp(u32),
+    /// A UDP stream of so many payload bits a second.
+    Udp(BitsPerSec),
+}
+
+impl Instrument for ProbeArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn expected(&self) -> Option<Duration> {
+        let once = Duration::from(self.interval) * self.count + self.timeout.into();
+        Some(if self.under.is_some() { 2 * once } else { once })
+    }
+
+    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+        let family = self.common.family();
+        let target = endpoint::resolve(&self.host, self.port, family).or_bad_input()?;
+        let plan = ProbePlan {
+            size: self.size,
+            count: self.count,
+            interval: self.interval.into(),
+            timeout: self.timeout.into(),
+        };
+        plan.check().or_bad_input()?;
+        let csv = self.csv.as_deref().map(Prepared::open);
+        let csv = csv.transpose().or_bad_input()?;
+        let local = self.common.bind.as_ref();
+        let probe = || stamp::probe(target, local, &plan, session);
+        let Some(beside) = self.under else {
+            let (outcome, failure) = probe()?;
+            let written = write_csv(csv, &[("", &outcome)]);
+            let mut measurement = outcome.measurement(&plan);
+            measurement.failure = failure.or(written);
+            return Ok(Shown::of(measurement));
+        };
+        let load = self.load(beside, target);
+        let found = under::under_load(&plan, load, session, probe)?;
+        let loaded = found
+            .loaded
+            .as_ref()
+            .map(|loaded| (Phase::Loaded.name(), loaded));
+        let idle = (Phase::Idle.name(), &found.idle);
+        let phases: Vec<_> = [idle].into_iter().chain(loaded).collect();
+        let written = write_csv(csv, &phases);
+        let mut measurement = found.measurement(&plan);
+        measurement.failure = measurement.failure.or(written);
+        let text = side_by_side(&measurement);
+        Ok(Shown::of(measurement).below(text))
+    }
+}
+
+impl ProbeArgs {
+    fn load(&self, beside: Beside, target: SocketAddr) -> Load<'_> {
+        let server = Server {
+            local: self.common.bind.clone(),
+            ..Server::at(SocketAddr::new(target.ip(), self.under_port))
+        };
+        let plan = match beside {
+            Beside::Tcp(streams) => Plan {
+                parallel: streams,
+                ..Plan::new(Protocol::Tcp)
+            },
+            Beside::Udp(rate) => Plan {
+                bitrate: Some(rate.get()),
+                ..Plan::new(Protocol::Udp)
+            },
+        };
+        Box::new(move |lasting, session| {
+            let plan = Plan {
+                until: Until::For(lasting),
+                ..plan
+            };
+            match plan.protocol {
+                Protocol::Tcp => tcp::measure::measure(&server, &plan, session).measurement,
+                Protocol::Udp => udp::measure(&server, &plan, session).measurement,
+            }
+        })
+    }
+}
+
+impl FromStr for Beside {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (kind, amount) = text.split_once(':').unwrap_or((text, "1"));
+        match kind {
+            "tcp" => {
+                let streams: u32 = amount
+                    .parse()
+                    .map_err(|_| anyhow!("`{amount}` is no number of streams"))?;
+                let most = MOST_STREAMS;
+                ensure!((1..=most).contains(&streams), "1 to {most} streams");
+                Ok(Self::Tcp(streams))
+            }
+            "udp" => amount.parse().map(Self::Udp).map_err(Into::into),
+            _ => Err(anyhow!(
+                "`{kind}` is no load: tcp:3 is three TCP streams, udp:10mbit a UDP stream"
+            )),
+        }
+    }
+}
+
+/// Writes the probes to the file, if there is one; why that failed, if it did.
+fn write_csv(file: Option<Prepared>, phases: &[(&str, &Outcome)]) -> Option<String> {
+    let written = file?.replace(|file| stamp::write_csv(file, phases));
+    written.err().map(|error| format!("{error:#}"))
+}
+
+/// What the load did to the latency, a line a figure.
+fn side_by_side(measurement: &Measurement) -> String {
+    let figures = &measurement.figures;
+    let value = |metric, statistic, phase| {
+        let of = |f: &&Figure| {
+            (f.metric, f.statistic, f.phase, f.direction, f.stream)
+                == (metric, statistic, Some(phase), None, None)
+        };
+        figures.iter().find(of).map(|figure| figure.value)
+    };
+    let line = |(metric, statistic): (Metric, Statistic)| {
+        let idle = value(metric, statistic, Phase::Idle)?;
+        let loaded = value(metric, statistic, Phase::Loaded)?;
+        Some(format!(
+            "{} {}: {} idle, {} under load\n",
+            metric.title(),
+            statistic.name(),
+            record::quantity(metric, idle),
+            record::quantity(metric, loaded)
+        ))
+    };
+    [
+        (Metric::NetworkRttMs, Statistic::Median),
+        (Metric::NetworkRttMs, Statistic::P99),
+        (Metric::HostMs, Statistic::Median),
+        (Metric::LostPercent, Statistic::Mean),
+    ]
+    .into_iter()
+    .filter_map(line)
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_named_with_its_amount() {
+        assert_eq!("tcp:3".parse::<Beside>().unwrap(), Beside::Tcp(3));
+        let udp: Beside = "udp:10mbit".parse().unwrap();
+        assert_eq!(udp, Beside::Udp(BitsPerSec::new(10_000_000).unwrap()));
+        assert_eq!("tcp".parse::<Beside>().unwrap(), Beside::Tcp(1));
+        for (wrong, cause) in [
+            ("tcp:0", "1 to 128"),
+            ("tcp:x", "no number"),
+            ("udp:fast", "fast"),
+            ("quic:1", "no load"),
+        ] {
+            let error = wrong.parse::<Beside>().unwrap_err().to_string();
+            assert!(error.contains(cause), "{error}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Delays out of a session's time stamps: what the network took, what the hosts took, and what the two clocks allow to
+//! be said of each direction; pure.
+
+use model::Nanos;
+
+use super::journal::{Journal, Received};
+
+/// What is known of one probe that was answered in time, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Delays {
+    /// Which probe, from 0.
+    pub(crate) probe: usize,
+    /// From before sending to after receiving, as this program read its clock.
+    pub(crate) rtt: f64,
+    /// `rtt` less what the hosts took: from kernel to kernel, twice. With a reflector that does not say when its answer
+    /// left, its way through that kernel is in it.
+    pub(crate) network: Option<f64>,
+    /// From this kernel to the reflector's, as the difference of their two clocks.
+    pub(crate) up: Option<f64>,
+    /// From the reflector's kernel to this one, likewise.
+    pub(crate) down: Option<f64>,
+}
+
+/// How far the reflector's clock is ahead of this one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Offset {
+    /// The best guess, in ms.
+    pub(crate) ms: f64,
+    /// Between which it lies, in ms.
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) relation: Relation,
+}
+
+/// How two clocks belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relation {
+    /// Both ends read the same clock.
+    Same,
+    /// Both are kept in step with UTC, so they say, within errors that they state.
+    Synchronised,
+    /// Nothing is known, but that no packet arrives before it was sent: one-way delays are known in their variation only.
+    Unrelated,
+}
+
+/// Two stamps of one clock do not lie further apart than the finest step that software stamps can be trusted in.
+const TOLERANCE_MS: f64 = 0.001;
+/// By how much a round trip may be longer in kernel stamps than in the monotonic clock: the wall clock may be slewed by
+/// 500 ppm (adjtimex(2)), and was set if it is more.
+const SLEW_MS: f64 = 1.0;
+
+/// Of every probe that was answered in time, in the order of sending, and how many had stamps that cannot be.
+pub(crate) fn delays(journal: &Journal) -> (Vec<Delays>, u64) {
+    let mut impossible = 0;
+    let delays = (0..journal.probes.len()).filter_map(|probe| {
+        let answer = journal.answer(probe)?;
+        let found = delays_of(journal, probe, answer);
+        impossible += u64::from(found.is_none());
+        let rtt = ms(answer.read, journal.probes[probe].sent);
+        Some(found.unwrap_or(Delays {
+            probe,
+            rtt,
+            network: None,
+            up: None,
+            down: None,
+        }))
+    });
+    let delays = delays.collect();
+    (delays, impossible)
+}
+
+/// What the session's own packets and the ends' words say of the clocks; nothing without kernel stamps.
+pub(crate) fn offset(
+    journal: &Journal,
+    delays: &[Delays],
+    own_error_ms: Option<f64>,
+) -> Option<Offset> {
+    let least =
+        |pick: fn(&Delays) -> Option<f64>| delays.iter().filter_map(pick).min_by(f64::total_cmp);
+    // No packet arrives before it was sent.
+    let (low, high) = (-least(|d| d.down)?, least(|d| d.up)?);
+    let within = |error: f64, relation| {
+        let (low, high) = (low.max(-error), high.min(error));
+        (low <= high).then(|| Offset {
+            ms: 0.0_f64.clamp(low, high),
+            low,
+            high,
+            relation,
+        })
+    };
+    if journal.far_end.same_kernel && low <= TOLERANCE_MS && high >= -TOLERANCE_MS {
+        return Some(Offset {
+            ms: 0.0,
+            low: 0.0,
+            high: 0.0,
+            relation: Relation::Same,
+        });
+    }
+    let far_error = journal.far_end.error.filter(|error| error.synchronised);
+    let stated = own_error_ms
+        .zip(far_error)
+        .and_then(|(own, far)| within(own + far.seconds() * 1e3, Relation::Synchronised));
+    stated.or(Some(Offset {
+        ms: f64::midpoint(low, high),
+        low: low.min(high),
+        high: high.max(low),
+        relation: Relation::Unrelated,
+    }))
+}
+
+fn delays_of(journal: &Journal, probe: usize, answer: &Received) -> Option<Delays> {
+    let sent = &journal.probes[probe];
+    let rtt = ms(answer.read, sent.sent);
+    let whole = match (sent.departed, answer.arrived) {
+        (Some(departed), Some(arrived)) => Some(ms(arrived, departed)),
+        _ => None,
+    };
+    if whole.is_some_and(|whole| whole < 0.0 || whole > rtt + SLEW_MS) {
+        return None;
+    }
+    let far_left = journal.far_departed(answer).or(answer.far_sent);
+    let between = |later: Option<Nanos>, earlier: Option<Nanos>| Some(ms(later?, earlier?));
+    let stay = between(far_left, answer.far_received);
+    if stay.is_some_and(|stay| stay < 0.0 || whole.is_some_and(|whole| stay > whole + SLEW_MS)) {
+        return None;
+    }
+    Some(Delays {
+        probe,
+        rtt,
+        network: whole.zip(stay).map(|(whole, stay)| whole - stay),
+        up: between(answer.far_received, sent.departed),
+        down: between(answer.arrived, far_left),
+    })
+}
+
+fn ms(later: Nanos, earlier: Nanos) -> f64 {
+    let ns = i128::from(later.0) - i128::from(earlier.0);
+    ns as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stamp::journal::Arrived;
+    use crate::stamp::tlv;
+    use crate::stamp::tlv::{FollowUp, Kind, SOFTWARE};
+    use crate::stamp::wire::{Answer, ErrorEstimate, ntp};
+    use netio::clock::WallClock;
+    use std::time::Duration;
+
+    const WALL: u64 = 1_700_000_000_000_000_000;
+    const US: u64 = 1_000;
+
+    /// One probe whose reflector's clock is `ahead` of ours: 20 ms there, 30 ms back, 10 us and 40 us in this host
+    /// before and after, 100 us in the far program and 5 us in its kernel.
+    fn journal(ahead: i64, error: ErrorEstimate, follow_up: bool) -> Journal {
+        let mut journal = Journal::new(1, 2, Duration::from_secs(1));
+        for number in 0..2 {
+            let (mono, wall) = (Nanos(0), Nanos(WALL));
+            let request = journal.send(mono, wall, error);
+            let far = |us: u64| Nanos((WALL + us * US).checked_add_signed(ahead).unwrap());
+            journal.departed(number, Nanos(WALL + 10 * US));
+            let sequence = u32::try_from(number).unwrap();
+            let mut packet = Answer {
+                sequence,
+                sent: ntp(far(20_110)),
+                error,
+                ssid: 1,
+                received: ntp(far(20_010)),
+                request: (sequence, request.sent, 0),
+                ttl: 64,
+            }
+            .emit()
+            .to_vec();
+            if follow_up && number == 1 {
+                let value = tlv::append(&mut packet, Kind::FollowUpTelemetry, 16);
+                let departed = ntp(far(20_115));
+                FollowUp {
+                    sequence: 0,
+                    departed,
+                    method: SOFTWARE,
+                }
+                .emit(value);
+                packet[super::super::wire::BASE] = 0;
+            }
+            let arrived = Arrived {
+                read: Nanos(50_155 * US),
+                kernel: Some(Nanos(WALL + 50_115 * US)),
+            };
+            journal.receive(&mut packet, arrived);
+        }
+        journal
+    }
+
+    fn synchronised(ns: u64) -> ErrorEstimate {
+        ErrorEstimate::of(WallClock {
+            synchronised: true,
+            largest_error: Nanos(ns),
+        })
+    }
+
+    fn near(value: Option<f64>, expected: f64) -> bool {
+        value.is_some_and(|value| (value - expected).abs() < 1e-6)
+    }
+
+    #[test]
+    fn the_network_s_part_is_what_lies_between_the_kernels() {
+        let unknown = ErrorEstimate::from_bits(1);
+        let (delays, impossible) = delays(&journal(0, unknown, true));
+        assert_eq!(impossible, 0);
+        assert!(near(Some(delays[0].rtt), 50.155));
+        assert!(near(delays[0].network, 50.0), "{delays:?}");
+        assert!(near(delays[0].up, 20.0) && near(delays[0].down, 30.0));
+        // Of the last answer's departure nobody told: 5 us of the far kernel are in it.
+        assert!(near(delays[1].network, 50.005));
+    }
+
+    #[test]
+    fn unrelated_clocks_are_bounded_by_the_fastest_packets() {
+        let unknown = ErrorEstimate::from_bits(1);
+        let journal = journal(7_000_000_000, unknown, true);
+        let (delays, _) = delays(&journal);
+        assert!(near(delays[0].network, 50.0));
+        let offset = offset(&journal, &delays, None).unwrap();
+        assert_eq!(offset.relation, Relation::Unrelated);
+        assert!(offset.low <= 7000.0 && 7000.0 <= offset.high);
+        assert!((offset.high - offset.low - 50.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn synchronised_clocks_are_as_good_as_both_say() {
+        let good = synchronised(2_000_000);
+        let journal = journal(1_500_000, good, true);
+        let (delays, _) = delays(&journal);
+        let found = offset(&journal, &delays, Some(2.0)).unwrap();
+        assert_eq!(found.relation, Relation::Synchronised);
+        assert!(found.low <= 1.5 && 1.5 <= found.high && found.high - found.low < 8.1);
+        // This machine's own clock is not.
+        let found = offset(&journal, &delays, None).unwrap();
+        assert_eq!(found.relation, Relation::Unrelated);
+    }
+
+    #[test]
+    fn a_claim_that_packets_refute_is_not_believed() {
+        let good = synchronised(1_000);
+        let journal = journal(7_000_000_000, good, true);
+        let (delays, _) = delays(&journal);
+        let found = offset(&journal, &delays, Some(0.001)).unwrap();
+        assert_eq!(found.relation, Relation::Unrelated);
+    }
+
+    #[test]
+    fn stamps_across_a_step_of_the_clock_are_left_out() {
+        let mut journal = journal(0, ErrorEstimate::from_bits(1), false);
+        journal.answers[0].arrived = Some(Nanos(WALL + 3_600_000_000_000));
+        let (delays, impossible) = delays(&journal);
+        assert_eq!((impossible, delays[0].network), (1, None));
+        assert!(near(Some(delays[0].rtt), 50.155));
+    }
+}

@@ -1,0 +1,329 @@
+//! Which way a probe was lost, and in which order probes and answers came; pure.
+//!
+//! A reflector that counts what it receives tells with every answer how many probes had reached it: what is missing in
+//! its count was lost on the way there, and a count that is missing among the answers was lost on the way back. That is
+//! exact up to the last answer that came back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::journal::{Journal, Received};
+use record::Direction;
+
+/// What became of the probes of one session.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Losses {
+    /// Probes without an answer in time.
+    pub(crate) lost: u64,
+    /// The same by direction, where it is known.
+    pub(crate) split: Option<Split>,
+    /// Of each probe without an answer in time, which way it was lost, where that is known.
+    pub(crate) ways: BTreeMap<usize, Option<Direction>>,
+}
+
+/// Loss by direction, up to the last answer that came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Split {
+    /// Probes that were sent up to then.
+    pub(crate) sent: u64,
+    /// How many of them did not reach the reflector.
+    pub(crate) lost_up: u64,
+    /// Answers that the reflector sent up to then.
+    pub(crate) answers: u64,
+    /// How many of them did not come back at all.
+    pub(crate) lost_down: u64,
+    /// Probes sent after the last one that was answered: lost on one way or the other.
+    pub(crate) unresolved: u64,
+}
+
+/// An answer by what orders it.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    probe: u64,
+    count: u64,
+}
+
+/// What became of every probe.
+pub(crate) fn losses(journal: &Journal) -> Losses {
+    let counted = counts(journal);
+    let split = counted
+        .as_deref()
+        .and_then(|c| split(c, journal.probes.len()));
+    let mut ways: BTreeMap<usize, Option<Direction>> = (0..journal.probes.len())
+        .filter(|index| journal.answer(*index).is_none())
+        .map(|index| (index, None))
+        .collect();
+    if let (Some(counted), Some(_)) = (counted, split) {
+        attribute(&counted, &mut ways);
+    }
+    Losses {
+        lost: ways.len() as u64,
+        split,
+        ways,
+    }
+}
+
+/// RFC 4737: of the items numbered in the order of sending, how many came after one that was sent later.
+pub(crate) fn reordered(order_of_coming: impl Iterator<Item = u64>) -> u64 {
+    let mut next = 0;
+    let mut late = 0;
+    for number in order_of_coming {
+        if number < next {
+            late += 1;
+        } else {
+            next = number + 1;
+        }
+    }
+    late
+}
+
+/// The probes whose answers came back after that of a later one.
+pub(crate) fn overtaken(journal: &Journal) -> BTreeSet<usize> {
+    let mut next = 0;
+    let first = journal.answers.iter().filter(|answer| !answer.duplicate);
+    let order = first.map(|answer| answer.probe);
+    order
+        .filter(|probe| {
+            let overtaken = *probe < next;
+            next = next.max(probe + 1);
+            overtaken
+        })
+        .collect()
+}
+
+/// How many probes came to the reflector out of order, and how many answers came back out of order.
+///
+/// Nothing where the reflector does not count.
+pub(crate) fn reordered_by_direction(journal: &Journal) -> Option<(u64, u64)> {
+    let counted = counts(journal)?;
+    let by_count: BTreeMap<u64, u64> = counted.iter().map(|c| (c.count, c.probe)).collect();
+    let mut seen = BTreeSet::new();
+    // A copy made on the way there is a second coming of its probe.
+    let up = reordered(by_count.into_values().filter(|probe| seen.insert(*probe)));
+    let mut seen = BTreeSet::new();
+    let down = counted
+        .iter()
+        .map(|c| c.count)
+        .filter(|count| seen.insert(*count));
+    Some((up, reordered(down)))
+}
+
+/// Every answer, late ones and duplicates too, in the order of coming; nothing when the reflector does not count.
+fn counts(journal: &Journal) -> Option<Vec<Counted>> {
+    let far_end = &journal.far_end;
+    let numbered = far_end.is_farwire || far_end.numbers;
+    let count = |answer: &Received| answer.counted.or(numbered.then_some(answer.number));
+    let counted: Option<Vec<_>> = journal
+        .answers
+        .iter()
+        .map(|answer| {
+            Some(Counted {
+                probe: answer.probe as u64,
+                count: count(answer)?.into(),
+            })
+        })
+        .collect();
+    counted.filter(|counted| !counted.is_empty())
+}
+
+/// A reflector may have counted before this session began, and is then of use from its first answer on. Nothing when
+/// its count is more than was sent: it jumped, or is of other senders too.
+fn split(counted: &[Counted], sent: usize) -> Option<Split> {
+    let first = counted.iter().min_by_key(|c| c.count)?;
+    let last_count = counted.iter().map(|c| c.count).max()?;
+    let last_probe = counted.iter().map(|c| c.probe).max()?;
+    let from_start = last_count <= last_probe + copies(counted);
+    let (first_count, first_probe) = if from_start {
+        (0, 0)
+    } else {
+        (first.count, first.probe)
+    };
+    let sent_until = last_probe.checked_sub(first_probe)? + 1;
+    let received = last_count - first_count + 1;
+    let came_back: BTreeSet<u64> = counted.iter().map(|c| c.count).collect();
+    Some(Split {
+        sent: sent_until,
+        lost_up: sent_until.checked_sub(received.checked_sub(copies(counted))?)?,
+        answers: received,
+        lost_down: received - came_back.len() as u64,
+        unresolved: sent as u64 - 1 - last_probe,
+    })
+}
+
+/// Copies of probes that the network made on the way there: the reflector counted them each.
+fn copies(counted: &[Counted]) -> u64 {
+    let counts: BTreeSet<u64> = counted.iter().map(|c| c.count).collect();
+    let probes: BTreeSet<u64> = counted.iter().map(|c| c.probe).collect();
+    (counts.len() - probes.len().min(counts.len())) as u64
+}
+
+/// Between two answers that came back: as many counts missing as probes means that all were lost on the way back, no
+/// count missing that all were lost on the way there; anything else does not say which was which.
+fn attribute(counted: &[Counted], ways: &mut BTreeMap<usize, Option<Direction>>) {
+    let by_probe: BTreeMap<u64, u64> = counted.iter().rev().map(|c| (c.probe, c.count)).collect();
+    let mut answered: Vec<(i128, i128)> = vec![(-1, -1)];
+    answered.extend(
+        by_probe
+            .iter()
+            .map(|(p, c)| (i128::from(*p), i128::from(*c))),
+    );
+    for pair in answered.windows(2) {
+        let [(probe, count), (next_probe, next_count)] = pair else {
+            continue;
+        };
+        let (probes, counts) = (next_probe - probe - 1, next_count - count - 1);
+        let way = match counts {
+            0 => Direction::Up,
+            _ if counts == probes => Direction::Down,
+            _ => continue,
+        };
+        for missing in probe + 1..*next_probe {
+            let lost = usize::try_from(missing)
+                .ok()
+                .and_then(|index| ways.get_mut(&index));
+            if let Some(lost) = lost {
+                *lost = Some(way);
+            }
+        }
+    }
+    // A late answer did come back: its probe counts as lost, on neither way.
+    for c in counted {
+        let late = usize::try_from(c.probe)
+            .ok()
+            .and_then(|index| ways.get_mut(&index));
+        if let Some(late) = late {
+            *late = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stamp::journal::Arrived;
+    use crate::stamp::wire::{Answer, ErrorEstimate, Request};
+    use model::Nanos;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const CLOCK: ErrorEstimate = ErrorEstimate {
+        synchronised: false,
+        ptp: false,
+        scale: 0,
+        multiplier: 1,
+    };
+
+    /// A session of `sent` probes, of which the reflector's answers `(probe, number)` come back in this order.
+    fn journal(sent: u32, answers: &[(u32, u32)]) -> Journal {
+        let mut journal = Journal::new(1, 2, Duration::from_secs(1));
+        let base = 1_700_000_000_000_000_000;
+        let requests: Vec<Request> = (0..sent)
+            .map(|i| journal.send(Nanos(i.into()), Nanos(base + u64::from(i)), CLOCK))
+            .collect();
+        for (probe, number) in answers {
+            let request = requests[*probe as usize];
+            let answer = Answer {
+                sequence: *number,
+                sent: request.sent,
+                error: CLOCK,
+                ssid: 1,
+                received: request.sent,
+                request: (request.sequence, request.sent, 0),
+                ttl: 64,
+            };
+            let read = Nanos(1000);
+            journal.receive(&mut answer.emit(), Arrived { read, kernel: None });
+        }
+        journal
+    }
+
+    #[test]
+    fn loss_is_split_by_the_reflector_s_count() {
+        // 1 lost on the way there, 3 on the way back, 5 and 6 unknown.
+        let found = losses(&journal(7, &[(0, 0), (2, 1), (4, 3)]));
+        let split = found.split.unwrap();
+        assert_eq!((split.sent, split.lost_up), (5, 1));
+        assert_eq!((split.answers, split.lost_down), (4, 1));
+        assert_eq!(split.unresolved, 2);
+        let ways: Vec<_> = found.ways.into_iter().collect();
+        assert_eq!(
+            ways,
+            [
+                (1, Some(Direction::Up)),
+                (3, Some(Direction::Down)),
+                (5, None),
+                (6, None)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_reflector_that_gives_the_probe_s_number_back_does_not_tell_directions() {
+        let found = losses(&journal(4, &[(0, 0), (3, 3)]));
+        assert_eq!((found.lost, found.split), (2, None));
+    }
+
+    #[test]
+    fn a_count_that_began_before_the_session_counts_from_its_first_answer() {
+        let split = losses(&journal(5, &[(1, 100), (2, 101), (4, 103)]))
+            .split
+            .unwrap();
+        assert_eq!((split.sent, split.lost_up, split.lost_down), (4, 0, 1));
+    }
+
+    #[test]
+    fn a_count_that_jumps_tells_nothing() {
+        assert_eq!(losses(&journal(4, &[(0, 1), (1, 700), (3, 9)])).split, None);
+    }
+
+    #[test]
+    fn copies_do_not_hide_loss() {
+        // 0 is copied on the way there, 2 on the way back; 1 is lost on the way there.
+        let found = losses(&journal(4, &[(0, 0), (0, 1), (2, 2), (2, 2), (3, 3)]));
+        let split = found.split.unwrap();
+        assert_eq!((split.lost_up, split.lost_down), (1, 0));
+    }
+
+    #[test]
+    fn order_is_told_by_direction() {
+        // 2 overtakes 1 on the way there; the answers come back in order.
+        let journal = journal(3, &[(0, 0), (2, 1), (1, 2)]);
+        assert_eq!(reordered_by_direction(&journal), Some((1, 0)));
+        let split = losses(&journal).split.unwrap();
+        assert_eq!((split.lost_up, split.lost_down), (0, 0));
+        // RFC 4737 section 4.2.1's kind of example: 1 2 3 7 8 9 10 4 5 6.
+        let order = [1, 2, 3, 7, 8, 9, 10, 4, 5, 6];
+        assert_eq!(reordered(order.into_iter()), 3);
+    }
+
+    proptest! {
+        /// Whatever a network drops, the split is what it dropped, up to the last answer that came back.
+        #[test]
+        fn the_split_is_what_was_dropped(fates in prop::collection::vec(0u8..3, 1..60)) {
+            let mut answers = Vec::new();
+            let mut count = 0;
+            let mut until = (0, 0, 0);
+            let (mut up, mut down) = (0, 0);
+            for (probe, fate) in (0u32..).zip(&fates) {
+                match fate {
+                    0 => up += 1,
+                    1 => {
+                        down += 1;
+                        count += 1;
+                    }
+                    _ => {
+                        answers.push((probe, count));
+                        count += 1;
+                        until = (probe, up, down);
+                    }
+                }
+            }
+            let journal = journal(u32::try_from(fates.len()).unwrap(), &answers);
+            let found = losses(&journal);
+            prop_assert_eq!(found.lost, fates.iter().filter(|fate| **fate < 2).count() as u64);
+            if let Some(split) = found.split {
+                prop_assert_eq!((split.lost_up, split.lost_down), (until.1, until.2));
+                prop_assert_eq!(split.unresolved, fates.len() as u64 - 1 - u64::from(until.0));
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! STAMP, the Simple Two-way Active Measurement Protocol (RFC 8762), with the extensions of RFC 8972.
+
+pub mod args;
+mod csv;
+mod delay;
+mod facts;
+mod journal;
+pub(crate) mod kernel;
+mod loss;
+mod outcome;
+pub mod reflector;
+mod sender;
+mod statistics;
+pub(crate) mod tlv;
+pub(crate) mod under;
+pub(crate) mod wire;
+
+use std::net::SocketAddr;
+use std::thread;
+
+use netio::clock::WallClock;
+
+pub(crate) use self::csv::write as write_csv;
+pub(crate) use self::outcome::Outcome;
+use self::sender::Sender;
+pub(crate) use self::sender::{FULL, ProbePlan};
+use super::Session;
+use crate::endpoint::Local;
+use crate::failure::Failure;
+
+/// One session with the reflector at `target`: what came of it, and why it ended early if it did.
+///
+/// # Errors
+/// The near end cannot be bound, there is no way to the target, or this machine's kernel stamps no packets.
+pub(crate) fn probe(
+    target: SocketAddr,
+    local: Option<&Local>,
+    plan: &ProbePlan,
+    session: &Session,
+) -> Result<(Outcome, Option<String>), Failure> {
+    // In a thread of its own: it becomes one that goes before others, and what it starts would do so, too.
+    let probing = || Sender::open(target, local, plan).map(|sender| sender.run(session));
+    let (journal, failure) = thread::scope(|scope| {
+        let joined = scope.spawn(probing).join();
+        joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    let clock = WallClock::now();
+    let error_ms = clock.largest_error.0 as f64 / 1e6;
+    let own_error_ms = clock.synchronised.then_some(error_ms);
+    Ok((Outcome::new(journal, own_error_ms, STAMP_ERROR_MS), failure))
+}
+
+/// How far off the stamps of a packet are taken to be, one way: interrupts and queues of both kernels.
+const STAMP_ERROR_MS: f64 = 0.1;

@@ -1,0 +1,175 @@
+//! STAMP's session reflector, stateful (RFC 8762 section 4.3, RFC 8972).
+
+mod sessions;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::Result;
+use model::Nanos;
+use netio::clock::WallClock;
+use netio::{Arrival, Report, StampedUdp, clock};
+
+use self::sessions::{Came, Clock, Ended, Key, Sessions};
+use crate::endpoint::{self, Local};
+use crate::serve::accept::await_input;
+use crate::serve::{Service, Shared};
+use crate::stamp::wire;
+use crate::stamp::wire::ErrorEstimate;
+use record::{Direction, Figure, Measurement, Metric, Statistic};
+
+/// Where a reflector listens that is not allowed to use STAMP's own port.
+const UNPRIVILEGED_PORT: u16 = 8620;
+/// The longest packet of UDP.
+const LONGEST: usize = 65_535;
+/// Answers of which the kernel has not yet said when they left; it says so within microseconds.
+const MOST_DEPARTING: usize = 1024;
+/// How often sessions are looked through for silent ones, and the kernel asked how good its clock is.
+const UPKEEP: Nanos = Nanos(1_000_000_000);
+
+/// Serves on `port` of `bind`; on 8620 instead of 862 where that needs a privilege.
+///
+/// # Errors
+/// It cannot be bound, or the kernel stamps no packets.
+pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
+    let not_allowed = |error: &anyhow::Error| {
+        let io: Option<&io::Error> = error.downcast_ref();
+        port == wire::PORT && io.is_some_and(|io| io.kind() == io::ErrorKind::PermissionDenied)
+    };
+    let socket = match endpoint::listen_udp(bind, port) {
+        Err(error) if not_allowed(&error) => endpoint::listen_udp(bind, UNPRIVILEGED_PORT),
+        other => other,
+    }?;
+    let socket = StampedUdp::new(socket)?;
+    let address = socket.local_addr()?;
+    let limits = shared.limits();
+    let mut reflector = Reflector {
+        socket,
+        sessions: Sessions::new(limits.idle, limits.duration, address.port()),
+        departing: VecDeque::new(),
+        error: ErrorEstimate::of(WallClock::now()),
+        looked: clock::now(),
+        overflowed: 0,
+        shared,
+    };
+    let thread = thread::Builder::new()
+        .name("stamp".to_owned())
+        .spawn(move || reflector.serve())?;
+    Ok(Service {
+        name: "stamp",
+        address,
+        thread,
+    })
+}
+
+struct Reflector {
+    socket: StampedUdp,
+    sessions: Sessions,
+    /// The kernel's name of each answer whose departure is not known yet.
+    departing: VecDeque<(u32, Key, u32)>,
+    error: ErrorEstimate,
+    looked: Nanos,
+    overflowed: u32,
+    shared: Arc<Shared>,
+}
+
+impl Reflector {
+    fn serve(&mut self) {
+        // What is late here is in the senders' rtt, if not in the network's part of it.
+        netio::ask_for_short_slices();
+        let mut buffer = vec![0; LONGEST];
+        while !self.shared.stopping() {
+            await_input(&self.socket);
+            self.take_departures();
+            // An error here is that of an earlier answer whose receiver is gone: nobody waits for it.
+            while let Ok(Some(arrival)) = self.socket.receive(&mut buffer) {
+                self.answer(&mut buffer[..arrival.length], &arrival);
+                self.take_departures();
+                if self.shared.stopping() {
+                    break;
+                }
+            }
+            self.keep_up();
+        }
+        for ended in self.sessions.end() {
+            self.log(&ended);
+        }
+    }
+
+    fn answer(&mut self, packet: &mut [u8], arrival: &Arrival) {
+        if !self.shared.allows(arrival.source.ip()) {
+            return;
+        }
+        self.overflowed = self.overflowed.max(arrival.overflowed);
+        let wall = clock::wall();
+        let came = Came {
+            source: arrival.source,
+            received: arrival.at.unwrap_or(wall),
+            ttl: arrival.ttl,
+            tos: arrival.tos,
+            overflowed: self.overflowed,
+        };
+        let clock = Clock {
+            now: clock::now(),
+            wall,
+            error: self.error,
+        };
+        let Some(reply) = self.sessions.reflect(packet, &came, clock) else {
+            return;
+        };
+        match self.socket.reply(packet, arrival, reply.tos) {
+            Ok(id) => {
+                if self.departing.len() >= MOST_DEPARTING {
+                    self.departing.pop_front();
+                }
+                self.departing.push_back((id, reply.key, reply.sequence));
+            }
+            // What the kernel calls the answers begins anew. The sender sees a loss on the way back.
+            Err(_) => self.departing.clear(),
+        }
+    }
+
+    /// Asks the kernel when answers left. They leave in the order in which they were sent.
+    fn take_departures(&mut self) {
+        while let Ok(Some(report)) = self.socket.report() {
+            let Report::Departed { id, at } = report else {
+                continue;
+            };
+            let Some(place) = self.departing.iter().position(|(of, ..)| *of == id) else {
+                continue;
+            };
+            if let Some((_, key, sequence)) = self.departing.drain(..=place).next_back() {
+                self.sessions.departed(key, sequence, at);
+            }
+        }
+    }
+
+    fn keep_up(&mut self) {
+        let now = clock::now();
+        if now < self.looked + UPKEEP {
+            return;
+        }
+        self.looked = now;
+        self.error = ErrorEstimate::of(WallClock::now());
+        for ended in self.sessions.expire(now) {
+            self.log(&ended);
+        }
+    }
+
+    fn log(&self, ended: &Ended) {
+        let count = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
+        let figures = vec![
+            count(Metric::SentPackets, ended.sent).toward(Direction::Up),
+            count(Metric::ReceivedPackets, ended.received.into()).toward(Direction::Up),
+        ];
+        let measurement = Measurement {
+            figures,
+            ..Measurement::default()
+        }
+        .with_fact("ssid", ended.key.ssid);
+        self.shared
+            .log("probe", ended.key.source, ended.lasted, &measurement);
+    }
+}

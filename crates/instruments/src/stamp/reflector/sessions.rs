@@ -1,0 +1,427 @@
+//! What a reflector keeps of its senders, and how it turns a request into an answer; pure.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use model::Nanos;
+
+use super::UNPRIVILEGED_PORT;
+use crate::stamp::kernel::Kernel;
+use crate::stamp::tlv;
+use crate::stamp::tlv::{FollowUp, Kind, SOFTWARE, SameClock};
+use crate::stamp::wire::{Answer, BASE, ErrorEstimate, PORT, Request, ntp};
+
+/// Sessions at a time; a session takes about 150 bytes.
+pub(crate) const MOST: usize = 4096;
+
+/// One sender's session (RFC 8972 section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) source: SocketAddr,
+    pub(crate) ssid: u16,
+}
+
+/// How a request came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came {
+    pub(crate) source: SocketAddr,
+    /// Wall clock, as the kernel stamped it.
+    pub(crate) received: Nanos,
+    /// TTL or hop limit, where it is known.
+    pub(crate) ttl: Option<u8>,
+    /// DSCP and ECN.
+    pub(crate) tos: u8,
+    /// Requests that the socket had no room for so far.
+    pub(crate) overflowed: u32,
+}
+
+/// The reflector's clocks at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    /// Monotonic.
+    pub(crate) now: Nanos,
+    /// `CLOCK_REALTIME`.
+    pub(crate) wall: Nanos,
+    /// How good that one is.
+    pub(crate) error: ErrorEstimate,
+}
+
+/// How to send what has become of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    pub(crate) key: Key,
+    /// The answer's own number.
+    pub(crate) sequence: u32,
+    /// DSCP; ECN is not set.
+    pub(crate) tos: u8,
+}
+
+/// A session that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) key: Key,
+    /// Requests that came, all of which were answered.
+    pub(crate) received: u32,
+    /// Requests that were sent, as the highest sequence number among them tells.
+    pub(crate) sent: u64,
+    /// From the first request to the last.
+    pub(crate) lasted: Duration,
+}
+
+/// All sessions of one socket.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    open: HashMap<Key, Session>,
+    idle: Nanos,
+    longest: Nanos,
+    /// Of the reflector.
+    port: u16,
+    kernel: Option<Kernel>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    began: Nanos,
+    last: Nanos,
+    received: u32,
+    highest: u32,
+    /// Number and time of the latest answer of which the kernel has said when it left.
+    departed: Option<(u32, Nanos)>,
+}
+
+impl Sessions {
+    /// None yet, of a reflector on `port`; one ends after `idle` without a request, and is not answered after `longest`.
+    pub(crate) fn new(idle: Duration, longest: Duration, port: u16) -> Self {
+        Self {
+            open: HashMap::new(),
+            idle: idle.into(),
+            longest: longest.into(),
+            port,
+            kernel: Kernel::here(),
+        }
+    }
+
+    /// Turns the request in `packet` into its answer, which has the same length; nothing when it is not to be answered.
+    ///
+    /// Not answered are: what is too short; what comes from a port where a reflector or an echo server may be, since the
+    /// two would answer each other for ever; new sessions while [`MOST`] are open; sessions that are too old.
+    pub(crate) fn reflect(
+        &mut self,
+        packet: &mut [u8],
+        came: &Came,
+        clock: Clock,
+    ) -> Option<Reply> {
+        let request = Request::parse(packet)?;
+        if self.may_reflect(came.source.port()) {
+            return None;
+        }
+        let key = Key {
+            source: came.source,
+            ssid: request.ssid,
+        };
+        let session = self.session(key, clock.now)?;
+        session.last = clock.now;
+        let sequence = session.received;
+        session.received = sequence.wrapping_add(1);
+        session.highest = session.highest.max(request.sequence);
+        let session = *session;
+        let answer = Answer {
+            sequence,
+            sent: ntp(clock.wall),
+            error: clock.error,
+            ssid: request.ssid,
+            received: ntp(came.received),
+            request: (request.sequence, request.sent, request.error.bits()),
+            // RFC 8762 section 4.3.1: 255 where it cannot be had.
+            ttl: came.ttl.unwrap_or(u8::MAX),
+        };
+        packet[..BASE].copy_from_slice(&answer.emit());
+        let tos = self.extend(packet, came, &session);
+        Some(Reply { key, sequence, tos })
+    }
+
+    /// Whether something that answers everything may be at this port.
+    fn may_reflect(&self, port: u16) -> bool {
+        port <= PORT || port == UNPRIVILEGED_PORT || port == self.port
+    }
+
+    /// The kernel says when an answer left.
+    pub(crate) fn departed(&mut self, key: Key, sequence: u32, at: Nanos) {
+        if let Some(session) = self.open.get_mut(&key) {
+            session.departed = Some((sequence, at));
+        }
+    }
+
+    /// Takes out the sessions that have been silent for too long.
+    pub(crate) fn expire(&mut self, now: Nanos) -> Vec<Ended> {
+        let idle = self.idle;
+        let over = |session: &Session| session.last + idle < now;
+        let ended = self.open.iter().filter(|(_, session)| over(session));
+        let ended = ended.map(|(key, session)| session.ended(*key)).collect();
+        self.open.retain(|_, session| !over(session));
+        ended
+    }
+
+    /// Takes out all sessions.
+    pub(crate) fn end(&mut self) -> Vec<Ended> {
+        let ended = self.open.drain();
+        ended.map(|(key, session)| session.ended(key)).collect()
+    }
+
+    fn session(&mut self, key: Key, now: Nanos) -> Option<&mut Session> {
+        if !self.open.contains_key(&key) {
+            if self.open.len() >= MOST {
+                return None;
+            }
+            self.open.insert(key, Session::new(now));
+        }
+        let longest = self.longest;
+        let session = self.open.get_mut(&key)?;
+        (now <= session.began + longest).then_some(session)
+    }
+
+    /// Fills in the extensions and gives the answer's DSCP.
+    fn extend(&self, packet: &mut [u8], came: &Came, session: &Session) -> u8 {
+        let mut tos = came.tos & !0b11;
+        tlv::reflect(packet, |tlv| {
+            let Some(kind) = tlv.kind() else { return };
+            match kind {
+                Kind::ExtraPadding => {}
+                Kind::ClassOfService => tos = class_of_service(tlv.value, came.tos),
+                Kind::DirectMeasurement => {
+                    // The sender's own count stays; every request of a session is answered.
+                    let count = session.received.to_be_bytes();
+                    tlv.value[4..8].copy_from_slice(&count);
+                    tlv.value[8..12].copy_from_slice(&count);
+                }
+                Kind::FollowUpTelemetry => match session.departed {
+                    Some((sequence, at)) => FollowUp {
+                        sequence,
+                        departed: ntp(at),
+                        method: SOFTWARE,
+                    }
+                    .emit(tlv.value),
+                    None => tlv.value.fill(0),
+                },
+                Kind::SameClock => {
+                    let (Some(kernel), Some(asked)) = (self.kernel, SameClock::parse(tlv.value))
+                    else {
+                        return;
+                    };
+                    SameClock {
+                        response: kernel.response(asked.challenge),
+                        overflowed: came.overflowed,
+                        ..asked
+                    }
+                    .emit(tlv.value);
+                }
+            }
+            tlv.recognise();
+        });
+        tos
+    }
+}
+
+/// Notes how the request arrived, and gives the DSCP that the sender wants the answer to have (RFC 8972 section 4.4).
+fn class_of_service(value: &mut [u8], tos: u8) -> u8 {
+    // DSCP1 (6 bits, the answer's), DSCP2 (6, as received), ECN (2, as received), RP (2: 0, DSCP1 is used), 16 reserved.
+    let wanted = value[0] & !0b11;
+    value[0] = wanted | tos >> 6;
+    value[1] = (tos >> 2) << 4 | (tos & 0b11) << 2;
+    wanted
+}
+
+impl Session {
+    fn new(now: Nanos) -> Self {
+        Self {
+            began: now,
+            last: now,
+            received: 0,
+            highest: 0,
+            departed: None,
+        }
+    }
+
+    fn ended(&self, key: Key) -> Ended {
+        Ended {
+            key,
+            received: self.received,
+            sent: u64::from(self.highest) + 1,
+            lasted: Duration::from_nanos(self.last.0 - self.began.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: Nanos = seconds(1);
+
+    const fn seconds(count: u64) -> Nanos {
+        Nanos(count * 1_000_000_000)
+    }
+
+    fn sessions() -> Sessions {
+        Sessions::new(Duration::from_secs(30), Duration::from_secs(3600), 9862)
+    }
+
+    fn came(port: u16) -> Came {
+        Came {
+            source: ([10, 77, 0, 1], port).into(),
+            received: seconds(1_700_000_000),
+            ttl: Some(63),
+            tos: 0b1011_1001,
+            overflowed: 5,
+        }
+    }
+
+    fn clock(now: Nanos) -> Clock {
+        Clock {
+            now,
+            wall: seconds(1_700_000_000) + Nanos(50_000),
+            error: ErrorEstimate::from_bits(1),
+        }
+    }
+
+    fn request(sequence: u32, ssid: u16) -> Vec<u8> {
+        Request {
+            sequence,
+            sent: 77,
+            error: ErrorEstimate::from_bits(1),
+            ssid,
+        }
+        .emit()
+        .to_vec()
+    }
+
+    fn number(sessions: &mut Sessions, sequence: u32, ssid: u16, now: Nanos) -> Option<u32> {
+        let mut packet = request(sequence, ssid);
+        let reply = sessions.reflect(&mut packet, &came(5000), clock(now))?;
+        Some(reply.sequence)
+    }
+
+    #[test]
+    fn an_answer_gives_back_the_request_and_says_how_it_came() {
+        let mut packet = request(9, 3);
+        let came = came(5000);
+        let reply = sessions()
+            .reflect(&mut packet, &came, clock(SECOND))
+            .unwrap();
+        let answer = Answer::parse(&packet).unwrap();
+        assert_eq!(
+            (answer.sequence, answer.request.0, answer.request.1),
+            (0, 9, 77)
+        );
+        assert_eq!((answer.ssid, answer.ttl, reply.tos), (3, 63, 0b1011_1000));
+        assert_eq!(answer.received, ntp(came.received));
+        assert_eq!(packet.len(), BASE);
+    }
+
+    #[test]
+    fn each_session_is_counted_on_its_own_whatever_its_numbers_jump_to() {
+        let mut sessions = sessions();
+        for (sequence, ssid, expected) in
+            [(0, 1, 0), (0, 2, 0), (7, 1, 1), (u32::MAX, 1, 2), (3, 1, 3)]
+        {
+            assert_eq!(
+                number(&mut sessions, sequence, ssid, SECOND),
+                Some(expected)
+            );
+        }
+    }
+
+    #[test]
+    fn a_session_ends_when_it_is_silent_and_begins_anew() {
+        let mut sessions = sessions();
+        for second in 1..=3 {
+            number(&mut sessions, 2 * second, 1, seconds(second.into()));
+        }
+        assert_eq!(sessions.expire(seconds(33)), []);
+        let [ended] = sessions.expire(seconds(34))[..] else {
+            panic!("it goes on");
+        };
+        assert_eq!((ended.received, ended.sent), (3, 7));
+        assert_eq!(ended.lasted, Duration::from_secs(2));
+        assert_eq!(number(&mut sessions, 9, 1, seconds(35)), Some(0));
+    }
+
+    #[test]
+    fn what_could_do_harm_is_not_answered() {
+        let mut sessions = sessions();
+        assert!(
+            sessions
+                .reflect(&mut [0; BASE - 1], &came(5000), clock(SECOND))
+                .is_none()
+        );
+        for port in [7, PORT, UNPRIVILEGED_PORT, 9862] {
+            let reply = sessions.reflect(&mut request(0, 0), &came(port), clock(SECOND));
+            assert_eq!(reply, None, "{port}");
+        }
+        for ssid in 0..u16::try_from(MOST).unwrap() {
+            assert!(number(&mut sessions, 0, ssid, SECOND).is_some());
+        }
+        assert_eq!(number(&mut sessions, 0, u16::MAX, SECOND), None);
+        assert_eq!(number(&mut sessions, 1, 0, SECOND), Some(1));
+        // Longer than a session may last.
+        assert_eq!(number(&mut sessions, 1, 0, seconds(3602)), None);
+    }
+
+    #[test]
+    fn the_previous_answer_s_departure_travels_with_the_next() {
+        let mut sessions = sessions();
+        let mut ask = |departed: Option<(u32, Nanos)>| {
+            let mut packet = request(0, 1);
+            tlv::append(&mut packet, Kind::FollowUpTelemetry, 16);
+            let reply = sessions
+                .reflect(&mut packet, &came(5000), clock(SECOND))
+                .unwrap();
+            if let Some((sequence, at)) = departed {
+                sessions.departed(reply.key, sequence, at);
+            }
+            let mut found = None;
+            tlv::read(&mut packet, |_, value| found = FollowUp::parse(value));
+            found
+        };
+        assert_eq!(ask(Some((0, SECOND))), None);
+        let follow_up = ask(None).unwrap();
+        assert_eq!((follow_up.sequence, follow_up.departed), (0, ntp(SECOND)));
+    }
+
+    #[test]
+    fn every_extension_that_is_known_is_filled_in() {
+        let mut packet = request(0, 1);
+        tlv::append(&mut packet, Kind::ClassOfService, 4)[0] = 0b0010_1000;
+        tlv::append(&mut packet, Kind::DirectMeasurement, 12)[3] = 8;
+        tlv::append(&mut packet, Kind::SameClock, 20)[7] = 42;
+        let length = packet.len();
+        let reply = sessions()
+            .reflect(&mut packet, &came(5000), clock(SECOND))
+            .unwrap();
+        assert_eq!((packet.len(), reply.tos), (length, 0b0010_1000));
+        let mut values = Vec::new();
+        tlv::read(&mut packet, |kind, value| {
+            values.push((kind, value.to_vec()))
+        });
+        // DSCP1 001010, DSCP2 101110, ECN 01.
+        assert_eq!(values[0].1, [0b0010_1010, 0b1110_0100, 0, 0]);
+        assert_eq!(values[1].1, [0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1]);
+        let clock = SameClock::parse(&values[2].1).unwrap();
+        assert_eq!(clock.response, Kernel::here().unwrap().response(42));
+        assert_eq!(clock.overflowed, 5);
+    }
+
+    proptest! {
+        #[test]
+        fn any_packet_is_answered_at_its_own_length_or_not_at_all(
+            bytes in prop::collection::vec(any::<u8>(), 0..200)
+        ) {
+            let mut packet = bytes.clone();
+            let reply = sessions().reflect(&mut packet, &came(5000), clock(SECOND));
+            prop_assert_eq!(reply.is_some(), bytes.len() >= BASE);
+            prop_assert_eq!(packet.len(), bytes.len());
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! STAMP's session sender: probes leave on an absolute schedule, every packet is kept.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use model::Nanos;
+use netio::clock::WallClock;
+use netio::{CpuUse, Report, StampedUdp, Waiter, clock};
+use nix::errno::Errno;
+
+use super::journal::{Arrived, Journal};
+use super::tlv::{self, HEADER, Kind, SameClock};
+use super::wire::{BASE, ErrorEstimate};
+use crate::Session;
+use crate::endpoint::{self, Local};
+use crate::failure::{Blame, Failure};
+use netio::stop::STOP_INTERVAL;
+
+/// The longest payload of UDP over IPv4.
+const LONGEST: usize = 65_507;
+/// From one live line to the next.
+const LIVE_INTERVAL: Nanos = Nanos(1_000_000_000);
+/// What farwire's sender asks for, in this order; padding makes up the rest.
+const ASKED: [(Kind, u16); 3] = [
+    (Kind::FollowUpTelemetry, 16),
+    (Kind::DirectMeasurement, 12),
+    (Kind::SameClock, 20),
+];
+/// Payload bytes of a probe with everything that farwire's sender asks for.
+pub(crate) const FULL: u16 = 104;
+
+/// How to probe.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProbePlan {
+    /// Payload bytes of UDP, from 44; below 104 a probe is one of RFC 8762 without extensions, but padding.
+    pub(crate) size: u16,
+    /// Probes to send.
+    pub(crate) count: u32,
+    /// From one probe to the next, absolute.
+    pub(crate) interval: Duration,
+    /// After which an answer is late and its probe lost (RFC 8762 leaves it to the user; RFC 7680 asks to state it).
+    pub(crate) timeout: Duration,
+}
+
+/// A socket of a session.
+pub(crate) struct Sender {
+    socket: StampedUdp,
+    target: SocketAddr,
+    waiter: Waiter,
+    plan: ProbePlan,
+    challenge: u64,
+    error: ErrorEstimate,
+    packet: Vec<u8>,
+    buffer: Vec<u8>,
+    journal: Journal,
+    /// Which probe the kernel calls 0.
+    id_zero: usize,
+    /// Monotonic, of the first probe.
+    start: Nanos,
+}
+
+impl ProbePlan {
+    /// Whether extensions fit into the size.
+    pub(crate) fn is_extended(&self) -> bool {
+        self.size >= FULL
+    }
+
+    /// # Errors
+    /// The size is one that no packet can have; says which can.
+    pub(crate) fn check(&self) -> Result<()> {
+        let size = usize::from(self.size);
+        if !(BASE..=LONGEST).contains(&size) {
+            bail!("a probe has {BASE} to {LONGEST} payload bytes, not {size}");
+        }
+        let base = if self.is_extended() {
+            FULL.into()
+        } else {
+            BASE
+        };
+        if size != base && size - base < HEADER {
+            bail!(
+                "a probe cannot have {size} payload bytes: padding takes {HEADER} at least; take {base} or {}",
+                base + HEADER
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Sender {
+    /// Opens a session to `target`; takes about 10 ms to learn how late this machine wakes the calling thread up.
+    ///
+    /// # Errors
+    /// The near end cannot be bound, there is no way to the target, or this machine's kernel stamps no packets.
+    pub(crate) fn open(
+        target: SocketAddr,
+        local: Option<&Local>,
+        plan: &ProbePlan,
+    ) -> Result<Self, Failure> {
+        // First the socket: the kernel takes a moment to begin to stamp what it receives.
+        let socket = endpoint::udp(target, local).or_bad_input()?;
+        let socket = StampedUdp::new(socket)
+            .context("the kernel stamps no packets of this socket")
+            .or_machine()?;
+        // 0 would be that of a sender without sessions.
+        let (ssid, challenge) = (fastrand::u16(1..), fastrand::u64(..));
+        Ok(Self {
+            socket,
+            target,
+            waiter: Waiter::measure(CpuUse::Spin),
+            plan: plan.clone(),
+            challenge,
+            error: ErrorEstimate::of(WallClock::now()),
+            packet: Vec::with_capacity(plan.size.into()),
+            buffer: vec![0; LONGEST],
+            journal: Journal::new(ssid, challenge, plan.timeout),
+            id_zero: 0,
+            start: clock::now(),
+        })
+    }
+
+    /// Sends every probe and takes answers until the last is in or overdue; says why it ended earlier, if it did.
+    pub(crate) fn run(mut self, session: &Session) -> (Journal, Option<String>) {
+        let ended = self.exchange(session);
+        // What the kernel has still to say of the last probe.
+        let _ = self.take_reports();
+        let failure = match ended {
+            Err(cause) => Some(format!("{cause:#}")),
+            Ok(()) => (self.journal.answered() == 0).then(|| self.silence()),
+        };
+        (self.journal, failure)
+    }
+
+    fn exchange(&mut self, session: &Session) -> Result<()> {
+        self.start = clock::now();
+        let mut spoken = self.start;
+        let mut asked = self.start;
+        let count = usize::try_from(self.plan.count)?;
+        while self.journal.probes.len() < count || !self.journal.complete() {
+            let now = clock::now();
+            if now >= asked {
+                if let Some(cause) = session.stop.cause() {
+                    bail!("{cause}");
+                }
+                asked = now + STOP_INTERVAL.into();
+            }
+            if now >= spoken + LIVE_INTERVAL {
+                spoken = now;
+                self.say(session, now);
+            }
+            let due = self.due(count);
+            if now >= due {
+                if self.journal.probes.len() == count {
+                    return Ok(());
+                }
+                self.send()?;
+            } else if self.waiter.sleeps(now, Some(due)) {
+                let until = due.min(asked);
+                self.waiter.sleep(&[self.socket.as_fd()], now, Some(until));
+            }
+            self.take_reports()?;
+            self.take_answers()?;
+        }
+        Ok(())
+    }
+
+    /// When the next probe is to leave, or the last one's time-out passes.
+    fn due(&self, count: usize) -> Nanos {
+        let sent = self.journal.probes.len();
+        match self.journal.probes.last() {
+            Some(last) if sent == count => last.sent + self.plan.timeout.into(),
+            _ => {
+                let interval = Nanos::from(self.plan.interval);
+                Nanos(self.start.0 + interval.0.saturating_mul(sent as u64))
+            }
+        }
+    }
+
+    fn send(&mut self) -> Result<()> {
+        let number = self.journal.probes.len();
+        let wall = clock::wall();
+        let request = self.journal.send(clock::now(), wall, self.error);
+        self.packet.clear();
+        self.packet.extend(request.emit());
+        if self.plan.is_extended() {
+            for (kind, length) in ASKED {
+                let value = tlv::append(&mut self.packet, kind, length);
+                match kind {
+                    Kind::DirectMeasurement => {
+                        value[..4].copy_from_slice(&(request.sequence + 1).to_be_bytes());
+                    }
+                    Kind::SameClock => SameClock {
+                        challenge: self.challenge,
+                        ..SameClock::default()
+                    }
+                    .emit(value),
+                    _ => {}
+                }
+            }
+        }
+        let padding = usize::from(self.plan.size) - self.packet.len();
+        if let Some(padding) = padding.checked_sub(HEADER) {
+            tlv::append(
+                &mut self.packet,
+                Kind::ExtraPadding,
+                u16::try_from(padding)?,
+            );
+        }
+        loop {
+            match self.socket.send(&self.packet) {
+                Ok(id) => {
+                    self.id_zero = number.wrapping_sub(usize::try_from(id)?);
+                    return Ok(());
+                }
+                // An error that came for an earlier probe: what it says is in the error queue, and this one is not sent yet.
+                Err(error) if error.raw_os_error() == Some(Errno::ECONNREFUSED as i32) => {
+                    self.take_reports()?;
+                }
+                Err(error) => {
+                    self.journal.probes.pop();
+                    return Err(error).with_context(|| {
+                        format!("probe {} to {} was not sent", number + 1, self.target)
+                    });
+                }
+            }
+        }
+    }
+
+    fn take_reports(&mut self) -> Result<()> {
+        while let Some(report) = self.socket.report()? {
+            match report {
+                Report::Departed { id, at } => {
+                    let probe = self.id_zero.wrapping_add(usize::try_from(id)?);
+                    self.journal.departed(probe, at);
+                }
+                Report::Unreachable {
+                    why: Errno::ECONNREFUSED,
+                    by,
+                } => return Err(self.refused(by.unwrap_or(self.target.ip()))),
+                Report::Unreachable { why, by } => {
+                    let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+                    self.journal.unreachable = Some(format!("{}{by}", why.desc()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_answers(&mut self) -> Result<()> {
+        loop {
+            let arrival = match self.socket.receive(&mut self.buffer) {
+                Ok(Some(arrival)) => arrival,
+                Ok(None) => return Ok(()),
+                // The error queue says more of it.
+                Err(_) => return self.take_reports(),
+            };
+            self.journal.overflowed = self.journal.overflowed.max(arrival.overflowed);
+            let arrived = Arrived {
+                read: clock::now(),
+                kernel: arrival.at,
+            };
+            self.journal
+                .receive(&mut self.buffer[..arrival.length], arrived);
+            if self.journal.flooded() {
+                bail!(
+                    "{} sends packets without end: {} answers to {} probes and {} that are none",
+                    self.target,
+                    self.journal.answers.len(),
+                    self.journal.probes.len(),
+                    self.journal.garbage
+                );
+            }
+        }
+    }
+
+    fn refused(&self, by: std::net::IpAddr) -> anyhow::Error {
+        let answered = self.journal.answered();
+        let what = if answered == 0 {
+            "no STAMP reflector listens there (farwire serve has one; on 8620 when it may not use 862)".to_owned()
+        } else {
+            format!("the reflector is gone after {answered} answers")
+        };
+        anyhow!(
+            "{} refuses, says {by} (ICMP port unreachable): {what}",
+            self.target
+        )
+    }
+
+    fn silence(&self) -> String {
+        let probes = self.journal.probes.len();
+        let garbage = match self.journal.garbage {
+            0 => String::new(),
+            count => format!("; {count} packets came that answer none of them"),
+        };
+        let unreachable = self.journal.unreachable.as_deref();
+        let unreachable = unreachable.map_or_else(String::new, |why| format!("; ICMP: {why}"));
+        format!(
+            "no answer from {} to {probes} probes within {:?}{garbage}{unreachable}",
+            self.target, self.plan.timeout
+        )
+    }
+
+    fn say(&self, session: &Session, now: Nanos) {
+        let (sent, answered) = (self.journal.probes.len(), self.journal.answered());
+        let elapsed = (now.0 - self.start.0) as f64 / 1e9;
+        let last = self.journal.answers.last();
+        let rtt = last.map_or_else(String::new, |answer| {
+            let sent = self.journal.probes[answer.probe].sent;
+            format!(", rtt {:.3} ms", (answer.read.0 - sent.0) as f64 / 1e6)
+        });
+        session.live.line(format_args!(
+            "{elapsed:.0} s: {sent} sent, {answered} answered{rtt}"
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_that_no_packet_can_have_is_refused_with_one_that_it_can() {
+        let plan = |size| ProbePlan {
+            size,
+            count: 1,
+            interval: Duration::from_millis(1),
+            timeout: Duration::from_secs(1),
+        };
+        for size in [44, 48, 60, 104, 108, 65_507] {
+            plan(size).check().unwrap();
+        }
+        for (size, instead) in [
+            (43, "44"),
+            (45, "take 44 or 48"),
+            (106, "take 104 or 108"),
+            (65_508, "65507"),
+        ] {
+            let error = plan(size).check().unwrap_err().to_string();
+            assert!(error.contains(instead), "{error}");
+        }
+    }
+}

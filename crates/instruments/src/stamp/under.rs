@@ -1,0 +1,126 @@
+//! Latency under load: a session on the idle path, then one beside a load.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use model::Nanos;
+use netio::clock;
+
+use super::{Outcome, ProbePlan};
+use crate::Session;
+use netio::stop::STOP_INTERVAL;
+use record::{Measurement, Phase};
+
+/// From the start of the load to the first probe beside it: time for TCP to find its rate.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// For how long the load goes on after the last probe has left, so that its answer comes back under load, too.
+const LEAD_OUT: Duration = Duration::from_secs(1);
+
+/// What runs beside the probes: for so long, and what it found.
+pub(crate) type Load<'a> = Box<dyn FnOnce(Duration, &Session) -> Measurement + Send + 'a>;
+
+/// The two sessions and what the load found.
+#[derive(Debug)]
+pub(crate) struct UnderLoad {
+    pub(crate) idle: Outcome,
+    /// Absent when the load did not come about, or the first session failed.
+    pub(crate) loaded: Option<Outcome>,
+    load: Option<(Nanos, Measurement)>,
+    failure: Option<String>,
+}
+
+/// Probes by `probe`, once without and once beside `load`.
+///
+/// # Errors
+/// Those of `probe`.
+pub(crate) fn under_load<E>(
+    plan: &ProbePlan,
+    load: Load<'_>,
+    session: &Session,
+    probe: impl Fn() -> Result<(Outcome, Option<String>), E>,
+) -> Result<UnderLoad, E> {
+    let (idle, failure) = probe()?;
+    if failure.is_some() {
+        return Ok(UnderLoad {
+            idle,
+            loaded: None,
+            load: None,
+            failure,
+        });
+    }
+    let lasting = WARM_UP + plan.interval * plan.count + LEAD_OUT;
+    let began = clock::now();
+    thread::scope(|scope| {
+        let load = scope.spawn(|| load(lasting, session));
+        let warm = Instant::now() + WARM_UP;
+        while Instant::now() < warm && !load.is_finished() && session.stop.cause().is_none() {
+            thread::sleep(STOP_INTERVAL);
+        }
+        let loaded = if load.is_finished() {
+            None
+        } else {
+            Some(probe()?)
+        };
+        let load = load.join();
+        let load = load.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let (loaded, probing) = loaded.unzip();
+        let failure = load
+            .failure
+            .as_ref()
+            .map(|cause| format!("the load: {cause}"));
+        Ok(UnderLoad {
+            idle,
+            loaded,
+            failure: probing.flatten().or(failure),
+            load: Some((began, load)),
+        })
+    })
+}
+
+impl UnderLoad {
+    /// One measurement of both: figures say of which phase they are; samples of the second session are numbered on from
+    /// the first's, and all times are from its first probe.
+    pub(crate) fn measurement(self, plan: &ProbePlan) -> Measurement {
+        let mut all = self.idle.measurement(plan);
+        for figure in &mut all.figures {
+            figure.phase = Some(Phase::Idle);
+        }
+        let start = self.idle.journal.probes.first().map(|probe| probe.sent);
+        let later = |moment: Option<Nanos>| {
+            let spans = start
+                .zip(moment)
+                .map(|(start, moment)| moment.0.saturating_sub(start.0));
+            spans.unwrap_or_default() as f64 / 1e9
+        };
+        if let Some(loaded) = &self.loaded {
+            let began = loaded.journal.probes.first().map(|probe| probe.sent);
+            let mut measured = loaded.measurement(plan);
+            for sample in &mut measured.samples {
+                sample.index += self.idle.journal.probes.len() as u64;
+            }
+            add(&mut all, measured, later(began), "loaded");
+        }
+        if let Some((began, load)) = self.load {
+            add(&mut all, load, later(Some(began)), "load");
+        }
+        all.failure = self.failure;
+        all
+    }
+}
+
+/// Adds what was found under load, from `shift_s` on; facts that differ get `name` before theirs.
+fn add(all: &mut Measurement, more: Measurement, shift_s: f64, name: &str) {
+    all.samples
+        .extend(more.samples.into_iter().map(|mut sample| {
+            sample.at_s += shift_s;
+            sample
+        }));
+    let figures = more.figures.into_iter();
+    all.figures
+        .extend(figures.map(|figure| figure.during(Phase::Loaded)));
+    for (fact, text) in more.facts {
+        if all.facts.get(&fact) != Some(&text) {
+            all.facts.insert(format!("{name}_{fact}"), text);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! `farwire measure udp`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::external::Tool;
+use crate::failure::{Blame, Failure};
+use crate::iperf3::args::Iperf3Args;
+use crate::iperf3::plan::{Plan, Protocol};
+use crate::measure::{Common, FarTool, Instrument, Shown};
+use crate::{Session, udp};
+
+/// Payload bits a second and stream when nothing is asked for, as in iperf3.
+const DEFAULT_BITRATE: u64 = 1_000_000;
+/// The longest payload of UDP over IPv4.
+const LONGEST_PAYLOAD: i64 = 65_507;
+/// Time and a number of 8 bytes have to fit in.
+const SHORTEST_PAYLOAD: i64 = 16;
+
+/// UDP goodput, loss, jitter and reordering, as iperf3 measures them, against any iperf3 or farwire server
+#[derive(Args, Debug)]
+pub struct UdpArgs {
+    #[command(flatten)]
+    test: Iperf3Args,
+    /// Payload bytes of a datagram [default: the MSS of the control connection]
+    #[arg(short = 'l', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(SHORTEST_PAYLOAD..=LONGEST_PAYLOAD))]
+    length: Option<u32>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Instrument for UdpArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn expected(&self) -> Option<Duration> {
+        self.plan().duration()
+    }
+
+    fn server(&self) -> Result<Option<FarTool>> {
+        self.test.far_tool(&self.plan())
+    }
+
+    fn tool(&self) -> Result<Option<Tool>> {
+        self.test.found()
+    }
+
+    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+        let server = self.test.server(&self.common).or_bad_input()?;
+        let plan = self.plan();
+        if let Some(measurement) = self.test.with_tool(&server, &plan, session) {
+            return measurement.map(Shown::of);
+        }
+        let measured = udp::measure(&server, &plan, session);
+        Ok(Shown::of(measured.measurement)
+            .below(measured.text)
+            .beside(measured.iperf3))
+    }
+}
+
+impl UdpArgs {
+    fn plan(&self) -> Plan {
+        let bitrate = self.test.bitrate.unwrap_or(DEFAULT_BITRATE);
+        Plan {
+            length: self.length,
+            bitrate: Some(bitrate).filter(|rate| *rate > 0),
+            ..self.test.plan(Protocol::Udp)
+        }
+    }
+}

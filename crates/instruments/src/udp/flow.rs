@@ -1,0 +1,283 @@
+//! What both ends know of a stream, put together, and the figures that it makes.
+
+use super::detail::{ReceiverDetail, SenderDetail};
+use crate::iperf3::results::StreamResults;
+use record::{Figure, Metric, Statistic};
+use stats::layers::Layers;
+use stats::proportion;
+
+/// What both ends know of one stream, without what is omitted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flow {
+    /// Payload bytes sent, and the seconds that it took.
+    pub(super) sent: Option<(u64, f64)>,
+    /// Datagrams sent.
+    pub(super) sent_packets: Option<u64>,
+    pub(super) pacing: Option<SenderDetail>,
+    pub(super) received: Option<Received>,
+}
+
+/// What the receiving end knows of a stream, or of several.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Received {
+    bytes: u64,
+    /// Datagrams that were to come, and that did not, by whomever they were dropped.
+    expected: u64,
+    missing: u64,
+    /// Datagrams of which the receiving end could not know, because nothing was seen after them.
+    unseen: u64,
+    jitter_ms: f64,
+    /// Bits a second, and the least and the most that they may have been, if that is known.
+    goodput: f64,
+    bounds: Option<[f64; 2]>,
+    /// What an iperf3 does not tell.
+    detail: Option<ReceiverDetail>,
+}
+
+impl Received {
+    /// Of the account of a farwire, with what its sender says of the time of sending: from the first departure to the last, and
+    /// of the whole test.
+    pub(super) fn here(
+        detail: ReceiverDetail,
+        local: &StreamResults,
+        [active_s, test_s]: [f64; 2],
+    ) -> Self {
+        let [omitted_missing, omitted] = local.omitted.unwrap_or_default();
+        let [bytes, span_ns] = detail.after_first;
+        // A path that fell silent before the sender did carried nothing in the rest of its time.
+        let span = (span_ns as f64 / 1e9).max(active_s);
+        let goodput = rate(bytes, span);
+        // What came with the first arrival and what would have come after the last may weigh as much again.
+        let edges = rate(local.bytes.saturating_sub(bytes).saturating_mul(2), span);
+        // The network carried them, and nobody read them.
+        let unread = detail.host_dropped.saturating_add(detail.duplicates);
+        let unread = rate(bytes, span) * unread as f64 / detail.received.max(1) as f64;
+        Self {
+            bytes: local.bytes,
+            expected: local.packets.saturating_sub(omitted),
+            missing: local.errors.unwrap_or(0).saturating_sub(omitted_missing),
+            unseen: 0,
+            jitter_ms: local.jitter_s * 1e3,
+            goodput,
+            bounds: Some([
+                (rate(bytes, span.max(test_s)) - edges).max(0.0),
+                goodput + edges + unread,
+            ]),
+            detail: Some(detail),
+        }
+    }
+
+    /// Of what an iperf3 says, that was sent `sent` datagrams within `active_s`.
+    pub(super) fn there(remote: &StreamResults, sent: u64, active_s: f64) -> Option<Self> {
+        let [omitted_missing, omitted] = remote.omitted.unwrap_or_default();
+        let expected = remote.packets.saturating_sub(omitted);
+        let rates = [active_s, remote.seconds.unwrap_or(active_s)].map(|s| rate(remote.bytes, s));
+        Some(Self {
+            bytes: remote.bytes,
+            expected,
+            missing: remote.errors?.saturating_sub(omitted_missing),
+            unseen: sent.saturating_sub(remote.packets),
+            jitter_ms: remote.jitter_s * 1e3,
+            goodput: rates[0],
+            bounds: Some([rates[0].min(rates[1]), rates[0].max(rates[1])]),
+            detail: None,
+        })
+    }
+
+    pub(super) fn with(self, other: Self) -> Self {
+        let detail = self.detail.zip(other.detail);
+        let bounds = self.bounds.zip(other.bounds);
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            expected: self.expected.saturating_add(other.expected),
+            missing: self.missing.saturating_add(other.missing),
+            unseen: self.unseen.saturating_add(other.unseen),
+            jitter_ms: self.jitter_ms.max(other.jitter_ms),
+            goodput: self.goodput + other.goodput,
+            bounds: bounds.map(|(a, b)| [0, 1].map(|i| a[i] + b[i])),
+            detail: detail.map(|(a, b)| a.with(&b)),
+        }
+    }
+
+    fn host_dropped(&self) -> u64 {
+        self.detail.map_or(0, |detail| detail.host_dropped)
+    }
+
+    /// Datagrams that the network lost.
+    fn lost(&self) -> u64 {
+        self.missing.saturating_sub(self.host_dropped())
+    }
+
+    /// The network's loss in percent, and its 95 % interval; absent when nothing was to come.
+    fn loss(&self) -> Option<(f64, [f64; 2])> {
+        let lost = proportion::percent(self.lost(), self.expected)?;
+        // Each drop of the host was one datagram at least, and what was unseen may have been lost.
+        let drops = self.detail.map_or(0, |detail| detail.drops);
+        let surely_host = drops.min(self.host_dropped());
+        let most = self.missing.saturating_sub(surely_host);
+        let most = most.saturating_add(self.unseen);
+        let [low, _] = proportion::wilson(self.lost(), self.expected)?;
+        let [_, high] = proportion::wilson(most, self.expected.saturating_add(self.unseen))?;
+        Some((lost, [100.0 * low, 100.0 * high]))
+    }
+}
+
+impl Flow {
+    pub(super) fn with(self, other: Self) -> Self {
+        let sent = self.sent.zip(other.sent);
+        Self {
+            sent: sent.map(|((a, a_s), (b, b_s))| (a.saturating_add(b), a_s.max(b_s))),
+            sent_packets: add(self.sent_packets, other.sent_packets),
+            pacing: self.pacing.zip(other.pacing).map(|(a, b)| a.with(&b)),
+            received: self.received.zip(other.received).map(|(a, b)| a.with(b)),
+        }
+    }
+
+    pub(super) fn figures(&self, layers: Option<Layers>) -> Vec<Figure> {
+        let mut figures = Vec::new();
+        let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
+        if let Some(received) = &self.received {
+            received.figures(layers, &mut figures);
+        }
+        if let Some((bytes, seconds)) = self.sent {
+            let sent = rate(bytes, seconds);
+            figures.push(Figure::new(Metric::SentRateBitPerS, Statistic::Mean, sent));
+            figures.push(total(Metric::SentBytes, bytes));
+            figures.push(Figure::new(Metric::ElapsedS, Statistic::Total, seconds));
+        }
+        if let Some(packets) = self.sent_packets {
+            figures.push(total(Metric::SentPackets, packets));
+        }
+        if let Some(pacing) = &self.pacing {
+            pacing.figures(&mut figures);
+        }
+        figures
+    }
+}
+
+impl Received {
+    fn figures(&self, layers: Option<Layers>, figures: &mut Vec<Figure>) {
+        let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
+        let mut rate = |metric, of: &dyn Fn(f64) -> f64| {
+            let mean = Figure::new(metric, Statistic::Mean, of(self.goodput));
+            figures.push(match self.bounds {
+                Some([low, high]) => mean.within(of(low), of(high)),
+                None => mean,
+            });
+        };
+        rate(Metric::GoodputBitPerS, &|rate| rate);
+        if let Some(layers) = layers {
+            rate(Metric::L3RateBitPerS, &|rate| layers.l3(rate));
+            rate(Metric::L2RateBitPerS, &|rate| layers.l2(rate));
+            rate(Metric::L1RateBitPerS, &|rate| layers.l1(rate));
+        }
+        if let Some((percent, [low, high])) = self.loss() {
+            let loss = Figure::new(Metric::LostPercent, Statistic::Mean, percent);
+            figures.push(loss.within(low, high));
+        }
+        figures.push(total(Metric::LostPackets, self.lost()));
+        figures.push(Figure::new(
+            Metric::JitterMs,
+            Statistic::Mean,
+            self.jitter_ms,
+        ));
+        figures.push(total(Metric::ReceivedBytes, self.bytes));
+        let Some(detail) = &self.detail else {
+            return;
+        };
+        figures.push(total(Metric::ReceivedPackets, detail.received));
+        figures.push(total(Metric::DuplicatePackets, detail.duplicates));
+        figures.push(total(Metric::ReorderedPackets, detail.reordered));
+        if detail.reordered > 0 {
+            let extent = detail.largest_extent as f64;
+            figures.push(Figure::new(
+                Metric::ReorderingExtentPackets,
+                Statistic::Max,
+                extent,
+            ));
+        }
+        figures.push(total(Metric::HostDroppedPackets, detail.host_dropped));
+        if detail.garbage > 0 {
+            figures.push(total(Metric::GarbagePackets, detail.garbage));
+        }
+    }
+}
+
+impl SenderDetail {
+    fn figures(&self, figures: &mut Vec<Figure>) {
+        if let Some(errors) = self.gap_error_ns {
+            let statistics = [Statistic::Median, Statistic::P99, Statistic::Max];
+            for (statistic, error) in statistics.into_iter().zip(errors) {
+                let micros = error as f64 / 1e3;
+                figures.push(Figure::new(Metric::PacingErrorUs, statistic, micros));
+            }
+        }
+        if let Some(late) = proportion::percent(self.late, self.trains) {
+            figures.push(Figure::new(
+                Metric::LateTrainsPercent,
+                Statistic::Mean,
+                late,
+            ));
+        }
+        let burst = self.burst as f64;
+        figures.push(Figure::new(Metric::TrainPackets, Statistic::Max, burst));
+    }
+}
+
+fn rate(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        bytes as f64 * 8.0 / seconds
+    } else {
+        0.0
+    }
+}
+
+fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    Some(a?.saturating_add(b?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::detail::Detail;
+    use super::*;
+    use crate::iperf3::results::Results;
+
+    const MOST: i64 = i64::MAX;
+
+    /// A stream of which a peer says the largest numbers that its results may hold, with farwire's key or without.
+    fn absurd(farwire: &str) -> StreamResults {
+        let text = format!(
+            r#"{{"cpu_util_total":0,"cpu_util_user":0,"cpu_util_system":0,"sender_has_retransmits":-1,"streams":
+            [{{"id":1,"bytes":{MOST},"retransmits":{MOST},"jitter":0,"errors":{MOST},"packets":{MOST},
+            "start_time":0,"end_time":1{farwire}}}]}}"#
+        );
+        Results::parse(text.as_bytes()).unwrap().streams.remove(0)
+    }
+
+    #[test]
+    fn numbers_of_a_peer_that_cannot_be_summed_are_the_largest_there_are() {
+        let all = u64::MAX;
+        let detail = format!(
+            r#","farwire":{{"receiver":{{"received":{all},"duplicates":{all},"reordered":{all},"largest_extent":{all},
+            "host_dropped":0,"drops":0,"garbage":{all},"after_first":[0,{all}]}}}}"#
+        );
+        let ours = absurd(&detail);
+        let Some(Detail::Receiver(detail)) = ours.detail else {
+            panic!("{ours:?}");
+        };
+        let here = Received::here(detail, &ours, [1.0; 2]);
+        let there = Received::there(&absurd(""), all, 1.0).unwrap();
+        for received in [here, there] {
+            let flow = Flow {
+                sent: Some((all, 1.0)),
+                sent_packets: Some(all),
+                pacing: None,
+                received: Some(received),
+            };
+            let sum = (0..3).map(|_| flow).reduce(Flow::with).unwrap();
+            assert_eq!((sum.sent, sum.sent_packets), (Some((all, 1.0)), Some(all)));
+            let figures = sum.figures(None);
+            assert!(figures.iter().all(|figure| figure.value.is_finite()));
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! `measure udp`: a test of UDP against any iperf3 server.
+
+use std::net::UdpSocket;
+
+use anyhow::Result;
+
+use super::streams::{End, UdpStreams};
+use super::{greeting, line, report, view};
+use crate::Session;
+use crate::endpoint;
+use crate::iperf3::client;
+use crate::iperf3::client::{Opening, Server};
+use crate::iperf3::params::Params;
+use crate::iperf3::plan::Plan;
+use crate::iperf3::view::{Measured, Setting};
+use record::Measurement;
+
+/// Measures `plan` against `server` from the calling thread's namespace.
+pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measured {
+    let params = Params {
+        plan: plan.clone(),
+        udp_counters_64bit: true,
+    };
+    let mut connected = Vec::new();
+    let tested = client::run(server, &params, session, |opening| {
+        let sockets = open(opening)?;
+        let ends = opening.streams.iter().zip(&sockets);
+        let ends = ends.filter_map(|(spec, socket)| {
+            Some((
+                spec.id,
+                [socket.local_addr().ok()?, socket.peer_addr().ok()?],
+            ))
+        });
+        connected = ends.collect();
+        UdpStreams::new(opening.params, &opening.streams, sockets, End::Client)
+    });
+    let mut setting = Setting {
+        plan,
+        server: server.address,
+        cookie: tested.cookie,
+        connected,
+    };
+    let Some(streams) = &tested.streams else {
+        let cause = tested.failure.unwrap_or_default();
+        return Measured {
+            iperf3: setting.failed(&cause),
+            measurement: Measurement::failed(cause).with_fact("server", server.address),
+            text: String::new(),
+        };
+    };
+    let plan = Plan {
+        length: u32::try_from(streams.length()).ok(),
+        ..plan.clone()
+    };
+    setting.plan = &plan;
+    let mut measurement =
+        report::measurement(streams, &tested.sides).with_fact("server", server.address);
+    measurement.failure = tested.failure.or(measurement.failure);
+    Measured {
+        iperf3: view::iperf3(
+            streams,
+            &tested.sides,
+            &setting,
+            measurement.failure.as_deref(),
+        ),
+        text: line::all(streams.readings(), streams.started()),
+        measurement,
+    }
+}
+
+/// Greets the server from one socket after another: it counts the streams as they come.
+fn open(opening: &Opening<'_>) -> Result<Vec<UdpSocket>> {
+    let server = opening.server;
+    let mut sockets = Vec::new();
+    for _ in &opening.streams {
+        let socket = endpoint::udp(server.address, server.local.as_ref())?;
+        greeting::greet(&socket, opening.stop)?;
+        sockets.push(socket);
+    }
+    Ok(sockets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iperf3::control::Control;
+    use crate::iperf3::plan::{Protocol, Until, Way};
+    use crate::iperf3::wire::State;
+    use crate::serve::{self, ServeConfig};
+    use crate::udp::Counter;
+    use crate::udp::datagram::Stamped;
+    use model::Nanos;
+    use netio::stop::Stop;
+    use record::{Metric, Statistic};
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread::{self, JoinHandle};
+    use std::time::Duration;
+
+    fn plan(way: Way) -> Plan {
+        Plan {
+            way,
+            parallel: 2,
+            until: Until::Bytes(100_000),
+            bitrate: None,
+            length: Some(1000),
+            ..Plan::new(Protocol::Udp)
+        }
+    }
+
+    fn against(address: SocketAddr, plan: &Plan) -> Measurement {
+        let server = Server {
+            message_timeout: Duration::from_millis(500),
+            silence: Duration::from_millis(500),
+            ..Server::at(address)
+        };
+        measure(&server, plan, &Session::default()).measurement
+    }
+
+    /// A server that follows the protocol up to the running test and then does what `end` does; over UDP it has the one
+    /// stream of the client.
+    fn impostor(
+        end: impl FnOnce(&mut Control, &UdpSocket) + Send + 'static,
+    ) -> (SocketAddr, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let datagrams = UdpSocket::bind(address).unwrap();
+        let server = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut control = Control::new(stream, Stop::default()).unwrap();
+            control.read_cookie().unwrap();
+            control.send_state(State::ParamExchange).unwrap();
+            control.read_json(10_000, "parameters").unwrap();
+            control.send_state(State::CreateStreams).unwrap();
+            let mut greeting = [0; 16];
+            let (length, client) = datagrams.recv_from(&mut greeting).unwrap();
+            let answer = greeting::answer_to(&greeting[..length]).unwrap();
+            datagrams.connect(client).unwrap();
+            datagrams.send(&answer).unwrap();
+            control.send_state(State::TestStart).unwrap();
+            control.send_state(State::TestRunning).unwrap();
+            end(&mut control, &datagrams);
+        });
+        (address, server)
+    }
+
+    /// How a test of one stream against that server fails.
+    fn failure(
+        way: Way,
+        end: impl FnOnce(&mut Control, &UdpSocket) + Send + 'static,
+    ) -> (Measurement, String) {
+        let (address, server) = impostor(end);
+        let plan = Plan {
+            parallel: 1,
+            until: Until::For(Duration::from_millis(300)),
+            bitrate: Some(1_000_000),
+            ..plan(way)
+        };
+        let measurement = against(address, &plan);
+        server.join().unwrap();
+        let cause = measurement.failure.clone().unwrap_or_default();
+        (measurement, cause)
+    }
+
+    fn end_with(control: &mut Control, results: &str) {
+        let deadline = control.deadline();
+        control.expect(State::TestEnd, deadline).unwrap();
+        control.send_state(State::ExchangeResults).unwrap();
+        control.read_json(100_000, "results").unwrap();
+        let results = serde_json::from_str(results).unwrap();
+        control.send_json(&results, "results").unwrap();
+        control.send_state(State::DisplayResults).unwrap();
+    }
+
+    const RESULTS: &str = r#"{"cpu_util_total":0,"cpu_util_user":0,"cpu_util_system":0,
+        "sender_has_retransmits":-1,"streams":[{"id":1,"bytes":1000,"retransmits":-1,
+        "jitter":0,"errors":0,"packets":1,"start_time":0,"end_time":0.3}]}"#;
+
+    #[test]
+    fn both_ends_count_every_datagram_in_every_direction() {
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
+        let address = server.address("iperf3").unwrap();
+        for way in [Way::Up, Way::Down, Way::Both] {
+            let plan = Plan {
+                bitrate: Some(50_000_000),
+                ..plan(way)
+            };
+            let measurement = against(address, &plan);
+            assert_eq!(measurement.failure, None);
+            let of = |metric| {
+                let figures = measurement.figures.iter();
+                let whole = figures.filter(|f| f.metric == metric && f.stream.is_none());
+                whole
+                    .filter(|f| f.statistic == Statistic::Total)
+                    .map(|f| f.value)
+                    .collect::<Vec<f64>>()
+            };
+            assert_eq!(of(Metric::SentPackets), of(Metric::ReceivedPackets));
+            assert_eq!(of(Metric::SentBytes), of(Metric::ReceivedBytes));
+            assert!(of(Metric::LostPackets).iter().all(|lost| *lost == 0.0));
+            assert!(of(Metric::ReceivedBytes).iter().all(|got| *got >= 1e5));
+        }
+    }
+
+    #[test]
+    fn a_server_that_closes_while_the_test_runs_is_named() {
+        let (_, cause) = failure(Way::Up, |_, _| ());
+        assert!(cause.contains("closed"), "{cause}");
+    }
+
+    #[test]
+    fn a_server_that_sends_nothing_where_it_should_is_given_up() {
+        let (address, server) = impostor(|control, _| {
+            let deadline = control.deadline();
+            let _ = control.read_state(deadline, "the end");
+        });
+        let long = Plan {
+            parallel: 1,
+            until: Until::For(Duration::from_secs(3600)),
+            ..plan(Way::Down)
+        };
+        let cause = against(address, &long).failure.unwrap();
+        server.join().unwrap();
+        assert!(cause.contains("nothing moved on any stream"), "{cause}");
+    }
+
+    #[test]
+    fn absurd_numbers_from_a_server_are_garbage_and_no_loss() {
+        let (measurement, cause) = failure(Way::Down, |control, datagrams| {
+            let send = |number| {
+                let mut datagram = [0; 1000];
+                let sent = Nanos(0);
+                Counter::Bits64.write(Stamped { sent, number }, &mut datagram);
+                datagrams.send(&datagram).unwrap();
+            };
+            [1, u64::MAX, 1 << 40, 0].into_iter().for_each(send);
+            datagrams.send(b"short").unwrap();
+            end_with(control, RESULTS);
+        });
+        assert_eq!(cause, "");
+        let total = |metric| {
+            let mut figures = measurement.figures.iter();
+            figures.find(|f| f.metric == metric).map(|f| f.value)
+        };
+        assert_eq!(total(Metric::ReceivedPackets), Some(1.0));
+        assert_eq!(total(Metric::LostPackets), Some(0.0));
+        assert_eq!(total(Metric::GarbagePackets), Some(4.0));
+    }
+
+    #[test]
+    fn results_that_cannot_be_are_said_to_disagree() {
+        let absurd = RESULTS.replace("\"errors\":0", "\"errors\":123456789");
+        let (_, cause) = failure(Way::Up, move |control, _| end_with(control, &absurd));
+        assert!(cause.contains("the ends disagree"), "{cause}");
+    }
+}

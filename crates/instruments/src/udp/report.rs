@@ -1,0 +1,336 @@
+//! What a UDP test found, in the one form of all instruments.
+
+use std::time::Instant;
+
+use super::detail::{Detail, ReceiverDetail};
+use super::flow::{Flow, Received};
+use super::stream::{Ending, Reading, StreamReading};
+use super::streams::UdpStreams;
+use crate::iperf3::plan::Streams as _;
+use crate::iperf3::results::{Sides, StreamResults};
+use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
+use stats::layers::Layers;
+
+/// What a test over `streams` found at this end, with what the other end said.
+pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
+    let report = Report { streams, sides };
+    let mut measurement = Measurement {
+        failure: report.disagreement(),
+        omitted_s: report.omitted_s(),
+        ..Measurement::default()
+    };
+    for sends in [true, false] {
+        let flows = report.flows(sends);
+        if !flows.is_empty() {
+            report.add_samples(sends, &mut measurement.samples);
+            report.add_figures(sends, &flows, &mut measurement.figures);
+            let name = format!("delays of the sender {}", report.direction(sends).name());
+            if let Some(delays) = delays(&flows) {
+                measurement.facts.insert(name, delays);
+            }
+        }
+    }
+    report.add_facts(&mut measurement);
+    measurement
+}
+
+struct Report<'a> {
+    streams: &'a UdpStreams,
+    sides: &'a Sides,
+}
+
+impl Report<'_> {
+    fn remote(&self, id: u32) -> Option<&StreamResults> {
+        self.sides.remote.as_ref()?.stream(id)
+    }
+
+    /// The streams that this end sends, or receives, with their numbers.
+    fn flows(&self, sends: bool) -> Vec<(u32, Flow)> {
+        let flow = |local: &StreamResults| match local.detail? {
+            Detail::Sender(_) if sends => Some((local.id, self.sent(local))),
+            Detail::Receiver(detail) if !sends => Some((local.id, self.came(local, detail))),
+            _ => None,
+        };
+        self.streams.results().iter().filter_map(flow).collect()
+    }
+
+    /// Both views of a stream that this end sent.
+    fn sent(&self, local: &StreamResults) -> Flow {
+        let active_s = local.seconds.unwrap_or(0.0);
+        let remote = self.remote(local.id);
+        let received = remote.and_then(|remote| match remote.detail {
+            Some(Detail::Receiver(detail)) => {
+                Some(Received::here(detail, remote, sending_s(local)))
+            }
+            _ => Received::there(remote, local.packets, active_s),
+        });
+        Flow {
+            received,
+            ..self.sender_view(local)
+        }
+    }
+
+    /// Both views of a stream that this end received.
+    fn came(&self, local: &StreamResults, detail: ReceiverDetail) -> Flow {
+        let sender = self.remote(local.id).map(|remote| self.sender_view(remote));
+        let sending_s = self.remote(local.id).map_or([0.0; 2], sending_s);
+        let received = Received::here(detail, local, sending_s);
+        Flow {
+            received: Some(received),
+            ..sender.unwrap_or_default()
+        }
+    }
+
+    /// What the sending end says of a stream.
+    fn sender_view(&self, results: &StreamResults) -> Flow {
+        let omitted = results.omitted.map(|[_, omitted]| omitted);
+        // iperf3 up to 3.14 does not tell how many of its datagrams it omitted.
+        let omitted = omitted.or((!self.streams.omits()).then_some(0));
+        Flow {
+            sent: results.seconds.map(|seconds| (results.bytes, seconds)),
+            sent_packets: omitted.map(|omitted| results.packets.saturating_sub(omitted)),
+            pacing: match results.detail {
+                Some(Detail::Sender(detail)) => Some(detail),
+                _ => None,
+            },
+            received: None,
+        }
+    }
+
+    fn direction(&self, sends: bool) -> Direction {
+        if sends == self.streams.is_client() {
+            Direction::Up
+        } else {
+            Direction::Down
+        }
+    }
+
+    fn layers(&self) -> Layers {
+        Layers::of_datagrams(self.streams.length() as f64, self.streams.is_ipv6())
+    }
+
+    /// What cannot be if both ends counted right.
+    fn disagreement(&self) -> Option<String> {
+        let remote = self.sides.remote.as_ref()?;
+        self.streams.results().iter().find_map(|local| {
+            let id = local.id;
+            let theirs = remote.stream(id)?;
+            let sent = matches!(local.detail, Some(Detail::Sender(_)));
+            let (sent, came) = if sent { (local, theirs) } else { (theirs, local) };
+            (came.packets > sent.packets || came.errors.is_some_and(|lost| lost > sent.packets))
+                .then(|| {
+                    format!(
+                        "the ends disagree: of {} datagrams sent on stream {id}, number {} came and {} are missing",
+                        sent.packets,
+                        came.packets,
+                        came.errors.unwrap_or(0)
+                    )
+                })
+        })
+    }
+
+    fn add_figures(&self, sends: bool, flows: &[(u32, Flow)], figures: &mut Vec<Figure>) {
+        let way = self.direction(sends);
+        let all = flows.iter().map(|(_, flow)| *flow);
+        let Some(whole) = all.reduce(Flow::with) else {
+            return;
+        };
+        let mut add = |figure: Figure| figures.push(figure.toward(way));
+        whole
+            .figures(Some(self.layers()))
+            .into_iter()
+            .for_each(&mut add);
+        let ours = Some(self.sides.local.cpu_percent[0]);
+        let theirs = self.sides.remote.as_ref().map(|r| r.cpu_percent[0]);
+        let (sender, receiver) = if sends {
+            (ours, theirs)
+        } else {
+            (theirs, ours)
+        };
+        for (metric, value) in [
+            (Metric::SenderCpuPercent, sender),
+            (Metric::ReceiverCpuPercent, receiver),
+        ] {
+            if let Some(value) = value {
+                add(Figure::new(metric, Statistic::Mean, value));
+            }
+        }
+        if flows.len() > 1 {
+            for (id, flow) in flows {
+                let figures = flow.figures(None).into_iter();
+                figures.map(|figure| figure.stream(*id)).for_each(&mut add);
+            }
+        }
+    }
+
+    /// When the first interval that counts began.
+    fn omitted_s(&self) -> f64 {
+        let readings = self.streams.readings();
+        let omitted = readings.iter().take_while(|r| r.ending != Ending::Counted);
+        let began = omitted.last().map(|reading| reading.at);
+        began.map_or(0.0, |at| seconds(self.streams.started(), at))
+    }
+
+    fn add_samples(&self, sends: bool, samples: &mut Vec<Sample>) {
+        let way = self.direction(sends);
+        let mut before: Option<&Reading> = None;
+        let mut index = 0;
+        for reading in self.streams.readings() {
+            let began = before.map_or(self.streams.started(), |before| before.at);
+            if reading.ending == Ending::Counted {
+                index += 1;
+                let at_s = seconds(self.streams.started(), reading.at);
+                let lasted = seconds(began, reading.at);
+                let values = interval(reading, before, sends, lasted, self.layers());
+                let new = values
+                    .into_iter()
+                    .map(|(metric, value)| Sample::new(at_s, metric, index, value).toward(way));
+                samples.extend(new);
+            }
+            before = Some(reading);
+        }
+    }
+
+    fn add_facts(&self, measurement: &mut Measurement) {
+        let mut fact = |name: &str, text: &str| {
+            measurement.facts.insert(name.to_owned(), text.to_owned());
+        };
+        fact(
+            "goodput",
+            "payload bytes (L7) after the first arrival, over the time to the last one, or over the time of sending if \
+             that is longer; where an iperf3 receives, its bytes over the time of sending",
+        );
+        fact(
+            "loss",
+            "of the network, copies and this host's drops apart; to the last datagram sent where farwire receives; as \
+             iperf3 counts where that receives: copies hide loss, and what came after the end is in neither count",
+        );
+        fact(
+            "interval",
+            "95 %. Loss: Wilson's on the datagrams, which takes them for independent, widened by what host and network \
+             cannot be told apart. Goodput: of what the network carried meanwhile, to which sampling adds nothing: twice the first arrival for the edges, the sender's whole time for the least, and \
+             what the host dropped or came twice; where an iperf3 receives, between its bytes over its own time and over the time of sending",
+        );
+        fact(
+            "jitter",
+            "RFC 3550, from the kernel's receive stamps, one step a received train: datagrams that arrived as one share a \
+             stamp; over all streams the largest",
+        );
+        fact(
+            "pacing",
+            "at the sender, from one train to the next; late is more than 50 us; a delay is made up for within about \
+             50 ms, in cuts of 2 % to 50 % of the gaps; what is 100 ms late is given up",
+        );
+        fact(
+            "layers",
+            &format!(
+                "computed from goodput with {} bytes of payload a datagram, each in one packet; L2 without FCS, L1 \
+                 with FCS, preamble and gap",
+                self.streams.length()
+            ),
+        );
+        fact(
+            "cpu",
+            "percent of one CPU: the data threads of a farwire; the whole process of an iperf3",
+        );
+    }
+}
+
+/// What held a direction's sender up, where that is a farwire.
+fn delays(flows: &[(u32, Flow)]) -> Option<String> {
+    let mut all = flows.iter().map(|(_, flow)| flow.pacing);
+    let first = all.next()??;
+    let pacing = all.try_fold(first, |sum, other| Some(sum.with(&other?)))?;
+    Some(format!(
+        "{:.3} ms of the schedule given up, all streams together; {} sends held up by full buffers and tried again",
+        pacing.given_up_ns as f64 / 1e6,
+        pacing.held_up
+    ))
+}
+
+/// What one interval adds to a direction.
+fn interval(
+    reading: &Reading,
+    before: Option<&Reading>,
+    sends: bool,
+    lasted: f64,
+    layers: Layers,
+) -> Vec<(Metric, f64)> {
+    let earlier = |index: usize| before.and_then(|before| before.streams.get(index));
+    let streams = reading.streams.iter().enumerate();
+    if sends {
+        let [mut bytes, mut packets] = [0.0; 2];
+        for (index, stream) in streams {
+            if let StreamReading::Sent(now) = stream {
+                let then = match earlier(index) {
+                    Some(StreamReading::Sent(then)) => *then,
+                    _ => Default::default(),
+                };
+                bytes += difference(now.bytes, then.bytes);
+                packets += difference(now.datagrams, then.datagrams);
+            }
+        }
+        return vec![
+            (Metric::SentRateBitPerS, bytes * 8.0 / lasted),
+            (Metric::SentBytes, bytes),
+            (Metric::SentPackets, packets),
+        ];
+    }
+    let [
+        mut bytes,
+        mut packets,
+        mut lost,
+        mut host,
+        mut copies,
+        mut reordered,
+    ] = [0.0; 6];
+    let mut jitter_ns = 0.0_f64;
+    for (index, stream) in streams {
+        if let StreamReading::Came(now) = stream {
+            let then = match earlier(index) {
+                Some(StreamReading::Came(then)) => *then,
+                _ => Default::default(),
+            };
+            let dropped = difference(now.host_dropped, then.host_dropped);
+            bytes += difference(now.bytes, then.bytes);
+            packets += difference(now.received, then.received);
+            lost += difference(now.missing(), then.missing()) - dropped;
+            host += dropped;
+            copies += difference(now.duplicates, then.duplicates);
+            reordered += difference(now.reordered, then.reordered);
+            jitter_ns = jitter_ns.max(now.jitter_ns);
+        }
+    }
+    let goodput = bytes * 8.0 / lasted;
+    vec![
+        (Metric::GoodputBitPerS, goodput),
+        (Metric::L3RateBitPerS, layers.l3(goodput)),
+        (Metric::L2RateBitPerS, layers.l2(goodput)),
+        (Metric::L1RateBitPerS, layers.l1(goodput)),
+        (Metric::ReceivedBytes, bytes),
+        (Metric::ReceivedPackets, packets),
+        (Metric::LostPackets, lost),
+        (Metric::HostDroppedPackets, host),
+        (Metric::DuplicatePackets, copies),
+        (Metric::ReorderedPackets, reordered),
+        (Metric::JitterMs, jitter_ns / 1e6),
+    ]
+}
+
+/// A count that comes late is taken back in the interval in which it is corrected: then this is below 0.
+fn difference(now: u64, before: u64) -> f64 {
+    now as f64 - before as f64
+}
+
+fn seconds(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64()
+}
+
+/// From the first departure of a stream to its last, and the whole test, in seconds, as far as the sender says.
+fn sending_s(sender: &StreamResults) -> [f64; 2] {
+    let active = match sender.detail {
+        Some(Detail::Sender(detail)) => detail.active_ns as f64 / 1e9,
+        _ => 0.0,
+    };
+    [active, sender.seconds.unwrap_or(active)]
+}

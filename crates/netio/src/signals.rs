@@ -1,0 +1,34 @@
+//! The signals that end farwire.
+
+use std::ffi::c_int;
+use std::fs;
+
+use signal_hook::consts::{SIGHUP, SIGTERM};
+
+/// SIGTERM; and SIGHUP, unless whoever started farwire has it ignored, as nohup(1) does.
+pub fn terminating() -> Vec<c_int> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut signals = vec![SIGTERM, SIGHUP];
+    signals.retain(|signal| !is_ignored(&status, *signal));
+    signals
+}
+
+/// Whether `status`, as in proc(5), has the signal among those ignored: bit n - 1 stands for signal n.
+fn is_ignored(status: &str, signal: c_int) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_ignored_by_its_bit() {
+        let status = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
+        assert!(is_ignored(status, SIGHUP));
+        assert!(!is_ignored(status, SIGTERM));
+        assert!(!is_ignored("", SIGHUP));
+    }
+}

@@ -1,0 +1,78 @@
+//! When a measurement must end before it is done.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::SIGINT;
+
+use crate::signals;
+
+/// How long an instrument may wait without asking [`Stop::cause`] again.
+pub const STOP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A time-out and a flag that signals raise; instruments ask every [`STOP_INTERVAL`].
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    deadline: Option<(Instant, Duration)>,
+    interrupted: Arc<AtomicBool>,
+}
+
+/// Why to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopCause {
+    /// The time-out passed.
+    TimeOut(Duration),
+    /// A signal arrived.
+    Interrupted,
+}
+
+impl Stop {
+    /// Stops at SIGINT, SIGTERM and SIGHUP, which from now on do nothing else; a SIGHUP that was ignored stays so.
+    ///
+    /// # Errors
+    /// The system refuses the handlers.
+    pub fn on_signals() -> io::Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [vec![SIGINT], signals::terminating()].concat() {
+            signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        }
+        Ok(Self::on(flag))
+    }
+
+    /// Stops when `flag` rises.
+    pub fn on(flag: Arc<AtomicBool>) -> Self {
+        Self {
+            deadline: None,
+            interrupted: flag,
+        }
+    }
+
+    /// Stops `timeout` from now as well.
+    pub fn within(&self, timeout: Duration) -> Self {
+        Self {
+            deadline: Some((Instant::now() + timeout, timeout)),
+            interrupted: Arc::clone(&self.interrupted),
+        }
+    }
+
+    /// Why to stop now, if so.
+    pub fn cause(&self) -> Option<StopCause> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Some(StopCause::Interrupted);
+        }
+        let (deadline, timeout) = self.deadline?;
+        (Instant::now() >= deadline).then_some(StopCause::TimeOut(timeout))
+    }
+}
+
+impl fmt::Display for StopCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimeOut(timeout) => write!(f, "not done within {} s", timeout.as_secs_f64()),
+            Self::Interrupted => f.write_str("interrupted by a signal"),
+        }
+    }
+}

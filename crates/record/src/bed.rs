@@ -1,0 +1,476 @@
+//! Where a case runs.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use anyhow::{Context, Result, bail, ensure};
+use ipnet::IpNet;
+use model::{BitsPerSec, HopConfig, LinkConfig, Nanos};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stats::layers::ETHERNET_HEADER;
+
+use crate::link_spec::LinkSpec;
+use crate::unit;
+
+/// IPv6 needs 1280 (RFC 8200 §5); veth carries no more than 65535.
+const MTUS: RangeInclusive<u32> = 1280..=65_535;
+/// Nodes of a chain: one without a neighbour measures nothing; of more segments no machine would keep up.
+const NODES: RangeInclusive<usize> = 2..=17;
+/// The link of a bed that has one.
+const THE_LINK: &str = "link";
+
+/// A test bed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "a plan has few of them")]
+pub enum Bed {
+    /// Client, emulator and server in namespaces of this machine.
+    Netns(Pair),
+    /// Nodes in a row in namespaces of this machine, routed, with an emulator on every link.
+    Chain(Chain),
+    /// A host that exists, on which `farwire serve` runs; nothing is emulated.
+    External(External),
+    /// Two network interfaces of this machine, each in a namespace of its own for as long as the experiment runs; what
+    /// is between them is measured, nothing is emulated.
+    Nics(Nics),
+}
+
+/// The bed of kind `netns`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pair {
+    /// MTU of every interface.
+    #[serde(default = "usual_mtu")]
+    pub mtu: u32,
+    /// Whether the end hosts' segmentation and checksum offloads stay on.
+    #[serde(default = "usual_offloads")]
+    pub offloads: bool,
+    /// Rate of a token bucket of the kernel's own (tbf) at the client's egress, counting L2 bytes without FCS.
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<unit::Written>")]
+    pub tbf: Option<BitsPerSec>,
+    /// The conditions of the bed's own wire, which every case has.
+    #[serde(default)]
+    pub wire: LinkSpec,
+}
+
+/// The bed of kind `chain`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Chain {
+    /// Names, in a row; those between the ends are routers.
+    pub nodes: Vec<String>,
+    /// By the names of its two nodes, as in `PC1-router`; up is from the first to the last node. One without conditions
+    /// may be left out.
+    #[serde(default)]
+    pub links: BTreeMap<String, LinkSpec>,
+    /// MTU of every interface.
+    #[serde(default = "usual_mtu")]
+    pub mtu: u32,
+    /// Whether the nodes' segmentation and checksum offloads stay on.
+    #[serde(default = "usual_offloads")]
+    pub offloads: bool,
+}
+
+/// The bed of kind `external`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct External {
+    /// Name or address.
+    pub host: String,
+    /// Where its web server listens.
+    #[serde(default = "usual_http_port")]
+    pub http_port: u16,
+}
+
+/// The bed of kind `nics`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Nics {
+    /// Where the instruments are.
+    pub client: Nic,
+    /// Where the far end is.
+    pub server: Nic,
+}
+
+/// A network interface and what it is given in its namespace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Nic {
+    /// Its name; it must have no address, because its own would be lost.
+    pub interface: String,
+    /// As in `192.0.2.1/24`.
+    #[schemars(with = "String")]
+    pub address: IpNet,
+    /// Where everything goes that is not on the interface's own network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub gateway: Option<IpAddr>,
+}
+
+fn usual_mtu() -> u32 {
+    1500
+}
+
+fn usual_offloads() -> bool {
+    true
+}
+
+fn usual_http_port() -> u16 {
+    8080
+}
+
+/// The kernel's token bucket at a bed's client, as tc-tbf(8) takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenBucket {
+    /// At which it fills, in L2 bytes without FCS.
+    pub rate: BitsPerSec,
+    /// Bytes that may leave at once, beyond the rate.
+    pub burst: u32,
+    /// Bytes that may wait.
+    pub limit: u32,
+}
+
+impl TokenBucket {
+    /// Of this rate, for frames of up to `frame` bytes: 1 ms deep, the shortest with which the kernel's timers still keep
+    /// the rate, but four frames at least; with 100 ms of waiting room.
+    fn new(rate: BitsPerSec, frame: u32) -> Self {
+        const DEPTH: Nanos = Nanos::from_millis(1);
+        const QUEUE: Nanos = Nanos::from_millis(100);
+        const LEAST_FRAMES: u32 = 4;
+        let within = |time: Nanos| {
+            let bytes = u128::from(rate.get()) * u128::from(time.0) / 8_000_000_000;
+            u32::try_from(bytes)
+                .unwrap_or(u32::MAX)
+                .max(LEAST_FRAMES * frame)
+        };
+        Self {
+            rate,
+            burst: within(DEPTH),
+            limit: within(QUEUE),
+        }
+    }
+}
+
+/// From which node to which a case measures, by their numbers in the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    pub client: usize,
+    pub server: usize,
+}
+
+impl Ends {
+    /// How many links are between them.
+    pub fn segments(self) -> usize {
+        self.client.abs_diff(self.server)
+    }
+
+    /// Whether all links between `other` are between these.
+    pub fn covers(self, other: Self) -> bool {
+        let range = |ends: Self| [ends.client.min(ends.server), ends.client.max(ends.server)];
+        let ([first, last], [from, to]) = (range(self), range(other));
+        first <= from && to <= last
+    }
+
+    /// Of a bed without routers.
+    pub const OF_PAIR: Self = Self {
+        client: 0,
+        server: 1,
+    };
+}
+
+impl Bed {
+    /// MTU of its interfaces, where farwire makes them.
+    pub fn mtu(&self) -> Option<u32> {
+        match self {
+            Self::Netns(pair) => Some(pair.mtu),
+            Self::Chain(chain) => Some(chain.mtu),
+            Self::External(_) | Self::Nics(_) => None,
+        }
+    }
+
+    /// Whether segmentation and checksum offloads are on, where farwire makes the interfaces.
+    pub fn offloads(&self) -> Option<bool> {
+        match self {
+            Self::Netns(pair) => Some(pair.offloads),
+            Self::Chain(chain) => Some(chain.offloads),
+            Self::External(_) | Self::Nics(_) => None,
+        }
+    }
+
+    /// Rate of the kernel's shaper at the client, if there is one.
+    pub fn tbf(&self) -> Option<BitsPerSec> {
+        match self {
+            Self::Netns(pair) => pair.tbf,
+            _ => None,
+        }
+    }
+
+    /// The kernel's shaper at the client, if there is one.
+    pub fn token_bucket(&self) -> Option<TokenBucket> {
+        let frame = self.mtu()? + ETHERNET_HEADER;
+        self.tbf().map(|rate| TokenBucket::new(rate, frame))
+    }
+
+    /// The same without any conditions; nothing where none are farwire's.
+    pub fn bare(&self) -> Option<Self> {
+        match self {
+            Self::Netns(pair) => Some(Self::Netns(Pair {
+                tbf: None,
+                wire: LinkSpec::default(),
+                ..pair.clone()
+            })),
+            Self::Chain(chain) => Some(Self::Chain(Chain {
+                links: BTreeMap::new(),
+                ..chain.clone()
+            })),
+            Self::External(_) | Self::Nics(_) => None,
+        }
+    }
+
+    /// Whether farwire makes all of it, in namespaces.
+    pub fn is_own(&self) -> bool {
+        matches!(self, Self::Netns(_) | Self::Chain(_))
+    }
+
+    /// Refuses what no bed can be, and a link `between` ends, or a box, that it has not.
+    ///
+    /// # Errors
+    /// One that names the key.
+    pub fn check(&self, link: &LinkSpec, between: Option<&[String; 2]>) -> Result<()> {
+        if let Some(mtu) = self.mtu() {
+            ensure!(
+                MTUS.contains(&mtu),
+                "bed: mtu: {mtu} is out of range: 1280 to 65535"
+            );
+        }
+        let plain = *link == LinkSpec::default();
+        match self {
+            Self::Netns(pair) => {
+                pair.wire.check().context("bed: wire")?;
+                link.check().context("link")?;
+            }
+            Self::Chain(chain) => {
+                ensure!(plain, "link: a chain's conditions are those of bed.links");
+                chain.check().context("bed")?;
+            }
+            Self::External(_) | Self::Nics(_) => ensure!(
+                plain,
+                "link: nothing is emulated in this bed; `netns` and `chain` have conditions"
+            ),
+        }
+        match (self, between) {
+            (Self::Chain(chain), between) => chain.ends(between).map(drop),
+            (_, None) => Ok(()),
+            (_, Some(_)) => bail!("between: only the bed `chain` has nodes to choose from"),
+        }
+    }
+
+    /// The emulated links in a row, each with its name; `link` is the case's own.
+    ///
+    /// # Errors
+    /// Conditions that contradict each other.
+    pub fn links(&self, link: &LinkSpec, seed: u64) -> Result<Vec<(String, LinkConfig)>> {
+        let hops = match self {
+            Self::Netns(pair) => vec![(THE_LINK.to_owned(), box_behind(&pair.wire, link)?)],
+            Self::Chain(chain) => {
+                let each = chain.segments().map(|name| {
+                    let hop = chain.link(&name).to_hop("link")?;
+                    Ok((name, vec![hop]))
+                });
+                each.collect::<Result<_>>()?
+            }
+            Self::External(_) | Self::Nics(_) => Vec::new(),
+        };
+        let config = |(number, (name, hops))| {
+            let config = LinkConfig {
+                seed,
+                link: number,
+                hops,
+            };
+            (name, config)
+        };
+        Ok((0..).zip(hops).map(config).collect())
+    }
+
+    /// The hops from the client to the server, whose way up leads there; none where nothing is emulated.
+    ///
+    /// # Errors
+    /// As [`Bed::links`].
+    pub fn path(&self, link: &LinkSpec, between: Option<&[String; 2]>) -> Result<Vec<HopConfig>> {
+        match self {
+            Self::Netns(pair) => box_behind(&pair.wire, link),
+            Self::Chain(chain) => chain.path(chain.ends(between)?),
+            Self::External(_) | Self::Nics(_) => Ok(Vec::new()),
+        }
+    }
+}
+
+fn box_behind(wire: &LinkSpec, link: &LinkSpec) -> Result<Vec<HopConfig>> {
+    Ok(vec![wire.to_hop("wire")?, link.to_hop("box")?])
+}
+
+impl Chain {
+    /// The names of its links, in a row.
+    pub fn segments(&self) -> impl Iterator<Item = String> {
+        self.nodes.windows(2).map(|pair| pair.join("-"))
+    }
+
+    /// From which node to which; from the first to the last, unless that is said.
+    ///
+    /// # Errors
+    /// A node that is not there, or the same one twice.
+    pub fn ends(&self, between: Option<&[String; 2]>) -> Result<Ends> {
+        let Some([client, server]) = between else {
+            return Ok(Ends {
+                client: 0,
+                server: self.nodes.len() - 1,
+            });
+        };
+        let number = |name: &String| {
+            let found = self.nodes.iter().position(|node| node == name);
+            found.with_context(|| {
+                let known = self.nodes.join(", ");
+                format!("between: there is no node `{name}`; there are: {known}")
+            })
+        };
+        let ends = Ends {
+            client: number(client)?,
+            server: number(server)?,
+        };
+        ensure!(
+            ends.client != ends.server,
+            "between: `{client}` twice: there is no link between a node and itself"
+        );
+        Ok(ends)
+    }
+
+    fn check(&self) -> Result<()> {
+        let nodes = &self.nodes;
+        ensure!(
+            NODES.contains(&nodes.len()),
+            "nodes: {} are out of range: 2 to 17",
+            nodes.len()
+        );
+        for (number, node) in nodes.iter().enumerate() {
+            ensure!(!node.is_empty(), "nodes: one has no name");
+            ensure!(
+                !nodes[..number].contains(node),
+                "nodes: `{node}` is there twice"
+            );
+        }
+        for (name, link) in &self.links {
+            let known: Vec<String> = self.segments().collect();
+            ensure!(
+                known.contains(name),
+                "links: there is no `{name}`; there are: {}",
+                known.join(", ")
+            );
+            link.check().with_context(|| format!("links: {name}"))?;
+        }
+        Ok(())
+    }
+
+    fn link(&self, name: &str) -> LinkSpec {
+        self.links.get(name).cloned().unwrap_or_default()
+    }
+
+    fn path(&self, ends: Ends) -> Result<Vec<HopConfig>> {
+        let first = ends.client.min(ends.server);
+        let last = ends.client.max(ends.server);
+        let segments = self.segments().skip(first).take(last - first);
+        let hops = segments.map(|name| self.link(&name).to_hop("link"));
+        let mut hops: Vec<HopConfig> = hops.collect::<Result<_>>()?;
+        if ends.server < ends.client {
+            hops.reverse();
+            for hop in &mut hops {
+                mem::swap(&mut hop.up, &mut hop.down);
+            }
+        }
+        Ok(hops)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bed(text: &str) -> Bed {
+        toml::from_str(text).unwrap()
+    }
+
+    fn chain() -> Bed {
+        bed("kind = 'chain'\nnodes = ['a', 'b', 'c']\n\
+             links = { a-b = { rate = '1mbit' }, b-c = { up = { delay = '3ms' } } }")
+    }
+
+    fn ends(client: &str, server: &str) -> [String; 2] {
+        [client, server].map(str::to_owned)
+    }
+
+    fn refusal(bed: &Bed, between: Option<&[String; 2]>) -> String {
+        let error = bed.check(&LinkSpec::default(), between).unwrap_err();
+        format!("{error:#}")
+    }
+
+    #[test]
+    fn a_chain_has_a_link_between_neighbours_each_with_draws_of_its_own() {
+        let links = chain().links(&LinkSpec::default(), 7).unwrap();
+        let names: Vec<&str> = links.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["a-b", "b-c"]);
+        assert_eq!((links[0].1.link, links[1].1.link), (0, 1));
+        assert_eq!(links[1].1.hops[0].up.delay.0, 3_000_000);
+    }
+
+    #[test]
+    fn the_path_back_has_the_hops_turned_round() {
+        let there = chain().path(&LinkSpec::default(), None).unwrap();
+        assert_eq!(there.len(), 2);
+        assert_eq!(there[1].up.delay.0, 3_000_000);
+        let back = chain().path(&LinkSpec::default(), Some(&ends("c", "b")));
+        let back = back.unwrap();
+        assert_eq!(back.len(), 1);
+        assert_eq!((back[0].up.delay.0, back[0].down.delay.0), (0, 3_000_000));
+    }
+
+    #[test]
+    fn what_no_chain_can_be_is_refused_by_its_key() {
+        let text = "kind = 'chain'\nnodes = ['a', 'b']\nlinks = { a-c = {} }";
+        let refused = refusal(&bed(text), None);
+        assert_eq!(refused, "bed: links: there is no `a-c`; there are: a-b");
+        let refused = refusal(&bed("kind = 'chain'\nnodes = ['a', 'a']"), None);
+        assert_eq!(refused, "bed: nodes: `a` is there twice");
+        let refused = refusal(&bed("kind = 'chain'\nnodes = ['a']"), None);
+        assert_eq!(refused, "bed: nodes: 1 are out of range: 2 to 17");
+        let refused = refusal(&chain(), Some(&ends("a", "d")));
+        assert_eq!(refused, "between: there is no node `d`; there are: a, b, c");
+        assert!(refusal(&chain(), Some(&ends("a", "a"))).contains("`a` twice"));
+    }
+
+    #[test]
+    fn a_bed_without_an_emulator_has_no_conditions() {
+        let external = bed("kind = 'external'\nhost = '192.0.2.1'");
+        let link = toml::from_str("delay = '1ms'").unwrap();
+        assert!(external.check(&LinkSpec::default(), None).is_ok());
+        assert!(external.check(&link, None).is_err());
+        assert!(refusal(&external, Some(&ends("a", "b"))).starts_with("between: only"));
+        assert!(external.path(&link, None).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_key_of_another_bed_is_refused() {
+        let error = toml::from_str::<Bed>("kind = 'external'\nhost = 'x'\nmtu = 9000");
+        assert!(error.unwrap_err().to_string().contains("mtu"));
+    }
+
+    #[test]
+    fn a_bucket_is_a_millisecond_deep_but_holds_four_frames() {
+        let of = |rate: &str| TokenBucket::new(rate.parse().unwrap(), 1514);
+        assert_eq!(of("1gbit").burst, 125_000);
+        assert_eq!(of("1gbit").limit, 12_500_000);
+        assert_eq!(of("1mbit").burst, 4 * 1514);
+    }
+}

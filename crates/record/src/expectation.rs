@@ -1,0 +1,94 @@
+//! What a scenario expects of its figures.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::figure_name::FigureName;
+
+/// A rule for one figure of one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Expectation {
+    pub of: FigureName,
+    pub rule: Rule,
+}
+
+/// What a figure must be, in its metric's unit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// Between these, both included; either may be open.
+    Range {
+        least: Option<f64>,
+        most: Option<f64>,
+    },
+    /// This value, no further from it than `within`.
+    Value { value: f64, within: f64 },
+    /// This much more than in the reference case, no further from it than `within`.
+    Gain { gain: f64, within: f64 },
+    /// This many times that of the reference case, no further from it than the fraction `within`.
+    Ratio { ratio: f64, within: f64 },
+    /// The published value, no further from it than this fraction.
+    Published { within: f64 },
+    /// The published value, no further from it than this factor, up or down.
+    PublishedFactor { factor: f64 },
+}
+
+/// A rule for one figure of several cases.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trend {
+    pub of: FigureName,
+    /// Names of cases, in the order in which the figure must rise or fall.
+    pub cases: Vec<String>,
+    pub way: TrendWay,
+}
+
+/// Which way a figure must go from one case to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrendWay {
+    Rising,
+    Falling,
+}
+
+impl Rule {
+    /// Whether it needs the reference case.
+    pub fn is_relative(self) -> bool {
+        matches!(self, Self::Gain { .. } | Self::Ratio { .. })
+    }
+
+    /// Whether it needs a published value.
+    pub fn is_of_the_published(self) -> bool {
+        matches!(self, Self::Published { .. } | Self::PublishedFactor { .. })
+    }
+}
+
+impl fmt::Display for Expectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = self.of.metric.unit();
+        write!(f, "{}: ", self.of)?;
+        match self.rule {
+            Rule::Range {
+                least: Some(least),
+                most: Some(most),
+            } => write!(f, "{least} to {most} {unit}"),
+            Rule::Range {
+                least: Some(least), ..
+            } => write!(f, "at least {least} {unit}"),
+            Rule::Range { most, .. } => {
+                write!(f, "at most {} {unit}", most.unwrap_or(f64::INFINITY))
+            }
+            Rule::Value { value, within } => write!(f, "{value} ± {within} {unit}"),
+            Rule::Gain { gain, within } => {
+                write!(f, "the reference's {gain:+} ± {within} {unit}")
+            }
+            Rule::Ratio { ratio, within } => {
+                write!(f, "{ratio} times the reference's ± {} %", within * 100.0)
+            }
+            Rule::Published { within } => write!(f, "the published ± {} %", within * 100.0),
+            Rule::PublishedFactor { factor } => {
+                write!(f, "the published within a factor of {factor}")
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! How scenario files and tables call one figure of one instrument: `ping.rtt_ms.median`,
+//! `probe.one_way_delay_ms.p99.up`, `sizes.rtt_ms.mean.64b`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
+use model::{BitsPerSec, Bytes, Nanos, Probability};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use strum::IntoEnumIterator as _;
+
+use crate::{Direction, Figure, Measurement, Metric, Phase, Statistic};
+
+/// A figure of an instrument, without its value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct FigureName {
+    /// The plan's name for the instrument.
+    pub instrument: String,
+    pub metric: Metric,
+    pub statistic: Statistic,
+    pub direction: Option<Direction>,
+    pub phase: Option<Phase>,
+    /// Of which message, block or file size, in bytes.
+    pub size: Option<u64>,
+}
+
+impl FigureName {
+    /// Of a figure over all streams.
+    pub fn of(instrument: &str, figure: &Figure) -> Self {
+        Self {
+            instrument: instrument.to_owned(),
+            metric: figure.metric,
+            statistic: figure.statistic,
+            direction: figure.direction,
+            phase: figure.phase,
+            size: figure.size,
+        }
+    }
+
+    /// The figure of this name, if the measurement has it. One that says no direction is also the only one of several
+    /// directions.
+    pub fn find<'a>(&self, measurement: &'a Measurement) -> Option<&'a Figure> {
+        let of = |figure: &&Figure| {
+            figure.stream.is_none()
+                && (figure.metric, figure.statistic) == (self.metric, self.statistic)
+                && (figure.phase, figure.size) == (self.phase, self.size)
+        };
+        let mut all = measurement.figures.iter().filter(of);
+        let exact = all
+            .clone()
+            .find(|figure| figure.direction == self.direction);
+        exact.or_else(|| match (self.direction, all.next(), all.next()) {
+            (None, Some(only), None) => Some(only),
+            _ => None,
+        })
+    }
+
+    /// Whether this is `other`, but for a direction that `other` does not say.
+    pub fn is_of(&self, other: &Self) -> bool {
+        let direction = other.direction.or(self.direction);
+        *self
+            == Self {
+                direction,
+                ..other.clone()
+            }
+    }
+
+    /// A value of this figure as a file has it, in the metric's unit: "20ms", "7.3mbit", "1%", or a bare number;
+    /// for a rate also bytes over time, "524288000b/72s".
+    ///
+    /// # Errors
+    /// It is no value of this unit.
+    pub fn value(&self, text: &str) -> Result<f64> {
+        if let Ok(number) = text.parse::<f64>() {
+            ensure!(number.is_finite(), "`{text}` is no number");
+            return Ok(number);
+        }
+        let (sign, text) = match text.strip_prefix('-') {
+            Some(rest) => (-1.0, rest),
+            None => (1.0, text),
+        };
+        let nanos = || Ok::<_, Error>(text.parse::<Nanos>()?.0 as f64);
+        let value = match self.metric.unit() {
+            "ms" => nanos()? / 1e6,
+            "us" => nanos()? / 1e3,
+            "s" => nanos()? / 1e9,
+            "%" => text.parse::<Probability>()?.percent(),
+            "bytes" => text.parse::<Bytes>()?.0 as f64,
+            "bit/s" => rate(text)?,
+            unit => bail!("`{text}` is no number of {unit}"),
+        };
+        Ok(sign * value)
+    }
+}
+
+fn rate(text: &str) -> Result<f64> {
+    let Some((bytes, time)) = text.split_once('/') else {
+        return Ok(text.parse::<BitsPerSec>()?.get() as f64);
+    };
+    let (Bytes(bytes), Nanos(nanos)) = (bytes.trim().parse()?, time.trim().parse()?);
+    ensure!(nanos > 0, "`{text}`: the time must be above 0");
+    Ok(bytes as f64 * 8e9 / nanos as f64)
+}
+
+impl FromStr for FigureName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut parts = text.split('.');
+        let mut part = |what| {
+            parts
+                .next()
+                .filter(|part| !part.is_empty())
+                .with_context(|| {
+                    format!(
+                        "`{text}`: no {what}: INSTRUMENT.METRIC.STATISTIC, as in ping.rtt_ms.median"
+                    )
+                })
+        };
+        let (instrument, metric, statistic) =
+            (part("instrument")?, part("metric")?, part("statistic")?);
+        let mut name = Self {
+            instrument: instrument.to_owned(),
+            metric: known(metric, "metric", Metric::iter(), Metric::name)?,
+            statistic: known(statistic, "statistic", Statistic::iter(), Statistic::name)?,
+            direction: None,
+            phase: None,
+            size: None,
+        };
+        for more in parts {
+            if let Some(direction) = Direction::iter().find(|d| d.name() == more) {
+                name.direction = Some(direction);
+            } else if let Some(phase) = Phase::iter().find(|p| p.name() == more) {
+                name.phase = Some(phase);
+            } else {
+                let Bytes(size) = more.parse().map_err(|_| {
+                    anyhow!("`{text}`: `{more}` is neither up, down, idle, loaded nor a size such as 64b")
+                })?;
+                name.size = Some(size);
+            }
+        }
+        Ok(name)
+    }
+}
+
+/// The one of `all` that has this name.
+fn known<T: Copy>(
+    text: &str,
+    what: &str,
+    all: impl Iterator<Item = T>,
+    name: fn(T) -> &'static str,
+) -> Result<T> {
+    let all: Vec<T> = all.collect();
+    all.iter()
+        .copied()
+        .find(|one| name(*one) == text)
+        .ok_or_else(|| {
+            let near = all
+                .iter()
+                .map(|one| (strsim::damerau_levenshtein(text, name(*one)), name(*one)))
+                .min();
+            let advice = near.map_or(String::new(), |(_, near)| {
+                format!("; did you mean `{near}`?")
+            });
+            anyhow!("`{text}` is no {what}{advice}")
+        })
+}
+
+impl JsonSchema for FigureName {
+    fn schema_name() -> Cow<'static, str> {
+        "Figure".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": r"^[^. ]+\.[a-z0-9_]+\.[a-z0-9]+(\.[a-zA-Z0-9]+)*$",
+            "description": "INSTRUMENT.METRIC.STATISTIC, with .up or .down, .idle or .loaded, .64b where they apply."
+        })
+    }
+}
+
+impl TryFrom<String> for FigureName {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<FigureName> for String {
+    fn from(name: FigureName) -> Self {
+        name.to_string()
+    }
+}
+
+impl fmt::Display for FigureName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (metric, statistic) = (self.metric.name(), self.statistic.name());
+        write!(f, "{}.{metric}.{statistic}", self.instrument)?;
+        if let Some(direction) = self.direction {
+            write!(f, ".{}", direction.name())?;
+        }
+        if let Some(phase) = self.phase {
+            write!(f, ".{}", phase.name())?;
+        }
+        if let Some(size) = self.size {
+            write!(f, ".{size}b")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> FigureName {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_name_reads_back_as_it_is_written() {
+        for text in [
+            "ping.rtt_ms.median",
+            "probe.one_way_delay_ms.p99.up.loaded",
+            "sizes.rtt_ms.mean.64b",
+        ] {
+            assert_eq!(name(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_figure_is_refused_with_the_nearest_that_is() {
+        for (text, cause) in [
+            ("ping", "no metric"),
+            ("ping.rtt.median", "did you mean `rtt_ms`?"),
+            ("ping.rtt_ms.medium", "did you mean `median`?"),
+            ("ping.rtt_ms.median.left", "neither up, down"),
+        ] {
+            let error = text.parse::<FigureName>().unwrap_err().to_string();
+            assert!(error.contains(cause), "{error}");
+        }
+    }
+
+    #[test]
+    fn values_have_the_metrics_units() {
+        assert_eq!(name("a.rtt_ms.mean").value("1500us").unwrap(), 1.5);
+        assert_eq!(name("a.rtt_ms.mean").value("-2ms").unwrap(), -2.0);
+        assert_eq!(name("a.lost_percent.mean").value("15%").unwrap(), 15.0);
+        assert_eq!(
+            name("a.retransmitted_packets.total").value("3").unwrap(),
+            3.0
+        );
+        let goodput = name("a.goodput_bit_per_s.mean");
+        assert_eq!(goodput.value("10mbit").unwrap(), 1e7);
+        assert_eq!(goodput.value("1000b/2s").unwrap(), 4000.0);
+        assert!(goodput.value("1000b/0s").is_err() && goodput.value("3ms").is_err());
+    }
+
+    #[test]
+    fn a_figure_of_one_direction_is_found_without_saying_it() {
+        let up = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 1.0).toward(Direction::Up);
+        let down =
+            Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 2.0).toward(Direction::Down);
+        let mut measurement = Measurement {
+            figures: vec![up],
+            ..Measurement::default()
+        };
+        let either = name("tcp.goodput_bit_per_s.mean");
+        assert_eq!(either.find(&measurement).unwrap().value, 1.0);
+        measurement.figures.push(down);
+        assert_eq!(either.find(&measurement), None);
+        let down = name("tcp.goodput_bit_per_s.mean.down");
+        assert_eq!(down.find(&measurement).unwrap().value, 2.0);
+    }
+}

@@ -1,0 +1,29 @@
+//! Pure values: quantities with their units, the plan of an experiment, what instruments measured, and the record of it all.
+#![forbid(unsafe_code)]
+#![allow(missing_docs)]
+
+mod baseline;
+pub mod bed;
+pub mod expectation;
+pub mod figure_name;
+mod host;
+mod kind;
+pub mod link_spec;
+mod measurement;
+mod metric;
+pub mod plan;
+pub mod quantity;
+mod record;
+pub mod summary;
+pub mod table;
+pub mod unit;
+
+pub use baseline::Baseline;
+pub use host::HostFacts;
+pub use kind::Kind;
+pub use measurement::{Figure, Measurement, Sample};
+pub use metric::{Direction, Metric, Phase, Statistic};
+pub use quantity::{figure_in_words, quantity};
+pub use record::{
+    GivenScenario, Head, Journal, Latest, LinkCounts, Measured, Outcome, Record, Run, now,
+};

@@ -1,0 +1,206 @@
+//! The one form of what every instrument finds: samples, and the figures that they add up to.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::metric::{Direction, Metric, Phase, Statistic};
+
+/// What one instrument found in one go.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Every single observation, in the order of time.
+    pub samples: Vec<Sample>,
+    /// What the samples add up to; what was not measured is not among them.
+    pub figures: Vec<Figure>,
+    /// What the numbers are and how they were taken: "rtt", "timestamps", "tool".
+    pub facts: BTreeMap<String, String>,
+    /// Why the measurement is not what was asked for; what was seen until then is kept.
+    pub failure: Option<String>,
+    /// Seconds at the start that were asked to be left out of samples and figures: the first interval begins there.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted_s: f64,
+}
+
+/// Whether there is nothing to tell.
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
+}
+
+/// One observation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds since the instrument started: when a probe was sent, when an interval ended.
+    pub at_s: f64,
+    /// What was observed, with its unit.
+    pub metric: Metric,
+    /// The probe's sequence number, or the interval's number, from 1.
+    pub index: u64,
+    /// The observed value in the metric's unit.
+    pub value: f64,
+    /// Which way it went; absent for a round trip.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// Of which of several parallel streams, from 1; absent when there is one, or for all together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<u32>,
+    /// Of which message, block or file size, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+}
+
+/// One number that sums a measurement up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What it is of, with its unit.
+    pub metric: Metric,
+    /// What it says of the metric's values.
+    pub statistic: Statistic,
+    /// Which way it went; absent for a round trip, or for both ways together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// Of which of several parallel streams, from 1; absent for all together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<u32>,
+    /// Of which message, block or file size, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// With or without a load beside it; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// In the metric's unit.
+    pub value: f64,
+    /// Between which values the network's own lies, at 95 %; how it was found is among the facts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
+}
+
+impl Measurement {
+    /// A measurement that never came about.
+    pub fn failed(cause: impl ToString) -> Self {
+        Self {
+            failure: Some(cause.to_string()),
+            ..Self::default()
+        }
+    }
+
+    /// With one more thing to know about the numbers.
+    pub fn with_fact(mut self, name: &str, value: impl ToString) -> Self {
+        self.facts.insert(name.to_owned(), value.to_string());
+        self
+    }
+
+    /// The value of the figure over all directions, streams and sizes, if there is one.
+    pub fn figure(&self, metric: Metric, statistic: Statistic) -> Option<f64> {
+        let whole = Figure::new(metric, statistic, 0.0);
+        let mut figures = self.figures.iter();
+        figures
+            .find(|figure| figure.scope() == whole.scope())
+            .map(|figure| figure.value)
+    }
+}
+
+/// How samples and figures say what they are of.
+macro_rules! scoped {
+    ($scoped:ty) => {
+        impl $scoped {
+            /// Of what went this way.
+            pub fn toward(mut self, direction: Direction) -> Self {
+                self.direction = Some(direction);
+                self
+            }
+
+            /// Of one of several parallel streams, from 1.
+            pub fn stream(mut self, stream: u32) -> Self {
+                self.stream = Some(stream);
+                self
+            }
+
+            /// Of messages, blocks or files of so many bytes.
+            pub fn size(mut self, bytes: u64) -> Self {
+                self.size = Some(bytes);
+                self
+            }
+        }
+    };
+}
+
+scoped!(Sample);
+scoped!(Figure);
+
+impl Sample {
+    /// An observation of no direction, stream or size.
+    pub fn new(at_s: f64, metric: Metric, index: u64, value: f64) -> Self {
+        Self {
+            at_s,
+            metric,
+            index,
+            value,
+            direction: None,
+            stream: None,
+            size: None,
+        }
+    }
+}
+
+impl Figure {
+    /// A figure over all directions, streams and sizes, without an interval.
+    pub fn new(metric: Metric, statistic: Statistic, value: f64) -> Self {
+        Self {
+            metric,
+            statistic,
+            direction: None,
+            stream: None,
+            size: None,
+            phase: None,
+            value,
+            interval: None,
+        }
+    }
+
+    /// Of this phase.
+    pub fn during(mut self, phase: Phase) -> Self {
+        self.phase = Some(phase);
+        self
+    }
+
+    /// With the 95 % interval of what the network did.
+    pub fn within(mut self, low: f64, high: f64) -> Self {
+        self.interval = Some([low, high]);
+        self
+    }
+
+    /// What tells it from the measurement's other figures.
+    fn scope(&self) -> impl PartialEq + use<> {
+        (
+            self.metric,
+            self.statistic,
+            self.direction,
+            self.stream,
+            self.size,
+            self.phase,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_found_by_what_it_is_of() {
+        let figures = vec![
+            Figure::new(Metric::RttMs, Statistic::Mean, 1.0).stream(1),
+            Figure::new(Metric::RttMs, Statistic::Mean, 2.0),
+        ];
+        let measurement = Measurement {
+            figures,
+            ..Measurement::default()
+        };
+        assert_eq!(
+            measurement.figure(Metric::RttMs, Statistic::Mean),
+            Some(2.0)
+        );
+        assert_eq!(measurement.figure(Metric::RttMs, Statistic::Max), None);
+    }
+}

@@ -1,0 +1,263 @@
+//! The words of the form: what a value is, what it says of others, and what it is of.
+
+use serde::{Deserialize, Serialize};
+use stats::shift::Sense;
+use strum::{EnumIter, IntoStaticStr};
+
+/// An enum whose variants are called alike in the record, in the CSV and by [`name`](Metric::name).
+macro_rules! words {
+    ($(#[$of_all:meta])* $words:ident { $($(#[$of_one:meta])* $word:ident,)* }) => {
+        $(#[$of_all])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, EnumIter,
+        )]
+        #[serde(rename_all = "snake_case")]
+        #[strum(serialize_all = "snake_case")]
+        pub enum $words {
+            $($(#[$of_one])* $word,)*
+        }
+
+        impl $words {
+            /// As the record and the CSV name it.
+            pub fn name(self) -> &'static str {
+                self.into()
+            }
+        }
+    };
+}
+
+words! {
+    /// Which way something went.
+    Direction {
+        /// From client to server.
+        Up,
+        /// From server to client.
+        Down,
+    }
+}
+
+words! {
+    /// Of an instrument that measures without and with a load beside it, when.
+    Phase {
+        /// Before the load began.
+        Idle,
+        /// Under the load.
+        Loaded,
+    }
+}
+
+words! {
+    /// What a figure says of its metric's values.
+    Statistic {
+        /// Their sum, or the count of what the metric counts.
+        Total,
+        /// Their sum over their number; of a rate, the whole amount over the whole time.
+        Mean,
+        /// The middle one; of an even number, between the two in the middle.
+        Median,
+        /// The least.
+        Min,
+        /// The greatest.
+        Max,
+        /// The sample standard deviation, n - 1 in the denominator; of several runs.
+        Sd,
+        /// The root of the mean square less the squared mean, as ping(8) has it.
+        Mdev,
+        /// What one in ten is not above.
+        P10,
+        /// What nine in ten are not above.
+        P90,
+        /// What 99 in a hundred are not above.
+        P99,
+    }
+}
+
+words! {
+    /// What a value is; the name ends in the unit.
+    Metric {
+        /// Round-trip time of a probe answered in time.
+        RttMs,
+        /// The part of the round-trip time that lies between the hosts: from kernel to kernel, twice.
+        NetworkRttMs,
+        /// The part of the round-trip time that the two hosts added, above their kernels' stamps.
+        HostMs,
+        /// From one kernel to the other (RFC 7679); only where the two clocks are related.
+        OneWayDelayMs,
+        /// One-way delay less the least of the same direction (RFC 5481, PDV).
+        PdvMs,
+        /// By how much the one-way delays of two neighbouring packets differ, without its sign (RFC 3393, IPDV).
+        IpdvMs,
+        /// How far the far end's clock is ahead of the near one.
+        ClockOffsetMs,
+        /// A probe without an answer in time; the value is 1.
+        LostPackets,
+        /// Round-trip time of an answer after the time-out; the probe counts as lost too.
+        LateRttMs,
+        /// Round-trip time of a second answer to one probe.
+        DuplicateRttMs,
+        /// Packets or probes sent.
+        SentPackets,
+        /// Packets or answers received in time, duplicates left out.
+        ReceivedPackets,
+        /// Answers that came after the time-out.
+        LatePackets,
+        /// Second and further copies received.
+        DuplicatePackets,
+        /// Packets that arrived after one that was sent later (RFC 4737).
+        ReorderedPackets,
+        /// What was sent and did not arrive, in percent of what was sent.
+        LostPercent,
+        /// Payload bytes handed to the sending socket in the interval that ends at the sample's time.
+        SentBytes,
+        /// Payload bytes received in the interval that ends at the sample's time.
+        ReceivedBytes,
+        /// Requests answered on one connection.
+        Requests,
+        /// How long it took.
+        ElapsedS,
+        /// Spent within the receiver's reads, waiting included.
+        NetworkElapsedS,
+        /// Reads that gave something.
+        Reads,
+        /// Bytes that one read gave.
+        ReadSizeBytes,
+        /// Spent within one read, waiting included.
+        ReadTimeMs,
+        /// Spent within the reads for 2^20 bytes.
+        TimePerMibMs,
+        /// From the request to the first byte of the answer.
+        FirstByteMs,
+        /// Payload received over time (L7).
+        GoodputBitPerS,
+        /// IP packets over time.
+        L3RateBitPerS,
+        /// Ethernet frames over time, without FCS, as tc counts them.
+        L2RateBitPerS,
+        /// What the wire carries over time: frames with FCS, preamble and gap.
+        L1RateBitPerS,
+        /// TCP segments sent again.
+        RetransmittedPackets,
+        /// The sending kernel's smoothed round-trip time of a TCP connection.
+        TcpRttMs,
+        /// What a TCP sender may have on its way by its congestion control.
+        CongestionWindowBytes,
+        /// Of the time in which a TCP sender had something to send, in which the receiver's window held it up.
+        ReceiverLimitedPercent,
+        /// Likewise its own send buffer.
+        SendBufferLimitedPercent,
+        /// CPU time of the sending end in percent of one CPU.
+        SenderCpuPercent,
+        /// CPU time of the receiving end in percent of one CPU.
+        ReceiverCpuPercent,
+        /// By how many packets a reordered one was late (RFC 4737 §4.2.1, reordering extent).
+        ReorderingExtentPackets,
+        /// What came on a stream and was none of its packets.
+        GarbagePackets,
+        /// How far the gap between one train of packets and the next was from the ideal one, at the sender, without its sign.
+        PacingErrorUs,
+        /// Trains that left late, in percent of all.
+        LateTrainsPercent,
+        /// Packets that a sender hands to the kernel at once.
+        TrainPackets,
+        /// IP packets received over one sub-interval of a search; the greatest is RFC 9097's maximum IP-layer capacity.
+        IpCapacityBitPerS,
+        /// What a search has its sender send, at L3.
+        SendingRateBitPerS,
+        /// The row of the table of sending rates that a search chose.
+        RateRow,
+        /// Packets or trains that this host's full socket dropped: not the network's.
+        HostDroppedPackets,
+        /// From asking for a TCP connection until it is there.
+        ConnectMs,
+        /// From a file's turn, connecting included, to its last byte.
+        CompletionMs,
+        /// Files fetched whole.
+        Files,
+        /// Files over time.
+        FilesPerS,
+        /// Payload that the sender handed to its socket over time (L7), of which not all need have arrived.
+        SentRateBitPerS,
+        /// When the interval of the same index ended: seconds since 1970 by this host's clock, to 0.24 us.
+        EndedS,
+        /// Of RFC 3550 §6.4.1, as the receiver had it at the end.
+        JitterMs,
+    }
+}
+
+/// Endings of metric names and the units that they stand for; of two that fit, the first counts.
+const UNITS: [(&str, &str); 9] = [
+    ("_bit_per_s", "bit/s"),
+    ("_byte_per_s", "byte/s"),
+    ("_per_s", "1/s"),
+    ("_percent", "%"),
+    ("_bytes", "bytes"),
+    ("_packets", "packets"),
+    ("_ms", "ms"),
+    ("_us", "us"),
+    ("_s", "s"),
+];
+
+impl Metric {
+    /// The unit of its values; empty for a bare number.
+    pub fn unit(self) -> &'static str {
+        self.split().1
+    }
+
+    /// Its name without the unit, for people: "one way delay".
+    pub fn title(self) -> String {
+        self.split().0.replace('_', " ")
+    }
+
+    /// In which words it grows.
+    pub fn sense(self) -> Sense {
+        let name: &str = self.into();
+        let varies = matches!(
+            self,
+            Self::PdvMs | Self::IpdvMs | Self::JitterMs | Self::ClockOffsetMs | Self::PacingErrorUs
+        );
+        if name.ends_with("_per_s") {
+            Sense::Rate
+        } else if !varies && ["_s", "_ms", "_us"].iter().any(|unit| name.ends_with(unit)) {
+            Sense::Time
+        } else {
+            Sense::Amount
+        }
+    }
+
+    fn split(self) -> (&'static str, &'static str) {
+        let name = self.name();
+        let mut units = UNITS.iter();
+        units
+            .find_map(|(ending, unit)| Some((name.strip_suffix(ending)?, *unit)))
+            .unwrap_or((name, ""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strum::IntoEnumIterator as _;
+
+    #[test]
+    fn a_metric_is_named_alike_in_the_record_and_in_the_csv() {
+        for metric in Metric::iter() {
+            assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());
+        }
+    }
+
+    #[test]
+    fn every_metric_is_in_the_documentation() {
+        let documented = include_str!("../../../docs/instruments.md");
+        for metric in Metric::iter() {
+            let row = format!("| `{}` |", metric.name());
+            assert!(documented.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
+    fn a_metric_s_name_ends_in_its_unit() {
+        assert_eq!(Metric::GoodputBitPerS.unit(), "bit/s");
+        assert_eq!(Metric::GoodputBitPerS.title(), "goodput");
+        assert_eq!(Metric::LateRttMs.title(), "late rtt");
+    }
+}

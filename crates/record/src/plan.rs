@@ -1,0 +1,189 @@
+//! What an experiment does, resolved: nothing is left to a default here.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use model::{HopConfig, LinkConfig, Nanos};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::bed::Bed;
+use super::expectation::{Expectation, Trend};
+use super::figure_name::FigureName;
+use crate::Kind;
+use crate::link_spec::LinkSpec;
+use crate::unit;
+
+/// A whole experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Short name, as of the output directory.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// Whether counts and sizes were shortened.
+    pub quick: bool,
+    /// Seed of the first repeat, and of the order; each further repeat adds 1.
+    pub seed: u64,
+    /// In which order the cases of a round run.
+    pub order: Order,
+    /// The case that the others are held against.
+    pub reference: Option<String>,
+    /// In the order of the report.
+    pub cases: Vec<Case>,
+    /// What is expected of several cases together.
+    pub trends: Vec<Trend>,
+}
+
+/// In which order runs take place. Each round has every case once, so that a drift of the machine meets all alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Every round in an order of its own, drawn by the plan's seed.
+    #[default]
+    Random,
+    /// Every round as the scenario has it.
+    AsWritten,
+}
+
+/// One case: the conditions, how they are measured, what was published of it, and what is expected of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// What a sweep set: the field's path within the case, and its value as written.
+    pub axes: Vec<(String, String)>,
+    /// Where it runs.
+    pub bed: Bed,
+    /// Of a chain, from which node to which; from the first to the last when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between: Option<[String; 2]>,
+    /// TCP congestion control of the sending sockets.
+    pub congestion: String,
+    /// The conditions of the box.
+    pub link: LinkSpec,
+    pub repeats: Repeats,
+    /// In the order in which each run uses them; those of one group at the same time.
+    pub instruments: Vec<Instrument>,
+    /// What somebody else measured under the same conditions, in the metric's unit.
+    pub published: BTreeMap<FigureName, f64>,
+    pub expect: Vec<Expectation>,
+    /// Where the measured and the published may differ, and why.
+    pub note: String,
+}
+
+/// How many times a case runs, each with a seed of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Repeats {
+    /// At least so many.
+    pub least: u32,
+    /// At most so many; as many as `least` without `until`.
+    pub most: u32,
+    /// Between the two, until this is so.
+    pub until: Option<Narrow>,
+}
+
+/// That the 95 % interval of a figure's mean is narrow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Narrow {
+    pub of: FigureName,
+    /// Half the interval in percent of the mean, at most.
+    pub percent: f64,
+}
+
+/// An instrument and how it is used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Instrument {
+    /// As the record and the report call it.
+    pub name: String,
+    /// What it does.
+    pub kind: Kind,
+    /// As on the command line of `farwire measure KIND`.
+    pub options: Vec<String>,
+    /// Instruments of one name here, neighbours in the list, run at the same time.
+    pub group: Option<String>,
+    /// It is stopped after this time; when absent, some time after it should have ended.
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Nanos>,
+    /// Left out of the steady rate at the start; found in what was measured when absent.
+    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    pub warm_up: Option<Nanos>,
+}
+
+/// One run: a case set up once and every instrument used in turn.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannedRun<'a> {
+    pub case: &'a Case,
+    /// From 1.
+    pub repeat: u32,
+    pub seed: u64,
+}
+
+impl Plan {
+    /// The case of this name.
+    pub fn case(&self, name: &str) -> Option<&Case> {
+        self.cases.iter().find(|case| case.name == name)
+    }
+
+    /// The cases of a round, from 1, in the order in which they run, whether or not each still needs it.
+    pub fn round(&self, repeat: u32) -> Vec<PlannedRun<'_>> {
+        let mut runs: Vec<_> = self
+            .cases
+            .iter()
+            .map(|case| PlannedRun {
+                case,
+                repeat,
+                seed: case.link.seed.unwrap_or(self.seed) + u64::from(repeat - 1),
+            })
+            .collect();
+        if self.order == Order::Random {
+            // One generator a round, so that a resumed experiment draws the same orders.
+            let round = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            fastrand::Rng::with_seed(round ^ u64::from(repeat)).shuffle(&mut runs);
+        }
+        runs
+    }
+
+    /// The most rounds that any case may need.
+    pub fn rounds(&self) -> u32 {
+        let most = self.cases.iter().map(|case| case.repeats.most);
+        most.max().unwrap_or(0)
+    }
+}
+
+impl Case {
+    /// The emulated links in a row, each with its name.
+    ///
+    /// # Errors
+    /// Conditions that contradict each other.
+    pub fn links(&self, seed: u64) -> Result<Vec<(String, LinkConfig)>> {
+        self.bed.links(&self.link, seed)
+    }
+
+    /// The hops from the client to the server, whose way up leads there; none where nothing is emulated.
+    ///
+    /// # Errors
+    /// As [`Case::links`].
+    pub fn path(&self) -> Result<Vec<HopConfig>> {
+        self.bed.path(&self.link, self.between.as_ref())
+    }
+
+    /// The instruments that run at the same time, each group after the other.
+    pub fn groups(&self) -> Vec<&[Instrument]> {
+        self.instruments
+            .chunk_by(|a, b| a.group.is_some() && a.group == b.group)
+            .collect()
+    }
+}
+
+impl Repeats {
+    /// Exactly so many.
+    pub fn fixed(count: u32) -> Self {
+        Self {
+            least: count,
+            most: count,
+            until: None,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What the conditions of a case allow a goodput, so that a report can hold the measured one against it.
+
+use model::{BitsPerSec, Conditions as Hop, Factor, HopConfig, Nanos, Probability, Toffee};
+
+use record::Direction;
+use record::Kind;
+use record::plan::{Case, Instrument};
+use stats::theory::Conditions;
+use stats::theory::ethernet::{Counted, Protocol, Stack};
+use stats::theory::limits::{Cause, Limits};
+use stats::theory::loss::Congestion;
+
+/// The least of all limits that the conditions set.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Bound {
+    /// Payload (L4).
+    pub(crate) bit_per_s: f64,
+    /// Which limit it is: "shaper", "CUBIC's law of loss".
+    pub(crate) name: String,
+}
+
+impl Bound {
+    /// On the goodput of `instrument` this way in `case`; nothing where the conditions set no limit. A test bed's own wire
+    /// has none but the rate that the case gives it.
+    pub(crate) fn of(
+        case: &Case,
+        instrument: &Instrument,
+        direction: Option<Direction>,
+    ) -> Option<Self> {
+        let protocol = protocol(instrument.kind)?;
+        let hops = case.path().ok()?;
+        let mtu = case.bed.mtu()?;
+        let stack = Stack {
+            ipv6: false,
+            vlan_tags: 0,
+            protocol,
+        };
+        let data = |hop: &HopConfig| match direction.unwrap_or(way(instrument)) {
+            Direction::Up => hop.up,
+            Direction::Down => hop.down,
+        };
+        let full = stack.full_packet(mtu);
+        let rtt_s: f64 = hops.iter().map(|hop| round_trip_s(hop, full)).sum();
+        let conditions = Conditions {
+            rate: ENDLESS.parse().ok()?,
+            mtu,
+            stack,
+            shaper: hops
+                .iter()
+                .filter_map(|hop| Some(data(hop).rate?.rate))
+                .min_by_key(|rate: &BitsPerSec| rate.get()),
+            rtt: (rtt_s > 0.0).then(|| nanos(rtt_s)).flatten(),
+            window: None,
+            loss: (rtt_s > 0.0).then(|| lost(&hops, &data)).flatten(),
+            congestion: congestion(case, instrument),
+        };
+        let theory = Limits::of(&conditions).ok()?.binding;
+        let server = hops
+            .iter()
+            .filter_map(|hop| server(hop.toffee.as_ref()?, stack, full));
+        let known = (theory.cause != Cause::Line).then(|| Self {
+            bit_per_s: theory.bit_per_s,
+            name: theory.cause.name(),
+        });
+        known
+            .into_iter()
+            .chain(server)
+            .min_by(|a, b| a.bit_per_s.total_cmp(&b.bit_per_s))
+    }
+}
+
+/// No wire is as fast: it stands for a line without a rate of its own.
+const ENDLESS: &str = "1000tbit";
+
+/// What carries the payload of an instrument whose goodput has a bound.
+fn protocol(kind: Kind) -> Option<Protocol> {
+    match kind {
+        Kind::Http | Kind::Tcp | Kind::Blast | Kind::Transfer => {
+            Some(Protocol::Tcp { timestamps: true })
+        }
+        Kind::Udp => Some(Protocol::Udp),
+        Kind::Ping | Kind::Probe | Kind::Pingpong | Kind::Capacity => None,
+    }
+}
+
+/// Which way the payload goes unless a figure says.
+fn way(instrument: &Instrument) -> Direction {
+    let reverse = instrument
+        .options
+        .iter()
+        .any(|option| option == "--reverse");
+    match instrument.kind {
+        Kind::Http => Direction::Down,
+        _ if reverse => Direction::Down,
+        _ => Direction::Up,
+    }
+}
+
+/// The law of loss holds for one stream of a congestion control that has one; for others none is claimed, as for BBR.
+fn congestion(case: &Case, instrument: &Instrument) -> Congestion {
+    let option = |name: &str| {
+        instrument
+            .options
+            .iter()
+            .find_map(|option| option.strip_prefix(name))
+    };
+    let several = ["--parallel=", "--connections="]
+        .iter()
+        .any(|name| option(name).is_some_and(|n| n != "1"));
+    match option("--congestion=").unwrap_or(&case.congestion) {
+        "cubic" if !several => Congestion::Cubic,
+        "reno" if !several => Congestion::Reno,
+        _ => Congestion::Bbr,
+    }
+}
+
+/// Without queues: propagation both ways, and what the size of a full packet adds on its way.
+fn round_trip_s(hop: &HopConfig, full: Counted) -> f64 {
+    let ways = [&hop.up, &hop.down];
+    let propagation: u64 = ways.iter().map(|way| way.delay.0).sum();
+    let sized = ways
+        .iter()
+        .filter_map(|way| way.size_delay)
+        .map(|factor| full.l2 as f64 / factor.get());
+    propagation as f64 / 1e9 + sized.fold(0.0, f64::max) / 1e6
+}
+
+/// Of data packets, over all hops.
+fn lost(hops: &[HopConfig], data: &impl Fn(&HopConfig) -> Hop) -> Option<Probability> {
+    let kept = |hop: &HopConfig| {
+        let toffee = hop
+            .toffee
+            .as_ref()
+            .map_or(0.0, |toffee| toffee.loss().fraction());
+        (1.0 - data(hop).loss.fraction()) * (1.0 - toffee)
+    };
+    let kept: f64 = hops.iter().map(kept).product();
+    Probability::from_percent((1.0 - kept) * 100.0)
+        .ok()
+        .filter(|loss| loss.fraction() > 0.0)
+}
+
+/// TOFFEE's server serves both directions: a full segment and, of TCP, half an acknowledgement each.
+fn server(toffee: &Toffee, stack: Stack, full: Counted) -> Option<Bound> {
+    let served_s = |packet: Counted| {
+        let sized = toffee
+            .dynamic
+            .map(Factor::get)
+            .map_or(0.0, |factor| packet.l2 as f64 / factor);
+        toffee.delay.0 as f64 / 1e9 + sized / 1e6
+    };
+    let back = match stack.protocol {
+        Protocol::Tcp { .. } => served_s(stack.packet(0)) / 2.0,
+        Protocol::Udp => 0.0,
+    };
+    let each_s = served_s(full) + back;
+    (each_s > 0.0).then(|| Bound {
+        bit_per_s: full.payload as f64 * 8.0 / each_s,
+        name: "TOFFEE's server".to_owned(),
+    })
+}
+
+fn nanos(seconds: f64) -> Option<Nanos> {
+    format!("{:.0}ns", seconds * 1e9).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+    use record::bed::Bed;
+
+    fn bound(link: &str, direction: Option<Direction>) -> Option<Bound> {
+        let mut case = record().head.plan.cases[0].clone();
+        case.bed = bed("rate = '60.9mbit', delay = '0.68ms'");
+        case.link = toml::from_str(link).unwrap();
+        let instrument = case.instruments[1].clone();
+        Bound::of(&case, &instrument, direction)
+    }
+
+    fn bed(wire: &str) -> Bed {
+        toml::from_str(&format!("kind = 'netns'\nwire = {{ {wire} }}")).unwrap()
+    }
+
+    #[test]
+    fn the_slower_of_two_rates_binds() {
+        let of = |link, way| bound(link, way).unwrap().bit_per_s / 1448.0 * 1514.0 / 1e6;
+        assert!((of("", None) - 60.9).abs() < 1e-6);
+        assert!((of("rate = '10mbit'", None) - 10.0).abs() < 1e-6);
+        let up = "[up]\nrate = '10mbit'";
+        assert!((of(up, None) - 60.9).abs() < 1e-6);
+        assert!((of(up, Some(Direction::Up)) - 10.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn loss_and_a_shared_server_bind_by_name() {
+        let lossy = bound("toffee = 'drop=1'", None).unwrap();
+        assert_eq!(lossy.name, "Padhye's law of loss");
+        let served = bound("toffee = 'delay=1ms'", None).unwrap();
+        assert_eq!(served.name, "TOFFEE's server");
+        assert!((served.bit_per_s / 8e6 - 0.9653).abs() < 1e-3, "{served:?}");
+    }
+
+    #[test]
+    fn without_a_condition_nothing_is_claimed() {
+        let mut case = record().head.plan.cases[0].clone();
+        let instrument = case.instruments[1].clone();
+        assert_eq!(Bound::of(&case, &instrument, None), None);
+        case.bed = bed("rate = '1gbit'");
+        assert_eq!(Bound::of(&case, &case.instruments[0], None), None);
+    }
+}

@@ -1,0 +1,325 @@
+//! One cell of a calibration: one figure under one set of conditions, over all repeats.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::cause::{self, Seen};
+use super::truth::{Crossing, Truth};
+use record::figure_name::FigureName;
+use record::plan::{Case, Instrument};
+use record::{Direction, Metric, Statistic};
+use record::{Outcome, Record, Run};
+use stats::student;
+
+/// One figure under one set of conditions.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Cell {
+    pub(crate) case: String,
+    pub(crate) figure: FigureName,
+    pub(crate) conditions: Conditions,
+    pub(crate) standing: Standing,
+    /// Runs with a truth and an interval, and those of them whose interval held the truth.
+    pub(crate) runs: usize,
+    pub(crate) covered: usize,
+    /// Mean over the runs, in the metric's unit.
+    pub(crate) truth: Option<f64>,
+    /// By how much the truth may be off: the emulator counts a link, not a flow.
+    pub(crate) truth_within: Option<f64>,
+    /// Mean over the runs.
+    pub(crate) value: Option<f64>,
+    /// Mean of value less truth.
+    pub(crate) bias: Option<f64>,
+    /// Sample standard deviation of value less truth; of two runs at least.
+    pub(crate) spread: Option<f64>,
+    /// Half the interval's width, mean over the runs.
+    pub(crate) half_width: Option<f64>,
+    /// Of an instrument that fills the line if it can: its rate at L2 in percent of the line's.
+    pub(crate) line_percent: Option<f64>,
+    /// Why it does not hold, or deviates more than the bound, as far as the record tells.
+    pub(crate) cause: Option<String>,
+}
+
+/// What a cell's link was like, from client to server.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Conditions {
+    /// Of the slowest rate at L2; absent without any.
+    pub(crate) rate_bit_per_s: Option<f64>,
+    /// Propagation there and back.
+    pub(crate) rtt_ms: f64,
+    /// Of random loss.
+    pub(crate) loss_percent: f64,
+    /// Whether the rate is the kernel's token bucket's.
+    pub(crate) tbf: bool,
+}
+
+/// How a cell stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Standing {
+    /// The intervals hold the truth no more rarely than 95 % intervals do.
+    Holds,
+    /// They do not.
+    Misses,
+    /// The instrument states none.
+    NoInterval,
+    /// The emulator was disturbed, or the run failed: nothing to hold against.
+    NoTruth,
+}
+
+/// What one run says of one figure.
+struct Observed {
+    truth: Truth,
+    value: f64,
+    interval: Option<[f64; 2]>,
+}
+
+/// What a trusted cell's mean deviation does not exceed: this share of a rate or a delay.
+const NEAR: f64 = 0.01;
+/// But this much of a delay, in milliseconds, and of a loss, in points, whatever it is.
+const LEAST: f64 = 0.1;
+
+/// Every cell of a record, with the kind of its instrument, in the order of the plan.
+pub(super) fn cells(record: &Record) -> Vec<(&'static str, Cell)> {
+    let latest = record.latest();
+    let mut cells = Vec::new();
+    for case in &record.plan().cases {
+        // The link counts all instruments of a run together: of several none has a truth.
+        let [instrument] = case.instruments.as_slice() else {
+            continue;
+        };
+        let runs: Vec<&Run> = latest.runs(case).collect();
+        let found = of_case(record, case, instrument, &runs);
+        cells.extend(found.into_iter().map(|cell| (instrument.kind.name(), cell)));
+    }
+    cells
+}
+
+fn of_case(record: &Record, case: &Case, instrument: &Instrument, runs: &[&Run]) -> Vec<Cell> {
+    let sound: Vec<Crossing<'_>> = runs
+        .iter()
+        .filter(|run| run.outcome == Outcome::Ok)
+        .filter_map(|run| {
+            Some(Crossing {
+                case,
+                instrument,
+                link: &run.links.first()?.summary,
+                measurement: run.measured(&instrument.name)?,
+            })
+        })
+        .collect();
+    let names: BTreeSet<FigureName> = sound
+        .iter()
+        .flat_map(|crossing| {
+            let figures = crossing.measurement.figures.iter();
+            let known = figures.filter(|figure| crossing.truth(figure).is_some());
+            known.map(|figure| FigureName::of(&instrument.name, figure))
+        })
+        .collect();
+    if names.is_empty() {
+        return spoilt(record, case, instrument, runs).into_iter().collect();
+    }
+    let cell = |name| Cell::of(record, &sound, runs, name);
+    names.into_iter().map(cell).collect()
+}
+
+/// The cell of a case of which no run was sound; none where there is no truth to be had.
+fn spoilt(record: &Record, case: &Case, instrument: &Instrument, runs: &[&Run]) -> Option<Cell> {
+    let cause = runs.iter().find_map(|run| match &run.outcome {
+        Outcome::Ok => None,
+        Outcome::Failed { cause } => Some(format!("failed: {cause}")),
+        Outcome::Invalid { cause } => Some(format!("INVALID: {cause}")),
+    });
+    let cause = match (cause, runs.is_empty() && record.finished_at.is_none()) {
+        (Some(cause), _) => cause,
+        (None, true) => "it has not run".to_owned(),
+        (None, false) => return None,
+    };
+    let (metric, direction) = cause::headline(instrument.kind);
+    let figure = FigureName {
+        instrument: instrument.name.clone(),
+        metric,
+        statistic: if metric == Metric::GoodputBitPerS {
+            Statistic::Mean
+        } else {
+            Statistic::Median
+        },
+        direction,
+        phase: None,
+        size: None,
+    };
+    Some(Cell {
+        cause: Some(cause),
+        ..Cell::empty(case, figure, Standing::NoTruth)
+    })
+}
+
+impl Cell {
+    fn empty(case: &Case, figure: FigureName, standing: Standing) -> Self {
+        Self {
+            case: case.name.clone(),
+            conditions: Conditions::of(case),
+            figure,
+            standing,
+            runs: 0,
+            covered: 0,
+            truth: None,
+            truth_within: None,
+            value: None,
+            bias: None,
+            spread: None,
+            half_width: None,
+            line_percent: None,
+            cause: None,
+        }
+    }
+
+    fn of(record: &Record, sound: &[Crossing<'_>], runs: &[&Run], name: FigureName) -> Self {
+        let case = sound[0].case;
+        let observe = |crossing: &Crossing<'_>| {
+            let figure = name.find(crossing.measurement)?;
+            Some(Observed {
+                truth: crossing.truth(figure)?,
+                value: figure.value,
+                interval: figure.interval,
+            })
+        };
+        let seen: Vec<(&Crossing<'_>, Observed)> = sound
+            .iter()
+            .filter_map(|crossing| Some((crossing, observe(crossing)?)))
+            .collect();
+        let stated = || {
+            let all = seen.iter();
+            all.filter_map(|(crossing, o)| Some((*crossing, o.truth, o.interval?)))
+        };
+        let judged = stated().count();
+        let covered = stated()
+            .filter(|(_, t, interval)| t.is_in(*interval))
+            .count();
+        let mean = |of: &dyn Fn(&Observed) -> f64| {
+            student::mean(&seen.iter().map(|(_, o)| of(o)).collect::<Vec<_>>())
+        };
+        let deviations: Vec<f64> = seen.iter().map(|(_, o)| o.value - o.truth.value).collect();
+        let widths: Vec<f64> = stated()
+            .map(|(_, _, [low, high])| (high - low) / 2.0)
+            .collect();
+        let mut cell = Self {
+            runs: judged,
+            covered,
+            truth: mean(&|o| o.truth.value),
+            truth_within: mean(&|o| o.truth.within),
+            value: mean(&|o| o.value),
+            bias: student::mean(&deviations),
+            spread: student::sample_sd(&deviations),
+            half_width: student::mean(&widths),
+            line_percent: sound.first().and_then(|first| line_percent(first, &name)),
+            ..Self::empty(
+                case,
+                name.clone(),
+                match judged {
+                    0 => Standing::NoInterval,
+                    _ if covered >= enough(judged) => Standing::Holds,
+                    _ => Standing::Misses,
+                },
+            )
+        };
+        let missed = stated().find(|(_, truth, interval)| !truth.is_in(*interval));
+        let (crossing, truth, interval) = match missed.filter(|_| cell.standing == Standing::Misses)
+        {
+            Some((crossing, truth, interval)) => (crossing, truth, Some(interval)),
+            None => (seen[0].0, seen[0].1.truth, seen[0].1.interval),
+        };
+        cell.cause = cause::of(
+            &cell,
+            &Seen {
+                record,
+                runs,
+                crossing,
+                truth,
+                interval,
+            },
+        );
+        cell
+    }
+
+    /// How far the value lies from the truth, without sign and beyond what the truth itself may be off, in the metric's unit.
+    pub(crate) fn deviation(&self) -> Option<f64> {
+        let bias = self.bias?.abs();
+        Some((bias - self.truth_within.unwrap_or(0.0)).max(0.0))
+    }
+
+    /// Whether it holds, and deviates from the truth by no more than 1 % of a rate, 1 % or 0.1 ms of a delay, 0.1 points of
+    /// loss.
+    pub(crate) fn is_trusted(&self) -> bool {
+        let Some((deviation, truth)) = self.deviation().zip(self.truth) else {
+            return false;
+        };
+        let most = match self.figure.metric.unit() {
+            "bit/s" => NEAR * truth,
+            "%" => LEAST,
+            _ => (NEAR * truth).max(LEAST),
+        };
+        self.standing == Standing::Holds && deviation <= most
+    }
+}
+
+impl Conditions {
+    fn of(case: &Case) -> Self {
+        let path = case.path().unwrap_or_default();
+        let hops = || path.iter();
+        let rates = hops().filter_map(|hop| Some(hop.up.rate?.rate));
+        let delay = |ns: u64| ns as f64 / 1e6;
+        // Of two independent losses one is enough.
+        let lost = |sum: f64, percent: f64| sum + percent - sum * percent / 100.0;
+        Self {
+            rate_bit_per_s: rates
+                .chain(case.bed.tbf())
+                .min()
+                .map(|rate| rate.get() as f64),
+            rtt_ms: hops()
+                .map(|hop| delay(hop.up.delay.0 + hop.down.delay.0))
+                .sum(),
+            loss_percent: hops().map(|hop| hop.up.loss.percent()).fold(0.0, lost),
+            tbf: case.bed.tbf().is_some(),
+        }
+    }
+}
+
+/// How many of `runs` 95 % intervals must hold the truth: fewer happen in less than one case of twenty.
+fn enough(runs: usize) -> usize {
+    let mut chance = 0.05_f64.powi(i32::try_from(runs).unwrap_or(i32::MAX));
+    let mut below = chance;
+    let mut least = 0;
+    while below <= 0.05 + 1e-12 && least < runs {
+        least += 1;
+        chance *= (runs - least + 1) as f64 / least as f64 * 0.95 / 0.05;
+        below += chance;
+    }
+    least
+}
+
+/// A rate at L2 in percent of the line's, of an instrument that fills the line if it can.
+fn line_percent(crossing: &Crossing<'_>, name: &FigureName) -> Option<f64> {
+    let at_l2 = FigureName {
+        metric: Metric::L2RateBitPerS,
+        ..name.clone()
+    };
+    let rate = at_l2.find(crossing.measurement)?.value;
+    let way = name.direction.unwrap_or(Direction::Down);
+    let line = crossing.line(way)?;
+    let is_wanted = name.metric == Metric::GoodputBitPerS && crossing.fills(way, rate);
+    is_wanted.then(|| 100.0 * rate / line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_intervals_must_hold_as_those_of_95_percent_do_in_nineteen_cases_of_twenty() {
+        // By the binomial distribution: of 5, P(3 or fewer hold) is 2.3 %, P(4 or fewer) 22.6 %.
+        for (runs, least) in [(1, 1), (2, 1), (3, 2), (5, 4), (20, 17)] {
+            assert_eq!(enough(runs), least, "{runs}");
+        }
+    }
+}

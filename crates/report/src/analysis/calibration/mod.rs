@@ -1,0 +1,186 @@
+//! What a calibration says: every instrument's stated intervals against what the emulator counted. A pure function of a
+//! record whose cases have one instrument each.
+
+mod cause;
+mod cell;
+mod truth;
+
+use serde::Serialize;
+
+pub(crate) use self::cell::{Cell, Conditions, Standing};
+use record::Baseline;
+use record::Record;
+use record::{Direction, Metric, Statistic};
+
+/// The share of an instrument's cells whose intervals hold the truth, from which on it is to be trusted.
+const ENOUGH: f64 = 0.9;
+
+/// Which instrument to trust for what, and from where on it does not hold.
+#[derive(Clone, Debug, Serialize)]
+pub struct Card {
+    pub(crate) title: String,
+    /// Whether counts and sizes were shortened.
+    pub(crate) quick: bool,
+    /// Whether all runs took place.
+    pub(crate) finished: bool,
+    /// The machine with nothing in the way.
+    pub(crate) baseline: Option<Baseline>,
+    /// In the order of the plan.
+    pub(crate) instruments: Vec<InstrumentCard>,
+}
+
+/// Everything about the instruments of one kind.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct InstrumentCard {
+    /// As in `farwire measure KIND`.
+    pub(crate) instrument: &'static str,
+    /// Cells whose intervals hold the truth.
+    pub(crate) held: usize,
+    /// Cells that have a truth and an interval.
+    pub(crate) judged: usize,
+    /// What it measures, in the order of the first cell.
+    pub(crate) figures: Vec<FigureCard>,
+}
+
+/// One figure of an instrument over the whole grid.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct FigureCard {
+    pub(crate) metric: Metric,
+    pub(crate) statistic: Statistic,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) direction: Option<Direction>,
+    pub(crate) held: usize,
+    pub(crate) judged: usize,
+    /// The greatest deviation from the truth among the trusted cells, without its sign, in percent of the truth.
+    pub(crate) worst_percent: Option<f64>,
+    /// Likewise, in the metric's unit.
+    pub(crate) worst: Option<f64>,
+    /// Cells that hold and deviate little.
+    pub(crate) trusted: usize,
+    /// The range of their conditions.
+    pub(crate) range: Option<Range>,
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// From the least to the most of each condition.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Range {
+    /// Absent without a rate; the upper end is absent where there was no limit.
+    pub(crate) rate_bit_per_s: Option<[f64; 2]>,
+    /// Whether a cell without any rate is among them.
+    pub(crate) unlimited: bool,
+    pub(crate) rtt_ms: [f64; 2],
+    pub(crate) loss_percent: [f64; 2],
+}
+
+impl Card {
+    /// Of `record`.
+    pub fn of(record: &Record) -> Self {
+        let mut instruments: Vec<(&'static str, Vec<Cell>)> = Vec::new();
+        for (kind, cell) in cell::cells(record) {
+            match instruments.iter_mut().find(|(known, _)| *known == kind) {
+                Some((_, cells)) => cells.push(cell),
+                None => instruments.push((kind, vec![cell])),
+            }
+        }
+        let cards = instruments.into_iter();
+        Self {
+            title: record.plan().title.clone(),
+            quick: record.plan().quick,
+            finished: record.finished_at.is_some(),
+            baseline: record.baseline.clone(),
+            instruments: cards
+                .map(|(kind, cells)| InstrumentCard::of(kind, cells))
+                .collect(),
+        }
+    }
+
+    /// Whether every instrument's intervals hold in enough of its cells.
+    pub fn is_met(&self) -> bool {
+        !self.instruments.is_empty() && self.instruments.iter().all(InstrumentCard::is_met)
+    }
+}
+
+impl InstrumentCard {
+    fn of(instrument: &'static str, cells: Vec<Cell>) -> Self {
+        let mut figures: Vec<(Subject, Vec<Cell>)> = Vec::new();
+        for cell in cells {
+            let subject = Subject::of(&cell);
+            match figures.iter_mut().find(|(known, _)| *known == subject) {
+                Some((_, cells)) => cells.push(cell),
+                None => figures.push((subject, vec![cell])),
+            }
+        }
+        let figures: Vec<FigureCard> = figures
+            .into_iter()
+            .map(|(subject, cells)| FigureCard::of(subject, cells))
+            .collect();
+        Self {
+            instrument,
+            held: figures.iter().map(|figure| figure.held).sum(),
+            judged: figures.iter().map(|figure| figure.judged).sum(),
+            figures,
+        }
+    }
+
+    /// Whether its intervals hold in enough of its cells.
+    pub(crate) fn is_met(&self) -> bool {
+        self.judged > 0 && self.held as f64 >= ENOUGH * self.judged as f64
+    }
+}
+
+/// What a figure is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Subject(Metric, Statistic, Option<Direction>);
+
+impl Subject {
+    fn of(cell: &Cell) -> Self {
+        let name = &cell.figure;
+        Self(name.metric, name.statistic, name.direction)
+    }
+}
+
+impl FigureCard {
+    fn of(Subject(metric, statistic, direction): Subject, cells: Vec<Cell>) -> Self {
+        let count = |standing| cells.iter().filter(|c| c.standing == standing).count();
+        let held = count(Standing::Holds);
+        let trusted: Vec<&Cell> = cells.iter().filter(|cell| cell.is_trusted()).collect();
+        let deviations = trusted.iter().filter_map(|cell| cell.deviation());
+        let percents = trusted.iter().filter_map(|cell| {
+            let truth = cell.truth.filter(|truth| *truth > 0.0)?;
+            Some(100.0 * cell.deviation()? / truth)
+        });
+        Self {
+            metric,
+            statistic,
+            direction,
+            held,
+            judged: held + count(Standing::Misses),
+            worst_percent: percents.reduce(f64::max),
+            worst: deviations.reduce(f64::max),
+            trusted: trusted.len(),
+            range: Range::of(trusted.iter().map(|cell| &cell.conditions)),
+            cells,
+        }
+    }
+}
+
+impl Range {
+    fn of<'a>(conditions: impl Iterator<Item = &'a Conditions> + Clone) -> Option<Self> {
+        let ends = |values: &mut dyn Iterator<Item = f64>| {
+            values.fold(None, |ends: Option<[f64; 2]>, value| {
+                let [low, high] = ends.unwrap_or([value, value]);
+                Some([low.min(value), high.max(value)])
+            })
+        };
+        Some(Self {
+            rate_bit_per_s: ends(&mut conditions.clone().filter_map(|c| c.rate_bit_per_s)),
+            unlimited: conditions.clone().any(|c| c.rate_bit_per_s.is_none()),
+            rtt_ms: ends(&mut conditions.clone().map(|c| c.rtt_ms))?,
+            loss_percent: ends(&mut conditions.map(|c| c.loss_percent))?,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

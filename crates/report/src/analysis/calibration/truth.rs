@@ -1,0 +1,299 @@
+//! What the network did to one instrument: of what the emulator counted and of the conditions, never of what the instrument
+//! says, but for how long it took.
+
+use model::{Conditions, HopConfig, QueueLimit};
+
+use record::Kind;
+use record::plan::{Case, Instrument};
+use record::summary::{DirectionSummary, Summary};
+use record::{Direction, Figure, Measurement, Metric, Statistic};
+use stats::layers::{ETHERNET_HEADER, UDP_HEADER, ip_header};
+
+/// IPv4 and TCP with timestamps.
+const TCP_HEADERS: f64 = 20.0 + 32.0;
+/// Payload of the connection over which iperf3's protocol agrees on a test: half of what it may be, and as much either way.
+const CONTROL: f64 = 2048.0;
+/// By how much a receiver's time and a sender's differ, in seconds.
+const UNTIMED: f64 = 0.001;
+/// A line is full when so much of it is used.
+const FULL: f64 = 0.95;
+/// Runs of pingpong, blast and transfer that were not asked for.
+const DEFAULT_RUNS: f64 = 5.0;
+
+/// A true value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Truth {
+    /// In the metric's unit.
+    pub(super) value: f64,
+    /// By how much it may be off: the emulator counts a link, not a flow.
+    pub(super) within: f64,
+}
+
+/// An instrument that had a link to itself.
+pub(super) struct Crossing<'a> {
+    pub(super) case: &'a Case,
+    pub(super) instrument: &'a Instrument,
+    pub(super) link: &'a Summary,
+    pub(super) measurement: &'a Measurement,
+}
+
+impl Truth {
+    fn exact(value: f64) -> Self {
+        Self { value, within: 0.0 }
+    }
+
+    /// Whether an interval holds it.
+    pub(super) fn is_in(&self, [low, high]: [f64; 2]) -> bool {
+        low <= self.value + self.within && self.value - self.within <= high
+    }
+
+    /// How far it lies outside of an interval; 0 within.
+    pub(super) fn beyond(&self, [low, high]: [f64; 2]) -> f64 {
+        let below = low - (self.value + self.within);
+        let above = self.value - self.within - high;
+        below.max(above).max(0.0)
+    }
+}
+
+impl Crossing<'_> {
+    /// The truth of a figure, where there is one.
+    pub(super) fn truth(&self, figure: &Figure) -> Option<Truth> {
+        if figure.stream.is_some() || figure.phase.is_some() {
+            return None;
+        }
+        let way = figure.direction;
+        match (figure.metric, figure.statistic) {
+            (Metric::RttMs | Metric::NetworkRttMs, Statistic::Median) => self.round_trip(figure),
+            (Metric::OneWayDelayMs, Statistic::Median) => {
+                let frame = mean_frame(self.way(way?))?;
+                self.one_way_ms(way?, frame).map(Truth::exact)
+            }
+            (Metric::LostPercent, Statistic::Mean) if self.counts_losses() => {
+                self.lost_percent(way)
+            }
+            (Metric::GoodputBitPerS, Statistic::Mean) => self.goodput(way),
+            (Metric::L2RateBitPerS, Statistic::Max) if self.instrument.kind == Kind::Capacity => {
+                self.line(way?).map(Truth::exact)
+            }
+            _ => None,
+        }
+    }
+
+    /// The slowest rate of a direction at L2, if there is any: of the emulator, or of the kernel's token bucket.
+    pub(super) fn line(&self, way: Direction) -> Option<f64> {
+        let of_link = self.hops(way).into_iter().flatten();
+        let of_link = of_link.filter_map(|hop| Some(hop.rate?.rate));
+        let bucket = self.case.bed.tbf().filter(|_| way == Direction::Up);
+        let slowest = of_link.chain(bucket).min()?;
+        Some(slowest.get() as f64)
+    }
+
+    /// Whether the instrument takes all of a line that it can get: what is paced does so when it was asked for more.
+    pub(super) fn fills(&self, way: Direction, rate: f64) -> bool {
+        let is_full = self.line(way).is_some_and(|line| rate >= FULL * line);
+        self.instrument.kind != Kind::Udp || is_full || self.way(way).queue_full > 0
+    }
+
+    /// How long a frame of so many bytes takes from one end to the other; unknown where packets wait for others.
+    fn one_way_ms(&self, way: Direction, frame: f64) -> Option<f64> {
+        let hops = self.hops(way)?;
+        let waits = self.way(way).queue_full > 0 || self.case.bed.tbf().is_some();
+        let over = |hop: &Conditions| {
+            let propagation = hop.delay.0 as f64 / 1e6;
+            // Microseconds are bytes over the factor.
+            let by_size = hop.size_delay.map_or(0.0, |k| frame / k.get() / 1e3);
+            let service = hop
+                .rate
+                .map_or(0.0, |rate| frame * 8e3 / rate.rate.get() as f64);
+            propagation + by_size + service
+        };
+        let lateness = self.link.departure_error.p50_ns as f64 / 1e6;
+        (!waits).then(|| hops.iter().map(over).sum::<f64>() + lateness)
+    }
+
+    /// Bed and box in one direction; unknown in TOFFEE's mode, where the two directions share a server.
+    fn hops(&self, way: Direction) -> Option<Vec<Conditions>> {
+        let of_way = |hop: HopConfig| {
+            let of_way = match way {
+                Direction::Up => hop.up,
+                Direction::Down => hop.down,
+            };
+            hop.toffee.is_none().then_some(of_way)
+        };
+        let path = self.case.path().ok()?;
+        path.into_iter().map(of_way).collect()
+    }
+
+    fn round_trip(&self, figure: &Figure) -> Option<Truth> {
+        let ways = [Direction::Up, Direction::Down];
+        let frames = match self.instrument.kind {
+            // The mean of all frames would count handshakes and acknowledgements.
+            Kind::Pingpong => ways.map(|_| self.message_frame(figure.size?)),
+            _ => ways.map(|way| mean_frame(self.way(way))),
+        };
+        let [up, down] = frames;
+        let there = self.one_way_ms(Direction::Up, up?)?;
+        Some(Truth::exact(
+            there + self.one_way_ms(Direction::Down, down?)?,
+        ))
+    }
+
+    /// A message of so many bytes as a frame, if one holds it.
+    fn message_frame(&self, size: u64) -> Option<f64> {
+        let headers = if self.has_option("udp") {
+            f64::from(ip_header(false) + UDP_HEADER)
+        } else {
+            TCP_HEADERS
+        };
+        let packet = size as f64 + headers;
+        let mtu = self.case.bed.mtu()?;
+        (packet <= f64::from(mtu)).then(|| packet + f64::from(ETHERNET_HEADER))
+    }
+
+    /// Whether each of its packets is one of the link's: TCP's, and a search's, are sent again or not counted by direction.
+    fn counts_losses(&self) -> bool {
+        matches!(self.instrument.kind, Kind::Ping | Kind::Probe | Kind::Udp)
+    }
+
+    /// What the emulated network dropped. What the kernel's token bucket drops is not counted.
+    fn lost_percent(&self, way: Option<Direction>) -> Option<Truth> {
+        let dropped = |way| {
+            let counted: &DirectionSummary = self.way(way);
+            (counted.lost + counted.queue_full) as f64
+        };
+        let (lost, of) = match way {
+            Some(way) => (dropped(way), self.way(way).packets),
+            // An exchange is lost if either its request or its answer is.
+            None => {
+                let lost = dropped(Direction::Up) + dropped(Direction::Down);
+                (lost, self.link.up.packets)
+            }
+        };
+        let is_known = of > 0 && self.case.bed.tbf().is_none();
+        is_known.then(|| Truth::exact(100.0 * lost / of as f64))
+    }
+
+    fn goodput(&self, way: Option<Direction>) -> Option<Truth> {
+        let kind = self.instrument.kind;
+        if self.option("omit").is_some_and(|omit| omit != "0") {
+            // The counters have the omitted start too.
+            return None;
+        }
+        let elapsed = |statistic| self.elapsed(way, statistic);
+        match kind {
+            Kind::Udp => self.datagrams(way?, elapsed(Statistic::Total)?),
+            Kind::Tcp => {
+                let seconds = elapsed(Statistic::Total)?;
+                let bits = (self.tcp_payload(way?) - CONTROL) * 8.0;
+                Some(Truth {
+                    value: bits / seconds,
+                    within: CONTROL * 8.0 / seconds,
+                })
+            }
+            Kind::Http => {
+                let bits = self.tcp_payload(Direction::Down) * 8.0;
+                Some(Truth::exact(bits / elapsed(Statistic::Total)?))
+            }
+            Kind::Blast | Kind::Transfer => {
+                let runs = self
+                    .option("runs")
+                    .map_or(Some(DEFAULT_RUNS), |n| n.parse().ok())?;
+                let bits = self.tcp_payload(way?) * 8.0;
+                Some(Truth::exact(bits / (runs * elapsed(Statistic::Mean)?)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Of a stream of datagrams: what was delivered, less the little that agrees on the test, of which as much goes the other
+    /// way; but no more than the line has room for, whose queue goes on when the sender has ended.
+    fn datagrams(&self, way: Direction, seconds: f64) -> Option<Truth> {
+        let length: f64 = self.option("length")?.parse().ok()?;
+        let share = length / (length + f64::from(ETHERNET_HEADER + ip_header(false) + UDP_HEADER));
+        let control = self.way(opposite(way)).delivered_bytes as f64;
+        let delivered = self.way(way).delivered_bytes as f64 - control;
+        let rate = delivered * 8.0 / seconds;
+        if let Some(line) = self.line(way).filter(|line| rate >= *line) {
+            // What waited at the end was served after the sender's time: without it the line may not have been full all along.
+            let (burst, waiting) = self.store(way, line);
+            let least = (delivered * 8.0 / (seconds + waiting * 8.0 / line)).min(line);
+            return Some(Truth {
+                value: f64::midpoint(least, line) * share,
+                within: (line - least) / 2.0 + burst * 8.0 / seconds,
+            });
+        }
+        Some(Truth {
+            value: rate * share,
+            within: control * 8.0 / seconds + rate * UNTIMED / seconds,
+        })
+    }
+
+    /// What the slowest rate of a direction lets through at once, and what may wait before it, in bytes.
+    fn store(&self, way: Direction, line: f64) -> (f64, f64) {
+        if let Some(bucket) = self.case.bed.token_bucket() {
+            return (f64::from(bucket.burst), f64::from(bucket.limit));
+        }
+        let hops = self.hops(way).unwrap_or_default();
+        let rates = hops.iter().filter_map(|hop| hop.rate);
+        let slowest = rates.min_by_key(|rate| rate.rate);
+        let mtu = self.case.bed.mtu().unwrap_or_default();
+        let waiting = slowest.map_or(0.0, |rate| match rate.queue {
+            QueueLimit::Packets(count) => f64::from(count) * f64::from(mtu),
+            QueueLimit::Bytes(bytes) => bytes.0 as f64,
+            QueueLimit::Time(time) => time.0 as f64 / 1e9 * line / 8.0,
+        });
+        (0.0, waiting)
+    }
+
+    /// TCP payload that was delivered, by its packets' lengths.
+    fn tcp_payload(&self, way: Direction) -> f64 {
+        let headers = f64::from(ETHERNET_HEADER) + TCP_HEADERS;
+        let counted = self.way(way);
+        counted.delivered_bytes as f64 - headers * counted.delivered as f64
+    }
+
+    /// How long the instrument took, or each of its runs on average.
+    fn elapsed(&self, way: Option<Direction>, statistic: Statistic) -> Option<f64> {
+        let mut figures = self.measurement.figures.iter().filter(|f| {
+            (f.metric, f.statistic, f.stream) == (Metric::ElapsedS, statistic, None)
+                && (f.direction.is_none() || f.direction == way)
+        });
+        let seconds = figures.next()?.value;
+        (seconds > 0.0).then_some(seconds)
+    }
+
+    fn way(&self, way: Direction) -> &DirectionSummary {
+        match way {
+            Direction::Up => &self.link.up,
+            Direction::Down => &self.link.down,
+        }
+    }
+
+    /// The value of an option that the plan sets.
+    fn option(&self, name: &str) -> Option<&str> {
+        let mut options = self.instrument.options.iter();
+        options.find_map(|option| {
+            option
+                .strip_prefix("--")?
+                .strip_prefix(name)?
+                .strip_prefix('=')
+        })
+    }
+
+    fn has_option(&self, name: &str) -> bool {
+        let mut options = self.instrument.options.iter();
+        options.any(|option| option.strip_prefix("--") == Some(name))
+    }
+}
+
+fn opposite(way: Direction) -> Direction {
+    match way {
+        Direction::Up => Direction::Down,
+        Direction::Down => Direction::Up,
+    }
+}
+
+/// The mean length of the frames that were offered.
+fn mean_frame(counted: &DirectionSummary) -> Option<f64> {
+    (counted.packets > 0).then(|| counted.bytes as f64 / counted.packets as f64)
+}

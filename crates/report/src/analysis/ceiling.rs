@@ -1,0 +1,184 @@
+//! Figures that come near to what the machine does with nothing in the way: those are the tool's or the host's, not the link's.
+
+use crate::analysis::Analysis;
+use record::Baseline;
+use record::Kind;
+use record::Record;
+use record::plan::{Case, Instrument};
+use record::quantity;
+use record::{Metric, Statistic};
+
+/// A share of the ceiling, or of a delay, from which on the machine counts as the limit.
+const NEAR: f64 = 0.8;
+
+/// A figure's metric, statistic and value.
+pub(crate) type Value = (Metric, Statistic, f64);
+
+/// A line for every case and instrument whose results are the machine's own.
+pub(crate) fn lines(analysis: &Analysis<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for figures in &analysis.cases {
+        for instrument in &figures.case.instruments {
+            let own = figures.figures.iter();
+            let own = own.filter(|(name, _)| name.instrument == instrument.name);
+            let values: Vec<Value> = own
+                .map(|(name, across)| (name.metric, name.statistic, across.value()))
+                .collect();
+            if let Some(near) = near(analysis.record, figures.case, instrument, &values) {
+                lines.push(format!(
+                    "{}: {}: {near}",
+                    figures.case.name, instrument.name
+                ));
+            }
+        }
+    }
+    lines
+}
+
+/// The machine with nothing in the way, in one line; nothing of a record without a baseline.
+pub(crate) fn in_words(baseline: &Baseline) -> String {
+    let bits = |value| quantity(Metric::GoodputBitPerS, value);
+    let parts = [
+        baseline
+            .tcp_bit_per_s
+            .map(|rate| format!("TCP {}", bits(rate))),
+        baseline
+            .udp_packets_per_s
+            .map(|packets| format!("UDP {packets:.0} packets/s")),
+        baseline
+            .rtt_floor_ms
+            .map(|rtt| format!("round trip {rtt:.3} ms")),
+        baseline
+            .pacing_error_us
+            .zip(baseline.pacing_error_p99_us)
+            .map(|(median, p99)| format!("pacing error {median:.1} us (99th percentile {p99:.1})")),
+        baseline
+            .timer_floor_us
+            .map(|late| format!("sleepers wake {late:.0} us late")),
+        baseline
+            .failure
+            .as_ref()
+            .map(|cause| format!("not all of it was measured: {cause}")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    parts.join(", ")
+}
+
+/// Whether what `instrument` measured in `case` is near to the machine's own, in words.
+pub(crate) fn near(
+    record: &Record,
+    case: &Case,
+    instrument: &Instrument,
+    values: &[Value],
+) -> Option<String> {
+    let baseline = record.baseline.as_ref()?;
+    // Another MTU, or other offloads, would have other ceilings.
+    if (case.bed.mtu(), case.bed.offloads()) != (Some(baseline.mtu), Some(baseline.offloads)) {
+        return None;
+    }
+    let of = |metric, statistic| {
+        let mut found = values.iter().filter(|v| (v.0, v.1) == (metric, statistic));
+        found.next().map(|(.., value)| *value)
+    };
+    match instrument.kind {
+        Kind::Ping | Kind::Pingpong | Kind::Probe => {
+            let (rtt, floor) = of(Metric::RttMs, Statistic::Median).zip(baseline.rtt_floor_ms)?;
+            (NEAR * rtt <= floor).then(|| {
+                format!(
+                    "a round trip of {rtt:.3} ms, of which hosts and emulator take {floor:.3} ms with nothing in the way: \
+                     it is theirs more than the link's"
+                )
+            })
+        }
+        Kind::Tcp | Kind::Http | Kind::Blast | Kind::Transfer => {
+            let rate = of(Metric::GoodputBitPerS, Statistic::Mean)?;
+            limited(rate, baseline.tcp_bit_per_s?, "TCP", |rate| {
+                quantity(Metric::GoodputBitPerS, rate)
+            })
+        }
+        Kind::Udp => {
+            let packets = of(Metric::ReceivedPackets, Statistic::Total)?;
+            let seconds = of(Metric::ElapsedS, Statistic::Total)?;
+            limited(
+                packets / seconds,
+                baseline.udp_packets_per_s?,
+                "UDP",
+                |rate| format!("{rate:.0} packets/s"),
+            )
+        }
+        Kind::Capacity => {
+            let rate = of(Metric::IpCapacityBitPerS, Statistic::Max)?;
+            limited(rate, baseline.udp_bit_per_s?, "UDP", |rate| {
+                quantity(Metric::IpCapacityBitPerS, rate)
+            })
+        }
+    }
+}
+
+fn limited(rate: f64, ceiling: f64, what: &str, shown: impl Fn(f64) -> String) -> Option<String> {
+    (ceiling > 0.0 && rate >= NEAR * ceiling).then(|| {
+        format!(
+            "{} is {:.0} % of what {what} does here with nothing in the way ({}): limited by this machine, not by the link",
+            shown(rate),
+            100.0 * rate / ceiling,
+            shown(ceiling)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+
+    fn with(baseline: Baseline) -> Vec<String> {
+        let mut record = record();
+        record.baseline = Some(Baseline {
+            mtu: 1500,
+            offloads: true,
+            ..baseline
+        });
+        lines(&Analysis::of(&record))
+    }
+
+    #[test]
+    fn a_rate_within_80_percent_of_the_ceiling_is_marked() {
+        let ceiling = |tcp| Baseline {
+            tcp_bit_per_s: Some(tcp),
+            ..Baseline::default()
+        };
+        let lines = with(ceiling(18e6));
+        assert!(
+            lines[0].starts_with("base: download: 16.000 Mbit/s is 89 % of"),
+            "{lines:?}"
+        );
+        assert!(with(ceiling(1e9)).is_empty());
+    }
+
+    #[test]
+    fn a_delay_that_is_mostly_the_hosts_is_marked() {
+        let floor = |rtt| Baseline {
+            rtt_floor_ms: Some(rtt),
+            ..Baseline::default()
+        };
+        let lines = with(floor(1.0));
+        assert!(
+            lines[0].starts_with("base: ping: a round trip of"),
+            "{lines:?}"
+        );
+        assert_eq!(lines.len(), 1);
+        assert!(with(floor(0.1)).is_empty());
+    }
+
+    #[test]
+    fn a_bed_of_another_mtu_is_held_against_nothing() {
+        let mut record = record();
+        record.baseline = Some(Baseline {
+            mtu: 9000,
+            offloads: true,
+            tcp_bit_per_s: Some(1.0),
+            ..Baseline::default()
+        });
+        assert!(lines(&Analysis::of(&record)).is_empty());
+    }
+}

@@ -1,0 +1,342 @@
+//! What a record says: figures a case, held against the reference, the published and the expected; and the pure arithmetic
+//! for it: statistics, and what theory allows.
+
+mod bottleneck;
+pub(crate) mod bound;
+pub mod calibration;
+pub(crate) mod ceiling;
+pub mod compare;
+pub(crate) mod intervals;
+pub(crate) mod throughput;
+pub(crate) mod verdict;
+
+use std::collections::BTreeMap;
+
+use bottleneck::bottlenecks;
+use record::Measurement;
+use record::figure_name::FigureName;
+use record::plan::Case;
+use record::{Latest, Outcome, Record, Run};
+use stats::shift::Shift;
+use stats::summary::Summary;
+
+pub(crate) use bottleneck::Bottleneck;
+pub use verdict::{Check, Verdict};
+
+/// A whole record, judged.
+#[derive(Clone, Debug)]
+pub struct Analysis<'a> {
+    pub(crate) record: &'a Record,
+    /// In the order of the plan.
+    pub(crate) cases: Vec<CaseFigures<'a>>,
+    /// What was expected of several cases together.
+    pub(crate) trends: Vec<Check>,
+    /// Of chains whose segments were measured.
+    pub(crate) bottlenecks: Vec<Bottleneck>,
+    pub verdict: Verdict,
+}
+
+/// All runs of one case.
+#[derive(Clone, Debug)]
+pub(crate) struct CaseFigures<'a> {
+    pub(crate) case: &'a Case,
+    /// Those that count: of each repeat the last attempt, unless the machine spoilt that too.
+    pub(crate) runs: Vec<&'a Run>,
+    /// Of all streams together.
+    pub(crate) figures: BTreeMap<FigureName, Across>,
+    pub(crate) checks: Vec<Check>,
+    /// Runs that failed, are invalid or missing.
+    pub(crate) faults: Vec<Fault>,
+    /// Attempts that the machine spoilt and that were repeated.
+    pub(crate) repeated: usize,
+    pub(crate) verdict: Verdict,
+}
+
+/// A figure across the runs of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Across {
+    /// One of each run that counts, in the order of the repeats.
+    pub(crate) values: Vec<f64>,
+    pub(crate) summary: Summary,
+    /// The 95 % interval: Student's t over the runs, or what the only run states of itself.
+    pub(crate) interval: Option<[f64; 2]>,
+    /// Against the reference case; absent for the reference, or without its figure.
+    pub(crate) shift: Option<Shift>,
+}
+
+/// A run that did not yield what it should.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fault {
+    /// [`Verdict::Invalid`] or [`Verdict::Failed`].
+    pub(crate) verdict: Verdict,
+    /// Which run, and the cause.
+    pub(crate) text: String,
+}
+
+impl<'a> Analysis<'a> {
+    /// Of `record`.
+    pub fn of(record: &'a Record) -> Self {
+        let plan = record.plan();
+        let latest = record.latest();
+        let reference = plan.reference.as_deref().and_then(|name| plan.case(name));
+        let base = reference.map(|case| across(&latest, case));
+        let cases: Vec<_> = plan
+            .cases
+            .iter()
+            .map(|case| {
+                let mut figures = across(&latest, case);
+                if let Some(base) = base.as_ref().filter(|_| reference != Some(case)) {
+                    for (name, figure) in &mut figures {
+                        let against = base.get(name).map(|base| &base.values);
+                        figure.shift =
+                            against.and_then(|against| Shift::of(against, &figure.values));
+                    }
+                }
+                let checks = verdict::checks(case, &figures, base.as_ref());
+                CaseFigures::new(&latest, case, figures, checks)
+            })
+            .collect();
+        let trends = verdict::trends(&plan.trends, &cases);
+        let verdicts = cases.iter().map(|figures| figures.verdict);
+        let verdict = Verdict::of_all(verdicts.chain(trends.iter().map(|check| check.verdict)));
+        Self {
+            record,
+            bottlenecks: bottlenecks(&cases),
+            cases,
+            trends,
+            verdict,
+        }
+    }
+
+    /// Every expectation of every case, and those of several.
+    pub(crate) fn checks(&self) -> impl Iterator<Item = &Check> {
+        let cases = self.cases.iter().flat_map(|figures| &figures.checks);
+        cases.chain(&self.trends)
+    }
+
+    /// The case of this name.
+    pub(crate) fn case(&self, name: &str) -> Option<&CaseFigures<'a>> {
+        self.cases.iter().find(|figures| figures.case.name == name)
+    }
+}
+
+impl<'a> CaseFigures<'a> {
+    fn new(
+        latest: &Latest<'a>,
+        case: &'a Case,
+        figures: BTreeMap<FigureName, Across>,
+        checks: Vec<Check>,
+    ) -> Self {
+        let faults = faults(latest, case);
+        let verdicts = checks.iter().map(|check| check.verdict);
+        let verdict = Verdict::of_all(verdicts.chain(faults.iter().map(|fault| fault.verdict)));
+        // The attempts before the one that counts.
+        let repeated = latest.runs(case).map(|run| run.attempt as usize - 1).sum();
+        Self {
+            case,
+            figures,
+            checks,
+            faults,
+            repeated,
+            runs: counted(latest, case).collect(),
+            verdict,
+        }
+    }
+}
+
+impl<'a> CaseFigures<'a> {
+    /// The case's.
+    pub(crate) fn name(&self) -> &'a str {
+        &self.case.name
+    }
+
+    /// What an instrument measured, with the number of each repeat.
+    pub(crate) fn measured(
+        &self,
+        instrument: &str,
+    ) -> impl Iterator<Item = (u32, &'a Measurement)> {
+        let runs = self.runs.iter();
+        runs.filter_map(move |run| Some((run.repeat, run.measured(instrument)?)))
+    }
+}
+
+impl Across {
+    /// The mean over the runs.
+    pub(crate) fn value(&self) -> f64 {
+        self.summary.mean
+    }
+}
+
+/// The runs of a case that count: of each repeat the last attempt, unless the machine spoilt that too.
+pub(crate) fn counted<'a>(latest: &Latest<'a>, case: &Case) -> impl Iterator<Item = &'a Run> {
+    let runs = latest.runs(case);
+    runs.filter(|run| !matches!(run.outcome, Outcome::Invalid { .. }))
+}
+
+/// Every figure of a case, of all streams together. What failed half-way states none.
+fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
+    let mut found: BTreeMap<FigureName, (Vec<f64>, Option<[f64; 2]>)> = BTreeMap::new();
+    for measured in counted(latest, case).flat_map(|run| &run.measurements) {
+        let measurement = &measured.measurement;
+        let whole = measurement.figures.iter().filter(|f| f.stream.is_none());
+        for figure in whole.filter(|_| measurement.failure.is_none()) {
+            let name = FigureName::of(&measured.instrument, figure);
+            let (values, interval) = found.entry(name).or_default();
+            values.push(figure.value);
+            *interval = figure.interval;
+        }
+    }
+    let across = |(name, (values, stated)): (FigureName, (Vec<f64>, Option<[f64; 2]>))| {
+        let summary = Summary::of(&values)?;
+        let interval = summary.interval.or(stated.filter(|_| values.len() == 1));
+        let across = Across {
+            values,
+            summary,
+            interval,
+            shift: None,
+        };
+        Some((name, across))
+    };
+    found.into_iter().filter_map(across).collect()
+}
+
+fn faults(latest: &Latest<'_>, case: &Case) -> Vec<Fault> {
+    let mut ran = 0;
+    let mut faults: Vec<Fault> = latest
+        .runs(case)
+        .inspect(|_| ran += 1)
+        .filter_map(|run| match &run.outcome {
+            Outcome::Ok => None,
+            Outcome::Failed { cause } => Some(Fault {
+                verdict: Verdict::Failed,
+                text: format!("run {} failed: {cause}", run.repeat),
+            }),
+            Outcome::Invalid { cause } => Some(Fault {
+                verdict: Verdict::Invalid,
+                text: format!("run {} is invalid: {cause}", run.repeat),
+            }),
+        })
+        .collect();
+    if ran < case.repeats.least {
+        faults.push(Fault {
+            verdict: Verdict::Failed,
+            text: format!("{ran} of {} runs took place", case.repeats.least),
+        });
+    }
+    faults
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use record::{Figure, Metric, Sample, Statistic};
+
+    fn downloaded(rate: f64) -> Measurement {
+        let sample =
+            |index: u64| Sample::new(0.5 * index as f64, Metric::ReceivedBytes, index, rate / 2.0);
+        Measurement {
+            samples: (1..=4).map(sample).collect(),
+            figures: vec![Figure::new(
+                Metric::GoodputBitPerS,
+                Statistic::Mean,
+                rate * 8.0,
+            )],
+            ..Measurement::default()
+        }
+    }
+
+    /// So many values of the standard normal distribution (G. E. P. Box and M. E. Muller, 1958).
+    pub(crate) fn draws(seed: u64, count: usize) -> Vec<f64> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut draw = || {
+            let (radius, angle) = (1.0 - random.f64(), random.f64());
+            (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+        };
+        (0..count).map(|_| draw()).collect()
+    }
+
+    /// Two cases; everything that is expected is met.
+    pub(crate) fn record() -> Record {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/fixtures/records/small.jsonl"
+        );
+        Record::read(std::path::Path::new(file)).unwrap()
+    }
+
+    fn name(text: &str) -> FigureName {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_figure_is_the_mean_over_the_runs_with_its_interval() {
+        let record = record();
+        let analysis = Analysis::of(&record);
+        let slow = &analysis.cases[1].figures;
+        let rtt = &slow[&name("ping.rtt_ms.median")];
+        assert_eq!(rtt.values, [3.05, 3.2]);
+        assert!((rtt.value() - 3.125).abs() < 1e-9 && rtt.interval.is_some());
+        assert!((rtt.shift.as_ref().unwrap().absolute.value - 2.025).abs() < 1e-9);
+        assert_eq!(analysis.verdict, Verdict::Met);
+        let base = &analysis.cases[0].figures[&name("ping.rtt_ms.median")];
+        assert_eq!((base.interval, base.shift.as_ref()), (None, None));
+    }
+
+    #[test]
+    fn an_expectation_that_is_not_met_fails_its_case_and_the_whole() {
+        let mut record = record();
+        record.runs[0].measurements[1].measurement = downloaded(1e6);
+        let analysis = Analysis::of(&record);
+        assert_eq!(analysis.cases[0].verdict, Verdict::NotMet);
+        assert_eq!(analysis.cases[1].verdict, Verdict::Met);
+        assert_eq!(analysis.trends[0].verdict, Verdict::NotMet);
+        assert_eq!(analysis.verdict, Verdict::NotMet);
+    }
+
+    #[test]
+    fn a_run_that_failed_or_is_missing_fails_its_case_with_the_cause() {
+        let mut record = record();
+        record.runs[0].outcome = Outcome::Invalid {
+            cause: "the ring dropped 3".to_owned(),
+        };
+        record.runs.pop();
+        let analysis = Analysis::of(&record);
+        assert_eq!(
+            analysis.cases[0].faults[0].text,
+            "run 1 is invalid: the ring dropped 3"
+        );
+        assert_eq!(analysis.cases[0].checks[0].verdict, Verdict::Failed);
+        assert_eq!(analysis.cases[1].faults[0].text, "1 of 2 runs took place");
+        assert_eq!(analysis.verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn a_run_that_was_attempted_again_counts_as_the_last_attempt() {
+        let mut record = record();
+        let mut again = record.runs[0].clone();
+        again.attempt = 2;
+        record.runs[0].outcome = Outcome::Invalid {
+            cause: "the ring dropped 3".to_owned(),
+        };
+        record.runs.push(again);
+        let analysis = Analysis::of(&record);
+        assert_eq!(
+            (analysis.cases[0].repeated, analysis.verdict),
+            (1, Verdict::Met)
+        );
+    }
+
+    #[test]
+    fn an_expectation_about_nothing_measured_has_failed() {
+        let mut record = record();
+        record.runs[1].measurements.clear();
+        record.runs[2].measurements.clear();
+        let analysis = Analysis::of(&record);
+        assert!(
+            analysis.cases[1]
+                .checks
+                .iter()
+                .all(|check| check.verdict == Verdict::Failed)
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! How fast an instrument was once it had reached its speed, and how long it took to.
+
+use model::Nanos;
+
+use super::CaseFigures;
+use super::intervals::{DIRECTIONS, Interval, intervals};
+use record::Direction;
+use stats::correlated::SeriesMean;
+use stats::{order, steady, student};
+
+/// One instrument's throughput one way, over the runs of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Throughput {
+    /// Which way; none of what states none.
+    pub(crate) direction: Option<Direction>,
+    /// Without the warm-up, in bit/s: the mean over the runs.
+    pub(crate) steady: f64,
+    /// Its 95 % interval: Student's t over the runs; of one run, batch means over its autocorrelation.
+    pub(crate) interval: Option<[f64; 2]>,
+    /// Whether the interval is what it says. Not that of one run whose values are too few, or too much alike.
+    pub(crate) trusted: bool,
+    /// What each run left out at its start.
+    pub(crate) warm_ups: Vec<WarmUp>,
+    /// After how many seconds each run first reached its steady rate, of those that did; from the least.
+    pub(crate) ramps_s: Vec<f64>,
+}
+
+/// What was left out at the start of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum WarmUp {
+    /// So many seconds, as the scenario has it.
+    Fixed(f64),
+    /// So many seconds, found by [`steady::warm_up`].
+    Found(f64),
+    /// Nothing: the rate did not settle in the first half, or at all.
+    Unsettled,
+    /// Nothing: too few intervals to tell.
+    TooShort,
+}
+
+/// One run.
+struct Steady {
+    mean: f64,
+    series: Option<SeriesMean>,
+    warm_up: WarmUp,
+    ramp_s: Option<f64>,
+}
+
+impl Throughput {
+    /// Each way of an instrument that a case's runs have intervals of.
+    pub(crate) fn of(case: &CaseFigures<'_>, instrument: &str) -> Vec<Self> {
+        let mut asked = case.case.instruments.iter();
+        let fixed = asked.find(|i| i.name == instrument).and_then(|i| i.warm_up);
+        let ways = DIRECTIONS.into_iter().filter_map(|direction| {
+            let measured = case.measured(instrument);
+            let runs = measured.filter(|(_, measurement)| measurement.failure.is_none());
+            let runs = runs.filter_map(|(_, m)| Steady::of(&intervals(m, direction), fixed));
+            Self::over(direction, &runs.collect::<Vec<_>>())
+        });
+        ways.collect()
+    }
+
+    fn over(direction: Option<Direction>, runs: &[Steady]) -> Option<Self> {
+        let means: Vec<f64> = runs.iter().map(|run| run.mean).collect();
+        let over_runs = student::mean_interval(&means);
+        let only = runs.first().and_then(|run| run.series);
+        let ramps: Vec<f64> = runs.iter().filter_map(|run| run.ramp_s).collect();
+        Some(Self {
+            direction,
+            steady: student::mean(&means)?,
+            interval: over_runs.or(only.map(|series| series.interval)),
+            trusted: over_runs.is_some() || only.is_some_and(|series| series.enough),
+            warm_ups: runs.iter().map(|run| run.warm_up).collect(),
+            ramps_s: order::sorted(&ramps),
+        })
+    }
+}
+
+impl Steady {
+    /// Of a run's intervals; nothing of fewer than two.
+    fn of(intervals: &[Interval], fixed: Option<Nanos>) -> Option<Self> {
+        let whole = whole(intervals);
+        let (first, last) = (whole.first()?, whole.last()?);
+        let length_s = (last.1 - first.0) / whole.len() as f64;
+        let rates: Vec<f64> = whole
+            .iter()
+            .map(|(start, end, bits)| bits / (end - start))
+            .collect();
+        let warm_up = match (fixed, steady::warm_up(&rates)) {
+            (Some(time), _) => WarmUp::Fixed(std::time::Duration::from(time).as_secs_f64()),
+            (None, None) => WarmUp::TooShort,
+            (None, Some(found)) if !found.settles => WarmUp::Unsettled,
+            (None, Some(found)) => WarmUp::Found(found.values as f64 * length_s),
+        };
+        // An interval counts from the middle on, so that rounding does not decide.
+        let from = first.0 + warm_up.seconds() - length_s / 2.0;
+        let left = whole.iter().position(|(start, ..)| *start >= from)?;
+        let mean = student::mean(&rates[left..])?;
+        let ramp = match warm_up {
+            WarmUp::Fixed(_) | WarmUp::Found(_) => steady::ramp(&rates, mean),
+            WarmUp::Unsettled | WarmUp::TooShort => None,
+        };
+        Some(Self {
+            mean,
+            series: SeriesMean::of(&rates[left..]),
+            warm_up,
+            ramp_s: ramp.map(|reached| reached as f64 * length_s),
+        })
+    }
+}
+
+impl WarmUp {
+    /// What it left out.
+    pub(crate) fn seconds(self) -> f64 {
+        match self {
+            Self::Fixed(seconds) | Self::Found(seconds) => seconds,
+            Self::Unsettled | Self::TooShort => 0.0,
+        }
+    }
+}
+
+/// All but a last interval cut short, which holds too few packets for a rate; nothing of fewer than two.
+fn whole(intervals: &[Interval]) -> &[Interval] {
+    let length = |(start, end, _): &Interval| end - start;
+    match intervals {
+        [first, .., last] if length(last) <= length(first) / 2.0 => {
+            whole(&intervals[..intervals.len() - 1])
+        }
+        [_, _, ..] => intervals,
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::draws;
+
+    /// 100 intervals of 0.1 s at 1,000 bit/s, of which the first `slow` rise from 0; then one cut short.
+    fn rising(slow: usize) -> Vec<Interval> {
+        let noise = draws(1, 100);
+        let whole = noise.iter().enumerate().map(|(at, noise)| {
+            let start = at as f64 * 0.1;
+            let level = (at as f64 / slow.max(1) as f64).min(1.0);
+            (start, start + 0.1, (1_000.0 * level + noise) * 0.1)
+        });
+        whole.chain([(10.0, 10.01, 0.0)]).collect()
+    }
+
+    #[test]
+    fn a_slow_start_is_left_out_and_its_length_is_said() {
+        let run = Steady::of(&rising(12), None).unwrap();
+        assert!(matches!(run.warm_up, WarmUp::Found(s) if (s - 1.5).abs() < 1e-9));
+        assert!((run.mean - 1_000.0).abs() < 1.0, "{}", run.mean);
+        let ramp = run.ramp_s.unwrap();
+        assert!((1.2..=1.6).contains(&ramp), "{ramp}");
+    }
+
+    #[test]
+    fn a_fixed_warm_up_is_left_out_whatever_is_found() {
+        let run = Steady::of(&rising(12), Some(Nanos(5_000_000_000))).unwrap();
+        assert_eq!(run.warm_up, WarmUp::Fixed(5.0));
+        let ramp = run.ramp_s.unwrap();
+        assert!((1.2..=1.6).contains(&ramp), "{ramp}");
+        assert!(run.series.unwrap().enough);
+        // As long as the measurement: nothing is left.
+        assert!(Steady::of(&rising(12), Some(Nanos(20_000_000_000))).is_none());
+    }
+
+    #[test]
+    fn what_does_not_settle_or_is_short_is_left_whole_and_said() {
+        let unsettled = Steady::of(&rising(100), None).unwrap();
+        assert_eq!(
+            (unsettled.warm_up, unsettled.ramp_s),
+            (WarmUp::Unsettled, None)
+        );
+        let short = Steady::of(&rising(0)[..10], None).unwrap();
+        assert_eq!(short.warm_up, WarmUp::TooShort);
+        assert!(Steady::of(&rising(0)[..1], None).is_none());
+    }
+
+    #[test]
+    fn one_run_is_as_sure_as_its_series_and_several_as_their_spread() {
+        let run = || Steady::of(&rising(0), None).unwrap();
+        let one = Throughput::over(None, &[run()]).unwrap();
+        assert!(one.trusted && one.interval.is_some());
+        let short = Steady::of(&rising(0)[..10], None).unwrap();
+        assert!(!Throughput::over(None, &[short]).unwrap().trusted);
+        let two = Throughput::over(None, &[run(), run()]).unwrap();
+        assert_eq!((two.warm_ups.len(), two.ramps_s.len()), (2, 2));
+        assert_eq!(Throughput::over(None, &[]), None);
+    }
+}

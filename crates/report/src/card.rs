@@ -1,0 +1,427 @@
+//! The card of a calibration, for the terminal and as Markdown.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, Table};
+
+use super::markdown::escaped;
+use super::text::{STYLE, machine};
+use crate::analysis::calibration::{
+    Card, Cell, Conditions, FigureCard, InstrumentCard, Range, Standing,
+};
+use record::quantity;
+use record::{Direction, Metric, Statistic};
+
+/// Above the table of [`found`].
+const FOUND: &str = "what instruments that fill the line find of its capacity, in percent at L2";
+
+/// What the card's words mean.
+const LEGEND: &str = "holds: cells (a figure under one set of conditions) whose stated 95 % intervals hold what the emulator \
+                      counted; trusted: holds, and deviates by no more than 1 % of a rate, 1 % or 0.1 ms of a delay, 0.1 \
+                      points of loss; within: from the least to the most of each condition among the trusted cells; RTT: propagation \
+                      there and back";
+
+/// The card as text for a terminal: each instrument's summary, and every cell that is not to be trusted with its cause.
+pub fn card_text(card: &Card) -> String {
+    let mut text = title(card) + "\n";
+    if let Some(baseline) = &card.baseline {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{}", machine(baseline));
+    }
+    for instrument in &card.instruments {
+        let _ = writeln!(
+            text,
+            "\n{}\n{}",
+            coverage(instrument),
+            drawn(&summary(instrument))
+        );
+        for line in exceptions(instrument) {
+            let _ = writeln!(text, "  - {line}");
+        }
+    }
+    if let Some(table) = found(card) {
+        let _ = writeln!(text, "\n{FOUND}\n{}", drawn(&table));
+    }
+    let _ = writeln!(text, "\n{LEGEND}\n{}", verdict(card));
+    text
+}
+
+/// The card as Markdown, with every cell.
+pub fn card_markdown(card: &Card) -> String {
+    let mut text = format!(
+        "# {}\n\n**{}**\n",
+        escaped(&title(card)),
+        escaped(&verdict(card))
+    );
+    if let Some(baseline) = &card.baseline {
+        let _ = writeln!(text, "\n{}", escaped(&machine(baseline)));
+    }
+    let _ = writeln!(text, "\n{LEGEND}.");
+    for instrument in &card.instruments {
+        let (heading, rows) = (escaped(&coverage(instrument)), piped(&summary(instrument)));
+        let _ = writeln!(text, "\n## {heading}\n\n{rows}");
+        for line in exceptions(instrument) {
+            let _ = writeln!(text, "- {}", escaped(&line));
+        }
+        let _ = writeln!(text, "\n{}", piped(&every_cell(instrument)));
+    }
+    if let Some(table) = found(card) {
+        let _ = writeln!(text, "## {FOUND}\n\n{}", piped(&table));
+    }
+    text
+}
+
+fn every_cell(card: &InstrumentCard) -> Rows {
+    let header = [
+        "case",
+        "figure",
+        "truth",
+        "value",
+        "±",
+        "deviation",
+        "spread",
+        "of the line",
+        "covered",
+        "",
+    ];
+    let cells = card.figures.iter().flat_map(|figure| &figure.cells);
+    let rows = cells.map(|cell| cell_row(cell).to_vec());
+    std::iter::once(header.map(str::to_owned).to_vec())
+        .chain(rows)
+        .collect()
+}
+
+fn title(card: &Card) -> String {
+    let quick = if card.quick {
+        ", shortened by --quick"
+    } else {
+        ""
+    };
+    format!("{}{quick}", card.title)
+}
+
+/// How the whole card stands, in one sentence.
+fn verdict(card: &Card) -> String {
+    let short: Vec<&str> = card
+        .instruments
+        .iter()
+        .filter(|instrument| !instrument.is_met())
+        .map(|instrument| instrument.instrument)
+        .collect();
+    match (card.finished, card.instruments.is_empty(), short.as_slice()) {
+        (_, true, _) => "nothing was held against a truth".to_owned(),
+        (false, ..) => "not finished: cells are missing".to_owned(),
+        (_, _, []) => {
+            "every instrument's intervals hold the truth in at least 90 % of its cells".to_owned()
+        }
+        (_, _, short) => format!("below 90 %: {}", short.join(", ")),
+    }
+}
+
+/// "tcp: intervals hold the truth in 19 of 20 cells".
+fn coverage(card: &InstrumentCard) -> String {
+    let count = |standing| {
+        let cells = card.figures.iter().flat_map(|figure| &figure.cells);
+        cells.filter(|cell| cell.standing == standing).count()
+    };
+    let mut text = format!(
+        "{}: intervals hold the truth in {} of {} cells",
+        card.instrument, card.held, card.judged
+    );
+    for (standing, what) in [
+        (Standing::NoInterval, "without an interval"),
+        (Standing::NoTruth, "without a truth"),
+    ] {
+        let others = count(standing);
+        if others > 0 {
+            let _ = write!(text, ", {others} more {what}");
+        }
+    }
+    text
+}
+
+/// A header, and rows of as many cells.
+type Rows = Vec<Vec<String>>;
+
+fn summary(card: &InstrumentCard) -> Rows {
+    let header = ["figure", "holds", "trusted", "within", "deviates at most"];
+    let rows = card
+        .figures
+        .iter()
+        .map(|figure| summary_row(figure).to_vec());
+    std::iter::once(header.map(str::to_owned).to_vec())
+        .chain(rows)
+        .collect()
+}
+
+/// How much of a line's capacity each instrument finds, a row for each line; nothing where no line was filled.
+fn found(card: &Card) -> Option<Rows> {
+    let cells = card
+        .instruments
+        .iter()
+        .flat_map(|i| &i.figures)
+        .flat_map(|f| &f.cells);
+    let cells: Vec<(&Cell, f64)> = cells
+        .filter_map(|cell| Some((cell, cell.line_percent?)))
+        .collect();
+    let mut instruments: Vec<&str> = Vec::new();
+    let mut lines: Vec<Conditions> = Vec::new();
+    for (cell, _) in &cells {
+        if !instruments.contains(&cell.figure.instrument.as_str()) {
+            instruments.push(&cell.figure.instrument);
+        }
+        if !lines.contains(&cell.conditions) {
+            lines.push(cell.conditions);
+        }
+    }
+    let header = std::iter::once("line").chain(instruments.iter().copied());
+    let mut rows = vec![header.map(str::to_owned).collect()];
+    for line in &lines {
+        let of = |instrument: &&str| {
+            let mut own = cells.iter().filter(|(cell, _)| {
+                cell.conditions == *line && cell.figure.instrument == *instrument
+            });
+            own.next()
+                .map_or("–".to_owned(), |(_, share)| format!("{share:.1}"))
+        };
+        let own = instruments.iter().map(of);
+        rows.push(std::iter::once(conditions(line)).chain(own).collect());
+    }
+    (!lines.is_empty()).then_some(rows)
+}
+
+/// Rows for a terminal; the words to the left, the numbers to the right.
+fn drawn(rows: &Rows) -> String {
+    let mut table = Table::new();
+    table.load_style(STYLE).force_no_tty();
+    let Some((header, rows)) = rows.split_first() else {
+        return String::new();
+    };
+    table.set_header(header).add_rows(rows);
+    for (at, title) in header.iter().enumerate() {
+        let words = ["figure", "within", "line"].contains(&title.as_str());
+        if let Some(column) = table.column_mut(at).filter(|_| !words) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string()
+}
+
+/// Rows as Markdown.
+fn piped(rows: &Rows) -> String {
+    let mut text = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        let cells: Vec<String> = row.iter().map(|cell| escaped(cell)).collect();
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+        if number == 0 {
+            let _ = writeln!(text, "|{}", "---|".repeat(row.len()));
+        }
+    }
+    text
+}
+
+/// A line in words.
+fn conditions(line: &Conditions) -> String {
+    format!(
+        "{}{}, RTT {} ms, loss {} %",
+        line.rate_bit_per_s.map_or("no rate".to_owned(), rate),
+        if line.tbf { " (tbf)" } else { "" },
+        plain(line.rtt_ms),
+        plain(line.loss_percent)
+    )
+}
+
+fn summary_row(figure: &FigureCard) -> [String; 5] {
+    [
+        subject(figure.metric, figure.statistic, figure.direction),
+        format!("{} of {}", figure.held, figure.judged),
+        format!("{} of {}", figure.trusted, figure.cells.len()),
+        figure.range.as_ref().map_or("–".to_owned(), range),
+        worst(figure).unwrap_or("–".to_owned()),
+    ]
+}
+
+/// "1 Mbit/s to 1 Gbit/s and without a rate, RTT 0.1 to 300 ms, loss 0 to 5 %".
+fn range(range: &Range) -> String {
+    let rate = match (range.rate_bit_per_s, range.unlimited) {
+        (None, _) => "without a rate".to_owned(),
+        (Some(ends), false) => span(ends, rate),
+        (Some(ends), true) => span(ends, rate) + " and without a rate",
+    };
+    format!(
+        "{rate}, RTT {} ms, loss {} %",
+        span(range.rtt_ms, plain),
+        span(range.loss_percent, plain)
+    )
+}
+
+fn span([low, high]: [f64; 2], shown: impl Fn(f64) -> String) -> String {
+    if low < high {
+        format!("{} to {}", shown(low), shown(high))
+    } else {
+        shown(low)
+    }
+}
+
+/// A number as conditions have it, without digits that say nothing.
+fn plain(value: f64) -> String {
+    ((value * 1e6).round() / 1e6).to_string()
+}
+
+/// A rate likewise.
+fn rate(value: f64) -> String {
+    let (value, unit) = match value {
+        v if v >= 1e9 => (v / 1e9, "Gbit/s"),
+        v if v >= 1e6 => (v / 1e6, "Mbit/s"),
+        v => (v / 1e3, "kbit/s"),
+    };
+    format!("{} {unit}", plain(value))
+}
+
+/// Every cell that is not to be trusted, with its cause; those that hold but deviate for one cause in one line.
+fn exceptions(card: &InstrumentCard) -> Vec<String> {
+    let cells = card.figures.iter().flat_map(|figure| &figure.cells);
+    let cells = cells.filter(|cell| !cell.is_trusted());
+    let (deviating, others): (Vec<&Cell>, Vec<&Cell>) =
+        cells.partition(|cell| cell.standing == Standing::Holds);
+    let mut lines: Vec<String> = others.into_iter().map(exception).collect();
+    let mut groups: Vec<(String, &str, Vec<&Cell>)> = Vec::new();
+    for cell in deviating {
+        let (of, cause) = (figure_of(cell), cell.cause.as_deref().unwrap_or_default());
+        match groups
+            .iter_mut()
+            .find(|group| group.0 == of && group.1 == cause)
+        {
+            Some((.., cells)) => cells.push(cell),
+            None => groups.push((of, cause, vec![cell])),
+        }
+    }
+    lines.extend(
+        groups
+            .iter()
+            .map(|(of, cause, cells)| deviations(of, cause, cells)),
+    );
+    lines
+}
+
+fn exception(cell: &Cell) -> String {
+    let stands = match cell.standing {
+        Standing::Holds | Standing::Misses => "misses",
+        Standing::NoInterval => "states none",
+        Standing::NoTruth => "no truth",
+    };
+    let values = cell.truth.zip(cell.value).map(|(truth, value)| {
+        let shown = |value| quantity(cell.figure.metric, value);
+        format!(" {} where {} is true,", shown(value), shown(truth))
+    });
+    format!(
+        "{stands}: {}: {}:{} {}",
+        cell.case,
+        figure_of(cell),
+        values.unwrap_or_default(),
+        cell.cause.as_deref().unwrap_or_default()
+    )
+}
+
+/// Cells that hold and deviate for one cause, the worst first.
+fn deviations(of: &str, cause: &str, cells: &[&Cell]) -> String {
+    let mut cells: Vec<(f64, &Cell)> = cells
+        .iter()
+        .map(|cell| (cell.deviation().unwrap_or(0.0), *cell))
+        .collect();
+    cells.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let each = cells.iter().map(|(by, cell)| {
+        let percent = 100.0 * by / cell.truth.unwrap_or(f64::NAN);
+        format!(
+            "{} by {} ({percent:.1} %)",
+            cell.case,
+            quantity(cell.figure.metric, *by)
+        )
+    });
+    let each: Vec<String> = each.collect();
+    format!("deviates: {of}: {cause}: {}", each.join(", "))
+}
+
+fn figure_of(cell: &Cell) -> String {
+    let name = &cell.figure;
+    subject(name.metric, name.statistic, name.direction)
+}
+
+/// "goodput mean up".
+fn subject(metric: Metric, statistic: Statistic, direction: Option<Direction>) -> String {
+    let direction = direction.map_or("", Direction::name);
+    let text = format!("{} {} {direction}", metric.title(), statistic.name());
+    text.trim_end().to_owned()
+}
+
+/// The greatest deviation of the trusted cells: in percent of a rate, else as it is.
+fn worst(figure: &FigureCard) -> Option<String> {
+    let worst = figure.worst?;
+    Some(match (figure.metric.unit(), figure.worst_percent) {
+        ("bit/s", Some(percent)) => format!("{percent:.2} %"),
+        ("%", _) => format!("{worst:.3} points"),
+        (unit, _) => format!("{worst:.3} {unit}"),
+    })
+}
+
+fn cell_row(cell: &Cell) -> [String; 10] {
+    let metric = cell.figure.metric;
+    let shown =
+        |value: Option<f64>| value.map_or("–".to_owned(), |value| quantity(metric, value));
+    [
+        cell.case.clone(),
+        figure_of(cell),
+        shown(cell.truth),
+        shown(cell.value),
+        shown(cell.half_width),
+        shown(cell.bias),
+        shown(cell.spread),
+        cell.line_percent
+            .map_or("–".to_owned(), |share| format!("{share:.1} %")),
+        format!("{} of {}", cell.covered, cell.runs),
+        match cell.standing {
+            Standing::Holds if cell.is_trusted() => "trusted",
+            Standing::Holds => "holds",
+            Standing::Misses => "misses",
+            Standing::NoInterval => "no interval",
+            Standing::NoTruth => "no truth",
+        }
+        .to_owned(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::calibration::tests::{measured, rtt};
+
+    #[test]
+    fn a_cell_that_misses_is_named_with_truth_value_and_cause() {
+        let text = card_text(&Card::of(&measured(&[rtt(25.0, 0.1)])));
+        for part in [
+            "ping: intervals hold the truth in 0 of 1 cells",
+            "misses: line: ping: rtt median: 25.000 ms where 24.000 ms is true, outside by 0.900 ms",
+            "below 90 %: ping",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn the_markdown_has_every_cell_in_tables_as_wide_as_their_headers() {
+        let text = card_markdown(&Card::of(&measured(&[rtt(24.05, 0.1)])));
+        assert!(
+            text.contains("| line: ping | rtt median | 24.000 ms |"),
+            "{text}"
+        );
+        assert!(text.contains("8 Mbit/s, RTT 22 ms, loss 1 %"), "{text}");
+        let mut width = 0;
+        for line in text.lines() {
+            let cells = line.matches('|').count();
+            if line.starts_with('|') && width > 0 {
+                assert_eq!(cells, width, "{line}");
+            }
+            width = if line.starts_with('|') { cells } else { 0 };
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What held it up? Measured goodput as a bar beside the least limit that the conditions set.
+
+use std::fmt::Write;
+
+use super::plot::open;
+use super::svg::{Look, escaped, px, shortened};
+use super::{Drawing, Question};
+use crate::analysis::Analysis;
+use crate::analysis::bound::Bound;
+use crate::tables::number;
+use record::{Metric, Statistic};
+
+const WIDTH: f64 = 440.0;
+const ROW: f64 = 50.0;
+const LEFT: f64 = 8.0;
+/// 100 % stands here, so that what is above still shows.
+const FULL: f64 = 375.0;
+/// Of one drawing.
+const MOST_ROWS: usize = 24;
+
+/// One goodput and its limit.
+struct Held {
+    what: String,
+    measured: f64,
+    /// Half the 95 % interval.
+    interval: Option<[f64; 2]>,
+    bound: Bound,
+}
+
+/// Measured against theory.
+pub(super) fn question(analysis: &Analysis<'_>) -> Question {
+    let held = held(analysis);
+    let drawings = held
+        .chunks(MOST_ROWS)
+        .enumerate()
+        .map(|(part, held)| Drawing {
+            file: format!("theory-{}", part + 1),
+            caption: "Goodput in percent of the limit that binds".to_owned(),
+            svg: draw(held),
+        });
+    Question {
+        heading: "Measured against theory",
+        note: "The limit is the least of what rates, headers, loss and a shared server allow under a case's conditions (docs/theory.md); \
+               the whole box is 100 %. A law of loss is a model's average, of senders that wait for time-outs more often than today's: it can be \
+               passed. Without a law (several streams, BBR) only what is not lost binds. Cases without a limit among their conditions are left out."
+            .to_owned(),
+        drawings: drawings.collect(),
+    }
+}
+
+fn held(analysis: &Analysis<'_>) -> Vec<Held> {
+    let mut all = Vec::new();
+    for figures in &analysis.cases {
+        for (name, across) in &figures.figures {
+            let mut instruments = figures.case.instruments.iter();
+            let goodput =
+                (name.metric, name.statistic) == (Metric::GoodputBitPerS, Statistic::Mean);
+            let Some(instrument) =
+                instruments.find(|instrument| instrument.name == name.instrument)
+            else {
+                continue;
+            };
+            // Small messages are held up by the exchange, which has no limit here.
+            let Some(bound) = Bound::of(figures.case, instrument, name.direction)
+                .filter(|_| goodput && name.size.is_none())
+            else {
+                continue;
+            };
+            let way = name
+                .direction
+                .map_or(String::new(), |way| format!(", {}", way.name()));
+            all.push(Held {
+                what: format!("{}, {}{way}", figures.case.name, name.instrument),
+                measured: across.value(),
+                interval: across.interval,
+                bound,
+            });
+        }
+    }
+    all
+}
+
+fn draw(held: &[Held]) -> String {
+    let height = ROW * held.len() as f64 + 8.0;
+    let mut svg = open(
+        WIDTH,
+        height,
+        "Measured goodput in percent of the limit that binds",
+    );
+    for (row, held) in held.iter().enumerate() {
+        let top = ROW * row as f64 + 4.0;
+        let share = |value: f64| LEFT + (value / held.bound.bit_per_s).clamp(0.0, 1.14) * FULL;
+        let percent = 100.0 * held.measured / held.bound.bit_per_s;
+        let words = format!(
+            "{} of {} Mbit/s, {}",
+            number(held.measured / 1e6),
+            number(held.bound.bit_per_s / 1e6),
+            held.bound.name
+        );
+        // Writing to a String cannot fail.
+        let _ = write!(
+            svg,
+            "<g><title>{hover}</title><text x=\"{LEFT}\" y=\"{first}\" font-weight=\"600\">{what}</text>\
+             <text x=\"{right}\" y=\"{first}\" text-anchor=\"end\" font-weight=\"600\">{percent:.0} %</text>\
+             <text x=\"{LEFT}\" y=\"{second}\">{limit}</text>\
+             <rect x=\"{LEFT}\" y=\"{bar}\" width=\"{FULL}\" height=\"12\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\".5\"/>\
+             <rect x=\"{LEFT}\" y=\"{bar}\" width=\"{wide}\" height=\"12\" fill=\"{colour}\" fill-opacity=\".8\"/>",
+            hover = escaped(&format!("{}: {words}: {percent:.1} %", held.what)),
+            first = px(top + 10.0),
+            second = px(top + 23.0),
+            what = escaped(&shortened(&held.what, 60)),
+            right = WIDTH - 6.0,
+            limit = escaped(&shortened(&words, 72)),
+            bar = px(top + 28.0),
+            wide = px(share(held.measured) - LEFT),
+            colour = Look(0).colour(),
+        );
+        if let Some([low, high]) = held.interval {
+            let _ = write!(
+                svg,
+                "<path d=\"M{0} {2}H{1}m0 -4v8M{0} {2}m0 -4v8\" stroke=\"currentColor\" stroke-width=\"1.4\"/>",
+                px(share(low)),
+                px(share(high)),
+                px(top + 34.0)
+            );
+        }
+        svg.push_str("</g>");
+    }
+    svg + "</svg>"
+}

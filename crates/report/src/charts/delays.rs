@@ -1,0 +1,172 @@
+//! How long did packets take? The share of delays up to each value, a curve a case.
+
+use super::axis::Axis;
+use super::plot::{Curve, Plot, Point, Shape};
+use super::svg::MOST_SERIES;
+use super::{Drawing, Question, file_name, instruments};
+use crate::analysis::CaseFigures;
+use record::Kind;
+use record::{Direction, Metric};
+
+/// Steps of a curve; more are not seen.
+const MOST_POINTS: usize = 200;
+/// The axis ends here, so that one straggler does not squeeze all others.
+const SHOWN_SHARE: f64 = 0.995;
+
+/// A case's delays, sorted, and the one size that they are of.
+type Delays = (Vec<f64>, Option<u64>);
+
+/// Cumulative distributions of delays.
+pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
+    let kinds = [Kind::Ping, Kind::Probe, Kind::Pingpong];
+    let shown = [
+        (Metric::RttMs, None),
+        (Metric::NetworkRttMs, None),
+        (Metric::OneWayDelayMs, Some(Direction::Up)),
+        (Metric::OneWayDelayMs, Some(Direction::Down)),
+    ];
+    let mut drawings = Vec::new();
+    for name in instruments(cases, &kinds) {
+        for (metric, way) in shown {
+            let found: Vec<(&str, Delays)> = cases
+                .iter()
+                .map(|case| (case.name(), delays(case, name, metric, way)))
+                .filter(|(_, (values, _))| values.len() > 1)
+                .collect();
+            let axis = axis(metric, &found);
+            let chunks = found.chunks(MOST_SERIES).enumerate();
+            drawings
+                .extend(chunks.map(|(part, cases)| draw(name, (metric, way), &axis, part, cases)));
+        }
+    }
+    Question {
+        heading: "Distribution of delays",
+        note: format!(
+            "All runs of a case together. The axis ends where every case has {} % of its delays; what is later counts. \
+             Curves have at most {MOST_POINTS} steps.",
+            SHOWN_SHARE * 100.0
+        ),
+        drawings,
+    }
+}
+
+/// Every delay of a case; of several sizes those of the smallest, as sizes do not mix.
+fn delays(
+    case: &CaseFigures<'_>,
+    instrument: &str,
+    metric: Metric,
+    way: Option<Direction>,
+) -> Delays {
+    let samples = || {
+        let all = case
+            .measured(instrument)
+            .flat_map(|(_, measurement)| &measurement.samples);
+        all.filter(|sample| {
+            sample.metric == metric && sample.direction == way && sample.value.is_finite()
+        })
+    };
+    let size = samples().filter_map(|sample| sample.size).min();
+    let own = samples().filter(|sample| sample.size == size);
+    let mut values: Vec<f64> = own.map(|sample| sample.value).collect();
+    values.sort_by(f64::total_cmp);
+    (values, size)
+}
+
+/// That of all cases, so that drawings of some of them compare.
+fn axis(metric: Metric, cases: &[(&str, Delays)]) -> Axis {
+    let ends = cases
+        .iter()
+        .flat_map(|(_, (values, _))| [values[0], quantile(values, SHOWN_SHARE)]);
+    let log = Axis::fitting("", ends.clone()).data().ends_with("log");
+    let title = format!("{}, {}", metric.title(), metric.unit());
+    if log {
+        Axis::log(&title, ends)
+    } else {
+        Axis::linear(&title, ends)
+    }
+}
+
+fn draw(
+    instrument: &str,
+    (metric, way): (Metric, Option<Direction>),
+    x: &Axis,
+    part: usize,
+    cases: &[(&str, Delays)],
+) -> Drawing {
+    let title = metric.title();
+    let curves = cases
+        .iter()
+        .enumerate()
+        .map(|(look, (case, (values, size)))| Curve {
+            label: Some(match size {
+                Some(size) => format!("{case}, {size} bytes (n = {})", values.len()),
+                None => format!("{case} (n = {})", values.len()),
+            }),
+            look,
+            points: steps(values, x.high()),
+            shape: Shape::Line,
+            faint: false,
+        });
+    let plot = Plot {
+        x: x.clone(),
+        y: Axis::from_zero("share of delays, %", std::iter::once(100.0)),
+        height: 230.0,
+        curves: curves.collect(),
+    };
+    let way = way.map(Direction::name);
+    let [file, more] = super::part(part);
+    Drawing {
+        file: file_name(&["delays", instrument, metric.name(), way.unwrap_or("both")]) + &file,
+        svg: plot.draw(&format!(
+            "Cumulative distribution of {title} of {instrument}"
+        )),
+        caption: format!(
+            "{instrument}: {title}{}",
+            way.map_or(String::new(), |way| format!(", {way}"))
+        ) + &more,
+    }
+}
+
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    stats::order::quantile(sorted, share).unwrap_or_default()
+}
+
+/// The distribution as corners of steps, up to `end`.
+fn steps(sorted: &[f64], end: f64) -> Vec<Point> {
+    let count = sorted.len();
+    let every = count.div_ceil(MOST_POINTS).max(1);
+    let mut points = vec![Point::at(sorted[0], 0.0)];
+    for at in (every - 1..count).step_by(every).chain([count - 1]) {
+        let (value, share) = (sorted[at], 100.0 * (at + 1) as f64 / count as f64);
+        let before = points[points.len() - 1].y;
+        if value > end {
+            points.push(Point::at(end, before));
+            break;
+        }
+        if share > before {
+            points.push(Point::at(value, before));
+            points.push(Point::at(value, share));
+        }
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_rise_to_all_whatever_the_count() {
+        for count in [2_u32, 199, 200, 201, 12_345] {
+            let values: Vec<f64> = (1..=count).map(f64::from).collect();
+            let points = steps(&values, f64::from(count));
+            assert!(points.len() <= 2 * MOST_POINTS + 5);
+            assert_eq!(points[points.len() - 1].y, 100.0);
+            assert!(
+                points
+                    .windows(2)
+                    .all(|pair| pair[0].x <= pair[1].x && pair[0].y <= pair[1].y)
+            );
+        }
+    }
+}

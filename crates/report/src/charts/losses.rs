@@ -1,0 +1,165 @@
+//! Does loss come alone or in bursts? How many losses in a row, how often, a curve a case.
+
+use std::collections::BTreeMap;
+
+use super::axis::Axis;
+use super::plot::{Curve, Plot, Point, Shape};
+use super::svg::MOST_SERIES;
+use super::{Drawing, Question, file_name, instruments};
+use crate::analysis::CaseFigures;
+use record::Kind;
+use record::{Direction, Measurement, Metric, Statistic};
+
+/// Losses of a case one way.
+#[derive(Default)]
+struct Losses {
+    /// Runs of losses by their length.
+    runs: BTreeMap<u64, u64>,
+    lost: u64,
+    /// As [`Metric::SentPackets`] says; 0 where nothing does.
+    sent: f64,
+}
+
+/// The lengths of consecutive losses.
+pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
+    let mut drawings = Vec::new();
+    for name in instruments(cases, &[Kind::Ping, Kind::Probe]) {
+        for way in [None, Some(Direction::Up), Some(Direction::Down)] {
+            let all = cases
+                .iter()
+                .map(|case| (case.name(), Losses::of(case, name, way)));
+            let found: Vec<_> = all.filter(|(_, losses)| losses.lost > 0).collect();
+            let chunks = found.chunks(MOST_SERIES).enumerate();
+            drawings.extend(chunks.map(|(part, cases)| draw(name, way, part, cases)));
+        }
+    }
+    Question {
+        heading: "Losses in a row",
+        note: "How many runs of consecutive lost probes had each length, over all runs of a case. In the legend: how many of all were lost. Hollow: as many as were to be \
+               expected if each probe were lost on its own with the same probability."
+            .to_owned(),
+        drawings,
+    }
+}
+
+impl Losses {
+    fn of(case: &CaseFigures<'_>, instrument: &str, way: Option<Direction>) -> Self {
+        let mut losses = Self::default();
+        for (_, measurement) in case.measured(instrument) {
+            losses.add(measurement, way);
+        }
+        losses
+    }
+
+    fn add(&mut self, measurement: &Measurement, way: Option<Direction>) {
+        let lost = measurement
+            .samples
+            .iter()
+            .filter(|s| s.metric == Metric::LostPackets && s.direction == way);
+        let mut lost: Vec<u64> = lost.map(|sample| sample.index).collect();
+        lost.sort_unstable();
+        lost.dedup();
+        for run in lost.chunk_by(|a, b| a + 1 == *b) {
+            *self.runs.entry(run.len() as u64).or_default() += 1;
+        }
+        self.lost += lost.len() as u64;
+        self.sent += measurement
+            .figure(Metric::SentPackets, Statistic::Total)
+            .unwrap_or_default();
+    }
+
+    /// Of `sent` probes that are each lost with the share `p`, sent (1 - p)^2 p^k runs have the length k, but for the ends.
+    fn expected(&self, length: u64) -> f64 {
+        let share = self.lost as f64 / self.sent;
+        self.sent * (1.0 - share).powi(2) * share.powf(length as f64)
+    }
+}
+
+fn draw(
+    instrument: &str,
+    way: Option<Direction>,
+    part: usize,
+    cases: &[(&str, Losses)],
+) -> Drawing {
+    let longest = cases
+        .iter()
+        .filter_map(|(_, losses)| losses.runs.keys().last())
+        .max()
+        .copied()
+        .unwrap_or(1);
+    let mut curves = Vec::new();
+    for (look, (case, losses)) in cases.iter().enumerate() {
+        let point = |(length, count): (&u64, &u64)| Point {
+            hover: format!("{case}: {count} times {length} in a row"),
+            ..Point::at(*length as f64, *count as f64)
+        };
+        curves.push(Curve {
+            label: Some(format!("{case}: {} of {:.0}", losses.lost, losses.sent)),
+            look,
+            points: losses.runs.iter().map(point).collect(),
+            shape: Shape::Marked,
+            faint: false,
+        });
+        let expected = |length: u64| Point {
+            hover: format!(
+                "{case}: {:.1} times {length} in a row expected of independent losses",
+                losses.expected(length)
+            ),
+            ..Point::at(length as f64, losses.expected(length))
+        };
+        let known = losses.sent > losses.lost as f64;
+        let lengths =
+            (1..=longest.min(50)).filter(|length| known && losses.expected(*length) >= 0.5);
+        curves.push(Curve {
+            label: None,
+            look,
+            points: lengths.map(expected).collect(),
+            shape: Shape::Hollow,
+            faint: false,
+        });
+    }
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let plot = Plot {
+        x: if longest <= 8 {
+            Axis::counts("losses in a row", longest)
+        } else {
+            Axis::fitting("losses in a row", points().map(|point| point.x))
+        },
+        y: Axis::fitting("how often", points().map(|point| point.y)),
+        height: 200.0,
+        curves,
+    };
+    let way = way.map(Direction::name);
+    let [file, more] = super::part(part);
+    Drawing {
+        file: file_name(&["losses", instrument, way.unwrap_or("both")]) + &file,
+        svg: plot.draw(&format!("Losses in a row of {instrument}")),
+        caption: format!(
+            "{instrument}{}",
+            way.map_or(String::new(), |way| format!(", {way}"))
+        ) + &more,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::{Figure, Sample};
+
+    #[test]
+    fn neighbouring_losses_are_one_run() {
+        let lost =
+            |index: u64| Sample::new(0.0, Metric::LostPackets, index, 1.0).toward(Direction::Up);
+        let measurement = Measurement {
+            samples: [3, 4, 5, 9, 12, 11].map(lost).to_vec(),
+            figures: vec![Figure::new(Metric::SentPackets, Statistic::Total, 100.0)],
+            ..Measurement::default()
+        };
+        let mut losses = Losses::default();
+        losses.add(&measurement, Some(Direction::Up));
+        assert_eq!(losses.runs, BTreeMap::from([(1, 1), (2, 1), (3, 1)]));
+        assert!((losses.expected(1) - 100.0 * 0.94 * 0.94 * 0.06).abs() < 1e-9);
+        losses.add(&measurement, None);
+        assert_eq!(losses.lost, 6);
+    }
+}

@@ -1,0 +1,115 @@
+//! The figures of a report: one a question, each an SVG that stands alone.
+
+mod axis;
+mod bounds;
+mod delays;
+mod losses;
+mod over_time;
+mod plot;
+mod sizes;
+mod svg;
+mod sweeps;
+
+use crate::analysis::{Analysis, CaseFigures};
+use record::Kind;
+
+pub(super) use svg::escaped;
+
+/// Figures that answer one question.
+pub(super) struct Question {
+    pub(super) heading: &'static str,
+    /// How to read them, and what was left out.
+    pub(super) note: String,
+    pub(super) drawings: Vec<Drawing>,
+}
+
+/// One figure.
+pub(super) struct Drawing {
+    /// Of its file, without the ending.
+    pub(super) file: String,
+    pub(super) caption: String,
+    pub(super) svg: String,
+}
+
+/// Every question that the record answers.
+pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<Question> {
+    let cases = &analysis.cases;
+    let all = [
+        over_time::question(cases),
+        sizes::question(analysis),
+        sweeps::question(analysis),
+        delays::question(cases),
+        losses::question(cases),
+        bounds::question(analysis),
+    ];
+    all.into_iter()
+        .filter(|question| !question.drawings.is_empty())
+        .collect()
+}
+
+/// Every instrument of these kinds that some case uses, once, in the order of the plan.
+fn instruments<'a>(cases: &'a [CaseFigures<'a>], kinds: &[Kind]) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for instrument in cases.iter().flat_map(|figures| &figures.case.instruments) {
+        let name = instrument.name.as_str();
+        if kinds.contains(&instrument.kind) && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The name of a file: what is neither letter nor digit becomes a hyphen.
+pub(super) fn file_name(parts: &[&str]) -> String {
+    let safe = |char: char| {
+        if char.is_ascii_alphanumeric() || char == '_' {
+            char
+        } else {
+            '-'
+        }
+    };
+    let text: String = parts.join("-").chars().map(safe).collect();
+    text.chars().take(120).collect()
+}
+
+/// What tells one of several drawings of the same kind from the first: in its file's name, and in its caption.
+fn part(number: usize) -> [String; 2] {
+    match number {
+        0 => [String::new(), String::new()],
+        _ => [format!("-{}", number + 1), format!(" ({})", number + 1)],
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+
+    #[test]
+    fn drawings_are_svg_with_a_name_of_their_own() {
+        let record = record();
+        let analysis = Analysis::of(&record);
+        let questions = questions(&analysis);
+        let drawings: Vec<&Drawing> = questions
+            .iter()
+            .flat_map(|question| &question.drawings)
+            .collect();
+        assert_eq!(drawings.len(), 3);
+        let mut names: Vec<&str> = drawings
+            .iter()
+            .map(|drawing| drawing.file.as_str())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), drawings.len());
+        for drawing in drawings {
+            assert!(drawing.svg.starts_with("<svg xmlns="), "{}", drawing.svg);
+            assert!(drawing.svg.ends_with("</svg>") && drawing.svg.contains("aria-label="));
+        }
+    }
+
+    #[test]
+    fn a_file_name_leads_nowhere_else() {
+        assert_eq!(file_name(&["delay", "../../etc"]), "delay-------etc");
+    }
+}

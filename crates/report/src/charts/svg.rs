@@ -1,0 +1,134 @@
+//! SVG as text: escaping, and the looks that tell one series from another without colour too.
+
+use std::fmt::Write;
+
+/// The palette of M. Okabe and K. Ito, "Color Universal Design" (2008), which colour-blind readers tell apart, in an order
+/// in which neighbours differ in lightness. Black is what the page writes in; yellow is left out, as it fades on white.
+const COLOURS: [&str; 7] = [
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "currentColor",
+    "#E69F00",
+    "#56B4E9",
+];
+/// A second sign beside the colour.
+const DASHES: [&str; 7] = ["", "6 3", "2 3", "8 3 2 3", "12 4", "1 2", "8 3 2 3 2 3"];
+/// How many series can be told from one another.
+pub(super) const MOST_SERIES: usize = COLOURS.len();
+
+/// How the series of this number looks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look(pub(super) usize);
+
+impl Look {
+    pub(super) fn colour(self) -> &'static str {
+        COLOURS[self.0 % COLOURS.len()]
+    }
+
+    pub(super) fn dash(self) -> &'static str {
+        DASHES[self.0 % DASHES.len()]
+    }
+
+    /// The outline of this series' mark around a point, and whether it is filled.
+    pub(super) fn mark(self, x: f64, y: f64, r: f64) -> String {
+        match self.0 % 4 {
+            0 => format!(
+                "M{} {}a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0z",
+                px(x - r),
+                px(y),
+                d = 2.0 * r
+            ),
+            1 => format!("M{} {}h{d}v{d}h-{d}z", px(x - r), px(y - r), d = 2.0 * r),
+            2 => format!(
+                "M{} {}l{w} {h}h-{d}z",
+                px(x),
+                px(y - r * 1.2),
+                w = px(r * 1.2),
+                h = px(r * 2.2),
+                d = px(r * 2.4)
+            ),
+            _ => format!(
+                "M{} {}l{w} {w}l-{w} {w}l-{w} -{w}z",
+                px(x),
+                px(y - r * 1.3),
+                w = px(r * 1.3)
+            ),
+        }
+    }
+}
+
+/// A coordinate to a tenth of a pixel.
+pub(super) fn px(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+/// Points as the attribute of a polyline.
+pub(super) fn points(points: impl Iterator<Item = (f64, f64)>) -> String {
+    let mut text = String::new();
+    for (x, y) in points {
+        let gap = if text.is_empty() { "" } else { " " };
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{gap}{},{}", px(x), px(y));
+    }
+    text
+}
+
+/// Text between tags or within a quoted attribute. What XML 1.0 (§2.2) has no character for is replaced.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            '\t' | '\n' => safe.push(' '),
+            '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
+            c if c.is_control() => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// At most so many characters, the last three dots if some are left out.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars()
+        .take(most.saturating_sub(1))
+        .chain(['…'])
+        .collect()
+}
+
+/// About how wide a text of the drawings' small font is.
+pub(super) fn width(text: &str) -> f64 {
+    text.chars().count() as f64 * 6.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_name_says_becomes_markup() {
+        let hostile = "<script>\"&'\u{0}\u{1b}[1m\n</svg>";
+        let safe = "&lt;script&gt;&quot;&amp;&#39;\u{fffd}\u{fffd}[1m &lt;/svg&gt;";
+        assert_eq!(escaped(hostile), safe);
+        assert_eq!(shortened("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn neighbours_differ_in_more_than_colour() {
+        for first in 0..MOST_SERIES - 1 {
+            let (a, b) = (Look(first), Look(first + 1));
+            assert!(a.colour() != b.colour() && a.dash() != b.dash());
+            assert!(a.mark(0.0, 0.0, 3.0) != b.mark(0.0, 0.0, 3.0));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The verdicts as JUnit XML, which continuous integration systems show: a test a case, and one a trend.
+
+use anyhow::Result;
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use crate::analysis::{Analysis, CaseFigures, Check, Verdict};
+use record::Record;
+
+/// The record's verdicts.
+///
+/// # Errors
+/// None that a record can cause: what XML has no character for is left out.
+pub fn junit(record: &Record) -> Result<String> {
+    let analysis = Analysis::of(record);
+    let name = record.plan().name.as_str();
+    let mut suite = TestSuite::new(name);
+    for figures in &analysis.cases {
+        suite.add_test_case(of_case(figures));
+    }
+    for check in &analysis.trends {
+        let unmet = std::slice::from_ref(check);
+        let mut test = TestCase::new(check.expected.clone(), status(unmet, &[]));
+        test.set_classname("trend");
+        suite.add_test_case(test);
+    }
+    let mut report = Report::new(name);
+    report.add_test_suite(suite);
+    Ok(report.to_string()?)
+}
+
+fn of_case(figures: &CaseFigures<'_>) -> TestCase {
+    let faults: Vec<&str> = figures
+        .faults
+        .iter()
+        .map(|fault| fault.text.as_str())
+        .collect();
+    let mut test = TestCase::new(figures.case.name.clone(), status(&figures.checks, &faults));
+    test.set_classname("case");
+    let lines: Vec<String> = figures
+        .checks
+        .iter()
+        .map(|check| format!("{}: {}", check.verdict, words(check)))
+        .collect();
+    if !lines.is_empty() {
+        test.set_system_out(lines.join("\n"));
+    }
+    test
+}
+
+/// An error where a run went wrong, as no number can be judged then; a failure where an expectation is not met.
+fn status(checks: &[Check], faults: &[&str]) -> TestCaseStatus {
+    let unmet = checks.iter().filter(|check| check.verdict != Verdict::Met);
+    let unmet: Vec<String> = unmet.map(words).collect();
+    let (kind, what, message) = match (faults, unmet.as_slice()) {
+        ([], []) => return TestCaseStatus::success(),
+        ([], [first, ..]) => (NonSuccessKind::Failure, "expectation", first.clone()),
+        ([first, ..], _) => (NonSuccessKind::Error, "run", (*first).to_owned()),
+    };
+    let mut status = TestCaseStatus::non_success(kind);
+    status.set_type(what);
+    status.set_message(message);
+    let all = faults.iter().map(|fault| (*fault).to_owned()).chain(unmet);
+    status.set_description(all.collect::<Vec<_>>().join("\n"));
+    status
+}
+
+fn words(check: &Check) -> String {
+    format!("expected {}; measured {}", check.expected, check.measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+    use record::Outcome;
+
+    #[test]
+    fn every_case_and_trend_is_a_test() {
+        let xml = junit(&record()).unwrap();
+        assert!(
+            xml.contains("tests=\"3\" skipped=\"0\" failures=\"0\" errors=\"0\""),
+            "{xml}"
+        );
+        assert!(xml.contains("classname=\"trend\""));
+    }
+
+    #[test]
+    fn what_is_not_met_fails_and_what_went_wrong_is_an_error() {
+        let mut record = record();
+        record.head.plan.cases[1].expect[0].of = "ping.lost_percent.mean".parse().unwrap();
+        record.runs[0].outcome = Outcome::Failed {
+            cause: "]]><evil>\u{0} & \"more\"".to_owned(),
+        };
+        let xml = junit(&record).unwrap();
+        assert!(xml.contains("failures=\"1\" errors=\"1\""), "{xml}");
+        assert!(xml.contains("measured 50.000 %"), "{xml}");
+        assert!(!xml.contains("<evil>") && !xml.contains('\u{0}'), "{xml}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Views of a record: each is a pure function of it.
+#![forbid(unsafe_code)]
+#![allow(missing_docs)]
+
+pub mod analysis;
+mod card;
+mod charts;
+mod comparison;
+mod conditions;
+mod csv;
+mod figures;
+mod flent;
+mod grid;
+mod html;
+mod junit;
+#[cfg(test)]
+mod large;
+mod markdown;
+mod spread;
+mod steady;
+mod tables;
+mod text;
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use anyhow::Result;
+
+pub use self::card::{card_markdown, card_text};
+pub use self::csv::write_csv;
+pub use self::flent::flent;
+pub use comparison::comparison;
+pub use figures::{figures, table_text};
+pub use html::html;
+pub use junit::junit;
+pub use markdown::markdown;
+pub use tables::is_headline;
+pub use text::text;
+
+use crate::analysis::Analysis;
+use record::Record;
+
+/// Writes the record itself as one document, indented for people.
+///
+/// # Errors
+/// `target` cannot be written.
+pub fn write_json(record: &Record, mut target: impl Write) -> Result<()> {
+    serde_json::to_writer_pretty(&mut target, record)?;
+    writeln!(target)?;
+    Ok(())
+}
+
+/// Every figure as an SVG that stands alone, with the name of its file; no two have the same.
+pub fn drawings(record: &Record) -> Vec<(String, String)> {
+    let analysis = Analysis::of(record);
+    let drawings = charts::questions(&analysis)
+        .into_iter()
+        .flat_map(|question| question.drawings);
+    let mut names = BTreeSet::new();
+    let file = |drawing: charts::Drawing| {
+        let again = (2..).map(|n| format!("{}-{n}", drawing.file));
+        let mut all = std::iter::once(drawing.file.clone()).chain(again);
+        let name = all
+            .find(|name| names.insert(name.clone()))
+            .unwrap_or_default();
+        // On paper of its own, whatever a viewer has behind it.
+        let paper = "<svg color=\"#000\" style=\"background:#fff\"";
+        (
+            format!("{name}.svg"),
+            drawing.svg.replacen("<svg", paper, 1),
+        )
+    };
+    drawings.map(file).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+
+    #[test]
+    fn the_json_view_is_the_record() {
+        let mut text = Vec::new();
+        write_json(&record(), &mut text).unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(value["plan"]["name"], "small");
+        assert_eq!(value["runs"].as_array().unwrap().len(), 3);
+    }
+}

@@ -1,0 +1,165 @@
+//! How long a throughput took to reach its speed, and what it then was.
+
+use super::grid::{Grid, Row};
+use super::tables::number;
+use crate::analysis::Analysis;
+use crate::analysis::intervals::WITH_INTERVALS;
+use crate::analysis::throughput::{Throughput, WarmUp};
+use record::Direction;
+use stats::order;
+
+/// How to read it.
+pub(super) const NOTE: &str = "Reached: when the throughput of an interval first was the steady one, median over the runs (least to greatest). Steady: the \
+                               mean of what follows the warm-up, ± half the 95 % interval, over the runs by Student's t, of a single run by batch \
+                               means over its autocorrelation; with an asterisk the run's intervals are too few or too much alike for that to be \
+                               sure. Warm-up: as the scenario has it, or found by MSER-5";
+
+/// A table an instrument that has intervals: a row a case and direction.
+pub(super) fn grids(analysis: &Analysis<'_>) -> Vec<Grid> {
+    let mut names: Vec<&str> = Vec::new();
+    let all = analysis
+        .cases
+        .iter()
+        .flat_map(|figures| &figures.case.instruments);
+    for instrument in all.filter(|instrument| WITH_INTERVALS.contains(&instrument.kind)) {
+        if !names.contains(&instrument.name.as_str()) {
+            names.push(&instrument.name);
+        }
+    }
+    let grids = names.into_iter().map(|name| grid(analysis, name));
+    grids.filter(|grid| !grid.rows.is_empty()).collect()
+}
+
+fn grid(analysis: &Analysis<'_>, instrument: &str) -> Grid {
+    let cases = analysis.cases.iter();
+    let rows = cases.flat_map(|case| {
+        let ways = Throughput::of(case, instrument).into_iter();
+        ways.map(|way| Row {
+            cells: cells(case.name(), &way),
+            drawing: None,
+        })
+    });
+    let header = [
+        ("case", ""),
+        ("reached after", "s"),
+        ("steady", "Mbit/s"),
+        ("warm-up left out", ""),
+    ];
+    Grid {
+        instrument: instrument.to_owned(),
+        of: "warm-up and ramp",
+        header: header.to_vec(),
+        names: 1,
+        rows: rows.collect(),
+    }
+}
+
+fn cells(case: &str, way: &Throughput) -> Vec<String> {
+    let case = match way.direction.map(Direction::name) {
+        Some(direction) => format!("{case}, {direction}"),
+        None => case.to_owned(),
+    };
+    vec![
+        case,
+        reached(&way.ramps_s),
+        steady(way),
+        left_out(&way.warm_ups),
+    ]
+}
+
+fn reached(ramps_s: &[f64]) -> String {
+    match (order::quantile(ramps_s, 0.5), ramps_s) {
+        (Some(median), [least, .., greatest]) if least < greatest => {
+            format!("{median:.2} ({least:.2} to {greatest:.2})")
+        }
+        (Some(median), _) => format!("{median:.2}"),
+        (None, _) => "–".to_owned(),
+    }
+}
+
+fn steady(way: &Throughput) -> String {
+    const MEGA: f64 = 1e6;
+    let half = way.interval.map(|[low, high]| (high - low) / 2.0 / MEGA);
+    let half = half.map(|half| format!(" ± {}", number(half)));
+    let mark = if half.is_some() && !way.trusted {
+        " *"
+    } else {
+        ""
+    };
+    format!(
+        "{}{}{mark}",
+        number(way.steady / MEGA),
+        half.unwrap_or_default()
+    )
+}
+
+fn left_out(warm_ups: &[WarmUp]) -> String {
+    let mut found: Vec<f64> = Vec::new();
+    let (mut unsettled, mut short) = (0, 0);
+    for warm_up in warm_ups {
+        match warm_up {
+            WarmUp::Fixed(seconds) => return format!("{seconds} s, fixed"),
+            WarmUp::Found(seconds) => found.push(*seconds),
+            WarmUp::Unsettled => unsettled += 1,
+            WarmUp::TooShort => short += 1,
+        }
+    }
+    found.sort_by(f64::total_cmp);
+    let found = match found[..] {
+        [] => None,
+        [.., 0.0] => Some("nothing, found".to_owned()),
+        [least, .., most] if least < most => Some(format!("{least:.2} to {most:.2} s, found")),
+        [least, ..] => Some(format!("{least:.2} s, found")),
+    };
+    let runs = warm_ups.len();
+    let of = |count: usize| match runs {
+        1 => String::new(),
+        _ => format!(" in {count} of {runs} runs"),
+    };
+    let unsettled = (unsettled > 0).then(|| format!("not settled{}", of(unsettled)));
+    let short = (short > 0).then(|| format!("too short to tell{}", of(short)));
+    let parts: Vec<String> = [found, unsettled, short].into_iter().flatten().collect();
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warm_ups_are_told_in_words() {
+        let found = [WarmUp::Found(0.5), WarmUp::Found(2.0), WarmUp::Unsettled];
+        assert_eq!(
+            left_out(&found),
+            "0.50 to 2.00 s, found; not settled in 1 of 3 runs"
+        );
+        assert_eq!(left_out(&[WarmUp::Found(0.0); 2]), "nothing, found");
+        assert_eq!(left_out(&[WarmUp::Fixed(2.0); 3]), "2 s, fixed");
+        assert_eq!(left_out(&[WarmUp::TooShort]), "too short to tell");
+    }
+
+    #[test]
+    fn the_ramp_is_a_median_with_its_range() {
+        assert_eq!(reached(&[0.2, 0.4, 9.0]), "0.40 (0.20 to 9.00)");
+        assert_eq!(reached(&[0.2]), "0.20");
+        assert_eq!(reached(&[]), "–");
+    }
+
+    #[test]
+    fn an_interval_that_is_not_sure_is_marked() {
+        let way = Throughput {
+            direction: None,
+            steady: 5e6,
+            interval: Some([4e6, 6e6]),
+            trusted: false,
+            warm_ups: vec![WarmUp::TooShort],
+            ramps_s: Vec::new(),
+        };
+        assert_eq!(steady(&way), "5.000 ± 1.000 *");
+        let sure = Throughput {
+            trusted: true,
+            ..way
+        };
+        assert_eq!(steady(&sure), "5.000 ± 1.000");
+    }
+}

@@ -1,0 +1,31 @@
+//! Pure arithmetic of measurements: intervals, tests, order statistics, change points; and what TCP and Ethernet allow.
+#![forbid(unsafe_code)]
+#![allow(missing_docs)]
+
+pub mod correlated;
+pub mod layers;
+mod mann_whitney;
+pub mod order;
+mod pairs;
+pub mod proportion;
+pub mod repeats;
+pub mod shift;
+#[cfg(test)]
+mod statistics_tests;
+pub mod steady;
+pub mod student;
+pub mod summary;
+pub mod theory;
+
+#[cfg(test)]
+mod tests {
+    /// So many values of the standard normal distribution (G. E. P. Box and M. E. Muller, 1958).
+    pub fn draws(seed: u64, count: usize) -> Vec<f64> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut draw = || {
+            let (radius, angle) = (1.0 - random.f64(), random.f64());
+            (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+        };
+        (0..count).map(|_| draw()).collect()
+    }
+}

@@ -1,0 +1,69 @@
+//! Student's t: intervals of a mean over few runs.
+
+use statrs::distribution::{ContinuousCDF as _, StudentsT};
+
+/// The arithmetic mean; nothing of nothing.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The sample standard deviation, n - 1 in the denominator; of two values at least.
+pub fn sample_sd(values: &[f64]) -> Option<f64> {
+    let mean = mean(values)?;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt())
+}
+
+/// The 95 % interval of the mean of what `values` are draws of, by Student's t; of two values at least.
+pub fn mean_interval(values: &[f64]) -> Option<[f64; 2]> {
+    let (mean, sd) = (mean(values)?, sample_sd(values)?);
+    let half = t_95(values.len() - 1)? * sd / (values.len() as f64).sqrt();
+    Some([mean - half, mean + half])
+}
+
+/// The two-sided 95 % quantile for so many degrees of freedom; nothing for none.
+fn t_95(degrees: usize) -> Option<f64> {
+    let t = StudentsT::new(0.0, 1.0, degrees as f64).ok()?;
+    Some(t.inverse_cdf(0.975))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::draws;
+
+    #[test]
+    fn the_interval_of_a_mean_is_student_s() {
+        // 5 +- 2.776 * 1.5811 / sqrt(5)
+        let [low, high] = mean_interval(&[3.0, 4.0, 5.0, 6.0, 7.0]).unwrap();
+        assert!((low - 3.037).abs() < 0.001 && (high - 6.963).abs() < 0.001);
+        assert_eq!(mean_interval(&[1.0]), None);
+        assert_eq!(mean(&[]), None);
+    }
+
+    #[test]
+    fn the_interval_holds_the_true_mean_in_95_percent() {
+        for count in [3, 10, 30] {
+            let holds = |seed| {
+                let [low, high] = mean_interval(&draws(seed, count)).unwrap();
+                low <= 0.0 && 0.0 <= high
+            };
+            let percent = (0..4000).filter(|seed| holds(*seed)).count() as f64 / 40.0;
+            assert!((percent - 95.0).abs() < 1.5, "{count}: {percent} %");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_the_published_ones() {
+        // Abramowitz and Stegun, table 26.10.
+        for (degrees, quantile) in [
+            (1, 12.706),
+            (4, 2.776),
+            (30, 2.042),
+            (120, 1.980),
+            (1_000_000, 1.960),
+        ] {
+            assert!((t_95(degrees).unwrap() - quantile).abs() < 0.001);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What holds a transfer up: every limit on its goodput, and which of them binds.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::ethernet::Protocol;
+use super::loss::{self, Law};
+use super::{Conditions, Impossible};
+
+/// Something that a goodput cannot pass.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Limit {
+    pub cause: Cause,
+    /// Payload (L4) that it lets through.
+    pub bit_per_s: f64,
+}
+
+/// What the limit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The Ethernet's rate, less headers, FCS, preamble and gap.
+    Line,
+    /// The shaper's rate, less headers.
+    Shaper,
+    /// The receiver's window once a round trip (RFC 6349 §3.3.2).
+    Window,
+    /// The congestion control's answer to loss.
+    Loss(Law),
+    /// What random loss behind line and shaper leaves of them: 1 - p.
+    Delivered,
+}
+
+/// All limits of one path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Limits {
+    /// From the wire to the sender; the line's is always there.
+    pub all: Vec<Limit>,
+    /// The least.
+    pub binding: Limit,
+}
+
+impl Limits {
+    /// Of `conditions`.
+    ///
+    /// # Errors
+    /// Conditions that cannot be.
+    pub fn of(conditions: &Conditions) -> Result<Self, Impossible> {
+        conditions.check()?;
+        let line = line(conditions);
+        let own = match conditions.stack.protocol {
+            Protocol::Tcp { .. } => of_tcp(conditions),
+            Protocol::Udp => Vec::new(),
+        };
+        let all: Vec<Limit> = std::iter::once(line)
+            .chain(shaper(conditions))
+            .chain(delivered(conditions))
+            .chain(own)
+            .collect();
+        let least = |a: Limit, b: &Limit| if b.bit_per_s < a.bit_per_s { *b } else { a };
+        let binding = all.iter().fold(line, least);
+        Ok(Self { all, binding })
+    }
+
+    /// The most that the path itself carries, line and shaper, whoever sends.
+    pub fn of_path(conditions: &Conditions) -> f64 {
+        let shaper = shaper(conditions).map_or(f64::INFINITY, |limit| limit.bit_per_s);
+        line(conditions).bit_per_s.min(shaper)
+    }
+
+    /// A measured goodput beside the limit that binds.
+    pub fn explain(&self, measured_bit_per_s: f64) -> Explained {
+        Explained {
+            measured_bit_per_s,
+            percent: 100.0 * measured_bit_per_s / self.binding.bit_per_s,
+            binding: self.binding,
+        }
+    }
+}
+
+/// A measured goodput and what held it up.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Explained {
+    pub measured_bit_per_s: f64,
+    /// Of the binding limit; above 100 of a line or a shaper, the measured value counts something else than payload
+    /// delivered. A loss law is an average over long runs, which a run can pass.
+    pub percent: f64,
+    pub binding: Limit,
+}
+
+impl Explained {
+    /// Whether more was measured than the wire or the shaper can carry, by more than the measurement's rounding.
+    fn is_impossible(&self) -> bool {
+        const ROUNDING_PERCENT: f64 = 0.1;
+        let hard = matches!(self.binding.cause, Cause::Line | Cause::Shaper);
+        hard && self.percent > 100.0 + ROUNDING_PERCENT
+    }
+}
+
+impl fmt::Display for Explained {
+    /// In words: "6.500 Mb/s is 91.6 % of 7.094 Mb/s (Reno-friendly CUBIC's law of loss)".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (measured, percent) = (self.measured_bit_per_s / 1e6, self.percent);
+        let (most, name) = (self.binding.bit_per_s / 1e6, self.binding.cause.name());
+        write!(
+            f,
+            "{measured:.3} Mb/s is {percent:.1} % of {most:.3} Mb/s ({name})"
+        )?;
+        if self.is_impossible() {
+            f.write_str(
+                ", more than can be delivered: it counts bytes put into a buffer, or those of another layer",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn line(conditions: &Conditions) -> Limit {
+    let full = conditions.stack.full_packet(conditions.mtu);
+    let rate = conditions.rate.get() as f64;
+    Limit::new(Cause::Line, rate * full.efficiency())
+}
+
+fn shaper(conditions: &Conditions) -> Option<Limit> {
+    let full = conditions.stack.full_packet(conditions.mtu);
+    let share = full.payload as f64 / full.l2 as f64;
+    let rate = conditions.shaper?.get() as f64;
+    Some(Limit::new(Cause::Shaper, rate * share))
+}
+
+fn delivered(conditions: &Conditions) -> Option<Limit> {
+    let lost = conditions.loss.map(|loss| loss.fraction())?;
+    let rate = Limits::of_path(conditions) * (1.0 - lost);
+    (lost > 0.0).then(|| Limit::new(Cause::Delivered, rate))
+}
+
+/// What a TCP receiver and a TCP sender add.
+fn of_tcp(conditions: &Conditions) -> Vec<Limit> {
+    let Some(rtt_s) = conditions.rtt_s() else {
+        return Vec::new();
+    };
+    let window = conditions.window.map(|window| {
+        let bits = window.0 as f64 * 8.0;
+        Limit::new(Cause::Window, bits / rtt_s)
+    });
+    let loss = conditions.loss.map_or(0.0, |loss| loss.fraction());
+    let segment = conditions.stack.most_payload(conditions.mtu) as f64 * 8.0;
+    let laws = loss::laws(conditions.congestion, loss, rtt_s).into_iter();
+    let laws = laws.map(|(law, segments)| Limit::new(Cause::Loss(law), segments * segment));
+    window.into_iter().chain(laws).collect()
+}
+
+impl Limit {
+    fn new(cause: Cause, bit_per_s: f64) -> Self {
+        Self { cause, bit_per_s }
+    }
+}
+
+impl Cause {
+    /// In words: "line rate", "receiver's window", "CUBIC's law of loss".
+    pub fn name(self) -> String {
+        match self {
+            Self::Line => "line rate".to_owned(),
+            Self::Shaper => "shaper".to_owned(),
+            Self::Window => "receiver's window".to_owned(),
+            Self::Loss(law) => format!("{} law of loss", law.whose()),
+            Self::Delivered => "packets not lost".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::theory::loss::Congestion;
+    use crate::theory::tests::gigabit;
+
+    fn wan() -> Conditions {
+        Conditions {
+            rtt: Some("20ms".parse().unwrap()),
+            ..gigabit()
+        }
+    }
+
+    fn binding(conditions: &Conditions) -> (Cause, f64) {
+        let limit = Limits::of(conditions).unwrap().binding;
+        (limit.cause, limit.bit_per_s / 1e6)
+    }
+
+    #[test]
+    fn a_plain_line_is_held_up_by_itself() {
+        let (cause, megabit) = binding(&gigabit());
+        assert_eq!(cause, Cause::Line);
+        assert!((megabit - 941.482).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_shaper_counts_frames_without_fcs() {
+        let mut conditions = gigabit();
+        conditions.shaper = Some("50mbit".parse().unwrap());
+        let (cause, megabit) = binding(&conditions);
+        assert_eq!(cause, Cause::Shaper);
+        assert!((megabit - 50.0 * 1448.0 / 1514.0).abs() < 1e-9);
+        let (_, megabit) = binding(&conditions.with_udp());
+        assert!((megabit / 50.0 - 0.972).abs() < 5e-4);
+    }
+
+    #[test]
+    fn a_window_is_carried_once_a_round_trip() {
+        let mut conditions = wan();
+        conditions.window = Some("64KiB".parse().unwrap());
+        let (cause, megabit) = binding(&conditions);
+        assert_eq!(cause, Cause::Window);
+        assert!((megabit - 26.2144).abs() < 1e-9);
+        // No window holds datagrams up.
+        assert_eq!(binding(&conditions.with_udp()).0, Cause::Line);
+    }
+
+    #[test]
+    fn loss_holds_up_whom_its_law_says() {
+        let mut conditions = wan();
+        conditions.loss = Some("1%".parse().unwrap());
+        let (cause, megabit) = binding(&conditions);
+        assert_eq!(cause, Cause::Loss(Law::RenoFriendlyCubic));
+        // 12.247 segments of 1448 bytes in 20 ms.
+        assert!((megabit - 7.0937).abs() < 1e-3, "{megabit}");
+        conditions.congestion = Congestion::Reno;
+        assert_eq!(binding(&conditions).0, Cause::Loss(Law::Mathis));
+        conditions.congestion = Congestion::Bbr;
+        let (cause, megabit) = binding(&conditions);
+        assert_eq!(cause, Cause::Delivered);
+        assert!((megabit - 0.99 * 941.482).abs() < 1e-3);
+        let (cause, megabit) = binding(&conditions.with_udp());
+        assert_eq!(cause, Cause::Delivered);
+        assert!((megabit - 0.99 * 957.087).abs() < 1e-3);
+        conditions.congestion = Congestion::Cubic;
+        conditions.loss = Some("5%".parse().unwrap());
+        assert_eq!(binding(&conditions).0, Cause::Loss(Law::Padhye));
+    }
+
+    #[test]
+    fn every_limit_is_listed_from_the_wire_up() {
+        let mut conditions = wan();
+        conditions.shaper = Some("500mbit".parse().unwrap());
+        conditions.window = Some("4MiB".parse().unwrap());
+        conditions.loss = Some("3%".parse().unwrap());
+        let limits = Limits::of(&conditions).unwrap();
+        let causes: Vec<Cause> = limits.all.iter().map(|limit| limit.cause).collect();
+        let laws = [Law::RenoFriendlyCubic, Law::Padhye].map(Cause::Loss);
+        let path = [Cause::Line, Cause::Shaper, Cause::Delivered, Cause::Window];
+        assert_eq!(causes, [&path[..], &laws].concat());
+    }
+
+    #[test]
+    fn what_the_documents_measured_stands_beside_its_ceiling() {
+        let mut conditions = gigabit();
+        conditions.rate = "100mbit".parse().unwrap();
+        let limits = Limits::of(&conditions).unwrap();
+        // Document 003's best blast, in bytes a second.
+        let blast = limits.explain(11_762_481.72 * 8.0);
+        assert!((blast.percent - 99.949).abs() < 1e-3);
+        assert!(!blast.is_impossible());
+        // Document 001's iperf client, which counts what it has buffered.
+        assert!(limits.explain(94.4e6).is_impossible());
+    }
+}

@@ -1,0 +1,144 @@
+//! How much a TCP sender carries at a random loss.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// A sender's congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Congestion {
+    /// RFC 9438
+    Cubic,
+    /// RFC 5681: additive increase, halved at a loss
+    Reno,
+    /// Paces by what it measured, so that no law says what a loss costs
+    Bbr,
+}
+
+/// Which formula.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Law {
+    Mathis,
+    Padhye,
+    Cubic,
+    /// CUBIC where it is no faster than Reno.
+    RenoFriendlyCubic,
+}
+
+/// From this loss on, time-outs are no longer the exception, and the laws of the window alone say too much.
+const TIMEOUTS_COUNT: f64 = 0.02;
+/// What Linux adds to the smoothed RTT of a steady path for the time-out (TCP_RTO_MIN).
+const LEAST_TIMEOUT_S: f64 = 0.2;
+
+/// The laws that apply, each with the segments a second that it allows, at a `loss` of 0 to 1 and an RTT of `rtt_s` seconds;
+/// none without loss, and none of BBR. The least holds.
+pub fn laws(congestion: Congestion, loss: f64, rtt_s: f64) -> Vec<(Law, f64)> {
+    if loss <= 0.0 || congestion == Congestion::Bbr {
+        return Vec::new();
+    }
+    let padhye = (Law::Padhye, padhye(loss, rtt_s));
+    match (congestion, loss < TIMEOUTS_COUNT) {
+        (Congestion::Cubic, true) => vec![cubic(loss, rtt_s)],
+        (Congestion::Cubic, false) => vec![cubic(loss, rtt_s), padhye],
+        (_, true) => vec![(Law::Mathis, mathis(loss, rtt_s))],
+        (_, false) => vec![padhye],
+    }
+}
+
+/// sqrt(3/2) / (RTT sqrt(p)) (M. Mathis, J. Semke, J. Mahdavi and T. Ott, "The macroscopic behavior of the TCP congestion
+/// avoidance algorithm", 1997, for periodic loss). Every segment counts as acknowledged, because Linux grows the window
+/// by segments acknowledged however many acknowledgements there are; else it is sqrt(3/4).
+fn mathis(loss: f64, rtt_s: f64) -> f64 {
+    (1.5 / loss).sqrt() / rtt_s
+}
+
+/// 1 / (RTT sqrt(2p/3) + T0 min(1, 3 sqrt(3p/8)) p (1 + 32 p^2)) (J. Padhye, V. Firoiu, D. Towsley and J. Kurose, "Modeling TCP
+/// throughput", 1998, equation 30 with b = 1), with Linux's time-out on a steady path, T0 = RTT + 200 ms.
+fn padhye(loss: f64, rtt_s: f64) -> f64 {
+    let timeout_s = rtt_s + LEAST_TIMEOUT_S;
+    let halving = rtt_s * (2.0 * loss / 3.0).sqrt();
+    let timing_out = (3.0 * (3.0 * loss / 8.0).sqrt()).min(1.0);
+    1.0 / (halving + timeout_s * timing_out * loss * (1.0 + 32.0 * loss * loss))
+}
+
+/// The greater of CUBIC's window, (C (3 + b) / (4 (1 - b)))^(1/4) (RTT/p)^(3/4) with C = 0.4 and b = 0.7, and of the
+/// Reno-friendly one, sqrt(3/2) / sqrt(p), over the RTT (RFC 9438 §4.3, §5.1).
+fn cubic(loss: f64, rtt_s: f64) -> (Law, f64) {
+    const C: f64 = 0.4;
+    const BETA: f64 = 0.7;
+    let factor = (C * (3.0 + BETA) / (4.0 * (1.0 - BETA))).powf(0.25);
+    let window = factor * (rtt_s / loss).powf(0.75);
+    let reno = (1.5 / loss).sqrt();
+    if window > reno {
+        (Law::Cubic, window / rtt_s)
+    } else {
+        (Law::RenoFriendlyCubic, reno / rtt_s)
+    }
+}
+
+impl Law {
+    /// Whose it is: "Padhye's".
+    pub fn whose(self) -> &'static str {
+        match self {
+            Self::Mathis => "Mathis's",
+            Self::Padhye => "Padhye's",
+            Self::Cubic => "CUBIC's",
+            Self::RenoFriendlyCubic => "Reno-friendly CUBIC's",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(congestion: Congestion, loss: f64, rtt_s: f64) -> (Law, f64) {
+        let laws = laws(congestion, loss, rtt_s);
+        assert_eq!(laws.len(), 1);
+        laws[0]
+    }
+
+    #[test]
+    fn reno_is_mathis_and_with_time_outs_padhye() {
+        let (law, segments) = one(Congestion::Reno, 0.01, 0.1);
+        assert_eq!(law, Law::Mathis);
+        assert!((segments - 122.474).abs() < 1e-3);
+        let (law, segments) = one(Congestion::Reno, 0.02, 0.1);
+        assert_eq!(law, Law::Padhye);
+        // 0.1 * 0.115470 + 0.3 * 0.259808 * 0.02 * 1.0128 = 0.0115470 + 0.0015788
+        assert!((segments - 76.186).abs() < 1e-2, "{segments}");
+    }
+
+    #[test]
+    fn cubic_s_window_is_that_of_rfc_9438() {
+        // max(1.054 (RTT/p)^0.75, 1.2247 / sqrt(p))
+        for (rtt_s, loss, window, law) in [
+            (0.1, 1e-2, 12.247, Law::RenoFriendlyCubic),
+            (0.1, 1e-4, 187.43, Law::Cubic),
+            (0.1, 1e-6, 5927.0, Law::Cubic),
+            (0.01, 1e-4, 122.47, Law::RenoFriendlyCubic),
+            (0.01, 1e-8, 33_330.0, Law::Cubic),
+        ] {
+            let (found, segments) = one(Congestion::Cubic, loss, rtt_s);
+            assert_eq!(found, law, "{rtt_s} {loss}");
+            let ratio = segments * rtt_s / window;
+            assert!((0.999..1.001).contains(&ratio), "{rtt_s} {loss}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn time_outs_hold_cubic_up_too() {
+        let both = laws(Congestion::Cubic, 0.05, 0.02);
+        let (cubic, padhye) = (both[0], both[1]);
+        assert_eq!(cubic.0, Law::RenoFriendlyCubic);
+        assert_eq!(padhye.0, Law::Padhye);
+        assert!(padhye.1 < cubic.1);
+    }
+
+    #[test]
+    fn without_loss_and_for_bbr_there_is_no_law() {
+        assert!(laws(Congestion::Cubic, 0.0, 0.1).is_empty());
+        assert!(laws(Congestion::Bbr, 0.1, 0.1).is_empty());
+    }
+}

@@ -1,0 +1,106 @@
+//! Document 003's table of overheads, as published and as it is.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::ethernet::{GAP, PREAMBLE};
+
+/// A figure that nettest's table has.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Overhead {
+    pub what: &'static str,
+    pub published: Value,
+    pub correct: Value,
+    /// Why the two differ, or that they do not.
+    pub why: &'static str,
+}
+
+/// A plain number, or a share of the wire's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    Number(u64),
+    Share { part: u64, of: u64 },
+}
+
+/// A frame with header and FCS of the largest and of the smallest packet.
+const LONGEST: u64 = 1518;
+const SHORTEST: u64 = 64;
+/// The fastest blast of document 003, 98,304 bytes a message, in bytes a second.
+pub const FASTEST_BLAST: f64 = 11_762_481.72;
+
+/// The table, in its own order: Ethernet at 100 Mb/s, IPv4.
+pub fn overheads() -> [Overhead; 6] {
+    const GAP_LEFT_OUT: &str = "the gap of 12 bytes between frames is left out";
+    let share = |part, of| Value::Share { part, of };
+    let same = |what, number| Overhead {
+        what,
+        published: Value::Number(number),
+        correct: Value::Number(number),
+        why: "as published",
+    };
+    [
+        same("Fast Ethernet, bytes a second", 12_500_000),
+        Overhead {
+            what: "Ethernet payload, most",
+            published: share(1500, LONGEST + PREAMBLE),
+            correct: share(1500, LONGEST + PREAMBLE + GAP),
+            why: GAP_LEFT_OUT,
+        },
+        Overhead {
+            what: "Ethernet payload, least",
+            published: share(1, SHORTEST + PREAMBLE),
+            correct: share(1, SHORTEST + PREAMBLE + GAP),
+            why: GAP_LEFT_OUT,
+        },
+        same("IP header, least", 20),
+        Overhead {
+            what: "IP payload, most",
+            published: Value::Number(65_516),
+            correct: Value::Number(65_515),
+            why: "a length of 16 bits ends at 65,535, not at 64 KiB",
+        },
+        Overhead {
+            why: "as published; today's systems add 12 bytes of timestamps",
+            ..same("TCP header, least", 20)
+        },
+    ]
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Number(number) => number.fmt(f),
+            Self::Share { part, of } => {
+                let percent = 100.0 * part as f64 / of as f64;
+                write!(f, "{part}/{of} {percent:>6.3} %")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::theory::ethernet::Protocol;
+    use crate::theory::ethernet::tests::stack;
+
+    #[test]
+    fn the_slip_is_the_gap() {
+        let [_, most, least, ..] = overheads();
+        let share = |part, of| Value::Share { part, of };
+        assert_eq!(most.published, share(1500, 1526));
+        assert_eq!(most.correct, share(1500, 1538));
+        assert_eq!(least.published, share(1, 72));
+        assert_eq!(least.correct, share(1, 84));
+    }
+
+    #[test]
+    fn the_correct_figures_are_those_of_our_own_frames() {
+        let full = stack(false, Protocol::Udp).full_packet(1500);
+        let [_, most, ..] = overheads();
+        let (part, of) = (full.l3, full.l1);
+        assert_eq!(most.correct, Value::Share { part, of });
+    }
+}
