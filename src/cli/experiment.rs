@@ -214,12 +214,12 @@ fn outline(plan: &Plan) -> String {
 mod tests {
     use super::*;
 
-    fn record() -> record::Record {
+    fn record() -> Record {
         let file = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/tests/fixtures/records/small.jsonl"
         );
-        record::Record::read(std::path::Path::new(file)).unwrap()
+        Record::read(Path::new(file)).unwrap()
     }
 
     #[test]

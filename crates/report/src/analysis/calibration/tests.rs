@@ -4,22 +4,6 @@ use record::{Figure, Measurement};
 use record::{LinkCounts, Measured, Outcome, Run};
 
 /// A line of 8 Mbit/s and 10 ms each way behind 1 ms of wire, measured by ping and tcp.
-const GRID: &str = "\
-name = 'g'
-title = 'A grid'
-bed = { kind = 'netns', wire = { delay = '1ms' } }
-tcp = { congestion = 'cubic' }
-[[instruments]]
-name = 'ping'
-kind = 'ping'
-[[instruments]]
-name = 'tcp'
-kind = 'tcp'
-[[cases]]
-name = 'line'
-link = { rate = '8mbit', delay = '10ms', loss = '1%' }
-";
-
 /// 1,000 frames of 1,000 bytes offered each way, of which 10 were lost.
 fn crossed() -> Summary {
     let way = DirectionSummary {
