@@ -41,15 +41,11 @@ toolchain:
 	@scripts/need cc gcc
 
 test-tools: toolchain
-	@scripts/need ping iputils-ping
-	@scripts/need wget wget
-	@scripts/need iperf3 iperf3
-	@scripts/need ip iproute2
+	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2
 	@test -x target/peers/bin/stamp-suite || $(CARGO) install stamp-suite --version 1.0.0 --locked --root target/peers
 
 scenario-tools:
-	@scripts/need iperf iperf
-	@scripts/need nuttcp nuttcp
+	@scripts/need iperf iperf nuttcp nuttcp
 
 bench-tools: test-tools
 	@test -x target/peers/bin/rattan || $(CARGO) install rattan --version 0.1.1 --locked --root target/peers

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs;
+use std::io;
 
 use netio::AfPacket;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, WAN};
@@ -118,10 +119,20 @@ fn congestion_control(client: &NetNs) -> Check {
     let outcome = tried(client, || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_tcp_congestion(CUBIC.as_bytes())?;
-        fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        let names = |which| {
+            fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control"))
+        };
+        io::Result::Ok((names("available")?, names("allowed")?))
     });
     match outcome {
-        Ok(available) => Check::ok(name, available.trim()),
+        Ok((available, allowed)) => Check::ok(
+            name,
+            format!(
+                "tried: a test bed takes {CUBIC}; there are: {}; without root, `measure` and `serve` may use: {}",
+                available.trim(),
+                allowed.trim()
+            ),
+        ),
         Err(why) => Check::missing(name, format!("no {CUBIC}: {why}"), lack),
     }
 }

@@ -7,7 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use caps::{CapSet, Capability};
-use netio::userns;
+use netio::userns::{self, Privilege};
+
+use super::process;
 
 /// The first argument of a test program that is to drop all capabilities but those that follow, and to become the
 /// program after them.
@@ -18,6 +20,15 @@ const CONFINED: &str = "__confined";
 /// The program under test with these capabilities and no other.
 pub(crate) fn farwire_with(kept: &[Capability]) -> Result<Command> {
     diverted(POWERLESS, kept)
+}
+
+/// The program under test as a user without privileges has it, who may have namespaces of his own.
+pub(crate) fn farwire_unprivileged() -> Result<Command> {
+    match Privilege::detect() {
+        // Without this one, user 0 cannot be user 0 of a user namespace (Linux 5.12, user_namespaces(7)).
+        Privilege::Root => farwire_with(&[Capability::CAP_SETFCAP]),
+        Privilege::UserNamespace | Privilege::None { .. } => Ok(process::farwire()),
+    }
 }
 
 /// The program under test without any capability, where there are no user namespaces.

@@ -1,6 +1,7 @@
 //! A list of tests, run one at a time, in which a test that this machine cannot run is named with the cause.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
@@ -22,6 +23,8 @@ pub(crate) enum Need {
     Udpst,
     /// Namespaces of one's own, as root or by [`gain_privilege`].
     Namespaces,
+    /// The congestion control cubic, which this host allows root alone (net.ipv4.tcp_allowed_congestion_control).
+    CubicForRootOnly,
     /// Receive packet steering in a namespace of one's own.
     Steering,
     /// A kind of interface, as ip(8) names it.
@@ -107,6 +110,19 @@ impl Need {
                 Privilege::Root | Privilege::UserNamespace => None,
                 Privilege::None { why } => Some(format!("neither root nor user namespaces: {why}")),
             },
+            Self::CubicForRootOnly => {
+                let has_cubic = |which| {
+                    let path = format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control");
+                    let names = fs::read_to_string(path).unwrap_or_default();
+                    names.split_whitespace().any(|name| name == "cubic")
+                };
+                let cause = match (has_cubic("available"), has_cubic("allowed")) {
+                    (true, false) => return None,
+                    (true, true) => "this host allows cubic to every user, so it would prove nothing",
+                    (false, _) => "there is no cubic here: modprobe tcp_cubic",
+                };
+                Some(cause.to_owned())
+            }
             Self::Steering => NetNs::create()
                 .map_err(Into::into)
                 .and_then(|ns| steering::to_one_cpu(&ns, &["lo"]))

@@ -11,6 +11,7 @@ mod interrupted;
 mod refusals;
 mod resumed;
 mod runs;
+mod shipped;
 mod small;
 
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 use common::suite::Suite;
 
 fn main() -> ExitCode {
+    common::powerless::divert();
     let mut suite = Suite::new();
     runs::add(&mut suite);
     beds::add(&mut suite);
@@ -26,5 +28,6 @@ fn main() -> ExitCode {
     interrupted::add(&mut suite);
     refusals::add(&mut suite);
     resumed::add(&mut suite);
+    shipped::add(&mut suite);
     suite.run()
 }

@@ -20,7 +20,7 @@ pub mod theory;
 #[cfg(test)]
 mod tests {
     /// So many values of the standard normal distribution (G. E. P. Box and M. E. Muller, 1958).
-    pub fn draws(seed: u64, count: usize) -> Vec<f64> {
+    pub(crate) fn draws(seed: u64, count: usize) -> Vec<f64> {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut draw = || {
             let (radius, angle) = (1.0 - random.f64(), random.f64());

@@ -60,10 +60,10 @@ pub(crate) enum Refusal {
     Busy(usize),
 }
 
-/// Whether this machine has the congestion control `name`.
+/// Whether a socket in the calling thread's network namespace may have the congestion control `name`.
 ///
 /// # Errors
-/// It has not: names those that it has.
+/// It may not: names those that it may have.
 pub fn check_congestion(name: &str) -> Result<()> {
     effective_congestion(Some(name)).map(drop)
 }

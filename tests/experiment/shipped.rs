@@ -1,0 +1,94 @@
+//! The scenarios that ship, for a user without privileges: of each one case, of about a second an instrument.
+
+use std::fs;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use toml::{Table, Value as Toml, toml};
+
+use crate::common::powerless;
+use crate::common::process;
+use crate::common::suite::{Need, Suite};
+use crate::small::{Small, stderr};
+
+/// What the scenarios measure with beside farwire itself.
+const TOOLS: [&str; 5] = ["iperf", "iperf3", "nuttcp", "ping", "wget"];
+
+pub(crate) fn add(suite: &mut Suite) {
+    let folder = fs::read_dir("scenarios").expect("the scenarios that ship");
+    let mut files: Vec<_> = folder.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    for file in files {
+        let text = fs::read_to_string(&file).expect("a scenario");
+        let tools = TOOLS
+            .into_iter()
+            .filter(|tool| text.contains(&format!("tool = \"{tool}\"")));
+        let mut needs = vec![Need::Namespaces, Need::CubicForRootOnly];
+        needs.extend(tools.map(Need::Tool));
+        suite.test(
+            format!("an unprivileged user can run {}", file.display()),
+            &needs,
+            move || runs_unprivileged(&text).with_context(|| file.display().to_string()),
+        );
+    }
+}
+
+fn runs_unprivileged(shipped: &str) -> Result<()> {
+    let scenario = shortened(shipped)?;
+    let congestion = scenario["tcp"]["congestion"].clone();
+    let small = Small::written(&scenario.to_string())?;
+    let mut command = powerless::farwire_unprivileged()?;
+    command.arg("run").arg(small.path("small.toml"));
+    command.arg("--quick").arg("--out").arg(small.path("out"));
+    let output = process::run(&mut command)?;
+    let runs = small.runs().with_context(|| stderr(&output))?;
+    ensure!(small.is_finished()?, "{}", stderr(&output));
+    // Each attempt counts, also one in which the machine was too busy for its figures to be the link's.
+    for run in &runs {
+        ensure!(run["outcome"]["outcome"] != "failed", "{run}");
+        let environment = run["environment"].as_object().context("an environment")?;
+        let in_effect = |value: &Value| value.as_str() == congestion.as_str();
+        ensure!(environment.values().any(in_effect), "{environment:?}");
+        let measured = run["measurements"].as_array().context("measurements")?;
+        ensure!(
+            measured.len() == scenario["instruments"].as_array().map_or(0, Vec::len),
+            "{run}"
+        );
+    }
+    ensure!(!runs.is_empty(), "nothing was run");
+    Ok(())
+}
+
+/// The first case of a scenario, run once and without expectations, its instruments shortened.
+fn shortened(scenario: &str) -> Result<Table> {
+    let mut scenario: Table = scenario.parse()?;
+    for of_several_cases in ["reference", "trends"] {
+        scenario.remove(of_several_cases);
+    }
+    scenario.insert("quick".to_owned(), Toml::Table(toml! { repeats = 1 }));
+    let cases = scenario.get_mut("cases").and_then(Toml::as_array_mut);
+    let cases = cases.context("cases")?;
+    cases.truncate(1);
+    let case = cases[0].as_table_mut().context("a case")?;
+    case.remove("sweep");
+    case.remove("expect");
+    let instruments = scenario.get_mut("instruments");
+    for instrument in instruments
+        .and_then(Toml::as_array_mut)
+        .context("instruments")?
+    {
+        let kind = instrument["kind"].as_str().context("a kind")?;
+        let short = match kind {
+            "ping" | "probe" => toml! { count = 40 interval = "25ms" },
+            "http" => toml! { path = "/seconds/2" duration = "1s" },
+            "tcp" | "udp" => toml! { time = "1s" omit = false },
+            "pingpong" => toml! { count = 50 runs = 1 },
+            "blast" => toml! { count = 100 runs = 1 },
+            "transfer" => toml! { bytes = "128KiB" runs = 1 },
+            _ => bail!("say here what is short for `{kind}`"),
+        };
+        let instrument = instrument.as_table_mut().context("an instrument")?;
+        instrument.insert("quick".to_owned(), Toml::Table(short));
+    }
+    Ok(scenario)
+}
