@@ -10,28 +10,25 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod agenda;
 mod config;
 mod counters;
 mod decimal;
 mod draw;
 mod impair;
+mod in_flight;
 mod link;
 mod packet;
-mod path;
 mod queue;
-mod ratio;
 mod stage;
 mod time;
+mod timers;
+mod topology;
 mod units;
 
-pub use config::{
-    Conditions, ConfigError, Fluctuation, HopConfig, LinkConfig, QueueLimit, Rate, Toffee,
-};
-pub use counters::{Counters, DropCause, StageReport};
+pub use config::{Conditions, ConfigError, Fluctuation, HopConfig, LinkConfig, Rate, Toffee};
+pub use counters::{Counters, StageReport};
 pub use decimal::UnitError;
 pub use link::Link;
-pub use packet::{Outcome, Packet, PacketId, Side};
-pub use ratio::{Factor, Probability};
+pub use packet::{DropCause, Outcome, Packet, PacketId, Side};
 pub use time::Nanos;
-pub use units::{BitsPerSec, Bytes, Framing};
+pub use units::{BitsPerSec, Bytes, Factor, Framing, Probability, QueueLimit};

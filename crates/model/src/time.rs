@@ -5,8 +5,7 @@ use core::ops::{Add, AddAssign, Sub};
 use core::str::FromStr;
 use core::time::Duration;
 
-use crate::UnitError;
-use crate::decimal::Quantity;
+use crate::decimal::{Quantity, UnitError};
 
 const TIME: Quantity = Quantity {
     what: "a time",
