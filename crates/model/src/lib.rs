@@ -1,8 +1,4 @@
-//! The pure model of a network link: it decides what happens to a packet and never holds its bytes.
-//!
-//! A [`Link`] is built from a [`LinkConfig`], is offered packets with the time of their arrival and
-//! answers with an [`Outcome`] for each. Time is an argument everywhere; the crate is `no_std`, so
-//! the compiler itself keeps clocks and I/O out.
+#![doc = include_str!("../README.md")]
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -19,6 +15,8 @@ mod in_flight;
 mod link;
 mod packet;
 mod queue;
+#[cfg(any(feature = "serde", feature = "schema"))]
+mod serialized;
 mod stage;
 mod time;
 mod timers;
