@@ -1,4 +1,4 @@
-//! What a link did, counted so that it adds up: offered = delivered + lost + queue full + held.
+//! What a link did, in counters that add up: offered = delivered + lost + queue full + held.
 
 use crate::packet::DropCause;
 

@@ -20,8 +20,8 @@ use crate::topology::Topology;
 /// offers alone: a late or an extra `poll` changes nothing, unless a packet is offered that arrived
 /// before something already decided for its direction.
 ///
-/// A packet is decided once nothing can change its fate any more: when it leaves its last server, or at
-/// once if it meets none. Its due time then lies ahead by the delays that remain.
+/// A packet's outcome is decided as soon as nothing can change it any more: when the packet leaves its last
+/// server, or at once if its path has none. Its due time then lies ahead by the delays that remain.
 #[derive(Debug)]
 pub struct Link {
     stages: Vec<NamedStage>,
@@ -155,7 +155,7 @@ impl Link {
         true
     }
 
-    /// Takes `in_flight` on from stage to stage, until one holds it or its outcome is decided.
+    /// Passes `in_flight` from stage to stage, until one holds it or its outcome is decided.
     #[inline]
     fn carry(&mut self, mut at: Nanos, mut in_flight: InFlight) {
         let dropped = loop {

@@ -1,4 +1,4 @@
-//! Time as the model sees it.
+//! Model time.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
@@ -58,7 +58,7 @@ impl Nanos {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// The time `times` over.
+    /// This span, `times` times.
     #[must_use]
     pub const fn saturating_mul(self, times: u64) -> Self {
         Self(self.0.saturating_mul(times))

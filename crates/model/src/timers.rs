@@ -1,11 +1,11 @@
-//! When each stage wants to be woken: one deadline a stage.
+//! When each stage is to be woken: one deadline for each.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::time::Nanos;
 
-/// A table of deadlines, at most one a stage; equal times come up in the order in which they were set.
+/// A table of deadlines, at most one for each stage; equal deadlines expire in the order in which they were set.
 #[derive(Debug)]
 pub(crate) struct Timers {
     deadlines: Vec<Option<Deadline>>,

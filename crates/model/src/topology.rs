@@ -107,7 +107,7 @@ impl Topology {
     }
 
     /// Makes every delay before a path's last server hold its packets: what a server decides depends
-    /// on when they reach it. After the last server the rest of the journey is known at once.
+    /// on when they reach it. After the last server the due time is known at once.
     fn hold_before_servers(&mut self) {
         for path in &self.paths {
             let is_server = |&index: &usize| matches!(self.stages[index].stage, Stage::Server(_));

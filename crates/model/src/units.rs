@@ -120,7 +120,7 @@ impl BitsPerSec {
         self.time_with_credit(bytes, 0).0
     }
 
-    /// How long `bytes` take when `credit` of it is already paid, and the credit that rounding up leaves.
+    /// How long `bytes` take when `credit` of their work is already done, and the credit that rounding up leaves.
     ///
     /// Credit is in nanoseconds times the rate and less than one nanosecond. Carried from packet to
     /// packet it keeps a busy server at exactly its rate, where rounding each packet up would cost
@@ -210,10 +210,10 @@ pub struct Probability {
 }
 
 impl Probability {
-    /// What never happens.
+    /// 0 %: never.
     pub const ZERO: Self = Self { percent: 0.0 };
 
-    /// A probability of `percent` in a hundred.
+    /// A probability of `percent` per cent.
     ///
     /// # Errors
     /// Anything outside 0 to 100, NaN included.
@@ -228,7 +228,7 @@ impl Probability {
         }
     }
 
-    /// In a hundred.
+    /// In per cent.
     #[must_use]
     pub const fn percent(self) -> f64 {
         self.percent
@@ -333,7 +333,7 @@ pub enum QueueLimit {
     Packets(u32),
     /// L2 bytes waiting.
     Bytes(Bytes),
-    /// Time that what waits would take at the server's present rate.
+    /// Time that the server would take for all packets waiting; at the mean of a rate that varies.
     Time(Nanos),
 }
 

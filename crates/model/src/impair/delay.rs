@@ -52,6 +52,7 @@ impl DelayLine {
     }
 
     /// Takes `in_flight` in at `at`; asks to be woken if no packet was held before.
+    #[inline]
     pub(crate) fn enter(&mut self, at: Nanos, in_flight: InFlight) -> Entered {
         let due = self.delay.due(at, in_flight.packet.len);
         self.held.push_back((due, in_flight));

@@ -19,6 +19,7 @@ impl Loss {
     }
 
     /// Whether packet number `index` of this stage is lost.
+    #[inline]
     pub(crate) fn hits(&self, index: u64) -> bool {
         u128::from(self.draws.at(index)) < self.threshold
     }

@@ -32,6 +32,7 @@ impl Server {
     }
 
     /// Takes `in_flight` in at `at`.
+    #[inline]
     pub(crate) fn enter(&mut self, at: Nanos, in_flight: InFlight) -> Entered {
         if self.in_service.is_none() {
             self.begin_busy_period();

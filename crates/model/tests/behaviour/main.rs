@@ -5,9 +5,10 @@
 )]
 
 mod bottleneck;
+mod closed_forms;
 mod drive;
 mod invariants;
-mod journey;
+
 mod randomness;
 #[cfg(any(feature = "serde", feature = "schema"))]
 mod serialized;
