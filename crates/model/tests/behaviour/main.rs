@@ -8,7 +8,6 @@ mod bottleneck;
 mod closed_forms;
 mod drive;
 mod invariants;
-
 mod randomness;
 #[cfg(any(feature = "serde", feature = "schema"))]
 mod serialized;
