@@ -86,7 +86,7 @@ fn everything_two_hops(bencher: Bencher<'_, '_>) {
     last.toffee = Some(Toffee {
         delay: Nanos(100),
         dynamic: None,
-        drop: Factor::new(4.0).ok(),
+        loss: "0.171875%".parse().expect("a probability"),
         queue: "1000pkt".parse().expect("a queue limit"),
     });
     cross(bencher, vec![hop("wire", own), last], Nanos(610));

@@ -1,13 +1,6 @@
-//! What a link did, counted so that it adds up: offered = delivered + lost + queue full + held.
+//! What a link did, in counters that add up: offered = delivered + lost + queue full + held.
 
-/// Why a packet is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DropCause {
-    /// A Bernoulli draw said so.
-    Loss,
-    /// The waiting room was full.
-    QueueFull,
-}
+use crate::packet::DropCause;
 
 /// Counts of one direction.
 ///
@@ -27,7 +20,7 @@ pub struct Counters {
     pub lost: u64,
     /// Dropped by [`DropCause::QueueFull`].
     pub queue_full: u64,
-    /// Arrivals older than what was already decided for their direction, clamped to it.
+    /// Arrivals older than what was already decided for their direction, and taken as if they came then.
     pub late: u64,
 }
 

@@ -1,16 +1,16 @@
-//! Numbers with units as text: one grammar and one table a quantity, integers throughout.
+//! Numbers with units as text: one grammar, a table of units for each quantity, and integer arithmetic.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::fmt;
 
-/// Fraction digits that can matter: the largest multiplier is below 10^13, and 10^24 * 10^13 fits 128 bits.
+/// Digits of the fraction that are read: the largest multiplier is below 10^13, and 10^24 * 10^13 fits 128 bits.
 const FRACTION_DIGITS: usize = 24;
 
-/// A value that is no unit of this kind, or out of its range.
+/// A text that is no value of the unit asked for, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// A bare number, whose unit tools disagree on.
+    /// A bare number, where tools disagree on the unit that it has.
     #[error("`{text}` has no unit: {right}")]
     NoUnit {
         /// What was written.

@@ -1,4 +1,4 @@
-//! Counter-based randomness: a draw is a function of who asks and of the packet's index, never of what else was drawn.
+//! Counter-based randomness: a draw depends on the seed, the link, the stage and the packet's index, never on other draws.
 
 /// The odd fraction of the golden ratio by which splitmix64 steps its counter.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -13,7 +13,7 @@ pub(crate) struct Draws {
 impl Draws {
     /// The draws of the stage called `stage` in link number `link` under `seed`.
     ///
-    /// The name keys them, not the stage's place: a stage added or removed elsewhere changes nothing here.
+    /// They depend on its name, not on its place, so adding or removing another stage does not change them.
     pub(crate) fn new(seed: u64, link: u64, stage: &str) -> Self {
         let root = absorb(absorb(mix(seed), link), stage.len() as u64);
         let inner = stage
@@ -29,6 +29,7 @@ impl Draws {
     ///
     /// Two rounds with a key before each: with one, two stages' draws would be the same sequence from
     /// different starts.
+    #[inline]
     pub(crate) fn at(self, index: u64) -> u64 {
         mix(self.outer ^ mix(self.inner.wrapping_add(index.wrapping_mul(GOLDEN))))
     }

@@ -1,4 +1,4 @@
-//! What may befall a packet on its way, one effect a file.
+//! Impairments: what may happen to a packet besides waiting in a queue, one effect a file.
 
 pub(crate) mod delay;
 pub(crate) mod loss;

@@ -1,32 +1,34 @@
-//! The link: stages in an arena, a path over them for each side, and the order of events.
+//! The link: its stages, a path through them for each side, and the order of events.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::agenda::Agenda;
-use crate::path::{Layout, Transit};
-use crate::stage::{Entered, Slot};
-use crate::{
-    ConfigError, Counters, DropCause, LinkConfig, Nanos, Outcome, Packet, Side, StageReport,
-};
+use crate::config::{ConfigError, LinkConfig};
+use crate::counters::{Counters, StageReport};
+use crate::in_flight::{Entered, InFlight};
+use crate::packet::{DropCause, Outcome, Packet, Side};
+use crate::stage::NamedStage;
+use crate::time::Nanos;
+use crate::timers::Timers;
+use crate::topology::Topology;
 
 /// A link in model time: offer packets, poll outcomes, ask when to come back.
 ///
-/// What happens inside happens at its *logical* time, in the order of those times over both
-/// directions and all stages, equal times in the order in which they were foreseen; at one instant
-/// what leaves a stage goes before what arrives at the link. So outcomes depend on the offers alone: a
-/// late or an extra `poll` changes nothing, unless a packet is offered that arrived before something
-/// already decided for its direction.
+/// Events inside the link happen at their *logical* times and in the order of those times, over both
+/// directions and all stages. Events of the same time happen in the order in which they were scheduled,
+/// and a packet that leaves a stage goes before one that arrives at the link. So outcomes depend on the
+/// offers alone: a late or an extra `poll` changes nothing, unless a packet is offered that arrived
+/// before something already decided for its direction.
 ///
-/// A packet is decided once nothing can change its fate any more: when it leaves its last server, or at
-/// once if it meets none. Its due time then lies ahead by the delays that remain.
+/// A packet's outcome is decided as soon as nothing can change it any more: when the packet leaves its last
+/// server, or at once if its path has none. Its due time then lies ahead by the delays that remain.
 #[derive(Debug)]
 pub struct Link {
-    stages: Vec<Slot>,
+    stages: Vec<NamedStage>,
     paths: [Vec<usize>; 2],
-    /// Whether the directions share a stage, so that an arrival may not precede either one's events.
+    /// Whether the directions share a stage, so that no arrival may lie before an event of either.
     shared: bool,
-    agenda: Agenda,
+    timers: Timers,
     /// The latest arrival or event of each direction.
     clocks: [Nanos; 2],
     decided: VecDeque<Decided>,
@@ -36,7 +38,7 @@ pub struct Link {
 
 /// An outcome that was not handed out yet.
 ///
-/// Flat, because an [`Outcome`] moved through the queue in pieces doubles what a delayed packet costs.
+/// Kept flat: with an [`Outcome`] inside, a delayed packet costs twice as much.
 #[derive(Debug)]
 struct Decided {
     packet: Packet,
@@ -53,13 +55,13 @@ impl Link {
     /// Conditions that contradict each other or lie out of range, by hop and field.
     pub fn new(config: &LinkConfig) -> Result<Self, ConfigError> {
         config.check()?;
-        let Layout {
+        let Topology {
             stages,
             paths,
             shared,
-        } = Layout::new(config);
+        } = Topology::new(config);
         Ok(Self {
-            agenda: Agenda::new(stages.len()),
+            timers: Timers::new(stages.len()),
             stages,
             paths,
             shared,
@@ -84,12 +86,12 @@ impl Link {
         self.held[ingress.index()] += 1;
         let at = at.max(clock);
         self.advance_clock(ingress, at);
-        let transit = Transit {
+        let in_flight = InFlight {
             packet,
             side: ingress,
             step: 0,
         };
-        self.carry(at, transit);
+        self.carry(at, in_flight);
     }
 
     /// The next outcome decided by `now`, in the order of decision; `None` when there is no more.
@@ -118,7 +120,7 @@ impl Link {
         if !self.decided.is_empty() {
             return Some(self.clocks[0].min(self.clocks[1]));
         }
-        self.agenda.first().map(|(at, _)| at)
+        self.timers.first().map(|(at, _)| at)
     }
 
     /// What was counted for packets that entered by `ingress`.
@@ -135,42 +137,42 @@ impl Link {
 
     /// What each stage did, hop by hop.
     pub fn stages(&self) -> impl Iterator<Item = StageReport<'_>> {
-        self.stages.iter().map(Slot::report)
+        self.stages.iter().map(NamedStage::report)
     }
 
     /// Processes the earliest event, if it lies at or before `now`.
     #[inline]
     fn step(&mut self, now: Nanos) -> bool {
-        let Some((at, index)) = self.agenda.first().filter(|&(at, _)| at <= now) else {
+        let Some((at, index)) = self.timers.first().filter(|&(at, _)| at <= now) else {
             return false;
         };
-        let (transit, next) = self.stages[index]
+        let (in_flight, next) = self.stages[index]
             .release(at)
             .expect("a stage asks to be woken only while it holds a packet");
-        self.agenda.set(index, next);
-        self.advance_clock(transit.side, at);
-        self.carry(at, transit);
+        self.timers.set(index, next);
+        self.advance_clock(in_flight.side, at);
+        self.carry(at, in_flight);
         true
     }
 
-    /// Takes `transit` on from stage to stage, until one holds it or its outcome is decided.
+    /// Passes `in_flight` from stage to stage, until one holds it or its outcome is decided.
     #[inline]
-    fn carry(&mut self, mut at: Nanos, mut transit: Transit) {
+    fn carry(&mut self, mut at: Nanos, mut in_flight: InFlight) {
         let dropped = loop {
-            let Some(&index) = self.paths[transit.side.index()].get(transit.step) else {
+            let Some(&index) = self.paths[in_flight.side.index()].get(in_flight.step) else {
                 break None;
             };
-            transit.step += 1;
-            match self.stages[index].enter(at, transit) {
+            in_flight.step += 1;
+            match self.stages[index].enter(at, in_flight) {
                 Entered::Passes(later) => at = later,
                 Entered::Held(None) => return,
-                Entered::Held(wake) => return self.agenda.set(index, wake),
+                Entered::Held(wake) => return self.timers.set(index, wake),
                 Entered::Dropped(cause) => break Some(cause),
             }
         };
         self.decided.push_back(Decided {
-            packet: transit.packet,
-            ingress: transit.side,
+            packet: in_flight.packet,
+            ingress: in_flight.side,
             due: at,
             dropped,
         });

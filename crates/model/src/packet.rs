@@ -1,6 +1,7 @@
 //! What the model knows of a packet, and what it says of it.
 
-use crate::{Bytes, DropCause, Nanos};
+use crate::time::Nanos;
+use crate::units::Bytes;
 
 /// The caller's name for a packet; the model hands it back unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,12 +16,12 @@ pub struct Packet {
     pub len: Bytes,
 }
 
-/// The port by which a packet enters the link: `A` is the client's side, and what enters there travels "up".
+/// The side by which a packet enters the link: `A` is the client's, and what enters there travels "up".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The client's side (`IF_A`); packets from here go up.
+    /// The client's side; packets from here go up.
     A,
-    /// The server's side (`IF_B`); packets from here go down.
+    /// The server's side; packets from here go down.
     B,
 }
 
@@ -44,6 +45,15 @@ impl Side {
     }
 }
 
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DropCause {
+    /// Random loss.
+    Loss,
+    /// The queue was full.
+    QueueFull,
+}
+
 /// What became of a packet that was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -54,7 +64,7 @@ pub enum Outcome {
         /// When its last bit leaves the link.
         due: Nanos,
     },
-    /// It is gone.
+    /// It is dropped.
     Drop {
         /// The packet.
         id: PacketId,

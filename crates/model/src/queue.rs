@@ -1,5 +1,6 @@
-//! The bottleneck: a waiting room and the server behind it.
+//! The bottleneck: a queue and the server behind it.
 
 pub(crate) mod fifo;
 pub(crate) mod fluctuating;
 pub(crate) mod server;
+pub(crate) mod service;

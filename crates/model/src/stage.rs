@@ -3,15 +3,17 @@
 use alloc::string::String;
 use core::mem;
 
-use crate::impair::delay::{Delay, Pipe};
+use crate::counters::StageReport;
+use crate::impair::delay::{Delay, DelayLine};
 use crate::impair::loss::Loss;
-use crate::path::Transit;
-use crate::queue::server::{Admission, Server};
-use crate::{DropCause, Nanos, StageReport};
+use crate::in_flight::{Entered, InFlight};
+use crate::packet::DropCause;
+use crate::queue::server::Server;
+use crate::time::Nanos;
 
-/// A stage in a link's arena, by its name.
+/// A stage of a link, with its name and its counters.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct NamedStage {
     name: String,
     pub(crate) stage: Stage,
     packets: u64,
@@ -23,23 +25,13 @@ pub(crate) struct Slot {
 pub(crate) enum Stage {
     Server(Server),
     Loss(Loss),
-    /// A delay after which nothing is left to decide but loss: it answers at once.
+    /// A delay after the path's last server: it answers with the due time at once.
     Delay(Delay),
-    /// A delay before a server: it holds what is in flight.
-    Pipe(Pipe),
+    /// A delay before a server: it holds its packets until they are due.
+    DelayLine(DelayLine),
 }
 
-/// What became of a packet that entered a stage.
-pub(crate) enum Entered {
-    /// It leaves at this time.
-    Passes(Nanos),
-    /// It is held; the stage may ask to be woken.
-    Held(Option<Nanos>),
-    /// It is gone.
-    Dropped(DropCause),
-}
-
-impl Slot {
+impl NamedStage {
     pub(crate) fn new(name: String, stage: Stage) -> Self {
         Self {
             name,
@@ -49,31 +41,27 @@ impl Slot {
         }
     }
 
-    /// Takes `transit` in at `at`.
+    /// Takes `in_flight` in at `at`.
     #[inline]
-    pub(crate) fn enter(&mut self, at: Nanos, transit: Transit) -> Entered {
+    pub(crate) fn enter(&mut self, at: Nanos, in_flight: InFlight) -> Entered {
         let index = self.packets;
         self.packets += 1;
         let entered = match &mut self.stage {
-            Stage::Delay(delay) => Entered::Passes(delay.due(at, transit.packet.len)),
+            Stage::Delay(delay) => Entered::Passes(delay.due(at, in_flight.packet.len)),
             Stage::Loss(loss) if loss.hits(index) => Entered::Dropped(DropCause::Loss),
             Stage::Loss(_) => Entered::Passes(at),
-            Stage::Pipe(pipe) => Entered::Held(pipe.enter(at, transit)),
-            Stage::Server(server) => match server.enter(at, transit) {
-                Admission::Served(until) => Entered::Held(Some(until)),
-                Admission::Waits => Entered::Held(None),
-                Admission::Refused => Entered::Dropped(DropCause::QueueFull),
-            },
+            Stage::DelayLine(line) => line.enter(at, in_flight),
+            Stage::Server(server) => server.enter(at, in_flight),
         };
         self.dropped += u64::from(matches!(entered, Entered::Dropped(_)));
         entered
     }
 
     /// The packet that leaves at `at`, the time this stage asked for, and the next such time.
-    pub(crate) fn release(&mut self, at: Nanos) -> Option<(Transit, Option<Nanos>)> {
+    pub(crate) fn release(&mut self, at: Nanos) -> Option<(InFlight, Option<Nanos>)> {
         match &mut self.stage {
             Stage::Server(server) => server.release(at),
-            Stage::Pipe(pipe) => pipe.release(),
+            Stage::DelayLine(line) => line.release(),
             Stage::Loss(_) | Stage::Delay(_) => None,
         }
     }
@@ -82,7 +70,7 @@ impl Slot {
     pub(crate) fn hold(&mut self) {
         if let Stage::Delay(delay) = &mut self.stage {
             let delay = mem::take(delay);
-            self.stage = Stage::Pipe(Pipe::new(delay));
+            self.stage = Stage::DelayLine(DelayLine::new(delay));
         }
     }
 
@@ -93,7 +81,7 @@ impl Slot {
                 server.held(),
                 server.longest_queue(),
             ),
-            Stage::Pipe(pipe) => (None, pipe.held(), 0),
+            Stage::DelayLine(line) => (None, line.held(), 0),
             Stage::Loss(_) => (Some(DropCause::Loss), 0, 0),
             Stage::Delay(_) => (None, 0, 0),
         };

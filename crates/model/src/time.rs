@@ -1,12 +1,11 @@
-//! Time as the model sees it.
+//! Model time.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 use core::str::FromStr;
 use core::time::Duration;
 
-use crate::UnitError;
-use crate::decimal::Quantity;
+use crate::decimal::{Quantity, UnitError};
 
 const TIME: Quantity = Quantity {
     what: "a time",
@@ -59,7 +58,7 @@ impl Nanos {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// The time `times` over.
+    /// This span, `times` times.
     #[must_use]
     pub const fn saturating_mul(self, times: u64) -> Self {
         Self(self.0.saturating_mul(times))

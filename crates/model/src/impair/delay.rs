@@ -2,10 +2,11 @@
 
 use alloc::collections::VecDeque;
 
-use crate::path::Transit;
-use crate::{Bytes, Factor, Nanos};
+use crate::in_flight::{Entered, InFlight};
+use crate::time::Nanos;
+use crate::units::{Bytes, Factor};
 
-/// A wire's length: a constant, and perhaps a part that grows with the packet.
+/// Propagation: a constant, and perhaps a part that grows with the packet.
 ///
 /// A later packet never leaves before an earlier one: due = max(own, the previous packet's).
 #[derive(Debug, Default)]
@@ -37,35 +38,36 @@ impl Delay {
 
 /// A delay before a stage whose decision depends on when packets reach it: it holds them until they are due.
 #[derive(Debug)]
-pub(crate) struct Pipe {
+pub(crate) struct DelayLine {
     delay: Delay,
-    in_flight: VecDeque<(Nanos, Transit)>,
+    held: VecDeque<(Nanos, InFlight)>,
 }
 
-impl Pipe {
+impl DelayLine {
     pub(crate) fn new(delay: Delay) -> Self {
         Self {
             delay,
-            in_flight: VecDeque::new(),
+            held: VecDeque::new(),
         }
     }
 
-    /// Takes `transit` in at `at`; answers with the time to wake up if none was set before.
-    pub(crate) fn enter(&mut self, at: Nanos, transit: Transit) -> Option<Nanos> {
-        let due = self.delay.due(at, transit.packet.len);
-        self.in_flight.push_back((due, transit));
-        (self.in_flight.len() == 1).then_some(due)
+    /// Takes `in_flight` in at `at`; asks to be woken if no packet was held before.
+    #[inline]
+    pub(crate) fn enter(&mut self, at: Nanos, in_flight: InFlight) -> Entered {
+        let due = self.delay.due(at, in_flight.packet.len);
+        self.held.push_back((due, in_flight));
+        Entered::Held((self.held.len() == 1).then_some(due))
     }
 
     /// The packet that is due, and when the next one is.
-    pub(crate) fn release(&mut self) -> Option<(Transit, Option<Nanos>)> {
-        let (_, transit) = self.in_flight.pop_front()?;
-        Some((transit, self.in_flight.front().map(|&(due, _)| due)))
+    pub(crate) fn release(&mut self) -> Option<(InFlight, Option<Nanos>)> {
+        let (_, in_flight) = self.held.pop_front()?;
+        Some((in_flight, self.held.front().map(|&(due, _)| due)))
     }
 
-    /// Packets in flight.
+    /// Packets held.
     pub(crate) fn held(&self) -> usize {
-        self.in_flight.len()
+        self.held.len()
     }
 }
 

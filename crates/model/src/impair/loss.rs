@@ -1,9 +1,9 @@
-//! Loss: each packet on its own.
+//! Random loss.
 
-use crate::Probability;
 use crate::draw::Draws;
+use crate::units::Probability;
 
-/// Bernoulli loss: every packet is lost with the same probability, whatever befell its neighbours.
+/// Bernoulli loss: every packet is lost with the same probability, independently of the others.
 #[derive(Debug)]
 pub(crate) struct Loss {
     threshold: u128,
@@ -19,6 +19,7 @@ impl Loss {
     }
 
     /// Whether packet number `index` of this stage is lost.
+    #[inline]
     pub(crate) fn hits(&self, index: u64) -> bool {
         u128::from(self.draws.at(index)) < self.threshold
     }

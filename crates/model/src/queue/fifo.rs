@@ -1,16 +1,16 @@
-//! A waiting room that drops at its tail.
+//! A drop-tail queue.
 
 use alloc::collections::VecDeque;
 
-use crate::path::Transit;
-use crate::queue::server::{Load, Service};
-use crate::{Bytes, QueueLimit};
+use crate::in_flight::InFlight;
+use crate::queue::service::{Load, Service};
+use crate::units::{Bytes, QueueLimit};
 
-/// First in, first out, up to a limit; the packet in service is not in here, nor are those in flight.
+/// First in, first out, up to a limit; neither the packet in service nor those further along the path are in it.
 #[derive(Debug)]
 pub(crate) struct Fifo {
     limit: QueueLimit,
-    waiting: VecDeque<Transit>,
+    waiting: VecDeque<InFlight>,
     /// L2 bytes waiting.
     bytes: Bytes,
     /// What waits, as the server counts it.
@@ -29,17 +29,17 @@ impl Fifo {
         }
     }
 
-    /// Lets `transit` wait for `service`, or refuses it if that would exceed the limit.
-    pub(crate) fn push(&mut self, transit: Transit, service: &Service) -> bool {
-        let bytes = Bytes(self.bytes.0 + transit.packet.len.0);
-        let load = self.load.plus(service.load(transit.packet.len));
+    /// Queues `in_flight` for `service`, or refuses it if that would exceed the limit.
+    pub(crate) fn push(&mut self, in_flight: InFlight, service: &Service) -> bool {
+        let bytes = Bytes(self.bytes.0 + in_flight.packet.len.0);
+        let load = self.load.plus(service.load(in_flight.packet.len));
         let fits = match self.limit {
             QueueLimit::Packets(limit) => load.packets <= u64::from(limit),
             QueueLimit::Bytes(limit) => bytes <= limit,
             QueueLimit::Time(limit) => service.time(load) <= limit,
         };
         if fits {
-            self.waiting.push_back(transit);
+            self.waiting.push_back(in_flight);
             (self.bytes, self.load) = (bytes, load);
             self.longest = self.longest.max(self.waiting.len());
         }
@@ -47,11 +47,11 @@ impl Fifo {
     }
 
     /// The packet that waited longest.
-    pub(crate) fn pop(&mut self, service: &Service) -> Option<Transit> {
-        let transit = self.waiting.pop_front()?;
-        self.bytes.0 -= transit.packet.len.0;
-        self.load = self.load.minus(service.load(transit.packet.len));
-        Some(transit)
+    pub(crate) fn pop(&mut self, service: &Service) -> Option<InFlight> {
+        let in_flight = self.waiting.pop_front()?;
+        self.bytes.0 -= in_flight.packet.len.0;
+        self.load = self.load.minus(service.load(in_flight.packet.len));
+        Some(in_flight)
     }
 
     /// Packets waiting now.

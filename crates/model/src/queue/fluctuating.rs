@@ -1,12 +1,14 @@
-//! A rate that is not steady, as that of a radio channel.
+//! A rate that varies, as that of a radio channel.
 
+use crate::config::Fluctuation;
 use crate::draw::Draws;
-use crate::{BitsPerSec, Bytes, Fluctuation, Nanos};
+use crate::time::Nanos;
+use crate::units::{BitsPerSec, Bytes};
 
-/// Work is counted in bits times nanoseconds a second, of which a rate does its own number in each nanosecond.
+/// Work is counted in bits times 10^9, so that a rate of N bit/s does N of it in each nanosecond.
 const WORK_PER_BYTE: u128 = 8_000_000_000;
 
-/// A rate drawn anew at every period; draw number N is of the Nth period after the first packet.
+/// A rate drawn anew for every period; draw number N is for the Nth period after the first packet.
 #[derive(Debug)]
 pub(crate) struct Fluctuating {
     rate: BitsPerSec,
@@ -14,7 +16,7 @@ pub(crate) struct Fluctuating {
     draws: Draws,
     /// When the first packet was served.
     origin: Option<Nanos>,
-    /// Work that rounding the last packet's end up to a whole nanosecond has done in advance.
+    /// Work done in advance because the last packet's end was rounded up to a whole nanosecond.
     credit: u128,
 }
 
@@ -34,12 +36,12 @@ impl Fluctuating {
         self.rate
     }
 
-    /// A busy period ends: what was done in advance is nobody's.
-    pub(crate) fn rest(&mut self) {
+    /// Work done in advance in the last busy period does not count in the next.
+    pub(crate) fn begin_busy_period(&mut self) {
         self.credit = 0;
     }
 
-    /// When `bytes` that are served from `at` on are done; a change of the rate meets what is left of them.
+    /// When `bytes` served from `at` on are done; when the rate changes, what is left of them is served at the new rate.
     pub(crate) fn serve(&mut self, at: Nanos, bytes: Bytes) -> Nanos {
         let origin = *self.origin.get_or_insert(at);
         let mut left = (u128::from(bytes.0) * WORK_PER_BYTE).saturating_sub(self.credit);

@@ -216,17 +216,16 @@ pub(crate) fn any_queue() -> impl Strategy<Value = QueueLimit> {
 }
 
 pub(crate) fn any_toffee() -> impl Strategy<Value = Toffee> {
-    let drop = option::of((1.0..4.0).prop_map(|k| Factor::new(k).unwrap()));
     (
         0..1_000_000_u64,
         option::of(any_factor()),
-        drop,
+        any_loss(),
         any_queue(),
     )
-        .prop_map(|(delay, dynamic, drop, queue)| Toffee {
+        .prop_map(|(delay, dynamic, loss, queue)| Toffee {
             delay: Nanos(delay),
             dynamic,
-            drop,
+            loss,
             queue,
         })
 }

@@ -5,8 +5,16 @@
 )]
 
 mod bottleneck;
+mod closed_forms;
 mod drive;
 mod invariants;
-mod journey;
 mod randomness;
+#[cfg(any(feature = "serde", feature = "schema"))]
+mod serialized;
 mod units;
+
+#[test]
+fn the_readmes_example_is_the_one_that_runs() {
+    let readme = include_str!("../../README.md");
+    assert!(readme.contains(include_str!("../../examples/seeded_bad_link.rs")));
+}

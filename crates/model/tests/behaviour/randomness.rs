@@ -1,7 +1,7 @@
 //! Who is lost depends on the seed, the link and the stage, and on nothing else.
 
 use crate::drive::{delay, drive, dues, hop, link, loss, rate, stream};
-use farwire_model::{Conditions, Factor, HopConfig, LinkConfig, Nanos, QueueLimit, Side, Toffee};
+use farwire_model::{Conditions, HopConfig, LinkConfig, Nanos, QueueLimit, Side, Toffee};
 use proptest::prelude::*;
 
 const PACKETS: u64 = 100_000;
@@ -48,11 +48,11 @@ fn the_measured_loss_lies_in_its_interval() {
 }
 
 #[test]
-fn toffees_drop_factor_loses_the_fitted_share_in_each_direction() {
+fn toffees_loss_holds_in_each_direction() {
     let toffee = Toffee {
         delay: Nanos::ZERO,
         dynamic: None,
-        drop: Factor::new(1.0).ok(),
+        loss: "5.5%".parse().unwrap(),
         queue: QueueLimit::Packets(1),
     };
     let config = link(vec![HopConfig {

@@ -128,10 +128,7 @@ fn round_trip_s(hop: &HopConfig, full: Counted) -> f64 {
 /// Of data packets, over all hops.
 fn lost(hops: &[HopConfig], data: &impl Fn(&HopConfig) -> Hop) -> Option<Probability> {
     let kept = |hop: &HopConfig| {
-        let toffee = hop
-            .toffee
-            .as_ref()
-            .map_or(0.0, |toffee| toffee.loss().fraction());
+        let toffee = hop.toffee.map_or(0.0, |toffee| toffee.loss.fraction());
         (1.0 - data(hop).loss.fraction()) * (1.0 - toffee)
     };
     let kept: f64 = hops.iter().map(kept).product();

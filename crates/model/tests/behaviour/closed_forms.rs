@@ -2,18 +2,18 @@
 
 use crate::drive::{Arrival, delay, drain, drive, dues, hop, link, loss, packet, rate, stream};
 use farwire_model::{
-    Bytes, Conditions, Factor, HopConfig, Link, LinkConfig, Nanos, Outcome, QueueLimit, Side,
-    Toffee,
+    Bytes, Conditions, Factor, HopConfig, Link, LinkConfig, Nanos, Outcome, Probability,
+    QueueLimit, Side, Toffee,
 };
 
-/// The frame of document 000's ping: 1,200 bytes of data.
+/// The frame of the ping of The TOFFEE Project, "TOFFEE-Mocha test cases, Raspberry Pi", 2016: 1,200 bytes of data.
 const PING: Bytes = Bytes(1_242);
 
 fn toffee(delay: &str, dynamic: Option<f64>) -> LinkConfig {
     let toffee = Toffee {
         delay: delay.parse().unwrap(),
         dynamic: dynamic.map(|k| Factor::new(k).unwrap()),
-        drop: None,
+        loss: Probability::ZERO,
         queue: QueueLimit::Packets(1_000),
     };
     link(vec![HopConfig {
@@ -51,7 +51,7 @@ fn a_link_without_conditions_passes_at_once() {
 }
 
 #[test]
-fn toffee_gains_a_ping_what_document_000_shows() {
+fn toffee_adds_to_a_ping_what_its_published_test_cases_show() {
     assert_eq!(round_trip(&toffee("1ms", None)), Nanos::from_micros(2_000));
     assert_eq!(
         round_trip(&toffee("1.5ms", None)),

@@ -1,55 +1,48 @@
-//! A packet's journey: the stages that a link's conditions ask for, and the order in which each side meets them.
+//! The stages that a link's conditions ask for, and the order in which each side's packets pass through them.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::config::{Conditions, HopConfig, LinkConfig, Toffee};
 use crate::draw::Draws;
 use crate::impair::delay::Delay;
 use crate::impair::loss::Loss;
+use crate::packet::Side;
 use crate::queue::fluctuating::Fluctuating;
-use crate::queue::server::{Server, Service};
-use crate::stage::{Slot, Stage};
-use crate::{Conditions, HopConfig, LinkConfig, Packet, Probability, Side, Toffee};
-
-/// A packet on its way.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Transit {
-    pub(crate) packet: Packet,
-    /// Where it entered.
-    pub(crate) side: Side,
-    /// How many stages of its path it has entered.
-    pub(crate) step: usize,
-}
+use crate::queue::server::Server;
+use crate::queue::service::Service;
+use crate::stage::{NamedStage, Stage};
+use crate::units::Probability;
 
 /// The stages of a link and the two paths over them.
 #[derive(Debug)]
-pub(crate) struct Layout {
-    pub(crate) stages: Vec<Slot>,
+pub(crate) struct Topology {
+    pub(crate) stages: Vec<NamedStage>,
     /// Indexes of stages, by [`Side::index`].
     pub(crate) paths: [Vec<usize>; 2],
     /// Whether a stage stands in both paths, so that the two directions' order matters.
     pub(crate) shared: bool,
 }
 
-impl Layout {
+impl Topology {
     /// What `config` asks for; conditions that do nothing get no stage.
     pub(crate) fn new(config: &LinkConfig) -> Self {
-        let mut layout = Self {
+        let mut topology = Self {
             stages: Vec::new(),
             paths: [Vec::new(), Vec::new()],
             shared: false,
         };
         let mut down_by_hop = Vec::new();
         for hop in &config.hops {
-            let server = layout.toffee_server(hop);
-            let up = layout.direction(config, hop, "up", &hop.up, server);
-            layout.paths[Side::A.index()].extend(up);
-            down_by_hop.push(layout.direction(config, hop, "down", &hop.down, server));
+            let server = topology.toffee_server(hop);
+            let up = topology.direction(config, hop, "up", &hop.up, server);
+            topology.paths[Side::A.index()].extend(up);
+            down_by_hop.push(topology.direction(config, hop, "down", &hop.down, server));
         }
-        layout.paths[Side::B.index()].extend(down_by_hop.into_iter().rev().flatten());
-        layout.hold_before_servers();
-        layout
+        topology.paths[Side::B.index()].extend(down_by_hop.into_iter().rev().flatten());
+        topology.hold_before_servers();
+        topology
     }
 
     /// The server that stands in both paths of `hop`, if any.
@@ -80,7 +73,7 @@ impl Layout {
         let name = |kind: &str| format!("{}.{direction}.{kind}", hop.name);
         let mut path = Vec::from_iter(shared);
         if let Some(toffee) = &hop.toffee {
-            path.extend(self.loss(link, name("drop"), toffee.loss()));
+            path.extend(self.loss(link, name("drop"), toffee.loss));
         }
         if let Some(rate) = &own.rate {
             let name = name("rate");
@@ -109,12 +102,12 @@ impl Layout {
     }
 
     fn add(&mut self, name: String, stage: Stage) -> usize {
-        self.stages.push(Slot::new(name, stage));
+        self.stages.push(NamedStage::new(name, stage));
         self.stages.len() - 1
     }
 
     /// Makes every delay before a path's last server hold its packets: what a server decides depends
-    /// on when they reach it. After the last server the rest of the journey is known at once.
+    /// on when they reach it. After the last server the due time is known at once.
     fn hold_before_servers(&mut self) {
         for path in &self.paths {
             let is_server = |&index: &usize| matches!(self.stages[index].stage, Stage::Server(_));

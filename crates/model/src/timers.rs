@@ -1,13 +1,13 @@
-//! When each stage wants to be woken: one deadline a stage.
+//! When each stage is to be woken: one deadline for each.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::Nanos;
+use crate::time::Nanos;
 
-/// A table of deadlines, at most one a stage; equal times come up in the order in which they were set.
+/// A table of deadlines, at most one for each stage; equal deadlines expire in the order in which they were set.
 #[derive(Debug)]
-pub(crate) struct Agenda {
+pub(crate) struct Timers {
     deadlines: Vec<Option<Deadline>>,
     /// The index of the earliest, kept because it is asked for more often than it changes.
     first: Option<usize>,
@@ -20,7 +20,7 @@ struct Deadline {
     order: u64,
 }
 
-impl Agenda {
+impl Timers {
     /// An empty table for `stages`.
     pub(crate) fn new(stages: usize) -> Self {
         Self {
@@ -58,15 +58,15 @@ mod tests {
 
     #[test]
     fn the_earliest_comes_first_and_equals_in_the_order_they_were_set() {
-        let mut agenda = Agenda::new(3);
-        assert_eq!(agenda.first(), None);
-        agenda.set(2, Some(Nanos(5)));
-        agenda.set(0, Some(Nanos(5)));
-        agenda.set(1, Some(Nanos(7)));
-        assert_eq!(agenda.first(), Some((Nanos(5), 2)));
-        agenda.set(2, Some(Nanos(6)));
-        assert_eq!(agenda.first(), Some((Nanos(5), 0)));
-        agenda.set(0, None);
-        assert_eq!(agenda.first(), Some((Nanos(6), 2)));
+        let mut timers = Timers::new(3);
+        assert_eq!(timers.first(), None);
+        timers.set(2, Some(Nanos(5)));
+        timers.set(0, Some(Nanos(5)));
+        timers.set(1, Some(Nanos(7)));
+        assert_eq!(timers.first(), Some((Nanos(5), 2)));
+        timers.set(2, Some(Nanos(6)));
+        assert_eq!(timers.first(), Some((Nanos(5), 0)));
+        timers.set(0, None);
+        assert_eq!(timers.first(), Some((Nanos(6), 2)));
     }
 }

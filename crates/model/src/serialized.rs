@@ -1,0 +1,88 @@
+//! The units in files: their one text form, for serde and for a JSON Schema.
+
+#[cfg(feature = "schema")]
+use alloc::borrow::Cow;
+#[cfg(feature = "serde")]
+use alloc::string::ToString;
+#[cfg(feature = "serde")]
+use core::{fmt, fmt::Display, marker::PhantomData, str::FromStr};
+
+#[cfg(feature = "schema")]
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+#[cfg(feature = "serde")]
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, Visitor},
+};
+
+use crate::time::Nanos;
+use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
+
+macro_rules! as_text {
+    ($($unit:ty),+) => {$(
+        #[cfg(feature = "serde")]
+        impl Serialize for $unit {
+            fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
+                target.collect_str(self)
+            }
+        }
+
+        #[cfg(feature = "serde")]
+        impl<'de> Deserialize<'de> for $unit {
+            fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+                source.deserialize_any(Text(PhantomData))
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl JsonSchema for $unit {
+            fn schema_name() -> Cow<'static, str> {
+                "Amount".into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                amount()
+            }
+        }
+    )+};
+}
+
+as_text!(BitsPerSec, Bytes, Factor, Nanos, Probability, QueueLimit);
+
+/// All units share one schema: a file's reader checks the unit, and says what is right.
+#[cfg(feature = "schema")]
+fn amount() -> Schema {
+    json_schema!({
+        "type": ["string", "number"],
+        "description": "A value with its unit: \"20ms\", \"1%\", \"10mbit\", \"64KiB\", \"100pkt\"."
+    })
+}
+
+/// Reads a text, or a number as if it were written as text, with the unit's own parser.
+#[cfg(feature = "serde")]
+struct Text<T>(PhantomData<T>);
+
+#[cfg(feature = "serde")]
+impl<T: FromStr<Err: Display>> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value with its unit, such as \"20ms\", \"1%\", \"10mbit\" or \"100pkt\"")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+}
