@@ -474,7 +474,7 @@ def main(arguments):
     if not files:
         print(f"import circles: no crate in {directory}", file=sys.stderr)
         return 2
-    print(f"import circles: {groups} groups, of {circular} modules; {files} files with {imported} imports between siblings")
+    print(f"import circles: {circular} modules in {groups} groups; {files} files with {imported} imports between siblings")
     return 1 if groups else 0
 
 
