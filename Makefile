@@ -12,8 +12,11 @@ demo: build ## the seven WAN cases on an embedded test bed, without root; prints
 test: toolchain test-tools ## every test that this machine allows; what is skipped is named with its cause
 	$(CARGO) test --workspace --locked
 
-check: toolchain deny ## format, lints, documentation, licences
+check: toolchain deny ## format, circles of imports, lints, documentation, licences
 	$(CARGO) fmt --all --check
+	@scripts/need python3 python3
+	python3 -B scripts/import_circles_test.py
+	python3 -B scripts/import_circles.py
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
 	$(CARGO) deny --locked check licenses bans sources
