@@ -4,7 +4,7 @@ CARGO ?= cargo
 FARWIRE = target/release/farwire
 OUT ?= out
 
-.PHONY: demo test check bench scenarios truth soak build toolchain test-tools scenario-tools bench-tools deny
+.PHONY: demo test check bench scenarios truth soak build base toolchain test-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --out $(OUT)/toffee-mocha
@@ -12,15 +12,18 @@ demo: build ## the seven WAN cases on an embedded test bed, without root; prints
 test: toolchain test-tools ## every test that this machine allows; what is skipped is named with its cause
 	$(CARGO) test --workspace --locked
 
-check: toolchain deny ## format, lints, documentation, licences
+check: toolchain deny ## format, circles of imports, lints, documentation, licences
 	$(CARGO) fmt --all --check
+	@scripts/need python3 python3
+	python3 -B scripts/import_circles_test.py
+	python3 -B scripts/import_circles.py
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
 	$(CARGO) deny --locked check licenses bans sources
 
-bench: build bench-tools ## the packet path beside the kernel bridge and rattan, the instruments beside theirs, the cost of the model
+bench: base build bench-tools ## the packet path beside the kernel bridge, rattan and, with BASE=COMMIT, that commit's; the instruments beside theirs, the cost of the model
 	$(CARGO) bench --locked -p farwire-model
-	$(CARGO) bench --locked --bench path --bench instruments
+	$(if $(BASE),FARWIRE_BASE=$$(echo target/base/farwire-*)) $(CARGO) bench --locked --bench path --bench instruments
 
 scenarios: build scenario-tools ## every scenario that ships, shortened, against its own expectations
 	@for file in scenarios/*.toml; do \
@@ -35,6 +38,9 @@ soak: toolchain test-tools ## the full volumes: 10 GB of TCP and 1 GB of UDP thr
 
 build: toolchain
 	$(CARGO) build --release --locked
+
+base: toolchain
+	@$(if $(BASE),CARGO='$(CARGO)' scripts/base '$(BASE)')
 
 toolchain:
 	@command -v $(CARGO) >/dev/null || { echo "farwire: no cargo here: install Rust with rustup (rustup.rs), then try again" >&2; exit 3; }

@@ -1,7 +1,8 @@
-//! What carries the packets between client and server: the kernel's bridge, farwire, or rattan.
+//! What carries the packets between client and server: the kernel's bridge, farwire, farwire of an earlier commit,
+//! or rattan.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -17,10 +18,12 @@ use serde_json::Value;
 /// Largest TCP buffer at both ends.
 pub(crate) const WINDOW: Bytes = Bytes(128 << 20);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rival {
     Bridge,
     Farwire,
+    /// The binary of another commit.
+    Base(PathBuf),
     Rattan,
 }
 
@@ -69,18 +72,20 @@ pub(crate) struct Outcome {
 }
 
 impl Rival {
-    pub(crate) const ALL: [Self; 3] = [Self::Bridge, Self::Farwire, Self::Rattan];
-
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn name(&self) -> String {
         match self {
-            Self::Bridge => "kernel bridge, no delay",
-            Self::Farwire => "farwire, 1 ms each way",
-            Self::Rattan => "rattan 0.1.1, 1 ms each way",
+            Self::Bridge => "kernel bridge, no delay".to_owned(),
+            Self::Farwire => "farwire, 1 ms each way".to_owned(),
+            Self::Base(binary) => format!(
+                "{}, 1 ms each way",
+                binary.file_name().unwrap_or_default().display()
+            ),
+            Self::Rattan => "rattan 0.1.1, 1 ms each way".to_owned(),
         }
     }
 
     /// One run of `seconds`, on namespaces of its own.
-    pub(crate) fn measure(self, over: Over, seconds: u32) -> Result<Outcome> {
+    pub(crate) fn measure(&self, over: Over, seconds: u32) -> Result<Outcome> {
         let config = BedConfig {
             tcp_memory: Some(WINDOW),
             ..BedConfig::default()
@@ -94,7 +99,11 @@ impl Rival {
                 bed.bridge()?;
                 iperf3(bed.client(), &target, seconds).map(|r| r.outcome(None))
             }
-            Self::Farwire => through_farwire(&bed, &target, seconds),
+            Self::Farwire => {
+                let binary = Path::new(env!("CARGO_BIN_EXE_farwire"));
+                through_farwire(binary, &bed, &target, seconds)
+            }
+            Self::Base(binary) => through_farwire(binary, &bed, &target, seconds),
             Self::Rattan => through_rattan(&bed, seconds),
         };
         stop(server, Signal::SIGKILL)?;
@@ -102,9 +111,10 @@ impl Rival {
     }
 }
 
-fn through_farwire(bed: &Bed, target: &str, seconds: u32) -> Result<Outcome> {
+/// Uses only what every commit's binary has: `emulate`, `--delay`, `--json` and the thread's name.
+fn through_farwire(binary: &Path, bed: &Bed, target: &str, seconds: u32) -> Result<Outcome> {
     let report = std::env::temp_dir().join(format!("farwire-bench-{}.json", std::process::id()));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farwire"));
+    let mut command = Command::new(binary);
     command.args([
         "emulate",
         CLIENT_PORT,
@@ -166,6 +176,11 @@ fn through_rattan(bed: &Bed, seconds: u32) -> Result<Outcome> {
     fs::remove_file(&report)?;
     let busiest = cpu.map(|(name, s)| (name, 100.0 * s / f64::from(seconds)));
     Ok(Iperf3::parse(&text)?.outcome(busiest))
+}
+
+/// The binary that `make bench BASE=COMMIT` built.
+pub(crate) fn base_path() -> Option<PathBuf> {
+    std::env::var_os("FARWIRE_BASE").map(PathBuf::from)
 }
 
 /// Where `make bench` installs it, or on the PATH.

@@ -1,31 +1,44 @@
 //! One TCP stream through each rival in turn.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::rivals::{Outcome, Over, Rival, WINDOW, rattan_path};
+use crate::rivals::{Outcome, Over, Rival, WINDOW, base_path, rattan_path};
 use crate::spread::Spread;
 
-const ROUNDS: usize = 5;
 const SECONDS: u32 = 4;
 
 pub(crate) fn run() -> Result<()> {
-    let mut rivals = Rival::ALL.to_vec();
-    if rattan_path().is_none() {
-        println!("rattan is left out: it is not installed (cargo install rattan --version 0.1.1)");
-        rivals.retain(|r| *r != Rival::Rattan);
-    }
+    let rounds = rounds()?;
+    let mut rivals = vec![Rival::Bridge, Rival::Farwire];
+    rivals.extend(base_path().map(Rival::Base));
     println!(
-        "TCP, one stream, cubic, MTU 1500, default offloads, buffers up to {} MiB; {ROUNDS} interleaved rounds of {SECONDS} s: median (least to most)",
+        "TCP, one stream, cubic, MTU 1500, default offloads, buffers up to {} MiB; {rounds} interleaved rounds of {SECONDS} s: median (least to most)",
         WINDOW.0 >> 20
     );
-    compare(&rivals, Over::Plain)?;
+    let mut plain = rivals.clone();
+    if rattan_path().is_some() {
+        plain.push(Rival::Rattan);
+    } else {
+        println!("rattan is left out: it is not installed (cargo install rattan --version 0.1.1)");
+    }
+    compare(&plain, Over::Plain, rounds)?;
     println!("\nthe same in a VXLAN tunnel whose trains reach the middle whole");
-    compare(&[Rival::Bridge, Rival::Farwire], Over::Vxlan)
+    compare(&rivals, Over::Vxlan, rounds)
 }
 
-fn compare(rivals: &[Rival], over: Over) -> Result<()> {
-    let round = |_| rivals.iter().map(|r| r.measure(over, SECONDS)).collect();
-    let rounds: Vec<Vec<Outcome>> = (0..ROUNDS).map(round).collect::<Result<_>>()?;
+/// Five, or as many as FARWIRE_ROUNDS says.
+fn rounds() -> Result<usize> {
+    let Ok(rounds) = std::env::var("FARWIRE_ROUNDS") else {
+        return Ok(5);
+    };
+    let number = rounds.parse().ok().filter(|&number| number > 0);
+    number.with_context(|| format!("FARWIRE_ROUNDS={rounds} is not a number of rounds, such as 5"))
+}
+
+fn compare(rivals: &[Rival], over: Over, rounds: usize) -> Result<()> {
+    let rounds: Vec<Vec<Outcome>> = (0..rounds)
+        .map(|number| round(rivals, over, number))
+        .collect::<Result<_>>()?;
     let goodput = |i: usize| {
         rounds
             .iter()
@@ -33,7 +46,7 @@ fn compare(rivals: &[Rival], over: Over) -> Result<()> {
     };
     for (i, rival) in rivals.iter().enumerate() {
         let spread = Spread::of(goodput(i).map(|bits| bits / 1e9));
-        println!("{:<28} {spread} Gb/s goodput", rival.name());
+        println!("{:<30} {spread} Gb/s goodput", rival.name());
         let median = rounds
             .iter()
             .find(|round| (round[i].goodput / 1e9).total_cmp(&spread.median).is_eq());
@@ -45,7 +58,18 @@ fn compare(rivals: &[Rival], over: Over) -> Result<()> {
         .unwrap_or(0);
     for (i, rival) in rivals.iter().enumerate().filter(|(i, _)| *i != own) {
         let ratios = Spread::of(goodput(own).zip(goodput(i)).map(|(a, b)| a / b));
-        println!("farwire / {:<28} {ratios}", rival.name());
+        println!("farwire / {:<30} {ratios}", rival.name());
     }
     Ok(())
+}
+
+/// Every other round runs backwards, so that none always comes first.
+fn round(rivals: &[Rival], over: Over, number: usize) -> Result<Vec<Outcome>> {
+    let measure = |rival: &Rival| rival.measure(over, SECONDS);
+    if number.is_multiple_of(2) {
+        return rivals.iter().map(measure).collect();
+    }
+    let mut outcomes: Vec<_> = rivals.iter().rev().map(measure).collect::<Result<_>>()?;
+    outcomes.reverse();
+    Ok(outcomes)
 }
