@@ -8,7 +8,7 @@ mod emulate;
 mod endpoint;
 mod exit;
 mod experiment;
-mod forward;
+pub mod forward;
 #[cfg(any(test, fuzzing))]
 pub mod hostile;
 mod instrument;

@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use model::Link;
-use netio::{AfPacket, Alarm, CpuUse, Waiter, clock};
+use netio::{AfPacket, Alarm, CpuUse, Waiter};
 
-use super::truth::{Journal, TruthSummary};
+use super::packet_log::{PacketLogWriter, TruthSummary};
 use super::{Forwarder, Next, Stats};
 
 /// How a forwarder is run.
@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// Bytes of frames that may be held.
     pub(crate) memory: usize,
     /// Takes a line a packet.
-    pub(crate) truth: Option<Journal>,
+    pub(crate) packet_log: Option<PacketLogWriter>,
 }
 
 impl Default for Options {
@@ -29,7 +29,7 @@ impl Default for Options {
         Self {
             cpu: CpuUse::Spin,
             memory: 512 << 20,
-            truth: None,
+            packet_log: None,
         }
     }
 }
@@ -60,7 +60,7 @@ pub(crate) struct Report {
     pub(crate) memory: usize,
     /// Bytes of both receive rings.
     pub(crate) ring_bytes: usize,
-    /// What was kept of the truth of every packet, where that was asked for.
+    /// What was kept of the packet log, where one was asked for.
     pub(crate) truth: Option<TruthSummary>,
 }
 
@@ -107,7 +107,7 @@ fn forward(
     let mut waiter = Waiter::measure(options.cpu);
     let ring_bytes = ports.iter().map(AfPacket::ring_bytes).sum();
     let memory = options.memory;
-    let mut forwarder = Forwarder::new(ports, clock::now, link, options);
+    let mut forwarder = Forwarder::new(ports, link, memory, options.packet_log);
     // Nobody listens any more if the start was given up.
     let _ = ready.send(());
     while !stop.load(Ordering::Relaxed) {
@@ -130,6 +130,6 @@ fn forward(
         waiter,
         memory,
         ring_bytes,
-        truth: forwarder.finish_truth(),
+        truth: forwarder.finish_log(),
     }
 }
