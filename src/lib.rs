@@ -6,7 +6,7 @@ mod doctor;
 mod emulate;
 mod exit;
 mod experiment;
-mod forward;
+pub mod forward;
 mod rig;
 mod toml_file;
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::truth::Delivered;
+use crate::packet_log::Delivered;
 
 /// One way, in milliseconds.
 const DELAY_MS: f64 = 20.0;
@@ -21,19 +21,20 @@ pub(crate) struct Run {
     /// The link's summary.
     link: Value,
     /// A line a packet, as the emulator wrote it.
-    truth: String,
+    packet_log: String,
 }
 
 /// Runs `farwire measure ARGUMENTS` behind the link with `seed`.
 pub(crate) fn run(seed: u64, arguments: &str) -> Result<Run> {
     let directory = tempfile::tempdir()?;
-    let [measured, link, truth] = ["measured", "link", "truth"].map(|f| directory.path().join(f));
+    let [measured, link, packet_log] =
+        ["measured", "link", "packets"].map(|f| directory.path().join(f));
     let farwire = env!("CARGO_BIN_EXE_farwire");
     let mut command = Command::new(farwire);
     command.args("exec --delay 20ms --rate 50mbit --loss 1%".split(' '));
     command.args(["--seed", &seed.to_string()]);
     command.arg("--json").arg(&link);
-    command.arg("--truth").arg(&truth);
+    command.arg("--packet-log").arg(&packet_log);
     command.args(["--", farwire, "measure"]);
     command.args(arguments.split_whitespace());
     command.args(["--quiet", "--json"]).arg(&measured);
@@ -46,7 +47,7 @@ pub(crate) fn run(seed: u64, arguments: &str) -> Result<Run> {
     Ok(Run {
         measured: read(&measured)?,
         link: read(&link)?,
-        truth: fs::read_to_string(&truth)?,
+        packet_log: fs::read_to_string(&packet_log)?,
     })
 }
 
@@ -89,7 +90,7 @@ impl Run {
 
     /// How many packets of this length, L2 without FCS, the emulator delivered in a direction.
     pub(crate) fn delivered_of_length(&self, direction: &str, length: f64) -> Result<usize> {
-        Ok(Delivered::read(&self.truth, direction)?.of_length(length))
+        Ok(Delivered::read(&self.packet_log, direction)?.of_length(length))
     }
 
     /// The rate that the emulator delivered in a direction during the second of a capacity test that had the most.
@@ -107,7 +108,7 @@ impl Run {
         let (index, _) = best.context("a whole second")?;
         let place = |metric| of(metric)?.get(index).copied().context("its place");
         let (end, length) = (place("ended_s")?, place("elapsed_s")?);
-        Ok(Delivered::read(&self.truth, direction)?.rate(end, length))
+        Ok(Delivered::read(&self.packet_log, direction)?.rate(end, length))
     }
 
     /// What the emulator counted in a direction ("up", "down").

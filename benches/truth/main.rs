@@ -6,7 +6,7 @@
 
 mod cases;
 mod link;
-mod truth;
+mod packet_log;
 
 use std::process::ExitCode;
 

@@ -21,8 +21,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use netio::CpuUse;
 
 use crate::experiment::laboratory;
+use crate::forward::packet_log::PacketLogWriter;
 use crate::forward::thread::Options;
-use crate::forward::truth::Journal;
 use instruments::failure::{Blame, Failure};
 
 /// A wide-area network between two interfaces, measured through, with the trust of every number stated
@@ -90,18 +90,18 @@ pub(crate) struct ForwarderArgs {
     cpu: CpuArg,
     /// Write a line a packet to FILE as CSV (- is standard output): arrival, what became of it, due time, departure
     #[arg(long, value_name = "FILE")]
-    truth: Option<PathBuf>,
+    packet_log: Option<PathBuf>,
 }
 
 impl ForwarderArgs {
-    /// The forwarder's options; the file of truth is begun.
+    /// The forwarder's options; the packet log is begun.
     ///
     /// # Errors
     /// That file cannot be written.
     fn options(&self) -> Result<Options, Failure> {
-        let truth = self.truth.as_deref().map(Journal::create).transpose();
+        let packet_log = self.packet_log.as_deref().map(PacketLogWriter::create);
         Ok(Options {
-            truth: truth.or_bad_input()?,
+            packet_log: packet_log.transpose().or_bad_input()?,
             ..CpuUse::from(self.cpu).into()
         })
     }

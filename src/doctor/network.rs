@@ -9,7 +9,7 @@ use std::io;
 use netio::AfPacket;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, WAN};
 use netio::contain::{self, Contained};
-use netio::guard::HostGuard;
+use netio::ingress_drop::IngressDrop;
 use netio::kernel::KernelVersion;
 use netio::netns::NetNs;
 use socket2::{Domain, Socket, Type};
@@ -68,7 +68,7 @@ fn packet_sockets(emulator: &NetNs) -> Check {
 fn udp_gso() -> Check {
     let name = "UDP GSO";
     let (running, first) = (KernelVersion::running(), KernelVersion::UDP_GSO);
-    let found = format!("kernel {running}; from {first} on, packet sockets carry UDP trains");
+    let found = format!("kernel {running}; from {first} on, packet sockets carry UDP GSO frames");
     if running >= first {
         return Check::ok(name, found);
     }
@@ -104,7 +104,7 @@ fn ingress(client: &NetNs) -> Check {
         cost: "`emulate` refuses real interfaces: the host would answer what crosses the box",
         remedy: "load or build what is named; `run` and `exec` do without",
     };
-    match tried(client, || HostGuard::new(WAN)) {
+    match tried(client, || IngressDrop::new(WAN)) {
         Ok(_) => Check::ok(name, "tried: the host's stack can be kept off an interface"),
         Err(why) => Check::degraded(name, why, lack),
     }

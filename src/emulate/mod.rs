@@ -11,8 +11,8 @@ use std::os::fd::AsFd;
 use anyhow::{Context, Result, bail};
 use model::{Link, Side};
 use netio::AfPacket;
-use netio::guard::HostGuard;
 use netio::iface::{Interface, LinkWatcher};
+use netio::ingress_drop::IngressDrop;
 use netio::lease::{Lease, LeaseError};
 use netio::offloads::OffloadError;
 use nix::errno::Errno;
@@ -51,7 +51,7 @@ struct Port {
     lease: Lease,
     /// It was said that this one stays up whatever the other side's carrier does.
     told_kept_up: bool,
-    _guard: HostGuard,
+    _ingress_drop: IngressDrop,
 }
 
 impl WanBox {
@@ -94,7 +94,7 @@ impl WanBox {
     pub(crate) fn run(mut self) -> Result<Summary> {
         let ended = self.watch();
         let summary = crate::forward::summary::summary(&self.running.stop());
-        // The leases and guards end here, after the last packet.
+        // The leases and drops end here, after the last packet.
         drop(self.ports);
         ended.map(|()| summary)
     }
@@ -166,7 +166,7 @@ impl WanBox {
 impl Port {
     fn take(interface: Interface) -> Result<Self, Failure> {
         let mut lease = Lease::take(&interface.name).map_err(blame)?;
-        let guard = HostGuard::new(&interface.name).or_machine()?;
+        let ingress_drop = IngressDrop::new(&interface.name).or_machine()?;
         for feature in MERGING {
             lease.switch(feature, false).map_err(blame)?;
         }
@@ -175,7 +175,7 @@ impl Port {
             interface,
             lease,
             told_kept_up: false,
-            _guard: guard,
+            _ingress_drop: ingress_drop,
         })
     }
 }

@@ -1,11 +1,9 @@
 //! The frames on their way, kept until the last of their segments has left or is gone.
 
-use std::collections::VecDeque;
-
 use model::{Bytes, Packet, PacketId, Side};
-use netio::{Frame, Train};
+use netio::{Frame, GsoFrame, Lent};
 
-use super::truth::{Line, Verdict};
+use super::packet_log::{Line, Verdict};
 
 /// Low bits of a packet's id: the segment; above them: the frame's place.
 const SEGMENT_BITS: u32 = 17;
@@ -17,20 +15,20 @@ const SEGMENT_COST: usize = 64;
 
 /// A bounded store of frames.
 #[derive(Debug)]
-pub(crate) struct HeldFrames {
-    frames: Vec<Option<Held>>,
+pub(crate) struct HeldFrames<L> {
+    frames: Vec<Option<Held<L>>>,
     free: Vec<usize>,
-    /// By ingress: number and place of frames that stood in their port's memory when they came, oldest first.
-    in_slots: [VecDeque<(u64, usize)>; 2],
+    /// By ingress, and by place in the memory of that port: where the frame that was there last is kept.
+    lent: [Vec<usize>; 2],
     bytes: usize,
     peak: usize,
     limit: usize,
 }
 
 #[derive(Debug)]
-struct Held {
-    frame: Frame,
-    train: Train,
+struct Held<L> {
+    frame: Frame<L>,
+    gso: GsoFrame,
     ingress: Side,
     /// Segments that have neither left nor been dropped.
     remaining: u32,
@@ -42,12 +40,12 @@ pub(crate) fn segment(id: PacketId) -> u32 {
     (id.0 & ((1 << SEGMENT_BITS) - 1)) as u32
 }
 
-impl HeldFrames {
+impl<L: Lent> HeldFrames<L> {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             frames: Vec::new(),
             free: Vec::new(),
-            in_slots: [VecDeque::new(), VecDeque::new()],
+            lent: [Vec::new(), Vec::new()],
             bytes: 0,
             peak: 0,
             limit,
@@ -55,20 +53,20 @@ impl HeldFrames {
     }
 
     /// Whether the limit allows to keep that frame too.
-    pub(crate) fn has_room(&self, frame: &Frame, train: &Train) -> bool {
-        self.bytes + cost(frame, train) <= self.limit
+    pub(crate) fn has_room(&self, frame: &Frame<L>, gso: &GsoFrame) -> bool {
+        self.bytes + cost(frame, gso) <= self.limit
     }
 
     /// Keeps a frame for which there is room; the id of its first segment.
-    pub(crate) fn insert(&mut self, ingress: Side, frame: Frame, train: Train) -> PacketId {
-        let cost = cost(&frame, &train);
+    pub(crate) fn insert(&mut self, ingress: Side, frame: Frame<L>, gso: GsoFrame) -> PacketId {
+        let cost = cost(&frame, &gso);
         self.bytes += cost;
         self.peak = self.peak.max(self.bytes);
-        let number = frame.slot();
+        let lent = frame.place();
         let held = Held {
-            remaining: train.segments(),
+            remaining: gso.segments(),
             frame,
-            train,
+            gso,
             ingress,
             cost,
         };
@@ -77,71 +75,50 @@ impl HeldFrames {
             self.frames.len() - 1
         });
         self.frames[place] = Some(held);
-        if let Some(number) = number {
-            self.in_slots[ingress.index()].push_back((number, place));
+        if let Some(lent) = lent {
+            let places = &mut self.lent[ingress.index()];
+            places.resize(places.len().max(lent + 1), 0);
+            places[lent] = place;
         }
         PacketId((place as u64) << SEGMENT_BITS)
     }
 
-    /// Moves the frames from `ingress` with numbers below `keep_from` out of their port's memory.
-    pub(crate) fn vacate_below(&mut self, ingress: Side, keep_from: u64) {
-        while let Some((number, place)) = self.in_slots[ingress.index()].front().copied() {
-            let stands = self.stands(ingress, number, place);
-            if number >= keep_from && stands {
-                return;
-            }
-            self.in_slots[ingress.index()].pop_front();
-            self.vacate(stands, place);
+    /// Gives `lent`, a place of its memory, back to the port at `ingress`.
+    pub(crate) fn give_back(&mut self, ingress: Side, lent: usize) {
+        let place = self.lent[ingress.index()].get(lent);
+        let held = place.and_then(|place| self.frames[*place].as_mut());
+        // That place of ours may have gone to another frame since.
+        if let Some(held) = held.filter(|h| h.ingress == ingress && h.frame.place() == Some(lent)) {
+            held.frame.own();
         }
-    }
-
-    /// Moves the frame from `ingress` with this number out of its port's memory, if it came last and is there.
-    pub(crate) fn vacate_newest(&mut self, ingress: Side, number: u64) {
-        let newest = self.in_slots[ingress.index()].back().copied();
-        if let Some((_, place)) = newest.filter(|(n, _)| *n == number) {
-            self.in_slots[ingress.index()].pop_back();
-            self.vacate(self.stands(ingress, number, place), place);
-        }
-    }
-
-    fn vacate(&mut self, stands: bool, place: usize) {
-        if let Some(held) = self.frames[place].as_mut().filter(|_| stands) {
-            held.frame.leave_slot();
-        }
-    }
-
-    /// Whether that frame is still held, in its slot; its place may have gone to another one since.
-    fn stands(&self, ingress: Side, number: u64, place: usize) -> bool {
-        let held = self.frames[place].as_ref();
-        held.is_some_and(|h| h.ingress == ingress && h.frame.slot() == Some(number))
     }
 
     /// Segment `segment` of the frame whose first segment is `first`, as the model sees it.
     pub(crate) fn packet(&self, first: PacketId, segment: u32) -> Packet {
         Packet {
             id: PacketId(first.0 + u64::from(segment)),
-            len: Bytes(u64::from(self.train(first).segment_len(segment))),
+            len: Bytes(u64::from(self.gso(first).segment_len(segment))),
         }
     }
 
-    pub(crate) fn get(&self, id: PacketId) -> (&Frame, &Train) {
+    pub(crate) fn get(&self, id: PacketId) -> (&Frame<L>, &GsoFrame) {
         let held = self.held(id);
-        (&held.frame, &held.train)
+        (&held.frame, &held.gso)
     }
 
-    pub(crate) fn train(&self, id: PacketId) -> &Train {
-        &self.held(id).train
+    pub(crate) fn gso(&self, id: PacketId) -> &GsoFrame {
+        &self.held(id).gso
     }
 
     pub(crate) fn ingress(&self, id: PacketId) -> Side {
         self.held(id).ingress
     }
 
-    /// A segment's line of truth, with neither due time nor departure.
+    /// A segment's line of the packet log, with neither due time nor departure.
     pub(crate) fn line(&self, id: PacketId, verdict: Verdict) -> Line {
         let held = self.held(id);
         Line {
-            bytes: held.train.segment_len(segment(id)),
+            bytes: held.gso.segment_len(segment(id)),
             ..Line::of(&held.frame, held.ingress, verdict)
         }
     }
@@ -165,15 +142,15 @@ impl HeldFrames {
         self.peak
     }
 
-    fn held(&self, id: PacketId) -> &Held {
+    fn held(&self, id: PacketId) -> &Held<L> {
         self.frames[place(id)]
             .as_ref()
             .expect("a packet's frame is held until the packet is released")
     }
 }
 
-fn cost(frame: &Frame, train: &Train) -> usize {
-    FRAME_COST + frame.bytes().len() + train.segments() as usize * SEGMENT_COST
+fn cost(frame: &Frame<impl Lent>, gso: &GsoFrame) -> usize {
+    FRAME_COST + frame.bytes().len() + gso.segments() as usize * SEGMENT_COST
 }
 
 fn place(id: PacketId) -> usize {

@@ -1,28 +1,29 @@
 //! The forwarder: port → path → port.
 //!
 //! [`Forwarder::step`] takes in what has arrived, lets the model decide, and sends what is due; it never
-//! waits. [`thread`] turns it into a loop on a clock.
+//! waits and has no clock: its caller and the ports say what time it is. [`thread`] turns it into a loop in real time,
+//! [`run_to_end`] into one in virtual time.
 
 mod departures;
 mod held;
+pub(crate) mod packet_log;
 pub(crate) mod stats;
 pub(crate) mod summary;
 #[cfg(test)]
 mod tests;
 pub(crate) mod thread;
-pub(crate) mod truth;
 
+use std::io;
 use std::ops::Range;
 
 use model::{Link, Nanos, Outcome, PacketId, Side};
-use netio::{Frame, Piece, Port, Received, Train, is_link_control};
+use netio::{Frame, GsoFrame, Lent, MemoryPort, Port, Received, TxFrame, is_link_control};
 
 use departures::Departures;
 use held::HeldFrames;
-use record::summary::TruthSummary;
+use packet_log::{Line, PacketLogWriter, Verdict};
+use record::summary::PacketLogSummary;
 pub(crate) use stats::{Loss, Stats};
-use thread::Options;
-use truth::{Journal, Line, Verdict};
 
 /// Neighbouring segments that are due within this span leave as one frame, when the last of them is due.
 const QUANTUM: Nanos = Nanos(10_000);
@@ -30,21 +31,20 @@ const QUANTUM: Nanos = Nanos(10_000);
 /// Frames taken in before what is due is looked at again.
 const INTAKE: usize = 64;
 
-/// Pieces handed to a port in one call: few enough that one reading of the clock stands for all of them.
+/// Frames handed to a port in one call: few enough that one reading of the clock stands for all of them.
 const BATCH: usize = 8;
 
 /// Two ports, the link between them, and the frames that are on their way.
-pub(crate) struct Forwarder<P, C> {
+pub(crate) struct Forwarder<P: Port> {
     ports: [P; 2],
-    clock: C,
     link: Link,
-    held: HeldFrames,
+    held: HeldFrames<P::Lent>,
     departures: [Departures; 2],
     /// Due times of the runs that are about to be sent.
     due: Vec<Nanos>,
     stats: Stats,
     /// Takes a line a packet, where that was asked for.
-    truth: Option<Journal>,
+    log: Option<PacketLogWriter>,
 }
 
 /// When to step again.
@@ -58,15 +58,19 @@ pub(crate) enum Next {
     Arrival,
 }
 
-impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
-    /// `ports` are A and B; `clock` says when a packet is sent.
-    pub(crate) fn new(ports: [P; 2], clock: C, link: Link, options: Options) -> Self {
+impl<P: Port> Forwarder<P> {
+    /// `ports` are A and B; `memory` is how many bytes of frames may be held.
+    pub(crate) fn new(
+        ports: [P; 2],
+        link: Link,
+        memory: usize,
+        log: Option<PacketLogWriter>,
+    ) -> Self {
         Self {
             ports,
-            clock,
             link,
-            held: HeldFrames::new(options.memory),
-            truth: options.truth,
+            held: HeldFrames::new(memory),
+            log,
             departures: [Departures::default(), Departures::default()],
             due: Vec::new(),
             stats: Stats::default(),
@@ -75,8 +79,8 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
 
     /// Does everything that is to be done by `now`.
     pub(crate) fn step(&mut self, now: Nanos) -> Next {
-        if let Some(truth) = &mut self.truth {
-            truth.follow(now);
+        if let Some(log) = &mut self.log {
+            log.follow(now);
         }
         let waiting = self.take_in(now);
         // What still waits came before now: nothing after it can be decided yet.
@@ -104,10 +108,13 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
             match self.ports[ingress.index()].take()? {
                 Received::Frame(frame) => self.accept(ingress, frame),
                 Received::Truncated => self.lose_unseen(arrival, ingress, Loss::TooLong),
-                Received::UnknownTrain => self.lose_unseen(arrival, ingress, Loss::Uncuttable),
+                Received::UnsupportedGso => {
+                    self.lose_unseen(arrival, ingress, Loss::UnsupportedGso);
+                }
             }
-            let keep_from = self.ports[ingress.index()].keep_from();
-            self.held.vacate_below(ingress, keep_from);
+            while let Some(place) = self.ports[ingress.index()].recall() {
+                self.held.give_back(ingress, place);
+            }
         }
         Some(self.next_arrival()?.0)
     }
@@ -124,33 +131,33 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
     /// Counts a frame that the port could not hand over.
     fn lose_unseen(&mut self, arrival: Nanos, ingress: Side, cause: Loss) {
         self.stats.lose(ingress, cause, 1);
-        if let Some(truth) = &mut self.truth {
-            truth.note(Line::unseen(arrival, ingress, cause.into()));
-        }
+        note(&mut self.log, || {
+            Line::unseen(arrival, ingress, cause.into())
+        });
     }
 
-    fn accept(&mut self, ingress: Side, frame: Frame) {
-        let Ok(train) = Train::of(&frame) else {
-            self.stats.lose(ingress, Loss::Uncuttable, 1);
-            if let Some(truth) = &mut self.truth {
-                truth.note(Line::of(&frame, ingress, Loss::Uncuttable.into()));
-            }
+    fn accept(&mut self, ingress: Side, frame: Frame<P::Lent>) {
+        let Ok(gso) = GsoFrame::of(&frame) else {
+            self.stats.lose(ingress, Loss::UnsupportedGso, 1);
+            note(&mut self.log, || {
+                Line::of(&frame, ingress, Loss::UnsupportedGso.into())
+            });
             return;
         };
         if is_link_control(frame.bytes()) {
-            return self.pass(ingress, &frame, &train);
+            return self.pass(ingress, &frame, &gso);
         }
-        let (arrival, segments) = (frame.arrival, train.segments());
-        if !self.held.has_room(&frame, &train) {
+        let (arrival, segments) = (frame.arrival, gso.segments());
+        if !self.held.has_room(&frame, &gso) {
             self.stats.lose(ingress, Loss::Memory, segments);
-            if let Some(truth) = &mut self.truth {
+            if let Some(log) = &mut self.log {
                 let line = Line::of(&frame, ingress, Loss::Memory.into());
-                let lengths = (0..segments).map(|segment| train.segment_len(segment));
-                lengths.for_each(|bytes| truth.note(Line { bytes, ..line }));
+                let lengths = (0..segments).map(|segment| gso.segment_len(segment));
+                lengths.for_each(|bytes| log.note(Line { bytes, ..line }));
             }
             return;
         }
-        let first = self.held.insert(ingress, frame, train);
+        let first = self.held.insert(ingress, frame, gso);
         for segment in 0..segments {
             let packet = self.held.packet(first, segment);
             self.link.offer(arrival, ingress, packet);
@@ -158,20 +165,26 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
     }
 
     /// Sends link control at once.
-    fn pass(&mut self, ingress: Side, frame: &Frame, train: &Train) {
+    fn pass(&mut self, ingress: Side, frame: &Frame<P::Lent>, gso: &GsoFrame) {
         self.stats.control[ingress.index()] += 1;
-        let mut line = Line::of(frame, ingress, Verdict::LinkControl);
-        line.departure = Some((self.clock)());
-        let whole = train.piece(frame, 0..train.segments());
-        let stats = &mut self.stats;
-        self.ports[ingress.other().index()].send(&[whole], &mut |_, error| {
+        let (mut whole, mut sent) = ([gso.part(frame, 0..gso.segments())], true);
+        let (port, stats) = (&mut self.ports[ingress.other().index()], &mut self.stats);
+        let now = send(port, &mut whole, |_, error| {
             stats.send_failed(ingress, 1, &error);
-            line.verdict = Loss::Send.into();
-            line.departure = None;
+            sent = false;
         });
-        if let Some(truth) = &mut self.truth {
-            truth.note(line);
-        }
+        note(&mut self.log, || Line {
+            departure: sent.then_some(now),
+            ..Line::of(
+                frame,
+                ingress,
+                if sent {
+                    Verdict::LinkControl
+                } else {
+                    Loss::Send.into()
+                },
+            )
+        });
     }
 
     /// Schedules or forgets every packet that the model has decided on.
@@ -183,9 +196,7 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
                     self.departures[egress.index()].push(due, id);
                 }
                 Outcome::Drop { id, cause } => {
-                    if let Some(truth) = &mut self.truth {
-                        truth.note(self.held.line(id, cause.into()));
-                    }
+                    note(&mut self.log, || self.held.line(id, cause.into()));
                     self.held.release(id, 1);
                 }
             }
@@ -233,12 +244,12 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
     fn run_length(&self, egress: Side, now: Nanos) -> Result<u32, Nanos> {
         let schedule = &self.departures[egress.index()];
         let (due, first) = schedule.get(0).ok_or(now)?;
-        let train = self.held.train(first);
-        if !train.joins() || !self.ports[egress.index()].capabilities().gso {
+        let gso = self.held.gso(first);
+        if !gso.joins() || !self.ports[egress.index()].capabilities().gso {
             return Ok(1);
         }
         let soon = |at: Nanos| at > now && at <= due + QUANTUM;
-        for len in 1..train.longest_run() {
+        for len in 1..gso.longest_run() {
             match schedule.get(len as usize) {
                 Some((next, id)) if id.0 == first.0 + u64::from(len) => {
                     if soon(next) {
@@ -249,26 +260,29 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
                 }
                 Some(_) => return Ok(len),
                 None => {
-                    let last = held::segment(first) + len == train.segments();
+                    let last = held::segment(first) + len == gso.segments();
                     let undecided = self.link.next_at().filter(|at| !last && soon(*at));
                     return undecided.map_or(Ok(len), Err);
                 }
             }
         }
-        Ok(train.longest_run())
+        Ok(gso.longest_run())
     }
 
     /// Sends runs that were taken from the schedule, and forgets them.
     fn send_runs(&mut self, egress: Side, runs: &[Run]) {
-        let pieces: Vec<Piece<'_>> = runs.iter().map(|run| run.piece(&self.held)).collect();
-        let now = (self.clock)();
+        let mut frames: Vec<TxFrame<'_>> = runs.iter().map(|run| run.frame(&self.held)).collect();
         let mut failed = [false; BATCH];
         let stats = &mut self.stats;
-        self.ports[egress.index()].send(&pieces, &mut |piece, error| {
-            failed[piece] = true;
-            stats.send_failed(egress.other(), runs[piece].len, &error);
-        });
-        drop(pieces);
+        let now = send(
+            &mut self.ports[egress.index()],
+            &mut frames,
+            |index, error| {
+                failed[index] = true;
+                stats.send_failed(egress.other(), runs[index].len, &error);
+            },
+        );
+        drop(frames);
         let mut rest = self.due.as_slice();
         for (run, failed) in runs.iter().zip(failed) {
             let (due, after) = rest.split_at(run.len as usize);
@@ -279,30 +293,31 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
                 due.iter()
                     .for_each(|due| self.stats.departure.record(now, *due));
             }
-            if let Some(truth) = &mut self.truth {
+            if let Some(log) = &mut self.log {
                 let departure = (!failed).then_some(now);
-                run.tell(&self.held, due, departure, truth);
+                run.note(&self.held, due, departure, log);
             }
             self.held.release(run.first, run.len);
         }
         self.due.clear();
     }
 
-    /// Moves the newest frames out of their ports' memory, where they would end a sleep at once.
+    /// Gives ports back what of their memory would end a sleep at once.
     pub(crate) fn prepare_to_sleep(&mut self) {
         for side in [Side::A, Side::B] {
-            let newest = self.ports[side.index()].last_taken();
-            self.held.vacate_newest(side, newest);
+            if let Some(place) = self.ports[side.index()].recall_to_wait() {
+                self.held.give_back(side, place);
+            }
         }
     }
 
-    /// Ends the truth with what is still on its way; what of it was kept.
-    pub(crate) fn finish_truth(&mut self) -> Option<TruthSummary> {
-        let mut truth = self.truth.take()?;
+    /// Ends the packet log with what is still on its way; what of it was kept.
+    pub(crate) fn finish_log(&mut self) -> Option<PacketLogSummary> {
+        let mut log = self.log.take()?;
         for departures in &mut self.departures {
             while let Some((due, id)) = departures.pop() {
                 let line = self.held.line(id, Verdict::HeldAtEnd);
-                truth.note(Line {
+                log.note(Line {
                     due: Some(due),
                     ..line
                 });
@@ -310,10 +325,10 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
         }
         while let Some(at) = self.link.next_at() {
             while let Some(outcome) = self.link.poll(at) {
-                truth.note(self.held.line(outcome.id(), Verdict::HeldAtEnd));
+                log.note(self.held.line(outcome.id(), Verdict::HeldAtEnd));
             }
         }
-        Some(truth.finish())
+        Some(log.finish())
     }
 
     /// Everything counted so far.
@@ -332,7 +347,49 @@ impl<P: Port, C: Fn() -> Nanos> Forwarder<P, C> {
     }
 }
 
-/// Segments of one train that leave together.
+/// Sends `frames` by `port`, after what it cannot do for itself.
+fn send<P: Port>(
+    port: &mut P,
+    frames: &mut [TxFrame<'_>],
+    mut failed: impl FnMut(usize, io::Error),
+) -> Nanos {
+    if !port.capabilities().checksum {
+        frames.iter_mut().for_each(TxFrame::complete_checksum);
+    }
+    port.send(frames, &mut failed)
+}
+
+/// Notes a line where a log is kept.
+fn note(log: &mut Option<PacketLogWriter>, line: impl FnOnce() -> Line) {
+    if let Some(log) = log {
+        log.note(line());
+    }
+}
+
+/// Passes all that arrives at `ports` A and B through `link`, in virtual time and as fast as it goes, until nothing is
+/// on its way any more. Gives the ports back, with what left by them.
+///
+/// What arrives is in time by definition, so every packet leaves when it is due, and one seed gives the same departures
+/// again.
+#[must_use]
+pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
+    let mut forwarder = Forwarder::new(ports, link, usize::MAX, None);
+    let mut now = Nanos::ZERO;
+    loop {
+        let next = match forwarder.step(now) {
+            Next::Now => continue,
+            Next::At(at) => Some(at),
+            Next::Arrival => None,
+        };
+        let arrivals = forwarder.ports.iter().filter_map(MemoryPort::next_arrival);
+        match arrivals.chain(next).min() {
+            Some(at) => now = at,
+            None => return forwarder.ports,
+        }
+    }
+}
+
+/// Segments of one frame that leave together.
 struct Run {
     first: PacketId,
     len: u32,
@@ -349,24 +406,24 @@ impl Run {
         first..first + self.len
     }
 
-    fn piece<'f>(&self, held: &'f HeldFrames) -> Piece<'f> {
-        let (frame, train) = held.get(self.first);
-        train.piece(frame, self.segments())
+    fn frame<'f>(&self, held: &'f HeldFrames<impl Lent>) -> TxFrame<'f> {
+        let (frame, gso) = held.get(self.first);
+        gso.part(frame, self.segments())
     }
 
-    /// A line of truth for each segment, which left at `departure` if it did.
-    fn tell(
+    /// Notes a line for each segment, which left at `departure` if it did.
+    fn note(
         &self,
-        held: &HeldFrames,
+        held: &HeldFrames<impl Lent>,
         due: &[Nanos],
         departure: Option<Nanos>,
-        truth: &mut Journal,
+        log: &mut PacketLogWriter,
     ) {
         let verdict = departure.map_or(Verdict::SendFailed, |_| Verdict::Delivered);
-        let (line, train) = (held.line(self.first, verdict), held.train(self.first));
+        let (line, gso) = (held.line(self.first, verdict), held.gso(self.first));
         for (segment, due) in self.segments().zip(due) {
-            truth.note(Line {
-                bytes: train.segment_len(segment),
+            log.note(Line {
+                bytes: gso.segment_len(segment),
                 due: Some(*due),
                 departure,
                 ..line
@@ -375,10 +432,8 @@ impl Run {
     }
 
     /// L2 bytes of its segments, each with its headers.
-    fn bytes(&self, held: &HeldFrames) -> u64 {
-        let train = held.train(self.first);
-        self.segments()
-            .map(|s| u64::from(train.segment_len(s)))
-            .sum()
+    fn bytes(&self, held: &HeldFrames<impl Lent>) -> u64 {
+        let gso = held.gso(self.first);
+        self.segments().map(|s| u64::from(gso.segment_len(s))).sum()
     }
 }

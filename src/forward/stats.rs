@@ -13,8 +13,8 @@ pub(crate) const BUDGET: Nanos = Nanos(1_000_000);
 pub(crate) enum Loss {
     /// The limit on held bytes was reached.
     Memory,
-    /// A train that cannot be cut into its segments.
-    Uncuttable,
+    /// A GSO frame that cannot be taken apart into its segments.
+    UnsupportedGso,
     /// A frame longer than the ring's slots.
     TooLong,
     /// The egress interface refused it.
@@ -22,13 +22,18 @@ pub(crate) enum Loss {
 }
 
 impl Loss {
-    pub(crate) const ALL: [Self; 4] = [Self::Memory, Self::Uncuttable, Self::TooLong, Self::Send];
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Memory,
+        Self::UnsupportedGso,
+        Self::TooLong,
+        Self::Send,
+    ];
 
     /// The cause in words.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory limit",
-            Self::Uncuttable => "train that cannot be cut",
+            Self::UnsupportedGso => "unsupported GSO",
             Self::TooLong => "frame too long",
             Self::Send => "send failed",
         }

@@ -1,7 +1,7 @@
 //! The forwarder between two ports in memory, in virtual time.
 
 use model::{BitsPerSec, Conditions, Framing, HopConfig, LinkConfig, QueueLimit, Rate};
-use netio::{Frame, Gso, GsoKind, Memory, Offload, PartialChecksum, Sent};
+use netio::{Frame, Gso, GsoKind, MemoryPort, Offload, PartialChecksum, Sent};
 use proptest::prelude::*;
 
 use super::*;
@@ -9,8 +9,8 @@ use super::*;
 const SEGMENT: usize = 100;
 const HEADERS: usize = 14 + 20 + 20;
 
-/// A TCP train of `segments`, each of which carries its own number, counted from `first`.
-fn train(arrival: Nanos, first: u32, segments: u32) -> Frame {
+/// A TCP frame of `segments`, each of which carries its own number, counted from `first`.
+fn frame(arrival: Nanos, first: u32, segments: u32) -> Frame {
     let len = HEADERS + segments as usize * SEGMENT;
     let mut bytes = vec![0; len];
     bytes[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
@@ -55,16 +55,11 @@ fn link(conditions: Conditions) -> Link {
     .unwrap()
 }
 
-type InMemory = Forwarder<Memory, fn() -> Nanos>;
+type InMemory = Forwarder<MemoryPort>;
 
-/// A forwarder whose departures all count as in time: what left when is seen by the step that sent it.
 fn forwarder(conditions: Conditions, gso: bool, memory: usize) -> InMemory {
-    let ports = [Memory::new(gso), Memory::new(gso)];
-    let options = Options {
-        memory,
-        ..Options::default()
-    };
-    Forwarder::new(ports, || Nanos::ZERO, link(conditions), options)
+    let ports = [MemoryPort::new(gso), MemoryPort::new(gso)];
+    Forwarder::new(ports, link(conditions), memory, None)
 }
 
 fn rate(bits: u64) -> Option<Rate> {
@@ -76,16 +71,13 @@ fn rate(bits: u64) -> Option<Rate> {
     })
 }
 
-/// Steps as its caller would until nothing is left; what left by B, with the time of the step.
-fn run(forwarder: &mut InMemory, mut now: Nanos, lateness: u64) -> Vec<(Nanos, Sent)> {
-    let mut left = Vec::new();
+/// Steps as its caller would until nothing is left; what left by B.
+fn run(forwarder: &mut InMemory, mut now: Nanos, lateness: u64) -> Vec<Sent> {
     loop {
-        let next = forwarder.step(now);
-        left.extend(forwarder.ports[1].sent().into_iter().map(|s| (now, s)));
-        match next {
+        match forwarder.step(now) {
             Next::Now => {}
             Next::At(at) => now = at.max(now) + Nanos(lateness),
-            Next::Arrival => return left,
+            Next::Arrival => return forwarder.ports[1].sent(),
         }
     }
 }
@@ -93,7 +85,7 @@ fn run(forwarder: &mut InMemory, mut now: Nanos, lateness: u64) -> Vec<(Nanos, S
 proptest! {
     #[test]
     fn every_segment_leaves_once_in_order_and_never_early(
-        trains in prop::collection::vec((0u64..40_000, 1u32..44), 1..20),
+        frames in prop::collection::vec((0u64..40_000, 1u32..44), 1..20),
         delay in 0u64..100_000,
         bits in prop::option::of(10_000_000u64..40_000_000_000),
         lateness in 0u64..30_000,
@@ -102,19 +94,18 @@ proptest! {
         let conditions = Conditions { delay: Nanos(delay), rate: bits.and_then(rate), ..Conditions::default() };
         let mut forwarder = forwarder(conditions, gso, 1 << 24);
         let (mut arrival, mut first, mut arrivals) = (Nanos(1), 0, Vec::new());
-        for (gap, segments) in trains {
+        for (gap, segments) in frames {
             arrival += Nanos(gap);
-            forwarder.ports[0].arrive(train(arrival, first, segments));
+            forwarder.ports[0].arrive(frame(arrival, first, segments));
             arrivals.extend((0..segments).map(|_| arrival));
             first += segments;
         }
         let left = run(&mut forwarder, arrival, lateness);
-        let sent: Vec<Sent> = left.iter().map(|(_, s)| s.clone()).collect();
-        prop_assert_eq!(numbers(&sent), (0..first).collect::<Vec<_>>());
-        for (at, frame) in &left {
-            prop_assert!(gso || frame.gso.is_none());
-            for n in numbers(std::slice::from_ref(frame)) {
-                prop_assert!(*at >= arrivals[n as usize] + Nanos(delay));
+        prop_assert_eq!(numbers(&left), (0..first).collect::<Vec<_>>());
+        for sent in &left {
+            prop_assert!(gso || sent.gso.is_none());
+            for n in numbers(std::slice::from_ref(sent)) {
+                prop_assert!(sent.departure >= arrivals[n as usize] + Nanos(delay));
             }
         }
         let stats = forwarder.stats();
@@ -137,7 +128,7 @@ fn frames_that_were_looked_at_late_meet_the_queue_as_it_was_when_they_came() {
         let mut forwarder = forwarder(conditions, true, 1 << 24);
         for n in 0..300 {
             let at = Nanos(u64::from(n) * 10_000);
-            forwarder.ports[0].arrive(train(at, n, 1));
+            forwarder.ports[0].arrive(frame(at, n, 1));
             step(&mut forwarder, at);
         }
         run(&mut forwarder, Nanos(3_000_000), 0);
@@ -153,16 +144,16 @@ fn frames_that_were_looked_at_late_meet_the_queue_as_it_was_when_they_came() {
 }
 
 #[test]
-fn a_train_under_pure_delay_leaves_whole() {
+fn a_gso_frame_under_pure_delay_leaves_whole() {
     let conditions = Conditions {
         delay: Nanos(5_000),
         ..Conditions::default()
     };
     let mut forwarder = forwarder(conditions, true, 1 << 20);
-    forwarder.ports[0].arrive(train(Nanos(0), 0, 40));
+    forwarder.ports[0].arrive(frame(Nanos(0), 0, 40));
     let left = run(&mut forwarder, Nanos(0), 0);
     assert_eq!(left.len(), 1);
-    assert_eq!(left[0].0, Nanos(5_000));
+    assert_eq!(left[0].departure, Nanos(5_000));
 }
 
 #[test]
@@ -172,9 +163,9 @@ fn segments_further_apart_than_the_quantum_leave_alone() {
         ..Conditions::default()
     };
     let mut forwarder = forwarder(conditions, true, 1 << 20);
-    forwarder.ports[0].arrive(train(Nanos(0), 0, 8));
+    forwarder.ports[0].arrive(frame(Nanos(0), 0, 8));
     let left = run(&mut forwarder, Nanos(0), 0);
-    assert!(left.iter().all(|(_, sent)| sent.gso.is_none()));
+    assert!(left.iter().all(|sent| sent.gso.is_none()));
     assert_eq!(left.len(), 8);
 }
 
@@ -186,10 +177,10 @@ fn segments_closer_than_the_quantum_leave_together_when_the_last_is_due() {
     };
     let mut forwarder = forwarder(conditions, true, 1 << 20);
     // 154 bytes at 10 Gb/s: 123.2 ns each, 40 of them in 4.9 us.
-    forwarder.ports[0].arrive(train(Nanos(0), 0, 40));
+    forwarder.ports[0].arrive(frame(Nanos(0), 0, 40));
     let left = run(&mut forwarder, Nanos(0), 0);
     assert_eq!(left.len(), 1);
-    assert_eq!(left[0].0, Nanos(4_928));
+    assert_eq!(left[0].departure, Nanos(4_928));
 }
 
 #[test]
@@ -200,7 +191,7 @@ fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
     };
     let mut forwarder = forwarder(conditions, true, 10_000);
     for _ in 0..3 {
-        forwarder.ports[0].arrive(train(Nanos(0), 0, 40));
+        forwarder.ports[0].arrive(frame(Nanos(0), 0, 40));
     }
     let left = run(&mut forwarder, Nanos(0), 0);
     let stats = forwarder.stats();

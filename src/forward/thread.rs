@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use model::Link;
-use netio::{AfPacket, Alarm, CpuUse, Waiter, clock};
+use netio::{AfPacket, Alarm, CpuUse, Waiter};
 
-use super::truth::Journal;
+use super::packet_log::PacketLogWriter;
 use super::{Forwarder, Next, Stats};
-use record::summary::TruthSummary;
+use record::summary::PacketLogSummary;
 
 /// How a forwarder is run.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Options {
     /// Bytes of frames that may be held.
     pub(crate) memory: usize,
     /// Takes a line a packet.
-    pub(crate) truth: Option<Journal>,
+    pub(crate) packet_log: Option<PacketLogWriter>,
 }
 
 impl Default for Options {
@@ -30,7 +30,7 @@ impl Default for Options {
         Self {
             cpu: CpuUse::Spin,
             memory: 512 << 20,
-            truth: None,
+            packet_log: None,
         }
     }
 }
@@ -61,8 +61,8 @@ pub(crate) struct Report {
     pub(crate) memory: usize,
     /// Bytes of both receive rings.
     pub(crate) ring_bytes: usize,
-    /// What was kept of the truth of every packet, where that was asked for.
-    pub(crate) truth: Option<TruthSummary>,
+    /// What was kept of the packet log, where one was asked for.
+    pub(crate) truth: Option<PacketLogSummary>,
 }
 
 impl Running {
@@ -108,7 +108,7 @@ fn forward(
     let mut waiter = Waiter::measure(options.cpu);
     let ring_bytes = ports.iter().map(AfPacket::ring_bytes).sum();
     let memory = options.memory;
-    let mut forwarder = Forwarder::new(ports, clock::now, link, options);
+    let mut forwarder = Forwarder::new(ports, link, memory, options.packet_log);
     // Nobody listens any more if the start was given up.
     let _ = ready.send(());
     while !stop.load(Ordering::Relaxed) {
@@ -131,6 +131,6 @@ fn forward(
         waiter,
         memory,
         ring_bytes,
-        truth: forwarder.finish_truth(),
+        truth: forwarder.finish_log(),
     }
 }

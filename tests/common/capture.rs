@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use model::Nanos;
 use netio::netns::NetNs;
-use netio::{AfPacket, Port as _, Received, clock};
+use netio::{AfPacket, Lent, Port as _, Received, clock};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
@@ -39,7 +39,7 @@ pub(crate) struct Seen {
     pub(crate) head: Vec<u8>,
 }
 
-/// A capture of what arrives by one interface, whole trains included.
+/// A capture of what arrives by one interface, GSO frames whole.
 pub(crate) struct Capture {
     thread: JoinHandle<Result<Vec<Seen>>>,
     stop: Arc<AtomicBool>,
@@ -91,7 +91,7 @@ fn wait_readable(port: &AfPacket) -> Result<()> {
     }
 }
 
-fn kept(received: Received) -> Result<Seen> {
+fn kept(received: Received<impl Lent>) -> Result<Seen> {
     let Received::Frame(frame) = received else {
         anyhow::bail!("a frame was cut short");
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use netio::bed::{CLIENT, Endpoint, SERVER, WAN};
 use netio::netns::NetNs;
-use netio::{AfPacket, Head, Offload, Piece, Port as _, Received, clock, is_link_control};
+use netio::{AfPacket, Head, Offload, Port as _, Received, TxFrame, clock, is_link_control};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// A VLAN tag: protocol and tag control information.
@@ -29,7 +29,7 @@ impl End {
     /// Sends a frame; `offload` says what the kernel is to complete.
     pub(crate) fn send(&mut self, frame: &[u8], offload: Offload) -> Result<()> {
         let mut failure = None;
-        let piece = Piece {
+        let piece = TxFrame {
             offload,
             head: Head::EMPTY,
             body: frame.into(),

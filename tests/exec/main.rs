@@ -6,7 +6,7 @@ mod common;
 mod family;
 mod faults;
 mod link;
-mod truth;
+mod packet_log;
 
 use std::process::ExitCode;
 
@@ -18,6 +18,6 @@ fn main() -> ExitCode {
     link::add(&mut suite);
     command::add(&mut suite);
     faults::add(&mut suite);
-    truth::add(&mut suite);
+    packet_log::add(&mut suite);
     suite.run()
 }

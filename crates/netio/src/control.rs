@@ -1,11 +1,11 @@
 //! Frames that keep a link itself alive. Namespaces and hosts send some unasked; impairing them would
 //! hide a neighbour, not a packet.
 
+use crate::ip::{Fragment, IPV6, Ip, ether_type};
+
 const ARP: u16 = 0x0806;
 const LLDP: u16 = 0x88cc;
-const IPV6: u16 = 0x86dd;
 const ICMPV6: u8 = 58;
-const HOP_BY_HOP: u8 = 0;
 /// Bridge group address of spanning tree (IEEE 802.1D).
 const STP: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x00];
 
@@ -13,35 +13,20 @@ const STP: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x00];
 /// MLD (RFC 2710, RFC 3810), LLDP or spanning tree.
 #[must_use]
 pub fn is_link_control(frame: &[u8]) -> bool {
-    let Some((addresses, rest)) = frame.split_at_checked(12) else {
-        return false;
-    };
-    if addresses.starts_with(&STP) {
-        return true;
-    }
-    let Some((kind, payload)) = rest.split_first_chunk() else {
-        return false;
-    };
-    match u16::from_be_bytes(*kind) {
-        ARP | LLDP => true,
-        IPV6 => is_discovery(payload),
-        0x8100 | 0x88a8 => match payload.get(2..).and_then(<[u8]>::split_first_chunk) {
-            Some((inner, _)) if u16::from_be_bytes(*inner) == ARP => true,
-            Some((inner, payload)) if u16::from_be_bytes(*inner) == IPV6 => is_discovery(payload),
-            _ => false,
-        },
-        _ => false,
+    match ether_type(frame) {
+        None => false,
+        Some(_) if frame.starts_with(&STP) => true,
+        Some((ARP | LLDP, _)) => true,
+        Some((IPV6, at)) => Ip::v6(frame, at).is_some_and(|ip| is_discovery(frame, ip)),
+        Some(_) => false,
     }
 }
 
-/// ICMPv6 types 130 to 137 and 143; MLD stands behind a hop-by-hop header of 8 bytes.
-fn is_discovery(ip: &[u8]) -> bool {
-    let at = match (ip.get(6), ip.get(40)) {
-        (Some(&ICMPV6), _) => 40,
-        (Some(&HOP_BY_HOP), Some(&ICMPV6)) => 48,
-        _ => return false,
-    };
-    matches!(ip.get(at), Some(130..=137 | 143))
+/// ICMPv6 types 130 to 137 and 143.
+fn is_discovery(frame: &[u8], ip: Ip) -> bool {
+    ip.protocol == ICMPV6
+        && ip.fragment == Fragment::Whole
+        && matches!(frame.get(ip.next), Some(130..=137 | 143))
 }
 
 #[cfg(test)]

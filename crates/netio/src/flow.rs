@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::train::network_header;
+use crate::ip::{Fragment, Ip, u16_at};
 
 /// Protocol, addresses and ports of an IP packet; of a tunnel, the outermost ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,61 +21,32 @@ impl Flow {
     /// The flow of `frame` (from its Ethernet header on); `None` if that is not IP or is cut short.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
-        let ip = frame.get(network_header(frame).ok()?..)?;
-        match ip.first()? >> 4 {
-            4 => Self::v4(ip),
-            6 => Self::v6(ip),
-            _ => None,
-        }
-    }
-
-    fn v4(ip: &[u8]) -> Option<Self> {
-        let (addresses, _) = ip.get(12..)?.split_first_chunk::<8>()?;
-        let [a, b, c, d, e, f, g, h] = *addresses;
-        let later_fragment = u16_at(ip, 6)? & 0x1fff != 0;
-        let header = usize::from(ip[0] & 0x0f) * 4;
+        let ip = Ip::of(frame)?;
+        let addresses = ip.addresses(frame);
+        let (source, destination) = addresses.split_at(addresses.len() / 2);
         Some(Self {
-            protocol: ip[9],
-            source: Ipv4Addr::new(a, b, c, d).into(),
-            destination: Ipv4Addr::new(e, f, g, h).into(),
-            ports: ports(ip[9], ip.get(header..).filter(|_| !later_fragment)),
-        })
-    }
-
-    fn v6(ip: &[u8]) -> Option<Self> {
-        const FRAGMENT: u8 = 44;
-        let (source, rest) = ip.get(8..)?.split_first_chunk::<16>()?;
-        let (destination, _) = rest.split_first_chunk::<16>()?;
-        let (mut protocol, mut next, mut later_fragment) = (ip[6], 40, false);
-        // Hop-by-hop, routing, fragment and destination options (RFC 8200).
-        while matches!(protocol, 0 | 43 | FRAGMENT | 60) {
-            let [kind, units] = *ip.get(next..)?.first_chunk()?;
-            if protocol == FRAGMENT {
-                later_fragment |= u16_at(ip, next + 2)? & 0xfff8 != 0;
-                next += 8;
-            } else {
-                next += 8 * (usize::from(units) + 1);
-            }
-            protocol = kind;
-        }
-        Some(Self {
-            protocol,
-            source: Ipv6Addr::from(*source).into(),
-            destination: Ipv6Addr::from(*destination).into(),
-            ports: ports(protocol, ip.get(next..).filter(|_| !later_fragment)),
+            protocol: ip.protocol,
+            source: address(source)?,
+            destination: address(destination)?,
+            ports: ports(frame, ip),
         })
     }
 }
 
-fn ports(protocol: u8, transport: Option<&[u8]>) -> Option<[u16; 2]> {
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = || {
+        <[u8; 4]>::try_from(bytes)
+            .map(Ipv4Addr::from)
+            .map(IpAddr::from)
+    };
+    let v6 = <[u8; 16]>::try_from(bytes).map(Ipv6Addr::from);
+    v6.map(IpAddr::from).or_else(|_| v4()).ok()
+}
+
+fn ports(frame: &[u8], ip: Ip) -> Option<[u16; 2]> {
     const WITH_PORTS: [u8; 3] = [6, 17, 132];
-    let transport = transport.filter(|_| WITH_PORTS.contains(&protocol))?;
-    Some([u16_at(transport, 0)?, u16_at(transport, 2)?])
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    let (pair, _) = bytes.get(at..)?.split_first_chunk()?;
-    Some(u16::from_be_bytes(*pair))
+    let has_ports = WITH_PORTS.contains(&ip.protocol) && ip.fragment != Fragment::Later;
+    has_ports.then(|| Some([u16_at(frame, ip.next)?, u16_at(frame, ip.next + 2)?]))?
 }
 
 #[cfg(test)]

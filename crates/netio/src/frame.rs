@@ -1,20 +1,20 @@
 //! A frame as a port hands it over: bytes, arrival, and what the kernel left undone.
 
-use model::Nanos;
+use std::convert::Infallible;
 
-use crate::af_packet::Slot;
+use model::Nanos;
 
 /// What the kernel left undone in a frame's bytes, as `struct virtio_net_hdr` says it
 /// (include/uapi/linux/virtio_net.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// The frame is a train of segments under one header.
+    /// The frame carries several segments under one header.
     pub gso: Option<Gso>,
     /// The transport checksum holds the pseudo header only and is still to be completed.
     pub checksum: Option<PartialChecksum>,
 }
 
-/// A train: its kind and the payload bytes of each segment but the last.
+/// Generic segmentation offload: what the segments are, and the payload bytes of each but the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gso {
     /// What the segments are.
@@ -25,7 +25,7 @@ pub struct Gso {
     pub ecn: bool,
 }
 
-/// The trains that the virtio header can describe.
+/// The GSO frames that the virtio header can describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
     /// TCP over IPv4.
@@ -63,25 +63,46 @@ impl Vlan {
     }
 }
 
-/// A received frame; its bytes stay where they are until it is dropped.
+/// Bytes in the memory of a port, lent to a [`Frame`]. Dropping them gives them back.
+pub trait Lent {
+    /// The bytes; they stay as they are until they are given back.
+    fn bytes(&self) -> &[u8];
+
+    /// Which place of the port's memory they occupy; no two frames of a port do at one time.
+    fn place(&self) -> usize;
+}
+
+/// Of a port that lends nothing: all its frames have bytes of their own.
+impl Lent for Infallible {
+    fn bytes(&self) -> &[u8] {
+        match *self {}
+    }
+
+    fn place(&self) -> usize {
+        match *self {}
+    }
+}
+
+/// A received frame. Its bytes are its own, or lent by the port that it came from until it is dropped or
+/// [`Frame::own`]ed; they do not change meanwhile, and outlive the port if need be.
 #[derive(Debug)]
-pub struct Frame {
-    /// When the kernel saw it, on the monotonic clock.
+pub struct Frame<L = Infallible> {
+    /// When it arrived; [`Capabilities::arrival_stamp`](crate::Capabilities::arrival_stamp) says what that means.
     pub arrival: Nanos,
     /// What is left undone in it.
     pub offload: Offload,
     /// The tag taken out of it.
     pub vlan: Option<Vlan>,
-    bytes: Bytes,
+    bytes: Bytes<L>,
 }
 
 #[derive(Debug)]
-enum Bytes {
-    Slot(Slot),
-    Heap(Box<[u8]>),
+enum Bytes<L> {
+    Own(Box<[u8]>),
+    Lent(L),
 }
 
-impl Frame {
+impl<L: Lent> Frame<L> {
     /// A frame with bytes of its own.
     #[must_use]
     pub fn new(arrival: Nanos, offload: Offload, vlan: Option<Vlan>, bytes: &[u8]) -> Self {
@@ -89,21 +110,18 @@ impl Frame {
             arrival,
             offload,
             vlan,
-            bytes: Bytes::Heap(bytes.into()),
+            bytes: Bytes::Own(bytes.into()),
         }
     }
 
-    pub(crate) fn in_slot(
-        arrival: Nanos,
-        offload: Offload,
-        vlan: Option<Vlan>,
-        slot: Slot,
-    ) -> Self {
+    /// A frame whose bytes stay where its port received them.
+    #[must_use]
+    pub fn lent(arrival: Nanos, offload: Offload, vlan: Option<Vlan>, bytes: L) -> Self {
         Self {
             arrival,
             offload,
             vlan,
-            bytes: Bytes::Slot(slot),
+            bytes: Bytes::Lent(bytes),
         }
     }
 
@@ -111,24 +129,24 @@ impl Frame {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Slot(slot) => slot.bytes(),
-            Bytes::Heap(bytes) => bytes,
+            Bytes::Own(bytes) => bytes,
+            Bytes::Lent(lent) => lent.bytes(),
         }
     }
 
-    /// Its number among the frames taken from its port (from 1), while it still stands in the port's memory.
+    /// The place of the port's memory that it occupies, if its bytes are lent.
     #[must_use]
-    pub fn slot(&self) -> Option<u64> {
+    pub fn place(&self) -> Option<usize> {
         match &self.bytes {
-            Bytes::Slot(slot) => Some(slot.number()),
-            Bytes::Heap(_) => None,
+            Bytes::Own(_) => None,
+            Bytes::Lent(lent) => Some(lent.place()),
         }
     }
 
-    /// Moves the bytes to memory of their own and gives the port's back.
-    pub fn leave_slot(&mut self) {
-        if let Bytes::Slot(slot) = &self.bytes {
-            self.bytes = Bytes::Heap(slot.bytes().into());
+    /// Copies lent bytes to memory of its own and gives the port's back.
+    pub fn own(&mut self) {
+        if let Bytes::Lent(lent) = &self.bytes {
+            self.bytes = Bytes::Own(lent.bytes().into());
         }
     }
 }

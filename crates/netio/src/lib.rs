@@ -1,18 +1,20 @@
-//! Every system call and every unsafe line of farwire: ports, trains, namespaces, clocks, offloads.
+//! Every system call and every unsafe line of farwire: ports, GSO frames, namespaces, clocks, offloads.
 
 mod af_packet;
 pub mod bed;
 mod checksum;
 pub mod clock;
-pub mod connection;
 pub mod contain;
 mod control;
 pub mod cpu;
 mod flow;
 mod frame;
-pub mod guard;
+mod gso;
 pub mod iface;
+pub mod ingress_drop;
+mod ip;
 pub mod kernel;
+pub mod kill_on_drop;
 pub mod lease;
 mod memory;
 mod netlink;
@@ -22,24 +24,22 @@ pub mod offloads;
 mod port;
 pub mod signals;
 mod sleeper;
-mod stamped;
 pub mod stop;
 pub mod tbf;
 pub mod tcp;
-pub mod tied;
-mod train;
+mod timestamped;
 pub mod udp;
 pub mod userns;
 mod wait;
 
-pub use af_packet::{AfPacket, OpenError};
+pub use af_packet::{AfPacket, OpenError, Slot};
 pub use control::is_link_control;
 pub use flow::Flow;
-pub use frame::{Frame, Gso, GsoKind, Offload, PartialChecksum, Vlan};
-pub use memory::{Memory, Sent};
+pub use frame::{Frame, Gso, GsoKind, Lent, Offload, PartialChecksum, Vlan};
+pub use gso::{GsoFrame, UnsupportedGso};
+pub use memory::{MemoryPort, Sent};
 pub use netlink::NetlinkError;
-pub use port::{Capabilities, Head, MAX_HEAD, Piece, Port, Received};
+pub use port::{Capabilities, Head, MAX_HEAD, Port, Received, TxFrame};
 pub use sleeper::Sleeper;
-pub use stamped::{Arrival, Report, StampedUdp};
-pub use train::{Train, Uncuttable};
+pub use timestamped::{Arrival, SendReport, TimestampedUdp};
 pub use wait::{Alarm, CpuUse, Waiter, ask_for_short_slices};

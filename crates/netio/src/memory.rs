@@ -1,48 +1,55 @@
-//! A port in memory: for virtual time, where a test is the wire.
+//! A port in memory: frames with their arrival times in, frames with their departure times out, in virtual time.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io;
 
 use model::Nanos;
 
-use crate::checksum;
-use crate::frame::{Frame, Gso, Offload};
-use crate::port::{Capabilities, Piece, Port, Received};
+use crate::frame::{Frame, Gso};
+use crate::port::{Capabilities, Port, Received, TxFrame};
 
 /// A port whose frames a caller puts in and takes out.
 #[derive(Debug)]
-pub struct Memory {
-    capabilities: Capabilities,
+pub struct MemoryPort {
+    gso: bool,
     waiting: VecDeque<Frame>,
     sent: Vec<Sent>,
     now: Nanos,
 }
 
-/// A frame that left by a [`Memory`] port.
+/// A frame that left by a [`MemoryPort`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// The train that it is, if it is one.
+    /// When it left.
+    pub departure: Nanos,
+    /// How it is segmented, if it is a GSO frame; its checksum is a partial one then.
     pub gso: Option<Gso>,
     /// The frame.
     pub bytes: Vec<u8>,
 }
 
-impl Memory {
-    /// A port that sends trains as such, or segment by segment.
+impl MemoryPort {
+    /// A port that sends GSO frames as such, or segment by segment.
     #[must_use]
     pub fn new(gso: bool) -> Self {
-        let capabilities = Capabilities { gso };
         Self {
-            capabilities,
+            gso,
             waiting: VecDeque::new(),
             sent: Vec::new(),
             now: Nanos(0),
         }
     }
 
-    /// Puts a frame on the wire; it is there from its arrival time on.
+    /// Puts a frame on the wire, after those put there before; it can be taken from its arrival time on.
     pub fn arrive(&mut self, frame: Frame) {
         self.waiting.push_back(frame);
+    }
+
+    /// When the next frame arrives, even if that time has not come.
+    #[must_use]
+    pub fn next_arrival(&self) -> Option<Nanos> {
+        Some(self.waiting.front()?.arrival)
     }
 
     /// Takes out what has been sent since the last call.
@@ -51,9 +58,17 @@ impl Memory {
     }
 }
 
-impl Port for Memory {
+impl Port for MemoryPort {
+    type Lent = Infallible;
+
     fn capabilities(&self) -> Capabilities {
-        self.capabilities
+        Capabilities {
+            gso: self.gso,
+            checksum: self.gso,
+            vlan: false,
+            arrival_stamp: true,
+            largest_frame: usize::MAX,
+        }
     }
 
     fn refresh(&mut self, now: Nanos) {
@@ -61,43 +76,25 @@ impl Port for Memory {
     }
 
     fn arrival(&mut self) -> Option<Nanos> {
-        let next = self.waiting.front()?.arrival;
-        (next <= self.now).then_some(next)
+        self.next_arrival().filter(|at| *at <= self.now)
     }
 
-    fn take(&mut self) -> Option<Received> {
+    fn take(&mut self) -> Option<Received<Infallible>> {
         self.arrival()?;
         self.waiting.pop_front().map(Received::Frame)
     }
 
-    fn send(&mut self, pieces: &[Piece<'_>], _failed: &mut dyn FnMut(usize, io::Error)) {
-        self.sent.extend(pieces.iter().map(Sent::of));
-    }
-
-    fn last_taken(&self) -> u64 {
-        0
-    }
-
-    fn keep_from(&self) -> u64 {
-        0
+    fn send(&mut self, frames: &[TxFrame<'_>], _failed: &mut dyn FnMut(usize, io::Error)) -> Nanos {
+        let departure = self.now;
+        self.sent.extend(frames.iter().map(|frame| Sent {
+            departure,
+            gso: frame.offload.gso,
+            bytes: [frame.head.bytes(), &frame.body].concat(),
+        }));
+        departure
     }
 
     fn missed(&mut self) -> u64 {
         0
-    }
-}
-
-impl Sent {
-    /// A single packet's checksum is completed as a card would; a train's stays partial.
-    fn of(piece: &Piece<'_>) -> Self {
-        let mut bytes = [piece.head.bytes(), &piece.body].concat();
-        let Offload { gso, checksum } = piece.offload;
-        if let (None, Some(partial)) = (gso, checksum) {
-            let start = usize::from(partial.start);
-            let place = start + usize::from(partial.offset);
-            let sum = !checksum::sum(&[&bytes[start..]]);
-            bytes[place..place + 2].copy_from_slice(&sum.to_be_bytes());
-        }
-        Self { gso, bytes }
     }
 }

@@ -5,31 +5,45 @@ use std::io;
 
 use model::Nanos;
 
-use crate::frame::{Frame, Offload};
+use crate::checksum;
+use crate::frame::{Frame, Lent, Offload};
 
 /// A place where frames come in and go out.
+///
+/// Who owns a frame's bytes: a received [`Frame`] has its own, or the port lends it some of its memory. Lent bytes
+/// belong to the frame until that is dropped or made to own a copy ([`Frame::own`]); so long the port neither changes
+/// nor reuses them. A port that runs short of memory, or cannot be waited for while a frame is in it, asks for places
+/// back ([`Port::recall`], [`Port::recall_to_wait`]). Bytes to be sent are lent to the port for the length of the call.
 pub trait Port {
+    /// Bytes of this port's memory, lent to a frame; [`Infallible`](std::convert::Infallible) if it lends none.
+    type Lent: Lent;
+
     /// What this port can do; constant while it is open.
     fn capabilities(&self) -> Capabilities;
 
     /// Takes note of what has arrived by `now`; call once before a run of [`Port::arrival`] and [`Port::take`].
     fn refresh(&mut self, now: Nanos);
 
-    /// The arrival of the next frame, if there is one.
+    /// The arrival of the next frame, if there is one; never before that of the one taken last.
     fn arrival(&mut self) -> Option<Nanos>;
 
     /// Takes the next frame.
-    fn take(&mut self) -> Option<Received>;
+    fn take(&mut self) -> Option<Received<Self::Lent>>;
 
-    /// Sends each piece in order; calls `failed` with the index of each one that could not be sent.
-    fn send(&mut self, pieces: &[Piece<'_>], failed: &mut dyn FnMut(usize, io::Error));
+    /// A place whose frame must leave it, or what arrives may be lost; call after each [`Port::take`] until it
+    /// gives none.
+    fn recall(&mut self) -> Option<usize> {
+        None
+    }
 
-    /// The number ([`Frame::slot`]) of the frame taken last, 0 if frames never stay in the port's memory. While
-    /// that frame does, waiting for the port ends at once: move it before sleeping.
-    fn last_taken(&self) -> u64;
+    /// A place whose frame must leave it before the caller waits for this port, or the waiting ends at once.
+    fn recall_to_wait(&self) -> Option<usize> {
+        None
+    }
 
-    /// Frames with a number below this must leave the port's memory, or what arrives is lost.
-    fn keep_from(&self) -> u64;
+    /// Sends each frame in order; calls `failed` with the index of each one that could not be sent. Gives the time,
+    /// on the clock of [`Port::refresh`], at which it began.
+    fn send(&mut self, frames: &[TxFrame<'_>], failed: &mut dyn FnMut(usize, io::Error)) -> Nanos;
 
     /// Frames that the port itself lost before they could be taken, since it was opened.
     fn missed(&mut self) -> u64;
@@ -37,31 +51,66 @@ pub trait Port {
 
 /// What [`Port::take`] found.
 #[derive(Debug)]
-pub enum Received {
+pub enum Received<L> {
     /// A frame.
-    Frame(Frame),
+    Frame(Frame<L>),
     /// A frame longer than the port can hold arrived and was cut short: it cannot pass.
     Truncated,
-    /// A train of a kind that this program does not know: it cannot be cut.
-    UnknownTrain,
+    /// A GSO frame of a kind that this program does not know: it cannot be taken apart.
+    UnsupportedGso,
 }
 
-/// What a port can do. Every port completes partial checksums by itself and puts VLAN tags apart.
+/// What a port can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Sends trains; without it every segment leaves by itself.
+    /// Sends GSO frames; without it every segment leaves by itself.
     pub gso: bool,
+    /// Completes partial checksums of what it sends; without it they are complete before. GSO needs it.
+    pub checksum: bool,
+    /// Takes VLAN tags out of what it receives ([`Frame::vlan`]); without it they are among a frame's bytes, as they
+    /// are in everything that is sent.
+    pub vlan: bool,
+    /// Arrivals are the moments at which frames came; without it those at which the port was looked at.
+    pub arrival_stamp: bool,
+    /// Bytes of the longest frame that it takes in whole, GSO frames included.
+    pub largest_frame: usize,
 }
 
 /// Bytes that leave as one frame: a head that was rewritten and the body that was not.
 #[derive(Debug)]
-pub struct Piece<'a> {
-    /// What the kernel is to complete; offsets count from the first byte of `head`.
+pub struct TxFrame<'a> {
+    /// What the port is to complete; offsets count from the first byte of `head`.
     pub offload: Offload,
     /// The rewritten head, possibly empty.
     pub head: Head,
     /// The rest, where it was received, or built anew.
     pub body: Cow<'a, [u8]>,
+}
+
+impl TxFrame<'_> {
+    /// Completes a single packet's checksum, as a port would; does nothing if it has no partial one.
+    pub fn complete_checksum(&mut self) {
+        let Some(partial) = self.offload.checksum.take() else {
+            return;
+        };
+        let start = usize::from(partial.start);
+        let at = start + usize::from(partial.offset);
+        let head = self.head.bytes();
+        if head.len() < at + 2 || !(head.len() - start).is_multiple_of(2) {
+            // Not a head that a segment was given: the checksum stands in the body.
+            let mut bytes = [head, &self.body].concat();
+            if let Some(summed) = bytes.get(start..)
+                && at + 2 <= bytes.len()
+            {
+                let sum = !checksum::sum(&[summed]);
+                bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+            }
+            (self.head, self.body) = (Head::EMPTY, bytes.into());
+            return;
+        }
+        let sum = !checksum::sum(&[&head[start..], &self.body]);
+        self.head.bytes_mut()[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
 }
 
 /// The longest head that can be rewritten: two stacks of headers with tags and options.
@@ -106,5 +155,40 @@ impl Head {
 impl std::fmt::Debug for Head {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Head").field(&self.bytes()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::PartialChecksum;
+
+    #[test]
+    fn a_checksum_is_completed_wherever_it_stands() {
+        let packet: Vec<u8> = (0..101).collect();
+        let completed = |in_head: usize| {
+            let mut head = Head::EMPTY;
+            head.extend(&packet[..in_head]);
+            let mut frame = TxFrame {
+                offload: Offload {
+                    gso: None,
+                    checksum: Some(PartialChecksum {
+                        start: 34,
+                        offset: 16,
+                    }),
+                },
+                head,
+                body: packet[in_head..].into(),
+            };
+            frame.complete_checksum();
+            assert_eq!(frame.offload, Offload::default());
+            [frame.head.bytes(), &frame.body].concat()
+        };
+        let expected = !checksum::sum(&[&packet[34..]]);
+        for in_head in [0, 12, 51, 52, 53, 54] {
+            let bytes = completed(in_head);
+            assert_eq!(bytes[50..52], expected.to_be_bytes(), "{in_head} bytes");
+            assert_eq!((&bytes[..50], &bytes[52..]), (&packet[..50], &packet[52..]));
+        }
     }
 }

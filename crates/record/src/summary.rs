@@ -31,7 +31,7 @@ pub struct Summary {
     pub send_error: Option<String>,
     /// What was kept of the truth of every packet, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub truth: Option<TruthSummary>,
+    pub truth: Option<PacketLogSummary>,
 }
 
 /// One direction. Packets are the segments that the model saw, bytes are L2 without FCS.
@@ -92,7 +92,7 @@ pub struct DepartureSummary {
 /// What was kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TruthSummary {
+pub struct PacketLogSummary {
     /// Lines in the file.
     pub lines: u64,
     /// Lines that could not be kept: the writer fell behind, or could not write.
@@ -219,7 +219,7 @@ impl fmt::Display for DirectionSummary {
     }
 }
 
-impl fmt::Display for TruthSummary {
+impl fmt::Display for PacketLogSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} lines", self.lines)?;
         if self.not_kept > 0 {

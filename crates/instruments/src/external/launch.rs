@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use netio::contain::{self, Contained};
+use netio::kill_on_drop::KillOnDrop;
 use netio::netns::NetNs;
-use netio::tied::Tied;
 
 use netio::stop::STOP_INTERVAL;
 use netio::stop::Stop;
@@ -58,7 +58,7 @@ pub enum Running {
     /// With all that it started.
     Contained(Contained),
     /// By itself.
-    Tied(Tied),
+    ByItself(KillOnDrop),
 }
 
 /// An external program.
@@ -129,9 +129,9 @@ impl Launcher for Here {
     fn start(&self, tool: &Tool, arguments: &[String]) -> Result<Running> {
         let mut command = Command::new(&tool.path);
         command.args(arguments);
-        let tied = Tied::spawn(prepared(&mut command));
-        let tied = tied.with_context(|| format!("{} did not start", tool.name()))?;
-        Ok(Running::Tied(tied))
+        let child = KillOnDrop::spawn(prepared(&mut command));
+        let child = child.with_context(|| format!("{} did not start", tool.name()))?;
+        Ok(Running::ByItself(child))
     }
 }
 
@@ -153,14 +153,14 @@ impl Running {
     fn streams(&mut self) -> &mut Child {
         match self {
             Self::Contained(contained) => contained.streams(),
-            Self::Tied(tied) => tied.streams(),
+            Self::ByItself(child) => child.streams(),
         }
     }
 
     fn wait(&mut self) -> io::Result<i32> {
         match self {
             Self::Contained(contained) => contained.wait(),
-            Self::Tied(tied) => tied.wait(),
+            Self::ByItself(child) => child.wait(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use netio::connection;
+use netio::tcp;
 use socket2::SockRef;
 
 use super::exchange::{Broken, Channel, Watch};
@@ -89,7 +89,7 @@ impl FarEnd {
         channel.stream().set_nodelay(!nagle)?;
         let segment = Segment {
             mss: SockRef::from(channel.stream()).tcp_mss()?,
-            mtu: connection::path_mtu(channel.stream()).ok(),
+            mtu: tcp::path_mtu(channel.stream()).ok(),
         };
         Ok(Call {
             channel,

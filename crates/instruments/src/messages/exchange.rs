@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
-use netio::connection;
+use netio::tcp;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, send};
 
@@ -117,7 +117,7 @@ impl Channel {
     /// acknowledge: a long message on a slow link is no silence.
     pub(crate) fn check(&self, quiet: &mut Option<Quiet>) -> Result<(), Broken> {
         self.go_on()?;
-        let unacknowledged = connection::unacknowledged(&self.stream).unwrap_or(0);
+        let unacknowledged = tcp::unacknowledged(&self.stream).unwrap_or(0);
         match quiet {
             Some(quiet) if quiet.unacknowledged == unacknowledged => {
                 if quiet.since.elapsed() >= self.watch.silence {

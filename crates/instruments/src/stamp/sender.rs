@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use model::Nanos;
 use netio::clock::WallClock;
-use netio::{CpuUse, Report, StampedUdp, Waiter, clock};
+use netio::{CpuUse, SendReport, TimestampedUdp, Waiter, clock};
 use nix::errno::Errno;
 
 use super::journal::{Arrived, Journal};
@@ -46,7 +46,7 @@ pub(crate) struct ProbePlan {
 
 /// A socket of a session.
 pub(crate) struct Sender {
-    socket: StampedUdp,
+    socket: TimestampedUdp,
     target: SocketAddr,
     waiter: Waiter,
     plan: ProbePlan,
@@ -101,7 +101,7 @@ impl Sender {
     ) -> Result<Self, Failure> {
         // First the socket: the kernel takes a moment to begin to stamp what it receives.
         let socket = endpoint::udp(target, local).or_bad_input()?;
-        let socket = StampedUdp::new(socket)
+        let socket = TimestampedUdp::new(socket)
             .context("the kernel stamps no packets of this socket")
             .or_machine()?;
         // 0 would be that of a sender without sessions.
@@ -231,15 +231,15 @@ impl Sender {
     fn take_reports(&mut self) -> Result<()> {
         while let Some(report) = self.socket.report()? {
             match report {
-                Report::Departed { id, at } => {
+                SendReport::Departed { id, at } => {
                     let probe = self.id_zero.wrapping_add(usize::try_from(id)?);
                     self.journal.departed(probe, at);
                 }
-                Report::Unreachable {
+                SendReport::Unreachable {
                     why: Errno::ECONNREFUSED,
                     by,
                 } => return Err(self.refused(by.unwrap_or(self.target.ip()))),
-                Report::Unreachable { why, by } => {
+                SendReport::Unreachable { why, by } => {
                     let by = by.map_or_else(String::new, |by| format!(" by {by}"));
                     self.journal.unreachable = Some(format!("{}{by}", why.desc()));
                 }

@@ -2,23 +2,24 @@
 //!
 //! `TPACKET_V2` shows a frame at once (V3 holds a block for up to a millisecond), works without root in a
 //! user namespace and is not bound by `rmem_max`. `PACKET_VNET_HDR` makes the kernel hand over and take
-//! whole trains (net/packet/af_packet.c).
+//! whole GSO frames (net/packet/af_packet.c).
 
 mod ring;
-mod send;
 mod socket;
 mod vnet;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use model::Nanos;
 
-use crate::clock::StampConverter;
-use crate::port::{Capabilities, Piece, Port, Received};
+use crate::clock::{self, StampConverter};
+use crate::port::{Capabilities, MAX_HEAD, Port, Received, TxFrame};
 use ring::Ring;
-pub(crate) use ring::Slot;
-use send::Sender;
+pub use ring::Slot;
+
+/// Frames a call of `sendmmsg`: enough to hide its cost, few enough that the last leaves soon after the first.
+const BATCH: usize = 32;
 
 /// Opening a port failed.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +47,8 @@ pub enum OpenError {
 pub struct AfPacket {
     socket: OwnedFd,
     ring: Ring,
-    sender: Sender,
+    /// The virtio headers of one call.
+    headers: Vec<[u8; vnet::LEN]>,
     stamps: StampConverter,
     last_empty: Nanos,
     /// The latest arrival given out.
@@ -77,11 +79,11 @@ impl AfPacket {
         let ring = Ring::map(&socket, slots).map_err(call("mapping the receive ring"))?;
         socket::bind(&socket, index).map_err(call("binding the packet socket"))?;
         socket::promiscuous(&socket, index).map_err(call("entering promiscuous mode"))?;
-        let now = crate::clock::now();
+        let now = clock::now();
         Ok(Self {
             socket,
             ring,
-            sender: Sender::default(),
+            headers: Vec::new(),
             stamps: StampConverter::sample(now),
             last_empty: now,
             latest: Nanos::ZERO,
@@ -102,9 +104,47 @@ impl AsFd for AfPacket {
     }
 }
 
+impl AfPacket {
+    /// One `sendmmsg`; how many frames it took.
+    fn send_batch(&mut self, frames: &[TxFrame<'_>]) -> io::Result<usize> {
+        self.headers.clear();
+        let headers = frames.iter().map(|f| vnet::write(&f.offload, head_len(f)));
+        self.headers.extend(headers);
+        let mut parts = [[EMPTY; 3]; BATCH];
+        for ((part, frame), header) in parts.iter_mut().zip(frames).zip(&self.headers) {
+            *part = [slice(header), slice(frame.head.bytes()), slice(&frame.body)];
+        }
+        // SAFETY: an all-zero mmsghdr is valid: no name, no control data, no parts.
+        let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+        for (message, part) in messages.iter_mut().zip(&mut parts) {
+            message.msg_hdr.msg_iov = part.as_mut_ptr();
+            message.msg_hdr.msg_iovlen = part.len();
+        }
+        let count = libc::c_uint::try_from(frames.len()).expect("at most a batch");
+        // SAFETY: the first `count` messages point at parts that point at bytes borrowed for this call.
+        let sent = unsafe {
+            libc::sendmmsg(
+                self.socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                count,
+                libc::MSG_DONTWAIT,
+            )
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
 impl Port for AfPacket {
+    type Lent = Slot;
+
     fn capabilities(&self) -> Capabilities {
-        Capabilities { gso: true }
+        Capabilities {
+            gso: true,
+            checksum: true,
+            vlan: true,
+            arrival_stamp: true,
+            largest_frame: ring::LARGEST_FRAME,
+        }
     }
 
     fn refresh(&mut self, now: Nanos) {
@@ -125,25 +165,61 @@ impl Port for AfPacket {
         Some(self.stamps.convert(stamp).max(self.latest))
     }
 
-    fn take(&mut self) -> Option<Received> {
+    fn take(&mut self) -> Option<Received<Slot>> {
         self.latest = self.arrival()?;
         self.ring.take(self.latest)
     }
 
-    fn send(&mut self, pieces: &[Piece<'_>], failed: &mut dyn FnMut(usize, io::Error)) {
-        self.sender.send(&self.socket, pieces, failed);
+    fn recall(&mut self) -> Option<usize> {
+        self.ring.recall()
     }
 
-    fn last_taken(&self) -> u64 {
-        self.ring.taken()
+    fn recall_to_wait(&self) -> Option<usize> {
+        self.ring.recall_newest()
     }
 
-    fn keep_from(&self) -> u64 {
-        self.ring.keep_from()
+    fn send(&mut self, frames: &[TxFrame<'_>], failed: &mut dyn FnMut(usize, io::Error)) -> Nanos {
+        let departure = clock::now();
+        for (batch, first) in frames.chunks(BATCH).zip((0..).step_by(BATCH)) {
+            let mut done = 0;
+            while done < batch.len() {
+                match self.send_batch(&batch[done..]) {
+                    Ok(sent) => done += sent,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => {
+                        failed(first + done, e);
+                        done += 1;
+                    }
+                }
+            }
+        }
+        departure
     }
 
     fn missed(&mut self) -> u64 {
         self.missed += u64::from(socket::take_drops(&self.socket));
         self.missed
     }
+}
+
+const EMPTY: libc::iovec = libc::iovec {
+    iov_base: std::ptr::null_mut(),
+    iov_len: 0,
+};
+
+fn slice(bytes: &[u8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    }
+}
+
+/// How many bytes the kernel should keep together at the front: the headers as far as they are known.
+fn head_len(frame: &TxFrame<'_>) -> u16 {
+    let known = frame
+        .offload
+        .checksum
+        .map_or(64, |c| usize::from(c.start) + 60);
+    let len = frame.head.bytes().len() + frame.body.len();
+    u16::try_from(known.min(MAX_HEAD).min(len)).expect("at most MAX_HEAD")
 }

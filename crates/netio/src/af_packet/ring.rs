@@ -9,13 +9,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use model::Nanos;
 
 use super::{socket, vnet};
-use crate::frame::{Frame, Vlan};
+use crate::frame::{Frame, Lent, Vlan};
 use crate::port::Received;
 
-/// A slot holds a 64 KiB train, its headers and those of a tunnel.
+/// A slot holds a GSO frame of 64 KiB, its headers and those of a tunnel.
 const SLOT: usize = 68 << 10;
 const SLOTS_A_BLOCK: usize = 15;
 const BLOCK: usize = 1 << 20;
+
+/// What a slot has left beside the kernel's own header, the address (`struct sockaddr_ll`) and the virtio header.
+pub(super) const LARGEST_FRAME: usize = SLOT - 128;
 
 /// Up to this length a frame is cheaper to copy than its slot to occupy.
 const COPY_BELOW: usize = 4096;
@@ -43,8 +46,9 @@ pub(super) struct Ring {
     /// Slots, numbered in the order in which the kernel fills them.
     slots: usize,
     next: usize,
-    /// Frames taken so far; a frame in its slot is known by its number in this count.
-    taken: u64,
+    /// Frames taken so far, and how many of these have been recalled or had left their slots before.
+    taken: usize,
+    recalled: usize,
 }
 
 /// The mapped memory; lives until the last frame in it is dropped.
@@ -60,14 +64,15 @@ unsafe impl Send for Map {}
 // SAFETY: as above; shared access reads slots that their owner holds, or the atomic status words.
 unsafe impl Sync for Map {}
 
-/// A frame's place in the ring; goes back to the kernel when dropped.
+/// A frame's place in the receive ring; goes back to the kernel when dropped.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub struct Slot {
     map: Arc<Map>,
+    /// Which of the ring's slots.
+    index: usize,
     at: usize,
     start: usize,
     len: usize,
-    number: u64,
 }
 
 impl Ring {
@@ -89,6 +94,7 @@ impl Ring {
             slots,
             next: 0,
             taken: 0,
+            recalled: 0,
         })
     }
 
@@ -98,7 +104,7 @@ impl Ring {
 
     /// The kernel's stamp of the next frame, if there is one.
     pub(super) fn next_stamp(&self) -> Option<Nanos> {
-        let at = self.offset_of_next();
+        let at = offset_of(self.next);
         let status = self.map.status(at).load(Ordering::Acquire);
         if status & STATUS_USER == 0 || self.map.is_held(at) {
             return None;
@@ -111,8 +117,8 @@ impl Ring {
     }
 
     /// Takes the next frame, which [`Ring::next_stamp`] announced.
-    pub(super) fn take(&mut self, arrival: Nanos) -> Option<Received> {
-        let at = self.offset_of_next();
+    pub(super) fn take(&mut self, arrival: Nanos) -> Option<Received<Slot>> {
+        let (index, at) = (self.next, offset_of(self.next));
         let status = self.map.status(at).load(Ordering::Acquire);
         if status & STATUS_USER == 0 || self.map.is_held(at) {
             return None;
@@ -123,35 +129,45 @@ impl Ring {
         let word = |offset: usize| map.u32_at(at + offset) as usize;
         let (len, captured) = (word(field::LEN), word(field::SNAPLEN));
         let start = at + usize::from(map.u16_at(at + field::MAC));
-        let slot = Slot::new(Arc::clone(map), at, start, captured, self.taken);
+        let slot = Slot::new(Arc::clone(map), index, start, captured);
         if captured < len {
             return Some(Received::Truncated);
         }
         let vlan = vlan(map, at, status);
         let Some(offload) = vnet::read(map.array(start - vnet::LEN)) else {
-            return Some(Received::UnknownTrain);
+            return Some(Received::UnsupportedGso);
         };
         Some(Received::Frame(if slot.len < COPY_BELOW {
             Frame::new(arrival, offload, vlan, slot.bytes())
         } else {
-            Frame::in_slot(arrival, offload, vlan, slot)
+            Frame::lent(arrival, offload, vlan, slot)
         }))
     }
 
-    /// The number of the frame taken last, 0 before the first.
-    pub(super) fn taken(&self) -> u64 {
-        self.taken
+    /// The slot of the oldest frame that must leave it: the kernel fills slots in order and drops what comes when it
+    /// meets one that is still held, however many others are free.
+    pub(super) fn recall(&mut self) -> Option<usize> {
+        while self.recalled + self.slots / 2 < self.taken {
+            let slot = self.recalled % self.slots;
+            self.recalled += 1;
+            if self.map.is_held(offset_of(slot)) {
+                return Some(slot);
+            }
+        }
+        None
     }
 
-    /// Frames numbered below this must leave their slots: the kernel fills slots in order and drops what comes
-    /// when it meets one that is still held, however many others are free.
-    pub(super) fn keep_from(&self) -> u64 {
-        self.taken.saturating_sub(self.slots as u64 / 2)
+    /// The slot of the frame taken last, if it is still there: the kernel looks at that one to see whether there is
+    /// something to read.
+    pub(super) fn recall_newest(&self) -> Option<usize> {
+        let slot = self.taken.checked_sub(1)? % self.slots;
+        self.map.is_held(offset_of(slot)).then_some(slot)
     }
+}
 
-    fn offset_of_next(&self) -> usize {
-        (self.next / SLOTS_A_BLOCK) * BLOCK + (self.next % SLOTS_A_BLOCK) * SLOT
-    }
+/// Where slot `index` begins.
+fn offset_of(index: usize) -> usize {
+    (index / SLOTS_A_BLOCK) * BLOCK + (index % SLOTS_A_BLOCK) * SLOT
 }
 
 fn vlan(map: &Map, at: usize, status: u32) -> Option<Vlan> {
@@ -235,7 +251,8 @@ impl Drop for Map {
 }
 
 impl Slot {
-    fn new(map: Arc<Map>, at: usize, start: usize, len: usize, number: u64) -> Self {
+    fn new(map: Arc<Map>, index: usize, start: usize, len: usize) -> Self {
+        let at = offset_of(index);
         assert!(
             start >= at + vnet::LEN && start + len <= at + SLOT,
             "the kernel keeps a frame inside its slot"
@@ -243,21 +260,22 @@ impl Slot {
         map.status(at).fetch_or(STATUS_HELD, Ordering::Relaxed);
         Self {
             map,
+            index,
             at,
             start,
             len,
-            number,
         }
     }
+}
 
-    /// Its frame's number among those taken from the ring, from 1.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
+impl Lent for Slot {
+    fn bytes(&self) -> &[u8] {
         // SAFETY: in bounds as asserted in `new`; the slot belongs to this process until it is dropped.
         unsafe { std::slice::from_raw_parts(self.map.base.as_ptr().add(self.start), self.len) }
+    }
+
+    fn place(&self) -> usize {
+        self.index
     }
 }
 

@@ -11,7 +11,7 @@ const TCP_V6: u8 = 4;
 const UDP_L4: u8 = 5;
 const ECN: u8 = 0x80;
 
-/// What the kernel says of a received frame; `None` for a kind of train that this program does not know.
+/// What the kernel says of a received frame; `None` for a kind of GSO frame that this program does not know.
 pub(super) fn read(h: [u8; LEN]) -> Option<Offload> {
     let word = |at: usize| u16::from_ne_bytes([h[at], h[at + 1]]);
     let kind = match h[1] & !ECN {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_of_train_is_not_guessed_at() {
+    fn an_unknown_kind_of_gso_frame_is_not_guessed_at() {
         assert_eq!(read([0, 3, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

@@ -15,7 +15,7 @@ use crate::netlink::{Asked as _, NetlinkError};
 use crate::netns::{NetNs, NetNsError, write_sysctl_here};
 use crate::offloads::Offloads;
 
-/// Segmentation of tunnels, and other frames that no virtio header can describe: the emulator could not cut them, so
+/// Segmentation of tunnels, and other frames that no virtio header can describe: the emulator could not take them apart, so
 /// that the ends must do it themselves. Names as in `net/ethtool/common.c`.
 const ENCAPSULATION_OFFLOADS: [&str; 13] = [
     "tx-gre-segmentation",

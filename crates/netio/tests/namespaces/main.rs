@@ -9,8 +9,8 @@
 mod bed;
 mod changes;
 mod contain;
-mod guard;
 mod helper;
+mod ingress_drop;
 
 use farwire_netio::userns::{self, Privilege};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -46,7 +46,12 @@ fn main() {
             .filter_map(|need| Some((need, lack(need)?)))
             .collect();
     }
-    let tests = [bed::TESTS, contain::TESTS, guard::TESTS, changes::TESTS];
+    let tests = [
+        bed::TESTS,
+        contain::TESTS,
+        ingress_drop::TESTS,
+        changes::TESTS,
+    ];
     let trials = tests.concat().into_iter().map(|(name, needs, test)| {
         let lack = lacking.iter().find(|(need, _)| needs.contains(need));
         let cause = missing_privilege
@@ -75,11 +80,11 @@ fn lack(need: Need) -> Option<String> {
         }
         Need::Ingress => {
             let bed = bed::plain();
-            let guard = bed
+            let ingress_drop = bed
                 .client()
-                .run(|| farwire_netio::guard::HostGuard::new(farwire_netio::bed::WAN))
+                .run(|| farwire_netio::ingress_drop::IngressDrop::new(farwire_netio::bed::WAN))
                 .expect("the bed stands");
-            guard.err().map(|error| error.to_string())
+            ingress_drop.err().map(|error| error.to_string())
         }
     }
 }

@@ -10,7 +10,7 @@ use std::thread;
 use anyhow::Result;
 use model::Nanos;
 use netio::clock::WallClock;
-use netio::{Arrival, Report, StampedUdp, clock};
+use netio::{Arrival, SendReport, TimestampedUdp, clock};
 
 use self::sessions::{Came, Clock, Ended, Key, Sessions};
 use crate::endpoint::{self, Local};
@@ -42,7 +42,7 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
         Err(error) if not_allowed(&error) => endpoint::listen_udp(bind, UNPRIVILEGED_PORT),
         other => other,
     }?;
-    let socket = StampedUdp::new(socket)?;
+    let socket = TimestampedUdp::new(socket)?;
     let address = socket.local_addr()?;
     let limits = shared.limits();
     let mut reflector = Reflector {
@@ -65,7 +65,7 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
 }
 
 struct Reflector {
-    socket: StampedUdp,
+    socket: TimestampedUdp,
     sessions: Sessions,
     /// The kernel's name of each answer whose departure is not known yet.
     departing: VecDeque<(u32, Key, u32)>,
@@ -134,7 +134,7 @@ impl Reflector {
     /// Asks the kernel when answers left. They leave in the order in which they were sent.
     fn take_departures(&mut self) {
         while let Ok(Some(report)) = self.socket.report() {
-            let Report::Departed { id, at } = report else {
+            let SendReport::Departed { id, at } = report else {
                 continue;
             };
             let Some(place) = self.departing.iter().position(|(of, ..)| *of == id) else {

@@ -38,7 +38,7 @@ const NFTA_HOOK_PRIORITY: u16 = 2;
 const NFTA_HOOK_DEV: u16 = 3;
 
 /// While it lives, the host's stack sees nothing that arrives on the interface.
-pub struct HostGuard {
+pub struct IngressDrop {
     /// The table's owner: closing it takes the table away.
     _owner: Socket,
 }
@@ -46,7 +46,7 @@ pub struct HostGuard {
 /// Why the host's stack could not be kept out.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot keep the host's stack off interface {interface}: {step} failed: {source}{advice}")]
-pub struct GuardError {
+pub struct IngressDropError {
     /// The interface.
     pub interface: String,
     /// The step that failed.
@@ -57,13 +57,13 @@ pub struct GuardError {
     pub advice: &'static str,
 }
 
-impl HostGuard {
+impl IngressDrop {
     /// Guards `interface` of the calling thread's namespace.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, when there is no such interface, and on a kernel without nftables' netdev family.
-    pub fn new(interface: &str) -> Result<Self, GuardError> {
-        let fail = |step: Step, source: io::Error| GuardError {
+    pub fn new(interface: &str) -> Result<Self, IngressDropError> {
+        let fail = |step: Step, source: io::Error| IngressDropError {
             interface: interface.to_owned(),
             step: step.name(),
             advice: step.advice(&source),
@@ -73,7 +73,7 @@ impl HostGuard {
             .map_err(|e| fail(Step::FindInterface, e.into()))?;
         let open = |e| fail(Step::OpenSocket, e);
         let mut socket = Socket::new(NETLINK_NETFILTER).map_err(open)?;
-        // Each guard has a table of its own: an owned table takes orders from no other socket. The socket's
+        // Each has a table of its own: an owned table takes orders from no other socket. The socket's
         // address tells them apart.
         let address = socket.bind_auto().map_err(open)?;
         let table = format!("farwire-{}", address.port_number());

@@ -1,4 +1,4 @@
-//! The truth of every packet says what the link's summary counts.
+//! The packet log says what the link's summary counts.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::common::wan_box::{Direction, Summary};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
-        "the truth has a line for every packet that the summary counts",
+        "the packet log has a line for every packet that the summary counts",
         &[Need::Namespaces],
         every_packet_has_a_line,
     );
     suite.test(
-        "a truth that cannot be written is found before the command runs",
+        "a packet log that cannot be written is found before the command runs",
         &[Need::Namespaces],
         unwritable,
     );
@@ -26,10 +26,10 @@ pub(crate) fn add(suite: &mut Suite) {
 type Row = BTreeMap<String, String>;
 
 fn every_packet_has_a_line() -> Result<()> {
-    let (truth, json) = (NamedTempFile::new()?, NamedTempFile::new()?);
+    let (log, json) = (NamedTempFile::new()?, NamedTempFile::new()?);
     let mut command = process::farwire();
     command.args("exec --delay 300ms --loss 2% --rate 8mbit --queue 10pkt".split(' '));
-    command.arg("--truth").arg(truth.path());
+    command.arg("--packet-log").arg(log.path());
     command.arg("--json").arg(json.path());
     // More than the link carries, and the end comes while packets are on their way.
     let client = "udp 10.77.0.2 -b 10M -l 1000 -t 1 --quiet";
@@ -39,7 +39,7 @@ fn every_packet_has_a_line() -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.success(), "{said}");
     let summary: Summary = serde_json::from_slice(&std::fs::read(json.path())?)?;
-    let rows = rows(&std::fs::read_to_string(truth.path())?)?;
+    let rows = rows(&std::fs::read_to_string(log.path())?)?;
     for (name, direction) in [("up", &summary.up), ("down", &summary.down)] {
         let rows: Vec<&Row> = rows.iter().filter(|r| r["direction"] == name).collect();
         agrees(&rows, direction).with_context(|| format!("{name}: {direction:?}, {said}"))?;
@@ -101,11 +101,11 @@ fn rows(text: &str) -> Result<Vec<Row>> {
 
 fn unwritable() -> Result<()> {
     let mut command = process::farwire();
-    command.args(["exec", "--truth", "/nowhere/truth", "--", "echo", "ran"]);
+    command.args(["exec", "--packet-log", "/nowhere/log", "--", "echo", "ran"]);
     let output = process::run(&mut command)?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(output.status.code() == Some(125), "{}", output.status);
-    ensure!(said.contains("/nowhere/truth"), "{said}");
+    ensure!(said.contains("/nowhere/log"), "{said}");
     ensure!(output.stdout.is_empty(), "the command ran");
     Ok(())
 }

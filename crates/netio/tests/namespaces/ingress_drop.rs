@@ -1,9 +1,9 @@
-//! The guard: deaf host, open taps.
+//! The drop at ingress: deaf host, open taps.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use farwire_netio::bed::{Bed, BedConfig, SERVER, WAN};
-use farwire_netio::guard::HostGuard;
+use farwire_netio::ingress_drop::IngressDrop;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, socket};
 
 use crate::bed::{bridged, plain};
@@ -12,17 +12,17 @@ use crate::{Need, Test};
 
 pub(crate) const TESTS: &[Test] = &[
     (
-        "guard::the_host_is_deaf_while_it_lives_and_taps_still_see",
+        "ingress_drop::the_host_is_deaf_while_it_lives_and_taps_still_see",
         &[Need::Ping, Need::Ingress],
         the_host_is_deaf_while_it_lives_and_taps_still_see,
     ),
     (
-        "guard::two_interfaces_are_guarded_at_once",
+        "ingress_drop::two_interfaces_are_guarded_at_once",
         &[Need::Ingress],
         two_interfaces_are_guarded_at_once,
     ),
     (
-        "guard::a_missing_interface_is_named",
+        "ingress_drop::a_missing_interface_is_named",
         &[],
         a_missing_interface_is_named,
     ),
@@ -32,14 +32,14 @@ fn the_host_is_deaf_while_it_lives_and_taps_still_see() {
     let bed = bridged(&BedConfig::default());
     assert!(answers(&bed));
 
-    let (guard, tap) = bed
+    let (ingress_drop, tap) = bed
         .server()
-        .run(|| (HostGuard::new(WAN).unwrap(), tap()))
+        .run(|| (IngressDrop::new(WAN).unwrap(), tap()))
         .unwrap();
     assert!(!answers(&bed));
     assert_eq!(echo_requests(&tap), 2);
 
-    drop(guard);
+    drop(ingress_drop);
     assert!(answers(&bed));
 }
 
@@ -47,14 +47,14 @@ fn two_interfaces_are_guarded_at_once() {
     let bed = plain();
     let guards = bed
         .emulator()
-        .run(|| ["client", "server"].map(HostGuard::new));
+        .run(|| ["client", "server"].map(IngressDrop::new));
     for guard in guards.unwrap() {
         guard.unwrap();
     }
 }
 
 fn a_missing_interface_is_named() {
-    let error = HostGuard::new("nosuch").err().unwrap().to_string();
+    let error = IngressDrop::new("nosuch").err().unwrap().to_string();
     assert!(error.contains("nosuch"), "{error}");
 }
 

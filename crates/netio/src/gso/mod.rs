@@ -1,35 +1,38 @@
-//! Trains: a frame of up to 64 KiB that carries equal segments under one header.
+//! GSO frames: up to 64 KiB that carry equal segments under one header (generic segmentation offload).
 //!
-//! The kernel hands over and accepts such frames whole (GSO). Every segment meets the model on its own;
-//! what leaves together leaves as one frame again, cut from the train where a segment is missing or not yet due.
+//! The kernel hands over and accepts such frames whole. Every segment meets the model on its own; what leaves
+//! together leaves as one frame again, without the segments that are missing or not yet due.
 
-mod cut;
-mod parse;
+mod headers;
+mod segment;
 #[cfg(test)]
 mod tests;
 
-pub use parse::Uncuttable;
-pub(crate) use parse::network_header;
+pub use headers::UnsupportedGso;
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
-use crate::frame::{Frame, GsoKind};
+use crate::frame::{Frame, GsoKind, Lent};
+use crate::ip::Ip;
 use crate::kernel::KernelVersion;
 
-/// A frame seen as the packets that it stands for: one, or the segments of a train.
+/// A frame seen as the packets that it stands for: one, or the segments of a GSO frame.
 #[derive(Clone, Debug)]
-pub struct Train {
+pub struct GsoFrame {
     segments: u32,
     frame_len: u32,
     tag_len: u32,
     layout: Option<Layout>,
 }
 
-/// Where the headers of a train stand: what a cut has to rewrite.
+/// Where the headers of a GSO frame stand: what a part of it needs rewritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Layout {
-    /// IP headers, outermost first; two for a tunnel.
-    ips: Vec<IpAt>,
+    /// The outermost IP header.
+    outer: Ip,
+    /// A tunnel's inner one.
+    inner: Option<Ip>,
     /// The outer UDP header of a tunnel.
     outer_udp: Option<usize>,
     /// It has a checksum.
@@ -44,40 +47,39 @@ struct Layout {
     ecn: bool,
 }
 
-fn kernel_takes_udp_trains() -> bool {
+fn kernel_takes_udp_gso() -> bool {
     static NEW_ENOUGH: OnceLock<bool> = OnceLock::new();
     *NEW_ENOUGH.get_or_init(|| KernelVersion::running() >= KernelVersion::UDP_GSO)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct IpAt {
-    at: usize,
-    v6: bool,
-}
-
 impl Layout {
-    /// A packet socket has no words for a tunnel's train: it leaves as a train of the tunnel's own datagrams, or
-    /// segment by segment.
+    /// A packet socket's header cannot describe a tunnel's segments: they leave as a GSO frame of the tunnel's own
+    /// datagrams, or one by one.
     fn is_tunnel(&self) -> bool {
-        self.ips.len() > 1
+        self.inner.is_some()
     }
 
-    /// Bytes that a segment adds to a train of the tunnel's datagrams, whose outer UDP header is at `udp`.
+    /// The IP header of the segments themselves.
+    fn innermost(&self) -> Ip {
+        self.inner.unwrap_or(self.outer)
+    }
+
+    /// Bytes that a segment adds to a GSO frame of the tunnel's datagrams, whose outer UDP header is at `udp`.
     fn datagram(&self, udp: usize) -> usize {
         self.payload - (udp + 8) + self.size
     }
 }
 
-impl Train {
-    /// Reads the headers of `frame` as far as a cut needs them.
+impl GsoFrame {
+    /// Reads the headers of `frame` as far as a part of it needs them.
     ///
     /// # Errors
-    /// The frame is a train whose headers cannot be rewritten for a part of it.
-    pub fn of(frame: &Frame) -> Result<Self, Uncuttable> {
+    /// It is a GSO frame whose headers cannot be rewritten for a part of it.
+    pub fn of(frame: &Frame<impl Lent>) -> Result<Self, UnsupportedGso> {
         let bytes = frame.bytes();
         let layout = match frame.offload.gso {
             None => None,
-            Some(gso) => Some(parse::layout(bytes, &frame.offload, gso)?),
+            Some(gso) => Some(headers::layout(bytes, &frame.offload, gso)?),
         };
         let segments = layout
             .as_ref()
@@ -114,7 +116,7 @@ impl Train {
     }
 
     /// How many neighbouring segments may leave as one frame. Those of a tunnel only if its datagrams have
-    /// checksums, for a UDP train always gets them, and as many as one IP length can state.
+    /// checksums, for those of a UDP GSO frame always get them, and as many as one IP length can state.
     #[must_use]
     pub fn longest_run(&self) -> u32 {
         let Some(layout) = &self.layout else {
@@ -122,15 +124,15 @@ impl Train {
         };
         match layout.outer_udp {
             _ if !layout.is_tunnel() => self.segments,
-            Some(udp) if layout.outer_checksum && kernel_takes_udp_trains() => {
-                let room = usize::from(u16::MAX) - (udp + 8 - layout.ips[0].at);
+            Some(udp) if layout.outer_checksum && kernel_takes_udp_gso() => {
+                let room = usize::from(u16::MAX) - (udp + 8 - layout.outer.at);
                 u32::try_from(room / layout.datagram(udp)).map_or(1, |n| n.clamp(1, self.segments))
             }
             _ => 1,
         }
     }
 
-    fn payload_range(&self, layout: &Layout, first: u32, end: u32) -> std::ops::Range<usize> {
+    fn payload_range(&self, layout: &Layout, first: u32, end: u32) -> Range<usize> {
         let len = self.frame_len as usize;
         let at = |i: u32| (layout.payload + i as usize * layout.size).min(len);
         at(first)..at(end)

@@ -1,15 +1,14 @@
-//! Every cut of a train, however it is cut again, comes to the packets that were built one by one.
+//! Every part of a GSO frame, however it is taken apart again, comes to the packets that were built one by one.
 
 use model::Nanos;
 use proptest::prelude::*;
 
-use super::{Train, Uncuttable};
+use super::{GsoFrame, UnsupportedGso};
 use crate::checksum;
 use crate::frame::{Frame, Gso, GsoKind, Offload, PartialChecksum, Vlan};
-use crate::memory::Memory;
-use crate::port::Port;
+use crate::port::TxFrame;
 
-/// A train as its sender meant it; packets are built from it field by field.
+/// A GSO frame as its sender meant it; packets are built from it field by field.
 #[derive(Clone, Debug)]
 struct Flow {
     v6: bool,
@@ -163,7 +162,7 @@ impl Flow {
         }
     }
 
-    /// The whole train as the kernel hands it over.
+    /// The whole frame as the kernel hands it over.
     fn frame(&self) -> Frame {
         let (bytes, start) = self.packet(0, self.payload.len(), 0, false);
         let offload = Offload {
@@ -244,50 +243,55 @@ prop_compose! {
     }
 }
 
-/// What leaves when `run` of `frame` is sent by a port.
-fn sent(frame: &Frame, train: &Train, run: std::ops::Range<u32>) -> crate::memory::Sent {
-    let mut port = Memory::new(true);
-    port.send(&[train.piece(frame, run)], &mut |_, e| panic!("{e}"));
-    port.sent().remove(0)
+/// What leaves when `run` of `frame` is sent by a port that completes checksums.
+fn sent(frame: &Frame, gso: &GsoFrame, run: std::ops::Range<u32>) -> (Option<Gso>, Vec<u8>) {
+    let mut part = gso.part(frame, run);
+    if part.offload.gso.is_none() {
+        part.complete_checksum();
+    }
+    (part.offload.gso, bytes(&part))
+}
+
+fn bytes(frame: &TxFrame<'_>) -> Vec<u8> {
+    [frame.head.bytes(), &frame.body].concat()
 }
 
 proptest! {
     #[test]
-    fn each_segment_cut_by_itself_is_the_packet_built_by_itself(flow in flow()) {
+    fn each_segment_taken_by_itself_is_the_packet_built_by_itself(flow in flow()) {
         let frame = flow.frame();
-        let train = Train::of(&frame).unwrap();
-        prop_assert_eq!(train.segments() as usize, flow.segments());
-        for index in 0..train.segments() {
-            if train.segments() == 1 && flow.tunnel.is_none() {
-                break; // leaves as it came, as a train of one
+        let gso = GsoFrame::of(&frame).unwrap();
+        prop_assert_eq!(gso.segments() as usize, flow.segments());
+        for index in 0..gso.segments() {
+            if gso.segments() == 1 && flow.tunnel.is_none() {
+                break; // leaves as it came, with one segment
             }
-            let packet = sent(&frame, &train, index..index + 1);
-            prop_assert_eq!(packet.gso, None);
-            prop_assert_eq!(packet.bytes.len(), train.segment_len(index) as usize);
-            prop_assert_eq!(packet.bytes, flow.expected(index as usize));
+            let (kind, packet) = sent(&frame, &gso, index..index + 1);
+            prop_assert_eq!(kind, None);
+            prop_assert_eq!(packet.len(), gso.segment_len(index) as usize);
+            prop_assert_eq!(packet, flow.expected(index as usize));
         }
     }
 
     #[test]
-    fn a_run_cut_from_a_train_is_itself_a_train_of_those_packets(
+    fn a_run_of_segments_is_itself_a_gso_frame_of_those_packets(
         flow in flow(), a in 0.0..1.0f64, b in 0.0..1.0f64,
     ) {
         let frame = flow.frame();
-        let train = Train::of(&frame).unwrap();
-        prop_assume!(train.joins());
-        let n = train.segments();
+        let gso = GsoFrame::of(&frame).unwrap();
+        prop_assume!(gso.joins());
+        let n = gso.segments();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a small number")]
         let at = |share: f64| (share * f64::from(n)) as u32;
         let run = at(a.min(b))..at(a.max(b)) + 1;
-        prop_assume!(run.len() > 1 && run.len() <= train.longest_run() as usize);
-        let piece = train.piece(&frame, run.clone());
-        let bytes = [piece.head.bytes(), &piece.body].concat();
-        let again = Frame::new(Nanos(0), piece.offload, None, &bytes);
-        let part = Train::of(&again).unwrap();
+        prop_assume!(run.len() > 1 && run.len() <= gso.longest_run() as usize);
+        let joined = gso.part(&frame, run.clone());
+        let again = Frame::new(Nanos(0), joined.offload, None, &bytes(&joined));
+        let part = GsoFrame::of(&again).unwrap();
         prop_assert_eq!(part.segments() as usize, run.len());
         for index in 0..part.segments() {
-            let packet = sent(&again, &part, index..index + 1);
-            prop_assert_eq!(packet.bytes, flow.expected((run.start + index) as usize));
+            let (_, packet) = sent(&again, &part, index..index + 1);
+            prop_assert_eq!(packet, flow.expected((run.start + index) as usize));
         }
     }
 
@@ -304,19 +308,19 @@ proptest! {
             gso: Some(Gso { kind, size, ecn: true }),
             checksum: start.map(|start| PartialChecksum { start, offset }),
         };
-        let frame = Frame::new(Nanos(0), offload, None, &bytes);
-        if let Ok(train) = Train::of(&frame) {
-            let all: u32 = (0..train.segments()).map(|i| train.segment_len(i)).sum();
+        let frame: Frame = Frame::new(Nanos(0), offload, None, &bytes);
+        if let Ok(gso) = GsoFrame::of(&frame) {
+            let all: u32 = (0..gso.segments()).map(|i| gso.segment_len(i)).sum();
             prop_assert!(all as usize >= bytes.len());
-            for index in 0..train.segments() {
-                let _ = train.piece(&frame, index..index + 1);
+            for index in 0..gso.segments() {
+                let _ = gso.part(&frame, index..index + 1);
             }
         }
     }
 }
 
 #[test]
-fn a_train_in_unknown_headers_is_refused() {
+fn a_gso_frame_in_unknown_headers_is_refused() {
     let mut bytes = vec![0; 60];
     bytes[12..14].copy_from_slice(&[0x88, 0x47]);
     let gso = Gso {
@@ -328,6 +332,6 @@ fn a_train_in_unknown_headers_is_refused() {
         gso: Some(gso),
         checksum: None,
     };
-    let frame = Frame::new(Nanos(0), offload, None, &bytes);
-    assert_eq!(Train::of(&frame).unwrap_err(), Uncuttable::Unknown);
+    let frame: Frame = Frame::new(Nanos(0), offload, None, &bytes);
+    assert_eq!(GsoFrame::of(&frame).unwrap_err(), UnsupportedGso::Unknown);
 }

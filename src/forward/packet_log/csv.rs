@@ -1,4 +1,4 @@
-//! Lines of truth as CSV (RFC 4180, but for its line ends, which are bare).
+//! The packet log's lines as CSV (RFC 4180, but for its line ends, which are bare).
 
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;

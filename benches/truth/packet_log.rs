@@ -1,4 +1,4 @@
-//! The emulator's own account of every packet, as far as a figure's truth needs it.
+//! The packet log, as far as a figure's truth needs it.
 
 use anyhow::{Context, Result, ensure};
 
@@ -9,7 +9,7 @@ pub(crate) struct Delivered {
 }
 
 impl Delivered {
-    /// Reads what `--truth` wrote, of one direction ("up", "down").
+    /// Reads what `--packet-log` wrote, of one direction ("up", "down").
     pub(crate) fn read(text: &str, direction: &str) -> Result<Self> {
         let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
         let header = lines.next().context("a header")?;

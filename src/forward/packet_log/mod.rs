@@ -1,11 +1,11 @@
-//! The truth of every packet, kept beside the packet path: a line each, written by a thread of its own.
+//! The packet log: a line a packet, kept beside the packet path and written by a thread of its own.
 //!
 //! Between the two stands a buffer of bounded size. What finds it full is not kept, but it has its number, so that a gap
 //! in the numbers shows it, and its count stands in the summary.
 
 mod csv;
 
-use record::summary::TruthSummary;
+use record::summary::PacketLogSummary;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use model::{DropCause, Nanos, Side};
-use netio::{Flow, Frame};
+use netio::{Flow, Frame, Lent};
 use strum::IntoStaticStr;
 
 use super::Loss;
@@ -63,8 +63,8 @@ pub(crate) enum Verdict {
     LinkControl,
     /// The emulator's memory limit was reached.
     MemoryLimit,
-    /// A train that cannot be cut: one line for all of it.
-    TrainThatCannotBeCut,
+    /// A GSO frame that cannot be taken apart: one line for all of it.
+    UnsupportedGso,
     /// A frame longer than the receive ring's slots.
     FrameTooLong,
     /// The egress interface refused it.
@@ -73,13 +73,13 @@ pub(crate) enum Verdict {
 
 /// Takes lines without ever waiting.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) struct PacketLogWriter {
     batch: Vec<Line>,
     noted: u64,
     handed_over: Nanos,
     full: SyncSender<Batch>,
     emptied: Receiver<Vec<Line>>,
-    writer: JoinHandle<TruthSummary>,
+    writer: JoinHandle<PacketLogSummary>,
 }
 
 /// Lines of consecutive numbers.
@@ -88,7 +88,7 @@ struct Batch {
     lines: Vec<Line>,
 }
 
-impl Journal {
+impl PacketLogWriter {
     /// Writes to `path`, in the place of what stood there; `-` is standard output.
     ///
     /// # Errors
@@ -105,9 +105,9 @@ impl Journal {
         let (full, to_write) = sync_channel(WAITING);
         let (give_back, emptied) = channel();
         let writer = std::thread::Builder::new()
-            .name("truth".to_owned())
+            .name("packet-log".to_owned())
             .spawn(move || write(sink, &to_write, &give_back))
-            .context("starting the truth's thread")?;
+            .context("starting the packet log's thread")?;
         Ok(Self {
             batch: Vec::with_capacity(BATCH),
             noted: 0,
@@ -142,7 +142,7 @@ impl Journal {
     }
 
     /// Writes what is left; what was kept.
-    pub(crate) fn finish(mut self) -> TruthSummary {
+    pub(crate) fn finish(mut self) -> PacketLogSummary {
         let rest = self.take_batch();
         // A writer that has ended says so itself.
         let _ = self.full.send(rest);
@@ -151,7 +151,7 @@ impl Journal {
             Ok(kept) => kept,
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        TruthSummary {
+        PacketLogSummary {
             not_kept: self.noted - kept.lines,
             ..kept
         }
@@ -166,13 +166,13 @@ impl Journal {
     }
 }
 
-/// The writer's thread: until the journal is finished or cannot be written.
+/// The writer's thread: until the log is finished or cannot be written.
 fn write(
     mut sink: impl Write,
     to_write: &Receiver<Batch>,
     give_back: &Sender<Vec<Line>>,
-) -> TruthSummary {
-    let mut kept = TruthSummary::default();
+) -> PacketLogSummary {
+    let mut kept = PacketLogSummary::default();
     let mut table = csv::Table::default();
     let mut result = sink.write_all(csv::HEADER.as_bytes());
     while result.is_ok()
@@ -193,7 +193,7 @@ fn write(
 
 impl Line {
     /// A line of a frame; the length is the whole frame's until it is said otherwise.
-    pub(crate) fn of(frame: &Frame, ingress: Side, verdict: Verdict) -> Self {
+    pub(crate) fn of(frame: &Frame<impl Lent>, ingress: Side, verdict: Verdict) -> Self {
         Self {
             bytes: u32::try_from(frame.bytes().len()).unwrap_or(u32::MAX),
             flow: Flow::of(frame.bytes()),
@@ -235,7 +235,7 @@ impl From<Loss> for Verdict {
     fn from(loss: Loss) -> Self {
         match loss {
             Loss::Memory => Self::MemoryLimit,
-            Loss::Uncuttable => Self::TrainThatCannotBeCut,
+            Loss::UnsupportedGso => Self::UnsupportedGso,
             Loss::TooLong => Self::FrameTooLong,
             Loss::Send => Self::SendFailed,
         }
@@ -295,14 +295,14 @@ mod tests {
             open,
             entered,
         };
-        let mut journal = Journal::to(gate).unwrap();
+        let mut log = PacketLogWriter::to(gate).unwrap();
         held_up.recv().unwrap();
         // The writer stands at the header: so many batches wait, and the next one finds no room.
         let batches = WAITING + 1;
-        (0..batches * BATCH).for_each(|_| journal.note(line()));
+        (0..batches * BATCH).for_each(|_| log.note(line()));
         drop(let_go);
-        journal.note(line());
-        let summary = journal.finish();
+        log.note(line());
+        let summary = log.finish();
         let lost = BATCH as u64;
         assert_eq!(summary.not_kept, lost);
         assert_eq!(summary.lines, (WAITING * BATCH) as u64 + 1);
@@ -321,9 +321,9 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_full_is_said_and_what_is_missing_is_counted() {
-        let mut journal = Journal::to(Full).unwrap();
-        (0..10).for_each(|_| journal.note(line()));
-        let summary = journal.finish();
+        let mut log = PacketLogWriter::to(Full).unwrap();
+        (0..10).for_each(|_| log.note(line()));
+        let summary = log.finish();
         assert_eq!((summary.lines, summary.not_kept), (0, 10));
         assert!(summary.error.is_some());
     }
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn a_loss_of_the_emulators_own_is_named_alike_in_the_file_and_in_the_summary() {
         for loss in Loss::ALL {
-            let name = loss.name().replace(' ', "_");
+            let name = loss.name().replace(' ', "_").to_lowercase();
             assert_eq!(Verdict::from(loss).name(), name);
         }
     }

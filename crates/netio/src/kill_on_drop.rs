@@ -1,7 +1,7 @@
 //! A command that is killed when whoever started it ends, for those who may not make namespaces.
 //!
-//! What the command itself starts is not reached, nor is a command that gains privileges by its file, which the kernel
-//! unties (prctl(2), `PR_SET_PDEATHSIG`); a command in namespaces leaves nothing behind: see [`contain`](crate::contain).
+//! What the command itself starts is not reached, nor is a command that gains privileges by its file, for which the kernel
+//! forgets it (prctl(2), `PR_SET_PDEATHSIG`); a command in namespaces leaves nothing behind: see [`contain`](crate::contain).
 
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -14,18 +14,18 @@ use nix::unistd::{getpid, getppid};
 
 /// A command that runs; when dropped, it is killed.
 #[derive(Debug)]
-pub struct Tied {
+pub struct KillOnDrop {
     child: Child,
 }
 
-impl Tied {
+impl KillOnDrop {
     /// Starts `command`; it is killed when the calling thread ends.
     ///
     /// # Errors
     /// There is no such command, or it cannot be executed.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let caller = getpid();
-        let tie = move || {
+        let die_with_caller = move || {
             set_pdeathsig(Signal::SIGKILL)?;
             // The caller may have ended before that.
             if getppid() == caller {
@@ -35,7 +35,7 @@ impl Tied {
             }
         };
         // SAFETY: the closure makes two system calls and allocates nothing.
-        unsafe { command.pre_exec(tie) };
+        unsafe { command.pre_exec(die_with_caller) };
         let child = command.spawn()?;
         Ok(Self { child })
     }
@@ -56,7 +56,7 @@ impl Tied {
     }
 }
 
-impl Drop for Tied {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         // Nothing happens if it has ended and was waited for.
         let _ = self.child.kill();
@@ -80,20 +80,24 @@ mod tests {
     #[test]
     fn the_exit_code_is_the_command_s() {
         assert_eq!(
-            Tied::spawn(&mut shell("exit 3")).unwrap().wait().unwrap(),
+            KillOnDrop::spawn(&mut shell("exit 3"))
+                .unwrap()
+                .wait()
+                .unwrap(),
             3
         );
-        let mut killed = Tied::spawn(&mut shell("kill -9 $$")).unwrap();
+        let mut killed = KillOnDrop::spawn(&mut shell("kill -9 $$")).unwrap();
         assert_eq!(killed.wait().unwrap(), 128 + 9);
     }
 
     #[test]
     fn a_command_dies_with_the_thread_that_started_it() {
         let started = thread::spawn(|| {
-            let mut tied = Tied::spawn(shell("exec sleep 600").stderr(Stdio::null())).unwrap();
-            let output = tied.streams().stdout.take().unwrap();
+            let mut child =
+                KillOnDrop::spawn(shell("exec sleep 600").stderr(Stdio::null())).unwrap();
+            let output = child.streams().stdout.take().unwrap();
             // Nobody drops it: the thread's end must be enough.
-            std::mem::forget(tied);
+            std::mem::forget(child);
             output
         });
         let mut rest = Vec::new();

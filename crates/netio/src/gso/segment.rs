@@ -1,50 +1,43 @@
-//! Cutting a train: the head of any run of its segments, rewritten as the kernel's own segmentation would
+//! Segmentation: any run of a GSO frame's segments with its head rewritten, as the kernel's own would do it
 //! (net/ipv4/tcp_offload.c, net/ipv4/udp_offload.c).
 
-use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{IpAt, Layout, Train};
+use super::{GsoFrame, Layout};
 use crate::checksum;
-use crate::frame::{Frame, Gso, GsoKind, Offload, PartialChecksum};
-use crate::port::{Head, Piece};
+use crate::frame::{Frame, Gso, GsoKind, Lent, Offload, PartialChecksum, Vlan};
+use crate::ip::Ip;
+use crate::port::{Head, TxFrame};
 
 const FIN_PSH: u8 = 0x01 | 0x08;
 const CWR: u8 = 0x80;
 
-impl Train {
+impl GsoFrame {
     /// The segments `run` of `frame` as one frame to be sent.
     ///
-    /// `frame` is the one that this train was made of; `run` is not empty and ends at most at
-    /// [`Train::segments`].
+    /// `frame` is the one that this was made of; `run` is not empty and ends at most at [`GsoFrame::segments`].
     #[must_use]
-    pub fn piece<'f>(&self, frame: &'f Frame, run: Range<u32>) -> Piece<'f> {
+    pub fn part<'f>(&self, frame: &'f Frame<impl Lent>, run: Range<u32>) -> TxFrame<'f> {
         let bytes = frame.bytes();
         match &self.layout {
             Some(layout) if layout.is_tunnel() && run.len() > 1 => {
-                self.datagrams(layout, frame, bytes, &run)
+                tagged(frame.vlan, self.datagrams(layout, bytes, &run))
             }
             Some(layout) if layout.is_tunnel() || run.len() < self.segments as usize => {
-                let (offload, head, body) = self.cut(layout, bytes, &run);
-                tagged(frame, offload, head, body.into())
+                tagged(frame.vlan, self.segment(layout, bytes, &run))
             }
             _ => whole(frame, bytes),
         }
     }
 
-    fn cut<'f>(
-        &self,
-        layout: &Layout,
-        bytes: &'f [u8],
-        run: &Range<u32>,
-    ) -> (Offload, Head, &'f [u8]) {
+    fn segment<'f>(&self, layout: &Layout, bytes: &'f [u8], run: &Range<u32>) -> TxFrame<'f> {
         let payload = self.payload_range(layout, run.start, run.end);
         let body = &bytes[payload];
         let mut head = Head::EMPTY;
         head.extend(&bytes[..layout.payload]);
         let h = head.bytes_mut();
-        for ip in &layout.ips {
-            rewrite_ip(h, *ip, body.len(), run.start);
+        for ip in [Some(layout.outer), layout.inner].into_iter().flatten() {
+            rewrite_ip(h, ip, body.len(), run.start);
         }
         if layout.kind != GsoKind::Udp {
             rewrite_tcp(h, layout, run.start, run.end == self.segments);
@@ -58,95 +51,86 @@ impl Train {
             size: u16::try_from(layout.size).expect("read from 16 bits"),
             ecn: layout.ecn && run.start == 0,
         });
-        let offload = Offload {
-            gso,
-            checksum: Some(checksum),
-        };
-        (offload, head, body)
+        TxFrame {
+            offload: Offload {
+                gso,
+                checksum: Some(checksum),
+            },
+            head,
+            body: body.into(),
+        }
     }
 
-    /// Segments of a UDP tunnel as one train of the tunnel's own datagrams: each a whole inner packet with its
+    /// Segments of a UDP tunnel as one GSO frame of the tunnel's own datagrams: each a whole inner packet with its
     /// checksum, under one outer header.
-    fn datagrams<'f>(
-        &self,
-        layout: &Layout,
-        frame: &Frame,
-        bytes: &[u8],
-        run: &Range<u32>,
-    ) -> Piece<'f> {
+    fn datagrams<'f>(&self, layout: &Layout, bytes: &[u8], run: &Range<u32>) -> TxFrame<'f> {
         let udp = layout.outer_udp.expect("only UDP tunnels have runs");
         let mut body = Vec::with_capacity(run.len() * layout.datagram(udp));
         for segment in run.clone() {
-            let (offload, mut head, payload) = self.cut(layout, bytes, &(segment..segment + 1));
-            let partial = offload.checksum.expect("a cut has a checksum");
-            let start = usize::from(partial.start);
-            let sum = !checksum::sum(&[&head.bytes()[start..], payload]);
-            put(head.bytes_mut(), start + usize::from(partial.offset), sum);
-            body.extend_from_slice(&head.bytes()[udp + 8..]);
-            body.extend_from_slice(payload);
+            let mut packet = self.segment(layout, bytes, &(segment..segment + 1));
+            packet.complete_checksum();
+            body.extend_from_slice(&packet.head.bytes()[udp + 8..]);
+            body.extend_from_slice(&packet.body);
         }
         let mut head = Head::EMPTY;
         head.extend(&bytes[..udp + 8]);
         let h = head.bytes_mut();
-        rewrite_ip(h, layout.ips[0], body.len(), run.start);
+        rewrite_ip(h, layout.outer, body.len(), run.start);
         let len = 8 + body.len();
         put(h, udp + 4, word(len));
-        let pseudo = checksum::pseudo(addresses(h, layout.ips[0]), 17, len);
+        let pseudo = checksum::pseudo(layout.outer.addresses(h), 17, len);
         put(h, udp + 6, pseudo);
-        let offload = Offload {
-            gso: Some(Gso {
-                kind: GsoKind::Udp,
-                size: word(layout.datagram(udp)),
-                ecn: false,
-            }),
-            checksum: Some(PartialChecksum {
-                start: word(udp),
-                offset: 6,
-            }),
-        };
-        tagged(frame, offload, head, body.into())
+        TxFrame {
+            offload: Offload {
+                gso: Some(Gso {
+                    kind: GsoKind::Udp,
+                    size: word(layout.datagram(udp)),
+                    ecn: false,
+                }),
+                checksum: Some(PartialChecksum {
+                    start: word(udp),
+                    offset: 6,
+                }),
+            },
+            head,
+            body: body.into(),
+        }
     }
 }
 
 /// A frame that leaves as it came.
-fn whole<'f>(frame: &Frame, bytes: &'f [u8]) -> Piece<'f> {
-    if frame.vlan.is_none() || bytes.len() < 12 {
-        return Piece {
-            offload: frame.offload,
-            head: Head::EMPTY,
-            body: bytes.into(),
-        };
-    }
+fn whole<'f>(frame: &Frame<impl Lent>, bytes: &'f [u8]) -> TxFrame<'f> {
+    let addresses = if frame.vlan.is_some() { 12 } else { 0 };
+    let (addresses, body) = bytes.split_at_checked(addresses).unwrap_or((&[], bytes));
     let mut head = Head::EMPTY;
-    head.extend(&bytes[..12]);
-    tagged(frame, frame.offload, head, bytes[12..].into())
+    head.extend(addresses);
+    let whole = TxFrame {
+        offload: frame.offload,
+        head,
+        body: body.into(),
+    };
+    tagged(frame.vlan, whole)
 }
 
 /// Puts the VLAN tag back after the addresses.
-fn tagged<'f>(frame: &Frame, mut offload: Offload, head: Head, body: Cow<'f, [u8]>) -> Piece<'f> {
-    let Some(vlan) = frame.vlan else {
-        return Piece {
-            offload,
-            head,
-            body,
-        };
+fn tagged(vlan: Option<Vlan>, mut frame: TxFrame<'_>) -> TxFrame<'_> {
+    let (Some(vlan), Some((addresses, rest))) = (vlan, frame.head.bytes().split_at_checked(12))
+    else {
+        return frame;
     };
-    let mut with_tag = Head::EMPTY;
-    with_tag.extend(&head.bytes()[..12]);
-    with_tag.extend(&vlan.bytes());
-    with_tag.extend(&head.bytes()[12..]);
-    if let Some(sum) = &mut offload.checksum {
+    let mut head = Head::EMPTY;
+    head.extend(addresses);
+    head.extend(&vlan.bytes());
+    head.extend(rest);
+    frame.head = head;
+    if let Some(sum) = &mut frame.offload.checksum {
         sum.start += 4;
     }
-    Piece {
-        offload,
-        head: with_tag,
-        body,
-    }
+    frame
 }
 
 /// Length, and for IPv4 the identification, which counts on by segment, and the header checksum.
-fn rewrite_ip(h: &mut [u8], ip: IpAt, payload: usize, first: u32) {
+fn rewrite_ip(h: &mut [u8], ip: Ip, payload: usize, first: u32) {
     let len = h.len() + payload - ip.at;
     if ip.v6 {
         put(h, ip.at + 4, word(len - 40));
@@ -185,8 +169,7 @@ fn rewrite_checksum(h: &mut [u8], layout: &Layout, payload: usize) -> PartialChe
     } else {
         (6, 16)
     };
-    let inner = *layout.ips.last().expect("a train has an IP header");
-    let pseudo = checksum::pseudo(addresses(h, inner), protocol, len);
+    let pseudo = checksum::pseudo(layout.innermost().addresses(h), protocol, len);
     put(h, at + usize::from(offset), pseudo);
     PartialChecksum {
         start: word(at),
@@ -206,18 +189,10 @@ fn rewrite_outer_udp(h: &mut [u8], layout: &Layout, udp: usize, payload: usize) 
     put(h, udp + 6, 0);
     let inner_at = layout.transport + if layout.kind == GsoKind::Udp { 6 } else { 16 };
     let inner = !get(h, inner_at);
-    let pseudo = checksum::pseudo(addresses(h, layout.ips[0]), 17, len);
+    let pseudo = checksum::pseudo(layout.outer.addresses(h), 17, len);
     let covered = checksum::sum(&[&h[udp..layout.transport]]);
     let sum = !checksum::add(checksum::add(pseudo, covered), inner);
     put(h, udp + 6, if sum == 0 { 0xffff } else { sum });
-}
-
-fn addresses(h: &[u8], ip: IpAt) -> &[u8] {
-    if ip.v6 {
-        &h[ip.at + 8..ip.at + 40]
-    } else {
-        &h[ip.at + 12..ip.at + 20]
-    }
 }
 
 fn get(h: &[u8], at: usize) -> u16 {
@@ -228,7 +203,7 @@ fn put(h: &mut [u8], at: usize, value: u16) {
     h[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// A length that is below 64 KiB because the train that it is a part of was.
+/// A length that is below 64 KiB because the frame that it is a part of was.
 fn word(n: usize) -> u16 {
     u16::try_from(n).unwrap_or(u16::MAX)
 }

@@ -1,0 +1,133 @@
+//! Reading EtherTypes and IP headers: the one reader for flows, link control and GSO frames.
+
+/// The EtherType of IPv4.
+pub(crate) const IPV4: u16 = 0x0800;
+/// The EtherType of IPv6.
+pub(crate) const IPV6: u16 = 0x86dd;
+
+/// An IP header in a frame, and what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ip {
+    /// Where it begins.
+    pub(crate) at: usize,
+    /// IPv6, not IPv4.
+    pub(crate) v6: bool,
+    /// The protocol of what follows; of IPv6, behind the extension headers.
+    pub(crate) protocol: u8,
+    /// Where that begins.
+    pub(crate) next: usize,
+    pub(crate) fragment: Fragment,
+}
+
+/// Which part of a packet the header belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fragment {
+    /// All of it.
+    Whole,
+    /// Its beginning, with the transport header.
+    First,
+    /// What has no transport header.
+    Later,
+}
+
+/// The EtherType of `frame`, behind any VLAN tags, and where its payload begins.
+pub(crate) fn ether_type(frame: &[u8]) -> Option<(u16, usize)> {
+    let mut at = 12;
+    loop {
+        match u16_at(frame, at)? {
+            0x8100 | 0x88a8 => at += 4,
+            kind => return Some((kind, at + 2)),
+        }
+    }
+}
+
+impl Ip {
+    /// The header of the IP packet that `frame` carries; `None` if it carries none, or less than the header.
+    pub(crate) fn of(frame: &[u8]) -> Option<Self> {
+        let (kind, at) = ether_type(frame)?;
+        matches!(kind, IPV4 | IPV6).then(|| Self::at(frame, at))?
+    }
+
+    /// The header of either version that begins at `at`.
+    pub(crate) fn at(frame: &[u8], at: usize) -> Option<Self> {
+        match byte(frame, at)? >> 4 {
+            4 => Self::v4(frame, at),
+            6 => Self::v6(frame, at),
+            _ => None,
+        }
+    }
+
+    fn v4(frame: &[u8], at: usize) -> Option<Self> {
+        let length = usize::from(byte(frame, at)? & 0x0f) * 4;
+        let more_and_offset = u16_at(frame, at + 6)? & 0x3fff;
+        if length < 20 || frame.len() < at + length {
+            return None;
+        }
+        Some(Self {
+            at,
+            v6: false,
+            protocol: byte(frame, at + 9)?,
+            next: at + length,
+            fragment: match more_and_offset {
+                0 => Fragment::Whole,
+                0x2000 => Fragment::First,
+                _ => Fragment::Later,
+            },
+        })
+    }
+
+    /// The IPv6 header that begins at `at`, with its extension headers (RFC 8200).
+    pub(crate) fn v6(frame: &[u8], at: usize) -> Option<Self> {
+        const FRAGMENT: u8 = 44;
+        let mut ip = Self {
+            at,
+            v6: true,
+            protocol: byte(frame, at + 6)?,
+            next: at + 40,
+            fragment: Fragment::Whole,
+        };
+        byte(frame, at + 39)?;
+        // Hop-by-hop, routing, fragment and destination options.
+        while matches!(ip.protocol, 0 | 43 | FRAGMENT | 60) && ip.fragment != Fragment::Later {
+            let [kind, units] = u16_at(frame, ip.next)?.to_be_bytes();
+            if ip.protocol == FRAGMENT {
+                ip.fragment = match u16_at(frame, ip.next + 2)? & 0xfff8 {
+                    0 => Fragment::First,
+                    _ => Fragment::Later,
+                };
+                ip.next += 8;
+            } else {
+                ip.next += 8 * (usize::from(units) + 1);
+            }
+            ip.protocol = kind;
+        }
+        Some(ip)
+    }
+
+    /// Where the packet ends by its own length field.
+    pub(crate) fn end(self, frame: &[u8]) -> Option<usize> {
+        let (field, headers) = if self.v6 { (4, 40) } else { (2, 0) };
+        Some(self.at + headers + usize::from(u16_at(frame, self.at + field)?))
+    }
+
+    /// Source and destination address as they stand in `frame`, in which this header was read.
+    pub(crate) fn addresses(self, frame: &[u8]) -> &[u8] {
+        if self.v6 {
+            &frame[self.at + 8..self.at + 40]
+        } else {
+            &frame[self.at + 12..self.at + 20]
+        }
+    }
+}
+
+pub(crate) fn byte(frame: &[u8], at: usize) -> Option<u8> {
+    frame.get(at).copied()
+}
+
+pub(crate) fn u16_at(frame: &[u8], at: usize) -> Option<u16> {
+    frame
+        .get(at..)?
+        .first_chunk()
+        .copied()
+        .map(u16::from_be_bytes)
+}
