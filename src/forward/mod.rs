@@ -173,17 +173,13 @@ impl<P: Port> Forwarder<P> {
             stats.send_failed(ingress, 1, &error);
             sent = false;
         });
+        let verdict = match sent {
+            true => Verdict::LinkControl,
+            false => Loss::Send.into(),
+        };
         note(&mut self.log, || Line {
             departure: sent.then_some(now),
-            ..Line::of(
-                frame,
-                ingress,
-                if sent {
-                    Verdict::LinkControl
-                } else {
-                    Loss::Send.into()
-                },
-            )
+            ..Line::of(frame, ingress, verdict)
         });
     }
 
