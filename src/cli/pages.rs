@@ -80,7 +80,7 @@ mod tests {
         let text = command.render_long_help();
         *out += &format!(
             "\n===== {} --help =====\n{text}",
-            command.get_bin_name().unwrap_or_default()
+            command.get_bin_name().unwrap_or("farwire")
         );
         for below in command.get_subcommands_mut() {
             if !below.is_hide_set() && below.get_name() != "help" {
