@@ -7,7 +7,7 @@ mod emulate;
 mod exit;
 mod experiment;
 pub mod forward;
-mod rig;
+mod testbed;
 mod toml_file;
 
 use std::process::ExitCode;

@@ -16,11 +16,10 @@ use signal_hook::consts::{SIGINT, SIGQUIT};
 
 use super::ForwarderArgs;
 use super::link::LinkArgs;
-use crate::rig::{self, Rig};
+use crate::testbed::{self, EmulatedBed};
 use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
-use instruments::serve;
-use instruments::serve::{Limits, Ports, ServeConfig};
+use instruments::serve::{self, Limits, Ports, ServeConfig};
 use netio::signals;
 
 /// Run a command behind an emulated link, on a test bed of its own
@@ -59,19 +58,19 @@ impl ExecArgs {
     /// Runs the command; the exit code is its own.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
-        let config = spec.to_link("box").or_bad_input()?;
-        rig::gain_privilege()?;
+        let link = spec.to_link("box").or_bad_input()?;
+        testbed::gain_privilege()?;
         let signals = Signals::catch()?;
         let options = self.forwarder.options()?;
-        let bed = BedConfig {
+        let config = BedConfig {
             mtu: self.mtu,
             ..BedConfig::default()
         };
-        let rig = Rig::up(&bed, vec![(config, options)])?;
-        let far = self.start_far_end(&rig)?;
-        let code = self.run_command(&rig, &signals);
+        let bed = EmulatedBed::up(&config, vec![(link, options)])?;
+        let far = self.start_far_end(&bed)?;
+        let code = self.run_command(&bed, &signals);
         drop(far);
-        let links = rig.down();
+        let links = bed.down();
         let code = code?;
         let summary = links.first().context("the bed has a link")?;
         eprintln!("farwire: {summary}");
@@ -81,8 +80,8 @@ impl ExecArgs {
         Ok(ExitCode::from(code))
     }
 
-    fn run_command(&self, rig: &Rig, signals: &Signals) -> Result<u8> {
-        let mut command = contain::command(rig.client(), &self.command)?;
+    fn run_command(&self, bed: &EmulatedBed, signals: &Signals) -> Result<u8> {
+        let mut command = contain::command(bed.client(), &self.command)?;
         command.env("FARWIRE_SERVER", SERVER.v4.to_string());
         if let Some(code) = signals.interrupted() {
             return Ok(code);
@@ -104,21 +103,21 @@ impl ExecArgs {
     }
 
     /// Starts what answers at the far end, and waits until it does.
-    fn start_far_end(&self, rig: &Rig) -> Result<FarEnd> {
+    fn start_far_end(&self, bed: &EmulatedBed) -> Result<FarEnd> {
         let Some(line) = &self.far else {
             let config = ServeConfig {
                 ports: Ports::IN_BED,
                 limits: Limits::IN_BED,
                 ..ServeConfig::default()
             };
-            return Ok(FarEnd::Server(rig.server().run(|| serve::start(config))??));
+            return Ok(FarEnd::Server(bed.server().run(|| serve::start(config))??));
         };
         let argv = ["/bin/sh", "-c", line].map(OsString::from);
-        let mut command = contain::command(rig.server(), &argv)?;
+        let mut command = contain::command(bed.server(), &argv)?;
         let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
         command.stdin(Stdio::null()).stdout(stderr);
         let far = Contained::spawn(&mut command).context("starting the far end's command")?;
-        rig::await_listener(rig.server(), None, FAR_PATIENCE)?;
+        testbed::await_listener(bed.server(), None, FAR_PATIENCE)?;
         Ok(FarEnd::Command(far))
     }
 }

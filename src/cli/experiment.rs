@@ -12,14 +12,14 @@ use clap::Args;
 use super::CpuArg;
 use crate::experiment::estimate::estimate;
 use crate::experiment::host;
-use crate::experiment::laboratory::AnyBed;
-use crate::experiment::{baseline, runner};
+use crate::experiment::{baseline, runner, testbed, testbeds};
+use crate::testbed::TestbedBuilder;
 use instruments::failure::{Blame, Failure};
 use instruments::measure;
 use instruments::output;
 use instruments::output::Prepared;
 use netio::stop::Stop;
-use record::plan::{Order, Plan};
+use record::plan::{Case, Order, Plan};
 use record::{GivenScenario, Head, Journal, Record};
 
 /// How an experiment is run, and what of it.
@@ -82,7 +82,7 @@ impl ExperimentArgs {
             Some(directory) => directory.clone(),
             None => Path::new("out").join(&plan.name),
         };
-        self.laboratory(&plan)?;
+        self.testbeds(&plan)?;
         fs::create_dir_all(&directory)
             .with_context(|| format!("{}: cannot create", directory.display()))
             .or_bad_input()?;
@@ -91,25 +91,27 @@ impl ExperimentArgs {
         self.finish(Record::new(head), journal).map(Some)
     }
 
-    /// A laboratory in which every bed of `plan` was set up once.
-    fn laboratory(&self, plan: &Plan) -> Result<AnyBed, Failure> {
-        let laboratory = AnyBed::prepare(plan, self.cpu.into())?;
-        laboratory.try_out(plan)?;
-        Ok(laboratory)
+    /// What sets up the test beds of `plan`; each was set up once.
+    fn testbeds(&self, plan: &Plan) -> Result<TestbedBuilder, Failure> {
+        let specs = testbeds(plan);
+        let builder = TestbedBuilder::prepare(&specs, self.cpu.into())?;
+        builder.try_out(&specs, plan.seed)?;
+        Ok(builder)
     }
 
     /// Does the runs that `record` is missing, and writes the reports beside it.
     fn finish(&self, mut record: Record, mut journal: Journal) -> Result<Ran, Failure> {
-        let laboratory = self.laboratory(record.plan())?;
+        let builder = self.testbeds(record.plan())?;
+        let set_up = |case: &Case, seed| builder.set_up(&testbed(case), seed);
         let stop = Stop::on_signals()?;
         if record.baseline.is_none() && record.finished_at.is_none() {
-            record.baseline = baseline::measure(&laboratory, record.plan(), &stop)?;
+            record.baseline = baseline::measure(&set_up, record.plan(), &stop)?;
             // What a signal cut short is no measurement.
             if let Some(baseline) = record.baseline.as_ref().filter(|_| stop.cause().is_none()) {
                 journal.keep_baseline(baseline)?;
             }
         }
-        runner::run(&laboratory, &mut record, &mut journal, &stop)?;
+        runner::run(&set_up, &mut record, &mut journal, &stop)?;
         let directory = journal.path().parent().unwrap_or(Path::new(".")).to_owned();
         let page = report::html(&record)?;
         output::write(Some(&directory.join("report.html")), &page)?;

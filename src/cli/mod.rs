@@ -20,9 +20,9 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use netio::CpuUse;
 
-use crate::experiment::laboratory;
 use crate::forward::packet_log::PacketLogWriter;
 use crate::forward::thread::Options;
+use crate::testbed;
 use instruments::failure::{Blame, Failure};
 
 /// A wide-area network between two interfaces, measured through, with the trust of every number stated
@@ -50,7 +50,7 @@ enum Command {
     Schema(pages::SchemaArgs),
     /// Hold network interfaces in namespaces until standard input ends: what the bed `nics` starts
     #[command(hide = true)]
-    KeepNics,
+    NicHolder,
 }
 
 impl Cli {
@@ -74,7 +74,7 @@ impl Cli {
             Command::Completions(args) => args.run(),
             Command::Man(args) => args.run(),
             Command::Schema(args) => args.run(),
-            Command::KeepNics => laboratory::keep()
+            Command::NicHolder => testbed::hold_nics()
                 .map(|()| ExitCode::SUCCESS)
                 .map_err(Failure::from),
         };

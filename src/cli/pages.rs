@@ -69,3 +69,49 @@ impl ManArgs {
         Ok(ExitCode::SUCCESS)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Command;
+
+    /// The long help of `command` and of all below it, as a terminal of 100 columns without colours shows it.
+    fn help(command: &mut Command, out: &mut String) {
+        let text = command.render_long_help();
+        *out += &format!(
+            "\n===== {} --help =====\n{text}",
+            command.get_bin_name().unwrap_or_default()
+        );
+        for below in command.get_subcommands_mut() {
+            if !below.is_hide_set() && below.get_name() != "help" {
+                help(below, out);
+            }
+        }
+    }
+
+    #[test]
+    fn the_help_of_every_command_is_the_one_that_was_reviewed() {
+        let mut command = Cli::command().term_width(100);
+        command.build();
+        let mut text = String::new();
+        help(&mut command, &mut text);
+        insta::assert_snapshot!("help", text);
+    }
+
+    #[test]
+    fn every_manual_page_is_the_one_that_was_reviewed() {
+        let directory = tempfile::tempdir().unwrap();
+        clap_mangen::generate_to(Cli::command(), &directory).unwrap();
+        let pages = std::fs::read_dir(&directory).unwrap();
+        let mut pages: Vec<PathBuf> = pages.map(|page| page.unwrap().path()).collect();
+        pages.sort();
+        let page = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            format!(
+                "===== {name} =====\n{}",
+                std::fs::read_to_string(path).unwrap()
+            )
+        };
+        insta::assert_snapshot!("man", pages.iter().map(page).collect::<String>());
+    }
+}

@@ -18,8 +18,7 @@ use netio::offloads::OffloadError;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::forward::thread::{Options, Running};
-use crate::rig::RING_SLOTS;
+use crate::forward::thread::{Options, RING_SLOTS, Running};
 use carrier::{Action, Carriers};
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
@@ -93,7 +92,7 @@ impl WanBox {
     /// Passes carrier losses on until a signal ends the box; then puts everything back.
     pub(crate) fn run(mut self) -> Result<Summary> {
         let ended = self.watch();
-        let summary = crate::forward::summary::summary(&self.running.stop());
+        let summary = self.running.stop();
         // The leases and drops end here, after the last packet.
         drop(self.ports);
         ended.map(|()| summary)

@@ -3,8 +3,7 @@
 
 use anyhow::{Context, Result};
 
-use super::laboratory::Laboratory;
-use super::runner;
+use super::runner::{self, SetUp};
 use super::scenario;
 use netio::stop::Stop;
 use record::Baseline;
@@ -19,11 +18,7 @@ const SCENARIO: &str = include_str!("baseline.toml");
 ///
 /// # Errors
 /// The program's own scenario cannot be read.
-pub(crate) fn measure(
-    laboratory: &dyn Laboratory,
-    plan: &Plan,
-    stop: &Stop,
-) -> Result<Option<Baseline>> {
+pub(crate) fn measure(set_up: &SetUp<'_>, plan: &Plan, stop: &Stop) -> Result<Option<Baseline>> {
     let Some(first) = plan.cases.first() else {
         return Ok(None);
     };
@@ -36,7 +31,7 @@ pub(crate) fn measure(
         repeat: 1,
         seed: plan.seed,
     };
-    let run = runner::run_once(laboratory, 1, &planned, stop);
+    let run = runner::run_once(set_up, 1, &planned, stop);
     Ok(Some(baseline_of(&case.bed, &run)))
 }
 

@@ -4,8 +4,25 @@ pub(crate) mod baseline;
 pub(crate) mod estimate;
 pub(crate) mod grid;
 pub(crate) mod host;
-pub(crate) mod laboratory;
 mod progress;
 pub(crate) mod runner;
 pub(crate) mod scenario;
-mod stalls;
+
+use crate::testbed::TestbedSpec;
+use record::plan::{Case, Plan};
+
+/// The test bed that each case of `plan` needs.
+pub(crate) fn testbeds(plan: &Plan) -> Vec<TestbedSpec<'_>> {
+    plan.cases.iter().map(testbed).collect()
+}
+
+/// The test bed that `case` needs.
+pub(crate) fn testbed(case: &Case) -> TestbedSpec<'_> {
+    TestbedSpec {
+        user: format!("case `{}`", case.name),
+        bed: &case.bed,
+        between: case.between.as_ref(),
+        link: &case.link,
+        congestion: &case.congestion,
+    }
+}

@@ -1,4 +1,4 @@
-//! The runner: for every run of a plan a rig is set up, each instrument used in turn, the rig taken down.
+//! The runner: for every run of a plan a test bed is set up, each instrument used in turn, the test bed taken down.
 //!
 //! A run that fails is recorded with its cause, and the others go on.
 
@@ -10,8 +10,8 @@ use anyhow::Result;
 
 use super::estimate::estimate;
 use super::host::network_sysctls;
-use super::laboratory::{Laboratory, Links, Rig};
 use super::progress::Progress;
+use crate::testbed::{Links, Testbed};
 use instruments::Session;
 use instruments::measure::InstrumentArgs;
 use netio::stop::Stop;
@@ -19,6 +19,9 @@ use record::plan::{Case, Instrument, Plan, PlannedRun};
 use record::{Journal, Latest, LinkCounts, Measured, Outcome, Record, Run, now};
 use record::{Measurement, Metric, Statistic};
 use stats::repeats;
+
+/// Sets up the test bed of a case under a seed.
+pub(crate) type SetUp<'a> = dyn Fn(&Case, u64) -> Result<Box<dyn Testbed>> + 'a;
 
 /// How often a run that the machine spoils is attempted.
 const MOST_ATTEMPTS: u32 = 3;
@@ -32,7 +35,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// # Errors
 /// Only those of the journal: whatever else fails is part of the record.
 pub(crate) fn run(
-    laboratory: &dyn Laboratory,
+    set_up: &SetUp<'_>,
     record: &mut Record,
     journal: &mut Journal,
     stop: &Stop,
@@ -46,7 +49,7 @@ pub(crate) fn run(
                 progress.start(&label(&planned), left.len(), left.iter().sum());
                 let before = record.latest().run(&planned.case.name, planned.repeat);
                 let attempt = before.map_or(1, |run| run.attempt + 1);
-                let run = run_once(laboratory, attempt, &planned, stop);
+                let run = run_once(set_up, attempt, &planned, stop);
                 // What a signal cut short is no measurement.
                 if stop.cause().is_some() {
                     return Ok(());
@@ -109,7 +112,7 @@ fn label(run: &PlannedRun<'_>) -> String {
 
 /// A run from setting up to taking down.
 pub(super) fn run_once(
-    laboratory: &dyn Laboratory,
+    set_up: &SetUp<'_>,
     attempt: u32,
     planned: &PlannedRun<'_>,
     stop: &Stop,
@@ -125,8 +128,8 @@ pub(super) fn run_once(
         measurements: Vec::new(),
         links: Vec::new(),
     };
-    match laboratory.set_up(planned.case, planned.seed) {
-        Ok(rig) => use_rig(rig, planned.case, stop, &mut run),
+    match set_up(planned.case, planned.seed) {
+        Ok(testbed) => use_testbed(testbed, planned.case, stop, &mut run),
         Err(error) => {
             run.outcome = Outcome::Failed {
                 cause: format!("{error:#}"),
@@ -136,27 +139,28 @@ pub(super) fn run_once(
     run
 }
 
-fn use_rig(rig: Box<dyn Rig>, case: &Case, stop: &Stop, run: &mut Run) {
-    run.environment = environment(&*rig);
+fn use_testbed(testbed: Box<dyn Testbed>, case: &Case, stop: &Stop, run: &mut Run) {
+    run.environment = environment(&*testbed);
     for group in case.groups() {
-        run.measurements.extend(at_once(&*rig, case, group, stop));
+        run.measurements
+            .extend(at_once(&*testbed, case, group, stop));
         if stop.cause().is_some() {
             break;
         }
     }
-    let spoilt = rig.spoilt();
-    let torn_down = rig.tear_down();
+    let spoilt = testbed.spoilt();
+    let torn_down = testbed.tear_down();
     run.outcome = outcome(&run.measurements, &torn_down, spoilt);
     let links = torn_down.unwrap_or_default();
     run.links = links.into_iter().map(LinkCounts::of).collect();
 }
 
 /// Uses the instruments of a group at the same time.
-fn at_once(rig: &dyn Rig, case: &Case, group: &[Instrument], stop: &Stop) -> Vec<Measured> {
+fn at_once(testbed: &dyn Testbed, case: &Case, group: &[Instrument], stop: &Stop) -> Vec<Measured> {
     let measured = |instrument: &Instrument| Measured {
         instrument: instrument.name.clone(),
         started_at: now(),
-        measurement: measure(rig, case, instrument, stop)
+        measurement: measure(testbed, case, instrument, stop)
             .unwrap_or_else(|error| Measurement::failed(format!("{error:#}"))),
     };
     thread::scope(|scope| {
@@ -171,25 +175,25 @@ fn at_once(rig: &dyn Rig, case: &Case, group: &[Instrument], stop: &Stop) -> Vec
 }
 
 fn measure(
-    rig: &dyn Rig,
+    testbed: &dyn Testbed,
     case: &Case,
     instrument: &Instrument,
     stop: &Stop,
 ) -> Result<Measurement> {
-    let far_end = rig.far_end();
+    let far_end = testbed.far_end();
     let asked = InstrumentArgs::of(instrument, &far_end, &case.congestion)?;
     let asked = asked.instrument();
     let expected = || asked.expected().map_or(LONGEST, |time| time + GRACE);
     let limit = instrument.timeout.map_or_else(expected, Duration::from);
     let session = Session {
-        in_bed: rig.is_in_namespaces(),
+        in_bed: testbed.is_in_namespaces(),
         ..Session::quiet(stop.within(limit))
     };
     let _server = match asked.server()? {
-        Some(server) => rig.serve_with(&server.tool, &server.arguments, server.port)?,
+        Some(server) => testbed.serve_with(&server.tool, &server.arguments, server.port)?,
         None => None,
     };
-    rig.in_client(Box::new(|| match asked.measure(&session) {
+    testbed.in_client(Box::new(|| match asked.measure(&session) {
         Ok(output) => output.measurement,
         Err(failure) => Measurement::failed(failure),
     }))
@@ -209,7 +213,7 @@ fn outcome(
             torn_down
                 .as_ref()
                 .err()
-                .map(|error| format!("rig: {error:#}")),
+                .map(|error| format!("test bed: {error:#}")),
         )
         .collect();
     if !causes.is_empty() {
@@ -236,10 +240,10 @@ fn outcome(
     }
 }
 
-/// What the rig says of itself, and the client's sysctls.
-fn environment(rig: &dyn Rig) -> BTreeMap<String, String> {
-    let mut environment = rig.environment();
-    let carrier = rig.in_client(Box::new(|| Measurement {
+/// What the test bed says of itself, and the client's sysctls.
+fn environment(testbed: &dyn Testbed) -> BTreeMap<String, String> {
+    let mut environment = testbed.environment();
+    let carrier = testbed.in_client(Box::new(|| Measurement {
         facts: network_sysctls(),
         ..Measurement::default()
     }));

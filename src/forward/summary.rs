@@ -1,14 +1,21 @@
 //! What the emulator did, in the form that is printed and kept in a record.
 
 use model::Side;
-use record::summary::{DepartureSummary, DirectionSummary, OwnLoss, Summary};
+use netio::Waiter;
+use record::summary::{DepartureSummary, DirectionSummary, OwnLoss, PacketLogSummary, Summary};
 
 use super::stats::BUDGET;
-use super::{Loss, Stats, thread::Report};
+use super::{Loss, Stats};
 
-/// The summary of a forwarder's report.
-pub(crate) fn summary(report: &Report) -> Summary {
-    let stats = &report.stats;
+/// The summary of a forwarder's counters, of how late its machine wakes it, of the bytes that its frames and its rings may
+/// take, and of its packet log.
+pub(super) fn summary(
+    stats: &Stats,
+    waiter: &Waiter,
+    held_limit_bytes: usize,
+    ring_bytes: usize,
+    packet_log: Option<PacketLogSummary>,
+) -> Summary {
     let error = &stats.departure;
     Summary {
         up: direction(stats, Side::A),
@@ -22,13 +29,13 @@ pub(crate) fn summary(report: &Report) -> Summary {
             budget_ns: BUDGET.0,
         },
         peak_held_bytes: stats.peak_bytes,
-        held_limit_bytes: report.memory,
-        ring_bytes: report.ring_bytes,
-        wake_up_latency_ns: report.waiter.wake_up_latency().0,
-        spin_ns: report.waiter.guard().0,
-        real_time: report.waiter.real_time(),
+        held_limit_bytes,
+        ring_bytes,
+        wake_up_latency_ns: waiter.wake_up_latency().0,
+        spin_ns: waiter.guard().0,
+        real_time: waiter.real_time(),
         send_error: stats.send_error.clone(),
-        truth: report.truth.clone(),
+        truth: packet_log,
     }
 }
 

@@ -11,8 +11,12 @@ use model::Link;
 use netio::{AfPacket, Alarm, CpuUse, Waiter};
 
 use super::packet_log::PacketLogWriter;
-use super::{Forwarder, Next, Stats};
-use record::summary::PacketLogSummary;
+use super::summary::summary;
+use super::{Forwarder, Next};
+use record::summary::Summary;
+
+/// Slots of each port's receive ring: 64 MiB, which hold what arrives while both cores are busy elsewhere for 20 ms.
+pub(crate) const RING_SLOTS: usize = 960;
 
 /// How a forwarder is run.
 #[derive(Debug)]
@@ -46,23 +50,9 @@ impl From<CpuUse> for Options {
 
 /// A forwarder that runs until it is stopped.
 pub(crate) struct Running {
-    thread: JoinHandle<Report>,
+    thread: JoinHandle<Summary>,
     stop: Arc<AtomicBool>,
     alarm: Arc<Alarm>,
-}
-
-/// What a forwarder says of itself at the end.
-pub(crate) struct Report {
-    /// Counters and departure error.
-    pub(crate) stats: Stats,
-    /// How late this machine wakes a sleeping thread, measured at start.
-    pub(crate) waiter: Waiter,
-    /// Bytes of frames that were allowed to be held.
-    pub(crate) memory: usize,
-    /// Bytes of both receive rings.
-    pub(crate) ring_bytes: usize,
-    /// What was kept of the packet log, where one was asked for.
-    pub(crate) truth: Option<PacketLogSummary>,
 }
 
 impl Running {
@@ -86,12 +76,12 @@ impl Running {
         })
     }
 
-    /// Stops forwarding; packets on their way are gone.
-    pub(crate) fn stop(self) -> Report {
+    /// Stops forwarding and says what was done; packets on their way are gone.
+    pub(crate) fn stop(self) -> Summary {
         self.stop.store(true, Ordering::Relaxed);
         self.alarm.ring();
         match self.thread.join() {
-            Ok(report) => report,
+            Ok(summary) => summary,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
@@ -104,7 +94,7 @@ fn forward(
     stop: &AtomicBool,
     alarm: &Alarm,
     ready: &mpsc::Sender<()>,
-) -> Report {
+) -> Summary {
     let mut waiter = Waiter::measure(options.cpu);
     let ring_bytes = ports.iter().map(AfPacket::ring_bytes).sum();
     let memory = options.memory;
@@ -126,11 +116,11 @@ fn forward(
         let [a, b] = forwarder.ports();
         waiter.sleep(&[a.as_fd(), b.as_fd(), alarm.as_fd()], now, until);
     }
-    Report {
-        stats: forwarder.stats(),
-        waiter,
+    summary(
+        &forwarder.stats(),
+        &waiter,
         memory,
         ring_bytes,
-        truth: forwarder.finish_log(),
-    }
+        forwarder.finish_log(),
+    )
 }

@@ -1,4 +1,4 @@
-//! pingpong, blast and transfer as programs: the sweeps of documents 003 and 004, and peers that go away.
+//! pingpong, blast and transfer as programs: the sweeps of "Experiment on Oct 10" (nettest) and "Perl TCP Transfer Test", and peers that go away.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};

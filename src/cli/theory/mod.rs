@@ -98,7 +98,7 @@ struct Theory {
     measured: Option<Explained>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sizes: Vec<OfSize>,
-    /// Document 003's table; empty unless its sweep was asked for.
+    /// The published table of overheads of nettest; empty unless its sweep was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     overheads: Vec<Overhead>,
 }
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn document_003_s_table_stands_beside_the_correct_one() {
+    fn nettest_s_published_table_stands_beside_the_correct_one() {
         let most = "1500/1526 98.296 % 1500/1538 97.529 % the gap of 12 bytes";
         let least = "1/72 1.389 % 1/84 1.190 %";
         says("--sweep nettest --rate 100mbit", &[most, least, "131072"]);

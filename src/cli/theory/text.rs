@@ -130,7 +130,10 @@ fn overheads(overheads: &[Overhead], f: &mut fmt::Formatter<'_>) -> fmt::Result 
     if overheads.is_empty() {
         return Ok(());
     }
-    writeln!(f, "nettest's own theory (document 003)")?;
+    writeln!(
+        f,
+        "nettest's own theory (Experiment on Oct 10, with nettest on kernel 2.4.10)"
+    )?;
     let (what, published, correct) = ("", "published", "correct");
     writeln!(f, "{what:32} {published:>19} {correct:>19}")?;
     for overhead in overheads {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::experiment::laboratory::ClientWork;
 use crate::experiment::scenario;
+use crate::testbed::ClientWork;
 use anyhow::anyhow;
 use instruments::external::{Here, Launcher as _, Running, Tool};
 use instruments::measure::FarEnd;
@@ -21,13 +21,13 @@ struct Loopback {
     stop: Arc<AtomicBool>,
 }
 
-struct LoopbackRig {
+struct LoopbackTestbed {
     server: Server,
     summary: Summary,
 }
 
-impl Laboratory for Loopback {
-    fn set_up(&self, case: &Case, _seed: u64) -> Result<Box<dyn Rig>> {
+impl Loopback {
+    fn set_up(&self, case: &Case) -> Result<Box<dyn Testbed>> {
         let mut summary = Summary::default();
         match case.name.as_str() {
             "broken" => return Err(anyhow!("no such link")),
@@ -43,11 +43,11 @@ impl Laboratory for Loopback {
             congestion,
             ..ServeConfig::on_loopback()
         })?;
-        Ok(Box::new(LoopbackRig { server, summary }))
+        Ok(Box::new(LoopbackTestbed { server, summary }))
     }
 }
 
-impl Rig for LoopbackRig {
+impl Testbed for LoopbackTestbed {
     fn far_end(&self) -> FarEnd {
         let http = self.server.address("http").unwrap();
         FarEnd {
@@ -93,10 +93,11 @@ fn head(cases: &str) -> Head {
 }
 
 /// Runs what `directory`'s record is missing; what it then holds.
-fn go_on(directory: &Path, laboratory: &Loopback) -> Record {
+fn go_on(directory: &Path, loopback: &Loopback) -> Record {
     let (mut record, mut journal) = Journal::resume(directory).unwrap();
-    let stop = Stop::on(Arc::clone(&laboratory.stop));
-    run(laboratory, &mut record, &mut journal, &stop).unwrap();
+    let stop = Stop::on(Arc::clone(&loopback.stop));
+    let set_up = |case: &Case, _| loopback.set_up(case);
+    run(&set_up, &mut record, &mut journal, &stop).unwrap();
     let kept = Record::read(directory).unwrap();
     assert!(kept == record);
     kept
@@ -190,15 +191,16 @@ fn what_a_signal_cut_short_is_done_when_it_is_resumed_and_nothing_twice() {
     let directory = tempfile::tempdir().unwrap();
     let cases = "[[cases]]\nname = 'first'\nrepeats = 2\n[[cases]]\nname = 'last'\n";
     Journal::begin(directory.path(), &head(cases)).unwrap();
-    let laboratory = Loopback::default();
-    let cut = go_on(directory.path(), &laboratory);
+    let loopback = Loopback::default();
+    let cut = go_on(directory.path(), &loopback);
     assert_eq!((cut.runs.len(), cut.finished_at), (1, None));
-    // The laboratory stops at every run of `last`: as with a user who interrupts again and again.
-    laboratory.stop.store(false, Ordering::Relaxed);
-    assert_eq!(go_on(directory.path(), &laboratory).runs.len(), 1);
+    // The test bed stops at every run of `last`: as with a user who interrupts again and again.
+    loopback.stop.store(false, Ordering::Relaxed);
+    assert_eq!(go_on(directory.path(), &loopback).runs.len(), 1);
     let whole = {
         let (mut record, mut journal) = Journal::resume(directory.path()).unwrap();
-        run(&laboratory, &mut record, &mut journal, &Stop::default()).unwrap();
+        let set_up = |case: &Case, _| loopback.set_up(case);
+        run(&set_up, &mut record, &mut journal, &Stop::default()).unwrap();
         record
     };
     let runs: Vec<_> = whole

@@ -1,4 +1,4 @@
-//! Whether the host ran a run's threads when they were to run.
+//! Whether the host ran the threads of a measurement when they were to run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! Two network interfaces of this machine, with whatever is between them: the bed `nics`.
 //!
-//! A process of its own, the keeper, borrows the interfaces and gives them back when this one ends, however it ends. It
-//! is this program again, started with the hidden command `keep-nics`.
+//! A process of its own, the NIC holder, borrows the interfaces and gives them back when this one ends, however it ends. It
+//! is this program again, started with the hidden command `nic-holder`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,71 +16,70 @@ use netio::nic::{BorrowedNic, NicConfig};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::{ClientWork, Links, serve_in};
-use crate::experiment::stalls::StallWatch;
+use super::listener::serve_in;
+use super::stalls::StallWatch;
+use super::{ClientWork, Links, Testbed};
 use instruments::endpoint::Local;
-pub(super) use instruments::external::{Running, Tool};
+use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
-use instruments::serve;
-use instruments::serve::{Limits, Ports, ServeConfig, Server};
+use instruments::serve::{self, Limits, Ports, ServeConfig, Server};
 use record::Measurement;
 use record::bed::{Nic, Nics};
-use record::plan::Case;
 
 /// The hidden command.
-const KEEP: &str = "keep-nics";
+const NIC_HOLDER: &str = "nic-holder";
 
 /// Both interfaces, each in its namespace, for as long as this is there.
-pub(super) struct Kept {
+pub(super) struct HeldNics {
     nics: Nics,
     client: NetNs,
     server: NetNs,
-    keeper: Child,
-    /// The keeper gives the interfaces back when it ends.
-    life: Option<ChildStdin>,
+    holder: Child,
+    /// The NIC holder gives the interfaces back when its standard input ends.
+    stdin: Option<ChildStdin>,
 }
 
-/// What the keeper answers: its descriptors of the namespaces, or why there are none.
+/// What the NIC holder answers: its descriptors of the namespaces, or why there are none.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Answer {
-    Kept { client: i32, server: i32 },
+    Held { client: i32, server: i32 },
     Refused(String),
 }
 
-impl Kept {
-    /// Has a keeper borrow the interfaces.
+impl HeldNics {
+    /// Has a NIC holder borrow the interfaces.
     ///
     /// # Errors
     /// One is missing, in use or without a carrier; nothing is borrowed then.
     pub(super) fn borrow(nics: &Nics) -> Result<Self> {
-        let mut keeper = Command::new("/proc/self/exe")
-            .arg(KEEP)
+        let mut holder = Command::new("/proc/self/exe")
+            .arg(NIC_HOLDER)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Out of reach of the terminal's Ctrl-C, which would end it before the run.
             .process_group(0)
             .spawn()
-            .context("starting the keeper of the interfaces")?;
-        let mut life = keeper.stdin.take().context("the keeper's input")?;
-        let answers = keeper.stdout.take().context("the keeper's output")?;
-        writeln!(life, "{}", serde_json::to_string(nics)?)?;
+            .context("starting the NIC holder")?;
+        let mut stdin = holder.stdin.take().context("the NIC holder's input")?;
+        let answers = holder.stdout.take().context("the NIC holder's output")?;
+        writeln!(stdin, "{}", serde_json::to_string(nics)?)?;
         let mut line = String::new();
         BufReader::new(answers).read_line(&mut line)?;
-        match serde_json::from_str(&line).context("the keeper of the interfaces ended")? {
+        match serde_json::from_str(&line).context("the NIC holder ended")? {
             Answer::Refused(why) => {
-                drop(life);
-                keeper.wait()?;
+                drop(stdin);
+                holder.wait()?;
                 Err(anyhow!("bed `nics`: {why}"))
             }
-            Answer::Kept { client, server } => {
-                let open = |fd| NetNs::of_process(keeper.id(), fd);
+            Answer::Held { client, server } => {
+                let open = |fd| NetNs::of_process(holder.id(), fd);
                 Ok(Self {
                     nics: nics.clone(),
                     client: open(client)?,
                     server: open(server)?,
-                    keeper,
-                    life: Some(life),
+                    holder,
+                    stdin: Some(stdin),
                 })
             }
         }
@@ -92,27 +91,27 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for HeldNics {
     fn drop(&mut self) {
-        drop(self.life.take());
+        drop(self.stdin.take());
         // Only when the interfaces are back is the experiment over.
-        let _ = self.keeper.wait();
+        let _ = self.holder.wait();
     }
 }
 
-/// The keeper: borrows the interfaces that its standard input names, says so, and gives them back at the input's end.
+/// The NIC holder: borrows the interfaces that its standard input names, says so, and gives them back at the input's end.
 ///
 /// # Errors
 /// Standard input or output fail.
-pub(crate) fn keep() -> Result<()> {
+pub(crate) fn hold() -> Result<()> {
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
-        // It ends with the process that it serves, which signals reach by themselves.
+        // It ends with the process that started it, which the signals reach as well.
         signal_hook::flag::register(signal, Arc::default())?;
     }
     let mut input = BufReader::new(std::io::stdin());
     let mut line = String::new();
     input.read_line(&mut line)?;
-    let nics: Nics = serde_json::from_str(&line).context("what to keep")?;
+    let nics: Nics = serde_json::from_str(&line).context("which interfaces to hold")?;
     let take = || -> Result<[BorrowedNic; 2]> {
         let client = BorrowedNic::take(&config(&nics.client))?;
         Ok([client, BorrowedNic::take(&config(&nics.server))?])
@@ -123,7 +122,7 @@ pub(crate) fn keep() -> Result<()> {
             let [client, server] = taken
                 .each_ref()
                 .map(|nic| nic.namespace().as_fd().as_raw_fd());
-            Answer::Kept { client, server }
+            Answer::Held { client, server }
         }
         Err(why) => Answer::Refused(format!("{why:#}")),
     };
@@ -140,44 +139,44 @@ fn config(nic: &Nic) -> NicConfig {
     }
 }
 
-struct Rig {
+struct BetweenNics {
     stalls: StallWatch,
-    kept: Arc<Kept>,
+    nics: Arc<HeldNics>,
     far_end: Server,
     http: u16,
 }
 
 /// A far end on the server's interface.
-pub(super) fn set_up(kept: Arc<Kept>, case: &Case) -> Result<Box<dyn super::Rig>> {
+pub(super) fn set_up(nics: Arc<HeldNics>, congestion: &str) -> Result<Box<dyn Testbed>> {
     let config = ServeConfig {
-        bind: Some(Local::Address(kept.nics.server.address.addr())),
+        bind: Some(Local::Address(nics.nics.server.address.addr())),
         ports: Ports::IN_BED,
-        congestion: Some(case.congestion.clone()),
+        congestion: Some(congestion.to_owned()),
         limits: Limits::IN_BED,
         ..ServeConfig::default()
     };
-    let far_end = kept
+    let far_end = nics
         .server
         .run(|| serve::start(config))?
         .context("the far end")?;
-    Ok(Box::new(Rig {
+    Ok(Box::new(BetweenNics {
         stalls: StallWatch::begin()?,
         http: far_end.address("http")?.port(),
         far_end,
-        kept,
+        nics,
     }))
 }
 
-impl super::Rig for Rig {
+impl Testbed for BetweenNics {
     fn far_end(&self) -> FarEnd {
         FarEnd {
-            address: self.kept.nics.server.address.addr(),
+            address: self.nics.nics.server.address.addr(),
             http: self.http,
         }
     }
 
     fn environment(&self) -> BTreeMap<String, String> {
-        let Nics { client, server } = &self.kept.nics;
+        let Nics { client, server } = &self.nics.nics;
         let congestion = self.far_end.congestion();
         [
             ("client's interface", client.interface.as_str()),
@@ -192,11 +191,11 @@ impl super::Rig for Rig {
     }
 
     fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement> {
-        Ok(self.kept.client.run(work)?)
+        Ok(self.nics.client.run(work)?)
     }
 
     fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>> {
-        serve_in(&self.kept.server, tool, arguments, port).map(Some)
+        serve_in(&self.nics.server, tool, arguments, port).map(Some)
     }
 
     fn spoilt(&self) -> Option<String> {

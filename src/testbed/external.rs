@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{ClientWork, Links};
-use crate::experiment::stalls::StallWatch;
-use instruments::endpoint;
-use instruments::endpoint::Family;
-pub(super) use instruments::external::{Running, Tool};
+use super::stalls::StallWatch;
+use super::{ClientWork, Links, Testbed};
+use instruments::endpoint::{self, Family};
+use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
 use record::Measurement;
 use record::bed::External;
@@ -19,7 +18,7 @@ use record::bed::External;
 /// How long the far end may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-struct Rig {
+struct Host {
     stalls: StallWatch,
     host: String,
     address: IpAddr,
@@ -27,13 +26,13 @@ struct Rig {
 }
 
 /// Finds the host, and a `farwire serve` on it.
-pub(super) fn set_up(bed: &External) -> Result<Box<dyn super::Rig>> {
+pub(super) fn set_up(bed: &External) -> Result<Box<dyn Testbed>> {
     let target = endpoint::resolve(&bed.host, bed.http_port, Family::Any)?;
     TcpStream::connect_timeout(&target, PATIENCE).with_context(|| {
         let (host, port) = (&bed.host, bed.http_port);
         format!("bed `external`: no web server on port {port} of {host}: run `farwire serve` there")
     })?;
-    Ok(Box::new(Rig {
+    Ok(Box::new(Host {
         stalls: StallWatch::begin()?,
         host: bed.host.clone(),
         address: target.ip(),
@@ -41,7 +40,7 @@ pub(super) fn set_up(bed: &External) -> Result<Box<dyn super::Rig>> {
     }))
 }
 
-impl super::Rig for Rig {
+impl Testbed for Host {
     fn far_end(&self) -> FarEnd {
         FarEnd {
             address: self.address,

@@ -10,23 +10,22 @@ use netio::bed::{BedConfig, Endpoint, Side, WAN};
 use netio::netns::NetNs;
 use netio::tbf::TokenBucket;
 
-use super::{ClientWork, Links};
-use crate::experiment::stalls::StallWatch;
+use super::emulated::EmulatedBed;
+use super::listener::serve_in;
+use super::stalls::StallWatch;
+use super::{ClientWork, Links, Testbed, TestbedSpec};
 use crate::forward::thread::Options;
-use crate::rig;
 use instruments::endpoint::Local;
-pub(super) use instruments::external::{Running, Tool};
+use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
-use instruments::serve;
-use instruments::serve::{Limits, Ports, ServeConfig, Server};
+use instruments::serve::{self, Limits, Ports, ServeConfig, Server};
 use record::Measurement;
 use record::bed::{Bed, Ends};
-use record::plan::Case;
 
-/// A bed of its own for one run.
-struct Rig {
+/// Namespaces of its own.
+struct Namespaces {
     stalls: StallWatch,
-    rig: rig::Rig,
+    bed: EmulatedBed,
     /// Of the links, in a row.
     names: Vec<String>,
     ends: Ends,
@@ -38,12 +37,12 @@ struct Rig {
     offloads: bool,
 }
 
-/// The rig of `case`, whose bed is one of these two.
-pub(super) fn set_up(case: &Case, seed: u64, cpu: CpuUse) -> Result<Box<dyn super::Rig>> {
-    let (mtu, offloads, ends) = match &case.bed {
+/// The test bed of `spec`, whose bed is one of these two.
+pub(super) fn set_up(spec: &TestbedSpec<'_>, seed: u64, cpu: CpuUse) -> Result<Box<dyn Testbed>> {
+    let (mtu, offloads, ends) = match spec.bed {
         Bed::Netns(pair) => (pair.mtu, pair.offloads, Ends::OF_PAIR),
         Bed::Chain(chain) => {
-            let ends = chain.ends(case.between.as_ref())?;
+            let ends = chain.ends(spec.between)?;
             (chain.mtu, chain.offloads, ends)
         }
         Bed::External(_) | Bed::Nics(_) => bail!("not a bed of namespaces alone"),
@@ -53,32 +52,32 @@ pub(super) fn set_up(case: &Case, seed: u64, cpu: CpuUse) -> Result<Box<dyn supe
         offloads,
         ..BedConfig::default()
     };
-    let links = case.links(seed)?;
+    let links = spec.bed.links(spec.link, seed)?;
     let with_options = |(name, link): (String, LinkConfig)| (name, (link, Options::from(cpu)));
     let (names, links): (Vec<_>, Vec<_>) = links.into_iter().map(with_options).unzip();
-    let rig = rig::Rig::up(&config, links)?;
-    if let Some(bucket) = case.bed.token_bucket() {
+    let bed = EmulatedBed::up(&config, links)?;
+    if let Some(bucket) = spec.bed.token_bucket() {
         let bucket = TokenBucket {
             rate: bucket.rate,
             burst: bucket.burst,
             limit: bucket.limit,
         };
-        bucket.put_on(rig.client(), WAN)?;
+        bucket.put_on(bed.client(), WAN)?;
     }
     let address = address_of_server(ends)?.v4;
     let config = ServeConfig {
         bind: Some(Local::Address(address.into())),
         ports: Ports::IN_BED,
-        congestion: Some(case.congestion.clone()),
+        congestion: Some(spec.congestion.to_owned()),
         limits: Limits::IN_BED,
         ..ServeConfig::default()
     };
-    let far_end = rig.nodes()[ends.server]
+    let far_end = bed.nodes()[ends.server]
         .run(|| serve::start(config))?
         .context("the far end")?;
-    Ok(Box::new(Rig {
+    Ok(Box::new(Namespaces {
         stalls: StallWatch::begin()?,
-        rig,
+        bed,
         names,
         ends,
         address,
@@ -99,13 +98,13 @@ fn address_of_server(Ends { client, server }: Ends) -> Result<Endpoint> {
     })
 }
 
-impl Rig {
+impl Namespaces {
     fn server(&self) -> &NetNs {
-        &self.rig.nodes()[self.ends.server]
+        &self.bed.nodes()[self.ends.server]
     }
 }
 
-impl super::Rig for Rig {
+impl Testbed for Namespaces {
     fn far_end(&self) -> FarEnd {
         FarEnd {
             address: self.address.into(),
@@ -131,11 +130,11 @@ impl super::Rig for Rig {
     }
 
     fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement> {
-        Ok(self.rig.nodes()[self.ends.client].run(work)?)
+        Ok(self.bed.nodes()[self.ends.client].run(work)?)
     }
 
     fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>> {
-        super::serve_in(self.server(), tool, arguments, port).map(Some)
+        serve_in(self.server(), tool, arguments, port).map(Some)
     }
 
     fn spoilt(&self) -> Option<String> {
@@ -144,12 +143,12 @@ impl super::Rig for Rig {
 
     fn tear_down(self: Box<Self>) -> Result<Links> {
         let Self {
-            rig,
+            bed,
             names,
             far_end,
             ..
         } = *self;
         drop(far_end);
-        Ok(names.into_iter().zip(rig.down()).collect())
+        Ok(names.into_iter().zip(bed.down()).collect())
     }
 }

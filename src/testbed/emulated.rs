@@ -1,0 +1,58 @@
+//! A bed of namespaces with the emulator running on its links.
+
+use anyhow::{Context, Result};
+use model::{Link, LinkConfig};
+use netio::AfPacket;
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
+use netio::netns::NetNs;
+
+use crate::forward::thread::{Options, RING_SLOTS, Running};
+use record::summary::Summary;
+
+/// A bed whose links are emulated.
+pub(crate) struct EmulatedBed {
+    bed: Bed,
+    /// In the order of the bed's segments.
+    running: Vec<Running>,
+}
+
+impl EmulatedBed {
+    /// Builds the bed, with a segment for each of `links`, and starts to forward.
+    pub(crate) fn up(bed: &BedConfig, links: Vec<(LinkConfig, Options)>) -> Result<Self> {
+        let bed = Bed::build(&BedConfig {
+            segments: u8::try_from(links.len()).context("so many links")?,
+            ..bed.clone()
+        })?;
+        let forward = |(emulator, (link, options)): (&NetNs, (LinkConfig, Options))| {
+            let link = Link::new(&link)?;
+            let ports = emulator.run(|| -> Result<_> {
+                let open = |name| AfPacket::open(name, RING_SLOTS);
+                Ok([open(CLIENT_PORT)?, open(SERVER_PORT)?])
+            })??;
+            Running::start(ports, link, options)
+        };
+        let running = bed.emulators().iter().zip(links).map(forward);
+        let running = running.collect::<Result<_>>()?;
+        Ok(Self { bed, running })
+    }
+
+    /// Where the client runs.
+    pub(crate) fn client(&self) -> &NetNs {
+        self.bed.client()
+    }
+
+    /// Where the server runs.
+    pub(crate) fn server(&self) -> &NetNs {
+        self.bed.server()
+    }
+
+    /// From the client to the server.
+    pub(crate) fn nodes(&self) -> &[NetNs] {
+        self.bed.nodes()
+    }
+
+    /// Stops forwarding; what each link did, in the order of the segments.
+    pub(crate) fn down(self) -> Vec<Summary> {
+        self.running.into_iter().map(Running::stop).collect()
+    }
+}

@@ -1,0 +1,87 @@
+//! Servers in a namespace: starting one, and waiting until it listens.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use netio::netns::NetNs;
+
+use instruments::external::{Launcher as _, Running, Tool, Within};
+
+/// How long a tool may take to listen.
+const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Starts `tool` as a server in `namespace`, contained, and waits until it listens on `port`.
+pub(super) fn serve_in(
+    namespace: &NetNs,
+    tool: &Tool,
+    arguments: &[String],
+    port: u16,
+) -> Result<Running> {
+    let running = namespace.run(|| Within.start(tool, arguments))??;
+    let listens = await_listener(namespace, Some(port), SERVER_PATIENCE)?;
+    ensure!(
+        listens,
+        "{} does not listen on port {port} within {SERVER_PATIENCE:?}",
+        tool.path.display()
+    );
+    Ok(running)
+}
+
+/// Waits until something in `namespace` listens on `port` of TCP or UDP, or on any, at most for `patience`; whether it does.
+pub(crate) fn await_listener(
+    namespace: &NetNs,
+    port: Option<u16>,
+    patience: Duration,
+) -> Result<bool> {
+    const LOOK_AGAIN: Duration = Duration::from_millis(5);
+    let end = Instant::now() + patience;
+    namespace.run(|| -> Result<bool> {
+        while !someone_listens(port)? {
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(true)
+    })?
+}
+
+/// States in /proc/net/tcp and udp (include/net/tcp_states.h): 0A listens, 07 is an unconnected UDP socket.
+fn someone_listens(port: Option<u16>) -> Result<bool> {
+    for (table, state) in [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")] {
+        let path = format!("/proc/thread-self/net/{table}");
+        // Without IPv6 there is no table of it.
+        let Ok(text) = fs::read_to_string(&path) else {
+            continue;
+        };
+        let mut rows = text.lines().skip(1).map(|line| line.split_whitespace());
+        if rows.any(|mut row| listens(&mut row, state, port)) {
+            return Ok(true);
+        }
+    }
+    fs::metadata("/proc/thread-self/net").context("looking for listeners")?;
+    Ok(false)
+}
+
+/// Whether a row is of a socket in this state and, if that is said, on this port: its columns are a number, the local
+/// address with its port in hexadecimal, the remote one, the state.
+fn listens<'a>(row: &mut impl Iterator<Item = &'a str>, state: &str, port: Option<u16>) -> bool {
+    let local = row.nth(1).and_then(|local| local.rsplit_once(':'));
+    let at = local.and_then(|(_, digits)| u16::from_str_radix(digits, 16).ok());
+    row.nth(1) == Some(state) && (port.is_none() || port == at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_is_known_by_its_state_and_port() {
+        let row = "   0: 0100007F:1389 00000000:0000 0A 00000000:00000000 00:00000000";
+        let is = |state, port| listens(&mut row.split_whitespace(), state, port);
+        assert!(is("0A", None) && is("0A", Some(5001)));
+        assert!(!is("07", None) && !is("0A", Some(5002)));
+        assert!(!listens(&mut "".split_whitespace(), "0A", None));
+    }
+}

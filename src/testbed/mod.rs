@@ -1,0 +1,182 @@
+//! Test beds: a client and a far end, with a network between them.
+//!
+//! A kind of bed is a file: `namespaces` (`netns` and `chain`), `nics`, `external`.
+
+mod emulated;
+mod external;
+mod listener;
+mod namespaces;
+mod nics;
+mod stalls;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use netio::CpuUse;
+use netio::netns::NetNs;
+use netio::userns::{self, Privilege};
+
+use instruments::external::{Running, Tool};
+use instruments::failure::{Blame, Failure};
+use instruments::measure::FarEnd;
+use instruments::serve;
+use record::Measurement;
+use record::bed::{Bed, Nics};
+use record::link_spec::LinkSpec;
+use record::summary::Summary;
+
+pub(crate) use self::emulated::EmulatedBed;
+pub(crate) use self::listener::await_listener;
+use self::nics::HeldNics;
+pub(crate) use self::nics::hold as hold_nics;
+
+/// Work of an instrument that must happen where the client is.
+pub(crate) type ClientWork<'a> = Box<dyn FnOnce() -> Measurement + Send + 'a>;
+
+/// What each emulated link did, by its name, in a row.
+pub(crate) type Links = Vec<(String, Summary)>;
+
+/// A client and a far end with a network between them.
+pub(crate) trait Testbed: Sync {
+    /// The far end, as the client reaches it.
+    fn far_end(&self) -> FarEnd;
+
+    /// What is in effect: the far end's congestion control as read back, offloads, MTU.
+    fn environment(&self) -> BTreeMap<String, String>;
+
+    /// Does `work` in a thread that is in the client's network namespace.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered.
+    fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement>;
+
+    /// Starts `tool` as a server where the far end is, contained, and waits until it listens on `port`; it ends when the
+    /// result is dropped. Nothing where the far end is another machine's.
+    ///
+    /// # Errors
+    /// It does not start, or does not listen.
+    fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>>;
+
+    /// Whether both ends are in namespaces, so that tools can be contained there.
+    fn is_in_namespaces(&self) -> bool {
+        true
+    }
+
+    /// Why the machine, beside the links, spoilt what was measured so far, if so.
+    fn spoilt(&self) -> Option<String>;
+
+    /// Takes everything down; what the links did.
+    ///
+    /// # Errors
+    /// Something that was part of the test bed had failed.
+    fn tear_down(self: Box<Self>) -> Result<Links>;
+}
+
+/// The test bed that is wanted.
+pub(crate) struct TestbedSpec<'a> {
+    /// What needs it, as messages name it.
+    pub(crate) user: String,
+    pub(crate) bed: &'a Bed,
+    /// Of a chain, from which node to which; from the first to the last when absent.
+    pub(crate) between: Option<&'a [String; 2]>,
+    /// The conditions of the box.
+    pub(crate) link: &'a LinkSpec,
+    /// TCP congestion control of the far end.
+    pub(crate) congestion: &'a str,
+}
+
+/// Sets up test beds of every kind.
+pub(crate) struct TestbedBuilder {
+    /// Whether forwarders may spin to be on time.
+    cpu: CpuUse,
+    /// Interfaces stay borrowed from one test bed to the next: hardware takes seconds to have a carrier.
+    nics: Mutex<Option<Arc<HeldNics>>>,
+}
+
+/// Makes namespaces possible for this process; to be called before it starts any thread.
+pub(crate) fn gain_privilege() -> Result<(), Failure> {
+    match Privilege::detect() {
+        Privilege::Root => Ok(()),
+        Privilege::UserNamespace => userns::enter().or_machine(),
+        Privilege::None { why } => Err(Failure::machine(format!(
+            "a test bed needs root, or user namespaces, which this machine refuses: {why}; \
+             run as root, or see `farwire doctor`"
+        ))),
+    }
+}
+
+impl TestbedBuilder {
+    /// For the test beds in `specs`; gains the privileges that they need, so it must come before any thread.
+    ///
+    /// # Errors
+    /// A congestion control that is not here is bad input; privileges that cannot be had are the machine's.
+    pub(crate) fn prepare(specs: &[TestbedSpec<'_>], cpu: CpuUse) -> Result<Self, Failure> {
+        let (own, others): (Vec<&TestbedSpec<'_>>, _) =
+            specs.iter().partition(|spec| spec.bed.is_own());
+        let is_root = Privilege::detect() == Privilege::Root;
+        let nics = |spec: &&TestbedSpec<'_>| matches!(spec.bed, Bed::Nics(_));
+        match others.first() {
+            None => gain_privilege()?,
+            // What is in a user namespace of its own reaches neither the network nor the interfaces of this machine.
+            Some(other) if !is_root && (!own.is_empty() || others.iter().any(nics)) => {
+                return Err(Failure::machine(format!(
+                    "{}: a bed `nics`, or `external` beside beds of namespaces, needs root: run as root",
+                    other.user
+                )));
+            }
+            Some(_) => {}
+        }
+        if !own.is_empty() {
+            // In a namespace of farwire's own every control that is available may be set; on the host, some take root.
+            let namespace = NetNs::create().or_machine()?;
+            let check = |spec: &&TestbedSpec<'_>| {
+                serve::check_congestion(spec.congestion).with_context(|| spec.user.clone())
+            };
+            let checked = namespace.run(|| own.iter().try_for_each(check));
+            checked.or_machine()?.or_bad_input()?;
+        }
+        Ok(Self {
+            cpu,
+            nics: Mutex::default(),
+        })
+    }
+
+    /// Sets up each bed of `specs` once and takes it down again, so that what would always fail fails at the start.
+    ///
+    /// # Errors
+    /// A bed that cannot be had is the machine's.
+    pub(crate) fn try_out(&self, specs: &[TestbedSpec<'_>], seed: u64) -> Result<(), Failure> {
+        let mut tried = Vec::new();
+        for spec in specs {
+            if !tried.contains(&spec.bed) {
+                let testbed = self.set_up(spec, seed).or_machine()?;
+                testbed.tear_down().map(drop).or_machine()?;
+                tried.push(spec.bed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The test bed under the conditions of `spec`, its far end listening.
+    ///
+    /// # Errors
+    /// What the machine refused.
+    pub(crate) fn set_up(&self, spec: &TestbedSpec<'_>, seed: u64) -> Result<Box<dyn Testbed>> {
+        match spec.bed {
+            Bed::Netns(_) | Bed::Chain(_) => namespaces::set_up(spec, seed, self.cpu),
+            Bed::External(bed) => external::set_up(bed),
+            Bed::Nics(nics) => nics::set_up(self.hold(nics)?, spec.congestion),
+        }
+    }
+
+    /// The interfaces, borrowed unless they are already; others are given back first.
+    fn hold(&self, nics: &Nics) -> Result<Arc<HeldNics>> {
+        let mut held = self.nics.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = held.as_ref().filter(|held| held.is_of(nics)) {
+            return Ok(Arc::clone(held));
+        }
+        *held = None;
+        Ok(Arc::clone(held.insert(Arc::new(HeldNics::borrow(nics)?))))
+    }
+}
