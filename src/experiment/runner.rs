@@ -13,7 +13,7 @@ use super::host::network_sysctls;
 use super::progress::Progress;
 use crate::testbed::{Links, Testbed};
 use instruments::Session;
-use instruments::measure::KindOptions as _;
+use instruments::measure::InstrumentArgs;
 use netio::stop::Stop;
 use record::plan::{Case, Instrument, Plan, PlannedRun};
 use record::{Journal, Latest, LinkCounts, Measured, Outcome, Record, Run, now};
@@ -181,9 +181,7 @@ fn measure(
     stop: &Stop,
 ) -> Result<Measurement> {
     let far_end = testbed.far_end();
-    let asked = instrument
-        .kind
-        .ask(&instrument.options, &far_end, &case.congestion)?;
+    let asked = InstrumentArgs::of(instrument, &far_end, &case.congestion)?;
     let asked = asked.instrument();
     let expected = || asked.expected().map_or(LONGEST, |time| time + GRACE);
     let limit = instrument.timeout.map_or_else(expected, Duration::from);
@@ -196,7 +194,7 @@ fn measure(
         None => None,
     };
     testbed.in_client(Box::new(|| match asked.measure(&session) {
-        Ok(shown) => shown.measurement,
+        Ok(output) => output.measurement,
         Err(failure) => Measurement::failed(failure),
     }))
 }

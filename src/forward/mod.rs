@@ -1,7 +1,7 @@
 //! The forwarder: port → path → port.
 //!
-//! [`Forwarder::step`] takes in what has arrived, lets the model decide, and sends what is due; it never
-//! waits and has no clock: its caller and the ports say what time it is. [`thread`] turns it into a loop in real time,
+//! `Forwarder::step` takes in what has arrived, lets the model decide, and sends what is due; it never
+//! waits and has no clock: its caller and the ports say what time it is. `thread` turns it into a loop in real time,
 //! [`run_to_end`] into one in virtual time.
 
 mod departures;

@@ -10,17 +10,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::plan::{Case, Plan};
 use crate::Baseline;
 use crate::HostFacts;
 use crate::Measurement;
 use crate::summary::Summary;
+use crate::upgrade;
 
 /// Names the format in the file.
 const FORMAT: &str = "farwire-record";
 /// Raised whenever a reader of the former version would misread the file.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// In the directory of an experiment.
 const FILE: &str = "record.jsonl";
 
@@ -160,12 +162,17 @@ impl Head {
             "not a farwire record: its format is `{}`",
             stamp.format
         );
+        let version = stamp.version;
         ensure!(
-            stamp.version == VERSION,
-            "a record of version {}; this farwire reads version {VERSION}",
-            stamp.version
+            (upgrade::OLDEST..=VERSION).contains(&version),
+            "a record of version {version}; this farwire reads versions {} to {VERSION}",
+            upgrade::OLDEST
         );
-        serde_json::from_slice(line).context("line 1: damaged")
+        let mut head: Value = serde_json::from_slice(line).context("line 1: damaged")?;
+        if version < VERSION {
+            upgrade::upgrade(&mut head);
+        }
+        serde_json::from_value(head).context("line 1: damaged")
     }
 }
 
@@ -280,11 +287,16 @@ impl Journal {
     /// Goes on with the record in `path`, after its last whole line; what it holds until then.
     ///
     /// # Errors
-    /// As [`Record::read`]; or the file system refuses.
+    /// As [`Record::read`]; or it is of an older version, or the file system refuses.
     pub fn resume(path: &Path) -> Result<(Record, Self)> {
         let path = file_of(path);
         let resume = || -> Result<_> {
             let (record, whole) = read(&path)?;
+            ensure!(
+                record.head.version == VERSION,
+                "a record of version {}: it can be reported and compared, but only one of version {VERSION} can be resumed",
+                record.head.version
+            );
             let file = OpenOptions::new().append(true).open(&path)?;
             file.set_len(whole)?;
             Ok((record, file))

@@ -22,7 +22,8 @@ pub struct Load {
 pub struct Sizes(Vec<usize>);
 
 /// A sweep that has a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Sweep {
     /// The 25 sizes of nettest's tables, 1 to 131,072 bytes, with its iteration counts
     Nettest,
