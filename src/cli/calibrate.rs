@@ -1,7 +1,7 @@
 //! `farwire calibrate`: the instruments against known truth.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -70,14 +70,6 @@ impl CalibrateArgs {
         output::write(Some(&in_directory("card.md")), &report::card_markdown(card))?;
         output::write_json(&in_directory("card.json"), card)?;
         let json = self.experiment.json.as_deref();
-        if let Some(target) = json {
-            output::write_json(target, card)?;
-        }
-        let text = report::card_text(card);
-        if json.is_some_and(output::is_stdout) {
-            io::stderr().write_all(text.as_bytes())?;
-            return Ok(());
-        }
-        output::write(None, &text)
+        super::show(json, card, &report::card_text(card), io::stderr())
     }
 }

@@ -1,6 +1,7 @@
 //! `farwire compare`: records of one scenario against a reference, as a gate for regressions.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -8,7 +9,6 @@ use clap::Args;
 use serde::Serialize;
 
 use instruments::failure::{Blame, Failure};
-use instruments::output;
 use record::Record;
 use report::analysis::compare::{Compared, Comparison};
 
@@ -65,19 +65,10 @@ impl CompareArgs {
                 .or_bad_input()?;
             text += &format!("{} against {}\n", path.display(), self.reference.display());
             text += &report::comparison(&comparison, self.threshold);
-            rows.extend(comparison.compared.iter().map(|one| Row {
-                record: path.display().to_string(),
-                ..self.row(&comparison, one)
-            }));
+            let row = |one| self.row(path, &comparison, one);
+            rows.extend(comparison.compared.iter().map(row));
         }
-        if let Some(file) = &self.json {
-            output::write_json(file, &rows)?;
-        }
-        if self.json.as_deref().is_some_and(output::is_stdout) {
-            eprint!("{text}");
-        } else {
-            output::write(None, &text)?;
-        }
+        super::show(self.json.as_deref(), &rows, &text, io::stderr())?;
         Ok(if rows.iter().any(|row| row.regression) {
             ExitCode::FAILURE
         } else {
@@ -85,10 +76,10 @@ impl CompareArgs {
         })
     }
 
-    fn row(&self, comparison: &Comparison, one: &Compared) -> Row {
+    fn row(&self, path: &Path, comparison: &Comparison, one: &Compared) -> Row {
         let percent = one.shift.percent.as_ref();
         Row {
-            record: String::new(),
+            record: path.display().to_string(),
             case: one.case.clone(),
             figure: one.figure.to_string(),
             unit: one.figure.metric.unit(),

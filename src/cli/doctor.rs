@@ -1,5 +1,6 @@
 //! `farwire doctor`: what this machine offers.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -7,7 +8,6 @@ use clap::Args;
 
 use crate::doctor::Diagnosis;
 use instruments::failure::Failure;
-use instruments::output;
 
 /// Say what this machine offers, what each missing thing costs, and the way round it
 ///
@@ -24,12 +24,12 @@ impl DoctorArgs {
     /// Examines the machine.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let diagnosis = Diagnosis::make();
-        if let Some(file) = &self.json {
-            output::write_json(file, &diagnosis)?;
-        }
-        if !self.json.as_deref().is_some_and(output::is_stdout) {
-            output::write(None, &diagnosis.to_string())?;
-        }
+        super::show(
+            self.json.as_deref(),
+            &diagnosis,
+            &diagnosis.to_string(),
+            io::sink(),
+        )?;
         match diagnosis.is_fit() {
             true => Ok(ExitCode::SUCCESS),
             false => Err(Failure::machine(

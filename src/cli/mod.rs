@@ -14,16 +14,20 @@ mod run;
 mod serve;
 mod theory;
 
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use netio::CpuUse;
+use serde::Serialize;
 
 use crate::forward::packet_log::PacketLogWriter;
 use crate::forward::thread::Options;
 use crate::testbed;
 use instruments::failure::{Blame, Failure};
+use instruments::output;
 
 /// A wide-area network between two interfaces, measured through, with the trust of every number stated
 #[derive(Debug, Parser)]
@@ -80,6 +84,25 @@ impl Cli {
         };
         outcome.unwrap_or_else(|failure: Failure| crate::exit::report(&failure))
     }
+}
+
+/// Writes `value` as JSON to `json`, and `text` to standard output, or to `instead` where the JSON goes there.
+///
+/// # Errors
+/// One of them cannot be written.
+fn show(
+    json: Option<&Path>,
+    value: &impl Serialize,
+    text: &str,
+    mut instead: impl Write,
+) -> Result<()> {
+    if let Some(file) = json {
+        output::write_json(file, value)?;
+    }
+    if json.is_some_and(output::is_stdout) {
+        return Ok(instead.write_all(text.as_bytes())?);
+    }
+    output::write(None, text)
 }
 
 /// How the emulator runs.

@@ -1,17 +1,16 @@
 //! `farwire run`: an experiment, or the missing rest of one.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
 use clap::Args;
 
 use super::experiment::ExperimentArgs;
 use crate::experiment::scenario;
 use instruments::failure::Failure;
 use instruments::output;
-use record::{GivenScenario, Record};
+use record::GivenScenario;
 use report::analysis::{Analysis, Verdict};
 
 /// Run an experiment
@@ -36,24 +35,13 @@ impl RunArgs {
         let Some(ran) = self.experiment.run(given, |plan| plan)? else {
             return Ok(ExitCode::SUCCESS);
         };
-        show(&ran.record, self.experiment.json.as_deref())?;
+        let text = report::text(&ran.record, output::coloured(io::stdout().is_terminal()));
+        let json = self.experiment.json.as_deref();
+        super::show(json, &ran.record, &text, io::stderr())?;
         ran.conclude()?;
         Ok(match Analysis::of(&ran.record).verdict {
             Verdict::Met => ExitCode::SUCCESS,
             Verdict::NotMet | Verdict::Invalid | Verdict::Failed => ExitCode::FAILURE,
         })
     }
-}
-
-/// The tables to standard output, unless the record goes there.
-fn show(record: &Record, json: Option<&Path>) -> Result<()> {
-    if let Some(target) = json {
-        output::write_json(target, record)?;
-    }
-    let text = report::text(record, output::coloured(io::stdout().is_terminal()));
-    if json.is_some_and(output::is_stdout) {
-        io::stderr().write_all(text.as_bytes())?;
-        return Ok(());
-    }
-    output::write(None, &text)
 }

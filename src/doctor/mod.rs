@@ -127,27 +127,38 @@ impl Check {
             ..Self::degraded(name, found, lack)
         }
     }
+
+    /// What was tried: well with what was found, else of this `verdict` for the reason given.
+    fn tried(
+        name: &'static str,
+        tried: Result<String, String>,
+        verdict: Verdict,
+        lack: Lack,
+    ) -> Self {
+        match tried {
+            Ok(found) => Self::ok(name, found),
+            Err(why) => Self {
+                verdict,
+                ..Self::degraded(name, why, lack)
+            },
+        }
+    }
 }
 
 /// What `emulate` takes; the rest is judged by the user namespaces.
 fn capabilities() -> Check {
-    let name = "privileges";
-    if userns::holds_network_capabilities() {
-        return Check::ok(name, "CAP_NET_ADMIN and CAP_NET_RAW are held");
-    }
+    let found = match userns::holds_network_capabilities() {
+        true => Ok("CAP_NET_ADMIN and CAP_NET_RAW are held".to_owned()),
+        false => Err("CAP_NET_ADMIN and CAP_NET_RAW are not both held".to_owned()),
+    };
     let lack = Lack {
         cost: "`emulate` cannot take real interfaces",
         remedy: "run `emulate` as root; the rest does without",
     };
-    Check::degraded(
-        name,
-        "CAP_NET_ADMIN and CAP_NET_RAW are not both held",
-        lack,
-    )
+    Check::tried("privileges", found, Verdict::Degraded, lack)
 }
 
 fn user_namespaces(privilege: &Privilege) -> Check {
-    let name = "user namespaces";
     let tried = match privilege {
         Privilege::Root => userns::works().map_err(|error| error.to_string()),
         Privilege::UserNamespace => Ok(()),
@@ -157,25 +168,23 @@ fn user_namespaces(privilege: &Privilege) -> Check {
         cost: "only root can use `run` and `exec`",
         remedy: "set the sysctl that is named, or run as root (a container: with SYS_ADMIN, NET_ADMIN and NET_RAW)",
     };
-    match (tried, privilege) {
-        (Ok(()), _) => Check::ok(name, "tried: they come with interfaces of their own"),
-        (Err(why), Privilege::Root) => Check::degraded(name, why, lack),
-        (Err(why), _) => Check::missing(name, why, lack),
-    }
+    let verdict = match privilege {
+        Privilege::Root => Verdict::Degraded,
+        _ => Verdict::Missing,
+    };
+    let tried = tried.map(|()| "tried: they come with interfaces of their own".to_owned());
+    Check::tried("user namespaces", tried, verdict, lack)
 }
 
 fn tool(name: &'static str, version_flag: &str, package: &'static str) -> Check {
-    match Tool::find(name, version_flag, package) {
-        Ok(tool) => Check::ok(name, format!("{}: {}", tool.path.display(), tool.version)),
-        Err(error) => Check::degraded(
-            name,
-            error.to_string(),
-            Lack {
-                cost: "scenarios that run it as an external instrument fail",
-                remedy: "install that package; farwire's own instruments do without",
-            },
-        ),
-    }
+    let found = Tool::find(name, version_flag, package)
+        .map(|tool| format!("{}: {}", tool.path.display(), tool.version))
+        .map_err(|error| error.to_string());
+    let lack = Lack {
+        cost: "scenarios that run it as an external instrument fail",
+        remedy: "install that package; farwire's own instruments do without",
+    };
+    Check::tried(name, found, Verdict::Degraded, lack)
 }
 
 #[cfg(test)]

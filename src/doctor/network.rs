@@ -14,7 +14,7 @@ use netio::kernel::KernelVersion;
 use netio::netns::NetNs;
 use socket2::{Domain, Socket, Type};
 
-use super::{Check, Lack};
+use super::{Check, Lack, Verdict};
 
 /// The congestion control that comparisons are pinned to.
 const CUBIC: &str = "cubic";
@@ -31,38 +31,37 @@ pub(super) fn checks(entered: Result<(), String>) -> Vec<Check> {
         let bed = Bed::build(&BedConfig::default());
         bed.map_err(|error| error.to_string())
     });
-    match built {
-        Ok(bed) => vec![
-            Check::ok(TEST_BED, "tried: client, emulator and server are joined"),
-            packet_sockets(bed.emulator()),
-            udp_gso(),
-            containment(bed.client()),
-            ingress(bed.client()),
-            congestion_control(bed.client()),
-            ipv6(),
-        ],
-        Err(why) => vec![
-            Check::missing(TEST_BED, why, NO_TEST_BED),
-            udp_gso(),
-            ipv6(),
-        ],
-    }
+    let bed = match built {
+        Ok(bed) => bed,
+        Err(why) => {
+            return vec![
+                Check::missing(TEST_BED, why, NO_TEST_BED),
+                udp_gso(),
+                ipv6(),
+            ];
+        }
+    };
+    vec![
+        Check::ok(TEST_BED, "tried: client, emulator and server are joined"),
+        packet_sockets(bed.emulator()),
+        udp_gso(),
+        containment(bed.client()),
+        ingress(bed.client()),
+        congestion_control(bed.client()),
+        ipv6(),
+    ]
 }
 
 /// Opens the port that packets would pass: TPACKET_V2 ring, virtio headers, arrival stamps.
 fn packet_sockets(emulator: &NetNs) -> Check {
-    let name = "packet sockets";
     let lack = Lack {
         cost: "nothing can be emulated",
         remedy: "load or build CONFIG_PACKET",
     };
-    match tried(emulator, || AfPacket::open(CLIENT_PORT, 1)) {
-        Ok(_) => Check::ok(
-            name,
-            "tried: receive ring, with virtio headers (PACKET_VNET_HDR)",
-        ),
-        Err(why) => Check::missing(name, why, lack),
-    }
+    let tried = tried(emulator, || AfPacket::open(CLIENT_PORT, 1));
+    let found =
+        tried.map(|_| "tried: receive ring, with virtio headers (PACKET_VNET_HDR)".to_owned());
+    Check::tried("packet sockets", found, Verdict::Missing, lack)
 }
 
 fn udp_gso() -> Check {
@@ -81,16 +80,16 @@ fn udp_gso() -> Check {
 
 /// Runs a command that does nothing, contained.
 fn containment(client: &NetNs) -> Check {
-    let name = "PID namespaces";
     let lack = Lack {
         cost: "`exec` and external instruments cannot run a command",
         remedy: "build CONFIG_PID_NS, or allow a container to mount and unshare (SYS_ADMIN)",
     };
-    match run_nothing(client) {
-        Ok(0) => Check::ok(name, "tried: nothing survives a contained command"),
-        Ok(code) => Check::missing(name, format!("a contained `true` ends with {code}"), lack),
-        Err(error) => Check::missing(name, error.to_string(), lack),
-    }
+    let found = match run_nothing(client) {
+        Ok(0) => Ok("tried: nothing survives a contained command".to_owned()),
+        Ok(code) => Err(format!("a contained `true` ends with {code}")),
+        Err(error) => Err(error.to_string()),
+    };
+    Check::tried("PID namespaces", found, Verdict::Missing, lack)
 }
 
 fn run_nothing(client: &NetNs) -> Result<i32, Box<dyn Error>> {
@@ -99,19 +98,16 @@ fn run_nothing(client: &NetNs) -> Result<i32, Box<dyn Error>> {
 }
 
 fn ingress(client: &NetNs) -> Check {
-    let name = "nftables ingress";
     let lack = Lack {
         cost: "`emulate` refuses real interfaces: the host would answer what crosses the box",
         remedy: "load or build what is named; `run` and `exec` do without",
     };
-    match tried(client, || IngressDrop::new(WAN)) {
-        Ok(_) => Check::ok(name, "tried: the host's stack can be kept off an interface"),
-        Err(why) => Check::degraded(name, why, lack),
-    }
+    let tried = tried(client, || IngressDrop::new(WAN));
+    let found = tried.map(|_| "tried: the host's stack can be kept off an interface".to_owned());
+    Check::tried("nftables ingress", found, Verdict::Degraded, lack)
 }
 
 fn congestion_control(client: &NetNs) -> Check {
-    let name = "congestion control";
     let lack = Lack {
         cost: "scenarios that pin cubic, to be comparable, fail",
         remedy: "modprobe tcp_cubic",
@@ -124,17 +120,16 @@ fn congestion_control(client: &NetNs) -> Check {
         };
         io::Result::Ok((names("available")?, names("allowed")?))
     });
-    match outcome {
-        Ok((available, allowed)) => Check::ok(
-            name,
+    let found = outcome
+        .map(|(available, allowed)| {
             format!(
                 "tried: a test bed takes {CUBIC}; there are: {}; without root, `measure` and `serve` may use: {}",
                 available.trim(),
                 allowed.trim()
-            ),
-        ),
-        Err(why) => Check::missing(name, format!("no {CUBIC}: {why}"), lack),
-    }
+            )
+        })
+        .map_err(|why| format!("no {CUBIC}: {why}"));
+    Check::tried("congestion control", found, Verdict::Missing, lack)
 }
 
 fn ipv6() -> Check {
@@ -142,10 +137,11 @@ fn ipv6() -> Check {
         cost: "test beds have IPv4 only",
         remedy: "boot without ipv6.disable=1",
     };
-    match fs::metadata("/proc/sys/net/ipv6") {
-        Ok(_) => Check::ok("IPv6", "the kernel has it"),
-        Err(_) => Check::degraded("IPv6", "the kernel has none", lack),
-    }
+    let found = match fs::exists("/proc/sys/net/ipv6") {
+        Ok(true) => Ok("the kernel has it".to_owned()),
+        _ => Err("the kernel has none".to_owned()),
+    };
+    Check::tried("IPv6", found, Verdict::Degraded, lack)
 }
 
 /// What `f` gives inside `ns`, or why not.

@@ -4,6 +4,7 @@ use std::io;
 
 use hdrhistogram::Histogram;
 use model::{Counters, Nanos, Side};
+use record::summary::DepartureSummary;
 
 /// A departure later than this after its due time is counted as late.
 pub(crate) const BUDGET: Nanos = Nanos(1_000_000);
@@ -108,22 +109,15 @@ impl DepartureError {
         }
     }
 
-    /// Departures recorded.
-    pub(crate) fn count(&self) -> u64 {
-        self.histogram.len()
-    }
-
-    /// Departures later than [`BUDGET`].
-    pub(crate) fn late(&self) -> u64 {
-        self.late
-    }
-
-    /// The error that a share `quantile` (0 to 1) of the departures stays within.
-    pub(crate) fn at(&self, quantile: f64) -> Nanos {
-        Nanos(self.histogram.value_at_quantile(quantile))
-    }
-
-    pub(crate) fn max(&self) -> Nanos {
-        Nanos(self.histogram.max())
+    /// How late the departures were.
+    pub(super) fn summary(&self) -> DepartureSummary {
+        DepartureSummary {
+            count: self.histogram.len(),
+            p50_ns: self.histogram.value_at_quantile(0.5),
+            p99_ns: self.histogram.value_at_quantile(0.99),
+            max_ns: self.histogram.max(),
+            over_budget: self.late,
+            budget_ns: BUDGET.0,
+        }
     }
 }

@@ -2,9 +2,8 @@
 
 use model::Side;
 use netio::Waiter;
-use record::summary::{DepartureSummary, DirectionSummary, OwnLoss, PacketLogSummary, Summary};
+use record::summary::{DirectionSummary, OwnLoss, PacketLogSummary, Summary};
 
-use super::stats::BUDGET;
 use super::{Loss, Stats};
 
 /// The summary of a forwarder's counters, of how late its machine wakes it, of the bytes that its frames and its rings may
@@ -16,18 +15,10 @@ pub(super) fn summary(
     ring_bytes: usize,
     packet_log: Option<PacketLogSummary>,
 ) -> Summary {
-    let error = &stats.departure;
     Summary {
         up: direction(stats, Side::A),
         down: direction(stats, Side::B),
-        departure_error: DepartureSummary {
-            count: error.count(),
-            p50_ns: error.at(0.5).0,
-            p99_ns: error.at(0.99).0,
-            max_ns: error.max().0,
-            over_budget: error.late(),
-            budget_ns: BUDGET.0,
-        },
+        departure_error: stats.departure.summary(),
         peak_held_bytes: stats.peak_bytes,
         held_limit_bytes,
         ring_bytes,

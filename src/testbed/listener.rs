@@ -1,15 +1,36 @@
 //! Servers in a namespace: starting one, and waiting until it listens.
 
 use std::fs;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 
+use instruments::endpoint::Local;
 use instruments::external::{Launcher as _, Running, Tool, Within};
+use instruments::serve::{self, Limits, Ports, ServeConfig, Server};
 
 /// How long a tool may take to listen.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Starts farwire's own far end in `namespace`, on `address`.
+pub(super) fn start_far_end(
+    namespace: &NetNs,
+    address: IpAddr,
+    congestion: &str,
+) -> Result<Server> {
+    let config = ServeConfig {
+        bind: Some(Local::Address(address)),
+        ports: Ports::IN_BED,
+        congestion: Some(congestion.to_owned()),
+        limits: Limits::IN_BED,
+        ..ServeConfig::default()
+    };
+    namespace
+        .run(|| serve::start(config))?
+        .context("the far end")
+}
 
 /// Starts `tool` as a server in `namespace`, contained, and waits until it listens on `port`.
 pub(super) fn serve_in(

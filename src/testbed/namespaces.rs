@@ -11,14 +11,13 @@ use netio::netns::NetNs;
 use netio::tbf::TokenBucket;
 
 use super::emulated::EmulatedBed;
-use super::listener::serve_in;
+use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
 use super::{ClientWork, Links, Testbed, TestbedSpec};
 use crate::forward::thread::Options;
-use instruments::endpoint::Local;
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
-use instruments::serve::{self, Limits, Ports, ServeConfig, Server};
+use instruments::serve::Server;
 use record::Measurement;
 use record::bed::{Bed, Ends};
 
@@ -65,16 +64,7 @@ pub(super) fn set_up(spec: &TestbedSpec<'_>, seed: u64, cpu: CpuUse) -> Result<B
         bucket.put_on(bed.client(), WAN)?;
     }
     let address = address_of_server(ends)?.v4;
-    let config = ServeConfig {
-        bind: Some(Local::Address(address.into())),
-        ports: Ports::IN_BED,
-        congestion: Some(spec.congestion.to_owned()),
-        limits: Limits::IN_BED,
-        ..ServeConfig::default()
-    };
-    let far_end = bed.nodes()[ends.server]
-        .run(|| serve::start(config))?
-        .context("the far end")?;
+    let far_end = start_far_end(&bed.nodes()[ends.server], address.into(), spec.congestion)?;
     Ok(Box::new(Namespaces {
         stalls: StallWatch::begin()?,
         bed,

@@ -16,13 +16,12 @@ use netio::nic::{BorrowedNic, NicConfig};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::listener::serve_in;
+use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
 use super::{ClientWork, Links, Testbed};
-use instruments::endpoint::Local;
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
-use instruments::serve::{self, Limits, Ports, ServeConfig, Server};
+use instruments::serve::Server;
 use record::Measurement;
 use record::bed::{Nic, Nics};
 
@@ -148,17 +147,8 @@ struct BetweenNics {
 
 /// A far end on the server's interface.
 pub(super) fn set_up(nics: Arc<HeldNics>, congestion: &str) -> Result<Box<dyn Testbed>> {
-    let config = ServeConfig {
-        bind: Some(Local::Address(nics.nics.server.address.addr())),
-        ports: Ports::IN_BED,
-        congestion: Some(congestion.to_owned()),
-        limits: Limits::IN_BED,
-        ..ServeConfig::default()
-    };
-    let far_end = nics
-        .server
-        .run(|| serve::start(config))?
-        .context("the far end")?;
+    let address = nics.nics.server.address.addr();
+    let far_end = start_far_end(&nics.server, address, congestion)?;
     Ok(Box::new(BetweenNics {
         stalls: StallWatch::begin()?,
         http: far_end.address("http")?.port(),
