@@ -10,7 +10,6 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 
 use super::CpuArg;
-use crate::experiment::estimate::estimate;
 use crate::experiment::host;
 use crate::experiment::{baseline, runner, testbed, testbeds};
 use crate::testbed::TestbedBuilder;
@@ -177,7 +176,7 @@ fn outline(plan: &Plan) -> String {
     let mut lines = vec![plan.title.clone()];
     let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
     for case in &plan.cases {
-        let time = estimate(case);
+        let time = runner::estimate(case);
         least += time * case.repeats.least;
         most += time * case.repeats.most;
         let times = match (case.repeats.least, case.repeats.most) {

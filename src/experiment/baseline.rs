@@ -107,7 +107,7 @@ mod tests {
             (Some(9000), "reno")
         );
         let bare: Bed = toml::from_str("kind = 'netns'\nmtu = 9000").unwrap();
-        assert!(crate::experiment::estimate::estimate(&case) < std::time::Duration::from_secs(3));
+        assert!(runner::estimate(&case) < std::time::Duration::from_secs(3));
         assert_eq!((case.bed, case.link), (bare, LinkSpec::default()));
     }
 }

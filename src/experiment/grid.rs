@@ -104,7 +104,7 @@ mod tests {
         let time: Duration = quick
             .cases
             .iter()
-            .map(crate::experiment::estimate::estimate)
+            .map(crate::experiment::runner::estimate)
             .sum();
         assert!(time < Duration::from_secs(300), "{time:?}");
     }

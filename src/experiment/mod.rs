@@ -1,7 +1,6 @@
 //! An experiment: scenario -> plan -> runs -> record.
 
 pub(crate) mod baseline;
-pub(crate) mod estimate;
 pub(crate) mod grid;
 pub(crate) mod host;
 mod progress;

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::estimate::estimate;
 use super::host::network_sysctls;
 use super::progress::Progress;
 use crate::testbed::{Links, Testbed};
 use instruments::Session;
-use instruments::measure::InstrumentArgs;
+use instruments::measure::{self, InstrumentArgs};
 use netio::stop::Stop;
 use record::plan::{Case, Instrument, Plan, PlannedRun};
 use record::{Journal, Latest, LinkCounts, Measured, Outcome, Record, Run, now};
@@ -23,6 +22,8 @@ use stats::repeats;
 /// Sets up the test bed of a case under a seed.
 pub(crate) type SetUp<'a> = dyn Fn(&Case, u64) -> Result<Box<dyn Testbed>> + 'a;
 
+/// Setting up a test bed and taking it down.
+const TESTBED_TIME: Duration = Duration::from_millis(500);
 /// How often a run that the machine spoils is attempted.
 const MOST_ATTEMPTS: u32 = 3;
 /// What an instrument without a time-out may take beyond its stated time before it is stopped.
@@ -66,6 +67,16 @@ pub(crate) fn run(
         record.finished_at = Some(at);
     }
     Ok(())
+}
+
+/// About how long a run of `case` takes, where that can be said: instruments without a stated time are left out.
+pub(crate) fn estimate(case: &Case) -> Duration {
+    let groups = case.groups();
+    let times = groups.iter().map(|group| {
+        let each = group.iter().filter_map(measure::expected);
+        each.max().unwrap_or_default()
+    });
+    times.sum::<Duration>() + TESTBED_TIME
 }
 
 /// How long each run that is still to come should take, as far as that is known.

@@ -8,7 +8,6 @@ mod departures;
 mod held;
 pub(crate) mod packet_log;
 pub(crate) mod stats;
-pub(crate) mod summary;
 #[cfg(test)]
 mod tests;
 pub(crate) mod thread;

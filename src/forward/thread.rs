@@ -11,7 +11,7 @@ use model::Link;
 use netio::{AfPacket, Alarm, CpuUse, Waiter};
 
 use super::packet_log::PacketLogWriter;
-use super::summary::summary;
+use super::stats::summary;
 use super::{Forwarder, Next};
 use record::summary::Summary;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use model::LinkConfig;
 use netio::CpuUse;
 use netio::bed::{BedConfig, Endpoint, Side, WAN};

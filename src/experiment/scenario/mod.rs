@@ -1,7 +1,6 @@
 //! Scenario files: what a user writes, checked whole before anything runs, and made into a plan.
 
 mod expand;
-mod range;
 mod rules;
 mod schema;
 mod tables;

@@ -65,7 +65,7 @@ fn quick_shortens_what_instruments_do_and_how_often_and_nothing_else() {
     assert_eq!(quick.cases[0].repeats, Repeats::fixed(2));
     assert_eq!(quick.cases[0].link, full.cases[0].link);
     assert_eq!(
-        crate::experiment::estimate::estimate(&full.cases[0]),
+        crate::experiment::runner::estimate(&full.cases[0]),
         Duration::from_millis(103_500)
     );
 }
