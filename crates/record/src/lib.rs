@@ -7,6 +7,7 @@ pub mod bed;
 pub mod expectation;
 pub mod figure_name;
 mod host;
+mod key_values;
 mod kind;
 pub mod link_spec;
 mod measurement;
@@ -16,7 +17,6 @@ pub mod quantity;
 mod record;
 pub mod summary;
 pub mod table;
-pub mod unit;
 
 pub use baseline::Baseline;
 pub use host::HostFacts;
