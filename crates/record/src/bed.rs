@@ -156,7 +156,9 @@ impl TokenBucket {
 /// From which node to which a case measures, by their numbers in the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
+    /// Where the client is, from 0.
     pub client: usize,
+    /// Where the server is, from 0.
     pub server: usize,
 }
 

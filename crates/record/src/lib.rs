@@ -1,6 +1,5 @@
 //! Pure values: quantities with their units, the plan of an experiment, what instruments measured, and the record of it all.
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
 
 mod baseline;
 pub mod bed;

@@ -14,6 +14,7 @@ const FEWEST_STRANGERS: f64 = 20.0;
 /// The mean of a series of neighbours, and how far it can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SeriesMean {
+    /// The mean, in the values' unit.
     pub mean: f64,
     /// Its 95 % interval, as [`mean_with_interval`] has it.
     pub interval: [f64; 2],

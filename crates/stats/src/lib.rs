@@ -1,6 +1,5 @@
 //! Pure arithmetic of measurements: intervals, tests, order statistics, change points; and what TCP and Ethernet allow.
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
 
 pub mod correlated;
 pub mod layers;

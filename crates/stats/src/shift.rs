@@ -23,6 +23,7 @@ pub struct Shift {
 /// A value and between which it lies at 95 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
+    /// The estimate.
     pub value: f64,
     /// Absent where there are too few values for 95 %: 3 and 4, or 2 and 7.
     pub interval: Option<[f64; 2]>,
@@ -35,7 +36,9 @@ pub enum Change {
     TooFew,
     /// 0 lies in the interval.
     NotShown,
+    /// The whole interval is above 0.
     Greater,
+    /// The whole interval is below 0.
     Smaller,
 }
 

@@ -7,6 +7,7 @@ use super::{order, student};
 pub struct Summary {
     /// From the least to the greatest.
     sorted: Vec<f64>,
+    /// The arithmetic mean.
     pub mean: f64,
     /// Sample standard deviation, n - 1 in the denominator; of two values at least.
     pub sd: Option<f64>,

@@ -12,9 +12,9 @@ use serde::Serialize;
 use instruments::failure::{Blame, Failure};
 use instruments::messages::sizes::{Sizes, Sweep};
 use instruments::output;
+use stats::layers::{Protocol, Stack};
 use stats::theory::ceilings;
 use stats::theory::ceilings::Ceiling;
-use stats::theory::ethernet::{Protocol, Stack};
 use stats::theory::limits::{Explained, Limits};
 use stats::theory::loss::Congestion;
 use stats::theory::nettest;
@@ -23,7 +23,7 @@ use stats::theory::rfc6349;
 use stats::theory::rfc6349::NeededWindow;
 use stats::theory::sizes;
 use stats::theory::sizes::OfSize;
-use stats::theory::{Conditions, Impossible};
+use stats::theory::{Impossible, PathConditions};
 
 /// Say what a line rate, an MTU and a protocol allow, and what holds a TCP transfer up
 ///
@@ -84,7 +84,7 @@ pub(crate) struct TheoryArgs {
 /// All that is said.
 #[derive(Debug, Serialize)]
 struct Theory {
-    conditions: Conditions,
+    conditions: PathConditions,
     ceilings: Vec<Ceiling>,
     /// Full packets a second.
     packets_per_s: f64,
@@ -148,8 +148,8 @@ impl TheoryArgs {
         })
     }
 
-    fn conditions(&self) -> Conditions {
-        Conditions {
+    fn conditions(&self) -> PathConditions {
+        PathConditions {
             rate: self.rate,
             mtu: self.mtu,
             stack: Stack {

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::Theory;
-use stats::theory::Conditions;
-use stats::theory::ethernet::Protocol;
+use stats::layers::Protocol;
+use stats::theory::PathConditions;
 use stats::theory::limits::Limits;
 use stats::theory::loss::Congestion;
 use stats::theory::nettest::{FASTEST_BLAST, Overhead};
@@ -30,7 +30,7 @@ impl fmt::Display for Theory {
 
 impl Theory {
     fn title(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Conditions {
+        let PathConditions {
             rate, mtu, stack, ..
         } = self.conditions;
         let ip = if stack.ipv6 { "IPv6" } else { "IPv4" };

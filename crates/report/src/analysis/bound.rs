@@ -1,12 +1,12 @@
 //! What the conditions of a case allow a goodput, so that a report can hold the measured one against it.
 
-use model::{BitsPerSec, Conditions as Hop, Factor, HopConfig, Nanos, Probability, Toffee};
+use model::{BitsPerSec, Factor, HopConfig, Nanos, PathConditions as Hop, Probability, Toffee};
 
 use record::Direction;
 use record::Kind;
 use record::plan::{Case, Instrument};
-use stats::theory::Conditions;
-use stats::theory::ethernet::{Counted, Protocol, Stack};
+use stats::layers::{Counted, Protocol, Stack};
+use stats::theory::PathConditions;
 use stats::theory::limits::{Cause, Limits};
 use stats::theory::loss::Congestion;
 
@@ -41,7 +41,7 @@ impl Bound {
         };
         let full = stack.full_packet(mtu);
         let rtt_s: f64 = hops.iter().map(|hop| round_trip_s(hop, full)).sum();
-        let conditions = Conditions {
+        let conditions = PathConditions {
             rate: ENDLESS.parse().ok()?,
             mtu,
             stack,
