@@ -1,4 +1,4 @@
-//! farwire's program as a library, so that fuzzers and benches reach what the binary is made of; not a public API.
+//! farwire's program as a library, so that fuzzers, benches and examples reach what the binary is made of; not a public API.
 #![forbid(unsafe_code)]
 
 mod cli;

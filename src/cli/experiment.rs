@@ -15,7 +15,7 @@ use crate::experiment::host;
 use crate::experiment::laboratory::AnyBed;
 use crate::experiment::{baseline, runner};
 use instruments::failure::{Blame, Failure};
-use instruments::measure::KindOptions as _;
+use instruments::measure;
 use instruments::output;
 use instruments::output::Prepared;
 use netio::stop::Stop;
@@ -163,7 +163,7 @@ fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
 fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
     let mut tools = BTreeMap::new();
     for instrument in plan.cases.iter().flat_map(|case| &case.instruments) {
-        for tool in instrument.kind.tools(&instrument.options)? {
+        for tool in measure::tools(instrument)? {
             tools.insert(tool.path.display().to_string(), tool.version);
         }
     }
@@ -188,8 +188,8 @@ fn outline(plan: &Plan) -> String {
             time.as_secs_f64()
         ));
         for instrument in &case.instruments {
-            let options = instrument.options.join(" ");
-            let (name, kind) = (&instrument.name, instrument.kind.name());
+            let options = instrument.options();
+            let (name, kind) = (&instrument.name, &instrument.kind);
             lines.push(format!("  {name}: {kind} {options}").trim_end().to_owned());
         }
     }

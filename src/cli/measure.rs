@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::Value;
 
 use instruments::failure::{Blame, Failure};
-use instruments::measure::{Asked, Common, Instrument, Shown};
+use instruments::measure::{Common, Instrument, InstrumentArgs, MeasureOutput};
 use instruments::output;
 use instruments::output::Prepared;
 pub(super) use instruments::{Live, Session};
@@ -18,7 +18,7 @@ use netio::stop::Stop;
 #[derive(Args, Debug)]
 pub(crate) struct MeasureArgs {
     #[command(subcommand)]
-    asked: Asked,
+    asked: InstrumentArgs,
 }
 
 impl MeasureArgs {
@@ -27,11 +27,11 @@ impl MeasureArgs {
         let instrument = self.asked.instrument();
         let common = instrument.common();
         let json = prepare_json(common).or_bad_input()?;
-        let shown = instrument.measure(&session(common)?)?;
-        let written = write_json(common, &shown, json);
-        show(instrument, &shown)?;
+        let found = instrument.measure(&session(common)?)?;
+        let written = write_json(common, &found, json);
+        show(instrument, &found)?;
         written?;
-        Ok(if shown.measurement.failure.is_some() {
+        Ok(if found.measurement.failure.is_some() {
             ExitCode::FAILURE
         } else {
             ExitCode::SUCCESS
@@ -48,6 +48,7 @@ fn session(common: &Common) -> Result<Session> {
             Live::on_terminal()
         },
         in_bed: false,
+        details: true,
     })
 }
 
@@ -58,12 +59,12 @@ fn prepare_json(common: &Common) -> Result<Option<Prepared>> {
     file.map(Prepared::open).transpose()
 }
 
-fn write_json(common: &Common, shown: &Shown, file: Option<Prepared>) -> Result<()> {
+fn write_json(common: &Common, found: &MeasureOutput, file: Option<Prepared>) -> Result<()> {
     if common.json.is_none() {
         return Ok(());
     }
-    let mut json = serde_json::to_value(&shown.measurement)?;
-    if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, &shown.beside) {
+    let mut json = serde_json::to_value(&found.measurement)?;
+    if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, &found.extra_json) {
         all.extend(more.clone());
     }
     let json = output::json(&json)?;
@@ -73,9 +74,9 @@ fn write_json(common: &Common, shown: &Shown, file: Option<Prepared>) -> Result<
     }
 }
 
-fn show(instrument: &dyn Instrument, shown: &Shown) -> Result<(), Failure> {
+fn show(instrument: &dyn Instrument, found: &MeasureOutput) -> Result<(), Failure> {
     let common = instrument.common();
-    let measurement = &shown.measurement;
+    let measurement = &found.measurement;
     if let Some(cause) = &measurement.failure {
         eprintln!("farwire: {cause}");
     }
@@ -87,7 +88,11 @@ fn show(instrument: &dyn Instrument, shown: &Shown) -> Result<(), Failure> {
         Some(table) => report::table_text(&table),
         None => report::figures(measurement),
     };
-    let text = format!("{}{figures}{facts}", shown.text);
+    let text = format!(
+        "{}{}{figures}{facts}",
+        instrument.text(measurement),
+        found.text
+    );
     if common.json.as_deref().is_some_and(output::is_stdout) {
         io::stderr().write_all(text.as_bytes())?;
         return Ok(());

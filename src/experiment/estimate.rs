@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use instruments::measure::KindOptions as _;
+use instruments::measure::expected;
 use record::plan::Case;
 
 /// Setting up a rig and taking it down.
@@ -12,7 +12,7 @@ const RIG_TIME: Duration = Duration::from_millis(500);
 pub(crate) fn estimate(case: &Case) -> Duration {
     let groups = case.groups();
     let times = groups.iter().map(|group| {
-        let each = group.iter().filter_map(|i| i.kind.expected(&i.options));
+        let each = group.iter().filter_map(expected);
         each.max().unwrap_or_default()
     });
     times.sum::<Duration>() + RIG_TIME

@@ -13,7 +13,7 @@ use super::host::network_sysctls;
 use super::laboratory::{Laboratory, Links, Rig};
 use super::progress::Progress;
 use instruments::Session;
-use instruments::measure::KindOptions as _;
+use instruments::measure::InstrumentArgs;
 use netio::stop::Stop;
 use record::plan::{Case, Instrument, Plan, PlannedRun};
 use record::{Journal, Latest, LinkCounts, Measured, Outcome, Record, Run, now};
@@ -177,9 +177,7 @@ fn measure(
     stop: &Stop,
 ) -> Result<Measurement> {
     let far_end = rig.far_end();
-    let asked = instrument
-        .kind
-        .ask(&instrument.options, &far_end, &case.congestion)?;
+    let asked = InstrumentArgs::of(instrument, &far_end, &case.congestion)?;
     let asked = asked.instrument();
     let expected = || asked.expected().map_or(LONGEST, |time| time + GRACE);
     let limit = instrument.timeout.map_or_else(expected, Duration::from);
@@ -192,7 +190,7 @@ fn measure(
         None => None,
     };
     rig.in_client(Box::new(|| match asked.measure(&session) {
-        Ok(shown) => shown.measurement,
+        Ok(output) => output.measurement,
         Err(failure) => Measurement::failed(failure),
     }))
 }

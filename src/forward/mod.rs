@@ -1,7 +1,7 @@
 //! The forwarder: port → path → port.
 //!
-//! [`Forwarder::step`] takes in what has arrived, lets the model decide, and sends what is due; it never
-//! waits and has no clock: its caller and the ports say what time it is. [`thread`] turns it into a loop in real time,
+//! `Forwarder::step` takes in what has arrived, lets the model decide, and sends what is due; it never
+//! waits and has no clock: its caller and the ports say what time it is. `thread` turns it into a loop in real time,
 //! [`run_to_end`] into one in virtual time.
 
 mod departures;
@@ -173,17 +173,13 @@ impl<P: Port> Forwarder<P> {
             stats.send_failed(ingress, 1, &error);
             sent = false;
         });
+        let verdict = match sent {
+            true => Verdict::LinkControl,
+            false => Loss::Send.into(),
+        };
         note(&mut self.log, || Line {
             departure: sent.then_some(now),
-            ..Line::of(
-                frame,
-                ingress,
-                if sent {
-                    Verdict::LinkControl
-                } else {
-                    Loss::Send.into()
-                },
-            )
+            ..Line::of(frame, ingress, verdict)
         });
     }
 

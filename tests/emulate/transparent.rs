@@ -1,4 +1,4 @@
-//! Whatever goes in comes out, byte for byte: tags, unknown protocols, jumbo frames, trains with tags.
+//! Whatever goes in comes out, byte for byte: tags, unknown protocols, jumbo frames, GSO frames with tags.
 
 use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
@@ -74,9 +74,9 @@ pub(crate) fn add(suite: &mut Suite) {
     );
     for link in ["--rate 300mbit", "--delay 1ms"] {
         suite.test(
-            format!("a train with a tag arrives as its packets: {link}"),
+            format!("a GSO frame with a tag arrives as its packets: {link}"),
             &[Need::Namespaces],
-            move || a_tagged_train_arrives(link),
+            move || a_tagged_gso_frame_arrives(link),
         );
     }
     suite.test(
@@ -133,7 +133,7 @@ fn passes_both_ways<const N: usize>(frames: impl Fn(bool) -> [Vec<u8>; N]) -> Re
     Ok(())
 }
 
-/// Payload of each segment of the train, and of all of them: the last one is shorter.
+/// Payload of each segment of the GSO frame, and of all of them: the last one is shorter.
 const SEGMENT: u16 = 1000;
 const WHOLE: usize = 20_300;
 /// Ethernet, tag, IPv4, TCP.
@@ -142,7 +142,7 @@ const FIN: u8 = 1;
 const PSH: u8 = 8;
 const ACK: u8 = 16;
 
-fn a_tagged_train_arrives(link: &str) -> Result<()> {
+fn a_tagged_gso_frame_arrives(link: &str) -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     bed.emulator().run(|| -> Result<()> {
         // The ports complete checksums and make packets: what comes is as on a wire.
@@ -155,8 +155,9 @@ fn a_tagged_train_arrives(link: &str) -> Result<()> {
     let mut near = End::open(bed.client())?;
     let mut far = End::open(bed.server())?;
     let payload: Vec<u8> = (0..WHOLE).map(|n| (n % 251).to_le_bytes()[0]).collect();
-    let (train, offload) = train(&payload)?;
-    near.send(&train, offload).context("sending the train")?;
+    let (frame, offload) = gso_frame(&payload)?;
+    near.send(&frame, offload)
+        .context("sending the GSO frame")?;
     let mut got = Vec::new();
     let mut id = None;
     while got.len() < payload.len() {
@@ -176,8 +177,8 @@ fn a_tagged_train_arrives(link: &str) -> Result<()> {
     Ok(())
 }
 
-/// A TCP train with a tag, its checksum left open.
-fn train(payload: &[u8]) -> Result<(Vec<u8>, Offload)> {
+/// A TCP GSO frame with a tag, its checksum left open.
+fn gso_frame(payload: &[u8]) -> Result<(Vec<u8>, Offload)> {
     let mut tcp = [0u8; 20];
     tcp[..4].copy_from_slice(&[0x30, 0x39, 0x30, 0x3a]);
     tcp[12] = 0x50;
@@ -206,7 +207,7 @@ fn pseudo_sum(packet: &[u8], length: usize) -> Result<u16> {
     Ok(checksum(&[&packet[12..20], &[0, 6], &length].concat()))
 }
 
-/// Checks one packet of the train; gives its identification, which must follow the one before it.
+/// Checks one packet of the GSO frame; gives its identification, which must follow the one before it.
 fn check_segment(packet: &[u8], sequence: u32, last: bool, before: Option<u16>) -> Result<u16> {
     ensure!(
         packet.get(12..16) == Some(&[0x81, 0, 0, 100]),

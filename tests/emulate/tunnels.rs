@@ -1,4 +1,4 @@
-//! Tunnels through the box: their trains have two stacks of headers.
+//! Tunnels through the box: their GSO frames have two stacks of headers.
 
 use anyhow::{Result, ensure};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT, WAN};
@@ -47,7 +47,7 @@ const TUNNELS: [(&str, &str, bool, &str); 7] = [
 enum Segmented {
     /// The sending end, before it wraps it, as on any test bed.
     BeforeTheTunnel,
-    /// The box: trains come with both stacks of headers.
+    /// The box: GSO frames come with both stacks of headers.
     ByTheBox,
     /// The box, and its ports complete the inner checksums, so that the far end checks those and the outer ones.
     ByTheBoxWithChecksums,
@@ -94,7 +94,7 @@ fn arrives_through(kind: &str, v6: bool, options: &str, segmented: Segmented) ->
         ip(ns, &format!("address add 10.88.0.{number}/24 dev tunnel"))?;
         ip(ns, "link set tunnel up")?;
         if segmented != Segmented::BeforeTheTunnel {
-            send_trains(ns)?;
+            send_gso(ns)?;
         }
     }
     if segmented == Segmented::ByTheBoxWithChecksums {
@@ -122,8 +122,8 @@ fn arrives_through(kind: &str, v6: bool, options: &str, segmented: Segmented) ->
     Ok(())
 }
 
-/// Lets an end hand trains of tunnels to its interface, which the bed has forbidden it.
-fn send_trains(ns: &NetNs) -> Result<()> {
+/// Lets an end hand GSO frames of tunnels to its interface, which the bed has forbidden it.
+fn send_gso(ns: &NetNs) -> Result<()> {
     ns.run(|| -> Result<()> {
         let offloads = Offloads::open(WAN)?;
         for feature in [

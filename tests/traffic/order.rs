@@ -31,7 +31,7 @@ pub(crate) fn add(suite: &mut Suite) {
     ] {
         suite.test(
             format!(
-                "datagrams in trains of {batch} leave in order and not before they are due: {link}"
+                "datagrams in GSO frames of {batch} leave in order and not before they are due: {link}"
             ),
             &[Need::Namespaces],
             move || datagrams_leave_on_time(link, Nanos(delay), batch),
@@ -165,7 +165,7 @@ fn datagrams_leave_on_time(link: &str, delay: Nanos, batch: usize) -> Result<()>
     Ok(())
 }
 
-/// Number and stamp of each datagram that passed this way, trains taken apart.
+/// Number and stamp of each datagram that passed this way, GSO frames taken apart.
 fn datagrams(passed: &[Passed], way: Way) -> Vec<(u64, Nanos)> {
     let mut found = Vec::new();
     for frame in passed.iter().filter(|frame| frame.way == way) {

@@ -58,7 +58,7 @@ fn udp_leaves_at(name: &str, rate: u64) -> Result<()> {
     // All of it waits in the queue from the start, so that it never runs empty; where that were too much to hold, a
     // quarter of a second of it.
     let queue = if is_soak() { rate / 32 } else { in_all } / FULL + 10;
-    // The emulator's port makes packets of trains, so that the far interface counts each with its headers.
+    // The emulator's port makes packets of GSO frames, so that the far interface counts each with its headers.
     let bed = Offload::AtTheEnds.bed(1500)?;
     let wan = WanBox::start(&bed, &format!("--rate {name} --queue {queue}pkt"))?;
     let flow = Flow {

@@ -1,4 +1,4 @@
-//! A TCP stream arrives as it was sent, whatever becomes of the trains that carry it.
+//! A TCP stream arrives as it was sent, whatever becomes of the GSO frames that carry it.
 
 use std::net::IpAddr;
 
@@ -12,10 +12,10 @@ use crate::common::stream::Transfer;
 use crate::common::suite::{Need, Suite};
 use crate::common::wan_box::WanBox;
 
-/// Who makes packets of trains, and who completes checksums.
+/// Who makes packets of GSO frames, and who completes checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offload {
-    /// Nobody, as between virtual machines of one host: trains and open checksums go from end to end.
+    /// Nobody, as between virtual machines of one host: GSO frames and open checksums go from end to end.
     On,
     /// The emulator's ports, in software: the far end checks every checksum that a cut has prepared.
     AtTheEnds,
@@ -57,7 +57,7 @@ impl Offload {
 }
 
 pub(crate) fn add(suite: &mut Suite) {
-    // At 3 Gb/s two or three segments of a train are due within a quantum, and it is cut all along.
+    // At 3 Gb/s two or three segments of a GSO frame are due within a quantum, so that it is taken apart all along.
     for link in ["--rate 3gbit", "--delay 200us"] {
         for loss in ["", "--loss 0.1%"] {
             for offload in Offload::ALL {

@@ -1,4 +1,4 @@
-//! Datagrams in trains: each carries its own bytes, and each that does not arrive is accounted for.
+//! Datagrams in GSO frames: each carries its own bytes, and each that does not arrive is accounted for.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-/// More trains on their way than the receive ring has slots.
+/// More GSO frames on their way than the receive ring has slots.
 fn a_long_delay() -> Result<()> {
     let bed = Offload::On.bed(1500)?;
     let wan = WanBox::start(&bed, "--delay 2s")?;

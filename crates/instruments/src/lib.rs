@@ -9,6 +9,7 @@ pub mod failure;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod http;
+mod instrument;
 pub mod iperf3;
 pub mod live;
 pub mod measure;
@@ -37,6 +38,8 @@ pub struct Session {
     pub live: Live,
     /// Whether external tools run in a test bed, contained.
     pub in_bed: bool,
+    /// Whether somebody is shown more than the measurement: each interval in words, and another tool's JSON.
+    pub details: bool,
 }
 
 impl Session {
@@ -46,6 +49,7 @@ impl Session {
             stop,
             live: Live::quiet(),
             in_bed: false,
+            details: false,
         }
     }
 

@@ -30,13 +30,14 @@ pub trait Port {
     /// Takes the next frame.
     fn take(&mut self) -> Option<Received<Self::Lent>>;
 
-    /// A place whose frame must leave it, or what arrives may be lost; call after each [`Port::take`] until it
-    /// gives none.
+    /// A place whose frame must leave it if it is still there, or what arrives may be lost; call after each
+    /// [`Port::take`] until it gives none.
     fn recall(&mut self) -> Option<usize> {
         None
     }
 
-    /// A place whose frame must leave it before the caller waits for this port, or the waiting ends at once.
+    /// A place whose frame must leave it, if it is still there, before the caller waits for this port, or the waiting
+    /// ends at once.
     fn recall_to_wait(&self) -> Option<usize> {
         None
     }

@@ -6,12 +6,13 @@ use anyhow::Result;
 use model::{HopConfig, LinkConfig, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::bed::Bed;
 use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
-use crate::Kind;
 use crate::link_spec::LinkSpec;
+use crate::profile::Profile;
 
 /// A whole experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +49,7 @@ pub enum Order {
 /// One case: the conditions, how they are measured, what was published of it, and what is expected of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
+    /// As the record and the report call it.
     pub name: String,
     /// One line for people.
     pub title: String,
@@ -62,11 +64,13 @@ pub struct Case {
     pub congestion: String,
     /// The conditions of the box.
     pub link: LinkSpec,
+    /// How many times it runs.
     pub repeats: Repeats,
     /// In the order in which each run uses them; those of one group at the same time.
     pub instruments: Vec<Instrument>,
     /// What somebody else measured under the same conditions, in the metric's unit.
     pub published: BTreeMap<FigureName, f64>,
+    /// What its figures are held to.
     pub expect: Vec<Expectation>,
     /// Where the measured and the published may differ, and why.
     pub note: String,
@@ -86,20 +90,26 @@ pub struct Repeats {
 /// That the 95 % interval of a figure's mean is narrow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Narrow {
+    /// The figure.
     pub of: FigureName,
     /// Half the interval in percent of the mean, at most.
     pub percent: f64,
 }
+
+/// Options by their names.
+pub type Arguments = BTreeMap<String, Value>;
 
 /// An instrument and how it is used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instrument {
     /// As the record and the report call it.
     pub name: String,
-    /// What it does.
-    pub kind: Kind,
-    /// As on the command line of `farwire measure KIND`.
-    pub options: Vec<String>,
+    /// As `farwire measure` calls it.
+    pub kind: String,
+    /// The options of `farwire measure KIND` by their names, with `_` between words.
+    pub arguments: Arguments,
+    /// What they make of it.
+    pub profile: Profile,
     /// Instruments of one name here, neighbours in the list, run at the same time.
     pub group: Option<String>,
     /// It is stopped after this time; when absent, some time after it should have ended.
@@ -113,9 +123,11 @@ pub struct Instrument {
 /// One run: a case set up once and every instrument used in turn.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedRun<'a> {
+    /// What is set up.
     pub case: &'a Case,
     /// From 1.
     pub repeat: u32,
+    /// Of the link's randomness.
     pub seed: u64,
 }
 
@@ -173,6 +185,30 @@ impl Case {
         self.instruments
             .chunk_by(|a, b| a.group.is_some() && a.group == b.group)
             .collect()
+    }
+}
+
+impl Instrument {
+    /// Its arguments as on a command line; what is off is left out.
+    pub fn options(&self) -> String {
+        let options = self.arguments.iter().filter_map(|(name, value)| {
+            let name = name.replace('_', "-");
+            match value {
+                Value::Null | Value::Bool(false) => None,
+                Value::Bool(true) => Some(format!("--{name}")),
+                value => Some(format!("--{name}={}", bare(value))),
+            }
+        });
+        options.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A value without JSON's quotes and brackets.
+fn bare(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(all) => all.iter().map(bare).collect::<Vec<_>>().join(","),
+        value => value.to_string(),
     }
 }
 

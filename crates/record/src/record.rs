@@ -10,23 +10,26 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::plan::{Case, Plan};
 use crate::Baseline;
 use crate::HostFacts;
 use crate::Measurement;
 use crate::summary::Summary;
+use crate::upgrade;
 
 /// Names the format in the file.
 const FORMAT: &str = "farwire-record";
 /// Raised whenever a reader of the former version would misread the file.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// In the directory of an experiment.
 const FILE: &str = "record.jsonl";
 
 /// A whole experiment, asked for and measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Record {
+    /// What was known before the first run.
     #[serde(flatten)]
     pub head: Head,
     /// What the machine does with nothing in the way; absent in beds of other machines, and until it was measured.
@@ -73,13 +76,16 @@ pub struct Journal {
 /// A scenario as it was given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GivenScenario {
+    /// Its file's path, as the user wrote it.
     pub file: String,
+    /// The file's text.
     pub text: String,
 }
 
 /// One case set up once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
+    /// The case's name.
     pub case: String,
     /// From 1.
     pub repeat: u32,
@@ -89,6 +95,7 @@ pub struct Run {
     pub seed: u64,
     /// RFC 3339, UTC.
     pub started_at: String,
+    /// How it ended.
     pub outcome: Outcome,
     /// What was in effect within the rig: sysctls, offloads, congestion control.
     pub environment: BTreeMap<String, String>,
@@ -103,6 +110,7 @@ pub struct Run {
 pub struct LinkCounts {
     /// The plan's name for it.
     pub name: String,
+    /// The counters.
     #[serde(flatten)]
     pub summary: Summary,
 }
@@ -114,9 +122,15 @@ pub enum Outcome {
     /// Everything was measured.
     Ok,
     /// Something was not measured.
-    Failed { cause: String },
+    Failed {
+        /// In words.
+        cause: String,
+    },
     /// It was measured, but the machine did not keep up: the numbers are not of the link.
-    Invalid { cause: String },
+    Invalid {
+        /// In words.
+        cause: String,
+    },
 }
 
 /// What one instrument measured in a run.
@@ -126,6 +140,7 @@ pub struct Measured {
     pub instrument: String,
     /// RFC 3339, UTC; the samples' times count from here.
     pub started_at: String,
+    /// Its samples and figures.
     #[serde(flatten)]
     pub measurement: Measurement,
 }
@@ -160,12 +175,17 @@ impl Head {
             "not a farwire record: its format is `{}`",
             stamp.format
         );
+        let version = stamp.version;
         ensure!(
-            stamp.version == VERSION,
-            "a record of version {}; this farwire reads version {VERSION}",
-            stamp.version
+            (upgrade::OLDEST..=VERSION).contains(&version),
+            "a record of version {version}; this farwire reads versions {} to {VERSION}",
+            upgrade::OLDEST
         );
-        serde_json::from_slice(line).context("line 1: damaged")
+        let mut head: Value = serde_json::from_slice(line).context("line 1: damaged")?;
+        if version < VERSION {
+            upgrade::upgrade(&mut head);
+        }
+        serde_json::from_value(head).context("line 1: damaged")
     }
 }
 
@@ -280,11 +300,16 @@ impl Journal {
     /// Goes on with the record in `path`, after its last whole line; what it holds until then.
     ///
     /// # Errors
-    /// As [`Record::read`]; or the file system refuses.
+    /// As [`Record::read`]; or it is of an older version, or the file system refuses.
     pub fn resume(path: &Path) -> Result<(Record, Self)> {
         let path = file_of(path);
         let resume = || -> Result<_> {
             let (record, whole) = read(&path)?;
+            ensure!(
+                record.head.version == VERSION,
+                "a record of version {}: it can be reported and compared, but only one of version {VERSION} can be resumed",
+                record.head.version
+            );
             let file = OpenOptions::new().append(true).open(&path)?;
             file.set_len(whole)?;
             Ok((record, file))
@@ -345,6 +370,7 @@ fn line(value: &impl Serialize) -> Result<Vec<u8>> {
 }
 
 impl LinkCounts {
+    /// Of the link of this name.
     pub fn of((name, summary): (String, Summary)) -> Self {
         Self { name, summary }
     }

@@ -106,7 +106,7 @@ fn verdict(card: &Card) -> String {
         .instruments
         .iter()
         .filter(|instrument| !instrument.is_met())
-        .map(|instrument| instrument.instrument)
+        .map(|instrument| instrument.instrument.as_str())
         .collect();
     match (card.finished, card.instruments.is_empty(), short.as_slice()) {
         (_, true, _) => "nothing was held against a truth".to_owned(),

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::conditions;
 use crate::analysis::counted;
 use crate::analysis::intervals::intervals;
-use record::Kind;
 use record::plan::{Case, Instrument};
-use record::{Direction, Measurement, Metric};
+use record::profile::FlentSeries;
 use record::{Measured, Record, Run};
+use record::{Measurement, Metric};
 
 /// From one value to the next on the common axis of time; the raw values keep their own times.
 const STEP_S: f64 = 0.1;
@@ -61,7 +61,7 @@ fn file(record: &Record, case: &Case, run: &Run, group: &[Instrument]) -> Option
     let mut series: BTreeMap<String, Points> = BTreeMap::new();
     for (instrument, measured) in &measured {
         let offset_s = began(measured)?.duration_since(start).as_secs_f64();
-        for (name, mut points) in of_instrument(instrument.kind, &measured.measurement) {
+        for (name, mut points) in of_instrument(&instrument.profile.flent, &measured.measurement) {
             points.iter_mut().for_each(|point| point.0 += offset_s);
             // flent tells several of one kind apart so.
             let again = (2..).map(|n| format!("{name}::{n}"));
@@ -95,35 +95,28 @@ fn file(record: &Record, case: &Case, run: &Run, group: &[Instrument]) -> Option
     })
 }
 
-/// The series of flent's names, in Mbit/s and ms.
-fn of_instrument(kind: Kind, measurement: &Measurement) -> Vec<(&'static str, Points)> {
-    let delays = |metric: Metric| {
+/// The series of flent's names that the measurement has, in Mbit/s and ms.
+fn of_instrument<'a>(
+    series: &'a [FlentSeries],
+    measurement: &Measurement,
+) -> Vec<(&'a str, Points)> {
+    let points = |series: &FlentSeries| -> Points {
+        if series.metric == Metric::GoodputBitPerS {
+            let intervals = intervals(measurement, series.direction).into_iter();
+            return intervals
+                .filter(|(start, end, _)| end > start)
+                .map(|(start, end, bits)| (end, bits / (end - start) / 1e6))
+                .collect();
+        }
         let samples = measurement.samples.iter();
         let own = samples.filter(|sample| {
-            sample.metric == metric && sample.direction.is_none() && sample.size.is_none()
+            (sample.metric, sample.direction, sample.size)
+                == (series.metric, series.direction, None)
         });
-        own.map(|sample| (sample.at_s, sample.value))
-            .collect::<Points>()
+        own.map(|sample| (sample.at_s, sample.value)).collect()
     };
-    let rates = |direction: Option<Direction>| {
-        let intervals = intervals(measurement, direction)
-            .into_iter()
-            .filter(|(start, end, _)| end > start);
-        intervals
-            .map(|(start, end, bits)| (end, bits / (end - start) / 1e6))
-            .collect::<Points>()
-    };
-    let (up, down) = (Some(Direction::Up), Some(Direction::Down));
-    let all = match kind {
-        Kind::Ping => vec![("Ping (ms) ICMP", delays(Metric::RttMs))],
-        Kind::Probe => vec![("Ping (ms) UDP", delays(Metric::NetworkRttMs))],
-        Kind::Tcp | Kind::Http => vec![("TCP download", rates(down)), ("TCP upload", rates(up))],
-        Kind::Udp => vec![("UDP download", rates(down)), ("UDP upload", rates(up))],
-        Kind::Capacity | Kind::Pingpong | Kind::Blast | Kind::Transfer => Vec::new(),
-    };
-    all.into_iter()
-        .filter(|(_, points)| !points.is_empty())
-        .collect()
+    let all = series.iter().map(|one| (one.name.as_str(), points(one)));
+    all.filter(|(_, points)| !points.is_empty()).collect()
 }
 
 /// The test of flent that has plots for these series.
@@ -217,6 +210,7 @@ fn metadata(record: &Record, case: &Case, run: &Run, meta: &Meta<'_>) -> Value {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
+    use record::Direction;
 
     #[test]
     fn what_ran_apart_is_a_file_of_its_own() {

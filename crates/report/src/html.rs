@@ -110,7 +110,7 @@ impl Page<'_> {
             .iter()
             .flat_map(|case| &case.instruments)
         {
-            let options = instrument.options.join(" ");
+            let options = instrument.options();
             match methods
                 .iter_mut()
                 .find(|method| method.name == instrument.name)
@@ -161,7 +161,7 @@ impl Page<'_> {
 /// An instrument, how it was used, and its facts.
 struct Method<'a> {
     name: &'a str,
-    kind: &'static str,
+    kind: &'a str,
     options: Vec<String>,
     facts: Vec<(&'a str, String)>,
 }
@@ -172,7 +172,7 @@ impl<'a> Method<'a> {
         let own = measured.filter(|measured| measured.instrument == instrument.name);
         Self {
             name: &instrument.name,
-            kind: instrument.kind.name(),
+            kind: &instrument.kind,
             options: vec![options],
             facts: values(own.flat_map(|measured| &measured.measurement.facts)),
         }
@@ -361,7 +361,8 @@ mod tests {
             case.note = HOSTILE.to_owned();
             case.congestion = HOSTILE.to_owned();
             case.axes = vec![(HOSTILE.to_owned(), HOSTILE.to_owned())];
-            case.instruments[0].options.push(HOSTILE.to_owned());
+            let arguments = &mut case.instruments[0].arguments;
+            arguments.insert(HOSTILE.to_owned(), HOSTILE.into());
         }
         plan.cases[0].name = HOSTILE.to_owned();
         record.head.host.kernel = HOSTILE.to_owned();

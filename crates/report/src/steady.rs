@@ -1,11 +1,12 @@
 //! How long a throughput took to reach its speed, and what it then was.
 
+use super::charts::instruments;
 use super::grid::{Grid, Row};
 use super::tables::number;
 use crate::analysis::Analysis;
-use crate::analysis::intervals::WITH_INTERVALS;
 use crate::analysis::throughput::{Throughput, WarmUp};
 use record::Direction;
+use record::profile::SampleKind;
 use stats::order;
 
 /// How to read it.
@@ -16,16 +17,7 @@ pub(super) const NOTE: &str = "Reached: when the throughput of an interval first
 
 /// A table an instrument that has intervals: a row a case and direction.
 pub(super) fn grids(analysis: &Analysis<'_>) -> Vec<Grid> {
-    let mut names: Vec<&str> = Vec::new();
-    let all = analysis
-        .cases
-        .iter()
-        .flat_map(|figures| &figures.case.instruments);
-    for instrument in all.filter(|instrument| WITH_INTERVALS.contains(&instrument.kind)) {
-        if !names.contains(&instrument.name.as_str()) {
-            names.push(&instrument.name);
-        }
-    }
+    let names = instruments(&analysis.cases, &[SampleKind::Intervals]);
     let grids = names.into_iter().map(|name| grid(analysis, name));
     grids.filter(|grid| !grid.rows.is_empty()).collect()
 }

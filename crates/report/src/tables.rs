@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::analysis::{Analysis, CaseFigures};
-use record::Kind;
 use record::Record;
 use record::figure_name::FigureName;
+use record::plan::Instrument;
+use record::profile::Profile;
 use record::{Direction, Metric, Phase, Statistic};
 
 /// What an instrument measured in every case that uses it.
@@ -46,20 +47,26 @@ pub(super) struct Cell {
 
 /// The tables of a record, in the order of its instruments.
 pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<InstrumentTable<'a>> {
-    let mut instruments: Vec<(&str, Kind)> = Vec::new();
+    let mut instruments: Vec<&Instrument> = Vec::new();
     for instrument in analysis.cases.iter().flat_map(|c| &c.case.instruments) {
-        let known = (instrument.name.as_str(), instrument.kind);
-        if !instruments.contains(&known) {
-            instruments.push(known);
+        if instruments
+            .iter()
+            .all(|known| known.name != instrument.name)
+        {
+            instruments.push(instrument);
         }
     }
     let tables = instruments
         .into_iter()
-        .map(|(name, kind)| table(analysis, name, kind));
+        .map(|instrument| table(analysis, &instrument.name, &instrument.profile));
     tables.filter(|table| !table.rows.is_empty()).collect()
 }
 
-fn table<'a>(analysis: &'a Analysis<'a>, instrument: &'a str, kind: Kind) -> InstrumentTable<'a> {
+fn table<'a>(
+    analysis: &'a Analysis<'a>,
+    instrument: &'a str,
+    profile: &Profile,
+) -> InstrumentTable<'a> {
     let asked = |figures: &CaseFigures<'_>| {
         let case = figures.case;
         let expected = case.expect.iter().map(|expectation| &expectation.of);
@@ -68,7 +75,7 @@ fn table<'a>(analysis: &'a Analysis<'a>, instrument: &'a str, kind: Kind) -> Ins
     };
     let asked: Vec<FigureName> = analysis.cases.iter().flat_map(asked).collect();
     let wanted = |name: &&FigureName| {
-        headlines(kind).contains(&(name.metric, name.statistic))
+        profile.is_headline(name.metric, name.statistic)
             || asked.iter().any(|asked| name.is_of(asked))
     };
     let names = |figures: &'a CaseFigures<'a>| {
@@ -156,57 +163,8 @@ pub fn is_headline(record: &Record, name: &FigureName) -> bool {
         .cases
         .iter()
         .flat_map(|case| &case.instruments);
-    let mut kinds = instruments
-        .filter(|i| i.name == name.instrument)
-        .map(|i| i.kind);
-    kinds.any(|kind| headlines(kind).contains(&(name.metric, name.statistic)))
-}
-
-/// What people look for first in an instrument of this kind.
-fn headlines(kind: Kind) -> &'static [(Metric, Statistic)] {
-    use Metric as M;
-    use Statistic as S;
-    match kind {
-        Kind::Ping => &[(M::RttMs, S::Median), (M::LostPercent, S::Mean)],
-        Kind::Http => &[
-            (M::GoodputBitPerS, S::Mean),
-            (M::FirstByteMs, S::Median),
-            (M::CompletionMs, S::Median),
-        ],
-        Kind::Tcp => &[
-            (M::GoodputBitPerS, S::Mean),
-            (M::SentRateBitPerS, S::Mean),
-            (M::RetransmittedPackets, S::Total),
-            (M::TcpRttMs, S::Mean),
-            (M::SenderCpuPercent, S::Mean),
-            (M::ReceiverCpuPercent, S::Mean),
-        ],
-        Kind::Udp => &[
-            (M::GoodputBitPerS, S::Mean),
-            (M::LostPercent, S::Mean),
-            (M::JitterMs, S::Mean),
-        ],
-        Kind::Capacity => &[(M::IpCapacityBitPerS, S::Max), (M::LostPercent, S::Mean)],
-        Kind::Probe => &[
-            (M::NetworkRttMs, S::Median),
-            (M::OneWayDelayMs, S::Median),
-            (M::LostPercent, S::Mean),
-        ],
-        Kind::Pingpong => &[
-            (M::RttMs, S::Mean),
-            (M::RttMs, S::Median),
-            (M::ElapsedS, S::Mean),
-        ],
-        Kind::Blast => &[(M::GoodputBitPerS, S::Mean), (M::ElapsedS, S::Mean)],
-        Kind::Transfer => &[
-            (M::GoodputBitPerS, S::Mean),
-            (M::Reads, S::Mean),
-            (M::ReadSizeBytes, S::Mean),
-            (M::ElapsedS, S::Mean),
-            (M::ReadTimeMs, S::Mean),
-            (M::TimePerMibMs, S::Mean),
-        ],
-    }
+    let mut own = instruments.filter(|i| i.name == name.instrument);
+    own.any(|i| i.profile.is_headline(name.metric, name.statistic))
 }
 
 impl InstrumentTable<'_> {

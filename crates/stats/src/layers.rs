@@ -192,7 +192,7 @@ impl Add for Counted {
 pub struct Layers {
     stack: Stack,
     /// Payload of a segment or datagram, on average.
-    payload: f64,
+    pub payload: f64,
 }
 
 impl Layers {
@@ -215,6 +215,11 @@ impl Layers {
         Self { stack, payload }
     }
 
+    /// Of IP and TCP or UDP, a packet.
+    pub fn headers(&self) -> u32 {
+        self.stack.packet_headers()
+    }
+
     /// The IP packets' rate of this goodput.
     pub fn l3(&self, goodput: f64) -> f64 {
         goodput * self.packet() / self.payload
@@ -231,7 +236,7 @@ impl Layers {
     }
 
     fn packet(&self) -> f64 {
-        self.payload + f64::from(self.stack.packet_headers())
+        self.payload + f64::from(self.headers())
     }
 
     fn frame(&self) -> f64 {

@@ -6,13 +6,10 @@ use model::Nanos as Amount;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
-use strum::IntoEnumIterator as _;
 
 use super::rules::TrendTable;
 use super::tables::{CaseTable, InstrumentTable, QuickTable, RepeatsTable, TcpTable};
-use instruments::measure::KindOptions as _;
-use instruments::measure::OptionText;
-use record::Kind;
+use instruments::measure::{Kind, OptionText};
 use record::bed::Bed;
 use record::plan::Order;
 
@@ -68,7 +65,7 @@ pub(crate) fn schema() -> String {
         "description": "Paths within the case and their values; several tables multiply.",
         "anyOf": [sweep, { "type": "array", "items": sweep, "minItems": 1 }]
     });
-    definitions["InstrumentTable"]["allOf"] = Kind::iter().map(of_kind).collect();
+    definitions["InstrumentTable"]["allOf"] = Kind::all().map(of_kind).collect();
     let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
     text + "\n"
 }

@@ -9,9 +9,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::rules::ExpectTable;
-use instruments::measure::KindOptions as _;
-use instruments::measure::Parameters;
-use record::Kind;
+use instruments::measure::{Kind, Parameters};
 use record::bed::Bed;
 use record::figure_name::FigureName;
 use record::link_spec::LinkSpec;
@@ -209,12 +207,9 @@ impl CaseTable {
                 };
                 parameters.set(&table.quick.without(swept));
             }
-            let options = parameters
-                .options()
-                .with_context(|| format!("instrument `{name}`"))?;
-            table
+            let asked = table
                 .kind
-                .check(&options)
+                .with(&parameters)
                 .with_context(|| format!("instrument `{name}`"))?;
             ensure!(
                 table.timeout != Some(Nanos::ZERO),
@@ -222,8 +217,9 @@ impl CaseTable {
             );
             Ok(Instrument {
                 name: name.clone(),
-                kind: table.kind,
-                options,
+                kind: table.kind.name().to_owned(),
+                arguments: asked.arguments(),
+                profile: asked.instrument().profile(),
                 group: table.group.clone(),
                 timeout: table.timeout,
                 warm_up: table.warm_up,

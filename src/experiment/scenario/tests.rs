@@ -41,7 +41,8 @@ fn names(plan: &Plan) -> Vec<&str> {
 
 fn options(case: &Case, name: &str) -> Vec<String> {
     let of = |i: &&Instrument| i.name == name;
-    case.instruments.iter().find(of).unwrap().options.clone()
+    let options = case.instruments.iter().find(of).unwrap().options();
+    options.split(' ').map(str::to_owned).collect()
 }
 
 #[test]
@@ -49,11 +50,17 @@ fn quick_shortens_what_instruments_do_and_how_often_and_nothing_else() {
     let cases =
         "[[cases]]\nname = 'a'\nrepeats = 9\nlink = { delay = '1ms' }\n[quick]\nrepeats = 2\n";
     let (full, quick) = (plan(cases, false), plan(cases, true));
-    assert_eq!(options(&full.cases[0], "download"), ["--bytes=500MiB"]);
-    assert_eq!(options(&quick.cases[0], "download"), ["--duration=10s"]);
+    assert_eq!(
+        options(&full.cases[0], "download"),
+        ["--bytes=500MiB", "--seed=1"]
+    );
+    assert_eq!(
+        options(&quick.cases[0], "download"),
+        ["--duration=10s", "--seed=1"]
+    );
     assert_eq!(
         options(&quick.cases[0], "ping"),
-        ["--count=5", "--size=1200"]
+        ["--count=5", "--interval=1s", "--size=1200", "--timeout=3s"]
     );
     assert_eq!(quick.cases[0].repeats, Repeats::fixed(2));
     assert_eq!(quick.cases[0].link, full.cases[0].link);
@@ -156,7 +163,7 @@ fn quick_leaves_alone_what_a_sweep_sets() {
     let plan = plan(cases, true);
     assert_eq!(
         options(&plan.cases[1], "ping"),
-        ["--count=2", "--size=1200"]
+        ["--count=2", "--interval=1s", "--size=1200", "--timeout=3s"]
     );
 }
 

@@ -12,16 +12,19 @@ use crate::capacity::wire::CONTROL_PORT;
 use crate::capacity::{Algorithm, CapacityPlan, Datagrams, Thresholds};
 use crate::endpoint;
 use crate::failure::{Blame, Failure};
-use crate::measure::{Common, Instrument, Shown};
-use record::{Direction, Metric, Sample};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
+use record::profile::{Headline, HostLimit, Profile, SampleKind};
+use record::{Direction, Measurement, Metric, Sample, Statistic};
+use serde::{Deserialize, Serialize};
 
 /// The maximum IP-layer capacity, as RFC 9097 has it, with a UDP Speed Test server (farwire, obudpst)
 ///
 /// The load rises until datagrams are lost or the round trip grows, and the best sub-interval counts. It fills the
 /// path: nothing else gets through well meanwhile.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Serialize, Deserialize)]
 pub struct CapacityArgs {
     /// Name or address, with a port behind it where that is not the protocol's own
+    #[serde(skip)]
     host: String,
     /// From the server to here, which is the default
     #[arg(long, conflicts_with = "up")]
@@ -31,10 +34,10 @@ pub struct CapacityArgs {
     up: bool,
     /// How long, in whole seconds: 10, 10s
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = whole_seconds)]
-    time: Duration,
+    time: Nanos,
     /// The time over which the capacity is the mean, 100ms to 10s
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = sub_interval)]
-    interval: Duration,
+    interval: Nanos,
     /// How the rate follows the feedback: B is RFC 9097's, C TR-471's "multiply and retry"
     #[arg(short = 'A', long, value_enum, default_value_t)]
     algorithm: Algorithm,
@@ -43,7 +46,7 @@ pub struct CapacityArgs {
     loss_threshold: u16,
     /// A round trip this much above its least is still clean, and above the second is congestion
     #[arg(long, value_name = "LOW,HIGH", default_value = "30ms,90ms", value_parser = delay_thresholds)]
-    delay_thresholds: (u16, u16),
+    delay_thresholds: (Nanos, Nanos),
     /// Congested feedbacks after which the rate rises by single steps only
     #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().slow, value_parser = clap::value_parser!(u16).range(1..))]
     slow_threshold: u16,
@@ -57,6 +60,7 @@ pub struct CapacityArgs {
     #[arg(short, long, default_value_t = CONTROL_PORT, hide_default_value = true)]
     port: u16,
     #[command(flatten)]
+    #[serde(skip)]
     common: Common,
 }
 
@@ -65,35 +69,62 @@ impl Instrument for CapacityArgs {
         &self.common
     }
 
-    fn expected(&self) -> Option<Duration> {
-        Some(self.time)
+    fn profile(&self) -> Profile {
+        let capacity = Headline::new(Metric::IpCapacityBitPerS, Statistic::Max);
+        let at_l2 = Headline::new(Metric::L2RateBitPerS, Statistic::Max);
+        Profile {
+            direction: Some(self.direction()),
+            headlines: vec![
+                capacity,
+                Headline::new(Metric::LostPercent, Statistic::Mean),
+            ],
+            samples: Some(SampleKind::Intervals),
+            ..Profile::new(at_l2.toward(self.direction()), HostLimit::UdpRate)
+        }
     }
 
-    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+    fn aim(&mut self, far_end: &FarEnd) {
+        self.host = far_end.address.to_string();
+    }
+
+    fn expected(&self) -> Option<Duration> {
+        Some(self.time.into())
+    }
+
+    fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let family = self.common.family();
         let target = endpoint::resolve(&self.host, self.port, family).or_bad_input()?;
-        let (low_ms, upper_ms) = self.delay_thresholds;
+        let (low, upper) = self.delay_thresholds;
         let plan = CapacityPlan {
-            direction: if self.up {
-                Direction::Up
-            } else {
-                Direction::Down
-            },
-            duration: self.time,
-            sub_interval: self.interval.min(self.time),
+            direction: self.direction(),
+            duration: self.time.into(),
+            sub_interval: self.interval.min(self.time).into(),
             algorithm: self.algorithm,
             thresholds: Thresholds {
                 sequence_errors: self.loss_threshold,
-                low_ms,
-                upper_ms,
+                low_ms: in_milliseconds(low).or_bad_input()?,
+                upper_ms: in_milliseconds(upper).or_bad_input()?,
                 slow: self.slow_threshold,
                 high_speed_delta: self.high_speed_delta,
             },
             datagrams: self.datagrams,
         };
         let measurement = capacity::measure(target, self.common.bind.as_ref(), &plan, session);
-        let lines: String = measurement.samples.iter().filter_map(line).collect();
-        Ok(Shown::of(measurement).below(lines))
+        Ok(measurement.into())
+    }
+
+    fn text(&self, measurement: &Measurement) -> String {
+        measurement.samples.iter().filter_map(line).collect()
+    }
+}
+
+impl CapacityArgs {
+    fn direction(&self) -> Direction {
+        if self.up {
+            Direction::Up
+        } else {
+            Direction::Down
+        }
     }
 }
 
@@ -103,7 +134,7 @@ fn line(sample: &Sample) -> Option<String> {
         .then(|| format!("{}: {mbit:.3} Mbit/s at L3\n", sample.index))
 }
 
-fn whole_seconds(text: &str) -> Result<Duration> {
+fn whole_seconds(text: &str) -> Result<Nanos> {
     let seconds = match text.parse::<u64>() {
         Ok(seconds) => seconds,
         Err(_) => {
@@ -113,27 +144,29 @@ fn whole_seconds(text: &str) -> Result<Duration> {
         }
     };
     ensure!((1..=3600).contains(&seconds), "must be 1 to 3600 s");
-    Ok(Duration::from_secs(seconds))
+    Ok(Nanos::from_secs(seconds))
 }
 
-fn sub_interval(text: &str) -> Result<Duration> {
-    let ms = milliseconds(text)?;
+fn sub_interval(text: &str) -> Result<Nanos> {
+    let time = text.parse()?;
+    let ms = in_milliseconds(time)?;
     ensure!((100..=10_000).contains(&ms), "must be 100ms to 10s");
-    Ok(Duration::from_millis(ms.into()))
+    Ok(time)
 }
 
-fn delay_thresholds(text: &str) -> Result<(u16, u16)> {
+fn delay_thresholds(text: &str) -> Result<(Nanos, Nanos)> {
     let (low, upper) = text
         .split_once(',')
         .context("write both, as in 30ms,90ms")?;
-    let (low, upper) = (milliseconds(low)?, milliseconds(upper)?);
+    let times = (low.parse()?, upper.parse()?);
+    let (low, upper) = (in_milliseconds(times.0)?, in_milliseconds(times.1)?);
     ensure!(low >= 1 && upper <= 10_000, "must be 1ms to 10s");
     ensure!(low <= upper, "the first must not be above the second");
-    Ok((low, upper))
+    Ok(times)
 }
 
-fn milliseconds(text: &str) -> Result<u16> {
-    let time = Duration::from(text.parse::<Nanos>()?);
+fn in_milliseconds(time: Nanos) -> Result<u16> {
+    let time = Duration::from(time);
     ensure!(
         time.subsec_nanos() % 1_000_000 == 0,
         "must be whole milliseconds"

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 use crate::Session;
 use crate::endpoint::{self, Family, Local};
@@ -18,8 +19,8 @@ use crate::external::{Tool, curl, wget};
 use crate::failure::{Blame, Failure};
 use crate::http::DEFAULT_INTERVAL;
 use crate::http::HttpTarget;
+use crate::instrument::FarTool;
 use crate::iperf3::plan::{Plan, Way};
-use crate::measure::FarTool;
 use crate::ping::PingPlan;
 use record::Measurement;
 
@@ -27,7 +28,8 @@ use record::Measurement;
 const GRACE: Duration = Duration::from_secs(10);
 
 /// What measures streams of TCP or UDP; the server must be of the same kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum StreamTool {
     /// The iperf3 on PATH (Debian: iperf3)
     Iperf3,
@@ -38,7 +40,8 @@ pub(crate) enum StreamTool {
 }
 
 /// What downloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum DownloadTool {
     /// The wget on PATH (Debian: wget)
     Wget,
@@ -47,7 +50,8 @@ pub(crate) enum DownloadTool {
 }
 
 /// What pings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum PingTool {
     /// The ping on PATH (Debian: iputils-ping)
     Ping,

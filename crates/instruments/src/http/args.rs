@@ -1,10 +1,14 @@
 //! `farwire measure http`.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
+use record::profile::{Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind};
+use record::{Direction, Metric, Statistic};
+use serde::{Deserialize, Serialize};
 
 use crate::Session;
 use crate::external::Tool;
@@ -15,13 +19,14 @@ use crate::http::files;
 use crate::http::files::{DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS};
 use crate::http::sizes::Sizes;
 use crate::http::{Amount, DEFAULT_INTERVAL, HttpPlan, HttpTarget};
-use crate::measure::{Common, Instrument, Shown, above_zero};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 
 /// An HTTP/1.1 download, or many small files
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Serialize, Deserialize)]
 pub struct HttpArgs {
     /// `http://HOST[:PORT]/PATH`; `farwire serve` has /bytes/N and /seconds/T; {size} stands for a file's size
     #[arg(required = true)]
+    #[serde(skip)]
     url: Vec<String>,
     /// In place of the URL's own path
     #[arg(long, value_name = "PATH", value_parser = path)]
@@ -39,13 +44,15 @@ pub struct HttpArgs {
     #[arg(long, value_name = "TOOL", conflicts_with_all = ["bytes", "duration", "FilesArgs"])]
     tool: Option<DownloadTool>,
     #[command(flatten)]
+    #[serde(flatten)]
     files: FilesArgs,
     #[command(flatten)]
+    #[serde(skip)]
     common: Common,
 }
 
 /// Any of these, or a second URL, asks for many files.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Serialize, Deserialize)]
 #[command(next_help_heading = "Many files")]
 struct FilesArgs {
     /// Files to fetch, of the URLs in turn [default: 100 with a size, else each URL once]
@@ -70,6 +77,33 @@ impl Instrument for HttpArgs {
         &self.common
     }
 
+    fn profile(&self) -> Profile {
+        let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
+        let times = [Metric::FirstByteMs, Metric::CompletionMs];
+        let times = times.map(|metric| Headline::new(metric, Statistic::Median));
+        let streams = if self.files.asked_for() {
+            self.files.plan(self.url.len()).connections
+        } else {
+            1
+        };
+        Profile {
+            direction: Some(Direction::Down),
+            carrier: Some(Carrier::Tcp {
+                streams,
+                congestion: None,
+            }),
+            headlines: [goodput].into_iter().chain(times).collect(),
+            samples: Some(SampleKind::Intervals),
+            flent: FlentSeries::of_streams("TCP"),
+            ..Profile::new(goodput, HostLimit::TcpRate)
+        }
+    }
+
+    fn aim(&mut self, far_end: &FarEnd) {
+        let address = SocketAddr::new(far_end.address, far_end.http);
+        self.url = vec![format!("http://{address}/")];
+    }
+
     fn expected(&self) -> Option<Duration> {
         self.duration.map(Duration::from)
     }
@@ -78,7 +112,7 @@ impl Instrument for HttpArgs {
         self.tool.map(DownloadTool::found).transpose()
     }
 
-    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+    fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let targets = self.url.iter().map(|url| self.target(url));
         let targets: Vec<HttpTarget> = targets.collect::<Result<_>>().or_bad_input()?;
         let local = self.common.bind.as_ref();
@@ -100,7 +134,7 @@ impl Instrument for HttpArgs {
                 files::measure(&targets, &self.files.plan(targets.len()), local, session)
             }
         };
-        Ok(Shown::of(measurement))
+        Ok(measurement.into())
     }
 }
 

@@ -14,7 +14,7 @@ const LARGEST: u64 = 1_000_000_000;
 ///
 /// Text: `10kb`, `1kb,10kb,100kb` (in turn), `1kb..100kb` (uniform), `lognormal:MEDIAN,SIGMA`, `pareto:LEAST,ALPHA`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(into = "String", try_from = "String")]
 pub(crate) enum Sizes {
     /// One after the other, and again from the first.
     InTurn(Vec<u64>),
@@ -104,6 +104,28 @@ impl FromStr for Sizes {
         };
         sizes.check()?;
         Ok(sizes)
+    }
+}
+
+impl TryFrom<String> for Sizes {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Sizes> for String {
+    fn from(sizes: Sizes) -> Self {
+        match sizes {
+            Sizes::InTurn(sizes) => {
+                let texts: Vec<Self> = sizes.iter().map(|&size| Bytes(size).to_string()).collect();
+                texts.join(",")
+            }
+            Sizes::Uniform { least, most } => format!("{}..{}", Bytes(least), Bytes(most)),
+            Sizes::LogNormal { median, sigma } => format!("lognormal:{},{sigma}", Bytes(median)),
+            Sizes::Pareto { least, alpha } => format!("pareto:{},{alpha}", Bytes(least)),
+        }
     }
 }
 

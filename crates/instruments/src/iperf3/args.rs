@@ -11,18 +11,26 @@ use crate::external::Tool;
 use crate::external::choice::StreamTool;
 use crate::external::streams::StreamTest;
 use crate::failure::{Blame, Failure};
+use crate::instrument::{Common, FarEnd, FarTool, Instrument, MeasureOutput};
 use crate::iperf3::client::Server;
 use crate::iperf3::plan::{
     LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, Plan, Protocol, Until, Way,
 };
 use crate::iperf3::tcp::measure;
-use crate::measure::{Common, FarTool, Instrument, Shown};
-use record::Measurement;
+use record::profile::{
+    Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind,
+};
+use record::{Direction, Measurement, Metric, Statistic};
+use serde::{Deserialize, Serialize};
+
+/// Payload by which the two ends agree on a test, each way: half of what it may be.
+const CONTROL_BYTES: u32 = 2048;
 
 /// TCP throughput, as iperf3 measures it, against any iperf3 or farwire server
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Serialize, Deserialize)]
 pub struct TcpArgs {
     #[command(flatten)]
+    #[serde(flatten)]
     test: Iperf3Args,
     /// Bytes written in one call [default: 1 MiB]
     #[arg(short = 'l', long, value_name = "SIZE", value_parser = block)]
@@ -37,13 +45,15 @@ pub struct TcpArgs {
     #[arg(short = 'N', long)]
     no_delay: bool,
     #[command(flatten)]
+    #[serde(skip)]
     common: Common,
 }
 
 /// What iperf3's two kinds of test share.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Serialize, Deserialize)]
 pub(crate) struct Iperf3Args {
     /// Name or address
+    #[serde(skip)]
     host: String,
     /// The server's port [default: 5201; with --tool the tool's own]
     #[arg(short, long)]
@@ -62,16 +72,16 @@ pub(crate) struct Iperf3Args {
     bidir: bool,
     /// How long: a bare number is seconds [default: 10]
     #[arg(short, long, value_name = "TIME", value_parser = duration, conflicts_with = "bytes")]
-    time: Option<Duration>,
+    time: Option<Nanos>,
     /// How many bytes in each direction: K, M and G are 2^10, 2^20 and 2^30
     #[arg(short = 'n', long, value_name = "SIZE", value_parser = size)]
     bytes: Option<u64>,
     /// Leave out the first whole seconds
     #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = omit)]
-    omit: Duration,
+    omit: Nanos,
     /// From one report to the next: a bare number is seconds
     #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = interval)]
-    interval: Duration,
+    interval: Nanos,
     /// Pace each stream to so many payload bits a second: K, M and G are 10^3, 10^6 and 10^9; 0 is no limit [default: 0 over TCP, 1M over UDP]
     #[arg(short = 'b', long, value_name = "RATE", value_parser = bitrate)]
     pub(crate) bitrate: Option<u64>,
@@ -86,12 +96,52 @@ pub(crate) struct Iperf3Args {
     dscp: Option<u8>,
     /// After which a connection that does not come about has failed: a bare number is milliseconds, as in iperf3 [default: 20s]
     #[arg(long, value_name = "TIME", value_parser = connect_timeout)]
-    connect_timeout: Option<Duration>,
+    connect_timeout: Option<Nanos>,
 }
 
 impl Instrument for TcpArgs {
     fn common(&self) -> &Common {
         &self.common
+    }
+
+    fn profile(&self) -> Profile {
+        let usual = self.test.profile("TCP", HostLimit::TcpRate);
+        let headline = |(metric, statistic)| Headline::new(metric, statistic);
+        let more = [
+            (Metric::SentRateBitPerS, Statistic::Mean),
+            (Metric::RetransmittedPackets, Statistic::Total),
+            (Metric::TcpRttMs, Statistic::Mean),
+            (Metric::SenderCpuPercent, Statistic::Mean),
+            (Metric::ReceiverCpuPercent, Statistic::Mean),
+        ];
+        Profile {
+            carrier: Some(Carrier::Tcp {
+                streams: self.test.parallel,
+                congestion: self.congestion.clone(),
+            }),
+            headlines: usual
+                .headlines
+                .iter()
+                .copied()
+                .chain(more.map(headline))
+                .collect(),
+            calibration: Calibration {
+                control_bytes: CONTROL_BYTES,
+                ..usual.calibration
+            },
+            ..usual
+        }
+    }
+
+    fn aim(&mut self, far_end: &FarEnd) {
+        self.test.aim(far_end);
+    }
+
+    fn use_congestion(&mut self, name: &str) {
+        // nuttcp has no option for it.
+        if self.congestion.is_none() && self.test.tool != Some(StreamTool::Nuttcp) {
+            self.congestion = Some(name.to_owned());
+        }
     }
 
     fn expected(&self) -> Option<Duration> {
@@ -106,19 +156,16 @@ impl Instrument for TcpArgs {
         self.test.found()
     }
 
-    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+    fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let server = self.test.server(&self.common).or_bad_input()?;
         let plan = self.plan();
         if let Some(name) = &plan.congestion {
             crate::serve::check_congestion(name).or_bad_input()?;
         }
         if let Some(measurement) = self.test.with_tool(&server, &plan, session) {
-            return measurement.map(Shown::of);
+            return measurement.map(MeasureOutput::from);
         }
-        let measured = measure::measure(&server, &plan, session);
-        Ok(Shown::of(measured.measurement)
-            .below(measured.text)
-            .beside(measured.iperf3))
+        Ok(measure::measure(&server, &plan, session))
     }
 }
 
@@ -135,6 +182,33 @@ impl TcpArgs {
 }
 
 impl Iperf3Args {
+    /// Measures toward `far_end` from now on.
+    pub(crate) fn aim(&mut self, far_end: &FarEnd) {
+        self.host = far_end.address.to_string();
+    }
+
+    /// What its two kinds have alike: a goodput, interval by interval.
+    pub(crate) fn profile(&self, protocol: &str, host_limit: HostLimit) -> Profile {
+        let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
+        let direction = if self.reverse {
+            Direction::Down
+        } else {
+            Direction::Up
+        };
+        let usual = Profile::new(goodput.toward(direction), host_limit);
+        Profile {
+            direction: Some(direction),
+            headlines: vec![goodput],
+            samples: Some(SampleKind::Intervals),
+            flent: FlentSeries::of_streams(protocol),
+            calibration: Calibration {
+                omits_start: self.omit > Nanos::ZERO,
+                ..usual.calibration
+            },
+            ..usual
+        }
+    }
+
     /// The server that another program needs for `plan`, if one was asked for and farwire's is not of its kind.
     pub(crate) fn far_tool(&self, plan: &Plan) -> Result<Option<FarTool>> {
         let Some(tool) = self.tool else {
@@ -155,7 +229,7 @@ impl Iperf3Args {
         let address = endpoint::resolve(&self.host, port, common.family())?;
         Ok(Server {
             local: common.bind.clone(),
-            connect_timeout: self.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
+            connect_timeout: self.connect_timeout.map_or(CONNECT_TIMEOUT, Duration::from),
             ..Server::at(address)
         })
     }
@@ -169,7 +243,7 @@ impl Iperf3Args {
     ) -> Option<Result<Measurement, Failure>> {
         let test = StreamTest {
             local: server.local.as_ref(),
-            connect_timeout: self.connect_timeout,
+            connect_timeout: self.connect_timeout.map(Duration::from),
             ..StreamTest::new(server.address, plan)
         };
         Some(self.tool?.measure(&test, session))
@@ -187,11 +261,11 @@ impl Iperf3Args {
             parallel: self.parallel,
             until: match (self.bytes, self.time) {
                 (Some(bytes), _) => Until::Bytes(bytes),
-                (_, Some(time)) => Until::For(time),
+                (_, Some(time)) => Until::For(time.into()),
                 _ => usual.until,
             },
-            omit: self.omit,
-            interval: self.interval,
+            omit: self.omit.into(),
+            interval: self.interval.into(),
             bitrate: self.bitrate.filter(|rate| *rate > 0),
             window: self.window,
             tos: self.tos.or(self.dscp.map(|dscp| dscp << 2)),
@@ -201,45 +275,45 @@ impl Iperf3Args {
 }
 
 /// A time in our units, or a bare number of `unit`.
-fn time(text: &str, unit: Duration) -> Result<Duration> {
+fn time(text: &str, unit: Duration) -> Result<Nanos> {
     match text.parse::<f64>() {
         Ok(number) => {
             let seconds = number * unit.as_secs_f64();
-            Ok(Duration::try_from_secs_f64(seconds)?)
+            Ok(Duration::try_from_secs_f64(seconds)?.into())
         }
-        Err(_) => Ok(text.parse::<Nanos>()?.into()),
+        Err(_) => Ok(text.parse()?),
     }
 }
 
-fn duration(text: &str) -> Result<Duration> {
+fn duration(text: &str) -> Result<Nanos> {
     let time = time(text, Duration::from_secs(1))?;
-    let longest = Duration::from_secs(LONGEST_TEST_S.into());
+    let longest = Nanos::from_secs(LONGEST_TEST_S.into());
     ensure!(
-        !time.is_zero() && time <= longest,
+        time > Nanos::ZERO && time <= longest,
         "must be above 0 and at most {LONGEST_TEST_S} s"
     );
     Ok(time)
 }
 
-fn omit(text: &str) -> Result<Duration> {
+fn omit(text: &str) -> Result<Nanos> {
     let time = time(text, Duration::from_secs(1))?;
     ensure!(
-        time.subsec_nanos() == 0 && time.as_secs() <= LONGEST_OMIT_S.into(),
+        Duration::from(time).subsec_nanos() == 0 && time <= Nanos::from_secs(LONGEST_OMIT_S.into()),
         "must be whole seconds, as iperf3's protocol has it, at most {LONGEST_OMIT_S}"
     );
     Ok(time)
 }
 
-fn interval(text: &str) -> Result<Duration> {
+fn interval(text: &str) -> Result<Nanos> {
     let time = time(text, Duration::from_secs(1))?;
-    let least = Duration::from_millis(10);
+    let least = Nanos::from_millis(10);
     ensure!(time >= least, "must be at least 10 ms");
     Ok(time)
 }
 
-fn connect_timeout(text: &str) -> Result<Duration> {
+fn connect_timeout(text: &str) -> Result<Nanos> {
     let time = time(text, Duration::from_millis(1))?;
-    ensure!(!time.is_zero(), "must be above 0");
+    ensure!(time > Nanos::ZERO, "must be above 0");
     Ok(time)
 }
 
@@ -358,10 +432,10 @@ mod tests {
 
     #[test]
     fn a_bare_time_is_seconds_and_omitted_ones_are_whole() {
-        assert_eq!(duration("10").unwrap(), Duration::from_secs(10));
-        assert_eq!(duration("500ms").unwrap(), Duration::from_millis(500));
-        assert_eq!(omit("2").unwrap(), Duration::from_secs(2));
-        assert_eq!(connect_timeout("500").unwrap(), Duration::from_millis(500));
+        assert_eq!(duration("10").unwrap(), Nanos::from_secs(10));
+        assert_eq!(duration("500ms").unwrap(), Nanos::from_millis(500));
+        assert_eq!(omit("2").unwrap(), Nanos::from_secs(2));
+        assert_eq!(connect_timeout("500").unwrap(), Nanos::from_millis(500));
         assert!(omit("0.5").is_err() && duration("0").is_err() && duration("nan").is_err());
     }
 

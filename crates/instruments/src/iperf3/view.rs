@@ -7,17 +7,6 @@ use serde_json::{Value, json};
 use super::plan::{Plan, Protocol, Until, Way};
 use super::results::Sides;
 use super::wire::Cookie;
-use record::Measurement;
-
-/// A measurement, and the same as iperf3 would tell it.
-#[derive(Debug)]
-pub(crate) struct Measured {
-    pub(crate) measurement: Measurement,
-    /// iperf3's JSON: `start`, `intervals`, `end`, `error`.
-    pub(crate) iperf3: Value,
-    /// A line an interval, for people.
-    pub(crate) text: String,
-}
 
 /// A test and the addresses of its streams.
 #[derive(Debug)]

@@ -2,27 +2,25 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::builder::ArgAction;
 use clap::{Arg, Command, FromArgMatches as _, Subcommand as _};
+use record::plan;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::json;
 use toml::Value;
 
-use super::{Asked, FarTool};
+use super::{InstrumentArgs, NAMES};
 use crate::external::Tool;
-use record::Kind;
+use crate::instrument::FarEnd;
 
 /// What a scenario cannot set: it has its own way to each.
-const NOT_IN_SCENARIOS: [&str; 8] = [
-    "host", "url", "json", "quiet", "csv", "help", "bind", "ipv6",
-];
-/// Options of TCP senders, which have the case's congestion control unless they say otherwise.
-const CONGESTION: &str = "--congestion";
+const NOT_IN_SCENARIOS: [&str; 7] = ["json", "quiet", "csv", "help", "bind", "ipv4", "ipv6"];
 
 /// Options of an instrument by their long names: `true` is a flag, `false` takes one away.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -41,14 +39,6 @@ impl JsonSchema for Parameters {
             "additionalProperties": { "type": ["string", "number", "boolean", "array"] }
         })
     }
-}
-
-/// Where the client reaches `farwire serve`.
-#[derive(Clone, Debug)]
-pub struct FarEnd {
-    pub address: IpAddr,
-    /// Of its web server.
-    pub http: u16,
 }
 
 impl Parameters {
@@ -72,10 +62,7 @@ impl Parameters {
     }
 
     /// As a command line has them.
-    ///
-    /// # Errors
-    /// A value that none can have.
-    pub fn options(&self) -> Result<Vec<String>> {
+    fn options(&self) -> Result<Vec<String>> {
         let mut options = Vec::new();
         for (key, value) in &self.0 {
             let name = key.replace('_', "-");
@@ -105,106 +92,122 @@ fn text(key: &str, value: &Value) -> Result<String> {
     })
 }
 
-/// What an instrument of a kind takes.
-pub trait KindOptions: Copy {
-    /// Refuses options that an instrument of this kind has not, or values that they cannot have.
-    ///
-    /// # Errors
-    /// One that names the option.
-    fn check(self, options: &[String]) -> Result<()>;
+/// A kind of instruments, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind(&'static str);
 
-    /// How long an instrument with these options should take, where they say so.
-    fn expected(self, options: &[String]) -> Option<Duration>;
-
-    /// The external tools that an instrument with these options needs, at both ends.
-    ///
-    /// # Errors
-    /// One is not on this machine.
-    fn tools(self, options: &[String]) -> Result<Vec<Tool>>;
-
-    /// The instrument with these options toward `far_end`; TCP senders have `congestion` unless they say otherwise.
-    ///
-    /// # Errors
-    /// As [`Kind::check`].
-    fn ask(self, options: &[String], far_end: &FarEnd, congestion: &str) -> Result<Asked>;
-
-    /// Every option that a scenario may set: name, value name, help.
-    fn options(self) -> Vec<OptionText>;
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(source)?;
+        let known = Self::all().find(|kind| kind.name() == name);
+        known.ok_or_else(|| D::Error::unknown_variant(&name, NAMES))
+    }
 }
 
-impl KindOptions for Kind {
-    fn check(self, options: &[String]) -> Result<()> {
-        parse(self, options, &FarEnd::example()).map(drop)
+impl JsonSchema for Kind {
+    fn schema_name() -> Cow<'static, str> {
+        "Kind".into()
     }
 
-    fn expected(self, options: &[String]) -> Option<Duration> {
-        let asked = parse(self, options, &FarEnd::example()).ok()?;
-        asked.instrument().expected()
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": NAMES })
+    }
+}
+
+impl Kind {
+    /// Every kind, in the order of `farwire measure`.
+    pub fn all() -> impl Iterator<Item = Self> {
+        NAMES.iter().copied().map(Self)
     }
 
-    fn tools(self, options: &[String]) -> Result<Vec<Tool>> {
-        let asked = parse(self, options, &FarEnd::example())?;
-        let instrument = asked.instrument();
-        let server: Option<FarTool> = instrument.server()?;
-        let tools = [instrument.tool()?, server.map(|server| server.tool)];
-        Ok(tools.into_iter().flatten().collect())
+    /// As the command line and a scenario call it.
+    pub fn name(self) -> &'static str {
+        self.0
     }
 
-    fn ask(self, options: &[String], far_end: &FarEnd, congestion: &str) -> Result<Asked> {
-        let mut options = options.to_vec();
-        let says = options.iter().any(|option| option.starts_with(CONGESTION));
-        if takes_congestion(self, &options) && !says {
-            options.push(format!("{CONGESTION}={congestion}"));
+    /// Every option that a scenario may set.
+    pub fn options(self) -> Vec<OptionText> {
+        let all = InstrumentArgs::augment_subcommands(Command::new("farwire"));
+        let command = all.find_subcommand(self.0);
+        let arguments = command.into_iter().flat_map(Command::get_arguments);
+        arguments.filter_map(OptionText::of).collect()
+    }
+
+    /// The instrument of this kind with these options.
+    ///
+    /// # Errors
+    /// One that names an option that it has not, or whose value it cannot have.
+    pub fn with(self, parameters: &Parameters) -> Result<InstrumentArgs> {
+        let options = parameters.options()?;
+        let known = self.options();
+        for option in &options {
+            let name = option.trim_start_matches('-').split('=').next();
+            let name = name.unwrap_or_default();
+            ensure!(
+                known.iter().any(|known| known.name == name),
+                "{name}: no option of {}; it has {}",
+                self.0,
+                known
+                    .iter()
+                    .map(|known| known.name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            );
         }
-        parse(self, &options, far_end)
-    }
-
-    fn options(self) -> Vec<OptionText> {
-        let command = command(self);
-        let arguments = command.get_arguments().filter_map(OptionText::of);
-        arguments.collect()
+        let mut line = vec!["farwire".to_owned(), self.0.to_owned()];
+        line.extend(options);
+        line.push(FarEnd::example().address.to_string());
+        let all =
+            InstrumentArgs::augment_subcommands(Command::new("farwire")).subcommand_required(true);
+        let matches = all
+            .try_get_matches_from(line)
+            .map_err(|error| plain(&error))?;
+        InstrumentArgs::from_arg_matches(&matches).map_err(|error| plain(&error))
     }
 }
 
-/// Whether its sockets send TCP and have their congestion control chosen; nuttcp has no option for it.
-fn takes_congestion(kind: Kind, options: &[String]) -> bool {
-    kind == Kind::Tcp && !options.iter().any(|option| option == "--tool=nuttcp")
-}
-
-fn command(kind: Kind) -> Command {
-    let all = Asked::augment_subcommands(Command::new("farwire"));
-    all.find_subcommand(kind.name())
-        .cloned()
-        .unwrap_or_else(|| unreachable!("every kind is a subcommand"))
-}
-
-fn parse(kind: Kind, options: &[String], far_end: &FarEnd) -> Result<Asked> {
-    let known = KindOptions::options(kind);
-    for option in options {
-        let name = option
-            .trim_start_matches('-')
-            .split('=')
-            .next()
-            .unwrap_or("");
-        ensure!(
-            known.iter().any(|known| known.name == name),
-            "{name}: no option of {}; it has {}",
-            kind.name(),
-            known
-                .iter()
-                .map(|known| known.name.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        );
+impl InstrumentArgs {
+    /// The instrument of a plan toward `far_end`; TCP senders have `congestion` unless they say otherwise.
+    ///
+    /// # Errors
+    /// The plan has no such kind, or it lacks an argument.
+    pub fn of(planned: &plan::Instrument, far_end: &FarEnd, congestion: &str) -> Result<Self> {
+        let written = json!({ "kind": planned.kind, "arguments": planned.arguments });
+        let mut own: Self = serde_json::from_value(written)
+            .with_context(|| format!("`{}` of the plan", planned.name))?;
+        let instrument = own.instrument_mut();
+        instrument.aim(far_end);
+        instrument.use_congestion(congestion);
+        Ok(own)
     }
-    let mut line: Vec<OsString> = vec!["farwire".into(), kind.name().into()];
-    line.extend(options.iter().map(OsString::from));
-    line.push(far_end.target(kind).into());
-    let all = Asked::augment_subcommands(Command::new("farwire")).subcommand_required(true);
-    let matches = all
-        .try_get_matches_from(line)
-        .map_err(|error| plain(&error))?;
-    Asked::from_arg_matches(&matches).map_err(|error| plain(&error))
+
+    /// Its arguments as a plan keeps them.
+    pub fn arguments(&self) -> plan::Arguments {
+        let mut written = serde_json::to_value(self).expect("arguments are JSON");
+        let arguments = written["arguments"].take();
+        let mut arguments: plan::Arguments =
+            serde_json::from_value(arguments).expect("arguments have names");
+        arguments.retain(|_, value| !value.is_null());
+        arguments
+    }
+}
+
+/// How long a planned instrument should take, where its arguments say so.
+pub fn expected(planned: &plan::Instrument) -> Option<Duration> {
+    let own = InstrumentArgs::of(planned, &FarEnd::example(), "").ok()?;
+    own.instrument().expected()
+}
+
+/// The external tools that a planned instrument needs, at both ends.
+///
+/// # Errors
+/// One is not on this machine.
+pub fn tools(planned: &plan::Instrument) -> Result<Vec<Tool>> {
+    let own = InstrumentArgs::of(planned, &FarEnd::example(), "")?;
+    let instrument = own.instrument();
+    let server = instrument.server()?;
+    let tools = [instrument.tool()?, server.map(|server| server.tool)];
+    Ok(tools.into_iter().flatten().collect())
 }
 
 /// An option, for whoever writes a scenario.
@@ -240,16 +243,6 @@ impl FarEnd {
             http: 80,
         }
     }
-
-    /// As an instrument of this kind takes it.
-    fn target(&self, kind: Kind) -> String {
-        match (kind, self.address) {
-            (Kind::Http, address) => {
-                format!("http://{}/", std::net::SocketAddr::new(address, self.http))
-            }
-            (_, address) => address.to_string(),
-        }
-    }
 }
 
 /// What clap says, without usage and advice.
@@ -268,10 +261,27 @@ fn plain(error: &clap::Error) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strum::IntoEnumIterator as _;
+    use record::profile::Carrier;
 
     fn parameters(text: &str) -> Parameters {
         toml::from_str(text).unwrap()
+    }
+
+    fn kind(name: &str) -> Kind {
+        Kind::all().find(|kind| kind.name() == name).unwrap()
+    }
+
+    fn planned(name: &str, text: &str) -> plan::Instrument {
+        let own = kind(name).with(&parameters(text)).unwrap();
+        plan::Instrument {
+            name: name.to_owned(),
+            kind: name.to_owned(),
+            arguments: own.arguments(),
+            profile: own.instrument().profile(),
+            group: None,
+            timeout: None,
+            warm_up: None,
+        }
     }
 
     #[test]
@@ -279,9 +289,8 @@ mod tests {
         let given = parameters("parallel = 3\ntime = '2s'\nreverse = true\nbidir = false");
         let options = given.options().unwrap();
         assert_eq!(options, ["--parallel=3", "--reverse", "--time=2s"]);
-        let asked = Kind::Tcp
-            .ask(&options, &FarEnd::example(), "cubic")
-            .unwrap();
+        let planned = planned("tcp", "parallel = 3\ntime = '2s'\nreverse = true");
+        let asked = InstrumentArgs::of(&planned, &FarEnd::example(), "cubic").unwrap();
         let text = format!("{asked:?}");
         for part in [
             "parallel: 3",
@@ -291,35 +300,62 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert_eq!(asked.instrument().expected(), Some(Duration::from_secs(2)));
+        assert_eq!(expected(&planned), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn what_a_sender_says_of_congestion_control_stays() {
+        let planned = planned("tcp", "congestion = 'reno'");
+        let asked = InstrumentArgs::of(&planned, &FarEnd::example(), "cubic").unwrap();
+        assert!(format!("{asked:?}").contains("Some(\"reno\")"));
+        let carrier = asked.instrument().profile().carrier;
+        let Some(Carrier::Tcp { congestion, .. }) = carrier else {
+            panic!("{carrier:?}");
+        };
+        assert_eq!(congestion.as_deref(), Some("reno"));
+    }
+
+    #[test]
+    fn a_plan_has_units_as_text_and_what_no_one_said() {
+        let planned = planned("ping", "count = 3\ninterval = '20ms'");
+        assert_eq!(
+            planned.options(),
+            "--count=3 --interval=20ms --size=56 --timeout=3s"
+        );
     }
 
     #[test]
     fn an_option_that_is_not_there_is_named_with_those_that_are() {
-        let error = Kind::Ping
-            .check(&["--parallel=3".to_owned()])
-            .unwrap_err()
-            .to_string();
+        let refused = |name: &str, text: &str| {
+            let error = kind(name).with(&parameters(text)).unwrap_err();
+            error.to_string()
+        };
+        let error = refused("ping", "parallel = 3");
         assert!(
             error.starts_with("parallel: no option of ping; it has size, count"),
             "{error}"
         );
-        let error = Kind::Ping
-            .check(&["--count=x".to_owned()])
-            .unwrap_err()
-            .to_string();
+        let error = refused("ping", "count = 'x'");
         assert!(
             error.contains("'x'") && error.contains("--count"),
             "{error}"
         );
-        assert!(Kind::Tcp.check(&["--json=x".to_owned()]).is_err());
+        assert!(kind("tcp").with(&parameters("json = 'x'")).is_err());
     }
 
     #[test]
-    fn every_kind_takes_a_target_and_no_option() {
-        for kind in Kind::iter() {
-            kind.check(&[])
-                .unwrap_or_else(|error| panic!("{}: {error}", kind.name()));
+    fn every_kind_takes_a_target_and_no_option_and_comes_back_from_a_plan() {
+        for kind in Kind::all() {
+            let planned = planned(kind.name(), "");
+            let back = InstrumentArgs::of(&planned, &FarEnd::example(), "cubic")
+                .unwrap_or_else(|error| panic!("{}: {error:#}", kind.name()));
+            assert_eq!(
+                back.instrument().profile().headlines,
+                planned.profile.headlines
+            );
+            let again: plan::Instrument =
+                serde_json::from_value(serde_json::to_value(&planned).unwrap()).unwrap();
+            assert_eq!(again, planned);
         }
     }
 }

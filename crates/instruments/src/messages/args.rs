@@ -2,17 +2,21 @@
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use serde::{Deserialize, Serialize};
 
 use crate::endpoint;
-use crate::measure::Common;
+use crate::instrument::{Common, FarEnd as Bed};
 use crate::messages::sizes::{Load, Sizes, Sweep};
 use crate::messages::wire::{DEFAULT_PORT, SIZES};
 use crate::messages::{FarEnd, SILENCE};
+use record::profile::{Calibration, Carrier, Headline, HostLimit, Profile};
+use record::{Direction, Metric, Statistic};
 
 /// The far end, and what TCP is to do.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Serialize, Deserialize)]
 pub(crate) struct Connection {
     /// Name or address of `farwire serve`; its port, if not 5203, behind it: HOST:PORT
+    #[serde(skip)]
     host: String,
     /// Runs of each size, on a connection each
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -26,7 +30,7 @@ pub(crate) struct Connection {
 }
 
 /// Which messages.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Serialize, Deserialize)]
 pub(crate) struct Messages {
     /// Message size in bytes, 1 to 1,000,000: one, a list 1,64,1KiB or a doubling range 1..131072
     #[arg(
@@ -46,6 +50,34 @@ pub(crate) struct Messages {
 }
 
 impl Connection {
+    /// Measures toward `far_end` from now on.
+    pub(crate) fn aim(&mut self, far_end: &Bed) {
+        self.host = far_end.address.to_string();
+    }
+
+    /// Of what sends one way and is received whole, run by run; besides its goodput, the means of these are looked for.
+    pub(crate) fn profile(&self, means: &[Metric]) -> Profile {
+        let headline = |metric| Headline::new(metric, Statistic::Mean);
+        let goodput = headline(Metric::GoodputBitPerS);
+        let usual = Profile::new(goodput.toward(Direction::Up), HostLimit::TcpRate);
+        Profile {
+            direction: Some(Direction::Up),
+            carrier: Some(Carrier::Tcp {
+                streams: 1,
+                congestion: None,
+            }),
+            headlines: [goodput]
+                .into_iter()
+                .chain(means.iter().copied().map(headline))
+                .collect(),
+            calibration: Calibration {
+                runs: Some(self.runs),
+                ..usual.calibration
+            },
+            ..usual
+        }
+    }
+
     /// Finds the far end.
     pub(crate) fn far_end(&self, common: &Common) -> Result<FarEnd> {
         Ok(FarEnd {

@@ -5,24 +5,28 @@ use model::Nanos;
 
 use crate::Session;
 use crate::failure::{Blame, Failure};
-use crate::measure::{Common, Instrument, Shown, above_zero};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 use crate::messages::args::{Connection, Messages};
 use crate::messages::pingpong;
 use crate::messages::pingpong::PingpongPlan;
 use crate::messages::sizes::{Load, Sweep};
 use crate::messages::tables;
 use crate::messages::wire::{LARGEST_DATAGRAM, Wait};
-use record::Measurement;
+use record::profile::{Carrier, Headline, HostLimit, Profile, SampleKind};
 use record::table::Table;
+use record::{Measurement, Metric, Statistic};
+use serde::{Deserialize, Serialize};
 
 /// Round-trip time of messages, as nettest measured it
 ///
 /// Each message is sent back when the whole of it has come; the next one follows.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Serialize, Deserialize)]
 pub struct PingpongArgs {
     #[command(flatten)]
+    #[serde(flatten)]
     connection: Connection,
     #[command(flatten)]
+    #[serde(flatten)]
     messages: Messages,
     /// How both ends wait for a message
     #[arg(long, value_enum, default_value_t)]
@@ -34,6 +38,7 @@ pub struct PingpongArgs {
     #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = above_zero, requires = "udp")]
     timeout: Nanos,
     #[command(flatten)]
+    #[serde(skip)]
     common: Common,
 }
 
@@ -42,7 +47,33 @@ impl Instrument for PingpongArgs {
         &self.common
     }
 
-    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+    fn profile(&self) -> Profile {
+        let median = Headline::new(Metric::RttMs, Statistic::Median);
+        let carrier = if self.udp {
+            Carrier::Udp { length: None }
+        } else {
+            Carrier::Tcp {
+                streams: 1,
+                congestion: None,
+            }
+        };
+        Profile {
+            carrier: Some(carrier),
+            headlines: vec![
+                Headline::new(Metric::RttMs, Statistic::Mean),
+                median,
+                Headline::new(Metric::ElapsedS, Statistic::Mean),
+            ],
+            samples: Some(SampleKind::Messages),
+            ..Profile::new(median, HostLimit::RoundTrip)
+        }
+    }
+
+    fn aim(&mut self, far_end: &FarEnd) {
+        self.connection.aim(far_end);
+    }
+
+    fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let far = self.connection.far_end(&self.common).or_bad_input()?;
         let loads = self.messages.loads(Sweep::pingpong).or_bad_input()?;
         if self.udp {
@@ -55,7 +86,7 @@ impl Instrument for PingpongArgs {
             nagle: self.connection.nagle,
             udp: self.udp.then(|| self.timeout.into()),
         };
-        Ok(Shown::of(pingpong::measure(&far, &plan, session)))
+        Ok(pingpong::measure(&far, &plan, session).into())
     }
 
     fn table(&self, measurement: &Measurement) -> Result<Option<Table>, Failure> {

@@ -8,20 +8,23 @@ use model::{Bytes, Nanos};
 
 use crate::Session;
 use crate::failure::{Blame, Failure};
-use crate::measure::{Common, Instrument, Shown};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
 use crate::messages::args::Connection;
 use crate::messages::sizes::{Sizes, TRANSFER_BLOCKS};
 use crate::messages::tables;
 use crate::messages::transfer;
 use crate::messages::transfer::{Data, TransferPlan};
 use crate::messages::wire::BLOCKS;
-use record::Measurement;
+use record::profile::Profile;
 use record::table::Table;
+use record::{Measurement, Metric};
+use serde::{Deserialize, Serialize};
 
 /// A transfer in blocks, and what the far end's reads made of it
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Serialize, Deserialize)]
 pub struct TransferArgs {
     #[command(flatten)]
+    #[serde(flatten)]
     connection: Connection,
     /// Send this file
     #[arg(short = 'F', long, value_name = "FILE", conflicts_with = "bytes")]
@@ -45,6 +48,7 @@ pub struct TransferArgs {
     #[arg(long, value_name = "TIME", default_value = "0s")]
     latency: Nanos,
     #[command(flatten)]
+    #[serde(skip)]
     common: Common,
 }
 
@@ -53,7 +57,21 @@ impl Instrument for TransferArgs {
         &self.common
     }
 
-    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+    fn profile(&self) -> Profile {
+        self.connection.profile(&[
+            Metric::Reads,
+            Metric::ReadSizeBytes,
+            Metric::ElapsedS,
+            Metric::ReadTimeMs,
+            Metric::TimePerMibMs,
+        ])
+    }
+
+    fn aim(&mut self, far_end: &FarEnd) {
+        self.connection.aim(far_end);
+    }
+
+    fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let far = self.connection.far_end(&self.common).or_bad_input()?;
         let plan = TransferPlan {
             data: self.data()?,
@@ -62,7 +80,7 @@ impl Instrument for TransferArgs {
             runs: self.connection.runs,
             nagle: self.connection.nagle,
         };
-        Ok(Shown::of(transfer::measure(&far, &plan, session)))
+        Ok(transfer::measure(&far, &plan, session).into())
     }
 
     fn table(&self, measurement: &Measurement) -> Result<Option<Table>, Failure> {

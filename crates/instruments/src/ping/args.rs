@@ -5,22 +5,25 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use model::Nanos;
+use serde::{Deserialize, Serialize};
 
 use crate::Session;
 use crate::endpoint;
 use crate::external::Tool;
 use crate::external::choice::PingTool;
 use crate::failure::{Blame, Failure};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 use crate::iperf3::args::{dscp, tos};
-use crate::measure::{Common, Instrument, Shown, above_zero};
 use crate::ping;
 use crate::ping::PingPlan;
-use record::{Metric, Sample};
+use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
+use record::{Measurement, Metric, Sample, Statistic};
 
 /// ICMP echo, as ping(8) measures it
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Serialize, Deserialize)]
 pub struct PingArgs {
     /// Name or address
+    #[serde(skip)]
     host: String,
     /// Payload bytes
     #[arg(short, long, value_name = "BYTES", default_value_t = 56, value_parser = clap::value_parser!(u16).range(..=65_507))]
@@ -47,12 +50,27 @@ pub struct PingArgs {
     #[arg(long, value_name = "TOOL")]
     tool: Option<PingTool>,
     #[command(flatten)]
+    #[serde(skip)]
     common: Common,
 }
 
 impl Instrument for PingArgs {
     fn common(&self) -> &Common {
         &self.common
+    }
+
+    fn profile(&self) -> Profile {
+        let rtt = Headline::new(Metric::RttMs, Statistic::Median);
+        Profile {
+            headlines: vec![rtt, Headline::new(Metric::LostPercent, Statistic::Mean)],
+            samples: Some(SampleKind::Probes),
+            flent: vec![FlentSeries::new("Ping (ms) ICMP", Metric::RttMs, None)],
+            ..Profile::new(rtt, HostLimit::RoundTrip)
+        }
+    }
+
+    fn aim(&mut self, far_end: &FarEnd) {
+        self.host = far_end.address.to_string();
     }
 
     fn expected(&self) -> Option<Duration> {
@@ -63,7 +81,7 @@ impl Instrument for PingArgs {
         self.tool.map(PingTool::found).transpose()
     }
 
-    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+    fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let target = endpoint::resolve(&self.host, 0, self.common.family()).or_bad_input()?;
         let plan = self.plan();
         let local = self.common.bind.as_ref();
@@ -74,8 +92,11 @@ impl Instrument for PingArgs {
                 ping::measure(target.ip(), &plan, local, session)
             }
         };
-        let lines: String = measurement.samples.iter().filter_map(line).collect();
-        Ok(Shown::of(measurement).below(lines))
+        Ok(measurement.into())
+    }
+
+    fn text(&self, measurement: &Measurement) -> String {
+        measurement.samples.iter().filter_map(line).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! `farwire measure probe`.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,25 +12,28 @@ use model::{BitsPerSec, Nanos};
 
 use crate::endpoint;
 use crate::failure::{Blame, Failure};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 use crate::iperf3::client::Server;
 use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until};
 use crate::iperf3::tcp;
-use crate::measure::{Common, Instrument, Shown, above_zero};
 use crate::output::Prepared;
 use crate::stamp;
 use crate::stamp::under;
 use crate::stamp::under::Load;
 use crate::stamp::{FULL, Outcome, ProbePlan, wire};
 use crate::{Session, udp};
+use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
 use record::{Figure, Measurement, Metric, Phase, Statistic};
+use serde::{Deserialize, Serialize};
 
 /// STAMP (RFC 8762): delay, its variation, loss and order of packets, by direction
 ///
 /// HOST runs `farwire serve` or any STAMP or TWAMP Light reflector without authentication.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Serialize, Deserialize)]
 pub struct ProbeArgs {
     /// Name or address of the reflector, and its port if it is not 862
     #[arg(value_name = "HOST[:PORT]")]
+    #[serde(skip)]
     host: String,
     /// UDP port of the reflector, unless it stands behind HOST
     #[arg(short, long, default_value_t = wire::PORT)]
@@ -54,13 +58,16 @@ pub struct ProbeArgs {
     under_port: u16,
     /// Write a line a probe as CSV there
     #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
     csv: Option<PathBuf>,
     #[command(flatten)]
+    #[serde(skip)]
     common: Common,
 }
 
 /// A load beside the probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 enum Beside {
     /// So many TCP streams, as fast as they go.
     Tcp(u32),
@@ -73,12 +80,34 @@ impl Instrument for ProbeArgs {
         &self.common
     }
 
+    fn profile(&self) -> Profile {
+        let rtt = Headline::new(Metric::NetworkRttMs, Statistic::Median);
+        Profile {
+            headlines: vec![
+                rtt,
+                Headline::new(Metric::OneWayDelayMs, Statistic::Median),
+                Headline::new(Metric::LostPercent, Statistic::Mean),
+            ],
+            samples: Some(SampleKind::Probes),
+            flent: vec![FlentSeries::new(
+                "Ping (ms) UDP",
+                Metric::NetworkRttMs,
+                None,
+            )],
+            ..Profile::new(rtt, HostLimit::RoundTrip)
+        }
+    }
+
+    fn aim(&mut self, far_end: &FarEnd) {
+        self.host = far_end.address.to_string();
+    }
+
     fn expected(&self) -> Option<Duration> {
         let once = Duration::from(self.interval) * self.count + self.timeout.into();
         Some(if self.under.is_some() { 2 * once } else { once })
     }
 
-    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+    fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let family = self.common.family();
         let target = endpoint::resolve(&self.host, self.port, family).or_bad_input()?;
         let plan = ProbePlan {
@@ -97,7 +126,7 @@ impl Instrument for ProbeArgs {
             let written = write_csv(csv, &[("", &outcome)]);
             let mut measurement = outcome.measurement(&plan);
             measurement.failure = failure.or(written);
-            return Ok(Shown::of(measurement));
+            return Ok(measurement.into());
         };
         let load = self.load(beside, target);
         let found = under::under_load(&plan, load, session, probe)?;
@@ -110,8 +139,11 @@ impl Instrument for ProbeArgs {
         let written = write_csv(csv, &phases);
         let mut measurement = found.measurement(&plan);
         measurement.failure = measurement.failure.or(written);
-        let text = side_by_side(&measurement);
-        Ok(Shown::of(measurement).below(text))
+        Ok(measurement.into())
+    }
+
+    fn text(&self, measurement: &Measurement) -> String {
+        side_by_side(measurement)
     }
 }
 
@@ -141,6 +173,29 @@ impl ProbeArgs {
                 Protocol::Udp => udp::measure(&server, &plan, session).measurement,
             }
         })
+    }
+}
+
+impl TryFrom<String> for Beside {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Beside> for String {
+    fn from(load: Beside) -> Self {
+        load.to_string()
+    }
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(streams) => write!(f, "tcp:{streams}"),
+            Self::Udp(rate) => write!(f, "udp:{rate}"),
+        }
     }
 }
 

@@ -7,10 +7,13 @@ use clap::Args;
 
 use crate::external::Tool;
 use crate::failure::{Blame, Failure};
+use crate::instrument::{Common, FarEnd, FarTool, Instrument, MeasureOutput};
 use crate::iperf3::args::Iperf3Args;
 use crate::iperf3::plan::{Plan, Protocol};
-use crate::measure::{Common, FarTool, Instrument, Shown};
 use crate::{Session, udp};
+use record::profile::{Carrier, Headline, HostLimit, Profile};
+use record::{Metric, Statistic};
+use serde::{Deserialize, Serialize};
 
 /// Payload bits a second and stream when nothing is asked for, as in iperf3.
 const DEFAULT_BITRATE: u64 = 1_000_000;
@@ -20,20 +23,39 @@ const LONGEST_PAYLOAD: i64 = 65_507;
 const SHORTEST_PAYLOAD: i64 = 16;
 
 /// UDP goodput, loss, jitter and reordering, as iperf3 measures them, against any iperf3 or farwire server
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Serialize, Deserialize)]
 pub struct UdpArgs {
     #[command(flatten)]
+    #[serde(flatten)]
     test: Iperf3Args,
     /// Payload bytes of a datagram [default: the MSS of the control connection]
     #[arg(short = 'l', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(SHORTEST_PAYLOAD..=LONGEST_PAYLOAD))]
     length: Option<u32>,
     #[command(flatten)]
+    #[serde(skip)]
     common: Common,
 }
 
 impl Instrument for UdpArgs {
     fn common(&self) -> &Common {
         &self.common
+    }
+
+    fn profile(&self) -> Profile {
+        let usual = self.test.profile("UDP", HostLimit::UdpPackets);
+        let more = [Metric::LostPercent, Metric::JitterMs];
+        let more = more.map(|metric| Headline::new(metric, Statistic::Mean));
+        Profile {
+            carrier: Some(Carrier::Udp {
+                length: self.length,
+            }),
+            headlines: usual.headlines.iter().copied().chain(more).collect(),
+            ..usual
+        }
+    }
+
+    fn aim(&mut self, far_end: &FarEnd) {
+        self.test.aim(far_end);
     }
 
     fn expected(&self) -> Option<Duration> {
@@ -48,16 +70,13 @@ impl Instrument for UdpArgs {
         self.test.found()
     }
 
-    fn measure(&self, session: &Session) -> Result<Shown, Failure> {
+    fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let server = self.test.server(&self.common).or_bad_input()?;
         let plan = self.plan();
         if let Some(measurement) = self.test.with_tool(&server, &plan, session) {
-            return measurement.map(Shown::of);
+            return measurement.map(MeasureOutput::from);
         }
-        let measured = udp::measure(&server, &plan, session);
-        Ok(Shown::of(measured.measurement)
-            .below(measured.text)
-            .beside(measured.iperf3))
+        Ok(udp::measure(&server, &plan, session))
     }
 }
 

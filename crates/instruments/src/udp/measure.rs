@@ -8,15 +8,16 @@ use super::streams::{End, UdpStreams};
 use super::{greeting, line, report, view};
 use crate::Session;
 use crate::endpoint;
+use crate::instrument::MeasureOutput;
 use crate::iperf3::client;
 use crate::iperf3::client::{Opening, Server};
 use crate::iperf3::params::Params;
 use crate::iperf3::plan::Plan;
-use crate::iperf3::view::{Measured, Setting};
+use crate::iperf3::view::Setting;
 use record::Measurement;
 
 /// Measures `plan` against `server` from the calling thread's namespace.
-pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measured {
+pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> MeasureOutput {
     let params = Params {
         plan: plan.clone(),
         udp_counters_64bit: true,
@@ -42,8 +43,8 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
     };
     let Some(streams) = &tested.streams else {
         let cause = tested.failure.unwrap_or_default();
-        return Measured {
-            iperf3: setting.failed(&cause),
+        return MeasureOutput {
+            extra_json: session.details.then(|| setting.failed(&cause)),
             measurement: Measurement::failed(cause).with_fact("server", server.address),
             text: String::new(),
         };
@@ -56,14 +57,15 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
     let mut measurement =
         report::measurement(streams, &tested.sides).with_fact("server", server.address);
     measurement.failure = tested.failure.or(measurement.failure);
-    Measured {
-        iperf3: view::iperf3(
-            streams,
-            &tested.sides,
-            &setting,
-            measurement.failure.as_deref(),
-        ),
-        text: line::all(streams.readings(), streams.started()),
+    MeasureOutput {
+        extra_json: session.details.then(|| {
+            let failure = measurement.failure.as_deref();
+            view::iperf3(streams, &tested.sides, &setting, failure)
+        }),
+        text: session
+            .details
+            .then(|| line::all(streams.readings(), streams.started()))
+            .unwrap_or_default(),
         measurement,
     }
 }

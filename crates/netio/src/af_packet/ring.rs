@@ -1,5 +1,6 @@
 //! The receive ring: slots that the kernel fills in order and that go back to it when their frame is dropped.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -46,9 +47,10 @@ pub(super) struct Ring {
     /// Slots, numbered in the order in which the kernel fills them.
     slots: usize,
     next: usize,
-    /// Frames taken so far, and how many of these have been recalled or had left their slots before.
+    /// Frames taken so far.
     taken: usize,
-    recalled: usize,
+    /// Which of these were lent and not recalled since, oldest first; some have left their slots.
+    lent: VecDeque<usize>,
 }
 
 /// The mapped memory; lives until the last frame in it is dropped.
@@ -94,7 +96,7 @@ impl Ring {
             slots,
             next: 0,
             taken: 0,
-            recalled: 0,
+            lent: VecDeque::new(),
         })
     }
 
@@ -140,6 +142,7 @@ impl Ring {
         Some(Received::Frame(if slot.len < COPY_BELOW {
             Frame::new(arrival, offload, vlan, slot.bytes())
         } else {
+            self.lent.push_back(self.taken - 1);
             Frame::lent(arrival, offload, vlan, slot)
         }))
     }
@@ -147,21 +150,17 @@ impl Ring {
     /// The slot of the oldest frame that must leave it: the kernel fills slots in order and drops what comes when it
     /// meets one that is still held, however many others are free.
     pub(super) fn recall(&mut self) -> Option<usize> {
-        while self.recalled + self.slots / 2 < self.taken {
-            let slot = self.recalled % self.slots;
-            self.recalled += 1;
-            if self.map.is_held(offset_of(slot)) {
-                return Some(slot);
-            }
-        }
-        None
+        let taken = self.taken;
+        let frame = self
+            .lent
+            .pop_front_if(|frame| *frame + self.slots / 2 < taken)?;
+        Some(frame % self.slots)
     }
 
-    /// The slot of the frame taken last, if it is still there: the kernel looks at that one to see whether there is
-    /// something to read.
+    /// The slot of the frame taken last: the kernel looks at that one to see whether there is something to read.
     pub(super) fn recall_newest(&self) -> Option<usize> {
-        let slot = self.taken.checked_sub(1)? % self.slots;
-        self.map.is_held(offset_of(slot)).then_some(slot)
+        let newest = self.lent.back().filter(|frame| **frame + 1 == self.taken);
+        newest.map(|frame| frame % self.slots)
     }
 }
 

@@ -1,10 +1,12 @@
 //! What the conditions of a case allow a goodput, so that a report can hold the measured one against it.
 
-use model::{BitsPerSec, Factor, HopConfig, Nanos, PathConditions as Hop, Probability, Toffee};
+use std::time::Duration;
+
+use model::{BitsPerSec, Conditions as Hop, Factor, HopConfig, Nanos, Probability, Toffee};
 
 use record::Direction;
-use record::Kind;
 use record::plan::{Case, Instrument};
+use record::profile::Carrier;
 use stats::layers::{Counted, Protocol, Stack};
 use stats::theory::PathConditions;
 use stats::theory::limits::{Cause, Limits};
@@ -27,7 +29,11 @@ impl Bound {
         instrument: &Instrument,
         direction: Option<Direction>,
     ) -> Option<Self> {
-        let protocol = protocol(instrument.kind)?;
+        let carrier = instrument.profile.carrier.as_ref()?;
+        let protocol = match carrier {
+            Carrier::Tcp { .. } => Protocol::Tcp { timestamps: true },
+            Carrier::Udp { .. } => Protocol::Udp,
+        };
         let hops = case.path().ok()?;
         let mtu = case.bed.mtu()?;
         let stack = Stack {
@@ -35,24 +41,28 @@ impl Bound {
             vlan_tags: 0,
             protocol,
         };
-        let data = |hop: &HopConfig| match direction.unwrap_or(way(instrument)) {
+        let direction = direction.or(instrument.profile.direction)?;
+        let data = |hop: &HopConfig| match direction {
             Direction::Up => hop.up,
             Direction::Down => hop.down,
         };
         let full = stack.full_packet(mtu);
         let rtt_s: f64 = hops.iter().map(|hop| round_trip_s(hop, full)).sum();
         let conditions = PathConditions {
-            rate: ENDLESS.parse().ok()?,
+            rate: BitsPerSec::new(ENDLESS_BIT_PER_S).ok()?,
             mtu,
             stack,
             shaper: hops
                 .iter()
                 .filter_map(|hop| Some(data(hop).rate?.rate))
                 .min_by_key(|rate: &BitsPerSec| rate.get()),
-            rtt: (rtt_s > 0.0).then(|| nanos(rtt_s)).flatten(),
+            rtt: Duration::try_from_secs_f64(rtt_s)
+                .ok()
+                .map(Nanos::from)
+                .filter(|rtt| *rtt > Nanos::ZERO),
             window: None,
             loss: (rtt_s > 0.0).then(|| lost(&hops, &data)).flatten(),
-            congestion: congestion(case, instrument),
+            congestion: congestion(case, carrier),
         };
         let theory = Limits::of(&conditions).ok()?.binding;
         let server = hops
@@ -70,46 +80,20 @@ impl Bound {
 }
 
 /// No wire is as fast: it stands for a line without a rate of its own.
-const ENDLESS: &str = "1000tbit";
-
-/// What carries the payload of an instrument whose goodput has a bound.
-fn protocol(kind: Kind) -> Option<Protocol> {
-    match kind {
-        Kind::Http | Kind::Tcp | Kind::Blast | Kind::Transfer => {
-            Some(Protocol::Tcp { timestamps: true })
-        }
-        Kind::Udp => Some(Protocol::Udp),
-        Kind::Ping | Kind::Probe | Kind::Pingpong | Kind::Capacity => None,
-    }
-}
-
-/// Which way the payload goes unless a figure says.
-fn way(instrument: &Instrument) -> Direction {
-    let reverse = instrument
-        .options
-        .iter()
-        .any(|option| option == "--reverse");
-    match instrument.kind {
-        Kind::Http => Direction::Down,
-        _ if reverse => Direction::Down,
-        _ => Direction::Up,
-    }
-}
+const ENDLESS_BIT_PER_S: u64 = 1_000_000_000_000_000;
 
 /// The law of loss holds for one stream of a congestion control that has one; for others none is claimed, as for BBR.
-fn congestion(case: &Case, instrument: &Instrument) -> Congestion {
-    let option = |name: &str| {
-        instrument
-            .options
-            .iter()
-            .find_map(|option| option.strip_prefix(name))
+fn congestion(case: &Case, carrier: &Carrier) -> Congestion {
+    let Carrier::Tcp {
+        streams: 1,
+        congestion,
+    } = carrier
+    else {
+        return Congestion::Bbr;
     };
-    let several = ["--parallel=", "--connections="]
-        .iter()
-        .any(|name| option(name).is_some_and(|n| n != "1"));
-    match option("--congestion=").unwrap_or(&case.congestion) {
-        "cubic" if !several => Congestion::Cubic,
-        "reno" if !several => Congestion::Reno,
+    match congestion.as_ref().unwrap_or(&case.congestion).as_str() {
+        "cubic" => Congestion::Cubic,
+        "reno" => Congestion::Reno,
         _ => Congestion::Bbr,
     }
 }
@@ -155,10 +139,6 @@ fn server(toffee: &Toffee, stack: Stack, full: Counted) -> Option<Bound> {
         bit_per_s: full.payload as f64 * 8.0 / each_s,
         name: "TOFFEE's server".to_owned(),
     })
-}
-
-fn nanos(seconds: f64) -> Option<Nanos> {
-    format!("{:.0}ns", seconds * 1e9).parse().ok()
 }
 
 #[cfg(test)]

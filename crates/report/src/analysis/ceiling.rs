@@ -2,9 +2,9 @@
 
 use crate::analysis::Analysis;
 use record::Baseline;
-use record::Kind;
 use record::Record;
 use record::plan::{Case, Instrument};
+use record::profile::HostLimit;
 use record::quantity;
 use record::{Metric, Statistic};
 
@@ -80,8 +80,8 @@ pub(crate) fn near(
         let mut found = values.iter().filter(|v| (v.0, v.1) == (metric, statistic));
         found.next().map(|(.., value)| *value)
     };
-    match instrument.kind {
-        Kind::Ping | Kind::Pingpong | Kind::Probe => {
+    match instrument.profile.host_limit {
+        HostLimit::RoundTrip => {
             let (rtt, floor) = of(Metric::RttMs, Statistic::Median).zip(baseline.rtt_floor_ms)?;
             (NEAR * rtt <= floor).then(|| {
                 format!(
@@ -90,13 +90,13 @@ pub(crate) fn near(
                 )
             })
         }
-        Kind::Tcp | Kind::Http | Kind::Blast | Kind::Transfer => {
+        HostLimit::TcpRate => {
             let rate = of(Metric::GoodputBitPerS, Statistic::Mean)?;
             limited(rate, baseline.tcp_bit_per_s?, "TCP", |rate| {
                 quantity(Metric::GoodputBitPerS, rate)
             })
         }
-        Kind::Udp => {
+        HostLimit::UdpPackets => {
             let packets = of(Metric::ReceivedPackets, Statistic::Total)?;
             let seconds = of(Metric::ElapsedS, Statistic::Total)?;
             limited(
@@ -106,7 +106,7 @@ pub(crate) fn near(
                 |rate| format!("{rate:.0} packets/s"),
             )
         }
-        Kind::Capacity => {
+        HostLimit::UdpRate => {
             let rate = of(Metric::IpCapacityBitPerS, Statistic::Max)?;
             limited(rate, baseline.udp_bit_per_s?, "UDP", |rate| {
                 quantity(Metric::IpCapacityBitPerS, rate)

@@ -1,10 +1,6 @@
 //! What an instrument's samples say of throughput: the amount of each interval.
 
-use record::Kind;
 use record::{Direction, Measurement, Metric, Sample};
-
-/// The kinds of instruments that have intervals.
-pub(crate) const WITH_INTERVALS: [Kind; 4] = [Kind::Http, Kind::Tcp, Kind::Udp, Kind::Capacity];
 
 /// Each way by itself; a download of a web server states none.
 pub(crate) const DIRECTIONS: [Option<Direction>; 3] =

@@ -5,7 +5,7 @@ use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{Drawing, Question, file_name, instruments};
 use crate::analysis::CaseFigures;
-use record::Kind;
+use record::profile::SampleKind;
 use record::{Direction, Metric};
 
 /// Steps of a curve; more are not seen.
@@ -18,7 +18,7 @@ type Delays = (Vec<f64>, Option<u64>);
 
 /// Cumulative distributions of delays.
 pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
-    let kinds = [Kind::Ping, Kind::Probe, Kind::Pingpong];
+    let kinds = [SampleKind::Probes, SampleKind::Messages];
     let shown = [
         (Metric::RttMs, None),
         (Metric::NetworkRttMs, None),

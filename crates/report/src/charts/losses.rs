@@ -7,7 +7,7 @@ use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{Drawing, Question, file_name, instruments};
 use crate::analysis::CaseFigures;
-use record::Kind;
+use record::profile::SampleKind;
 use record::{Direction, Measurement, Metric, Statistic};
 
 /// Losses of a case one way.
@@ -23,7 +23,7 @@ struct Losses {
 /// The lengths of consecutive losses.
 pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
     let mut drawings = Vec::new();
-    for name in instruments(cases, &[Kind::Ping, Kind::Probe]) {
+    for name in instruments(cases, &[SampleKind::Probes]) {
         for way in [None, Some(Direction::Up), Some(Direction::Down)] {
             let all = cases
                 .iter()

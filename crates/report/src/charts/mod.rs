@@ -11,7 +11,7 @@ mod svg;
 mod sweeps;
 
 use crate::analysis::{Analysis, CaseFigures};
-use record::Kind;
+use record::profile::SampleKind;
 
 pub(super) use svg::escaped;
 
@@ -47,12 +47,13 @@ pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<Question> {
         .collect()
 }
 
-/// Every instrument of these kinds that some case uses, once, in the order of the plan.
-fn instruments<'a>(cases: &'a [CaseFigures<'a>], kinds: &[Kind]) -> Vec<&'a str> {
+/// Every instrument with samples of these kinds that some case uses, once, in the order of the plan.
+pub(super) fn instruments<'a>(cases: &'a [CaseFigures<'a>], kinds: &[SampleKind]) -> Vec<&'a str> {
     let mut names = Vec::new();
     for instrument in cases.iter().flat_map(|figures| &figures.case.instruments) {
         let name = instrument.name.as_str();
-        if kinds.contains(&instrument.kind) && !names.contains(&name) {
+        let samples = instrument.profile.samples;
+        if samples.is_some_and(|kind| kinds.contains(&kind)) && !names.contains(&name) {
             names.push(name);
         }
     }

@@ -4,9 +4,9 @@ use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
 use super::{Drawing, Question, file_name, instruments};
 use crate::analysis::CaseFigures;
-use crate::analysis::intervals::{DIRECTIONS, Interval, WITH_INTERVALS, intervals};
-use record::Kind;
+use crate::analysis::intervals::{DIRECTIONS, Interval, intervals};
 use record::figure_name::FigureName;
+use record::profile::SampleKind;
 use record::{Direction, Metric, Statistic};
 
 /// More points than this only blacken a curve of this width: neighbours are averaged.
@@ -32,7 +32,7 @@ struct Panel<'a> {
 
 /// Throughput over time by case.
 pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
-    let names = instruments(cases, &WITH_INTERVALS);
+    let names = instruments(cases, &[SampleKind::Intervals]);
     let runs: usize = cases
         .iter()
         .map(|case| case.runs.len().min(MOST_REPEATS))
@@ -109,7 +109,7 @@ impl<'a> Panel<'a> {
         let instruments = &self.case.case.instruments;
         let is_udp = instruments
             .iter()
-            .any(|i| i.name == self.instrument && i.kind == Kind::Udp);
+            .any(|i| i.name == self.instrument && i.profile.is_datagram_stream());
         let up = |(_, direction, _): &(_, _, _)| *direction == Some(Direction::Up);
         is_udp && self.curves.iter().any(up)
     }

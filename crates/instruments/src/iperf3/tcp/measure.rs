@@ -7,15 +7,16 @@ use anyhow::{Context, Result};
 use super::super::client::{self, Opening, Server};
 use super::super::params::Params;
 use super::super::plan::{Plan, StreamSpec};
-use super::super::view::{Measured, Setting};
+use super::super::view::Setting;
 use super::report::Report;
 use super::{Options, TcpStreams, block, view};
 use crate::Session;
 use crate::endpoint;
+use crate::instrument::MeasureOutput;
 use record::Measurement;
 
 /// Measures `plan` against `server` from the calling thread's namespace.
-pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measured {
+pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> MeasureOutput {
     let plan = Plan {
         length: Some(block(plan)),
         ..plan.clone()
@@ -42,8 +43,8 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
     };
     let Some(streams) = &tested.streams else {
         let cause = tested.failure.unwrap_or_default();
-        return Measured {
-            iperf3: context.setting.failed(&cause),
+        return MeasureOutput {
+            extra_json: session.details.then(|| context.setting.failed(&cause)),
             measurement: Measurement::failed(cause).with_fact("server", server.address),
             text: String::new(),
         };
@@ -54,9 +55,14 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
         measurement.facts.insert(name, value);
     }
     measurement.failure = tested.failure.or(measurement.failure);
-    Measured {
-        iperf3: view::iperf3(&report, &context, measurement.failure.as_deref()),
-        text: view::text(&report),
+    MeasureOutput {
+        extra_json: session
+            .details
+            .then(|| view::iperf3(&report, &context, measurement.failure.as_deref())),
+        text: session
+            .details
+            .then(|| view::text(&report))
+            .unwrap_or_default(),
         measurement,
     }
 }
@@ -125,6 +131,13 @@ mod tests {
         Plan {
             until: Until::For(Duration::from_millis(50)),
             ..Plan::new(Protocol::Tcp)
+        }
+    }
+
+    fn detailed() -> Session {
+        Session {
+            details: true,
+            ..Session::default()
         }
     }
 
@@ -295,10 +308,10 @@ mod tests {
             .unwrap()
             .local_addr()
             .unwrap();
-        let measured = measure(&impatient(address), &plan(), &Session::default());
+        let measured = measure(&impatient(address), &plan(), &detailed());
         let failure = measured.measurement.failure.unwrap();
         assert!(failure.contains("refuses the connection"), "{failure}");
-        assert_eq!(measured.iperf3["error"], failure);
+        assert_eq!(measured.extra_json.unwrap()["error"], failure);
     }
 
     #[test]
@@ -341,7 +354,8 @@ mod tests {
             ..plan()
         };
         let address = server.address("iperf3").unwrap();
-        let json = measure(&Server::at(address), &plan, &Session::default()).iperf3;
+        let measured = measure(&Server::at(address), &plan, &detailed());
+        let json = measured.extra_json.unwrap();
         assert_eq!(json["start"]["connected"].as_array().unwrap().len(), 4);
         assert_eq!(json["start"]["test_start"]["num_streams"], 2);
         let interval = &json["intervals"][0];

@@ -3,9 +3,8 @@
 use super::cell::{Cell, Standing};
 use super::truth::{Crossing, Truth};
 use crate::analysis::ceiling;
-use record::Kind;
 use record::quantity;
-use record::{Direction, Metric, Statistic};
+use record::{Metric, Statistic};
 use record::{Outcome, Record, Run};
 
 /// A miss by no more than this share of the interval's width is what one 95 % interval in twenty does.
@@ -21,19 +20,6 @@ pub(super) struct Seen<'a> {
     pub(super) crossing: &'a Crossing<'a>,
     pub(super) truth: Truth,
     pub(super) interval: Option<[f64; 2]>,
-}
-
-/// What people look for first in an instrument of this kind.
-pub(super) fn headline(kind: Kind) -> (Metric, Option<Direction>) {
-    match kind {
-        Kind::Ping | Kind::Pingpong => (Metric::RttMs, None),
-        Kind::Probe => (Metric::NetworkRttMs, None),
-        Kind::Http => (Metric::GoodputBitPerS, None),
-        Kind::Tcp | Kind::Udp | Kind::Blast | Kind::Transfer => {
-            (Metric::GoodputBitPerS, Some(Direction::Up))
-        }
-        Kind::Capacity => (Metric::L2RateBitPerS, Some(Direction::Down)),
-    }
 }
 
 /// In words; nothing of a cell that is to be trusted.

@@ -8,7 +8,7 @@ use super::cause::{self, Seen};
 use super::truth::{Crossing, Truth};
 use record::figure_name::FigureName;
 use record::plan::{Case, Instrument};
-use record::{Direction, Metric, Statistic};
+use record::{Direction, Metric};
 use record::{Outcome, Record, Run};
 use stats::student;
 
@@ -80,7 +80,7 @@ const NEAR: f64 = 0.01;
 const LEAST: f64 = 0.1;
 
 /// Every cell of a record, with the kind of its instrument, in the order of the plan.
-pub(super) fn cells(record: &Record) -> Vec<(&'static str, Cell)> {
+pub(super) fn cells(record: &Record) -> Vec<(&str, Cell)> {
     let latest = record.latest();
     let mut cells = Vec::new();
     for case in &record.plan().cases {
@@ -90,7 +90,11 @@ pub(super) fn cells(record: &Record) -> Vec<(&'static str, Cell)> {
         };
         let runs: Vec<&Run> = latest.runs(case).collect();
         let found = of_case(record, case, instrument, &runs);
-        cells.extend(found.into_iter().map(|cell| (instrument.kind.name(), cell)));
+        cells.extend(
+            found
+                .into_iter()
+                .map(|cell| (instrument.kind.as_str(), cell)),
+        );
     }
     cells
 }
@@ -135,16 +139,12 @@ fn spoilt(record: &Record, case: &Case, instrument: &Instrument, runs: &[&Run]) 
         (None, true) => "it has not run".to_owned(),
         (None, false) => return None,
     };
-    let (metric, direction) = cause::headline(instrument.kind);
+    let first = instrument.profile.calibration.figure;
     let figure = FigureName {
         instrument: instrument.name.clone(),
-        metric,
-        statistic: if metric == Metric::GoodputBitPerS {
-            Statistic::Mean
-        } else {
-            Statistic::Median
-        },
-        direction,
+        metric: first.metric,
+        statistic: first.statistic,
+        direction: first.direction,
         phase: None,
         size: None,
     };

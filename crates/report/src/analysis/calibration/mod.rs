@@ -33,7 +33,7 @@ pub struct Card {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct InstrumentCard {
     /// As in `farwire measure KIND`.
-    pub(crate) instrument: &'static str,
+    pub(crate) instrument: String,
     /// Cells whose intervals hold the truth.
     pub(crate) held: usize,
     /// Cells that have a truth and an interval.
@@ -76,7 +76,7 @@ pub(crate) struct Range {
 impl Card {
     /// Of `record`.
     pub fn of(record: &Record) -> Self {
-        let mut instruments: Vec<(&'static str, Vec<Cell>)> = Vec::new();
+        let mut instruments: Vec<(&str, Vec<Cell>)> = Vec::new();
         for (kind, cell) in cell::cells(record) {
             match instruments.iter_mut().find(|(known, _)| *known == kind) {
                 Some((_, cells)) => cells.push(cell),
@@ -102,7 +102,7 @@ impl Card {
 }
 
 impl InstrumentCard {
-    fn of(instrument: &'static str, cells: Vec<Cell>) -> Self {
+    fn of(instrument: &str, cells: Vec<Cell>) -> Self {
         let mut figures: Vec<(Subject, Vec<Cell>)> = Vec::new();
         for cell in cells {
             let subject = Subject::of(&cell);
@@ -116,7 +116,7 @@ impl InstrumentCard {
             .map(|(subject, cells)| FigureCard::of(subject, cells))
             .collect();
         Self {
-            instrument,
+            instrument: instrument.to_owned(),
             held: figures.iter().map(|figure| figure.held).sum(),
             judged: figures.iter().map(|figure| figure.judged).sum(),
             figures,

@@ -3,22 +3,18 @@
 
 use model::{Conditions, HopConfig, QueueLimit};
 
-use record::Kind;
 use record::plan::{Case, Instrument};
+use record::profile::{Carrier, Profile, SampleKind};
 use record::summary::{DirectionSummary, Summary};
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 use stats::layers::{ETHERNET_HEADER, UDP_HEADER, ip_header};
 
 /// IPv4 and TCP with timestamps.
 const TCP_HEADERS: f64 = 20.0 + 32.0;
-/// Payload of the connection over which iperf3's protocol agrees on a test: half of what it may be, and as much either way.
-const CONTROL: f64 = 2048.0;
 /// By how much a receiver's time and a sender's differ, in seconds.
 const UNTIMED: f64 = 0.001;
 /// A line is full when so much of it is used.
 const FULL: f64 = 0.95;
-/// Runs of pingpong, blast and transfer that were not asked for.
-const DEFAULT_RUNS: f64 = 5.0;
 
 /// A true value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,9 +68,8 @@ impl Crossing<'_> {
                 self.lost_percent(way)
             }
             (Metric::GoodputBitPerS, Statistic::Mean) => self.goodput(way),
-            (Metric::L2RateBitPerS, Statistic::Max) if self.instrument.kind == Kind::Capacity => {
-                self.line(way?).map(Truth::exact)
-            }
+            // Of a search, which fills the line.
+            (Metric::L2RateBitPerS, Statistic::Max) => self.line(way?).map(Truth::exact),
             _ => None,
         }
     }
@@ -91,7 +86,7 @@ impl Crossing<'_> {
     /// Whether the instrument takes all of a line that it can get: what is paced does so when it was asked for more.
     pub(super) fn fills(&self, way: Direction, rate: f64) -> bool {
         let is_full = self.line(way).is_some_and(|line| rate >= FULL * line);
-        self.instrument.kind != Kind::Udp || is_full || self.way(way).queue_full > 0
+        !self.profile().is_datagram_stream() || is_full || self.way(way).queue_full > 0
     }
 
     /// How long a frame of so many bytes takes from one end to the other; unknown where packets wait for others.
@@ -126,9 +121,9 @@ impl Crossing<'_> {
 
     fn round_trip(&self, figure: &Figure) -> Option<Truth> {
         let ways = [Direction::Up, Direction::Down];
-        let frames = match self.instrument.kind {
+        let frames = match self.profile().samples {
             // The mean of all frames would count handshakes and acknowledgements.
-            Kind::Pingpong => ways.map(|_| self.message_frame(figure.size?)),
+            Some(SampleKind::Messages) => ways.map(|_| self.message_frame(figure.size?)),
             _ => ways.map(|way| mean_frame(self.way(way))),
         };
         let [up, down] = frames;
@@ -140,10 +135,9 @@ impl Crossing<'_> {
 
     /// A message of so many bytes as a frame, if one holds it.
     fn message_frame(&self, size: u64) -> Option<f64> {
-        let headers = if self.has_option("udp") {
-            f64::from(ip_header(false) + UDP_HEADER)
-        } else {
-            TCP_HEADERS
+        let headers = match self.profile().carrier {
+            Some(Carrier::Udp { .. }) => f64::from(ip_header(false) + UDP_HEADER),
+            _ => TCP_HEADERS,
         };
         let packet = size as f64 + headers;
         let mtu = self.case.bed.mtu()?;
@@ -152,7 +146,8 @@ impl Crossing<'_> {
 
     /// Whether each of its packets is one of the link's: TCP's, and a search's, are sent again or not counted by direction.
     fn counts_losses(&self) -> bool {
-        matches!(self.instrument.kind, Kind::Ping | Kind::Probe | Kind::Udp)
+        let profile = self.profile();
+        profile.samples == Some(SampleKind::Probes) || profile.is_datagram_stream()
     }
 
     /// What the emulated network dropped. What the kernel's token bucket drops is not counted.
@@ -174,41 +169,29 @@ impl Crossing<'_> {
     }
 
     fn goodput(&self, way: Option<Direction>) -> Option<Truth> {
-        let kind = self.instrument.kind;
-        if self.option("omit").is_some_and(|omit| omit != "0") {
-            // The counters have the omitted start too.
-            return None;
-        }
+        let calibration = &self.profile().calibration;
         let elapsed = |statistic| self.elapsed(way, statistic);
-        match kind {
-            Kind::Udp => self.datagrams(way?, elapsed(Statistic::Total)?),
-            Kind::Tcp => {
-                let seconds = elapsed(Statistic::Total)?;
-                let bits = (self.tcp_payload(way?) - CONTROL) * 8.0;
-                Some(Truth {
-                    value: bits / seconds,
-                    within: CONTROL * 8.0 / seconds,
-                })
-            }
-            Kind::Http => {
-                let bits = self.tcp_payload(Direction::Down) * 8.0;
-                Some(Truth::exact(bits / elapsed(Statistic::Total)?))
-            }
-            Kind::Blast | Kind::Transfer => {
-                let runs = self
-                    .option("runs")
-                    .map_or(Some(DEFAULT_RUNS), |n| n.parse().ok())?;
-                let bits = self.tcp_payload(way?) * 8.0;
-                Some(Truth::exact(bits / (runs * elapsed(Statistic::Mean)?)))
-            }
-            _ => None,
+        let carrier = self.profile().carrier.as_ref();
+        let carrier = carrier.filter(|_| !calibration.omits_start)?;
+        if let Carrier::Udp { length } = carrier {
+            return self.datagrams((*length)?, way?, elapsed(Statistic::Total)?);
         }
+        let seconds = match calibration.runs {
+            Some(runs) => f64::from(runs) * elapsed(Statistic::Mean)?,
+            None => elapsed(Statistic::Total)?,
+        };
+        let control = f64::from(calibration.control_bytes);
+        let payload = self.tcp_payload(way.or(self.profile().direction)?);
+        Some(Truth {
+            value: (payload - control) * 8.0 / seconds,
+            within: control * 8.0 / seconds,
+        })
     }
 
     /// Of a stream of datagrams: what was delivered, less the little that agrees on the test, of which as much goes the other
     /// way; but no more than the line has room for, whose queue goes on when the sender has ended.
-    fn datagrams(&self, way: Direction, seconds: f64) -> Option<Truth> {
-        let length: f64 = self.option("length")?.parse().ok()?;
+    fn datagrams(&self, length: u32, way: Direction, seconds: f64) -> Option<Truth> {
+        let length = f64::from(length);
         let share = length / (length + f64::from(ETHERNET_HEADER + ip_header(false) + UDP_HEADER));
         let control = self.way(opposite(way)).delivered_bytes as f64;
         let delivered = self.way(way).delivered_bytes as f64 - control;
@@ -269,20 +252,8 @@ impl Crossing<'_> {
         }
     }
 
-    /// The value of an option that the plan sets.
-    fn option(&self, name: &str) -> Option<&str> {
-        let mut options = self.instrument.options.iter();
-        options.find_map(|option| {
-            option
-                .strip_prefix("--")?
-                .strip_prefix(name)?
-                .strip_prefix('=')
-        })
-    }
-
-    fn has_option(&self, name: &str) -> bool {
-        let mut options = self.instrument.options.iter();
-        options.any(|option| option.strip_prefix("--") == Some(name))
+    fn profile(&self) -> &Profile {
+        &self.instrument.profile
     }
 }
 

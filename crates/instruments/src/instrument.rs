@@ -1,0 +1,154 @@
+//! What every instrument is: arguments that people write, what it makes of a far end, and what it says of its numbers.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use model::Nanos;
+use record::Measurement;
+use record::profile::Profile;
+use record::table::Table;
+use serde_json::Value;
+
+use crate::Session;
+use crate::endpoint::{Family, Local};
+use crate::external::Tool;
+use crate::failure::Failure;
+
+/// What all instruments take.
+#[derive(Args, Debug, Default)]
+pub struct Common {
+    /// Send from this address, or through this interface
+    #[arg(short = 'B', long, value_name = "ADDR|IF")]
+    pub bind: Option<Local>,
+    /// IPv4 only
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// IPv6 only
+    #[arg(short = '6', long)]
+    ipv6: bool,
+    /// Write the measurement as JSON there; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// No line while measuring
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// An instrument with its arguments. What a plan keeps of them is their serde form; what names a host, or concerns the
+/// terminal, is skipped there.
+pub trait Instrument: Sync {
+    /// What it takes as all do.
+    fn common(&self) -> &Common;
+
+    /// What reports need to know of its numbers.
+    fn profile(&self) -> Profile;
+
+    /// Measures toward `far_end` from now on.
+    fn aim(&mut self, far_end: &FarEnd);
+
+    /// Its TCP senders use this congestion control unless its arguments say otherwise.
+    fn use_congestion(&mut self, _name: &str) {}
+
+    /// How long it should take, where its arguments say so.
+    fn expected(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The server that it needs besides `farwire serve`.
+    ///
+    /// # Errors
+    /// It is not on this machine, or cannot do what is asked for.
+    fn server(&self) -> Result<Option<FarTool>> {
+        Ok(None)
+    }
+
+    /// The external tool that measures, if it is not farwire itself.
+    ///
+    /// # Errors
+    /// It is not on this machine.
+    fn tool(&self) -> Result<Option<Tool>> {
+        Ok(None)
+    }
+
+    /// Measures.
+    ///
+    /// # Errors
+    /// What was asked for cannot be; what goes wrong while measuring is part of the measurement.
+    fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure>;
+
+    /// What people see above the figures.
+    fn text(&self, _measurement: &Measurement) -> String {
+        String::new()
+    }
+
+    /// A table of the instrument's own, which takes the place of the figures.
+    ///
+    /// # Errors
+    /// What was asked for cannot be.
+    fn table(&self, _measurement: &Measurement) -> Result<Option<Table>, Failure> {
+        Ok(None)
+    }
+}
+
+/// A tool's own server, to run at the far end.
+pub struct FarTool {
+    /// The program.
+    pub tool: Tool,
+    /// What it is started with.
+    pub arguments: Vec<String>,
+    /// Where it listens.
+    pub port: u16,
+}
+
+/// Where the client reaches `farwire serve`.
+#[derive(Clone, Debug)]
+pub struct FarEnd {
+    /// Of the host.
+    pub address: IpAddr,
+    /// Of its web server.
+    pub http: u16,
+}
+
+/// What an instrument found.
+#[derive(Debug, Default)]
+pub struct MeasureOutput {
+    /// What goes into a record.
+    pub measurement: Measurement,
+    /// What the JSON has besides, in the words of another tool; only where the session asks for details.
+    pub extra_json: Option<Value>,
+    /// What people see above the figures and the measurement alone does not tell; likewise.
+    pub text: String,
+}
+
+impl From<Measurement> for MeasureOutput {
+    fn from(measurement: Measurement) -> Self {
+        Self {
+            measurement,
+            ..Self::default()
+        }
+    }
+}
+
+impl Common {
+    /// The IP version asked for.
+    pub fn family(&self) -> Family {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Family::V4,
+            (_, true) => Family::V6,
+            _ => Family::Any,
+        }
+    }
+}
+
+/// A time that is not 0.
+pub(crate) fn above_zero(text: &str) -> Result<Nanos> {
+    let time: Nanos = text.parse()?;
+    if time == Nanos::ZERO {
+        Err(anyhow!("must be above 0"))
+    } else {
+        Ok(time)
+    }
+}

@@ -1,0 +1,69 @@
+//! The head of an older record, made into one of the present version.
+
+use serde_json::{Map, Value, json};
+
+/// The oldest version that is read.
+pub(crate) const OLDEST: u32 = 4;
+
+/// The profiles of version 4's kinds of instruments without an option.
+const PROFILES: &str = include_str!("upgrade_profiles.json");
+
+/// Version 4 had an instrument's options as texts of a command line, and no profile. What it lacks is left as it is, for
+/// reading it to name.
+pub(crate) fn upgrade(head: &mut Value) {
+    let profiles: Value = serde_json::from_str(PROFILES).unwrap_or_default();
+    let cases = head.pointer_mut("/plan/cases");
+    let cases = cases.and_then(Value::as_array_mut).into_iter().flatten();
+    let instruments = cases.filter_map(|case| case.get_mut("instruments")?.as_array_mut());
+    for instrument in instruments.flatten().filter_map(Value::as_object_mut) {
+        if let Some(options) = instrument.remove("options") {
+            let arguments = arguments(&options);
+            let kind = instrument.get("kind").and_then(Value::as_str);
+            let profile = kind.map(|kind| profile(kind, profiles[kind].clone(), &arguments));
+            instrument.insert("profile".to_owned(), profile.unwrap_or_default());
+            instrument.insert("arguments".to_owned(), arguments.into());
+        }
+    }
+    head["version"] = json!(5);
+}
+
+fn arguments(options: &Value) -> Map<String, Value> {
+    let options = options.as_array().into_iter().flatten();
+    let texts = options.filter_map(|option| option.as_str()?.strip_prefix("--"));
+    let argument = |text: &str| match text.split_once('=') {
+        Some((name, value)) => (name.replace('-', "_"), json!(value)),
+        None => (text.replace('-', "_"), json!(true)),
+    };
+    texts.map(argument).collect()
+}
+
+/// The profile of a kind, with what the options change of it.
+fn profile(kind: &str, mut profile: Value, arguments: &Map<String, Value>) -> Value {
+    let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+    let number = |name: &str| text(name)?.parse::<u32>().ok();
+    if arguments.contains_key("reverse") {
+        profile["direction"] = json!("down");
+    }
+    if arguments.contains_key("udp") {
+        profile["carrier"] = json!({ "udp": {} });
+    }
+    if let Some(tcp) = profile.pointer_mut("/carrier/tcp") {
+        if let Some(streams) = number("parallel").or(number("connections")) {
+            tcp["streams"] = json!(streams);
+        }
+        if let Some(congestion) = text("congestion") {
+            tcp["congestion"] = json!(congestion);
+        }
+    }
+    if let Some(length) = number("length").filter(|_| kind == "udp") {
+        profile["carrier"]["udp"]["length"] = json!(length);
+    }
+    let calibration = &mut profile["calibration"];
+    if text("omit").is_some_and(|omit| omit != "0") {
+        calibration["omits_start"] = json!(true);
+    }
+    if let Some(runs) = number("runs").filter(|_| !calibration["runs"].is_null()) {
+        calibration["runs"] = json!(runs);
+    }
+    profile
+}
