@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use super::{Across, Analysis};
 use record::Record;
 use record::figure_name::FigureName;
-use stats::shift::{Change, Sense, Shift};
+use stats::hodges_lehmann::{Change, Sense, Shift};
 
 /// One figure of one case in both records.
 #[derive(Clone, Debug)]
