@@ -13,7 +13,6 @@ use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
 use crate::link_spec::LinkSpec;
 use crate::profile::Profile;
-use crate::unit;
 
 /// A whole experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,10 +113,10 @@ pub struct Instrument {
     /// Instruments of one name here, neighbours in the list, run at the same time.
     pub group: Option<String>,
     /// It is stopped after this time; when absent, some time after it should have ended.
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Nanos>,
     /// Left out of the steady rate at the start; found in what was measured when absent.
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<Nanos>,
 }
 

@@ -29,6 +29,7 @@ const FILE: &str = "record.jsonl";
 /// A whole experiment, asked for and measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Record {
+    /// What was known before the first run.
     #[serde(flatten)]
     pub head: Head,
     /// What the machine does with nothing in the way; absent in beds of other machines, and until it was measured.
@@ -75,13 +76,16 @@ pub struct Journal {
 /// A scenario as it was given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GivenScenario {
+    /// Its file's path, as the user wrote it.
     pub file: String,
+    /// The file's text.
     pub text: String,
 }
 
 /// One case set up once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
+    /// The case's name.
     pub case: String,
     /// From 1.
     pub repeat: u32,
@@ -91,6 +95,7 @@ pub struct Run {
     pub seed: u64,
     /// RFC 3339, UTC.
     pub started_at: String,
+    /// How it ended.
     pub outcome: Outcome,
     /// What was in effect within the rig: sysctls, offloads, congestion control.
     pub environment: BTreeMap<String, String>,
@@ -105,6 +110,7 @@ pub struct Run {
 pub struct LinkCounts {
     /// The plan's name for it.
     pub name: String,
+    /// The counters.
     #[serde(flatten)]
     pub summary: Summary,
 }
@@ -116,9 +122,15 @@ pub enum Outcome {
     /// Everything was measured.
     Ok,
     /// Something was not measured.
-    Failed { cause: String },
+    Failed {
+        /// In words.
+        cause: String,
+    },
     /// It was measured, but the machine did not keep up: the numbers are not of the link.
-    Invalid { cause: String },
+    Invalid {
+        /// In words.
+        cause: String,
+    },
 }
 
 /// What one instrument measured in a run.
@@ -128,6 +140,7 @@ pub struct Measured {
     pub instrument: String,
     /// RFC 3339, UTC; the samples' times count from here.
     pub started_at: String,
+    /// Its samples and figures.
     #[serde(flatten)]
     pub measurement: Measurement,
 }
@@ -374,6 +387,7 @@ fn line(value: &impl Serialize) -> Result<Vec<u8>> {
 }
 
 impl LinkCounts {
+    /// Of the link of this name.
     pub fn of((name, summary): (String, Summary)) -> Self {
         Self { name, summary }
     }

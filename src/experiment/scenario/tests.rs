@@ -115,9 +115,9 @@ name = 'b'
         false,
     );
     let link = &plan.cases[0].link;
-    assert_eq!(link.delay, Some("40ms".parse().unwrap()));
-    assert_eq!(link.loss, Some("1%".parse().unwrap()));
-    assert_eq!(link.rate, Some("1mbit".parse().unwrap()));
+    assert_eq!(link.both.delay, Some("40ms".parse().unwrap()));
+    assert_eq!(link.both.loss, Some("1%".parse().unwrap()));
+    assert_eq!(link.both.rate, Some("1mbit".parse().unwrap()));
     assert_eq!(plan.cases[0].repeats, Repeats::fixed(5));
     let mtus = plan.cases.iter().map(|case| case.bed.mtu().unwrap());
     assert_eq!(mtus.collect::<Vec<_>>()[..2], [9000, 1500]);
@@ -149,7 +149,7 @@ name = 'grid'
         ]
     );
     let last = &plan.cases[5];
-    assert_eq!(last.link.delay, Some("20ms".parse().unwrap()));
+    assert_eq!(last.link.both.delay, Some("20ms".parse().unwrap()));
     assert_eq!(last.published.values().copied().collect::<Vec<_>>(), [41.0]);
     assert!(options(last, "ping").contains(&"--size=256".to_owned()));
     assert_eq!(

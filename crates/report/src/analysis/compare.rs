@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use super::{Across, Analysis};
 use record::Record;
 use record::figure_name::FigureName;
-use stats::shift::{Change, Sense, Shift};
+use stats::hodges_lehmann::{Change, Sense, Shift};
 
 /// One figure of one case in both records.
 #[derive(Clone, Debug)]
@@ -201,7 +201,7 @@ mod tests {
     fn records_of_different_scenarios_are_refused() {
         let reference = record();
         let mut other = record();
-        other.head.plan.cases[1].link.delay = Some("1ms".parse().unwrap());
+        other.head.plan.cases[1].link.both.delay = Some("1ms".parse().unwrap());
         let refusal = |other: &Record| Comparison::of(&reference, other, |_, _| true).unwrap_err();
         assert!(
             refusal(&other)
