@@ -3,10 +3,8 @@
 pub mod args;
 pub(crate) mod client;
 pub(crate) mod control;
-mod fields;
-pub(crate) mod params;
+pub(crate) mod messages;
 pub(crate) mod plan;
-pub(crate) mod results;
 pub(crate) mod run;
 pub mod server;
 pub(crate) mod tcp;

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::account::Tally;
-use super::sender::Sent;
+use super::receiver_stats::ReceiverCounts;
+use super::sender::SenderStats;
 
 /// More about a stream, by the end that says it. iperf3 passes over the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub(crate) struct SenderDetail {
     pub(crate) trains: u64,
     /// Datagrams of a full train.
     pub(crate) burst: u64,
-    /// Trains that left late, by [`super::pacing::LATE`].
+    /// Trains that left late, by [`super::schedule::LATE`].
     pub(crate) late: u64,
     /// |gap - ideal gap| between trains in nanoseconds: median, 99th percentile, largest.
     pub(crate) gap_error_ns: Option<[u64; 3]>,
@@ -56,7 +56,7 @@ pub(crate) struct ReceiverDetail {
 }
 
 impl SenderDetail {
-    pub(super) fn of(sent: &Sent) -> Self {
+    pub(super) fn of(sent: &SenderStats) -> Self {
         let pacing = &sent.pacing;
         let gap_error = |quantile| pacing.gap_error(quantile).map(|error| error.0);
         let gap_errors = [gap_error(0.5), gap_error(0.99), gap_error(1.0)];
@@ -90,7 +90,7 @@ impl SenderDetail {
 }
 
 impl ReceiverDetail {
-    pub(super) fn of(tally: &Tally) -> Self {
+    pub(super) fn of(tally: &ReceiverCounts) -> Self {
         let span = tally.arrivals.map_or(0, |[first, last]| last.0 - first.0);
         Self {
             received: tally.received,

@@ -1,7 +1,7 @@
 //! What both ends know of a stream, put together, and the figures that it makes.
 
 use super::detail::{ReceiverDetail, SenderDetail};
-use crate::iperf3::results::StreamResults;
+use crate::iperf3::messages::StreamResults;
 use record::{Figure, Metric, Statistic};
 use stats::layers::Layers;
 use stats::proportion;
@@ -240,7 +240,7 @@ fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 mod tests {
     use super::super::detail::Detail;
     use super::*;
-    use crate::iperf3::results::Results;
+    use crate::iperf3::messages::Results;
 
     const MOST: i64 = i64::MAX;
 

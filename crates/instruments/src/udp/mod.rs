@@ -1,25 +1,22 @@
-//! UDP as iperf3 sends it: numbered datagrams on an absolute schedule, and the account of what became of them.
+//! UDP as iperf3 sends it: numbered datagrams on an absolute schedule, and counts of what became of them.
+//!
+//! A train is a run of datagrams that one call sends (UDP GSO) or receives (UDP GRO).
 
-mod account;
 pub mod args;
-mod datagram;
 mod detail;
 mod flow;
-pub(crate) mod greeting;
-mod line;
 mod measure;
-mod pacing;
+mod readings;
 mod receiver;
+mod receiver_stats;
 mod report;
 mod schedule;
 mod sender;
-mod stream;
 mod streams;
 mod view;
+pub(crate) mod wire;
 
-#[cfg(test)]
-pub(crate) use self::datagram::Counter;
 pub(crate) use self::detail::Detail;
 pub(crate) use self::measure::measure;
 pub(crate) use self::report::measurement;
-pub(crate) use self::streams::{End, UdpStreams, memory};
+pub(crate) use self::streams::{UdpStreams, memory};

@@ -1,5 +1,7 @@
-//! When each train of datagrams leaves: an absolute schedule, which no late wake-up shifts.
+//! When each train of datagrams leaves, and how well a sender kept to that: an absolute schedule, which no late wake-up
+//! shifts.
 
+use hdrhistogram::Histogram;
 use model::Nanos;
 
 /// Trains leave at least so far apart where shorter trains would keep the rate as well: one datagram at a time up to
@@ -18,6 +20,9 @@ const HELD_UP: Nanos = Nanos(5_000);
 const OVERTAXED: Nanos = Nanos(100_000_000);
 /// Trains that leave further apart than this are not what a sender is behind with.
 const FREQUENT: Nanos = Nanos(100_000);
+
+/// A train that left later than this after its time counts as late.
+pub(super) const LATE: Nanos = Nanos(50_000);
 
 /// The schedule of one stream.
 ///
@@ -172,6 +177,52 @@ impl Schedule {
     /// When the next train is to leave.
     fn due(&self, pace: Pace) -> Nanos {
         Nanos(self.start.0.saturating_add(pace.span(self.left).0))
+    }
+}
+
+/// The departures of a stream, or of several.
+#[derive(Clone, Debug)]
+pub(super) struct PacingStats {
+    /// |gap - ideal gap| between one train and the next, in nanoseconds.
+    gap_errors: Histogram<u64>,
+    /// Trains that left.
+    pub(super) trains: u64,
+    /// Those of them that left more than [`LATE`] after their time.
+    pub(super) late: u64,
+    /// Datagrams of a full train.
+    pub(super) burst: u64,
+    /// Time that the schedule gave up, being too far behind.
+    pub(super) given_up: Nanos,
+}
+
+impl PacingStats {
+    /// Of no departures yet, in trains of at most `burst` datagrams.
+    pub(super) fn new(burst: u64) -> Self {
+        let mut gap_errors = Histogram::new(3).expect("three digits can be had");
+        gap_errors.auto(true);
+        Self {
+            gap_errors,
+            trains: 0,
+            late: 0,
+            burst,
+            given_up: Nanos::ZERO,
+        }
+    }
+
+    pub(super) fn add(&mut self, departure: Departure) {
+        self.trains += 1;
+        self.late += u64::from(departure.late > LATE);
+        self.given_up += departure.given_up;
+        if let Some(error) = departure.gap_error {
+            // Only a gap of more than 2^63 ns is too large.
+            let _ = self.gap_errors.record(error.0);
+        }
+    }
+
+    /// What the share `quantile` (0 to 1) of all gaps was off the ideal one at most; absent without two departures.
+    pub(super) fn gap_error(&self, quantile: f64) -> Option<Nanos> {
+        let known = !self.gap_errors.is_empty();
+        known.then(|| Nanos(self.gap_errors.value_at_quantile(quantile)))
     }
 }
 

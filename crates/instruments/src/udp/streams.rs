@@ -1,25 +1,25 @@
 //! The UDP streams of one end of an iperf3 test: sockets, the two threads, and what was counted.
 
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use netio::cpu;
 use netio::udp::{LONGEST_TRAIN, TrainReceiver, TrainSender};
 use socket2::SockRef;
 
-use super::account::Account;
-use super::datagram::Counter;
+use super::detail::{Detail, ReceiverDetail, SenderDetail};
+use super::readings::{self, Ending, Reading, SentReading, StreamReading};
 use super::receiver::{self, Incoming};
-use super::sender::{self, Manner, Orders, Outgoing};
-use super::stream::{Ending, Half, Reading, Stream};
-use crate::iperf3::params::Params;
-use crate::iperf3::plan::{CpuTime, Plan, Progress, StreamSpec, Streams, Until};
-use crate::iperf3::results::StreamResults;
-use crate::iperf3::tcp::options::set_tos;
+use super::receiver_stats::ReceiverStats;
+use super::sender::{self, SendConfig, SenderStats};
+use super::wire::Counter;
+use crate::iperf3::messages::{Params, StreamResults};
+use crate::iperf3::plan::{Plan, StreamSpec, Until};
+use crate::iperf3::run::{CpuMeter, CpuTime, Progress, SendControl, Streams, lock};
+use crate::iperf3::tcp::set_tos;
 
 /// Kernel memory asked for by a test's sockets in each direction, unless the user says: half a second of 1 gbit. Without
 /// privileges the kernel gives `net.core.rmem_max` and `wmem_max` at most.
@@ -35,44 +35,29 @@ const MOST_READINGS: usize = 500_000;
 /// Between two looks whether they are there.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Which end of a test this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// It began the test.
-    Client,
-    /// It was asked to take part.
-    Server,
-}
-
 /// Kernel memory that the sockets of a server may take in a test: what they ask for when the client does not say.
 pub(crate) fn memory(plan: &Plan) -> u64 {
-    let sends = if plan.way.goes_down() {
-        SEND_BUFFER * plan.parallel as usize
-    } else {
-        0
-    };
-    let receives = if plan.way.goes_up() { BUFFER } else { 0 };
     if plan.window.is_some() {
-        0
-    } else {
-        (sends + receives) as u64
+        return 0;
     }
+    let senders = usize::from(plan.way.goes_down()) * plan.parallel as usize;
+    (senders * SEND_BUFFER + usize::from(plan.way.goes_up()) * BUFFER) as u64
 }
 
 /// The streams of one end.
 #[derive(Debug)]
 pub(crate) struct UdpStreams {
-    manner: Manner,
-    end: End,
+    config: SendConfig,
+    client: bool,
     ipv6: bool,
     /// Payload bytes to send after what is omitted.
     limit: Option<u64>,
     streams: Vec<Stream>,
-    orders: Arc<Orders>,
-    stop_receiving: Arc<AtomicBool>,
+    control: Arc<SendControl>,
+    end_receiving: Arc<AtomicBool>,
     sending: Option<JoinHandle<()>>,
     receiving: Option<JoinHandle<()>>,
-    cpu: Vec<Arc<Mutex<CpuTime>>>,
+    cpu: Vec<Arc<CpuMeter>>,
     started: Instant,
     /// When what counts began, and when it ended.
     began: Instant,
@@ -80,8 +65,27 @@ pub(crate) struct UdpStreams {
     readings: Vec<Reading>,
 }
 
+/// One of them.
+#[derive(Debug)]
+struct Stream {
+    /// By which both ends know it.
+    id: u32,
+    half: Half,
+}
+
+/// This end's half of it.
+#[derive(Debug)]
+enum Half {
+    Sends {
+        stats: Arc<Mutex<SenderStats>>,
+        /// Until the thread takes it.
+        socket: Option<TrainSender>,
+    },
+    Receives(Incoming),
+}
+
 impl UdpStreams {
-    /// Streams over `sockets`, which are connected, in the order of `specs`.
+    /// Streams over `sockets`, which are connected, in the order of `specs`, at the `client` or at the server.
     ///
     /// # Errors
     /// A socket refuses its options, or the length is out of range.
@@ -89,7 +93,7 @@ impl UdpStreams {
         params: &Params,
         specs: &[StreamSpec],
         sockets: Vec<UdpSocket>,
-        end: End,
+        client: bool,
     ) -> Result<Self> {
         let plan = &params.plan;
         let counter = if params.udp_counters_64bit {
@@ -105,65 +109,42 @@ impl UdpStreams {
             allowed.start(),
             allowed.end()
         );
-        let receivers = specs.iter().filter(|spec| !spec.sends).count().max(1);
-        let window = plan.window.map(|window| window as usize);
-        let send_buffer = window.unwrap_or(SEND_BUFFER);
-        let receive_buffer = window.unwrap_or(BUFFER / receivers);
-        let stream = |(spec, socket): (&StreamSpec, UdpSocket)| -> Result<Stream> {
-            if let Some(tos) = plan.tos {
-                set_tos(&SockRef::from(&socket), socket.peer_addr()?.ip(), tos)
-                    .with_context(|| format!("a type of service of {tos:#04x} cannot be set"))?;
-            }
-            let half = if spec.sends {
-                Half::Sends {
-                    sent: Arc::new(sender::Shared::new()),
-                    socket: Some(TrainSender::new(socket, length, send_buffer)?),
-                }
-            } else {
-                Half::Receives {
-                    account: Arc::new(receiver::Shared::new(Account::new(counter))),
-                    socket: Arc::new(TrainReceiver::new(socket, receive_buffer)?),
-                }
-            };
-            Ok(Stream { id: spec.id, half })
+        let config = SendConfig {
+            length,
+            rate: plan.bitrate.filter(|rate| *rate > 0),
+            counter,
+            // A client must not decide who runs first on a server.
+            urgent: client && specs.len() == 1,
         };
+        let receivers = specs.iter().filter(|spec| !spec.sends).count().max(1);
         let peer = sockets.first().map(UdpSocket::peer_addr).transpose()?;
         let ipv6 = peer.is_some_and(|peer| peer.ip().to_canonical().is_ipv6());
+        let streams = specs.iter().zip(sockets);
+        let streams =
+            streams.map(|(spec, socket)| Stream::new(*spec, socket, plan, config, receivers));
         let limit = match plan.until {
             // A server goes on until the client has enough: it cannot know what was lost.
-            Until::Bytes(bytes) if end == End::Client => Some(bytes),
+            Until::Bytes(bytes) if client => Some(bytes),
             _ => None,
         };
+        let control = SendControl::new();
+        if let Some(limit) = limit.filter(|_| plan.omit.is_zero()) {
+            control.limit(limit);
+        }
+        let now = Instant::now();
         Ok(Self {
-            manner: Manner {
-                length,
-                rate: plan.bitrate.filter(|rate| *rate > 0),
-                counter,
-                // A client must not decide who runs first on a server.
-                urgent: end == End::Client && specs.len() == 1,
-            },
-            end,
+            config,
+            client,
             ipv6,
             limit,
-            streams: specs
-                .iter()
-                .zip(sockets)
-                .map(stream)
-                .collect::<Result<_>>()?,
-            orders: Arc::new(Orders {
-                stop: AtomicBool::new(false),
-                allowance: AtomicU64::new(if plan.omit.is_zero() {
-                    limit.unwrap_or(u64::MAX)
-                } else {
-                    u64::MAX
-                }),
-            }),
-            stop_receiving: Arc::default(),
+            streams: streams.collect::<Result<_>>()?,
+            control: Arc::new(control),
+            end_receiving: Arc::default(),
             sending: None,
             receiving: None,
             cpu: Vec::new(),
-            started: Instant::now(),
-            began: Instant::now(),
+            started: now,
+            began: now,
             ended: None,
             readings: Vec::new(),
         })
@@ -181,12 +162,12 @@ impl UdpStreams {
 
     /// Whether this end is the client.
     pub(crate) fn is_client(&self) -> bool {
-        self.end == End::Client
+        self.client
     }
 
     /// Payload bytes of a datagram.
     pub(crate) fn length(&self) -> usize {
-        self.manner.length
+        self.config.length
     }
 
     /// Whether a start is omitted.
@@ -199,23 +180,16 @@ impl UdpStreams {
         self.ipv6
     }
 
-    fn lasted(&self) -> Duration {
-        self.ended.unwrap_or_else(Instant::now) - self.began
-    }
-
     fn spawn(
         &mut self,
         name: &str,
-        work: impl FnOnce(&Mutex<CpuTime>) + Send + 'static,
+        work: impl FnOnce(&CpuMeter) + Send + 'static,
     ) -> Result<JoinHandle<()>> {
-        let used = Arc::default();
-        self.cpu.push(Arc::clone(&used));
+        let cpu = Arc::<CpuMeter>::default();
+        self.cpu.push(Arc::clone(&cpu));
         thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || {
-                work(&used);
-                publish_cpu(&used);
-            })
+            .spawn(move || cpu.meter(|| work(&cpu)))
             .context("no thread for the UDP streams")
     }
 
@@ -233,18 +207,102 @@ impl UdpStreams {
     }
 
     fn stop_sending(&mut self) {
-        self.orders.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.sending.take() {
-            // A panic there was printed there; what was counted until then stands.
-            let _ = thread.join();
-        }
+        self.control.stop();
+        // A panic there was printed there; what was counted until then stands.
+        self.sending.take().map(JoinHandle::join);
+    }
+
+    fn stop_receiving(&mut self) {
+        self.end_receiving.store(true, Ordering::Relaxed);
+        self.receiving.take().map(JoinHandle::join);
     }
 }
 
-/// States what CPU time the calling thread has used.
-pub(super) fn publish_cpu(used: &Mutex<CpuTime>) {
-    let (user, system) = cpu::of_this_thread();
-    *used.lock().unwrap_or_else(PoisonError::into_inner) = CpuTime { user, system };
+impl Stream {
+    /// One of the streams of `plan`, of which so many are `receivers`.
+    fn new(
+        spec: StreamSpec,
+        socket: UdpSocket,
+        plan: &Plan,
+        config: SendConfig,
+        receivers: usize,
+    ) -> Result<Self> {
+        set_tos(plan, &SockRef::from(&socket), socket.peer_addr()?.ip())?;
+        let window = plan.window.map(|window| window as usize);
+        let half = if spec.sends {
+            let buffer = window.unwrap_or(SEND_BUFFER);
+            Half::Sends {
+                stats: Arc::new(Mutex::new(SenderStats::new(0))),
+                socket: Some(TrainSender::new(socket, config.length, buffer)?),
+            }
+        } else {
+            let buffer = window.unwrap_or(BUFFER / receivers);
+            Half::Receives(Incoming {
+                socket: Arc::new(TrainReceiver::new(socket, buffer)?),
+                stats: Arc::new(Mutex::new(ReceiverStats::new(config.counter))),
+            })
+        };
+        Ok(Self { id: spec.id, half })
+    }
+
+    fn reading(&self) -> StreamReading {
+        match &self.half {
+            Half::Sends { stats, .. } => {
+                let sent = lock(stats);
+                StreamReading::Sent(SentReading {
+                    datagrams: sent.number - sent.omitted,
+                    bytes: sent.bytes,
+                })
+            }
+            Half::Receives(incoming) => StreamReading::Came(lock(&incoming.stats).counts),
+        }
+    }
+
+    /// Whether all has come that the sender says it `sent`, as far as it says so.
+    fn is_complete(&self, sent: &[StreamResults]) -> bool {
+        let Half::Receives(incoming) = &self.half else {
+            return true;
+        };
+        let stats = lock(&incoming.stats);
+        let there = stats.omitted.datagrams + stats.counts.received;
+        let told = sent.iter().find(|told| told.id == self.id);
+        told.is_some_and(|told| there >= told.packets)
+    }
+
+    /// In iperf3's terms, where errors and packets have what is omitted in them.
+    fn results(&self, seconds: f64) -> StreamResults {
+        let results = StreamResults {
+            id: self.id,
+            seconds: Some(seconds),
+            ..StreamResults::default()
+        };
+        match &self.half {
+            Half::Sends { stats, .. } => {
+                let sent = lock(stats);
+                StreamResults {
+                    bytes: sent.bytes,
+                    errors: Some(0),
+                    packets: sent.number,
+                    omitted: Some([0, sent.omitted]),
+                    detail: Some(Detail::Sender(SenderDetail::of(&sent))),
+                    ..results
+                }
+            }
+            Half::Receives(incoming) => {
+                let stats = lock(&incoming.stats);
+                let (counts, omitted) = (&stats.counts, stats.omitted);
+                StreamResults {
+                    bytes: counts.bytes,
+                    jitter_s: counts.jitter_ns / 1e9,
+                    errors: Some(omitted.missing + counts.missing()),
+                    packets: counts.highest,
+                    omitted: Some([omitted.missing, omitted.datagrams]),
+                    detail: Some(Detail::Receiver(ReceiverDetail::of(counts))),
+                    ..results
+                }
+            }
+        }
+    }
 }
 
 impl Streams for UdpStreams {
@@ -254,26 +312,20 @@ impl Streams for UdpStreams {
         let mut incoming = Vec::new();
         for stream in &mut self.streams {
             match &mut stream.half {
-                Half::Sends { sent, socket } => outgoing.extend(socket.take().map(|socket| {
-                    let sent = Arc::clone(sent);
-                    Outgoing { socket, sent }
-                })),
-                Half::Receives {
-                    account, socket, ..
-                } => incoming.push(Incoming {
-                    socket: Arc::clone(socket),
-                    account: Arc::clone(account),
-                }),
+                Half::Sends { stats, socket } => {
+                    outgoing.extend(socket.take().map(|socket| (socket, Arc::clone(stats))));
+                }
+                Half::Receives(stream) => incoming.push(stream.clone()),
             }
         }
         if !incoming.is_empty() {
-            let stop = Arc::clone(&self.stop_receiving);
-            let receive = move |used: &Mutex<CpuTime>| receiver::run(&incoming, &stop, used);
+            let end = Arc::clone(&self.end_receiving);
+            let receive = move |cpu: &CpuMeter| receiver::run(&incoming, &end, cpu);
             self.receiving = Some(self.spawn("udp receiver", receive)?);
         }
         if !outgoing.is_empty() {
-            let (orders, manner) = (Arc::clone(&self.orders), self.manner);
-            let send = move |_: &Mutex<CpuTime>| sender::run(outgoing, manner, &orders);
+            let (control, config) = (Arc::clone(&self.control), self.config);
+            let send = move |_: &CpuMeter| sender::run(outgoing, config, &control);
             self.sending = Some(self.spawn("udp sender", send)?);
         }
         Ok(())
@@ -281,14 +333,14 @@ impl Streams for UdpStreams {
 
     fn end_omission(&mut self, now: Instant) {
         self.began = now;
-        for stream in &mut self.streams {
-            match &mut stream.half {
-                Half::Sends { sent, .. } => sent.lock().omit(),
-                Half::Receives { account, .. } => account.lock().omit(),
+        for stream in &self.streams {
+            match &stream.half {
+                Half::Sends { stats, .. } => lock(stats).omit(),
+                Half::Receives(incoming) => lock(&incoming.stats).omit(),
             }
         }
         if let Some(limit) = self.limit {
-            self.orders.allowance.store(limit, Ordering::Relaxed);
+            self.control.limit(limit);
         }
         for reading in &mut self.readings {
             reading.ending = Ending::Omitted;
@@ -301,11 +353,11 @@ impl Streams for UdpStreams {
     }
 
     fn interval_line(&self) -> String {
-        super::line::interval(&self.readings, self.started)
+        readings::last_interval(&self.readings, self.started)
     }
 
     fn progress(&self) -> Progress {
-        let spent = self.orders.allowance.load(Ordering::Relaxed) == 0;
+        let spent = self.control.allowance() == 0;
         let mut progress = Progress {
             delivered: spent && self.sending.as_ref().is_none_or(JoinHandle::is_finished),
             ..Progress::default()
@@ -313,16 +365,16 @@ impl Streams for UdpStreams {
         let mut receives = false;
         for stream in &self.streams {
             match &stream.half {
-                Half::Sends { sent, .. } => {
-                    let sent = sent.lock();
+                Half::Sends { stats, .. } => {
+                    let sent = lock(stats);
                     progress.sent += sent.bytes;
                     let broken = sent.broken.as_ref();
                     let broken = broken.map(|why| format!("stream {}: {why}", stream.id));
                     progress.broken = progress.broken.or(broken);
                 }
-                Half::Receives { account, .. } => {
+                Half::Receives(incoming) => {
                     receives = true;
-                    progress.received += account.lock().tally().bytes;
+                    progress.received += lock(&incoming.stats).counts.bytes;
                 }
             }
         }
@@ -341,59 +393,35 @@ impl Streams for UdpStreams {
     }
 
     fn settle(&mut self, sent: &[StreamResults], enough: &dyn Fn() -> bool) {
-        let complete = |stream: &Stream| {
-            let Half::Receives { account, .. } = &stream.half else {
-                return true;
-            };
-            let account = account.lock();
-            let there = account.omitted().datagrams + account.tally().received;
-            let told = sent.iter().find(|told| told.id == stream.id);
-            told.is_some_and(|told| there >= told.packets)
-        };
         let late = Instant::now() + SETTLES;
+        let complete = |stream: &Stream| stream.is_complete(sent);
         while Instant::now() < late && !enough() && !self.streams.iter().all(complete) {
             thread::sleep(LOOK);
         }
-        self.stop_receiving.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.receiving.take() {
-            let _ = thread.join();
-        }
+        self.stop_receiving();
         for stream in &self.streams {
-            if let Half::Receives {
-                account, socket, ..
-            } = &stream.half
-            {
+            if let Half::Receives(incoming) = &stream.half {
                 let told = sent.iter().find(|told| told.id == stream.id);
-                account
-                    .lock()
-                    .close(told.map(|told| told.packets), socket.drops().ok());
+                let drops = incoming.socket.drops().ok();
+                lock(&incoming.stats).close(told.map(|told| told.packets), drops);
             }
         }
     }
 
     fn results(&self) -> Vec<StreamResults> {
-        let seconds = self.lasted().as_secs_f64();
-        let streams = self.streams.iter();
-        streams.map(|stream| stream.results(seconds)).collect()
+        let lasted = self.ended.unwrap_or_else(Instant::now) - self.began;
+        let results = |stream: &Stream| stream.results(lasted.as_secs_f64());
+        self.streams.iter().map(results).collect()
     }
 
     fn cpu(&self) -> CpuTime {
-        let mut all = CpuTime::default();
-        for used in &self.cpu {
-            let used = used.lock().unwrap_or_else(PoisonError::into_inner);
-            all.user += used.user;
-            all.system += used.system;
-        }
-        all
+        self.cpu.iter().map(|cpu| cpu.used()).sum()
     }
 }
 
 impl Drop for UdpStreams {
     fn drop(&mut self) {
         self.stop_sending();
-        self.stop_receiving.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.receiving.take() {
-            let _ = thread.join();
-        }
+        self.stop_receiving();
     }
 }

@@ -1,7 +1,6 @@
 //! iperf3's far end, for many clients at once: the cookie tells whose connection is whose.
 
-mod datagrams;
-mod desk;
+mod dispatcher;
 mod session;
 
 use std::net::TcpListener;
@@ -11,8 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::Result;
 
-use self::datagrams::Datagrams;
-use self::desk::Desk;
+use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;
 use crate::serve::accept::{accept_all, listen};
 use crate::serve::{Service, Shared};
@@ -24,14 +22,13 @@ use crate::serve::{Service, Shared};
 pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
     let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
-    let datagrams = Arc::new(Datagrams::bind(address, bind)?);
-    let desk = Arc::new(Desk::new(shared, Arc::clone(&datagrams)));
-    let greeting = datagrams.listen(Arc::clone(&desk.ending))?;
+    let dispatcher = Arc::new(Dispatcher::new(shared, address, bind)?);
+    let greetings = Arc::clone(&dispatcher).answer_greetings()?;
     let thread = thread::Builder::new()
         .name("iperf3".to_owned())
         .spawn(move || {
-            let clients = serve(&listener, &desk);
-            for thread in clients.into_iter().chain([greeting]) {
+            let clients = serve(&listener, &dispatcher);
+            for thread in clients.into_iter().chain([greetings]) {
                 // A panic there was printed there.
                 let _ = thread.join();
             }
@@ -44,19 +41,18 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
 }
 
 /// Takes clients until the far end stops; gives those that have yet to tell their clients and to log.
-fn serve(listener: &TcpListener, desk: &Arc<Desk>) -> Vec<JoinHandle<()>> {
+fn serve(listener: &TcpListener, dispatcher: &Arc<Dispatcher>) -> Vec<JoinHandle<()>> {
     let mut clients: Vec<JoinHandle<()>> = Vec::new();
     // The order of accepting is that of the client's streams, by which both ends number them.
     let mut order = 0;
     let take = |stream, _| {
         order += 1;
         clients.retain(|client| !client.is_finished());
-        clients.extend(desk.greet(stream, order));
+        clients.extend(dispatcher.take(stream, order));
     };
-    accept_all(listener, &desk.shared, take, |stream| {
-        desk.turn_away(stream)
-    });
-    desk.ending.store(true, Ordering::Relaxed);
+    let refuse = |stream| dispatcher.refuse(stream);
+    accept_all(listener, &dispatcher.shared, take, refuse);
+    dispatcher.ending.store(true, Ordering::Relaxed);
     clients
 }
 
@@ -70,7 +66,7 @@ mod tests {
 
     use crate::Session;
     use crate::iperf3::client;
-    use crate::iperf3::params::Params;
+    use crate::iperf3::messages::Params;
     use crate::iperf3::plan::{Plan, Protocol, Until, Way};
     use crate::iperf3::tcp::measure::measure;
     use crate::iperf3::wire::{Cookie, State};

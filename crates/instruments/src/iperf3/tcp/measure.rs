@@ -3,13 +3,14 @@
 use std::net::{SocketAddr, TcpStream};
 
 use anyhow::{Context, Result};
+use socket2::SockRef;
 
 use super::super::client::{self, Opening, Server};
-use super::super::params::Params;
+use super::super::messages::Params;
 use super::super::plan::{Plan, StreamSpec};
 use super::super::view::{Measured, Setting};
 use super::report::Report;
-use super::{Options, TcpStreams, block, view};
+use super::{TcpStreams, block, set_options, view};
 use crate::Session;
 use crate::endpoint;
 use record::Measurement;
@@ -79,7 +80,7 @@ impl Connection {
     }
 
     fn of((spec, stream): &(StreamSpec, TcpStream)) -> Option<Self> {
-        let socket = socket2::SockRef::from(stream);
+        let socket = SockRef::from(stream);
         Some(Self {
             spec: *spec,
             local: stream.local_addr().ok()?,
@@ -98,7 +99,8 @@ fn connect_all(opening: &Opening<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
     let connect = |spec: &StreamSpec| -> Result<(StreamSpec, TcpStream)> {
         let server = opening.server;
         let socket = endpoint::tcp(server.address, server.local.as_ref())?;
-        Options(&opening.params.plan).before_connecting(&socket, server.address)?;
+        let peer = server.address.ip();
+        set_options(&opening.params.plan, &SockRef::from(&socket), peer, true)?;
         let stream =
             endpoint::connect(socket, server.address, server.connect_timeout, opening.stop)?;
         let cookie = opening.cookie.as_bytes();
@@ -111,8 +113,8 @@ fn connect_all(opening: &Opening<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::iperf3::messages::{Results, StreamResults};
     use crate::iperf3::plan::{Protocol, Until, Way};
-    use crate::iperf3::results::{Results, StreamResults};
     use crate::iperf3::wire::{COOKIE_LENGTH, State};
     use crate::serve::{self, ServeConfig};
     use record::{Direction, Metric, Statistic};
