@@ -9,11 +9,11 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
+use super::detail::Detail;
 use super::plan::{
     LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, MOST_STREAMS, Plan, Protocol,
     Until, Way,
 };
-use crate::udp::Detail;
 
 /// TCP blocks when nothing is asked for, as in iperf3.
 const DEFAULT_BLOCK: u32 = 128 * 1024;

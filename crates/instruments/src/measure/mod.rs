@@ -30,7 +30,7 @@ pub enum Asked {
     Transfer(crate::messages::transfer_args::TransferArgs),
     Tcp(crate::iperf3::args::TcpArgs),
     Probe(crate::stamp::args::ProbeArgs),
-    Udp(crate::udp::args::UdpArgs),
+    Udp(crate::iperf3::udp::args::UdpArgs),
 }
 
 /// What all instruments take.

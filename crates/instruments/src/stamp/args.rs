@@ -9,18 +9,18 @@ use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use model::{BitsPerSec, Nanos};
 
+use crate::Session;
 use crate::endpoint;
 use crate::failure::{Blame, Failure};
 use crate::iperf3::client::Server;
 use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until};
-use crate::iperf3::tcp;
+use crate::iperf3::{tcp, udp};
 use crate::measure::{Common, Instrument, Shown, above_zero};
 use crate::output::Prepared;
 use crate::stamp;
 use crate::stamp::under;
 use crate::stamp::under::Load;
 use crate::stamp::{FULL, Outcome, ProbePlan, wire};
-use crate::{Session, udp};
 use record::{Figure, Measurement, Metric, Phase, Statistic};
 
 /// STAMP (RFC 8762): delay, its variation, loss and order of packets, by direction

@@ -23,11 +23,11 @@ use crate::endpoint::Local;
 use crate::iperf3::control::{Control, ControlError, ControlResult, MESSAGE_TIMEOUT};
 use crate::iperf3::plan::MOST_STREAMS;
 use crate::iperf3::run::lock;
+use crate::iperf3::udp::wire;
 use crate::iperf3::wire::Cookie;
 use crate::serve::Shared;
 use crate::serve::accept::{Seat, Seats, await_input};
 use crate::serve::shared::Refusal;
-use crate::udp::wire;
 
 /// Connections that have not sent their cookie yet; more are closed at once.
 const MOST_WITHOUT_COOKIE: usize = 256;

@@ -9,9 +9,9 @@ use crate::iperf3::messages::{Params, Results, Sides};
 use crate::iperf3::plan::{Plan, Protocol, StreamSpec, Until};
 use crate::iperf3::run::{self, Streams};
 use crate::iperf3::tcp::{self, TcpStreams, report};
+use crate::iperf3::udp::{self, UdpStreams};
 use crate::iperf3::wire::{Cookie, ErrorCode, LONGEST_PARAMS, LONGEST_RESULTS, State};
 use crate::serve::shared::{Limits, Refusal};
-use crate::udp::{self, UdpStreams};
 use record::Measurement;
 use socket2::SockRef;
 

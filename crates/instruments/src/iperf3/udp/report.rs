@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::detail::{Detail, ReceiverDetail};
 use super::flow::{Flow, Received};
 use super::readings::{Ending, Reading, StreamReading};
 use super::streams::UdpStreams;
+use crate::iperf3::detail::{Detail, ReceiverDetail};
 use crate::iperf3::messages::{Sides, StreamResults};
 use crate::iperf3::run::Streams as _;
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};

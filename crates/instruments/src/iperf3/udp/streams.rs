@@ -10,12 +10,12 @@ use anyhow::{Context, Result, ensure};
 use netio::udp::{LONGEST_TRAIN, TrainReceiver, TrainSender};
 use socket2::SockRef;
 
-use super::detail::{Detail, ReceiverDetail, SenderDetail};
 use super::readings::{self, Ending, Reading, SentReading, StreamReading};
 use super::receiver::{self, Incoming};
 use super::receiver_stats::ReceiverStats;
 use super::sender::{self, SendConfig, SenderStats};
 use super::wire::Counter;
+use crate::iperf3::detail::Detail;
 use crate::iperf3::messages::{Params, StreamResults};
 use crate::iperf3::plan::{Plan, StreamSpec, Until};
 use crate::iperf3::run::{CpuMeter, CpuTime, Progress, SendControl, Streams, lock};
@@ -284,7 +284,7 @@ impl Stream {
                     errors: Some(0),
                     packets: sent.number,
                     omitted: Some([0, sent.omitted]),
-                    detail: Some(Detail::Sender(SenderDetail::of(&sent))),
+                    detail: Some(Detail::Sender(sent.detail())),
                     ..results
                 }
             }
@@ -297,7 +297,7 @@ impl Stream {
                     errors: Some(omitted.missing + counts.missing()),
                     packets: counts.highest,
                     omitted: Some([omitted.missing, omitted.datagrams]),
-                    detail: Some(Detail::Receiver(ReceiverDetail::of(counts))),
+                    detail: Some(Detail::Receiver(counts.detail())),
                     ..results
                 }
             }

@@ -3,7 +3,6 @@
 //! A train is a run of datagrams that one call sends (UDP GSO) or receives (UDP GRO).
 
 pub mod args;
-mod detail;
 mod flow;
 mod measure;
 mod readings;
@@ -16,7 +15,6 @@ mod streams;
 mod view;
 pub(crate) mod wire;
 
-pub(crate) use self::detail::Detail;
 pub(crate) use self::measure::measure;
 pub(crate) use self::report::measurement;
 pub(crate) use self::streams::{UdpStreams, memory};

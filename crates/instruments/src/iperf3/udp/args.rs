@@ -5,12 +5,13 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
+use crate::Session;
 use crate::external::Tool;
 use crate::failure::{Blame, Failure};
 use crate::iperf3::args::Iperf3Args;
 use crate::iperf3::plan::{Plan, Protocol};
+use crate::iperf3::udp;
 use crate::measure::{Common, FarTool, Instrument, Shown};
-use crate::{Session, udp};
 
 /// Payload bits a second and stream when nothing is asked for, as in iperf3.
 const DEFAULT_BITRATE: u64 = 1_000_000;

@@ -6,6 +6,7 @@ use model::Nanos;
 use netio::udp::MOST_SEGMENTS;
 
 use super::wire::{Counter, Stamped};
+use crate::iperf3::detail::ReceiverDetail;
 
 /// How far behind the highest number a copy is still told from a late first one: at 800,000 datagrams a second, over 1 s.
 const WINDOW: u64 = 1 << 20;
@@ -79,6 +80,21 @@ impl ReceiverCounts {
     /// Datagrams that are missing below the highest number, whoever dropped them.
     pub(super) fn missing(&self) -> u64 {
         self.expected().saturating_sub(self.received)
+    }
+
+    /// What another farwire is told of them.
+    pub(super) fn detail(&self) -> ReceiverDetail {
+        let span = self.arrivals.map_or(0, |[first, last]| last.0 - first.0);
+        ReceiverDetail {
+            received: self.received,
+            duplicates: self.duplicates,
+            reordered: self.reordered,
+            largest_extent: self.largest_extent,
+            host_dropped: self.host_dropped,
+            drops: self.drops,
+            garbage: self.garbage,
+            after_first: [self.bytes - self.first_bytes, span],
+        }
     }
 }
 

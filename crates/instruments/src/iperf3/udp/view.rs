@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::detail::Detail;
 use super::readings::{Ending, Reading, StreamReading};
 use super::streams::UdpStreams;
+use crate::iperf3::detail::Detail;
 use crate::iperf3::messages::{Sides, StreamResults};
 use crate::iperf3::view::{Setting, cpu, sum_name};
 

@@ -12,6 +12,7 @@ use netio::{Sleeper, clock};
 
 use super::schedule::{Pace, PacingStats, Schedule};
 use super::wire::{self, Counter, Stamped};
+use crate::iperf3::detail::SenderDetail;
 use crate::iperf3::run::{SendControl, lock};
 
 /// Errors of a socket that come again after so long are no passing ones.
@@ -81,6 +82,20 @@ impl SenderStats {
             broken: self.broken.take(),
             ..Self::new(self.pacing.burst)
         };
+    }
+
+    /// What another farwire is told of it.
+    pub(super) fn detail(&self) -> SenderDetail {
+        let (pacing, departures) = (&self.pacing, self.departures);
+        SenderDetail {
+            trains: pacing.trains,
+            burst: pacing.burst,
+            late: pacing.late,
+            gap_error_ns: pacing.gap_errors_ns(),
+            given_up_ns: pacing.given_up.0,
+            held_up: self.held_up,
+            active_ns: departures.map_or(0, |[first, last]| last.0 - first.0),
+        }
     }
 }
 

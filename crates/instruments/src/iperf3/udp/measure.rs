@@ -84,9 +84,9 @@ mod tests {
     use super::*;
     use crate::iperf3::control::{Control, ControlResult};
     use crate::iperf3::plan::{Protocol, Until, Way};
+    use crate::iperf3::udp::wire::{Counter, Stamped};
     use crate::iperf3::wire::State;
     use crate::serve::{self, ServeConfig};
-    use crate::udp::wire::{Counter, Stamped};
     use model::Nanos;
     use netio::stop::Stop;
     use record::{Metric, Statistic};

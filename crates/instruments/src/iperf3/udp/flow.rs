@@ -1,6 +1,6 @@
 //! What both ends know of a stream, put together, and the figures that it makes.
 
-use super::detail::{ReceiverDetail, SenderDetail};
+use crate::iperf3::detail::{ReceiverDetail, SenderDetail};
 use crate::iperf3::messages::StreamResults;
 use record::{Figure, Metric, Statistic};
 use stats::layers::Layers;
@@ -238,8 +238,8 @@ fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::detail::Detail;
     use super::*;
+    use crate::iperf3::detail::Detail;
     use crate::iperf3::messages::Results;
 
     const MOST: i64 = i64::MAX;

@@ -219,10 +219,10 @@ impl PacingStats {
         }
     }
 
-    /// What the share `quantile` (0 to 1) of all gaps was off the ideal one at most; absent without two departures.
-    pub(super) fn gap_error(&self, quantile: f64) -> Option<Nanos> {
-        let known = !self.gap_errors.is_empty();
-        known.then(|| Nanos(self.gap_errors.value_at_quantile(quantile)))
+    /// What gaps were off the ideal one in nanoseconds: median, 99th percentile, largest; absent without two departures.
+    pub(super) fn gap_errors_ns(&self) -> Option<[u64; 3]> {
+        let errors = &self.gap_errors;
+        (!errors.is_empty()).then(|| [0.5, 0.99, 1.0].map(|share| errors.value_at_quantile(share)))
     }
 }
 
