@@ -14,8 +14,8 @@ use netio::stop::Stop;
 
 /// After so long without anything moving on any stream the path or the server is taken to be dead.
 const SILENCE: Duration = Duration::from_secs(30);
-/// From the last byte's acknowledgement to the client's word that the test is over, in tests of so many bytes, and from
-/// the last datagram: iperf3's server stops counting at that word, and they may still lie in its receive buffer.
+/// From the last byte's acknowledgement (in tests of a fixed number of bytes) or the last datagram to `TEST_END`: iperf3's
+/// server stops counting at that message, and what came last may still be in its receive buffer.
 const LINGER: Duration = Duration::from_millis(50);
 
 /// How long datagrams that the server has sent may still take after its results.

@@ -40,7 +40,7 @@ pub(crate) enum ControlError {
     Protocol(String),
 }
 
-/// What a part of the control session gives.
+/// The result of a part of the control session.
 pub(crate) type ControlResult<T> = Result<T, ControlError>;
 
 impl Control {

@@ -7,7 +7,7 @@ mod detail;
 pub(crate) mod messages;
 pub(crate) mod plan;
 pub(crate) mod run;
-pub mod server;
+pub(crate) mod server;
 pub(crate) mod tcp;
 pub mod udp;
 pub(crate) mod view;

@@ -12,7 +12,7 @@ use super::plan::{Plan, Until};
 
 /// How often the streams are looked at, whatever the interval.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often they are looked at in a test of so many bytes, whose end has to be found.
+/// How often they are looked at in a test of a fixed number of bytes, whose end has to be found.
 const LOOK_FOR_BYTES: Duration = Duration::from_millis(5);
 
 /// The streams of one end while a test runs: what TCP and UDP each bring to the control session of either end.
@@ -44,7 +44,7 @@ pub(crate) trait Streams {
     fn stop(&mut self, now: Instant);
 
     /// Takes what arrives after [`stop`](Self::stop) into account until all that the sender says it `sent` is there, or it is
-    /// `enough`: a test of so many bytes ends with its last byte, not when the sender says so.
+    /// `enough`: a test of a fixed number of bytes ends with its last byte, not when the sender says so.
     fn settle(&mut self, sent: &[StreamResults], enough: &dyn Fn() -> bool);
 
     /// Closes the sockets; what was counted until [`stop`](Self::stop) stays.
@@ -242,7 +242,7 @@ impl Running<'_> {
 }
 
 impl SendControl {
-    /// Nothing is stopped, and there is no limit.
+    /// Sending goes on without a limit.
     pub(crate) fn new() -> Self {
         Self {
             stopped: AtomicBool::new(false),

@@ -28,7 +28,7 @@ pub(crate) enum State {
     TestStart = 1,
     /// Send.
     TestRunning = 2,
-    /// The client's word that the test is over.
+    /// The client ends the test.
     TestEnd = 4,
     /// The client is to send its parameters.
     ParamExchange = 9,
@@ -42,7 +42,7 @@ pub(crate) enum State {
     ExchangeResults = 13,
     /// Both have the results.
     DisplayResults = 14,
-    /// The client's last word.
+    /// The last message, from the client.
     Done = 16,
     /// The server has another test.
     AccessDenied = -1,

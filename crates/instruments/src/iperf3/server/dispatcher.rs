@@ -18,7 +18,6 @@ use anyhow::{Context, Result};
 use netio::stop::{STOP_INTERVAL, Stop};
 use netio::udp::SharedPort;
 
-use super::session;
 use crate::endpoint::Local;
 use crate::iperf3::control::{Control, ControlError, ControlResult, MESSAGE_TIMEOUT};
 use crate::iperf3::plan::MOST_STREAMS;
@@ -27,7 +26,6 @@ use crate::iperf3::udp::wire;
 use crate::iperf3::wire::Cookie;
 use crate::serve::Shared;
 use crate::serve::accept::{Seat, Seats, await_input};
-use crate::serve::shared::Refusal;
 
 /// Connections that have not sent their cookie yet; more are closed at once.
 const MOST_WITHOUT_COOKIE: usize = 256;
@@ -43,7 +41,8 @@ pub(super) struct Dispatcher {
     /// UDP streams: sockets on the one port, each connected to its client.
     pub(super) datagrams: WaitingTests<IpAddr, UdpSocket>,
     udp_port: SharedPort,
-    without_cookie: Seats,
+    /// Places for connections that have not sent their cookie yet.
+    pub(super) without_cookie: Seats,
 }
 
 /// The tests that wait for their streams, by what tells whose a stream is.
@@ -86,44 +85,30 @@ impl Dispatcher {
         })
     }
 
-    /// Serves a connection on a thread of its own, which ends soon after `ending` rises; one too many gets none.
-    pub(super) fn take(self: &Arc<Self>, stream: TcpStream, order: u64) -> Option<JoinHandle<()>> {
-        let seat = self.without_cookie.take()?;
-        let dispatcher = Arc::clone(self);
-        let thread = thread::Builder::new().name("iperf3 client".to_owned());
-        thread
-            .spawn(move || dispatcher.dispatch(stream, order, seat))
-            .ok()
-    }
-
-    /// Tells a client that it may not test here.
-    pub(super) fn refuse(&self, stream: TcpStream) {
-        if let Ok(mut control) = self.control(stream) {
-            session::refuse(&mut control, Refusal::NotAllowed);
-        }
-    }
-
-    fn control(&self, stream: TcpStream) -> io::Result<Control> {
+    /// The control of a connection that was accepted.
+    pub(super) fn control(&self, stream: TcpStream) -> io::Result<Control> {
         let stop = Stop::on(Arc::clone(&self.ending));
         let timeout = MESSAGE_TIMEOUT.min(self.shared.limits().idle);
         Ok(Control::new(stream, stop)?.with_timeout(timeout))
     }
 
-    fn dispatch(&self, stream: TcpStream, order: u64, seat: Seat) {
-        let identified = self.control(stream).ok().and_then(|mut control| {
-            // One without a cookie belongs to nobody: a port scan, a browser.
-            let cookie = control.read_cookie().ok()?;
-            Some((control, cookie))
-        });
+    /// Gives a connection to the test that waits for it; one that begins a test is given back, with its cookie.
+    pub(super) fn dispatch(
+        &self,
+        stream: TcpStream,
+        order: u64,
+        seat: Seat,
+    ) -> Option<(Control, Cookie)> {
+        let mut control = self.control(stream).ok()?;
+        // One without a cookie belongs to nobody: a port scan, a browser.
+        let cookie = control.read_cookie().ok()?;
         drop(seat);
-        let Some((control, cookie)) = identified else {
-            return;
+        let Some(test) = self.connections.find(&cookie) else {
+            return Some((control, cookie));
         };
-        match self.connections.find(&cookie) {
-            // A stream too many is not taken, and closed.
-            Some(test) => drop(test.try_send((order, control.into_stream()))),
-            None => session::serve(self, control, cookie),
-        }
+        // A stream too many is not taken, and closed.
+        let _ = test.try_send((order, control.into_stream()));
+        None
     }
 
     /// Answers UDP greetings on a thread of its own until `ending` rises.

@@ -3,7 +3,7 @@
 mod dispatcher;
 mod session;
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -13,6 +13,7 @@ use anyhow::Result;
 use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;
 use crate::serve::accept::{accept_all, listen};
+use crate::serve::shared::Refusal;
 use crate::serve::{Service, Shared};
 
 /// Serves on `port` of `bind`.
@@ -45,15 +46,32 @@ fn serve(listener: &TcpListener, dispatcher: &Arc<Dispatcher>) -> Vec<JoinHandle
     let mut clients: Vec<JoinHandle<()>> = Vec::new();
     // The order of accepting is that of the client's streams, by which both ends number them.
     let mut order = 0;
-    let take = |stream, _| {
+    let take_next = |stream, _| {
         order += 1;
         clients.retain(|client| !client.is_finished());
-        clients.extend(dispatcher.take(stream, order));
+        clients.extend(take(dispatcher, stream, order));
     };
-    let refuse = |stream| dispatcher.refuse(stream);
-    accept_all(listener, &dispatcher.shared, take, refuse);
+    let refuse = |stream| {
+        if let Ok(mut control) = dispatcher.control(stream) {
+            session::refuse(&mut control, Refusal::NotAllowed);
+        }
+    };
+    accept_all(listener, &dispatcher.shared, take_next, refuse);
     dispatcher.ending.store(true, Ordering::Relaxed);
     clients
+}
+
+/// Serves a connection on a thread of its own, which ends soon after the far end stops; one too many gets none.
+fn take(dispatcher: &Arc<Dispatcher>, stream: TcpStream, order: u64) -> Option<JoinHandle<()>> {
+    let seat = dispatcher.without_cookie.take()?;
+    let dispatcher = Arc::clone(dispatcher);
+    let thread = thread::Builder::new().name("iperf3 client".to_owned());
+    let serve = move || {
+        if let Some((control, cookie)) = dispatcher.dispatch(stream, order, seat) {
+            session::serve(&dispatcher, control, cookie);
+        }
+    };
+    thread.spawn(serve).ok()
 }
 
 #[cfg(test)]

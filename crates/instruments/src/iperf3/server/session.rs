@@ -17,7 +17,7 @@ use socket2::SockRef;
 
 /// How much longer than it said a client may take to end its test: ten steps of 4 s, as iperf3's server has it.
 const GRACE: Duration = Duration::from_secs(40);
-/// How long bytes may still come in after the client's word that a test of so many is over; iperf3's clients wait 10 s for
+/// How long bytes may still arrive after the client has ended a test of a fixed number of bytes; iperf3's clients wait 10 s for
 /// the results.
 const SETTLE: Duration = Duration::from_secs(8);
 
@@ -28,7 +28,7 @@ struct Failed {
     code: Option<ErrorCode>,
 }
 
-/// What a part of the test gives.
+/// The result of a part of the test.
 type SessionResult<T> = Result<T, Failed>;
 
 /// Serves the client whose control connection bears `cookie`, and logs its test.
@@ -202,7 +202,7 @@ impl Session<'_> {
         sides.remote = Some(remote);
         control.send_json(&sides.local.to_json(), "the results")?;
         control.send_state(State::DisplayResults)?;
-        // A client that closes without this word has all that it wanted.
+        // A client that closes without sending it has all that it wanted.
         let deadline = control.deadline();
         let _ = control.expect(State::Done, deadline);
         Ok(())

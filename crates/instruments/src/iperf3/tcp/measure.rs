@@ -1,6 +1,6 @@
 //! `measure tcp`: a test of TCP against any iperf3 server.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 
 use anyhow::{Context, Result};
 use socket2::SockRef;
@@ -10,7 +10,7 @@ use super::super::messages::Params;
 use super::super::plan::{Plan, StreamSpec};
 use super::super::view::{Measured, Setting};
 use super::report::Report;
-use super::{TcpStreams, block, set_options, view};
+use super::{Connection, TcpStreams, block, set_options, view};
 use crate::Session;
 use crate::endpoint;
 use record::Measurement;
@@ -62,38 +62,6 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
     }
 }
 
-/// One data connection as it was set up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Connection {
-    pub(crate) spec: StreamSpec,
-    pub(crate) local: SocketAddr,
-    pub(crate) remote: SocketAddr,
-    /// SO_SNDBUF and SO_RCVBUF as in effect.
-    pub(crate) buffers: [usize; 2],
-    /// TCP_MAXSEG as in effect.
-    pub(crate) mss: u32,
-}
-
-impl Connection {
-    fn ends(&self) -> (u32, [SocketAddr; 2]) {
-        (self.spec.id, [self.local, self.remote])
-    }
-
-    fn of((spec, stream): &(StreamSpec, TcpStream)) -> Option<Self> {
-        let socket = SockRef::from(stream);
-        Some(Self {
-            spec: *spec,
-            local: stream.local_addr().ok()?,
-            remote: stream.peer_addr().ok()?,
-            buffers: [
-                socket.send_buffer_size().ok()?,
-                socket.recv_buffer_size().ok()?,
-            ],
-            mss: socket.tcp_mss().ok()?,
-        })
-    }
-}
-
 /// Connects the streams one after another: the server counts them as they come.
 fn connect_all(opening: &Opening<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
     let connect = |spec: &StreamSpec| -> Result<(StreamSpec, TcpStream)> {
@@ -119,7 +87,7 @@ mod tests {
     use crate::serve::{self, ServeConfig};
     use record::{Direction, Metric, Statistic};
     use std::io::{Read as _, Write as _};
-    use std::net::{Shutdown, TcpListener};
+    use std::net::{Shutdown, SocketAddr, TcpListener};
     use std::thread;
     use std::time::Duration;
 

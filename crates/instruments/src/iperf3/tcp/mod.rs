@@ -45,6 +45,21 @@ pub(crate) struct TcpStreams {
     peer: Option<SocketAddr>,
 }
 
+/// One data connection as it was set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connection {
+    /// The stream.
+    pub(crate) spec: StreamSpec,
+    /// Its address here.
+    pub(crate) local: SocketAddr,
+    /// Its address there.
+    pub(crate) remote: SocketAddr,
+    /// SO_SNDBUF and SO_RCVBUF as in effect.
+    pub(crate) buffers: [usize; 2],
+    /// TCP_MAXSEG as in effect.
+    pub(crate) mss: u32,
+}
+
 /// What one interval brought.
 #[derive(Clone, Debug)]
 pub(crate) struct Interval {
@@ -97,6 +112,28 @@ pub(crate) struct Limited {
     pub(crate) by_receiver: Duration,
     /// By this end's send buffer.
     pub(crate) by_send_buffer: Duration,
+}
+
+impl Connection {
+    /// The stream's number, its address here and its address there.
+    fn ends(&self) -> (u32, [SocketAddr; 2]) {
+        (self.spec.id, [self.local, self.remote])
+    }
+
+    /// Of a connection that is up.
+    fn of((spec, stream): &(StreamSpec, TcpStream)) -> Option<Self> {
+        let socket = SockRef::from(stream);
+        Some(Self {
+            spec: *spec,
+            local: stream.local_addr().ok()?,
+            remote: stream.peer_addr().ok()?,
+            buffers: [
+                socket.send_buffer_size().ok()?,
+                socket.recv_buffer_size().ok()?,
+            ],
+            mss: socket.tcp_mss().ok()?,
+        })
+    }
 }
 
 impl TcpStreams {

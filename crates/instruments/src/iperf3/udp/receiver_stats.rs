@@ -250,7 +250,7 @@ struct Gap {
     /// The numbers on either side, which came.
     below: u64,
     above: u64,
-    /// As how manieth datagram the one above came.
+    /// How many datagrams had come when the one above did.
     passed_at: u64,
 }
 

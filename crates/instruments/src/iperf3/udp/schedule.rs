@@ -7,17 +7,17 @@ use model::Nanos;
 /// Trains leave at least so far apart where shorter trains would keep the rate as well: one datagram at a time up to
 /// about 580 mbit of 1,448 bytes.
 const LEAST_GAP: Nanos = Nanos(20_000);
-/// How long making up for a delay takes: the longer, the less the gaps are shortened.
+/// A delay is made up for within about this time: the longer, the less the gaps are shortened.
 const MAKES_UP: Nanos = Nanos(50_000_000);
 /// A gap is shortened by this share of it at least, so that small delays do not stay.
-const LEAST_CUT: u64 = 50;
+const LEAST_SHORTENING: u64 = 50;
 /// A sender that is further behind will not make up for it.
 const MOST_BEHIND: Nanos = Nanos(100_000_000);
 
 /// A train that leaves so long after it might have counts as held up by the sender.
 const HELD_UP: Nanos = Nanos(5_000);
 /// A sender that held every train up for so long will not keep up with trains of this length.
-const OVERTAXED: Nanos = Nanos(100_000_000);
+const OVERLOADED: Nanos = Nanos(100_000_000);
 /// Trains that leave further apart than this are not what a sender is behind with.
 const FREQUENT: Nanos = Nanos(100_000);
 
@@ -29,7 +29,7 @@ pub(super) const LATE: Nanos = Nanos(50_000);
 /// A sender that cannot keep up with so many trains a second doubles their length, time and again: it then keeps the
 /// rate, in longer bursts.
 ///
-/// A late train moves none after it for long: the delay is spread thin over the gaps of the next [`MAKES_UP`], each
+/// A late train moves none after it for long: the delay is spread over the gaps of the next [`MAKES_UP`], each
 /// shortened by at least a fiftieth and at most a half. A sender that is 100 ms behind gives up what it missed until
 /// then.
 #[derive(Clone, Debug)]
@@ -125,9 +125,9 @@ impl Schedule {
             return Nanos(self.left);
         };
         let gap = pace.span(self.train).0;
-        let cut = u128::from(gap) * u128::from(self.late.0) / u128::from(MAKES_UP.0);
-        let cut = u64::try_from(cut).unwrap_or(gap);
-        let gap = gap - cut.clamp(gap / LEAST_CUT, gap / 2);
+        let shorter = u128::from(gap) * u128::from(self.late.0) / u128::from(MAKES_UP.0);
+        let shorter = u64::try_from(shorter).unwrap_or(gap);
+        let gap = gap - shorter.clamp(gap / LEAST_SHORTENING, gap / 2);
         let after_last = self.last.map_or(0, |(at, _)| at.0.saturating_add(gap));
         Nanos(self.due(pace).0.max(after_last))
     }
@@ -168,7 +168,7 @@ impl Schedule {
             return;
         }
         let since = *self.held_up.get_or_insert(at);
-        if at.0 - since.0 > OVERTAXED.0 {
+        if at.0 - since.0 > OVERLOADED.0 {
             self.train = (2 * self.train).min(self.most);
             self.held_up = None;
         }
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(departure.late, Nanos(2 * GAP));
         assert_eq!(departure.gap_error, Some(Nanos(2 * GAP)));
         for _ in 0..100 {
-            assert_eq!(schedule.next(), Nanos(at.0 + GAP - GAP / LEAST_CUT));
+            assert_eq!(schedule.next(), Nanos(at.0 + GAP - GAP / LEAST_SHORTENING));
             at = schedule.next();
             schedule.leave(at, 1);
         }

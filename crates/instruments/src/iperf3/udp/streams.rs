@@ -28,7 +28,7 @@ const BUFFER: usize = 64 << 20;
 const DEFAULT_LENGTH: usize = 1460;
 /// A socket that sends fills no more than this: what waits there is late.
 const SEND_BUFFER: usize = 4 << 20;
-/// How long the last datagrams may take after the sender's word that they left.
+/// How long the last datagrams may take after the sender has said that they left.
 const SETTLES: Duration = Duration::from_millis(200);
 /// Readings of streams kept; they bound what a long test takes of a server's memory to some 100 MB.
 const MOST_READINGS: usize = 500_000;
