@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
+use super::super::messages::Sides;
 use super::super::plan::{Plan, Until};
-use super::super::results::Sides;
 use super::{Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
