@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 pub mod capacity;
+mod codec;
 pub mod endpoint;
 pub mod external;
 pub mod failure;
@@ -17,6 +18,7 @@ mod meter;
 pub mod output;
 pub mod ping;
 pub mod serve;
+mod service;
 mod spread;
 pub mod stamp;
 mod tally;

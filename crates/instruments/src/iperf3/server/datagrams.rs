@@ -17,7 +17,7 @@ use netio::udp::SharedPort;
 use crate::endpoint::Local;
 use crate::iperf3::control::{Broken, Control, Step};
 use crate::iperf3::plan::MOST_STREAMS;
-use crate::serve::accept::await_input;
+use crate::service::await_input;
 use crate::udp::greeting;
 use netio::stop::STOP_INTERVAL;
 

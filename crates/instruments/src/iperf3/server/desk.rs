@@ -13,9 +13,9 @@ use super::session;
 use crate::iperf3::control::{Control, MESSAGE_TIMEOUT};
 use crate::iperf3::plan::MOST_STREAMS;
 use crate::iperf3::wire::Cookie;
-use crate::serve::Shared;
-use crate::serve::accept::{Seat, Seats};
-use crate::serve::shared::Refusal;
+use crate::service::Refusal;
+use crate::service::Shared;
+use crate::service::{Slot, Slots};
 use netio::stop::Stop;
 
 /// Connections that have not said whose they are; more are closed at once.
@@ -30,7 +30,7 @@ pub(crate) struct Desk {
     /// Where UDP streams come about.
     pub(crate) datagrams: Arc<Datagrams>,
     waiting: Mutex<HashMap<Cookie, SyncSender<Arrival>>>,
-    strangers: Seats,
+    strangers: Slots,
 }
 
 /// A data connection, and the place of its acceptance among all.
@@ -51,17 +51,17 @@ impl Desk {
             ending: Arc::default(),
             datagrams,
             waiting: Mutex::default(),
-            strangers: Seats::new(MOST_STRANGERS),
+            strangers: Slots::new(MOST_STRANGERS),
         }
     }
 
     /// Hears a connection out on a thread of its own, which ends soon after `ending` rises; none can be had for one too
     /// many.
     pub(crate) fn greet(self: &Arc<Self>, stream: TcpStream, order: u64) -> Option<JoinHandle<()>> {
-        let seat = self.strangers.take()?;
+        let slot = self.strangers.take()?;
         let desk = Arc::clone(self);
         let greeting = thread::Builder::new().name("iperf3 client".to_owned());
-        greeting.spawn(move || desk.hear(stream, order, seat)).ok()
+        greeting.spawn(move || desk.hear(stream, order, slot)).ok()
     }
 
     /// Says to one who may not test here that it is so.
@@ -77,13 +77,13 @@ impl Desk {
         Ok(Control::new(stream, stop)?.patient(patience))
     }
 
-    fn hear(&self, stream: TcpStream, order: u64, seat: Seat) {
+    fn hear(&self, stream: TcpStream, order: u64, slot: Slot) {
         let heard = self.control(stream).ok().and_then(|mut control| {
             // One that does not say whose it is is nobody's: a port scan, a browser.
             let cookie = control.read_cookie().ok()?;
             Some((control, cookie))
         });
-        drop(seat);
+        drop(slot);
         let Some((control, cookie)) = heard else {
             return;
         };

@@ -14,8 +14,8 @@ use anyhow::Result;
 use self::datagrams::Datagrams;
 use self::desk::Desk;
 use crate::endpoint::Local;
-use crate::serve::accept::{accept_all, listen};
-use crate::serve::{Service, Shared};
+use crate::service::{Service, Shared};
+use crate::service::{accept_all, listen};
 
 /// Serves on `port` of `bind`.
 ///

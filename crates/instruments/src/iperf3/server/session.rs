@@ -14,7 +14,7 @@ use crate::iperf3::run::Ended;
 use crate::iperf3::tcp;
 use crate::iperf3::tcp::{Options, TcpStreams, report};
 use crate::iperf3::wire::{Cookie, ErrorCode, LONGEST_PARAMS, LONGEST_RESULTS, State};
-use crate::serve::shared::{Limits, Permit, Refusal};
+use crate::service::{Limits, Permit, Refusal};
 use crate::udp;
 use crate::udp::{End, UdpStreams};
 use netio::stop::STOP_INTERVAL;

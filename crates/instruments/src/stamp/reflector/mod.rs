@@ -14,8 +14,8 @@ use netio::{Arrival, SendReport, TimestampedUdp, clock};
 
 use self::sessions::{Came, Clock, Ended, Key, Sessions};
 use crate::endpoint::{self, Local};
-use crate::serve::accept::await_input;
-use crate::serve::{Service, Shared};
+use crate::service::await_input;
+use crate::service::{Service, Shared};
 use crate::stamp::wire;
 use crate::stamp::wire::ErrorEstimate;
 use record::{Direction, Figure, Measurement, Metric, Statistic};
