@@ -4,6 +4,7 @@
 
 pub mod capacity;
 mod codec;
+mod echo_stats;
 pub mod endpoint;
 pub mod external;
 pub mod failure;
@@ -21,7 +22,6 @@ pub mod serve;
 mod service;
 mod spread;
 pub mod stamp;
-mod tally;
 pub mod udp;
 
 use netio::stop::Stop;

@@ -17,9 +17,8 @@ use crate::iperf3::tcp;
 use crate::measure::{Common, Instrument, Shown, above_zero};
 use crate::output::Prepared;
 use crate::stamp;
-use crate::stamp::under;
-use crate::stamp::under::Load;
-use crate::stamp::{FULL, Outcome, ProbePlan, wire};
+use crate::stamp::loaded_latency::{self, Load};
+use crate::stamp::{FULL, ProbePlan, ProbeResults, wire};
 use crate::{Session, udp};
 use record::{Figure, Measurement, Metric, Phase, Statistic};
 
@@ -100,7 +99,7 @@ impl Instrument for ProbeArgs {
             return Ok(Shown::of(measurement));
         };
         let load = self.load(beside, target);
-        let found = under::under_load(&plan, load, session, probe)?;
+        let found = loaded_latency::measure(&plan, load, session, probe)?;
         let loaded = found
             .loaded
             .as_ref()
@@ -167,7 +166,7 @@ impl FromStr for Beside {
 }
 
 /// Writes the probes to the file, if there is one; why that failed, if it did.
-fn write_csv(file: Option<Prepared>, phases: &[(&str, &Outcome)]) -> Option<String> {
+fn write_csv(file: Option<Prepared>, phases: &[(&str, &ProbeResults)]) -> Option<String> {
     let written = file?.replace(|file| stamp::write_csv(file, phases));
     written.err().map(|error| format!("{error:#}"))
 }
