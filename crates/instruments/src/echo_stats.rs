@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use crate::Spread;
 use record::{Figure, Measurement, Metric, Sample, Statistic};
-use stats::proportion;
+use stats::{order, proportion, student};
 
 /// More answers than this to so many probes are not those of a network.
 pub(crate) fn most_answers(probes: usize) -> usize {
@@ -105,7 +104,7 @@ impl EchoStats {
             total(Metric::LatePackets, count(Metric::LateRttMs)),
             total(Metric::DuplicatePackets, count(Metric::DuplicateRttMs)),
         ];
-        figures.extend(Spread::of(&rtts).map_or_else(Vec::new, |s| s.figures(Metric::RttMs)));
+        figures.extend(round_trips(&rtts));
         let failure = (received == 0).then(|| {
             format!(
                 "no answer to {sent} echo requests within {:?}",
@@ -141,6 +140,29 @@ impl EchoStats {
 /// Where the probe of this number is.
 fn place(index: u64) -> Option<usize> {
     usize::try_from(index).ok()?.checked_sub(1)
+}
+
+/// What ping(8) says of round-trip times, and their median; nothing of none.
+fn round_trips(values: &[f64]) -> Vec<Figure> {
+    let squares: Vec<f64> = values.iter().map(|v| v * v).collect();
+    let sorted = order::sorted(values);
+    let mean = student::mean(values);
+    let mean_square = student::mean(&squares);
+    // The square root of the mean square less the squared mean.
+    let mdev = mean_square
+        .zip(mean)
+        .map(|(s, m)| (s - m * m).max(0.0).sqrt());
+    let figures = [
+        (Statistic::Min, sorted.first().copied()),
+        (Statistic::Mean, mean),
+        (Statistic::Median, order::quantile(&sorted, 0.5)),
+        (Statistic::Max, sorted.last().copied()),
+        (Statistic::Mdev, mdev),
+    ];
+    let figures = figures.into_iter();
+    figures
+        .filter_map(|(statistic, value)| Some(Figure::new(Metric::RttMs, statistic, value?)))
+        .collect()
 }
 
 /// A count as a figure.
@@ -209,6 +231,22 @@ mod tests {
             .map(|s| (s.index, s.metric))
             .collect();
         assert_eq!(metrics, [(1, Metric::LostPackets), (2, Metric::RttMs)]);
+    }
+
+    #[test]
+    fn round_trips_have_pings_mdev_and_the_middle_of_an_even_count() {
+        let value = |values: &[f64], statistic| {
+            let figures = round_trips(values);
+            let mut figures = figures.into_iter();
+            figures.find(|f| f.statistic == statistic).unwrap().value
+        };
+        // From a real run of ping(8): rtt min/avg/max/mdev = 0.034/0.326/0.907/0.410 ms
+        let three = [0.907, 0.038, 0.034];
+        assert!((value(&three, Statistic::Mean) - 0.326).abs() < 0.001);
+        assert!((value(&three, Statistic::Mdev) - 0.410).abs() < 0.001);
+        assert!((value(&three, Statistic::Median) - 0.038).abs() < 1e-12);
+        assert!((value(&[1.0, 2.0], Statistic::Median) - 1.5).abs() < 1e-12);
+        assert!(round_trips(&[]).is_empty());
     }
 
     #[test]

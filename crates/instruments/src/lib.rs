@@ -20,7 +20,6 @@ pub mod output;
 pub mod ping;
 pub mod serve;
 mod service;
-mod spread;
 pub mod stamp;
 pub mod udp;
 
@@ -28,7 +27,6 @@ use netio::stop::Stop;
 
 use external::{Here, Launcher, Within};
 pub use live::Live;
-pub use spread::Spread;
 
 /// What an instrument is used within: when to end, and who looks on.
 #[derive(Clone, Debug, Default)]

@@ -40,59 +40,50 @@ pub(crate) fn write(to: impl Write, phases: &[(&str, &ProbeResults)]) -> Result<
     let mut writer = ::csv::Writer::from_writer(to);
     writer.write_record(HEADER)?;
     for (phase, results) in phases {
-        write_phase(&mut writer, phase, results)?;
+        let log = &results.log;
+        let ipdv = [Direction::Up, Direction::Down].map(|direction| results.ipdv(direction));
+        let overtaken = loss::overtaken(log);
+        let mut duplicates = vec![0_u32; log.probes.len()];
+        for answer in log.answers.iter().filter(|answer| answer.duplicate) {
+            duplicates[answer.probe] += 1;
+        }
+        let mut delays = results.delays.iter().peekable();
+        let mut received = 0_u64;
+        for (probe, sent) in log.probes.iter().enumerate() {
+            let found = delays.next_if(|delays| delays.probe == probe);
+            received += u64::from(found.is_some());
+            let answer = sent.answer.map(|place| &log.answers[place]);
+            let sent_ms = results.at_s(probe) * 1e3;
+            let one_way = |direction| found.and_then(|delays| results.one_way(delays, direction));
+            let (up, down) = (one_way(Direction::Up), one_way(Direction::Down));
+            let of_answer = |pick: fn(&Received) -> String| answer.map(pick).unwrap_or_default();
+            let way = results.losses.ways.get(&probe).copied();
+            writer.write_record([
+                millis(Some(sent_ms)),
+                millis(up.map(|up| sent_ms + up)),
+                flag(way.is_some()),
+                millis(up),
+                millis(ipdv[0].get(&probe).copied()),
+                duplicates[probe].to_string(),
+                flag(overtaken.contains(&probe)),
+                flag(answer.is_some_and(|answer| answer.late)),
+                (probe + 1).to_string(),
+                received.to_string(),
+                way.map_or("", |way| way.map_or("unknown", Direction::name))
+                    .to_owned(),
+                millis(found.map(|delays| delays.rtt)),
+                millis(found.and_then(|delays| delays.network)),
+                millis(found.and_then(|delays| Some(delays.rtt - delays.network?))),
+                millis(down),
+                millis(ipdv[1].get(&probe).copied()),
+                of_answer(|answer| answer.number.to_string()),
+                of_answer(|answer| answer.ttl.to_string()),
+                (*phase).to_owned(),
+                probe.to_string(),
+            ])?;
+        }
     }
     Ok(writer.flush()?)
-}
-
-fn write_phase(
-    writer: &mut ::csv::Writer<impl Write>,
-    phase: &str,
-    results: &ProbeResults,
-) -> Result<()> {
-    let log = &results.log;
-    let ipdv = [Direction::Up, Direction::Down].map(|direction| results.ipdv(direction));
-    let overtaken = loss::overtaken(log);
-    let mut duplicates = vec![0_u32; log.probes.len()];
-    for answer in log.answers.iter().filter(|answer| answer.duplicate) {
-        duplicates[answer.probe] += 1;
-    }
-    let mut delays = results.delays.iter().peekable();
-    let mut received = 0_u64;
-    for (probe, sent) in log.probes.iter().enumerate() {
-        let found = delays.next_if(|delays| delays.probe == probe);
-        received += u64::from(found.is_some());
-        let answer = sent.answer.map(|place| &log.answers[place]);
-        let sent_ms = results.at_s(probe) * 1e3;
-        let one_way = |direction| found.and_then(|delays| results.one_way(delays, direction));
-        let (up, down) = (one_way(Direction::Up), one_way(Direction::Down));
-        let of_answer = |pick: fn(&Received) -> String| answer.map(pick).unwrap_or_default();
-        let way = results.losses.ways.get(&probe).copied();
-        writer.write_record([
-            millis(Some(sent_ms)),
-            millis(up.map(|up| sent_ms + up)),
-            flag(way.is_some()),
-            millis(up),
-            millis(ipdv[0].get(&probe).copied()),
-            duplicates[probe].to_string(),
-            flag(overtaken.contains(&probe)),
-            flag(answer.is_some_and(|answer| answer.late)),
-            (probe + 1).to_string(),
-            received.to_string(),
-            way.map_or("", |way| way.map_or("unknown", Direction::name))
-                .to_owned(),
-            millis(found.map(|delays| delays.rtt)),
-            millis(found.and_then(|delays| delays.network)),
-            millis(found.and_then(|delays| Some(delays.rtt - delays.network?))),
-            millis(down),
-            millis(ipdv[1].get(&probe).copied()),
-            of_answer(|answer| answer.number.to_string()),
-            of_answer(|answer| answer.ttl.to_string()),
-            (*phase).to_owned(),
-            probe.to_string(),
-        ])?;
-    }
-    Ok(())
 }
 
 fn flag(set: bool) -> String {
