@@ -12,7 +12,7 @@ pub(crate) fn most_answers(probes: usize) -> usize {
 }
 
 /// Probes numbered from 1 in the order of sending, and their answers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct EchoStats {
     timeout: Duration,
     probes: Vec<Probe>,
@@ -31,8 +31,7 @@ impl EchoStats {
     pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
-            probes: Vec::new(),
-            extra: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -42,39 +42,6 @@ fn run(
     plan: &CapacityPlan,
     session: &Session,
 ) -> Result<Measurement> {
-    let (request, activation) = request(target, local, plan, session)?;
-    let agreed = Agreed {
-        peer: target,
-        direction: plan.direction,
-        version: request.version,
-        sizes: request.sizes,
-        parameters: activation.parameters,
-        is_server: false,
-    };
-    let exchange = Exchange {
-        channel: Channel::new(request.socket)?,
-        agreed,
-        control: RateControl::new(agreed.sizes, &agreed.parameters),
-        rate: activation.rate,
-        stop: &|| session.stop.cause().map(|cause| cause.to_string()),
-        answer: Vec::new(),
-        live: session.live,
-    };
-    let mut measurement = measurement(&exchange.run(), &agreed);
-    measurement.facts.extend(request.notes);
-    Ok(measurement)
-}
-
-/// Asks the server for a test.
-///
-/// # Errors
-/// It refuses, and why; it does not answer within [`SILENCE`]; it answers what is no answer; a signal.
-fn request<'a>(
-    target: SocketAddr,
-    local: Option<&Local>,
-    plan: &CapacityPlan,
-    session: &'a Session,
-) -> Result<(TestRequest<'a>, Activation)> {
     let socket = endpoint::udp(target, local)?;
     socket.set_read_timeout(Some(STOP_INTERVAL))?;
     let mut request = TestRequest {
@@ -90,11 +57,32 @@ fn request<'a>(
         .socket
         .connect(SocketAddr::new(target.ip(), port))
         .with_context(|| format!("no way to port {port} of {target}"))?;
-    let answer = request.activate(plan)?;
-    check(&plan.parameters(), &answer.parameters)
+    let Activation {
+        parameters, rate, ..
+    } = request.activate(plan)?;
+    check(&plan.parameters(), &parameters)
         .with_context(|| format!("{target} accepts what cannot be"))?;
-    request.note_changes(&plan.parameters(), &answer.parameters);
-    Ok((request, answer))
+    request.note_changes(&plan.parameters(), &parameters);
+    let agreed = Agreed {
+        peer: target,
+        direction: plan.direction,
+        version: request.version,
+        sizes: request.sizes,
+        parameters,
+        is_server: false,
+    };
+    let exchange = Exchange {
+        channel: Channel::new(request.socket)?,
+        agreed,
+        control: RateControl::new(agreed.sizes, &parameters),
+        rate,
+        stop: &|| session.stop.cause().map(|cause| cause.to_string()),
+        answer: Vec::new(),
+        live: session.live,
+    };
+    let mut measurement = measurement(&exchange.run(), &agreed);
+    measurement.facts.extend(request.notes);
+    Ok(measurement)
 }
 
 /// A test that is being asked for.

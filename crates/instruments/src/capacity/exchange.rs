@@ -174,16 +174,6 @@ struct LoadSender<'r, 'a> {
     confirmed: bool,
 }
 
-/// The end that receives load: counts it, and feeds back each trial interval.
-struct LoadReceiver<'r, 'a> {
-    run: &'r mut Run<'a>,
-    receiver: Receiver,
-    waiter: Waiter,
-    /// When the trial interval under way ends.
-    tick: Nanos,
-    peer_stopped: bool,
-}
-
 impl Agreed {
     /// Whether this end receives the load.
     pub(crate) fn receives_here(&self) -> bool {
@@ -221,7 +211,7 @@ impl Exchange<'_> {
             exchange: self,
         };
         let end = if run.exchange.agreed.receives_here() {
-            LoadReceiver::new(&mut run).run()
+            run.receive_load()
         } else {
             LoadSender::new(&mut run).run()
         };
@@ -464,64 +454,55 @@ impl<'r, 'a> LoadSender<'r, 'a> {
     }
 }
 
-impl<'r, 'a> LoadReceiver<'r, 'a> {
-    fn new(run: &'r mut Run<'a>) -> Self {
-        let waiter = Waiter::measure(CpuUse::Gentle);
-        let parameters = run.exchange.agreed.parameters;
-        let now = now().mono;
-        Self {
-            receiver: Receiver::new(now, parameters.feedback_ms, parameters.sub_interval_ms),
-            run,
-            waiter,
-            tick: now,
-            peer_stopped: false,
-        }
-    }
-
+/// The end that receives load: counts it, and feeds back each trial interval.
+impl Run<'_> {
     /// Receives load until the end.
-    fn run(&mut self) -> io::Result<End> {
+    fn receive_load(&mut self) -> io::Result<End> {
         let Agreed {
             parameters,
             is_server,
             ..
-        } = self.run.exchange.agreed;
+        } = self.exchange.agreed;
+        let mut waiter = Waiter::measure(CpuUse::Gentle);
         let each = Nanos(u64::from(parameters.feedback_ms) * 1_000_000);
-        self.tick += each;
+        let began = now().mono;
+        let mut receiver = Receiver::new(began, parameters.feedback_ms, parameters.sub_interval_ms);
+        let mut trial_ends = began + each;
         let end = loop {
-            self.take_load()?;
+            let peer_stopped = self.take_load(&mut receiver)?;
             let now = now().mono;
-            if self.peer_stopped {
-                self.run.stopping = true;
+            if peer_stopped {
+                self.stopping = true;
                 break End::Complete;
             }
-            if let Some(end) = self.run.over(now) {
+            if let Some(end) = self.over(now) {
                 break end;
             }
-            if now >= self.tick {
-                self.feed_back(is_server)?;
-                // Ticks that were missed are not made up for.
-                let missed = (now - self.tick).0 / each.0.max(1);
-                self.tick = Nanos(self.tick.0 + each.0 * (missed + 1));
+            if now >= trial_ends {
+                self.feed_back(&mut receiver, is_server)?;
+                // Ends that were missed are not made up for.
+                let missed = (now - trial_ends).0 / each.0.max(1);
+                trial_ends = Nanos(trial_ends.0 + each.0 * (missed + 1));
             }
-            let until = self.tick.min(now + STOP_INTERVAL.into());
-            let socket = self.run.exchange.channel.as_fd();
-            self.waiter.sleep(&[socket], now, Some(until));
+            let until = trial_ends.min(now + STOP_INTERVAL.into());
+            waiter.sleep(&[self.exchange.channel.as_fd()], now, Some(until));
         };
-        let totals = self.receiver.totals();
-        self.run.outcome.totals = Some(totals);
-        self.run.outcome.feedback_missed = totals.feedback_missed;
+        let totals = receiver.totals();
+        self.outcome.totals = Some(totals);
+        self.outcome.feedback_missed = totals.feedback_missed;
         if !is_server || matches!(end, End::Stopped(_)) {
-            self.run.stopping = true;
-            self.feed_back(false)?;
+            self.stopping = true;
+            self.feed_back(&mut receiver, false)?;
         }
         Ok(end)
     }
 
-    fn take_load(&mut self) -> io::Result<()> {
-        let version = self.run.exchange.agreed.version;
+    /// Counts what came; whether the peer has stopped.
+    fn take_load(&mut self, receiver: &mut Receiver) -> io::Result<bool> {
+        let mut peer_stopped = false;
         for _ in 0..AT_ONCE {
-            let Some(arrived) = self.run.exchange.channel.receive()? else {
-                return Ok(());
+            let Some(arrived) = self.exchange.channel.receive()? else {
+                break;
             };
             let at = arrived.at;
             let (mut heard, mut asked_again) = (false, false);
@@ -529,37 +510,38 @@ impl<'r, 'a> LoadReceiver<'r, 'a> {
                 match LoadHeader::decode(datagram) {
                     Ok(header) => {
                         heard = true;
-                        self.peer_stopped |= header.action == Action::Stop;
+                        peer_stopped |= header.action == Action::Stop;
                         // The end's own PDUs are not part of the load.
                         if header.action == Action::Testing {
-                            self.receiver.load(at, &header, datagram.len());
+                            receiver.load(at, &header, datagram.len());
                         }
                     }
                     Err(_) => {
+                        let version = self.exchange.agreed.version;
                         asked_again |= Activation::decode(datagram, version).is_ok();
-                        self.run.outcome.unreadable += 1;
+                        self.outcome.unreadable += 1;
                     }
                 }
             }
             if heard {
-                self.run.hear(at.mono);
+                self.hear(at.mono);
             }
             if asked_again {
-                self.run.answer_again()?;
+                self.answer_again()?;
             }
         }
-        Ok(())
+        Ok(peer_stopped)
     }
 
     /// Feeds the trial interval back, with the rate if it is this end that says it.
-    fn feed_back(&mut self, with_rate: bool) -> io::Result<()> {
+    fn feed_back(&mut self, receiver: &mut Receiver, with_rate: bool) -> io::Result<()> {
         let now = now();
-        let action = self.run.action();
-        let trial = self.receiver.peek(now);
-        let Some(mut status) = self.receiver.feedback(now, action) else {
+        let action = self.action();
+        let trial = receiver.peek(now);
+        let Some(mut status) = receiver.feedback(now, action) else {
             return Ok(());
         };
-        let control = &mut self.run.exchange.control;
+        let control = &mut self.exchange.control;
         if action == Action::Testing {
             control.decide(&trial);
         }
@@ -567,11 +549,11 @@ impl<'r, 'a> LoadReceiver<'r, 'a> {
         if with_rate {
             status.rate = rate;
         }
-        let bytes = status.encode(self.run.exchange.agreed.version);
-        self.run.exchange.channel.send(&bytes)?;
-        let (number, sub_interval, ended) = self.receiver.last_sub_interval();
+        let bytes = status.encode(self.exchange.agreed.version);
+        self.exchange.channel.send(&bytes)?;
+        let (number, sub_interval, ended) = receiver.last_sub_interval();
         (status.sub_interval_number, status.sub_interval) = (number, sub_interval);
-        self.run.keep(now.mono, status, Some(row), &rate, ended);
+        self.keep(now.mono, status, Some(row), &rate, ended);
         Ok(())
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Moment {
 }
 
 /// Counts load PDUs over a test.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Receiver {
     sub_interval_ms: u16,
     feedback_ms: u16,
@@ -73,7 +73,7 @@ pub(crate) struct LoadTotals {
 }
 
 /// Which sequence numbers came.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Seen {
     highest: u32,
     /// A bit for each of the last [`REMEMBERED`] numbers, by the number's remainder.
@@ -102,19 +102,7 @@ impl Receiver {
             },
             trial_began: now,
             trial: empty_trial(),
-            open: SubInterval::default(),
-            whole: SubInterval::default(),
-            number: 0,
-            began: None,
-            elapsed_us: 0,
-            first_arrival: None,
-            last_arrival: None,
-            clock_delta_min: None,
-            rtt_min_ms: None,
-            answered: Stamp::default(),
-            feedback_sent: VecDeque::new(),
-            sequence: 0,
-            totals: LoadTotals::default(),
+            ..Self::default()
         }
     }
 

@@ -62,30 +62,23 @@ pub(crate) fn losses(log: &ProbeLog) -> Losses {
 
 /// RFC 4737: of the items numbered in the order of sending, how many came after one that was sent later.
 pub(crate) fn reordered(order_of_coming: impl Iterator<Item = u64>) -> u64 {
-    let mut next = 0;
-    let mut late = 0;
-    for number in order_of_coming {
-        if number < next {
-            late += 1;
-        } else {
-            next = number + 1;
-        }
-    }
-    late
+    late(order_of_coming).count() as u64
 }
 
 /// The probes whose answers came back after that of a later one.
 pub(crate) fn overtaken(log: &ProbeLog) -> BTreeSet<usize> {
-    let mut next = 0;
     let first = log.answers.iter().filter(|answer| !answer.duplicate);
-    let order = first.map(|answer| answer.probe);
-    order
-        .filter(|probe| {
-            let overtaken = *probe < next;
-            next = next.max(probe + 1);
-            overtaken
-        })
-        .collect()
+    late(first.map(|answer| answer.probe)).collect()
+}
+
+/// Those that came after one that is not below them.
+fn late<T: Ord + Copy>(order_of_coming: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+    let mut highest = None;
+    order_of_coming.filter(move |number| {
+        let late = Some(*number) <= highest;
+        highest = highest.max(Some(*number));
+        late
+    })
 }
 
 /// How many probes came to the reflector out of order, and how many answers came back out of order.

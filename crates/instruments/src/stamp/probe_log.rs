@@ -11,7 +11,7 @@ use super::wire::{Answer, ErrorEstimate, Request, ntp};
 use crate::echo_stats::most_answers;
 
 /// Everything that was sent and everything that came back, in the order in which it happened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ProbeLog {
     /// In the order of sending.
     pub(crate) probes: Vec<Probe>,
@@ -102,17 +102,10 @@ impl ProbeLog {
     /// Of a session whose answers are late after `timeout`.
     pub(crate) fn new(ssid: u16, challenge: u64, timeout: Duration) -> Self {
         Self {
-            probes: Vec::new(),
-            answers: Vec::new(),
-            follow_ups: HashMap::new(),
-            far_end: FarEnd::default(),
-            garbage: 0,
-            overflowed: 0,
-            unreachable: None,
             ssid,
             expected: Kernel::here().map(|kernel| kernel.response(challenge)),
             timeout: timeout.into(),
-            answered: 0,
+            ..Self::default()
         }
     }
 

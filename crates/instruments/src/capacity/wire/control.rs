@@ -239,7 +239,7 @@ impl Wire for Option<SetupAnswer> {
 
 impl Wire for Sizes {
     fn put(&self, to: &mut impl BufMut) {
-        to.put_u8(u8::from(self.jumbo) * JUMBO | u8::from(self.traditional) * TRADITIONAL);
+        to.put_u8((u8::from(self.jumbo) * JUMBO) | (u8::from(self.traditional) * TRADITIONAL));
     }
 
     fn get(from: &mut impl Buf) -> Self {
@@ -344,7 +344,7 @@ impl TestParameters {
         to.put_u16(thresholds.sequence_errors);
         to.put_u8(self.ignore_reordering.into());
         let random_payload = u8::from(self.random_payload) * RANDOM_PAYLOAD;
-        to.put_u8(u8::from(row_is_start) * ROW_IS_START | random_payload);
+        to.put_u8((u8::from(row_is_start) * ROW_IS_START) | random_payload);
         to.put_u8(self.algorithm as u8);
         to.put_u8(0);
     }

@@ -1,6 +1,7 @@
 //! What a reflector keeps of its senders, and how it turns a request into an answer; pure.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -159,14 +160,17 @@ impl Sessions {
     }
 
     fn session(&mut self, key: SessionKey, now: Nanos) -> Option<&mut SessionState> {
-        if !self.open.contains_key(&key) {
-            if self.open.len() >= MOST {
-                return None;
-            }
-            self.open.insert(key, SessionState::new(now));
-        }
-        let longest = self.longest;
-        let session = self.open.get_mut(&key)?;
+        let (longest, full) = (self.longest, self.open.len() >= MOST);
+        let session = match self.open.entry(key) {
+            Entry::Vacant(_) if full => return None,
+            entry => entry.or_insert(SessionState {
+                began: now,
+                last: now,
+                received: 0,
+                highest: 0,
+                departed: None,
+            }),
+        };
         (now <= session.began + longest).then_some(session)
     }
 
@@ -222,16 +226,6 @@ fn class_of_service(value: &mut [u8], tos: u8) -> u8 {
 }
 
 impl SessionState {
-    fn new(now: Nanos) -> Self {
-        Self {
-            began: now,
-            last: now,
-            received: 0,
-            highest: 0,
-            departed: None,
-        }
-    }
-
     fn ended(&self, key: SessionKey) -> EndedSession {
         EndedSession {
             key,
