@@ -3,6 +3,8 @@
 #![allow(missing_docs)]
 
 pub mod capacity;
+mod codec;
+mod echo_stats;
 pub mod endpoint;
 pub mod external;
 pub mod failure;
@@ -18,15 +20,13 @@ mod meter;
 pub mod output;
 pub mod ping;
 pub mod serve;
-mod spread;
+mod service;
 pub mod stamp;
-mod tally;
 
 use netio::stop::Stop;
 
 use external::{Here, Launcher, Within};
 pub use live::Live;
-pub use spread::Spread;
 
 /// What an instrument is used within: when to end, and who looks on.
 #[derive(Clone, Debug, Default)]

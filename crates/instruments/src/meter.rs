@@ -5,7 +5,7 @@ use std::time::Duration;
 use record::{Direction, Metric, Sample};
 
 /// Adds bytes up per interval; an interval without any is a sample of 0, so that a stall shows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Meter {
     interval_s: f64,
     current: u64,
@@ -18,9 +18,7 @@ impl Meter {
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
             interval_s: interval.as_secs_f64(),
-            current: 0,
-            total: 0,
-            samples: Vec::new(),
+            ..Self::default()
         }
     }
 

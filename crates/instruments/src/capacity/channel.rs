@@ -90,10 +90,7 @@ impl Channel {
         let train = match self.socket.receive(&mut self.incoming) {
             Ok(Some(train)) => train,
             Ok(None) => return Ok(None),
-            Err(error) if is_refusal(&error) && self.refusal_is_due => {
-                self.refusal_is_due = false;
-                return Ok(None);
-            }
+            Err(error) if is_due_refusal(&error, &mut self.refusal_is_due) => return Ok(None),
             Err(error) => return Err(error),
         };
         self.refusal_is_due = false;
@@ -117,10 +114,7 @@ impl Channel {
     pub(crate) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         match self.socket.answer(message) {
             Err(error) if is_full(&error) => Ok(()),
-            Err(error) if is_refusal(&error) && self.refusal_is_due => {
-                self.refusal_is_due = false;
-                self.send(message)
-            }
+            Err(error) if is_due_refusal(&error, &mut self.refusal_is_due) => self.send(message),
             sent => sent,
         }
     }
@@ -172,8 +166,7 @@ impl Channel {
                     self.send_equal(payload, 1, &header)?;
                 }
             }
-            Err(Errno::ECONNREFUSED) if self.refusal_is_due => {
-                self.refusal_is_due = false;
+            Err(errno) if is_due_refusal(&errno.into(), &mut self.refusal_is_due) => {
                 return self.send_equal(payload, count, &header);
             }
             Err(errno) => return Err(errno.into()),
@@ -185,12 +178,8 @@ impl Channel {
         let fd = self.socket.as_fd().as_raw_fd();
         let slices = [IoSlice::new(bytes)];
         let size = u16::try_from(payload).map_err(|_| Errno::EMSGSIZE)?;
-        let train = [ControlMessage::UdpGsoSegments(&size)];
-        let control = if bytes.len() > payload {
-            &train[..]
-        } else {
-            &[]
-        };
+        let segments = [ControlMessage::UdpGsoSegments(&size)];
+        let control = &segments[..usize::from(bytes.len() > payload)];
         sendmsg::<()>(fd, &slices, control, MsgFlags::MSG_DONTWAIT, None).map(drop)
     }
 
@@ -226,12 +215,13 @@ pub(crate) fn now() -> Moment {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(Errno::ENOBUFS as i32)
+/// Whether this is the one refusal that is passed over; the next one is not.
+fn is_due_refusal(error: &io::Error, is_due: &mut bool) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused && std::mem::take(is_due)
 }
 
-fn is_refusal(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::ConnectionRefused
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(Errno::ENOBUFS as i32)
 }
 
 #[cfg(test)]
@@ -245,6 +235,14 @@ mod tests {
         a.connect(b.local_addr().unwrap()).unwrap();
         b.connect(a.local_addr().unwrap()).unwrap();
         (Channel::new(a).unwrap(), Channel::new(b).unwrap())
+    }
+
+    fn train(payload: u32, count: usize, addon: u32) -> Train {
+        Train {
+            payload,
+            count,
+            addon,
+        }
     }
 
     fn bound() -> UdpSocket {
@@ -272,11 +270,7 @@ mod tests {
     #[test]
     fn a_train_arrives_as_numbered_load_pdus() {
         let (mut from, mut to) = pair();
-        let train = Train {
-            payload: 1222,
-            count: 90,
-            addon: 97,
-        };
+        let train = train(1222, 90, 97);
         from.send_load(train, &LoadHeader::default()).unwrap();
         let taken = take(&mut to, 91);
         let numbers: Vec<u32> = taken.iter().map(|(number, _)| *number).collect();
@@ -289,11 +283,7 @@ mod tests {
     fn datagrams_that_do_not_fit_the_mtu_leave_one_by_one() {
         let (mut from, mut to) = pair();
         from.segmentation = false;
-        let train = Train {
-            payload: 8972,
-            count: 12,
-            addon: 0,
-        };
+        let train = train(8972, 12, 0);
         from.send_load(train, &LoadHeader::default()).unwrap();
         assert_eq!(take(&mut to, 12).len(), 12);
     }
@@ -302,22 +292,14 @@ mod tests {
     fn a_peer_that_went_away_is_an_error() {
         let (mut from, to) = pair();
         drop(to);
-        let train = Train {
-            payload: 100,
-            count: 1,
-            addon: 0,
-        };
+        let train = train(100, 1, 0);
         let refused = (0..100).find_map(|_| from.send_load(train, &LoadHeader::default()).err());
         assert_eq!(refused.unwrap().kind(), io::ErrorKind::ConnectionRefused);
     }
 
     #[test]
     fn the_refusal_of_a_null_request_is_not_the_peer_s_end() {
-        let train = Train {
-            payload: 100,
-            count: 3,
-            addon: 0,
-        };
+        let train = train(100, 3, 0);
         type Call = fn(&mut Channel, Train) -> io::Result<()>;
         let calls: [Call; 3] = [
             |channel, _| channel.receive().map(drop),

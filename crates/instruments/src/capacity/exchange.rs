@@ -3,49 +3,77 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use model::Nanos;
+use netio::stop::STOP_INTERVAL;
+use netio::{CpuUse, Waiter};
+use record::Direction;
+use stats::layers::{UDP_HEADER, ip_header};
 
 use super::channel::{Channel, now};
-use super::decider::Decider;
-use super::loading::Loading;
-use super::receiver::Totals;
-use super::taking::Taking;
-use super::wire::{Action, NO_DELAY, SendingRate, Status, SubInterval, TestParameters, Version};
+use super::pacer::{Pacer, Train};
+use super::receiver::{LoadTotals, Receiver};
+use super::search::RateControl;
+use super::wire::{
+    Action, Activation, LoadHeader, NO_DELAY, SendingRate, Sizes, Status, SubInterval,
+    TestParameters, Version,
+};
+use crate::live::Live;
 
 /// After so long without a message of the peer, it is gone (the reference's watchdog).
 pub(crate) const SILENCE: Duration = Duration::from_secs(3);
 /// What the server adds to the time asked for, so that the last sub-interval is fed back too.
-pub(crate) const STOP_AFTER: Duration = Duration::from_millis(500);
+const STOP_AFTER: Duration = Duration::from_millis(500);
 /// Received in one go before looking at the time again.
-pub(super) const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 64;
 /// A peer's feedback beyond so many times what was agreed upon is not kept.
 const TOLERATED: u64 = 4;
+/// After so long without feedback, load PDUs say so.
+const FEEDBACK_SILENCE: Nanos = Nanos(1_000_000_000);
+/// This long before a train is due, waiting is spinning.
+const GUARD: Nanos = Nanos(60_000);
+
+/// What both ends agreed upon, and which of them this is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Agreed {
+    /// The other end.
+    pub(crate) peer: SocketAddr,
+    /// Which way the load goes.
+    pub(crate) direction: Direction,
+    /// The protocol's version.
+    pub(crate) version: Version,
+    /// Which table of sending rates.
+    pub(crate) sizes: Sizes,
+    /// As the server set them.
+    pub(crate) parameters: TestParameters,
+    /// Whether this is the server's end.
+    pub(crate) is_server: bool,
+}
 
 /// One end of a running test.
 pub(crate) struct Exchange<'a> {
     /// The socket, connected to the other end.
     pub(crate) channel: Channel,
-    /// As agreed upon.
-    pub(crate) version: Version,
-    /// As agreed upon.
-    pub(crate) parameters: TestParameters,
-    /// Decides the rate; at a client it only retraces the server's decisions.
-    pub(crate) decider: Decider,
-    /// The server's: when the test ends.
-    pub(crate) ends_after: Option<Duration>,
+    /// What the test is.
+    pub(crate) agreed: Agreed,
+    /// Decides the rate; at a client it only follows what the server decides.
+    pub(crate) control: RateControl,
+    /// The rate to begin with, at the end that sends.
+    pub(crate) rate: SendingRate,
     /// Asked at least every 100 ms: why to stop at once.
     pub(crate) stop: &'a dyn Fn() -> Option<String>,
     /// The server's answer to the activation, for a client that did not get it; empty at a client.
     pub(crate) answer: Vec<u8>,
     /// Told of each whole sub-interval.
-    pub(crate) on_sub_interval: &'a mut dyn FnMut(&SubInterval),
+    pub(crate) live: Live,
 }
 
 /// One trial interval: what its feedback said, and the rate chosen by it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Trial {
+pub(crate) struct TrialInterval {
     /// Since the start of the test.
     pub(crate) at: Duration,
     /// As fed back.
@@ -58,18 +86,18 @@ pub(crate) struct Trial {
 
 /// A whole sub-interval.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Whole {
+pub(crate) struct WholeSubInterval {
     /// When it was known, since the start of the test.
     pub(crate) at: Duration,
     /// What was counted in it.
     pub(crate) counted: SubInterval,
-    /// When it ended, in nanoseconds since 1970; only where this host took the load.
+    /// When it ended, in nanoseconds since 1970; only where this host received the load.
     pub(crate) ended: Option<u64>,
 }
 
 /// The least and the greatest delays of a test, in milliseconds, as far as they were fed back.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Delays {
+pub(crate) struct DelayRange {
     /// The least round trip.
     pub(crate) rtt_min: Option<u32>,
     /// The greatest round trip.
@@ -79,14 +107,14 @@ pub(crate) struct Delays {
 }
 
 /// What one end knows when the test is over.
-#[derive(Debug)]
-pub(crate) struct Outcome {
+#[derive(Debug, Default)]
+pub(crate) struct TestOutcome {
     /// Every trial interval at a client; a server's memory must not grow with its clients' tests.
-    pub(crate) trials: Vec<Trial>,
+    pub(crate) trials: Vec<TrialInterval>,
     /// What all trial intervals said of delay.
-    pub(crate) delays: Delays,
+    pub(crate) delays: DelayRange,
     /// Every whole sub-interval.
-    pub(crate) sub_intervals: Vec<Whole>,
+    pub(crate) sub_intervals: Vec<WholeSubInterval>,
     /// How it ended.
     pub(crate) end: End,
     /// Datagrams that this host's full socket dropped: no loss of the network.
@@ -100,15 +128,16 @@ pub(crate) struct Outcome {
     /// Datagrams that were no message of the test.
     pub(crate) unreadable: u64,
     /// What the load's receiver counted; none at the end that sent it.
-    pub(crate) totals: Option<Totals>,
-    /// Whether arrivals are the kernel's.
+    pub(crate) totals: Option<LoadTotals>,
+    /// Whether arrivals were stamped by the kernel.
     pub(crate) kernel_stamps: bool,
 }
 
 /// How a test ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) enum End {
     /// As agreed upon.
+    #[default]
     Complete,
     /// The peer fell silent.
     Silent,
@@ -123,92 +152,100 @@ pub(crate) enum End {
 }
 
 /// A test under way, whichever end it is.
-pub(super) struct Run<'a> {
-    /// The end itself.
-    pub(super) exchange: Exchange<'a>,
+struct Run<'a> {
+    exchange: Exchange<'a>,
     began: Nanos,
     heard: Nanos,
     /// The stop was said, or heard.
-    pub(super) stopping: bool,
+    stopping: bool,
     sub_intervals_seen: u32,
     /// What is known so far.
-    pub(super) outcome: Outcome,
+    outcome: TestOutcome,
+}
+
+/// The end that sends load: on schedule, at the rate that the last feedback led to.
+struct LoadSender<'r, 'a> {
+    run: &'r mut Run<'a>,
+    pacer: Pacer,
+    waiter: Waiter,
+    header: LoadHeader,
+    feedback_sequence: u32,
+    feedback_at: Nanos,
+    confirmed: bool,
+}
+
+impl Agreed {
+    /// Whether this end receives the load.
+    pub(crate) fn receives_here(&self) -> bool {
+        (self.direction == Direction::Down) != self.is_server
+    }
+
+    /// Bytes of a datagram's UDP and IP headers.
+    pub(crate) fn l3_header(&self) -> u32 {
+        UDP_HEADER + ip_header(self.peer.ip().to_canonical().is_ipv6())
+    }
+}
+
+impl SubInterval {
+    /// What was received, in bit/s, with `header` bytes counted for each datagram.
+    pub(crate) fn bit_per_s(&self, header: u32) -> f64 {
+        let bytes = self.bytes as f64 + f64::from(self.datagrams) * f64::from(header);
+        if self.span_us == 0 {
+            0.0
+        } else {
+            bytes * 8e6 / f64::from(self.span_us)
+        }
+    }
 }
 
 impl Exchange<'_> {
-    /// Sends load and takes feedback until the end; begins at `rate`.
-    pub(crate) fn send_load(self, rate: SendingRate) -> Outcome {
-        let mut run = Run::new(self);
-        let end = Loading::new(&mut run, rate).run();
-        run.finish(end)
-    }
-
-    /// Takes load and feeds back until the end.
-    pub(crate) fn take_load(self) -> Outcome {
-        let mut run = Run::new(self);
-        let end = Taking::new(&mut run).run();
-        run.finish(end)
-    }
-}
-
-impl<'a> Run<'a> {
-    fn new(exchange: Exchange<'a>) -> Self {
+    /// Sends or receives load until the end.
+    pub(crate) fn run(self) -> TestOutcome {
         let began = now().mono;
-        Self {
+        let mut run = Run {
             began,
             heard: began,
             stopping: false,
             sub_intervals_seen: 0,
-            outcome: Outcome {
-                trials: Vec::new(),
-                delays: Delays::default(),
-                sub_intervals: Vec::new(),
-                end: End::Complete,
-                host_drops: 0,
-                unsent: 0,
-                skipped: Duration::ZERO,
-                feedback_missed: 0,
-                unreadable: 0,
-                totals: None,
-                kernel_stamps: false,
-            },
-            exchange,
-        }
+            outcome: TestOutcome::default(),
+            exchange: self,
+        };
+        let end = if run.exchange.agreed.receives_here() {
+            run.receive_load()
+        } else {
+            LoadSender::new(&mut run).run()
+        };
+        run.finish(end)
     }
+}
 
-    fn finish(mut self, end: Result<End, io::Error>) -> Outcome {
+impl Run<'_> {
+    fn finish(mut self, end: io::Result<End>) -> TestOutcome {
+        let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
         self.outcome.end = match end {
             Ok(end) => end,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                if self.stopping {
-                    End::Complete // The client had confirmed, and was gone before it was read.
-                } else {
-                    End::Closed
-                }
-            }
+            // The client had confirmed, and was gone before it was read.
+            Err(error) if refused(&error) && self.stopping => End::Complete,
+            Err(error) if refused(&error) => End::Closed,
             Err(error) => End::Failed(error),
         };
-        self.outcome.kernel_stamps = self.exchange.channel.kernel_stamps();
-        self.outcome.host_drops = self.exchange.channel.dropped();
-        self.outcome.unsent = self.exchange.channel.unsent();
+        let channel = &self.exchange.channel;
+        self.outcome.kernel_stamps = channel.kernel_stamps();
+        self.outcome.host_drops = channel.dropped();
+        self.outcome.unsent = channel.unsent();
         self.outcome
     }
 
     /// The activation came once more: its answer was lost.
-    pub(super) fn answer_again(&mut self) -> io::Result<()> {
+    fn answer_again(&mut self) -> io::Result<()> {
         if self.exchange.answer.is_empty() {
             return Ok(());
         }
         self.exchange.channel.send(&self.exchange.answer)
     }
 
-    /// Whether this end decides.
-    pub(super) fn is_server(&self) -> bool {
-        self.exchange.ends_after.is_some()
-    }
-
     /// What messages say of the test now.
-    pub(super) fn action(&self) -> Action {
+    fn action(&self) -> Action {
         if self.stopping {
             Action::Stop
         } else {
@@ -217,39 +254,37 @@ impl<'a> Run<'a> {
     }
 
     /// Whether the test is over at `now`, and how; the server's time to stop is noted.
-    pub(super) fn over(&mut self, now: Nanos) -> Option<End> {
+    fn over(&mut self, now: Nanos) -> Option<End> {
         if let Some(cause) = (self.exchange.stop)() {
             return Some(End::Stopped(cause));
         }
+        let Agreed {
+            parameters,
+            is_server,
+            ..
+        } = self.exchange.agreed;
         let since_start = Duration::from(now - self.began);
-        if self
-            .exchange
-            .ends_after
-            .is_some_and(|end| since_start >= end)
-        {
-            self.stopping = true;
-        }
+        let last = Duration::from_secs(parameters.duration_s.into()) + STOP_AFTER;
+        self.stopping |= is_server && since_start >= last;
         let silent = Duration::from(now - self.heard) > SILENCE;
-        let asked = Duration::from_secs(self.exchange.parameters.duration_s.into());
-        let last = asked + STOP_AFTER + SILENCE;
-        match (silent, self.stopping, self.is_server()) {
+        match (silent, self.stopping, is_server) {
             // The client's confirmation was lost: the test itself was whole.
             (true, true, true) => Some(End::Complete),
             (true, _, _) => Some(End::Silent),
-            (false, _, false) if since_start > last => Some(End::Overdue),
+            (false, _, false) if since_start > last + SILENCE => Some(End::Overdue),
             _ => None,
         }
     }
 
     /// A message of the peer: it lives, unless the test is being stopped.
-    pub(super) fn hear(&mut self, now: Nanos) {
+    fn hear(&mut self, now: Nanos) {
         if !self.stopping {
             self.heard = now;
         }
     }
 
     /// Keeps what a trial interval said, and its sub-interval, which ended at that time of day, if that is new.
-    pub(super) fn keep(
+    fn keep(
         &mut self,
         at: Nanos,
         status: Status,
@@ -258,43 +293,282 @@ impl<'a> Run<'a> {
         ended: Option<u64>,
     ) {
         let at = Duration::from(at - self.began);
-        let parameters = &self.exchange.parameters;
+        let agreed = &self.exchange.agreed;
+        let parameters = &agreed.parameters;
         let milliseconds = u64::from(parameters.duration_s) * 1000;
-        let agreed = |each: u16| milliseconds * TOLERATED / u64::from(each.max(1)) + TOLERATED;
+        let most = |each: u16| milliseconds * TOLERATED / u64::from(each.max(1)) + TOLERATED;
         self.outcome.delays.add(&status);
-        let room = (self.outcome.trials.len() as u64) < agreed(parameters.feedback_ms);
-        if room && !self.is_server() {
-            self.outcome.trials.push(Trial {
+        let room = (self.outcome.trials.len() as u64) < most(parameters.feedback_ms);
+        if room && !agreed.is_server {
+            self.outcome.trials.push(TrialInterval {
                 at,
                 status,
                 row,
                 l3_bit_per_s: rate.l3_bit_per_s(),
             });
         }
-        let room = (self.outcome.sub_intervals.len() as u64) < agreed(parameters.sub_interval_ms);
+        let room = (self.outcome.sub_intervals.len() as u64) < most(parameters.sub_interval_ms);
         if status.sub_interval_number > self.sub_intervals_seen && room {
             self.sub_intervals_seen = status.sub_interval_number;
-            self.outcome.sub_intervals.push(Whole {
-                at,
-                counted: status.sub_interval,
-                ended,
-            });
-            (self.exchange.on_sub_interval)(&status.sub_interval);
+            let counted = status.sub_interval;
+            self.outcome
+                .sub_intervals
+                .push(WholeSubInterval { at, counted, ended });
+            self.exchange.live.line(format_args!(
+                "{:6.2} s {:>10.2} Mbit/s at L3, {} lost, round trip up to {} ms above its least",
+                f64::from(counted.elapsed_ms) / 1e3,
+                counted.bit_per_s(agreed.l3_header()) / 1e6,
+                counted.counts.lost,
+                counted.rtt_max_ms
+            ));
         }
     }
 }
 
-impl Delays {
+impl<'r, 'a> LoadSender<'r, 'a> {
+    fn new(run: &'r mut Run<'a>) -> Self {
+        let mut pacer = Pacer::default();
+        // Measuring it readies the thread for short sleeps.
+        let waiter = Waiter::measure(CpuUse::Gentle);
+        let now = now().mono;
+        pacer.set(&run.exchange.rate, now);
+        Self {
+            run,
+            pacer,
+            waiter,
+            header: LoadHeader::default(),
+            feedback_sequence: 0,
+            feedback_at: now,
+            confirmed: false,
+        }
+    }
+
+    /// Sends until the end.
+    fn run(&mut self) -> io::Result<End> {
+        let end = loop {
+            let now = now().mono;
+            self.send_due(now)?;
+            self.take_feedback()?;
+            if self.confirmed {
+                break End::Complete;
+            }
+            if let Some(end) = self.run.over(now) {
+                break end;
+            }
+            self.wait();
+        };
+        self.run.outcome.skipped = self.pacer.skipped().into();
+        if self.confirmed || matches!(end, End::Stopped(_)) {
+            self.header.action = Action::Stop;
+            let one = Train {
+                payload: 0,
+                count: 1,
+                addon: 0,
+            };
+            self.run.exchange.channel.send_load(one, &self.header)?;
+        }
+        Ok(end)
+    }
+
+    fn send_due(&mut self, now: Nanos) -> io::Result<()> {
+        while let Some(mut train) = self.pacer.due(now) {
+            if self.run.stopping {
+                train.count = train.count.min(1);
+            }
+            // Rounded as the reference does, so that the far end's difference of two is not biased.
+            let response_ms = ((now - self.feedback_at).0 + 500_000) / 1_000_000;
+            self.header.action = self.run.action();
+            self.header.response_delay_ms = u16::try_from(response_ms).unwrap_or(u16::MAX);
+            self.header.feedback_stopped = now > self.feedback_at + FEEDBACK_SILENCE;
+            self.run.exchange.channel.send_load(train, &self.header)?;
+        }
+        Ok(())
+    }
+
+    fn take_feedback(&mut self) -> io::Result<()> {
+        let version = self.run.exchange.agreed.version;
+        for _ in 0..AT_ONCE {
+            let Some(arrived) = self.run.exchange.channel.receive()? else {
+                return Ok(());
+            };
+            let at = arrived.at.mono;
+            let mut asked_again = false;
+            let read = |datagram: &[u8]| {
+                asked_again |= Activation::decode(datagram, version).is_ok();
+                Status::decode(datagram, version).ok()
+            };
+            let statuses: Vec<_> = arrived.datagrams().map(read).collect();
+            if asked_again {
+                self.run.answer_again()?;
+            }
+            for status in statuses {
+                match status {
+                    Some(status) => self.follow(at, &status),
+                    None => self.run.outcome.unreadable += 1,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, at: Nanos, status: &Status) {
+        self.run.hear(at);
+        if status.action == Action::Stop {
+            self.confirmed = true;
+            self.run.stopping = true;
+        }
+        let expected = self.feedback_sequence.wrapping_add(1);
+        self.header.feedback_missed = match status.sequence.checked_sub(expected) {
+            Some(missed) => u16::try_from(missed).unwrap_or(u16::MAX - 1),
+            None => u16::MAX,
+        };
+        if status.sequence > self.feedback_sequence {
+            self.run.outcome.feedback_missed += u64::from(self.header.feedback_missed);
+            self.feedback_sequence = status.sequence;
+        }
+        self.header.feedback_stamp = status.sent;
+        self.feedback_at = at;
+        let control = &mut self.run.exchange.control;
+        let (row, rate) = if self.run.exchange.agreed.is_server {
+            control.decide(status);
+            (Some(control.row()), control.rate())
+        } else {
+            (control.row_of(&status.rate), status.rate)
+        };
+        // A client's last feedback carries a rate too, but the test is over.
+        if status.action == Action::Testing {
+            self.pacer.set(&rate, at);
+        }
+        self.run.keep(at, *status, row, &rate, None);
+    }
+
+    fn wait(&mut self) {
+        let now = now().mono;
+        let latest = now + STOP_INTERVAL.into();
+        let until = self.pacer.next_at().map_or(latest, |at| at.min(latest));
+        if until > now + GUARD {
+            let until = Nanos(until.0 - GUARD.0);
+            let socket = self.run.exchange.channel.as_fd();
+            self.waiter.sleep(&[socket], now, Some(until));
+        }
+    }
+}
+
+/// The end that receives load: counts it, and feeds back each trial interval.
+impl Run<'_> {
+    /// Receives load until the end.
+    fn receive_load(&mut self) -> io::Result<End> {
+        let Agreed {
+            parameters,
+            is_server,
+            ..
+        } = self.exchange.agreed;
+        let mut waiter = Waiter::measure(CpuUse::Gentle);
+        let each = Nanos(u64::from(parameters.feedback_ms) * 1_000_000);
+        let began = now().mono;
+        let mut receiver = Receiver::new(began, parameters.feedback_ms, parameters.sub_interval_ms);
+        let mut trial_ends = began + each;
+        let end = loop {
+            let peer_stopped = self.take_load(&mut receiver)?;
+            let now = now().mono;
+            if peer_stopped {
+                self.stopping = true;
+                break End::Complete;
+            }
+            if let Some(end) = self.over(now) {
+                break end;
+            }
+            if now >= trial_ends {
+                self.feed_back(&mut receiver, is_server)?;
+                // Ends that were missed are not made up for.
+                let missed = (now - trial_ends).0 / each.0.max(1);
+                trial_ends = Nanos(trial_ends.0 + each.0 * (missed + 1));
+            }
+            let until = trial_ends.min(now + STOP_INTERVAL.into());
+            waiter.sleep(&[self.exchange.channel.as_fd()], now, Some(until));
+        };
+        let totals = receiver.totals();
+        self.outcome.totals = Some(totals);
+        self.outcome.feedback_missed = totals.feedback_missed;
+        if !is_server || matches!(end, End::Stopped(_)) {
+            self.stopping = true;
+            self.feed_back(&mut receiver, false)?;
+        }
+        Ok(end)
+    }
+
+    /// Counts what came; whether the peer has stopped.
+    fn take_load(&mut self, receiver: &mut Receiver) -> io::Result<bool> {
+        let mut peer_stopped = false;
+        for _ in 0..AT_ONCE {
+            let Some(arrived) = self.exchange.channel.receive()? else {
+                break;
+            };
+            let at = arrived.at;
+            let (mut heard, mut asked_again) = (false, false);
+            for datagram in arrived.datagrams() {
+                match LoadHeader::decode(datagram) {
+                    Ok(header) => {
+                        heard = true;
+                        peer_stopped |= header.action == Action::Stop;
+                        // The end's own PDUs are not part of the load.
+                        if header.action == Action::Testing {
+                            receiver.load(at, &header, datagram.len());
+                        }
+                    }
+                    Err(_) => {
+                        let version = self.exchange.agreed.version;
+                        asked_again |= Activation::decode(datagram, version).is_ok();
+                        self.outcome.unreadable += 1;
+                    }
+                }
+            }
+            if heard {
+                self.hear(at.mono);
+            }
+            if asked_again {
+                self.answer_again()?;
+            }
+        }
+        Ok(peer_stopped)
+    }
+
+    /// Feeds the trial interval back, with the rate if it is this end that says it.
+    fn feed_back(&mut self, receiver: &mut Receiver, with_rate: bool) -> io::Result<()> {
+        let now = now();
+        let action = self.action();
+        let trial = receiver.peek(now);
+        let Some(mut status) = receiver.feedback(now, action) else {
+            return Ok(());
+        };
+        let control = &mut self.exchange.control;
+        if action == Action::Testing {
+            control.decide(&trial);
+        }
+        let (row, rate) = (control.row(), control.rate());
+        if with_rate {
+            status.rate = rate;
+        }
+        let bytes = status.encode(self.exchange.agreed.version);
+        self.exchange.channel.send(&bytes)?;
+        let (number, sub_interval, ended) = receiver.last_sub_interval();
+        (status.sub_interval_number, status.sub_interval) = (number, sub_interval);
+        self.keep(now.mono, status, Some(row), &rate, ended);
+        Ok(())
+    }
+}
+
+impl DelayRange {
     fn add(&mut self, status: &Status) {
         if status.rtt_min_ms != NO_DELAY {
             let least = self.rtt_min.unwrap_or(status.rtt_min_ms);
             self.rtt_min = Some(least.min(status.rtt_min_ms));
         }
         self.rtt_max = self.rtt_max.max(status.rtt_ms());
-        if status.delay_count > 0 {
-            let (min, max) = (status.delay_min_ms, status.delay_max_ms);
-            let [least, most] = self.variation.unwrap_or([min, max]);
-            self.variation = Some([least.min(min), most.max(max)]);
+        let delays = &status.delays;
+        if delays.count > 0 {
+            let [least, most] = self.variation.unwrap_or([delays.min_ms, delays.max_ms]);
+            self.variation = Some([least.min(delays.min_ms), most.max(delays.max_ms)]);
         }
     }
 }

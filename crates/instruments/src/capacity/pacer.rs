@@ -13,9 +13,11 @@ const SLOT: u64 = 50_000;
 /// Behind by more than this, the sender gives up what it missed instead of bursting it out.
 const LATEST: u64 = 10_000_000;
 /// The table's largest burst; a peer that asks for more gets this.
-const LARGEST_BURST: u64 = 100;
+const LARGEST_BURST: u32 = 100;
 /// The table's shortest interval; a peer that asks for less gets this.
 const SHORTEST_US: u32 = 100;
+/// A peer that asks for a longer interval gets this.
+const LONGEST_US: u32 = 60_000_000;
 
 /// Datagrams that leave together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +30,14 @@ pub(crate) struct Train {
     pub(crate) addon: u32,
 }
 
-/// The two transmitters of a rate, each with its own schedule.
-#[derive(Debug)]
+/// The two transmitters of a rate, each with its own schedule; sends nothing at first.
+#[derive(Debug, Default)]
 pub(crate) struct Pacer {
-    lanes: [Lane; 2],
+    schedules: [Schedule; 2],
 }
 
-#[derive(Debug)]
-struct Lane {
+#[derive(Debug, Default)]
+struct Schedule {
     transmitter: Transmitter,
     /// When the interval under way began; none while there is nothing to send.
     began: Option<Nanos>,
@@ -46,45 +48,32 @@ struct Lane {
 }
 
 impl Pacer {
-    /// Sends nothing yet.
-    pub(crate) fn new() -> Self {
-        let idle = || Lane {
-            transmitter: Transmitter::default(),
-            began: None,
-            left: 0,
-            skipped: Nanos(0),
-        };
-        Self {
-            lanes: [idle(), idle()],
-        }
-    }
-
     /// Sends at `rate` from `now` on: the first train when the old rate's next one was due, or an interval from now.
     pub(crate) fn set(&mut self, rate: &SendingRate, now: Nanos) {
-        for (lane, transmitter) in self.lanes.iter_mut().zip([rate.first, rate.second]) {
-            lane.set(bounded(transmitter), now);
+        for (schedule, transmitter) in self.schedules.iter_mut().zip([rate.first, rate.second]) {
+            schedule.set(bounded(transmitter), now);
         }
     }
 
     /// When the next train is due.
     pub(crate) fn next_at(&self) -> Option<Nanos> {
-        self.lanes.iter().filter_map(Lane::next_at).min()
+        self.schedules.iter().filter_map(Schedule::next_at).min()
     }
 
     /// The next train that is due by `now`.
     pub(crate) fn due(&mut self, now: Nanos) -> Option<Train> {
         loop {
-            let lane = self
-                .lanes
+            let schedule = self
+                .schedules
                 .iter_mut()
-                .min_by_key(|lane| lane.next_at().unwrap_or(Nanos(u64::MAX)))?;
-            let at = lane.next_at().filter(|at| *at <= now)?;
+                .min_by_key(|schedule| schedule.next_at().unwrap_or(Nanos(u64::MAX)))?;
+            let at = schedule.next_at().filter(|at| *at <= now)?;
             if now.0 - at.0 > LATEST {
-                lane.skipped += now - at;
-                lane.began = Some(now);
-                lane.left = 0;
+                schedule.skipped += now - at;
+                schedule.began = Some(now);
+                schedule.left = 0;
             }
-            if let Some(train) = lane.take() {
+            if let Some(train) = schedule.take() {
                 return Some(train);
             }
         }
@@ -92,12 +81,12 @@ impl Pacer {
 
     /// Time whose datagrams were given up because this machine was too late for them.
     pub(crate) fn skipped(&self) -> Nanos {
-        let each = self.lanes.iter().map(|lane| lane.skipped);
+        let each = self.schedules.iter().map(|schedule| schedule.skipped);
         each.max().unwrap_or_default()
     }
 }
 
-impl Lane {
+impl Schedule {
     fn set(&mut self, transmitter: Transmitter, now: Nanos) {
         if self.transmitter == transmitter {
             return;
@@ -129,11 +118,7 @@ impl Lane {
         (to > from).then_some(Train {
             payload: self.transmitter.payload,
             count: usize::try_from(count).unwrap_or_default(),
-            addon: if with_addon {
-                self.transmitter.addon
-            } else {
-                0
-            },
+            addon: u32::from(with_addon) * self.transmitter.addon,
         })
     }
 
@@ -152,15 +137,12 @@ impl Lane {
 
 /// What a peer asks for, within what the table has.
 fn bounded(transmitter: Transmitter) -> Transmitter {
-    let longest = 60_000_000;
     Transmitter {
         interval_us: match transmitter.interval_us {
             0 => 0,
-            us => us.clamp(SHORTEST_US, longest),
+            us => us.clamp(SHORTEST_US, LONGEST_US),
         },
-        burst: transmitter
-            .burst
-            .min(u32::try_from(LARGEST_BURST).unwrap_or(u32::MAX)),
+        burst: transmitter.burst.min(LARGEST_BURST),
         ..transmitter
     }
 }
@@ -175,7 +157,7 @@ mod tests {
 
     /// Trains of `span_ms` milliseconds, each with when it was due.
     fn trains(rate: &SendingRate, span_ms: u64) -> Vec<(u64, Train)> {
-        let mut pacer = Pacer::new();
+        let mut pacer = Pacer::default();
         pacer.set(rate, Nanos(0));
         let mut sent = Vec::new();
         while let Some(at) = pacer.next_at().filter(|at| at.0 < span_ms * 1_000_000) {
@@ -229,7 +211,7 @@ mod tests {
     #[test]
     fn a_change_of_rate_makes_neither_a_gap_nor_a_burst() {
         let table = RateTable::new(Sizes::default());
-        let mut pacer = Pacer::new();
+        let mut pacer = Pacer::default();
         pacer.set(&table.rate(50), Nanos(0));
         let mut times = Vec::new();
         while let Some(at) = pacer.next_at().filter(|at| at.0 < 4_000_000) {
@@ -250,7 +232,7 @@ mod tests {
     #[test]
     fn a_sender_that_was_held_up_does_not_burst_out_what_it_missed() {
         let rate = RateTable::new(Sizes::default()).rate(50);
-        let mut pacer = Pacer::new();
+        let mut pacer = Pacer::default();
         pacer.set(&rate, Nanos(0));
         pacer.due(Nanos(0));
         let late = Nanos(1_000_000_000);

@@ -96,21 +96,17 @@ fn up_to_a_gigabit(row: usize, payload: u32, rows_a_datagram: usize) -> SendingR
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let (datagrams, rest) = (row / rows_a_datagram, count(row % rows_a_datagram));
     let (fast, slow) = (count(datagrams / 10), count(datagrams % 10));
-    let mut rate = SendingRate::default();
-    if fast > 0 {
-        rate = each_fast_interval(payload, fast);
-    }
-    if slow > 0 {
-        rate.second.payload = payload;
-        rate.second.burst = slow;
-    }
-    if rest > 0 {
-        rate.second.addon = rest * STEP - HEADERS;
-    }
-    if slow > 0 || rest > 0 {
-        rate.second.interval_us = SLOW_US;
-    }
-    rate
+    let second = Transmitter {
+        interval_us: if slow > 0 || rest > 0 { SLOW_US } else { 0 },
+        payload: if slow > 0 { payload } else { 0 },
+        burst: slow,
+        addon: if rest > 0 { rest * STEP - HEADERS } else { 0 },
+    };
+    let first = match fast {
+        0 => Transmitter::default(),
+        burst => each_fast_interval(payload, burst).first,
+    };
+    SendingRate { first, second }
 }
 
 fn each_fast_interval(payload: u32, burst: u32) -> SendingRate {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use model::Nanos;
 
-use super::wire::{Action, LoadHeader, NO_DELAY, Stamp, Status, SubInterval};
+use super::wire::{Action, ArrivalCounts, LoadHeader, NO_DELAY, Stamp, Status, SubInterval};
 
 /// Sequence numbers behind the highest that are remembered, to tell a late datagram from a copy.
 const REMEMBERED: u32 = 4096;
@@ -30,12 +30,14 @@ pub(crate) struct Moment {
 }
 
 /// Counts load PDUs over a test.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Receiver {
     sub_interval_ms: u16,
     feedback_ms: u16,
     seen: Seen,
-    trial: Trial,
+    /// When the trial interval under way began, and what came in it.
+    trial_began: Nanos,
+    trial: Status,
     /// The sub-interval under way, and the last whole one.
     open: SubInterval,
     whole: SubInterval,
@@ -43,19 +45,19 @@ pub(crate) struct Receiver {
     /// Where the sub-interval under way began, and so the last whole one ended; none before the first feedback.
     began: Option<Moment>,
     elapsed_us: u64,
+    first_arrival: Option<Moment>,
     last_arrival: Option<Moment>,
-    first: Option<Moment>,
     clock_delta_min: Option<i64>,
     rtt_min_ms: Option<u32>,
     answered: Stamp,
     feedback_sent: VecDeque<Stamp>,
     sequence: u32,
-    totals: Totals,
+    totals: LoadTotals,
 }
 
 /// What came in the whole test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct LoadTotals {
     /// The highest sequence number: so many were sent, up to the last that came.
     pub(crate) highest: u32,
     /// Datagrams, copies left out.
@@ -64,27 +66,21 @@ pub(crate) struct Totals {
     pub(crate) reordered: u64,
     /// Datagrams received before.
     pub(crate) duplicated: u64,
-    /// Datagrams with numbers that no sender can have reached; they are nothing of the above.
+    /// Datagrams with numbers that no sender can have reached; they are in none of the counts above.
     pub(crate) implausible: u64,
     /// Feedback messages that the load's sender says it missed.
     pub(crate) feedback_missed: u64,
 }
 
-/// What came since the last feedback.
-#[derive(Clone, Copy, Debug)]
-struct Trial {
-    began: Nanos,
-    status: Status,
-}
-
 /// Which sequence numbers came.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Seen {
     highest: u32,
     /// A bit for each of the last [`REMEMBERED`] numbers, by the number's remainder.
     bits: Vec<bool>,
 }
 
+#[derive(Clone, Copy)]
 enum Order {
     /// Ahead, after so many that did not come yet.
     Next {
@@ -104,20 +100,9 @@ impl Receiver {
                 highest: 0,
                 bits: vec![false; REMEMBERED as usize],
             },
-            trial: Trial::new(now),
-            open: SubInterval::default(),
-            whole: SubInterval::default(),
-            number: 0,
-            began: None,
-            elapsed_us: 0,
-            last_arrival: None,
-            first: None,
-            clock_delta_min: None,
-            rtt_min_ms: None,
-            answered: Stamp::default(),
-            feedback_sent: VecDeque::new(),
-            sequence: 0,
-            totals: Totals::default(),
+            trial_began: now,
+            trial: empty_trial(),
+            ..Self::default()
         }
     }
 
@@ -127,36 +112,28 @@ impl Receiver {
             self.totals.implausible += 1;
             return;
         }
-        self.first.get_or_insert(at);
+        self.first_arrival.get_or_insert(at);
         self.last_arrival = Some(at);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let trial = &mut self.trial.status;
-        trial.trial_datagrams = trial.trial_datagrams.saturating_add(1);
-        trial.trial_bytes = trial.trial_bytes.saturating_add(bytes);
+        self.trial.trial_datagrams = self.trial.trial_datagrams.saturating_add(1);
+        self.trial.trial_bytes = self.trial.trial_bytes.saturating_add(bytes);
         self.open.datagrams = self.open.datagrams.saturating_add(1);
         self.open.bytes += u64::from(bytes);
-        match self.seen.take(header.sequence) {
-            Order::Next { missing } => {
-                trial.lost = trial.lost.saturating_add(missing);
-                self.open.lost = self.open.lost.saturating_add(missing);
+        let order = self.seen.take(header.sequence);
+        self.trial.counts.add(order);
+        self.open.counts.add(order);
+        match order {
+            Order::Next { .. } => {
                 self.totals.highest = header.sequence;
                 self.totals.distinct += 1;
                 self.round_trip(at, header);
                 self.one_way(at, header);
             }
             Order::Late => {
-                trial.reordered = trial.reordered.saturating_add(1);
-                trial.lost = trial.lost.saturating_sub(1);
-                self.open.reordered = self.open.reordered.saturating_add(1);
                 self.totals.reordered += 1;
                 self.totals.distinct += 1;
-                self.open.lost = self.open.lost.saturating_sub(1);
             }
-            Order::Copy => {
-                trial.duplicated = trial.duplicated.saturating_add(1);
-                self.open.duplicated = self.open.duplicated.saturating_add(1);
-                self.totals.duplicated += 1;
-            }
+            Order::Copy => self.totals.duplicated += 1,
         }
     }
 
@@ -164,17 +141,20 @@ impl Receiver {
     pub(crate) fn feedback(&mut self, now: Moment, action: Action) -> Option<Status> {
         self.last_arrival?;
         self.sequence += 1;
-        let mut status = self.peek(now);
-        status.action = action;
-        status.sequence = self.sequence;
-        status.sent = Stamp::of(now.wall);
-        status.sub_interval_number = self.number;
-        status.sub_interval = self.whole;
+        let status = Status {
+            action,
+            sequence: self.sequence,
+            sent: Stamp::of(now.wall),
+            sub_interval_number: self.number,
+            sub_interval: self.whole,
+            ..self.peek(now)
+        };
         self.feedback_sent.push_back(status.sent);
         if self.feedback_sent.len() > FEEDBACK_REMEMBERED {
             self.feedback_sent.pop_front();
         }
-        self.trial = Trial::new(now.mono);
+        self.trial_began = now.mono;
+        self.trial = empty_trial();
         self.close_sub_interval(now);
         Some(status)
     }
@@ -187,28 +167,25 @@ impl Receiver {
             clock_delta_min_ms: i32::try_from(to_ms(self.clock_delta_min.unwrap_or_default()))
                 .unwrap_or(i32::MAX),
             rtt_min_ms: self.rtt_min_ms.unwrap_or(NO_DELAY),
-            trial_us: to_us(now.mono.0.saturating_sub(self.trial.began.0)),
-            ..self.trial.status
+            trial_us: to_us(now.mono.0.saturating_sub(self.trial_began.0)),
+            ..self.trial
         }
     }
 
     /// Whole sub-intervals so far, the last of them, and when it ended: nanoseconds since 1970.
     pub(crate) fn last_sub_interval(&self) -> (u32, SubInterval, Option<u64>) {
-        (
-            self.number,
-            self.whole,
-            self.began.map(|moment| moment.wall),
-        )
+        let ended = self.began.map(|moment| moment.wall);
+        (self.number, self.whole, ended)
     }
 
     /// What came so far.
-    pub(crate) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> LoadTotals {
         self.totals
     }
 
     fn is_plausible(&self, at: Moment, sequence: u32) -> bool {
         let since = self
-            .first
+            .first_arrival
             .map_or(0, |first| at.mono.0.saturating_sub(first.mono.0));
         sequence > 0 && f64::from(sequence) <= AHEAD_AT_ONCE + since as f64 / 1e9 * FASTEST_PER_S
     }
@@ -230,45 +207,30 @@ impl Receiver {
             .unwrap_or(u32::MAX);
         // Both ends round to milliseconds, so that the answer's delay can exceed the whole by one.
         let rtt = whole.saturating_sub(header.response_delay_ms.into());
-        let trial = &mut self.trial.status;
         let least = self.rtt_min_ms.get_or_insert(u32::MAX);
         if rtt < *least {
             *least = rtt;
-            trial.minimum_updated = true;
+            self.trial.minimum_updated = true;
         }
-        trial.rtt_variation_ms = rtt - *least;
-        self.open.rtt_min_ms = self.open.rtt_min_ms.min(trial.rtt_variation_ms);
-        self.open.rtt_max_ms = self.open.rtt_max_ms.max(trial.rtt_variation_ms);
+        let above = rtt - *least;
+        self.trial.rtt_variation_ms = above;
+        self.open.rtt_min_ms = self.open.rtt_min_ms.min(above);
+        self.open.rtt_max_ms = self.open.rtt_max_ms.max(above);
     }
 
     /// One-way delay above its least: the clocks' difference falls out.
     fn one_way(&mut self, at: Moment, header: &LoadHeader) {
         let delta = i128::from(at.wall) - i128::from(header.sent.nanos());
         let delta = i64::try_from(delta).unwrap_or_default();
-        let trial = &mut self.trial.status;
-        match self.clock_delta_min {
-            None => {
-                self.clock_delta_min = Some(delta);
-                trial.minimum_updated = true;
-                return;
-            }
-            Some(least) if delta < least => {
-                self.clock_delta_min = Some(delta);
-                trial.minimum_updated = true;
-            }
-            Some(_) => {}
+        let before = self.clock_delta_min;
+        let least = before.map_or(delta, |least| least.min(delta));
+        self.clock_delta_min = Some(least);
+        self.trial.minimum_updated |= before != Some(least);
+        if before.is_some() {
+            let above = u32::try_from(to_ms(delta - least)).unwrap_or(NO_DELAY - 1);
+            self.trial.delays.add(above);
+            self.open.delays.add(above);
         }
-        let least = self.clock_delta_min.unwrap_or(delta);
-        let above = u32::try_from(to_ms(delta - least)).unwrap_or(NO_DELAY - 1);
-        trial.delay_min_ms = trial.delay_min_ms.min(above);
-        trial.delay_max_ms = trial.delay_max_ms.max(above);
-        trial.delay_sum_ms = trial.delay_sum_ms.saturating_add(above);
-        trial.delay_count = trial.delay_count.saturating_add(1);
-        let open = &mut self.open;
-        open.delay_min_ms = open.delay_min_ms.min(above);
-        open.delay_max_ms = open.delay_max_ms.max(above);
-        open.delay_sum_ms = open.delay_sum_ms.saturating_add(above);
-        open.delay_count = open.delay_count.saturating_add(1);
     }
 
     /// Ends the sub-interval when it is over, to the nearest feedback, as the reference does.
@@ -310,15 +272,24 @@ fn span(from: Moment, to: Moment) -> u64 {
     }
 }
 
-impl Trial {
-    fn new(began: Nanos) -> Self {
-        Self {
-            began,
-            status: Status {
-                delay_min_ms: NO_DELAY,
-                rtt_variation_ms: NO_DELAY,
-                ..Status::default()
-            },
+/// A trial interval in which nothing came yet.
+fn empty_trial() -> Status {
+    Status {
+        rtt_variation_ms: NO_DELAY,
+        ..Status::default()
+    }
+}
+
+impl ArrivalCounts {
+    /// Counts one more datagram; a late one is no longer lost.
+    fn add(&mut self, order: Order) {
+        match order {
+            Order::Next { missing } => self.lost = self.lost.saturating_add(missing),
+            Order::Late => {
+                self.reordered = self.reordered.saturating_add(1);
+                self.lost = self.lost.saturating_sub(1);
+            }
+            Order::Copy => self.duplicated = self.duplicated.saturating_add(1),
         }
     }
 }
@@ -359,4 +330,136 @@ fn to_us(nanos: u64) -> u32 {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    const WALL: u64 = 1_700_000_000_000_000_000;
+
+    fn at_ms(ms: u64) -> Moment {
+        Moment {
+            mono: Nanos(ms * 1_000_000),
+            wall: WALL + ms * 1_000_000,
+        }
+    }
+
+    /// A PDU sent 5 ms before `ms` by a clock that is 2 s ahead.
+    fn header(sequence: u32, ms: u64) -> LoadHeader {
+        LoadHeader {
+            sequence,
+            sent: Stamp::of(WALL + (ms + 2_000 - 5) * 1_000_000),
+            ..LoadHeader::default()
+        }
+    }
+
+    fn receiver() -> Receiver {
+        Receiver::new(Nanos(0), 50, 1000)
+    }
+
+    #[test]
+    fn nothing_is_fed_back_before_the_first_load() {
+        assert!(receiver().feedback(at_ms(50), Action::Testing).is_none());
+    }
+
+    #[test]
+    fn loss_reordering_and_copies_are_told_apart() {
+        let mut receiver = receiver();
+        for sequence in [1, 2, 5, 4, 4, 5, 6] {
+            receiver.load(at_ms(1), &header(sequence, 1), 100);
+        }
+        let status = receiver.feedback(at_ms(50), Action::Testing).unwrap();
+        assert_eq!(
+            (
+                status.counts.lost,
+                status.counts.reordered,
+                status.counts.duplicated
+            ),
+            (1, 1, 2)
+        );
+        assert_eq!((status.trial_datagrams, status.trial_bytes), (7, 700));
+        let totals = receiver.totals();
+        assert_eq!((totals.highest, totals.distinct), (6, 5));
+        assert_eq!(status.trial_us, 50_000);
+        let next = receiver.feedback(at_ms(100), Action::Testing).unwrap();
+        assert_eq!(
+            (next.sequence, next.counts.lost, next.trial_datagrams),
+            (2, 0, 0)
+        );
+    }
+
+    #[test]
+    fn delay_variation_is_above_the_least_delay_whatever_the_clocks() {
+        let mut receiver = receiver();
+        receiver.load(at_ms(10), &header(1, 10), 100);
+        receiver.load(at_ms(20), &header(2, 13), 100);
+        receiver.load(at_ms(21), &header(3, 20), 100);
+        let status = receiver.feedback(at_ms(50), Action::Testing).unwrap();
+        assert_eq!(status.clock_delta_min_ms, -1995);
+        assert_eq!((status.delays.min_ms, status.delays.max_ms), (1, 7));
+        assert_eq!((status.delays.sum_ms, status.delays.count), (8, 2));
+    }
+
+    #[test]
+    fn a_round_trip_is_taken_once_and_only_of_feedback_that_was_sent() {
+        let mut receiver = receiver();
+        receiver.load(at_ms(1), &header(1, 1), 100);
+        let first = receiver.feedback(at_ms(50), Action::Testing).unwrap();
+        assert_eq!(first.rtt_variation_ms, NO_DELAY);
+        let answer = |sequence, ms, stamp, response_delay_ms| LoadHeader {
+            feedback_stamp: stamp,
+            response_delay_ms,
+            ..header(sequence, ms)
+        };
+        receiver.load(at_ms(80), &answer(2, 80, first.sent, 10), 100);
+        receiver.load(at_ms(90), &answer(3, 90, first.sent, 0), 100);
+        receiver.load(at_ms(95), &answer(4, 95, Stamp::of(77), 0), 100);
+        let second = receiver.feedback(at_ms(100), Action::Testing).unwrap();
+        assert_eq!((second.rtt_min_ms, second.rtt_variation_ms), (20, 0));
+        receiver.load(at_ms(145), &answer(5, 145, second.sent, 0), 100);
+        let third = receiver.feedback(at_ms(150), Action::Testing).unwrap();
+        assert_eq!((third.rtt_min_ms, third.rtt_variation_ms), (20, 25));
+    }
+
+    #[test]
+    fn a_sub_interval_reaches_from_arrival_to_arrival() {
+        let mut receiver = receiver();
+        let (mut last, mut sequence) = (None, 0);
+        for ms in 1..=2_200 {
+            sequence += 1;
+            receiver.load(at_ms(ms), &header(sequence, ms), 1000);
+            if ms % 50 == 0 {
+                // Feedback is late by 0.7 ms, which must not count.
+                let mut late = at_ms(ms);
+                late.mono.0 += 700_000;
+                last = receiver.feedback(late, Action::Testing);
+            }
+        }
+        let status = last.unwrap();
+        assert_eq!(status.sub_interval_number, 2);
+        assert_eq!(status.sub_interval.bytes, 1_000_000);
+        assert_eq!(status.sub_interval.span_us, 1_000_000);
+        assert_eq!(status.sub_interval.elapsed_ms, 2_000);
+        let (number, _, ended) = receiver.last_sub_interval();
+        assert_eq!((number, ended), (2, Some(at_ms(2_050).wall)));
+    }
+
+    #[test]
+    fn numbers_that_no_sender_can_have_reached_are_not_counted() {
+        let mut receiver = receiver();
+        receiver.load(at_ms(1), &header(1, 1), 100);
+        for sequence in [u32::MAX, 300_000, 0] {
+            receiver.load(at_ms(2), &header(sequence, 2), 100);
+        }
+        receiver.load(at_ms(3), &header(2, 3), 100);
+        assert_eq!(receiver.totals().implausible, 3);
+        let status = receiver.feedback(at_ms(50), Action::Testing).unwrap();
+        assert_eq!((status.trial_datagrams, status.counts.lost), (2, 0));
+    }
+
+    #[test]
+    fn silence_of_the_load_is_said() {
+        let mut receiver = receiver();
+        receiver.load(at_ms(1), &header(1, 1), 100);
+        assert!(!receiver.peek(at_ms(900)).load_stopped);
+        assert!(receiver.peek(at_ms(1_100)).load_stopped);
+    }
+}

@@ -3,52 +3,28 @@
 //! Algorithm B is RFC 9097's (§8.1; TR-471 5.2.1, Y.1540 Annex B); C is TR-471's "multiply and retry". Both are
 //! pure: fed with feedback, they name the row to send at.
 
-use serde::{Deserialize, Serialize};
+use super::rates::RateTable;
+use super::wire::{
+    Algorithm, NO_DELAY, SendingRate, Sizes, StartRow, Status, TestParameters, Thresholds,
+};
 
 /// Fast steps back are so many times the fast step forward.
 const BACK_OFF: usize = 3;
 /// C: slow steps before it first tries to be fast again; more by as many after each success.
 const RETRY: u32 = 5;
 
-/// How the rate follows the feedback.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-pub(crate) enum Algorithm {
-    /// Ten rows a clean feedback until congestion has been seen, then one.
-    #[default]
-    #[value(name = "B", alias = "b")]
-    B,
-    /// Doubles the row on every second clean feedback, and tries again after a while.
-    #[value(name = "C", alias = "c")]
-    C,
-}
-
-/// What makes a feedback clean or congested, and how far steps go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Thresholds {
-    /// More sequence errors in a feedback are congestion.
-    pub(crate) sequence_errors: u16,
-    /// Less delay variation, in milliseconds, is clean.
-    pub(crate) low_ms: u16,
-    /// More delay variation, in milliseconds, is congestion.
-    pub(crate) upper_ms: u16,
-    /// The congested feedback in a row of them on which the fast step back is taken; fast steps end with it.
-    pub(crate) slow: u16,
-    /// Rows of a fast step.
-    pub(crate) high_speed_delta: u8,
-}
-
 /// What one feedback says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Feedback {
-    /// Datagrams lost, and where they count reordered and duplicated ones.
-    pub(crate) sequence_errors: u32,
+struct Feedback {
+    /// Datagrams lost; with reordered and duplicated ones where those count.
+    sequence_errors: u32,
     /// Delay above its least, in milliseconds; absent when nothing was measured.
-    pub(crate) delay_variation_ms: Option<u32>,
+    delay_variation_ms: Option<u32>,
 }
 
 /// A search under way.
-#[derive(Clone, Debug)]
-pub(crate) struct Search {
+#[derive(Debug)]
+struct Search {
     algorithm: Algorithm,
     thresholds: Thresholds,
     row: usize,
@@ -63,43 +39,102 @@ pub(crate) struct Search {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum PathState {
     Clean,
     Between,
     Congested,
 }
 
-impl Default for Thresholds {
-    /// RFC 9097's.
-    fn default() -> Self {
+/// Chooses the sending rate by the feedback: the server for both ends, the client to follow what the server does.
+#[derive(Debug)]
+pub(crate) struct RateControl {
+    table: RateTable,
+    search: Search,
+    /// Stays at the row where it began.
+    fixed: bool,
+    one_way: bool,
+    ignore_reordering: bool,
+}
+
+impl RateControl {
+    /// Chooses from the rates of these sizes, by these parameters.
+    pub(crate) fn new(sizes: Sizes, parameters: &TestParameters) -> Self {
+        let table = RateTable::new(sizes);
+        let (row, fixed) = match parameters.start {
+            StartRow::Lowest => (0, false),
+            StartRow::At(row) => (row, false),
+            StartRow::Fixed(row) => (row, true),
+        };
         Self {
-            sequence_errors: 10,
-            low_ms: 30,
-            upper_ms: 90,
-            slow: 3,
-            high_speed_delta: 10,
+            search: Search::new(
+                parameters.algorithm,
+                parameters.thresholds,
+                row.into(),
+                table.last(),
+                table.high_speed(),
+            ),
+            table,
+            fixed,
+            one_way: parameters.one_way,
+            ignore_reordering: parameters.ignore_reordering,
         }
+    }
+
+    /// The row to send at now.
+    pub(super) fn row(&self) -> usize {
+        self.search.row
+    }
+
+    /// How to send now.
+    pub(crate) fn rate(&self) -> SendingRate {
+        self.table.rate(self.row())
+    }
+
+    /// The row whose rate this is, if it is one of the table.
+    pub(super) fn row_of(&self, rate: &SendingRate) -> Option<usize> {
+        self.table.row_of(rate)
+    }
+
+    /// Takes the next feedback.
+    pub(super) fn decide(&mut self, status: &Status) {
+        if self.fixed {
+            return;
+        }
+        let counts = status.counts;
+        let others = if self.ignore_reordering {
+            0
+        } else {
+            counts.reordered.saturating_add(counts.duplicated)
+        };
+        self.search.feed(Feedback {
+            sequence_errors: counts.lost.saturating_add(others),
+            delay_variation_ms: if self.one_way {
+                status.delays.mean_ms()
+            } else {
+                Some(status.rtt_variation_ms).filter(|ms| *ms != NO_DELAY)
+            },
+        });
     }
 }
 
 impl Thresholds {
-    fn judge(&self, feedback: Feedback) -> Verdict {
+    fn judge(&self, feedback: Feedback) -> PathState {
         // Without a delay nothing changes, unless datagrams are missing.
         let delay = feedback.delay_variation_ms.unwrap_or(self.low_ms.into());
         let many_errors = feedback.sequence_errors > self.sequence_errors.into();
         if !many_errors && delay < self.low_ms.into() {
-            Verdict::Clean
+            PathState::Clean
         } else if many_errors || delay > self.upper_ms.into() {
-            Verdict::Congested
+            PathState::Congested
         } else {
-            Verdict::Between
+            PathState::Between
         }
     }
 }
 
 impl Search {
     /// Starts at `row` of a table whose last row is `last` and that has fast steps below `high_speed`.
-    pub(crate) fn new(
+    fn new(
         algorithm: Algorithm,
         thresholds: Thresholds,
         row: usize,
@@ -119,17 +154,12 @@ impl Search {
         }
     }
 
-    /// Where to send.
-    pub(crate) fn row(&self) -> usize {
-        self.row
-    }
-
     /// Takes the next feedback; returns the row to send at from now on.
-    pub(crate) fn feed(&mut self, feedback: Feedback) -> usize {
+    fn feed(&mut self, feedback: Feedback) -> usize {
         match self.thresholds.judge(feedback) {
-            Verdict::Clean => self.rise(),
-            Verdict::Between => {}
-            Verdict::Congested => self.fall(),
+            PathState::Clean => self.rise(),
+            PathState::Between => {}
+            PathState::Congested => self.fall(),
         }
         self.row
     }
@@ -226,7 +256,7 @@ mod tests {
         let mut search = search(Algorithm::B);
         assert_eq!(rows(&mut search, CLEAN, 3), [10, 20, 30]);
         rows(&mut search, CLEAN, 97);
-        assert_eq!(search.row(), 1000);
+        assert_eq!(search.row, 1000);
         assert_eq!(rows(&mut search, CLEAN, 2), [1001, 1002]);
     }
 
@@ -252,16 +282,16 @@ mod tests {
         let mut search = search(Algorithm::C);
         assert_eq!(rows(&mut search, CLEAN, 6), [1, 2, 2, 4, 4, 8]);
         rows(&mut search, CLEAN, 30);
-        assert!(search.row() >= 1000);
+        assert!(search.row >= 1000);
     }
 
     #[test]
     fn c_tries_to_be_fast_again_after_some_slow_steps() {
         let mut search = search(Algorithm::C);
         rows(&mut search, CLEAN, 12);
-        let top = search.row();
+        let top = search.row;
         rows(&mut search, LOSSY, 3);
-        assert!(search.row() < top);
+        assert!(search.row < top);
         let slow = rows(&mut search, CLEAN, 3);
         assert_eq!(slow[2], slow[0] + 2);
         let again = rows(&mut search, CLEAN, 4);
@@ -335,7 +365,7 @@ mod tests {
         let mut delivered = Vec::new();
         for _ in 0..200 {
             // Above 1 Gb/s a row is 100 Mbit/s, with these sizes.
-            let row = search.row() as f64;
+            let row = search.row as f64;
             let sent = if row > 1000.0 {
                 1000.0 + (row - 1000.0) * 100.0
             } else {
@@ -398,5 +428,65 @@ mod tests {
                 prop_assert!(row <= 1152);
             }
         }
+    }
+
+    const PARAMETERS: TestParameters = TestParameters {
+        thresholds: Thresholds {
+            sequence_errors: 10,
+            low_ms: 30,
+            upper_ms: 90,
+            slow: 3,
+            high_speed_delta: 10,
+        },
+        algorithm: Algorithm::B,
+        feedback_ms: 50,
+        duration_s: 10,
+        sub_interval_ms: 1000,
+        start: StartRow::At(100),
+        one_way: false,
+        ignore_reordering: true,
+        random_payload: false,
+    };
+
+    fn row_after(parameters: TestParameters, status: Status) -> usize {
+        let mut control = RateControl::new(Sizes::default(), &parameters);
+        control.decide(&status);
+        control.row()
+    }
+
+    /// Much delay one way, none of the round trip's variation, and reordering.
+    fn status() -> Status {
+        let mut status = Status::default();
+        (status.delays.sum_ms, status.delays.count) = (500, 5);
+        status.counts.reordered = 11;
+        status
+    }
+
+    #[test]
+    fn the_round_trip_decides_unless_one_way_delay_is_asked_for() {
+        assert_eq!(row_after(PARAMETERS, status()), 110);
+        let one_way = TestParameters {
+            one_way: true,
+            ..PARAMETERS
+        };
+        assert_eq!(row_after(one_way, status()), 99);
+    }
+
+    #[test]
+    fn reordering_counts_only_when_it_is_not_ignored() {
+        let counted = TestParameters {
+            ignore_reordering: false,
+            ..PARAMETERS
+        };
+        assert_eq!(row_after(counted, status()), 99);
+    }
+
+    #[test]
+    fn a_fixed_row_stays() {
+        let fixed = TestParameters {
+            start: StartRow::Fixed(7),
+            ..PARAMETERS
+        };
+        assert_eq!(row_after(fixed, status()), 7);
     }
 }

@@ -7,32 +7,34 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-
-use crate::capacity::wire::{
-    Activation, ActivationAnswer, LONGEST_MESSAGE, SendingRate, Setup, SetupAnswer, Sizes,
-    StartRow, TestParameters, Version, null_request,
-};
-use crate::capacity::{
-    Channel, Context, Decider, Exchange, RateTable, SILENCE, STOP_AFTER, Thresholds, measurement,
-};
-use crate::endpoint::{self, Local};
-use crate::serve::accept::{Seat, Seats};
-use crate::serve::{Service, Shared};
 use netio::stop::STOP_INTERVAL;
 use record::Direction;
+
+use super::channel::Channel;
+use super::exchange::{Agreed, Exchange, SILENCE};
+use super::results::measurement;
+use super::search::RateControl;
+use super::wire::{
+    Activation, ActivationAnswer, LONGEST_MESSAGE, SendingRate, Setup, SetupAnswer, Sizes,
+    StartRow, TestParameters, Thresholds, Version, null_request,
+};
+use crate::endpoint::{self, Local};
+use crate::live::Live;
+use crate::service::{Service, Shared, Slot, Slots};
 
 /// Connections of one client (the reference's limit).
 const MOST_CONNECTIONS: u8 = 24;
 /// Tests that wait for their activation at a time: one datagram, perhaps of a false address, makes one.
 const MOST_PENDING: usize = 64;
+/// The last row of the table of sending rates.
+const LAST_ROW: u16 = 1152;
 
 /// Serves on `port` of `bind`.
 ///
 /// # Errors
 /// It cannot be bound.
 pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
-    let socket = endpoint::listen_udp(bind, port)?;
-    socket.set_read_timeout(Some(STOP_INTERVAL))?;
+    let socket = listen(bind, port)?;
     let address = socket.local_addr()?;
     let bind = bind.cloned();
     let thread = thread::Builder::new()
@@ -45,9 +47,16 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
     })
 }
 
+/// A socket whose waiting ends in time to look whether to stop.
+fn listen(bind: Option<&Local>, port: u16) -> Result<UdpSocket> {
+    let socket = endpoint::listen_udp(bind, port)?;
+    socket.set_read_timeout(Some(STOP_INTERVAL))?;
+    Ok(socket)
+}
+
 fn serve(socket: &UdpSocket, bind: Option<&Local>, shared: &Arc<Shared>) {
     let mut tests: Vec<Test> = Vec::new();
-    let pending = Seats::new(MOST_PENDING);
+    let pending = Slots::new(MOST_PENDING);
     let mut buffer = [0; LONGEST_MESSAGE];
     while !shared.stopping() {
         // Errors are of earlier answers to clients that are gone, and time-outs.
@@ -62,30 +71,28 @@ fn serve(socket: &UdpSocket, bind: Option<&Local>, shared: &Arc<Shared>) {
             continue;
         }
         tests.retain(|test| !test.thread.is_finished());
-        let known = tests.iter().find(|test| test.is_of(peer, &request));
+        let id = (peer, request.ident, request.connection);
+        let known = tests.iter().find(|test| test.id == id);
         let port = match known.map(|test| test.port) {
             // The request comes again: its answer was lost.
             Some(port) => Ok(port),
-            None => Test::set_up(&request, peer, bind, shared, &pending).map(|test| {
-                let port = test.port;
-                tests.push(test);
-                port
-            }),
+            None => PendingTest::admit(&request, peer, bind, shared, &pending)
+                .and_then(|pending| pending.start(id))
+                .map(|test| {
+                    let port = test.port;
+                    tests.push(test);
+                    port
+                }),
         };
-        let answer = match port {
-            Ok(port) => Setup {
-                answer: Some(SetupAnswer::Accepted),
-                port,
-                ..request
-            },
-            Err(refusal) => Setup {
-                version: match refusal {
-                    SetupAnswer::BadVersion => Version::NEWEST.number(),
-                    _ => request.version,
-                },
-                answer: Some(refusal),
-                ..request
-            },
+        let version = match port {
+            Err(SetupAnswer::BAD_VERSION) => Version::NEWEST.number(),
+            _ => request.version,
+        };
+        let answer = Setup {
+            version,
+            answer: Some(port.err().unwrap_or(SetupAnswer::ACCEPTED)),
+            port: port.unwrap_or(request.port),
+            ..request
         };
         let _ = socket.send_to(&answer.encode(), peer);
     }
@@ -95,95 +102,71 @@ fn serve(socket: &UdpSocket, bind: Option<&Local>, shared: &Arc<Shared>) {
     }
 }
 
+/// Who asked for a test, and which of its tests it is: its number, and the number of the connection.
+type TestId = (SocketAddr, u16, u8);
+
 /// A test that was set up.
 struct Test {
-    /// Who asked for it, and which of its tests it is.
-    peer: SocketAddr,
-    ident: u16,
-    connection: u8,
+    id: TestId,
     port: u16,
     thread: JoinHandle<()>,
 }
 
-impl Test {
-    /// Begins to wait for the activation of the test that is asked for, on a thread of its own.
-    fn set_up(
-        request: &Setup,
-        peer: SocketAddr,
-        bind: Option<&Local>,
-        shared: &Arc<Shared>,
-        seats: &Seats,
-    ) -> Result<Self, SetupAnswer> {
-        let seat = seats.take().ok_or(SetupAnswer::CapacityExceeded)?;
-        let pending = Pending::admit(request, peer, bind, shared, seat)?;
-        let port = pending.port;
-        let thread = thread::Builder::new()
-            .name("capacity test".to_owned())
-            .spawn(move || pending.run())
-            .map_err(|_| SetupAnswer::CapacityExceeded)?;
-        Ok(Self {
-            peer,
-            ident: request.ident,
-            connection: request.connection,
-            port,
-            thread,
-        })
-    }
-
-    fn is_of(&self, peer: SocketAddr, request: &Setup) -> bool {
-        (self.peer, self.ident, self.connection) == (peer, request.ident, request.connection)
-    }
-}
-
 /// A test that waits for its activation.
-struct Pending {
+struct PendingTest {
     socket: UdpSocket,
     port: u16,
     peer: SocketAddr,
     version: Version,
     sizes: Sizes,
-    seat: Seat,
+    slot: Slot,
     shared: Arc<Shared>,
 }
 
-impl Pending {
+impl PendingTest {
     fn admit(
         request: &Setup,
         peer: SocketAddr,
         bind: Option<&Local>,
         shared: &Arc<Shared>,
-        seat: Seat,
+        pending: &Slots,
     ) -> Result<Self, SetupAnswer> {
-        let version = Version::spoken(request.version).ok_or(SetupAnswer::BadVersion)?;
+        let slot = pending.take().ok_or(SetupAnswer::CAPACITY_EXCEEDED)?;
+        let version = Version::spoken(request.version).ok_or(SetupAnswer::BAD_VERSION)?;
         let count = request.connections;
         if count == 0 || count > MOST_CONNECTIONS || request.connection >= count {
-            return Err(SetupAnswer::BadConnections);
+            return Err(SetupAnswer::BAD_CONNECTIONS);
         }
         if request.authentication != 0 {
-            return Err(SetupAnswer::NoAuthentication);
+            return Err(SetupAnswer::NO_AUTHENTICATION);
         }
         if !shared.allows(peer.ip()) {
-            return Err(SetupAnswer::NoSocket);
+            return Err(SetupAnswer::NO_SOCKET);
         }
         if !shared.has_room() {
-            return Err(SetupAnswer::CapacityExceeded);
+            return Err(SetupAnswer::CAPACITY_EXCEEDED);
         }
-        let open = || -> Result<(UdpSocket, u16)> {
-            let socket = endpoint::listen_udp(bind, 0)?;
-            socket.set_read_timeout(Some(STOP_INTERVAL))?;
-            let port = socket.local_addr()?.port();
-            Ok((socket, port))
-        };
-        let (socket, port) = open().map_err(|_| SetupAnswer::NoSocket)?;
+        let socket = listen(bind, 0).map_err(|_| SetupAnswer::NO_SOCKET)?;
+        let address = socket.local_addr().map_err(|_| SetupAnswer::NO_SOCKET)?;
         Ok(Self {
             socket,
-            port,
+            port: address.port(),
             peer,
             version,
             sizes: request.sizes,
-            seat,
+            slot,
             shared: Arc::clone(shared),
         })
+    }
+
+    /// Begins to wait for the activation, on a thread of its own.
+    fn start(self, id: TestId) -> Result<Test, SetupAnswer> {
+        let port = self.port;
+        let thread = thread::Builder::new()
+            .name("capacity test".to_owned())
+            .spawn(move || self.run())
+            .map_err(|_| SetupAnswer::CAPACITY_EXCEEDED)?;
+        Ok(Test { id, port, thread })
     }
 
     /// Waits for the activation and tests; a client that does not come back is forgotten.
@@ -221,22 +204,29 @@ impl Pending {
         self.socket.connect(peer)?;
         // A client whose socket was connected to the control port until now has refused the null request.
         let mut channel = Channel::new(self.socket)?.after_null_request();
-        drop(self.seat);
+        drop(self.slot);
         let Ok(permit) = self.shared.admit(peer, "capacity") else {
             // Others were faster. The protocol has no better word for it here.
             let answer = Activation {
-                answer: Some(ActivationAnswer::BadParameter),
+                answer: Some(ActivationAnswer::BAD_PARAMETER),
                 ..*request
             };
             return channel.send(&answer.encode(self.version));
         };
-        let parameters = within_limits(&request.parameters, self.shared.limits().duration);
-        let decider = Decider::new(RateTable::new(self.sizes), &parameters);
-        let rate = decider.rate();
+        let agreed = Agreed {
+            peer,
+            direction: request.direction,
+            version: self.version,
+            sizes: self.sizes,
+            parameters: within_limits(&request.parameters, self.shared.limits().duration),
+            is_server: true,
+        };
+        let control = RateControl::new(self.sizes, &agreed.parameters);
+        let rate = control.rate();
         let answer = Activation {
             direction: request.direction,
-            answer: Some(ActivationAnswer::Accepted),
-            parameters,
+            answer: Some(ActivationAnswer::ACCEPTED),
+            parameters: agreed.parameters,
             rate: match request.direction {
                 Direction::Up => rate,
                 Direction::Down => SendingRate::default(),
@@ -247,27 +237,14 @@ impl Pending {
         let shared = &self.shared;
         let exchange = Exchange {
             channel,
-            version: self.version,
-            parameters,
-            decider,
-            ends_after: Some(Duration::from_secs(parameters.duration_s.into()) + STOP_AFTER),
+            agreed,
+            control,
+            rate,
             stop: &|| shared.stopping().then(|| "the server stops".to_owned()),
             answer,
-            on_sub_interval: &mut |_| {},
+            live: Live::quiet(),
         };
-        let outcome = match request.direction {
-            Direction::Up => exchange.take_load(),
-            Direction::Down => exchange.send_load(rate),
-        };
-        let context = Context {
-            peer,
-            direction: request.direction,
-            version: self.version,
-            sizes: self.sizes,
-            parameters,
-            server: true,
-        };
-        permit.finish(&measurement(&outcome, &context));
+        permit.finish(&measurement(&exchange.run(), &agreed));
         Ok(())
     }
 }
@@ -275,47 +252,36 @@ impl Pending {
 /// What a client asks for, each number that cannot be replaced by its default, as the reference does.
 fn within_limits(asked: &TestParameters, longest: Duration) -> TestParameters {
     let usual = Thresholds::default();
-    let longest_s = u16::try_from(longest.as_secs().max(1)).unwrap_or(u16::MAX);
-    let (low_ms, upper_ms) = match (asked.low_ms, asked.upper_ms) {
+    let given = asked.thresholds;
+    let (low_ms, upper_ms) = match (given.low_ms, given.upper_ms) {
         (low, upper) if (1..=upper).contains(&low) && upper <= 10_000 => (low, upper),
         _ => (usual.low_ms, usual.upper_ms),
     };
-    let duration_s = match asked.duration_s {
-        seconds @ 1..=3600 => seconds,
-        _ => 10,
+    let within = |value: u16, least: u16, most: u16, usual: u16| {
+        let possible = (least..=most).contains(&value);
+        if possible { value } else { usual }
     };
-    let duration_s = duration_s.min(longest_s);
-    let sub_interval_ms = match asked.sub_interval_ms {
-        ms @ 100..=10_000 if u32::from(ms) <= u32::from(duration_s) * 1000 => ms,
-        _ => 1000,
-    };
-    let last_row = 1152;
+    let longest_s = u16::try_from(longest.as_secs().max(1)).unwrap_or(u16::MAX);
+    let duration_s = within(asked.duration_s, 1, 3600, 10).min(longest_s);
+    let longest_ms = duration_s.saturating_mul(1000).min(10_000);
     TestParameters {
-        low_ms,
-        upper_ms,
-        feedback_ms: match asked.feedback_ms {
-            ms @ 5..=250 => ms,
-            _ => 50,
+        thresholds: Thresholds {
+            sequence_errors: given.sequence_errors,
+            low_ms,
+            upper_ms,
+            slow: within(given.slow, 1, u16::MAX, usual.slow),
+            high_speed_delta: match given.high_speed_delta {
+                0 => usual.high_speed_delta,
+                rows => rows,
+            },
         },
+        feedback_ms: within(asked.feedback_ms, 5, 250, 50),
         duration_s,
-        // Neither marks nor congestion marks are offered.
-        dscp_ecn: 0,
-        ecn_threshold: 0,
+        sub_interval_ms: within(asked.sub_interval_ms, 100, longest_ms, 1000),
         start: match asked.start {
-            StartRow::At(row) | StartRow::Fixed(row) if row > last_row => StartRow::Lowest,
+            StartRow::At(row) | StartRow::Fixed(row) if row > LAST_ROW => StartRow::Lowest,
             start => start,
         },
-        high_speed_delta: match asked.high_speed_delta {
-            0 => usual.high_speed_delta,
-            rows => rows,
-        },
-        slow_threshold: match asked.slow_threshold {
-            0 => usual.slow,
-            count => count,
-        },
-        algorithm: asked.algorithm.min(1),
-        sub_interval_ms,
-        suppressed: 0,
         ..*asked
     }
 }
@@ -339,13 +305,9 @@ mod tests {
     fn set_up(client: &UdpSocket, ident: u16) -> Setup {
         let request = Setup {
             version: Version::NEWEST.number(),
-            connection: 0,
             connections: 1,
             ident,
-            answer: None,
-            port: 0,
-            sizes: Sizes::default(),
-            authentication: 0,
+            ..Setup::default()
         };
         client.send(&request.encode()).unwrap();
         let mut buffer = [0; LONGEST_MESSAGE];
@@ -359,7 +321,7 @@ mod tests {
         let client = client(&server);
         for ident in 1..=3 {
             let answer = set_up(&client, ident);
-            assert_eq!(answer.answer, Some(SetupAnswer::Accepted));
+            assert_eq!(answer.answer, Some(SetupAnswer::ACCEPTED));
         }
         let peer = client.local_addr().unwrap();
         assert!(server.shared.admit(peer, "tcp").is_ok());
@@ -380,7 +342,7 @@ mod tests {
         let client = client(&server);
         let refused = (1..).find(|ident| {
             let answer = set_up(&client, *ident).answer;
-            answer == Some(SetupAnswer::CapacityExceeded)
+            answer == Some(SetupAnswer::CAPACITY_EXCEEDED)
         });
         assert!(refused.is_some_and(|ident| usize::from(ident) > MOST_PENDING));
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::launch::{Launcher, Output, Tool};
+use crate::echo_stats::EchoStats;
 use crate::endpoint::Local;
 use crate::ping::PingPlan;
-use crate::tally::Tally;
 use netio::stop::Stop;
 use record::Measurement;
 
@@ -85,7 +85,7 @@ fn try_parse(output: &Output, plan: &PingPlan) -> Result<Measurement> {
             output.last_words()
         )
     })?;
-    let mut tally = Tally::new(plan.timeout);
+    let mut tally = EchoStats::new(plan.timeout);
     // ping states when answers came, not when requests left: the schedule stands for that.
     for probe in 0..sent.min(u64::from(plan.count)) {
         tally.sent(plan.interval.as_secs_f64() * probe as f64);

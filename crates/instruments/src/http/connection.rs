@@ -11,8 +11,8 @@ use netio::tcp::TcpInfo;
 
 use super::HttpTarget;
 use super::body::{self, Body};
+use super::server::CONGESTION_HEADER;
 use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
-use crate::serve::CONGESTION_HEADER;
 use netio::stop::STOP_INTERVAL;
 use netio::stop::Stop;
 

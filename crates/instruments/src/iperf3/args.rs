@@ -160,7 +160,7 @@ impl Instrument for TcpArgs {
         let server = self.test.server(&self.common).or_bad_input()?;
         let plan = self.plan();
         if let Some(name) = &plan.congestion {
-            crate::serve::check_congestion(name).or_bad_input()?;
+            crate::service::check_congestion(name).or_bad_input()?;
         }
         if let Some(measurement) = self.test.with_tool(&server, &plan, session) {
             return measurement.map(MeasureOutput::from);

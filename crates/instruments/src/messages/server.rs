@@ -15,9 +15,9 @@ use crate::messages::far_end::{Place, Served};
 use crate::messages::transfer;
 use crate::messages::wire;
 use crate::messages::wire::{Request, Wait};
-use crate::serve::accept::{ACCEPT_PAUSE, Seats, WAITING_ROOM, accept_all, listen};
-use crate::serve::shared::{Permit, Refusal};
-use crate::serve::{Service, Shared};
+use crate::service::{
+    ACCEPT_PAUSE, Permit, Refusal, Service, Shared, Slots, WAITING_ROOM, accept_all, listen,
+};
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 
 /// A client that sends no whole request for so long is dropped.
@@ -27,9 +27,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 struct Desk {
     shared: Arc<Shared>,
     place: Place,
-    connections: Seats,
+    connections: Slots,
     /// Connections that wait by spinning.
-    spinning: Seats,
+    spinning: Slots,
 }
 
 /// Serves on `port` of `bind`, TCP; UDP sockets on the same port are opened for the clients that ask.
@@ -45,8 +45,8 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
     });
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let desk = Desk {
-        connections: Seats::new(shared.limits().tests.saturating_add(WAITING_ROOM)),
-        spinning: Seats::new((cores / 2).max(1)),
+        connections: Slots::new(shared.limits().tests.saturating_add(WAITING_ROOM)),
+        spinning: Slots::new((cores / 2).max(1)),
         shared,
         place: Place {
             port: address.port(),
@@ -67,15 +67,15 @@ impl Desk {
     fn accept(&self, listener: &TcpListener) {
         thread::scope(|scope| {
             let take = |stream, peer| {
-                // Without a seat there is not even a thread to say so: the connection is closed.
-                let Some(seat) = self.connections.take() else {
+                // Without a slot there is not even a thread to say so: the connection is closed.
+                let Some(slot) = self.connections.take() else {
                     return;
                 };
                 let client = thread::Builder::new().name("messages client".to_owned());
                 // A thread that cannot be had closes the connection as well.
                 let _ = client.spawn_scoped(scope, move || {
                     self.attend(stream, peer);
-                    drop(seat);
+                    drop(slot);
                 });
             };
             accept_all(listener, &self.shared, take, turn_away);
@@ -134,10 +134,10 @@ impl Desk {
             Request::Pingpong { wait, .. } => *wait,
             Request::Blast { .. } | Request::Transfer { .. } => Wait::Block,
         };
-        let seat = (asked == Wait::Spin)
+        let slot = (asked == Wait::Spin)
             .then(|| self.spinning.take())
             .flatten();
-        let wait = if seat.is_some() {
+        let wait = if slot.is_some() {
             Wait::Spin
         } else {
             Wait::Block

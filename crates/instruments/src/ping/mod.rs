@@ -22,7 +22,7 @@ use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::tally::Tally;
+use super::echo_stats::EchoStats;
 use super::{Session, seconds};
 use crate::endpoint::{self, Local};
 use netio::stop::STOP_INTERVAL;
@@ -111,7 +111,7 @@ struct Pinger<'a> {
     kernel_stamps: bool,
     ident: u16,
     start: Instant,
-    tally: Tally,
+    tally: EchoStats,
     /// How long the kernel took to send each request.
     sending_ms: Vec<f64>,
 }
@@ -134,14 +134,14 @@ impl<'a> Pinger<'a> {
             kernel_stamps,
             ident: fastrand::u16(..),
             start: Instant::now(),
-            tally: Tally::new(plan.timeout),
+            tally: EchoStats::new(plan.timeout),
             sending_ms: Vec::new(),
         })
     }
 
     fn run(&mut self, session: &Session) -> Measurement {
         let cause = self.exchange(session).err();
-        let tally = std::mem::replace(&mut self.tally, Tally::new(self.plan.timeout));
+        let tally = std::mem::replace(&mut self.tally, EchoStats::new(self.plan.timeout));
         let mut measurement = tally.finish();
         if let Some(cause) = cause {
             measurement.failure = Some(format!("{cause:#}"));

@@ -19,9 +19,8 @@ use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until};
 use crate::iperf3::{tcp, udp};
 use crate::output::Prepared;
 use crate::stamp;
-use crate::stamp::under;
-use crate::stamp::under::Load;
-use crate::stamp::{FULL, Outcome, ProbePlan, wire};
+use crate::stamp::loaded_latency::{self, Load};
+use crate::stamp::{FULL, ProbePlan, ProbeResults, wire};
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
 use record::{Figure, Measurement, Metric, Phase, Statistic};
 use serde::{Deserialize, Serialize};
@@ -129,7 +128,7 @@ impl Instrument for ProbeArgs {
             return Ok(measurement.into());
         };
         let load = self.load(beside, target);
-        let found = under::under_load(&plan, load, session, probe)?;
+        let found = loaded_latency::measure(&plan, load, session, probe)?;
         let loaded = found
             .loaded
             .as_ref()
@@ -222,7 +221,7 @@ impl FromStr for Beside {
 }
 
 /// Writes the probes to the file, if there is one; why that failed, if it did.
-fn write_csv(file: Option<Prepared>, phases: &[(&str, &Outcome)]) -> Option<String> {
+fn write_csv(file: Option<Prepared>, phases: &[(&str, &ProbeResults)]) -> Option<String> {
     let written = file?.replace(|file| stamp::write_csv(file, phases));
     written.err().map(|error| format!("{error:#}"))
 }

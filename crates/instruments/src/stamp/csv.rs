@@ -4,7 +4,8 @@ use std::io::Write;
 
 use anyhow::Result;
 
-use super::{Outcome, loss};
+use super::probe_log::Received;
+use super::{ProbeResults, loss};
 use record::Direction;
 
 /// What stands in the columns is written in docs/instruments/probe.md.
@@ -35,58 +36,54 @@ const HEADER: [&str; 20] = [
 ///
 /// # Errors
 /// They cannot be written.
-pub(crate) fn write(to: impl Write, phases: &[(&str, &Outcome)]) -> Result<()> {
+pub(crate) fn write(to: impl Write, phases: &[(&str, &ProbeResults)]) -> Result<()> {
     let mut writer = ::csv::Writer::from_writer(to);
     writer.write_record(HEADER)?;
-    for (phase, outcome) in phases {
-        lines(&mut writer, phase, outcome)?;
+    for (phase, results) in phases {
+        let log = &results.log;
+        let ipdv = [Direction::Up, Direction::Down].map(|direction| results.ipdv(direction));
+        let overtaken = loss::overtaken(log);
+        let mut duplicates = vec![0_u32; log.probes.len()];
+        for answer in log.answers.iter().filter(|answer| answer.duplicate) {
+            duplicates[answer.probe] += 1;
+        }
+        let mut delays = results.delays.iter().peekable();
+        let mut received = 0_u64;
+        for (probe, sent) in log.probes.iter().enumerate() {
+            let found = delays.next_if(|delays| delays.probe == probe);
+            received += u64::from(found.is_some());
+            let answer = sent.answer.map(|place| &log.answers[place]);
+            let sent_ms = results.at_s(probe) * 1e3;
+            let one_way = |direction| found.and_then(|delays| results.one_way(delays, direction));
+            let (up, down) = (one_way(Direction::Up), one_way(Direction::Down));
+            let of_answer = |pick: fn(&Received) -> String| answer.map(pick).unwrap_or_default();
+            let way = results.losses.ways.get(&probe).copied();
+            writer.write_record([
+                millis(Some(sent_ms)),
+                millis(up.map(|up| sent_ms + up)),
+                flag(way.is_some()),
+                millis(up),
+                millis(ipdv[0].get(&probe).copied()),
+                duplicates[probe].to_string(),
+                flag(overtaken.contains(&probe)),
+                flag(answer.is_some_and(|answer| answer.late)),
+                (probe + 1).to_string(),
+                received.to_string(),
+                way.map_or("", |way| way.map_or("unknown", Direction::name))
+                    .to_owned(),
+                millis(found.map(|delays| delays.rtt)),
+                millis(found.and_then(|delays| delays.network)),
+                millis(found.and_then(|delays| Some(delays.rtt - delays.network?))),
+                millis(down),
+                millis(ipdv[1].get(&probe).copied()),
+                of_answer(|answer| answer.number.to_string()),
+                of_answer(|answer| answer.ttl.to_string()),
+                (*phase).to_owned(),
+                probe.to_string(),
+            ])?;
+        }
     }
     Ok(writer.flush()?)
-}
-
-fn lines(writer: &mut ::csv::Writer<impl Write>, phase: &str, outcome: &Outcome) -> Result<()> {
-    let journal = &outcome.journal;
-    let ipdv = [Direction::Up, Direction::Down].map(|direction| outcome.ipdv(direction));
-    let overtaken = loss::overtaken(journal);
-    let mut duplicates = vec![0_u32; journal.probes.len()];
-    for answer in journal.answers.iter().filter(|answer| answer.duplicate) {
-        duplicates[answer.probe] += 1;
-    }
-    let mut delays = outcome.delays.iter().peekable();
-    let mut received = 0_u64;
-    for (probe, sent) in journal.probes.iter().enumerate() {
-        let found = delays.next_if(|delays| delays.probe == probe);
-        received += u64::from(found.is_some());
-        let answer = sent.answer.map(|place| &journal.answers[place]);
-        let sent_ms = outcome.at_s(probe) * 1e3;
-        let up = found.and_then(|delays| outcome.one_way(delays, Direction::Up));
-        let down = found.and_then(|delays| outcome.one_way(delays, Direction::Down));
-        let way = outcome.losses.ways.get(&probe).copied();
-        writer.write_record([
-            format!("{sent_ms:.6}"),
-            up.map_or_else(String::new, |up| format!("{:.6}", sent_ms + up)),
-            flag(way.is_some()),
-            millis(up),
-            millis(ipdv[0].get(&probe).copied()),
-            duplicates[probe].to_string(),
-            flag(overtaken.contains(&probe)),
-            flag(answer.is_some_and(|answer| answer.late)),
-            (probe + 1).to_string(),
-            received.to_string(),
-            way.map_or("", |way| way.map_or("unknown", Direction::name))
-                .to_owned(),
-            millis(found.map(|delays| delays.rtt)),
-            millis(found.and_then(|delays| delays.network)),
-            millis(found.and_then(|delays| Some(delays.rtt - delays.network?))),
-            millis(down),
-            millis(ipdv[1].get(&probe).copied()),
-            answer.map_or_else(String::new, |answer| answer.number.to_string()),
-            answer.map_or_else(String::new, |answer| answer.ttl.to_string()),
-            (*phase).to_owned(),
-            probe.to_string(),
-        ])?;
-    }
-    Ok(())
 }
 
 fn flag(set: bool) -> String {

@@ -2,8 +2,9 @@
 //! be said of each direction; pure.
 
 use model::Nanos;
+use record::Direction;
 
-use super::journal::{Journal, Received};
+use super::probe_log::{ProbeLog, Received};
 
 /// What is known of one probe that was answered in time, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +29,9 @@ pub(crate) struct Offset {
     pub(crate) ms: f64,
     /// Between which it lies, in ms.
     pub(crate) low: f64,
+    /// See `low`.
     pub(crate) high: f64,
+    /// What is known of the two clocks.
     pub(crate) relation: Relation,
 }
 
@@ -50,28 +53,27 @@ const TOLERANCE_MS: f64 = 0.001;
 const SLEW_MS: f64 = 1.0;
 
 /// Of every probe that was answered in time, in the order of sending, and how many had stamps that cannot be.
-pub(crate) fn delays(journal: &Journal) -> (Vec<Delays>, u64) {
+pub(crate) fn delays(log: &ProbeLog) -> (Vec<Delays>, u64) {
     let mut impossible = 0;
-    let delays = (0..journal.probes.len()).filter_map(|probe| {
-        let answer = journal.answer(probe)?;
-        let found = delays_of(journal, probe, answer);
-        impossible += u64::from(found.is_none());
-        let rtt = ms(answer.read, journal.probes[probe].sent);
-        Some(found.unwrap_or(Delays {
+    let delays = (0..log.probes.len()).filter_map(|probe| {
+        let answer = log.answer(probe)?;
+        let of_program = Delays {
             probe,
-            rtt,
+            rtt: ms(answer.read, log.probes[probe].sent),
             network: None,
             up: None,
             down: None,
-        }))
+        };
+        let found = with_stamps(of_program, log, answer);
+        impossible += u64::from(found.is_none());
+        Some(found.unwrap_or(of_program))
     });
-    let delays = delays.collect();
-    (delays, impossible)
+    (delays.collect(), impossible)
 }
 
 /// What the session's own packets and the ends' words say of the clocks; nothing without kernel stamps.
 pub(crate) fn offset(
-    journal: &Journal,
+    log: &ProbeLog,
     delays: &[Delays],
     own_error_ms: Option<f64>,
 ) -> Option<Offset> {
@@ -88,7 +90,7 @@ pub(crate) fn offset(
             relation,
         })
     };
-    if journal.far_end.same_kernel && low <= TOLERANCE_MS && high >= -TOLERANCE_MS {
+    if log.far_end.same_kernel && low <= TOLERANCE_MS && high >= -TOLERANCE_MS {
         return Some(Offset {
             ms: 0.0,
             low: 0.0,
@@ -96,7 +98,7 @@ pub(crate) fn offset(
             relation: Relation::Same,
         });
     }
-    let far_error = journal.far_end.error.filter(|error| error.synchronised);
+    let far_error = log.far_end.error.filter(|error| error.synchronised);
     let stated = own_error_ms
         .zip(far_error)
         .and_then(|(own, far)| within(own + far.seconds() * 1e3, Relation::Synchronised));
@@ -108,28 +110,34 @@ pub(crate) fn offset(
     }))
 }
 
-fn delays_of(journal: &Journal, probe: usize, answer: &Received) -> Option<Delays> {
-    let sent = &journal.probes[probe];
-    let rtt = ms(answer.read, sent.sent);
-    let whole = match (sent.departed, answer.arrived) {
-        (Some(departed), Some(arrived)) => Some(ms(arrived, departed)),
-        _ => None,
-    };
-    if whole.is_some_and(|whole| whole < 0.0 || whole > rtt + SLEW_MS) {
+impl Delays {
+    /// One way, as the difference of the two clocks.
+    pub(crate) fn raw(&self, direction: Direction) -> Option<f64> {
+        match direction {
+            Direction::Up => self.up,
+            Direction::Down => self.down,
+        }
+    }
+}
+
+/// With what the stamps of both kernels tell; nothing when they cannot be.
+fn with_stamps(of_program: Delays, log: &ProbeLog, answer: &Received) -> Option<Delays> {
+    let departed = log.probes[of_program.probe].departed;
+    let between = |later: Option<Nanos>, earlier: Option<Nanos>| Some(ms(later?, earlier?));
+    let whole = between(answer.arrived, departed);
+    if whole.is_some_and(|whole| whole < 0.0 || whole > of_program.rtt + SLEW_MS) {
         return None;
     }
-    let far_left = journal.far_departed(answer).or(answer.far_sent);
-    let between = |later: Option<Nanos>, earlier: Option<Nanos>| Some(ms(later?, earlier?));
+    let far_left = log.far_departed(answer).or(answer.far_sent);
     let stay = between(far_left, answer.far_received);
     if stay.is_some_and(|stay| stay < 0.0 || whole.is_some_and(|whole| stay > whole + SLEW_MS)) {
         return None;
     }
     Some(Delays {
-        probe,
-        rtt,
         network: whole.zip(stay).map(|(whole, stay)| whole - stay),
-        up: between(answer.far_received, sent.departed),
+        up: between(answer.far_received, departed),
         down: between(answer.arrived, far_left),
+        ..of_program
     })
 }
 
@@ -141,7 +149,7 @@ fn ms(later: Nanos, earlier: Nanos) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stamp::journal::Arrived;
+    use crate::stamp::probe_log::Arrived;
     use crate::stamp::tlv;
     use crate::stamp::tlv::{FollowUp, Kind, SOFTWARE};
     use crate::stamp::wire::{Answer, ErrorEstimate, ntp};
@@ -153,13 +161,13 @@ mod tests {
 
     /// One probe whose reflector's clock is `ahead` of ours: 20 ms there, 30 ms back, 10 us and 40 us in this host
     /// before and after, 100 us in the far program and 5 us in its kernel.
-    fn journal(ahead: i64, error: ErrorEstimate, follow_up: bool) -> Journal {
-        let mut journal = Journal::new(1, 2, Duration::from_secs(1));
+    fn log(ahead: i64, error: ErrorEstimate, follow_up: bool) -> ProbeLog {
+        let mut log = ProbeLog::new(1, 2, Duration::from_secs(1));
         for number in 0..2 {
             let (mono, wall) = (Nanos(0), Nanos(WALL));
-            let request = journal.send(mono, wall, error);
+            let request = log.send(mono, wall, error);
             let far = |us: u64| Nanos((WALL + us * US).checked_add_signed(ahead).unwrap());
-            journal.departed(number, Nanos(WALL + 10 * US));
+            log.departed(number, Nanos(WALL + 10 * US));
             let sequence = u32::try_from(number).unwrap();
             let mut packet = Answer {
                 sequence,
@@ -167,7 +175,7 @@ mod tests {
                 error,
                 ssid: 1,
                 received: ntp(far(20_010)),
-                request: (sequence, request.sent, 0),
+                request,
                 ttl: 64,
             }
             .emit()
@@ -187,9 +195,9 @@ mod tests {
                 read: Nanos(50_155 * US),
                 kernel: Some(Nanos(WALL + 50_115 * US)),
             };
-            journal.receive(&mut packet, arrived);
+            log.receive(&mut packet, arrived);
         }
-        journal
+        log
     }
 
     fn synchronised(ns: u64) -> ErrorEstimate {
@@ -206,7 +214,7 @@ mod tests {
     #[test]
     fn the_network_s_part_is_what_lies_between_the_kernels() {
         let unknown = ErrorEstimate::from_bits(1);
-        let (delays, impossible) = delays(&journal(0, unknown, true));
+        let (delays, impossible) = delays(&log(0, unknown, true));
         assert_eq!(impossible, 0);
         assert!(near(Some(delays[0].rtt), 50.155));
         assert!(near(delays[0].network, 50.0), "{delays:?}");
@@ -218,10 +226,10 @@ mod tests {
     #[test]
     fn unrelated_clocks_are_bounded_by_the_fastest_packets() {
         let unknown = ErrorEstimate::from_bits(1);
-        let journal = journal(7_000_000_000, unknown, true);
-        let (delays, _) = delays(&journal);
+        let log = log(7_000_000_000, unknown, true);
+        let (delays, _) = delays(&log);
         assert!(near(delays[0].network, 50.0));
-        let offset = offset(&journal, &delays, None).unwrap();
+        let offset = offset(&log, &delays, None).unwrap();
         assert_eq!(offset.relation, Relation::Unrelated);
         assert!(offset.low <= 7000.0 && 7000.0 <= offset.high);
         assert!((offset.high - offset.low - 50.0).abs() < 1e-6);
@@ -230,30 +238,30 @@ mod tests {
     #[test]
     fn synchronised_clocks_are_as_good_as_both_say() {
         let good = synchronised(2_000_000);
-        let journal = journal(1_500_000, good, true);
-        let (delays, _) = delays(&journal);
-        let found = offset(&journal, &delays, Some(2.0)).unwrap();
+        let log = log(1_500_000, good, true);
+        let (delays, _) = delays(&log);
+        let found = offset(&log, &delays, Some(2.0)).unwrap();
         assert_eq!(found.relation, Relation::Synchronised);
         assert!(found.low <= 1.5 && 1.5 <= found.high && found.high - found.low < 8.1);
         // This machine's own clock is not.
-        let found = offset(&journal, &delays, None).unwrap();
+        let found = offset(&log, &delays, None).unwrap();
         assert_eq!(found.relation, Relation::Unrelated);
     }
 
     #[test]
     fn a_claim_that_packets_refute_is_not_believed() {
         let good = synchronised(1_000);
-        let journal = journal(7_000_000_000, good, true);
-        let (delays, _) = delays(&journal);
-        let found = offset(&journal, &delays, Some(0.001)).unwrap();
+        let log = log(7_000_000_000, good, true);
+        let (delays, _) = delays(&log);
+        let found = offset(&log, &delays, Some(0.001)).unwrap();
         assert_eq!(found.relation, Relation::Unrelated);
     }
 
     #[test]
     fn stamps_across_a_step_of_the_clock_are_left_out() {
-        let mut journal = journal(0, ErrorEstimate::from_bits(1), false);
-        journal.answers[0].arrived = Some(Nanos(WALL + 3_600_000_000_000));
-        let (delays, impossible) = delays(&journal);
+        let mut log = log(0, ErrorEstimate::from_bits(1), false);
+        log.answers[0].arrived = Some(Nanos(WALL + 3_600_000_000_000));
+        let (delays, impossible) = delays(&log);
         assert_eq!((impossible, delays[0].network), (1, None));
         assert!(near(Some(delays[0].rtt), 50.155));
     }

@@ -3,16 +3,14 @@
 pub mod args;
 mod csv;
 mod delay;
-mod facts;
-mod journal;
 pub(crate) mod kernel;
+pub(crate) mod loaded_latency;
 mod loss;
-mod outcome;
-pub mod reflector;
+mod probe_log;
+pub(crate) mod reflector;
+mod results;
 mod sender;
-mod statistics;
 pub(crate) mod tlv;
-pub(crate) mod under;
 pub(crate) mod wire;
 
 use std::net::SocketAddr;
@@ -21,10 +19,10 @@ use std::thread;
 use netio::clock::WallClock;
 
 pub(crate) use self::csv::write as write_csv;
-pub(crate) use self::outcome::Outcome;
+pub(crate) use self::results::ProbeResults;
 use self::sender::Sender;
 pub(crate) use self::sender::{FULL, ProbePlan};
-use super::Session;
+use crate::Session;
 use crate::endpoint::Local;
 use crate::failure::Failure;
 
@@ -37,18 +35,15 @@ pub(crate) fn probe(
     local: Option<&Local>,
     plan: &ProbePlan,
     session: &Session,
-) -> Result<(Outcome, Option<String>), Failure> {
-    // In a thread of its own: it becomes one that goes before others, and what it starts would do so, too.
+) -> Result<(ProbeResults, Option<String>), Failure> {
+    // In a thread of its own: it is scheduled before others, and what it starts would be, too.
     let probing = || Sender::open(target, local, plan).map(|sender| sender.run(session));
-    let (journal, failure) = thread::scope(|scope| {
+    let (log, failure) = thread::scope(|scope| {
         let joined = scope.spawn(probing).join();
         joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
     let clock = WallClock::now();
     let error_ms = clock.largest_error.0 as f64 / 1e6;
     let own_error_ms = clock.synchronised.then_some(error_ms);
-    Ok((Outcome::new(journal, own_error_ms, STAMP_ERROR_MS), failure))
+    Ok((ProbeResults::new(log, own_error_ms), failure))
 }
-
-/// How far off the stamps of a packet are taken to be, one way: interrupts and queues of both kernels.
-const STAMP_ERROR_MS: f64 = 0.1;

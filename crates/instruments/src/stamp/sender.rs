@@ -10,7 +10,7 @@ use netio::clock::WallClock;
 use netio::{CpuUse, SendReport, TimestampedUdp, Waiter, clock};
 use nix::errno::Errno;
 
-use super::journal::{Arrived, Journal};
+use super::probe_log::{Arrived, ProbeLog};
 use super::tlv::{self, HEADER, Kind, SameClock};
 use super::wire::{BASE, ErrorEstimate};
 use crate::Session;
@@ -44,7 +44,7 @@ pub(crate) struct ProbePlan {
     pub(crate) timeout: Duration,
 }
 
-/// A socket of a session.
+/// A session that is under way.
 pub(crate) struct Sender {
     socket: TimestampedUdp,
     target: SocketAddr,
@@ -54,7 +54,7 @@ pub(crate) struct Sender {
     error: ErrorEstimate,
     packet: Vec<u8>,
     buffer: Vec<u8>,
-    journal: Journal,
+    log: ProbeLog,
     /// Which probe the kernel calls 0.
     id_zero: usize,
     /// Monotonic, of the first probe.
@@ -115,30 +115,29 @@ impl Sender {
             error: ErrorEstimate::of(WallClock::now()),
             packet: Vec::with_capacity(plan.size.into()),
             buffer: vec![0; LONGEST],
-            journal: Journal::new(ssid, challenge, plan.timeout),
+            log: ProbeLog::new(ssid, challenge, plan.timeout),
             id_zero: 0,
             start: clock::now(),
         })
     }
 
     /// Sends every probe and takes answers until the last is in or overdue; says why it ended earlier, if it did.
-    pub(crate) fn run(mut self, session: &Session) -> (Journal, Option<String>) {
+    pub(crate) fn run(mut self, session: &Session) -> (ProbeLog, Option<String>) {
         let ended = self.exchange(session);
         // What the kernel has still to say of the last probe.
         let _ = self.take_reports();
         let failure = match ended {
             Err(cause) => Some(format!("{cause:#}")),
-            Ok(()) => (self.journal.answered() == 0).then(|| self.silence()),
+            Ok(()) => (self.log.answered() == 0).then(|| self.silence()),
         };
-        (self.journal, failure)
+        (self.log, failure)
     }
 
     fn exchange(&mut self, session: &Session) -> Result<()> {
         self.start = clock::now();
-        let mut spoken = self.start;
-        let mut asked = self.start;
+        let (mut spoken, mut asked) = (self.start, self.start);
         let count = usize::try_from(self.plan.count)?;
-        while self.journal.probes.len() < count || !self.journal.complete() {
+        while self.log.probes.len() < count || !self.log.complete() {
             let now = clock::now();
             if now >= asked {
                 if let Some(cause) = session.stop.cause() {
@@ -152,7 +151,7 @@ impl Sender {
             }
             let due = self.due(count);
             if now >= due {
-                if self.journal.probes.len() == count {
+                if self.log.probes.len() == count {
                     return Ok(());
                 }
                 self.send()?;
@@ -168,8 +167,8 @@ impl Sender {
 
     /// When the next probe is to leave, or the last one's time-out passes.
     fn due(&self, count: usize) -> Nanos {
-        let sent = self.journal.probes.len();
-        match self.journal.probes.last() {
+        let sent = self.log.probes.len();
+        match self.log.probes.last() {
             Some(last) if sent == count => last.sent + self.plan.timeout.into(),
             _ => {
                 let interval = Nanos::from(self.plan.interval);
@@ -179,9 +178,9 @@ impl Sender {
     }
 
     fn send(&mut self) -> Result<()> {
-        let number = self.journal.probes.len();
+        let number = self.log.probes.len();
         let wall = clock::wall();
-        let request = self.journal.send(clock::now(), wall, self.error);
+        let request = self.log.send(clock::now(), wall, self.error);
         self.packet.clear();
         self.packet.extend(request.emit());
         if self.plan.is_extended() {
@@ -202,11 +201,8 @@ impl Sender {
         }
         let padding = usize::from(self.plan.size) - self.packet.len();
         if let Some(padding) = padding.checked_sub(HEADER) {
-            tlv::append(
-                &mut self.packet,
-                Kind::ExtraPadding,
-                u16::try_from(padding)?,
-            );
+            let padding = u16::try_from(padding)?;
+            tlv::append(&mut self.packet, Kind::ExtraPadding, padding);
         }
         loop {
             match self.socket.send(&self.packet) {
@@ -219,7 +215,7 @@ impl Sender {
                     self.take_reports()?;
                 }
                 Err(error) => {
-                    self.journal.probes.pop();
+                    self.log.probes.pop();
                     return Err(error).with_context(|| {
                         format!("probe {} to {} was not sent", number + 1, self.target)
                     });
@@ -233,7 +229,7 @@ impl Sender {
             match report {
                 SendReport::Departed { id, at } => {
                     let probe = self.id_zero.wrapping_add(usize::try_from(id)?);
-                    self.journal.departed(probe, at);
+                    self.log.departed(probe, at);
                 }
                 SendReport::Unreachable {
                     why: Errno::ECONNREFUSED,
@@ -241,7 +237,7 @@ impl Sender {
                 } => return Err(self.refused(by.unwrap_or(self.target.ip()))),
                 SendReport::Unreachable { why, by } => {
                     let by = by.map_or_else(String::new, |by| format!(" by {by}"));
-                    self.journal.unreachable = Some(format!("{}{by}", why.desc()));
+                    self.log.unreachable = Some(format!("{}{by}", why.desc()));
                 }
             }
         }
@@ -256,31 +252,29 @@ impl Sender {
                 // The error queue says more of it.
                 Err(_) => return self.take_reports(),
             };
-            self.journal.overflowed = self.journal.overflowed.max(arrival.overflowed);
+            self.log.overflowed = self.log.overflowed.max(arrival.overflowed);
             let arrived = Arrived {
                 read: clock::now(),
                 kernel: arrival.at,
             };
-            self.journal
+            self.log
                 .receive(&mut self.buffer[..arrival.length], arrived);
-            if self.journal.flooded() {
+            if self.log.flooded() {
                 bail!(
                     "{} sends packets without end: {} answers to {} probes and {} that are none",
                     self.target,
-                    self.journal.answers.len(),
-                    self.journal.probes.len(),
-                    self.journal.garbage
+                    self.log.answers.len(),
+                    self.log.probes.len(),
+                    self.log.garbage
                 );
             }
         }
     }
 
     fn refused(&self, by: std::net::IpAddr) -> anyhow::Error {
-        let answered = self.journal.answered();
-        let what = if answered == 0 {
-            "no STAMP reflector listens there (farwire serve has one; on 8620 when it may not use 862)".to_owned()
-        } else {
-            format!("the reflector is gone after {answered} answers")
+        let what = match self.log.answered() {
+            0 => "no STAMP reflector listens there (farwire serve has one; on 8620 when it may not use 862)".to_owned(),
+            answered => format!("the reflector is gone after {answered} answers"),
         };
         anyhow!(
             "{} refuses, says {by} (ICMP port unreachable): {what}",
@@ -289,12 +283,12 @@ impl Sender {
     }
 
     fn silence(&self) -> String {
-        let probes = self.journal.probes.len();
-        let garbage = match self.journal.garbage {
+        let probes = self.log.probes.len();
+        let garbage = match self.log.garbage {
             0 => String::new(),
             count => format!("; {count} packets came that answer none of them"),
         };
-        let unreachable = self.journal.unreachable.as_deref();
+        let unreachable = self.log.unreachable.as_deref();
         let unreachable = unreachable.map_or_else(String::new, |why| format!("; ICMP: {why}"));
         format!(
             "no answer from {} to {probes} probes within {:?}{garbage}{unreachable}",
@@ -303,11 +297,10 @@ impl Sender {
     }
 
     fn say(&self, session: &Session, now: Nanos) {
-        let (sent, answered) = (self.journal.probes.len(), self.journal.answered());
+        let (sent, answered) = (self.log.probes.len(), self.log.answered());
         let elapsed = (now.0 - self.start.0) as f64 / 1e9;
-        let last = self.journal.answers.last();
-        let rtt = last.map_or_else(String::new, |answer| {
-            let sent = self.journal.probes[answer.probe].sent;
+        let rtt = self.log.answers.last().map_or_else(String::new, |answer| {
+            let sent = self.log.probes[answer.probe].sent;
             format!(", rtt {:.3} ms", (answer.read.0 - sent.0) as f64 / 1e6)
         });
         session.live.line(format_args!(

@@ -1,7 +1,10 @@
 //! STAMP's extensions: a type, a length, a value, and flags by which a reflector says what it made of it
 //! (RFC 8972 section 4).
 
+use bytes::BufMut;
+
 use super::wire::BASE;
+use crate::codec::{Wire, wire_order};
 
 /// Flags (1), type (1), length of the value (2).
 pub(crate) const HEADER: usize = 4;
@@ -151,29 +154,22 @@ pub(crate) struct FollowUp {
     pub(crate) method: u8,
 }
 
+wire_order!(FollowUp: sequence, departed, method);
+
 /// A stamp that software took.
 pub(crate) const SOFTWARE: u8 = 2;
 
 impl FollowUp {
     /// Out of the extension's value; nothing when it names no answer: method and time are both 0.
     pub(crate) fn parse(value: &[u8]) -> Option<Self> {
-        let value: &[u8; 16] = value.try_into().ok()?;
-        let [a, b, c, d, stamp @ ..] = value;
-        let (stamp, rest) = stamp.split_first_chunk::<8>()?;
-        let departed = u64::from_be_bytes(*stamp);
-        (departed != 0).then_some(Self {
-            sequence: u32::from_be_bytes([*a, *b, *c, *d]),
-            departed,
-            method: rest[0],
-        })
+        let found = (value.len() == 16).then(|| Self::get(&mut &value[..]));
+        found.filter(|found| found.departed != 0)
     }
 
     /// Into the extension's value.
-    pub(crate) fn emit(&self, value: &mut [u8]) {
-        value[0..4].copy_from_slice(&self.sequence.to_be_bytes());
-        value[4..12].copy_from_slice(&self.departed.to_be_bytes());
-        value[12] = self.method;
-        value[13..16].fill(0);
+    pub(crate) fn emit(&self, mut value: &mut [u8]) {
+        self.put(&mut value);
+        value.put_bytes(0, value.len());
     }
 }
 
@@ -188,23 +184,17 @@ pub(crate) struct SameClock {
     pub(crate) overflowed: u32,
 }
 
+wire_order!(SameClock: challenge, response, overflowed);
+
 impl SameClock {
     /// Out of the extension's value.
     pub(crate) fn parse(value: &[u8]) -> Option<Self> {
-        let (challenge, rest) = value.split_first_chunk::<8>()?;
-        let (response, rest) = rest.split_first_chunk::<8>()?;
-        Some(Self {
-            challenge: u64::from_be_bytes(*challenge),
-            response: u64::from_be_bytes(*response),
-            overflowed: u32::from_be_bytes(rest.try_into().ok()?),
-        })
+        (value.len() == 20).then(|| Self::get(&mut &value[..]))
     }
 
     /// Into the extension's value.
-    pub(crate) fn emit(&self, value: &mut [u8]) {
-        value[0..8].copy_from_slice(&self.challenge.to_be_bytes());
-        value[8..16].copy_from_slice(&self.response.to_be_bytes());
-        value[16..20].copy_from_slice(&self.overflowed.to_be_bytes());
+    pub(crate) fn emit(&self, mut value: &mut [u8]) {
+        self.put(&mut value);
     }
 }
 

@@ -1,7 +1,10 @@
 //! The packets of STAMP in unauthenticated mode (RFC 8762 section 4) and what stands in them.
 
+use bytes::{Buf, BufMut};
 use model::Nanos;
 use netio::clock::WallClock;
+
+use crate::codec::{Wire, wire_order};
 
 /// Bytes of a packet without extensions, in either direction (RFC 8762 sections 4.2.1 and 4.3.1).
 pub(crate) const BASE: usize = 44;
@@ -34,10 +37,13 @@ pub(crate) struct Request {
     pub(crate) sequence: u32,
     /// When it was sent, as it stands in the packet: a reflector gives it back as it came.
     pub(crate) sent: u64,
+    /// How good the clock is that took that time.
     pub(crate) error: ErrorEstimate,
     /// Which of a sender's sessions it is (RFC 8972 section 3); 0 from a sender that knows of none.
     pub(crate) ssid: u16,
 }
+
+wire_order!(Request: sequence, sent, error, ssid);
 
 /// What a reflector answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,73 +52,57 @@ pub(crate) struct Answer {
     pub(crate) sequence: u32,
     /// When it was sent, as the reflector's program read its clock.
     pub(crate) sent: u64,
+    /// How good the clock is that took the answer's times.
     pub(crate) error: ErrorEstimate,
     /// The request's; 0 from a reflector that knows of none.
     pub(crate) ssid: u16,
     /// When the request came.
     pub(crate) received: u64,
-    /// The request's sequence number, time stamp and error estimate.
-    pub(crate) request: (u32, u64, u16),
+    /// What the request said; the place of its session is zero here.
+    pub(crate) request: Request,
     /// TTL or hop limit with which the request came; 255 where the reflector cannot know.
     pub(crate) ttl: u8,
 }
 
+wire_order!(Answer: sequence, sent, error, ssid, received, request, ttl);
+
 impl Request {
     /// Out of `packet`; nothing when it is too short to be one.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
-        let base: &[u8; BASE] = packet.first_chunk()?;
-        Some(Self {
-            sequence: u32::from_be_bytes(field(base, 0)),
-            sent: u64::from_be_bytes(field(base, 4)),
-            error: ErrorEstimate::from_bits(u16::from_be_bytes(field(base, 12))),
-            ssid: u16::from_be_bytes(field(base, 14)),
-        })
+        (packet.len() >= BASE).then(|| Self::get(&mut &packet[..]))
     }
 
     /// As it goes onto the wire, without extensions.
     pub(crate) fn emit(&self) -> [u8; BASE] {
-        let mut base = [0; BASE];
-        base[0..4].copy_from_slice(&self.sequence.to_be_bytes());
-        base[4..12].copy_from_slice(&self.sent.to_be_bytes());
-        base[12..14].copy_from_slice(&self.error.bits().to_be_bytes());
-        base[14..16].copy_from_slice(&self.ssid.to_be_bytes());
-        base
+        emit(self)
     }
 }
 
 impl Answer {
     /// Out of `packet`; nothing when it is too short to be one.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
-        let base: &[u8; SHORTEST_ANSWER] = packet.first_chunk()?;
-        Some(Self {
-            sequence: u32::from_be_bytes(field(base, 0)),
-            sent: u64::from_be_bytes(field(base, 4)),
-            error: ErrorEstimate::from_bits(u16::from_be_bytes(field(base, 12))),
-            ssid: u16::from_be_bytes(field(base, 14)),
-            received: u64::from_be_bytes(field(base, 16)),
-            request: (
-                u32::from_be_bytes(field(base, 24)),
-                u64::from_be_bytes(field(base, 28)),
-                u16::from_be_bytes(field(base, 36)),
-            ),
-            ttl: base[40],
-        })
+        (packet.len() >= SHORTEST_ANSWER).then(|| Self::get(&mut &packet[..]))
     }
 
     /// As it goes onto the wire, without extensions.
     pub(crate) fn emit(&self) -> [u8; BASE] {
-        let (sequence, sent, error) = self.request;
-        let mut base = [0; BASE];
-        base[0..4].copy_from_slice(&self.sequence.to_be_bytes());
-        base[4..12].copy_from_slice(&self.sent.to_be_bytes());
-        base[12..14].copy_from_slice(&self.error.bits().to_be_bytes());
-        base[14..16].copy_from_slice(&self.ssid.to_be_bytes());
-        base[16..24].copy_from_slice(&self.received.to_be_bytes());
-        base[24..28].copy_from_slice(&sequence.to_be_bytes());
-        base[28..36].copy_from_slice(&sent.to_be_bytes());
-        base[36..38].copy_from_slice(&error.to_be_bytes());
-        base[40] = self.ttl;
-        base
+        emit(self)
+    }
+}
+
+fn emit(packet: &impl Wire) -> [u8; BASE] {
+    let mut base = [0; BASE];
+    packet.put(&mut &mut base[..]);
+    base
+}
+
+impl Wire for ErrorEstimate {
+    fn put(&self, to: &mut impl BufMut) {
+        to.put_u16(self.bits());
+    }
+
+    fn get(from: &mut impl Buf) -> Self {
+        Self::from_bits(from.get_u16())
     }
 }
 
@@ -143,7 +133,7 @@ impl ErrorEstimate {
     }
 
     /// As its two bytes.
-    pub(crate) fn bits(self) -> u16 {
+    fn bits(self) -> u16 {
         let high = u8::from(self.synchronised) << 7 | u8::from(self.ptp) << 6 | self.scale & 0x3f;
         u16::from_be_bytes([high, self.multiplier])
     }
@@ -188,12 +178,6 @@ pub(crate) fn ntp(time: Nanos) -> u64 {
 /// In units of 2^-32 s, to the nearest.
 fn ntp_units(ns: u64) -> u128 {
     ((u128::from(ns) << 32) + u128::from(SECOND_NS / 2)) / u128::from(SECOND_NS)
-}
-
-fn field<const N: usize>(packet: &[u8], at: usize) -> [u8; N] {
-    let mut bytes = [0; N];
-    bytes.copy_from_slice(&packet[at..at + N]);
-    bytes
 }
 
 #[cfg(test)]

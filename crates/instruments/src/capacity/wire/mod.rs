@@ -2,20 +2,23 @@
 //!
 //! Everything is big-endian. Protocol version 20 is the RFC's; versions 11 to 19 are what obudpst before release 9
 //! speaks: the activation ends earlier and counts sub-intervals in seconds, and the feedback is padded as that
-//! program's compiler padded it. Each message is decoded from exactly as many bytes as it has, so a hostile one
-//! costs nothing but its own refusal.
+//! program's compiler padded it. Each message is decoded from exactly as many bytes as it has, so that a hostile
+//! one costs nothing but its refusal.
 
-mod activation;
-mod load;
-mod setup;
-mod status;
+mod control;
+mod data;
 
 use bytes::{Buf, BufMut};
 
-pub(crate) use activation::{Activation, ActivationAnswer, StartRow, TestParameters};
-pub(crate) use load::{LOAD_HEADER, LoadHeader};
-pub(crate) use setup::{Setup, SetupAnswer, null_request};
-pub(crate) use status::{NO_DELAY, Status, SubInterval};
+pub(crate) use control::{
+    Activation, ActivationAnswer, Algorithm, Setup, SetupAnswer, Sizes, StartRow, TestParameters,
+    Thresholds, null_request,
+};
+pub(crate) use data::{
+    Action, ArrivalCounts, LOAD_HEADER, LoadHeader, NO_DELAY, Status, SubInterval,
+};
+
+use crate::codec::{Wire, wire_order};
 
 /// Where servers listen: registered with IANA. obudpst before release 9 used 25000.
 pub const CONTROL_PORT: u16 = 24601;
@@ -23,19 +26,9 @@ pub const CONTROL_PORT: u16 = 24601;
 /// The longest message other than a load PDU, in bytes.
 pub(crate) const LONGEST_MESSAGE: usize = 256;
 
-/// A protocol version spoken here.
+/// A protocol version that farwire speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version(u16);
-
-/// What an end says of the test in each load and feedback message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// It goes on.
-    #[default]
-    Testing,
-    /// It is over: the server says so, the client confirms.
-    Stop,
-}
 
 /// A wall-clock time as the protocol carries it: seconds and nanoseconds, 32 bits each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,16 +37,9 @@ pub(crate) struct Stamp {
     nanos: u32,
 }
 
-/// Which of the four tables of sending rates is used; both ends must agree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sizes {
-    /// Above 1 Gb/s datagrams grow to an IP packet of 9,000 bytes.
-    pub(crate) jumbo: bool,
-    /// Up to 1 Gb/s an IP packet has up to 1,500 bytes, else up to 1,250.
-    pub(crate) traditional: bool,
-}
+wire_order!(Stamp: seconds, nanos);
 
-/// One of the two transmitters of a sending rate: a burst an interval.
+/// One of the two transmitters of a sending rate: a burst each interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transmitter {
     /// From one burst to the next, in microseconds; 0 sends nothing.
@@ -62,7 +48,7 @@ pub(crate) struct Transmitter {
     pub(crate) payload: u32,
     /// Datagrams in a burst.
     pub(crate) burst: u32,
-    /// UDP payload bytes of one more datagram a burst; 0 is none. The first transmitter has none.
+    /// UDP payload bytes of one more datagram in each burst; 0 is none. The first transmitter has none.
     pub(crate) addon: u32,
 }
 
@@ -78,45 +64,67 @@ pub(crate) struct SendingRate {
 /// In a payload: each datagram's size is drawn between the smallest and this one.
 pub(crate) const RANDOM_SIZE: u32 = 0x8000_0000;
 
-/// Why bytes are not the message that they should be.
+/// Why bytes are not the message that they should be; each names that message first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
-    /// Not as long as such a message is.
-    #[error("{message} of {came} bytes, where {needed} are right")]
-    Length {
-        /// What the message should have been.
-        message: &'static str,
-        /// Bytes that came.
-        came: usize,
-        /// Bytes that it has.
-        needed: usize,
-    },
-    /// Another message, or none.
-    #[error("identifier 0x{came:04x} where {message} has 0x{needed:04x}")]
-    Identifier {
-        /// What the message should have been.
-        message: &'static str,
-        /// The first two bytes.
-        came: u16,
-        /// What they should be.
-        needed: u16,
-    },
-    /// A field with a value that has no meaning.
-    #[error("{message} with {field} {came}")]
-    Field {
-        /// The message.
-        message: &'static str,
-        /// The field's name in the RFC.
-        field: &'static str,
-        /// What it held.
-        came: u32,
-    },
+    /// So many bytes came; so many there should be.
+    #[error("{0} of {1} bytes, where {2} are right")]
+    Length(&'static str, usize, usize),
+    /// This identifier came; this one it should be.
+    #[error("identifier 0x{1:04x} where {0} has 0x{2:04x}")]
+    Identifier(&'static str, u16, u16),
+    /// The field, by its name in the RFC, has a value without a meaning.
+    #[error("{0} with {1} {2}")]
+    Field(&'static str, &'static str, u8),
     /// A checksum is there and does not fit.
-    #[error("{message} with a wrong header checksum")]
-    Checksum {
-        /// The message.
-        message: &'static str,
-    },
+    #[error("{0} with a wrong header checksum")]
+    Checksum(&'static str),
+}
+
+/// What tells a message from others before its fields are read.
+struct Format {
+    name: &'static str,
+    identifier: u16,
+    length: usize,
+    checksum_at: usize,
+}
+
+impl Format {
+    /// Checks length, identifier and, where there is one, the checksum; gives what follows the identifier.
+    fn check<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Malformed> {
+        if bytes.len() != self.length {
+            return Err(Malformed::Length(self.name, bytes.len(), self.length));
+        }
+        let mut fields = bytes;
+        let came = fields.get_u16();
+        if came != self.identifier {
+            return Err(Malformed::Identifier(self.name, came, self.identifier));
+        }
+        // Zero says that the UDP checksum is relied upon, as it is here when sending.
+        let present = bytes[self.checksum_at..self.checksum_at + 2] != [0, 0];
+        if present && ones_complement_sum(bytes) != 0xffff {
+            return Err(Malformed::Checksum(self.name));
+        }
+        Ok(fields)
+    }
+
+    /// Refuses a field that holds more than `most`.
+    fn at_most(&self, field: &'static str, came: u8, most: u8) -> Result<(), Malformed> {
+        if came > most {
+            return Err(Malformed::Field(self.name, field, came));
+        }
+        Ok(())
+    }
+}
+
+/// RFC 1071's sum of 16-bit words, folded; 0xffff when the words hold their own checksum.
+fn ones_complement_sum(bytes: &[u8]) -> u16 {
+    let words = bytes
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)])));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or(u16::MAX)
 }
 
 impl Version {
@@ -125,7 +133,7 @@ impl Version {
     /// What obudpst before release 9 speaks.
     pub(crate) const OLDEST: Self = Self(11);
 
-    /// `number`, if it is spoken here.
+    /// `number`, if farwire speaks it.
     pub(crate) fn spoken(number: u16) -> Option<Self> {
         (Self::OLDEST.0..=Self::NEWEST.0)
             .contains(&number)
@@ -161,44 +169,10 @@ impl Stamp {
     pub(crate) fn is_unset(self) -> bool {
         self == Self::default()
     }
-
-    fn put(self, to: &mut impl BufMut) {
-        to.put_u32(self.seconds);
-        to.put_u32(self.nanos);
-    }
-
-    fn get(from: &mut impl Buf) -> Self {
-        Self {
-            seconds: from.get_u32(),
-            nanos: from.get_u32(),
-        }
-    }
 }
 
-impl Action {
-    fn number(self) -> u8 {
-        match self {
-            Self::Testing => 0,
-            // 1 is what a server notes for itself; 2 is what is exchanged.
-            Self::Stop => 2,
-        }
-    }
-
-    fn of(number: u8, message: &'static str) -> Result<Self, Malformed> {
-        match number {
-            0 => Ok(Self::Testing),
-            1 | 2 => Ok(Self::Stop),
-            came => Err(Malformed::Field {
-                message,
-                field: "testAction",
-                came: came.into(),
-            }),
-        }
-    }
-}
-
-impl SendingRate {
-    fn put(self, to: &mut impl BufMut) {
+impl Wire for SendingRate {
+    fn put(&self, to: &mut impl BufMut) {
         for transmitter in [self.first, self.second] {
             to.put_u32(transmitter.interval_us);
             to.put_u32(transmitter.payload);
@@ -218,60 +192,6 @@ impl SendingRate {
         second.addon = from.get_u32();
         Self { first, second }
     }
-}
-
-/// A flag of one byte: what is neither 0 nor 1 is refused.
-fn flag(number: u8, message: &'static str, field: &'static str) -> Result<bool, Malformed> {
-    match number {
-        0 => Ok(false),
-        1 => Ok(true),
-        came => Err(Malformed::Field {
-            message,
-            field,
-            came: came.into(),
-        }),
-    }
-}
-
-/// Checks length, identifier and, where there is one, the checksum at `checksum_at`.
-fn check(
-    bytes: &[u8],
-    message: &'static str,
-    needed: usize,
-    identifier: u16,
-    checksum_at: usize,
-) -> Result<(), Malformed> {
-    if bytes.len() != needed {
-        return Err(Malformed::Length {
-            message,
-            came: bytes.len(),
-            needed,
-        });
-    }
-    let came = u16::from_be_bytes([bytes[0], bytes[1]]);
-    if came != identifier {
-        return Err(Malformed::Identifier {
-            message,
-            came,
-            needed: identifier,
-        });
-    }
-    // Zero says that the UDP checksum is relied upon, as it is here when sending.
-    let present = bytes[checksum_at..checksum_at + 2] != [0, 0];
-    if present && ones_complement_sum(bytes) != 0xffff {
-        return Err(Malformed::Checksum { message });
-    }
-    Ok(())
-}
-
-/// RFC 1071's sum of 16-bit words, folded; 0xffff when the words hold their own checksum.
-fn ones_complement_sum(bytes: &[u8]) -> u16 {
-    let words = bytes
-        .chunks(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)])));
-    let sum: u32 = words.sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]
@@ -305,9 +225,7 @@ mod tests {
         bytes[30] ^= 1;
         assert_eq!(
             LoadHeader::decode(&bytes),
-            Err(Malformed::Checksum {
-                message: "load PDU"
-            })
+            Err(Malformed::Checksum("load PDU"))
         );
     }
 

@@ -2,10 +2,9 @@
 
 use super::FilesPlan;
 use super::fetch::Fetched;
-use crate::Spread;
 use crate::http::sizes::Sizes;
 use record::{Figure, Metric, Sample, Statistic};
-use stats::order_statistics;
+use stats::{order_statistics, t_interval};
 
 /// The times of each file, over `connections` in parallel.
 pub(super) fn samples(fetched: &[Fetched], connections: u32) -> Vec<Sample> {
@@ -68,10 +67,10 @@ pub(super) fn figures(fetched: &[Fetched], plan: &FilesPlan) -> Vec<Figure> {
 /// Mean, median with its interval, and the upper percentiles.
 fn distribution(metric: Metric, mut values: Vec<f64>) -> Vec<Figure> {
     values.sort_by(f64::total_cmp);
-    let Some(spread) = Spread::of(&values) else {
+    let (Some(mean), Some(median)) = (t_interval::mean(&values), order_statistics::quantile(&values, 0.5)) else {
         return Vec::new();
     };
-    let median = Figure::new(metric, Statistic::Median, spread.median);
+    let median = Figure::new(metric, Statistic::Median, median);
     let median = match order_statistics::median_interval(&values) {
         Some([low, high]) => median.within(low, high),
         None => median,
@@ -81,7 +80,7 @@ fn distribution(metric: Metric, mut values: Vec<f64>) -> Vec<Figure> {
         Some(Figure::new(metric, statistic, value))
     };
     [
-        Some(Figure::new(metric, Statistic::Mean, spread.mean)),
+        Some(Figure::new(metric, Statistic::Mean, mean)),
         Some(median),
         percentile(Statistic::P90, 0.90),
         percentile(Statistic::P99, 0.99),

@@ -20,9 +20,9 @@ use socket2::SockRef;
 
 use self::body::{Filler, Payload};
 use crate::endpoint::Local;
-use crate::serve::accept::{ACCEPT_PAUSE, Seat, Seats, WAITING_ROOM, listen};
-use crate::serve::shared::{Permit, Refusal};
-use crate::serve::{Service, Shared};
+use crate::service::{
+    ACCEPT_PAUSE, Permit, Refusal, Service, Shared, Slot, Slots, WAITING_ROOM, listen,
+};
 use netio::stop::STOP_INTERVAL;
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 
@@ -72,27 +72,27 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
         Err(error) => return eprintln!("farwire: the far end cannot accept: {error}"),
     };
     let filler = Filler::new();
-    let connections = Seats::new(shared.limits().tests.saturating_add(WAITING_ROOM));
-    let partings = Seats::new(MOST_PARTING);
+    let connections = Slots::new(shared.limits().tests.saturating_add(WAITING_ROOM));
+    let partings = Slots::new(MOST_PARTING);
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let seat = if shared.allows(peer.ip()) {
+        let slot = if shared.allows(peer.ip()) {
             let busy = Refusal::Busy(shared.limits().tests);
             connections.take().ok_or(busy)
         } else {
             Err(Refusal::NotAllowed)
         };
-        match seat {
-            Ok(seat) => {
+        match slot {
+            Ok(slot) => {
                 let client = Client::new(peer, filler.clone(), Arc::clone(shared));
-                tokio::spawn(client.attend(stream, seat));
+                tokio::spawn(client.attend(stream, slot));
             }
             Err(refusal) => {
-                if let Some(seat) = partings.take() {
-                    let parting = turn_away(stream, refusal, seat);
+                if let Some(slot) = partings.take() {
+                    let parting = turn_away(stream, refusal, slot);
                     tokio::spawn(tokio::time::timeout(PARTING, parting));
                 }
             }
@@ -102,7 +102,7 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
 
 /// Answers whatever comes first, and closes; what comes then is read too, because the kernel resets a connection that is
 /// closed with unread bytes.
-async fn turn_away(stream: tokio::net::TcpStream, refusal: Refusal, _seat: Seat) {
+async fn turn_away(stream: tokio::net::TcpStream, refusal: Refusal, _slot: Slot) {
     const READ_AT_MOST: usize = 16;
     let text = format!("{refusal}\n");
     let answer = format!(
@@ -153,7 +153,7 @@ impl Client {
     }
 
     /// Answers requests until the connection ends, or has lasted as long as a test may.
-    async fn attend(self, stream: tokio::net::TcpStream, _seat: Seat) {
+    async fn attend(self, stream: tokio::net::TcpStream, _slot: Slot) {
         let limits = self.shared.limits();
         // Sent bytes that nobody acknowledges for so long end the connection (tcp(7), TCP_USER_TIMEOUT).
         let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.idle));

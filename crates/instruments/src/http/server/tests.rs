@@ -1,5 +1,5 @@
-use crate::serve::accept::WAITING_ROOM;
 use crate::serve::{ServeConfig, Server, start};
+use crate::service::WAITING_ROOM;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 

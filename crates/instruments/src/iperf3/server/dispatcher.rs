@@ -24,8 +24,8 @@ use crate::iperf3::plan::MOST_STREAMS;
 use crate::iperf3::run::lock;
 use crate::iperf3::udp::wire;
 use crate::iperf3::wire::Cookie;
-use crate::serve::Shared;
-use crate::serve::accept::{Seat, Seats, await_input};
+use crate::service::Shared;
+use crate::service::{Slot, Slots, await_input};
 
 /// Connections that have not sent their cookie yet; more are closed at once.
 const MOST_WITHOUT_COOKIE: usize = 256;
@@ -42,7 +42,7 @@ pub(super) struct Dispatcher {
     pub(super) datagrams: WaitingTests<IpAddr, UdpSocket>,
     udp_port: SharedPort,
     /// Places for connections that have not sent their cookie yet.
-    pub(super) without_cookie: Seats,
+    pub(super) without_cookie: Slots,
 }
 
 /// The tests that wait for their streams, by what tells whose a stream is.
@@ -81,7 +81,7 @@ impl Dispatcher {
             connections: WaitingTests::default(),
             datagrams: WaitingTests::default(),
             udp_port: port.with_context(|| format!("cannot receive UDP on {address}"))?,
-            without_cookie: Seats::new(MOST_WITHOUT_COOKIE),
+            without_cookie: Slots::new(MOST_WITHOUT_COOKIE),
         })
     }
 
@@ -97,12 +97,12 @@ impl Dispatcher {
         &self,
         stream: TcpStream,
         order: u64,
-        seat: Seat,
+        slot: Slot,
     ) -> Option<(Control, Cookie)> {
         let mut control = self.control(stream).ok()?;
         // One without a cookie belongs to nobody: a port scan, a browser.
         let cookie = control.read_cookie().ok()?;
-        drop(seat);
+        drop(slot);
         let Some(test) = self.connections.find(&cookie) else {
             return Some((control, cookie));
         };

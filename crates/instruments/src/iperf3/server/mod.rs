@@ -12,9 +12,7 @@ use anyhow::Result;
 
 use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;
-use crate::serve::accept::{accept_all, listen};
-use crate::serve::shared::Refusal;
-use crate::serve::{Service, Shared};
+use crate::service::{Refusal, Service, Shared, accept_all, listen};
 
 /// Serves on `port` of `bind`.
 ///

@@ -11,7 +11,7 @@ use crate::iperf3::run::{self, Streams};
 use crate::iperf3::tcp::{self, TcpStreams, report};
 use crate::iperf3::udp::{self, UdpStreams};
 use crate::iperf3::wire::{Cookie, ErrorCode, LONGEST_PARAMS, LONGEST_RESULTS, State};
-use crate::serve::shared::{Limits, Refusal};
+use crate::service::{Limits, Refusal};
 use record::Measurement;
 use socket2::SockRef;
 

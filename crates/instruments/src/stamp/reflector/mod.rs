@@ -12,10 +12,10 @@ use model::Nanos;
 use netio::clock::WallClock;
 use netio::{Arrival, SendReport, TimestampedUdp, clock};
 
-use self::sessions::{Came, Clock, Ended, Key, Sessions};
+use self::sessions::{Clock, EndedSession, SessionKey, Sessions};
 use crate::endpoint::{self, Local};
-use crate::serve::accept::await_input;
-use crate::serve::{Service, Shared};
+use crate::service::await_input;
+use crate::service::{Service, Shared};
 use crate::stamp::wire;
 use crate::stamp::wire::ErrorEstimate;
 use record::{Direction, Figure, Measurement, Metric, Statistic};
@@ -68,7 +68,7 @@ struct Reflector {
     socket: TimestampedUdp,
     sessions: Sessions,
     /// The kernel's name of each answer whose departure is not known yet.
-    departing: VecDeque<(u32, Key, u32)>,
+    departing: VecDeque<(u32, SessionKey, u32)>,
     error: ErrorEstimate,
     looked: Nanos,
     overflowed: u32,
@@ -104,19 +104,16 @@ impl Reflector {
         }
         self.overflowed = self.overflowed.max(arrival.overflowed);
         let wall = clock::wall();
-        let came = Came {
-            source: arrival.source,
-            received: arrival.at.unwrap_or(wall),
-            ttl: arrival.ttl,
-            tos: arrival.tos,
+        let request = Arrival {
             overflowed: self.overflowed,
+            ..*arrival
         };
         let clock = Clock {
             now: clock::now(),
             wall,
             error: self.error,
         };
-        let Some(reply) = self.sessions.reflect(packet, &came, clock) else {
+        let Some(reply) = self.sessions.reflect(packet, &request, clock) else {
             return;
         };
         match self.socket.reply(packet, arrival, reply.tos) {
@@ -158,7 +155,7 @@ impl Reflector {
         }
     }
 
-    fn log(&self, ended: &Ended) {
+    fn log(&self, ended: &EndedSession) {
         let count = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
         let figures = vec![
             count(Metric::SentPackets, ended.sent).toward(Direction::Up),

@@ -1,10 +1,12 @@
 //! What a reflector keeps of its senders, and how it turns a request into an answer; pure.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use model::Nanos;
+use netio::Arrival;
 
 use super::UNPRIVILEGED_PORT;
 use crate::stamp::kernel::Kernel;
@@ -17,23 +19,11 @@ pub(crate) const MOST: usize = 4096;
 
 /// One sender's session (RFC 8972 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct SessionKey {
+    /// The sender.
     pub(crate) source: SocketAddr,
+    /// Which of its sessions.
     pub(crate) ssid: u16,
-}
-
-/// How a request came.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Came {
-    pub(crate) source: SocketAddr,
-    /// Wall clock, as the kernel stamped it.
-    pub(crate) received: Nanos,
-    /// TTL or hop limit, where it is known.
-    pub(crate) ttl: Option<u8>,
-    /// DSCP and ECN.
-    pub(crate) tos: u8,
-    /// Requests that the socket had no room for so far.
-    pub(crate) overflowed: u32,
 }
 
 /// The reflector's clocks at one moment.
@@ -50,7 +40,8 @@ pub(crate) struct Clock {
 /// How to send what has become of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
-    pub(crate) key: Key,
+    /// Whose request it answers.
+    pub(crate) key: SessionKey,
     /// The answer's own number.
     pub(crate) sequence: u32,
     /// DSCP; ECN is not set.
@@ -59,8 +50,9 @@ pub(crate) struct Reply {
 
 /// A session that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
-    pub(crate) key: Key,
+pub(crate) struct EndedSession {
+    /// Whose it was.
+    pub(crate) key: SessionKey,
     /// Requests that came, all of which were answered.
     pub(crate) received: u32,
     /// Requests that were sent, as the highest sequence number among them tells.
@@ -72,7 +64,7 @@ pub(crate) struct Ended {
 /// All sessions of one socket.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    open: HashMap<Key, Session>,
+    open: HashMap<SessionKey, SessionState>,
     idle: Nanos,
     longest: Nanos,
     /// Of the reflector.
@@ -81,7 +73,7 @@ pub(crate) struct Sessions {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Session {
+struct SessionState {
     began: Nanos,
     last: Nanos,
     received: u32,
@@ -109,15 +101,15 @@ impl Sessions {
     pub(crate) fn reflect(
         &mut self,
         packet: &mut [u8],
-        came: &Came,
+        arrival: &Arrival,
         clock: Clock,
     ) -> Option<Reply> {
         let request = Request::parse(packet)?;
-        if self.may_reflect(came.source.port()) {
+        if self.may_reflect(arrival.source.port()) {
             return None;
         }
-        let key = Key {
-            source: came.source,
+        let key = SessionKey {
+            source: arrival.source,
             ssid: request.ssid,
         };
         let session = self.session(key, clock.now)?;
@@ -131,13 +123,13 @@ impl Sessions {
             sent: ntp(clock.wall),
             error: clock.error,
             ssid: request.ssid,
-            received: ntp(came.received),
-            request: (request.sequence, request.sent, request.error.bits()),
+            received: ntp(arrival.at.unwrap_or(clock.wall)),
+            request: Request { ssid: 0, ..request },
             // RFC 8762 section 4.3.1: 255 where it cannot be had.
-            ttl: came.ttl.unwrap_or(u8::MAX),
+            ttl: arrival.ttl.unwrap_or(u8::MAX),
         };
         packet[..BASE].copy_from_slice(&answer.emit());
-        let tos = self.extend(packet, came, &session);
+        let tos = self.extend(packet, arrival, &session);
         Some(Reply { key, sequence, tos })
     }
 
@@ -147,48 +139,49 @@ impl Sessions {
     }
 
     /// The kernel says when an answer left.
-    pub(crate) fn departed(&mut self, key: Key, sequence: u32, at: Nanos) {
+    pub(crate) fn departed(&mut self, key: SessionKey, sequence: u32, at: Nanos) {
         if let Some(session) = self.open.get_mut(&key) {
             session.departed = Some((sequence, at));
         }
     }
 
     /// Takes out the sessions that have been silent for too long.
-    pub(crate) fn expire(&mut self, now: Nanos) -> Vec<Ended> {
+    pub(crate) fn expire(&mut self, now: Nanos) -> Vec<EndedSession> {
         let idle = self.idle;
-        let over = |session: &Session| session.last + idle < now;
-        let ended = self.open.iter().filter(|(_, session)| over(session));
-        let ended = ended.map(|(key, session)| session.ended(*key)).collect();
-        self.open.retain(|_, session| !over(session));
-        ended
+        let over = |_: &SessionKey, session: &mut SessionState| session.last + idle < now;
+        let ended = self.open.extract_if(over);
+        ended.map(|(key, session)| session.ended(key)).collect()
     }
 
     /// Takes out all sessions.
-    pub(crate) fn end(&mut self) -> Vec<Ended> {
+    pub(crate) fn end(&mut self) -> Vec<EndedSession> {
         let ended = self.open.drain();
         ended.map(|(key, session)| session.ended(key)).collect()
     }
 
-    fn session(&mut self, key: Key, now: Nanos) -> Option<&mut Session> {
-        if !self.open.contains_key(&key) {
-            if self.open.len() >= MOST {
-                return None;
-            }
-            self.open.insert(key, Session::new(now));
-        }
-        let longest = self.longest;
-        let session = self.open.get_mut(&key)?;
+    fn session(&mut self, key: SessionKey, now: Nanos) -> Option<&mut SessionState> {
+        let (longest, full) = (self.longest, self.open.len() >= MOST);
+        let session = match self.open.entry(key) {
+            Entry::Vacant(_) if full => return None,
+            entry => entry.or_insert(SessionState {
+                began: now,
+                last: now,
+                received: 0,
+                highest: 0,
+                departed: None,
+            }),
+        };
         (now <= session.began + longest).then_some(session)
     }
 
     /// Fills in the extensions and gives the answer's DSCP.
-    fn extend(&self, packet: &mut [u8], came: &Came, session: &Session) -> u8 {
-        let mut tos = came.tos & !0b11;
+    fn extend(&self, packet: &mut [u8], arrival: &Arrival, session: &SessionState) -> u8 {
+        let mut tos = arrival.tos & !0b11;
         tlv::reflect(packet, |tlv| {
             let Some(kind) = tlv.kind() else { return };
             match kind {
                 Kind::ExtraPadding => {}
-                Kind::ClassOfService => tos = class_of_service(tlv.value, came.tos),
+                Kind::ClassOfService => tos = class_of_service(tlv.value, arrival.tos),
                 Kind::DirectMeasurement => {
                     // The sender's own count stays; every request of a session is answered.
                     let count = session.received.to_be_bytes();
@@ -211,7 +204,7 @@ impl Sessions {
                     };
                     SameClock {
                         response: kernel.response(asked.challenge),
-                        overflowed: came.overflowed,
+                        overflowed: arrival.overflowed,
                         ..asked
                     }
                     .emit(tlv.value);
@@ -232,19 +225,9 @@ fn class_of_service(value: &mut [u8], tos: u8) -> u8 {
     wanted
 }
 
-impl Session {
-    fn new(now: Nanos) -> Self {
-        Self {
-            began: now,
-            last: now,
-            received: 0,
-            highest: 0,
-            departed: None,
-        }
-    }
-
-    fn ended(&self, key: Key) -> Ended {
-        Ended {
+impl SessionState {
+    fn ended(&self, key: SessionKey) -> EndedSession {
+        EndedSession {
             key,
             received: self.received,
             sent: u64::from(self.highest) + 1,
@@ -268,10 +251,12 @@ mod tests {
         Sessions::new(Duration::from_secs(30), Duration::from_secs(3600), 9862)
     }
 
-    fn came(port: u16) -> Came {
-        Came {
+    fn came(port: u16) -> Arrival {
+        Arrival {
+            length: BASE,
             source: ([10, 77, 0, 1], port).into(),
-            received: seconds(1_700_000_000),
+            asked: None,
+            at: Some(seconds(1_700_000_000)),
             ttl: Some(63),
             tos: 0b1011_1001,
             overflowed: 5,
@@ -312,11 +297,15 @@ mod tests {
             .unwrap();
         let answer = Answer::parse(&packet).unwrap();
         assert_eq!(
-            (answer.sequence, answer.request.0, answer.request.1),
+            (
+                answer.sequence,
+                answer.request.sequence,
+                answer.request.sent
+            ),
             (0, 9, 77)
         );
         assert_eq!((answer.ssid, answer.ttl, reply.tos), (3, 63, 0b1011_1000));
-        assert_eq!(answer.received, ntp(came.received));
+        assert_eq!(answer.received, ntp(came.at.unwrap()));
         assert_eq!(packet.len(), BASE);
     }
 

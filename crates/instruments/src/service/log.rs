@@ -1,6 +1,7 @@
 //! The far end's log: one line a test for people, and one JSON object a line for programs.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -11,22 +12,19 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use record::now;
-use record::{Figure, Measurement};
+use record::{Figure, Measurement, now};
+
+use crate::output::is_stdout;
 
 /// Where tests are logged; nowhere by default.
 #[derive(Debug, Default)]
 pub struct Log {
-    people: Option<Mutex<Sink>>,
-    programs: Option<Mutex<Sink>>,
+    people: Option<Mutex<Box<dyn Sink>>>,
+    programs: Option<Mutex<Box<dyn Sink>>>,
 }
 
-#[derive(Debug)]
-enum Sink {
-    Stdout,
-    Stderr,
-    File(File),
-}
+trait Sink: Write + Send + Debug {}
+impl<W: Write + Send + Debug> Sink for W {}
 
 #[derive(Serialize)]
 struct Entry<'a> {
@@ -45,13 +43,13 @@ impl Log {
     /// # Errors
     /// The file cannot be opened for appending.
     pub fn open(json: Option<&Path>) -> Result<Self> {
-        let (people, programs) = match json {
-            None => (Sink::Stdout, None),
-            Some(file) if file == Path::new("-") => (Sink::Stderr, Some(Sink::Stdout)),
+        let (people, programs): (Box<dyn Sink>, Option<Box<dyn Sink>>) = match json {
+            None => (Box::new(io::stdout()), None),
+            Some(file) if is_stdout(file) => (Box::new(io::stderr()), Some(Box::new(io::stdout()))),
             Some(file) => {
                 let opened = File::options().append(true).create(true).open(file);
                 let opened = opened.with_context(|| format!("{}: cannot write", file.display()))?;
-                (Sink::Stdout, Some(Sink::File(opened)))
+                (Box::new(io::stdout()), Some(Box::new(opened)))
             }
         };
         Ok(Self {
@@ -106,12 +104,7 @@ fn line(entry: &Entry<'_>) -> String {
 }
 
 /// A log that cannot be written must not stop the tests.
-fn say(sink: &Mutex<Sink>, line: &str) {
+fn say(sink: &Mutex<Box<dyn Sink>>, line: &str) {
     let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
-    let line = format!("{line}\n");
-    let _ = match &mut *sink {
-        Sink::Stdout => io::stdout().write_all(line.as_bytes()),
-        Sink::Stderr => io::stderr().write_all(line.as_bytes()),
-        Sink::File(file) => file.write_all(line.as_bytes()),
-    };
+    let _ = sink.write_all(format!("{line}\n").as_bytes());
 }

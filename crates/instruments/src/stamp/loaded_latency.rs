@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use model::Nanos;
 use netio::clock;
 
-use super::{Outcome, ProbePlan};
+use super::{ProbePlan, ProbeResults};
 use crate::Session;
 use netio::stop::STOP_INTERVAL;
-use record::{Measurement, Phase};
+use record::{Measurement, Phase, Sample};
 
 /// From the start of the load to the first probe beside it: time for TCP to find its rate.
 const WARM_UP: Duration = Duration::from_secs(2);
@@ -21,10 +21,11 @@ pub(crate) type Load<'a> = Box<dyn FnOnce(Duration, &Session) -> Measurement + S
 
 /// The two sessions and what the load found.
 #[derive(Debug)]
-pub(crate) struct UnderLoad {
-    pub(crate) idle: Outcome,
-    /// Absent when the load did not come about, or the first session failed.
-    pub(crate) loaded: Option<Outcome>,
+pub(crate) struct LoadedLatency {
+    /// What the first session found.
+    pub(crate) idle: ProbeResults,
+    /// What the second one found; absent when the load did not come about, or the first session failed.
+    pub(crate) loaded: Option<ProbeResults>,
     load: Option<(Nanos, Measurement)>,
     failure: Option<String>,
 }
@@ -33,15 +34,15 @@ pub(crate) struct UnderLoad {
 ///
 /// # Errors
 /// Those of `probe`.
-pub(crate) fn under_load<E>(
+pub(crate) fn measure<E>(
     plan: &ProbePlan,
     load: Load<'_>,
     session: &Session,
-    probe: impl Fn() -> Result<(Outcome, Option<String>), E>,
-) -> Result<UnderLoad, E> {
+    probe: impl Fn() -> Result<(ProbeResults, Option<String>), E>,
+) -> Result<LoadedLatency, E> {
     let (idle, failure) = probe()?;
     if failure.is_some() {
-        return Ok(UnderLoad {
+        return Ok(LoadedLatency {
             idle,
             loaded: None,
             load: None,
@@ -56,19 +57,13 @@ pub(crate) fn under_load<E>(
         while Instant::now() < warm && !load.is_finished() && session.stop.cause().is_none() {
             thread::sleep(STOP_INTERVAL);
         }
-        let loaded = if load.is_finished() {
-            None
-        } else {
-            Some(probe()?)
-        };
+        let loaded = (!load.is_finished()).then(&probe).transpose()?;
         let load = load.join();
         let load = load.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let (loaded, probing) = loaded.unzip();
-        let failure = load
-            .failure
-            .as_ref()
-            .map(|cause| format!("the load: {cause}"));
-        Ok(UnderLoad {
+        let failure = load.failure.as_ref();
+        let failure = failure.map(|cause| format!("the load: {cause}"));
+        Ok(LoadedLatency {
             idle,
             loaded,
             failure: probing.flatten().or(failure),
@@ -77,7 +72,7 @@ pub(crate) fn under_load<E>(
     })
 }
 
-impl UnderLoad {
+impl LoadedLatency {
     /// One measurement of both: figures say of which phase they are; samples of the second session are numbered on from
     /// the first's, and all times are from its first probe.
     pub(crate) fn measurement(self, plan: &ProbePlan) -> Measurement {
@@ -85,18 +80,19 @@ impl UnderLoad {
         for figure in &mut all.figures {
             figure.phase = Some(Phase::Idle);
         }
-        let start = self.idle.journal.probes.first().map(|probe| probe.sent);
+        let first = |results: &ProbeResults| results.log.probes.first().map(|probe| probe.sent);
+        let start = first(&self.idle);
         let later = |moment: Option<Nanos>| {
-            let spans = start
+            let span = start
                 .zip(moment)
                 .map(|(start, moment)| moment.0.saturating_sub(start.0));
-            spans.unwrap_or_default() as f64 / 1e9
+            span.unwrap_or_default() as f64 / 1e9
         };
         if let Some(loaded) = &self.loaded {
-            let began = loaded.journal.probes.first().map(|probe| probe.sent);
+            let began = first(loaded);
             let mut measured = loaded.measurement(plan);
             for sample in &mut measured.samples {
-                sample.index += self.idle.journal.probes.len() as u64;
+                sample.index += self.idle.log.probes.len() as u64;
             }
             add(&mut all, measured, later(began), "loaded");
         }
@@ -111,9 +107,9 @@ impl UnderLoad {
 /// Adds what was found under load, from `shift_s` on; facts that differ get `name` before theirs.
 fn add(all: &mut Measurement, more: Measurement, shift_s: f64, name: &str) {
     all.samples
-        .extend(more.samples.into_iter().map(|mut sample| {
-            sample.at_s += shift_s;
-            sample
+        .extend(more.samples.into_iter().map(|sample| Sample {
+            at_s: sample.at_s + shift_s,
+            ..sample
         }));
     let figures = more.figures.into_iter();
     all.figures

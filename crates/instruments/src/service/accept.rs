@@ -3,8 +3,6 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -12,8 +10,7 @@ use anyhow::Result;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::SockRef;
 
-use super::Shared;
-use super::shared::set_congestion;
+use super::{Shared, set_congestion};
 use crate::endpoint::{self, Local};
 use netio::stop::STOP_INTERVAL;
 
@@ -60,45 +57,4 @@ pub(crate) fn await_input(socket: impl AsFd) -> bool {
     let timeout = PollTimeout::try_from(STOP_INTERVAL).unwrap_or(PollTimeout::ZERO);
     // An interrupted wait is a short one.
     matches!(poll(&mut fds, timeout), Ok(1..))
-}
-
-/// A limited number of places.
-#[derive(Clone, Debug)]
-pub(crate) struct Seats {
-    taken: Arc<AtomicUsize>,
-    most: usize,
-}
-
-/// One of them; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Seat(Arc<AtomicUsize>);
-
-impl Seats {
-    /// All of them free.
-    pub(crate) fn new(most: usize) -> Self {
-        Self {
-            taken: Arc::default(),
-            most,
-        }
-    }
-
-    /// One of them, if one is free.
-    pub(crate) fn take(&self) -> Option<Seat> {
-        let one_more = |taken| (taken < self.most).then_some(taken + 1);
-        self.taken
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .ok()
-            .map(|_| Seat(Arc::clone(&self.taken)))
-    }
-
-    /// Whether one is free now.
-    pub(crate) fn is_free(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) < self.most
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }

@@ -1,4 +1,4 @@
-//! What a sender notes down of each probe; pure.
+//! What a sender records of each probe; pure.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,15 +8,18 @@ use model::Nanos;
 use super::kernel::Kernel;
 use super::tlv::{self, FollowUp, Kind, SameClock};
 use super::wire::{Answer, ErrorEstimate, Request, ntp};
-use crate::tally::most_answers;
+use crate::echo_stats::most_answers;
 
 /// Everything that was sent and everything that came back, in the order in which it happened.
-#[derive(Clone, Debug)]
-pub(crate) struct Journal {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProbeLog {
+    /// In the order of sending.
     pub(crate) probes: Vec<Probe>,
+    /// In the order of arrival.
     pub(crate) answers: Vec<Received>,
     /// By the reflector's number of an answer: when it left, by the reflector's kernel.
     pub(crate) follow_ups: HashMap<u32, Nanos>,
+    /// What is known of the reflector.
     pub(crate) far_end: FarEnd,
     /// Packets from the far end that are no answers to this session's probes.
     pub(crate) garbage: u64,
@@ -95,25 +98,18 @@ pub(crate) struct Arrived {
     pub(crate) kernel: Option<Nanos>,
 }
 
-impl Journal {
+impl ProbeLog {
     /// Of a session whose answers are late after `timeout`.
     pub(crate) fn new(ssid: u16, challenge: u64, timeout: Duration) -> Self {
         Self {
-            probes: Vec::new(),
-            answers: Vec::new(),
-            follow_ups: HashMap::new(),
-            far_end: FarEnd::default(),
-            garbage: 0,
-            overflowed: 0,
-            unreachable: None,
             ssid,
             expected: Kernel::here().map(|kernel| kernel.response(challenge)),
             timeout: timeout.into(),
-            answered: 0,
+            ..Self::default()
         }
     }
 
-    /// Notes a probe that is sent now, and gives what is to be sent, without extensions.
+    /// Records a probe that is sent now, and gives what is to be sent, without extensions.
     pub(crate) fn send(&mut self, sent: Nanos, wall: Nanos, error: ErrorEstimate) -> Request {
         let sequence = u32::try_from(self.probes.len()).unwrap_or(u32::MAX);
         self.probes.push(Probe {
@@ -138,18 +134,19 @@ impl Journal {
         }
     }
 
-    /// Notes a packet that came from the far end.
+    /// Records a packet that came from the far end.
     pub(crate) fn receive(&mut self, packet: &mut [u8], arrived: Arrived) {
         let Some(answer) = Answer::parse(packet).filter(|answer| self.is_ours(answer)) else {
             self.garbage += 1;
             return;
         };
-        let Ok(probe) = usize::try_from(answer.request.0) else {
+        let Ok(probe) = usize::try_from(answer.request.sequence) else {
             return;
         };
-        let sent = self.probes[probe].sent;
+        let Probe {
+            sent, wall: near, ..
+        } = self.probes[probe];
         let duplicate = self.probes[probe].answer.is_some();
-        let near = self.probes[probe].wall;
         let time = |stamp| answer.error.time(stamp, near);
         let received = Received {
             probe,
@@ -164,7 +161,7 @@ impl Journal {
             late: arrived.read > sent + self.timeout,
         };
         self.far_end.error = Some(answer.error);
-        self.far_end.numbers |= answer.sequence != answer.request.0;
+        self.far_end.numbers |= answer.sequence != answer.request.sequence;
         if !duplicate {
             self.probes[probe].answer = Some(self.answers.len());
             self.answered += 1;
@@ -202,10 +199,9 @@ impl Journal {
 
     /// A number that was sent, with the time that was sent with it: nobody who did not see the probe has both.
     fn is_ours(&self, answer: &Answer) -> bool {
-        let (sequence, sent, _) = answer.request;
-        let probe = usize::try_from(sequence)
-            .ok()
-            .and_then(|index| self.probes.get(index));
+        let Request { sequence, sent, .. } = answer.request;
+        let index = usize::try_from(sequence).unwrap_or(usize::MAX);
+        let probe = self.probes.get(index);
         let known = probe.is_some_and(|probe| ntp(probe.wall) == sent);
         // A reflector that knows of no sessions has a zero there.
         known && (answer.ssid == self.ssid || answer.ssid == 0)
@@ -213,21 +209,14 @@ impl Journal {
 
     /// Takes what the extensions say, and gives the number of probes that came before this one by the reflector's counter.
     fn learn(&mut self, packet: &mut [u8], answer: &Answer, near: Nanos) -> Option<u32> {
-        let Self {
-            far_end,
-            follow_ups,
-            expected,
-            ..
-        } = self;
+        let (far_end, follow_ups) = (&mut self.far_end, &mut self.follow_ups);
         let mut counted = None;
         tlv::read(packet, |kind, value| match kind {
             Kind::FollowUpTelemetry => {
-                let found = FollowUp::parse(value).and_then(|follow_up| {
-                    let departed = answer.error.time(follow_up.departed, near)?;
-                    Some((follow_up.sequence, departed))
-                });
-                if let Some((number, departed)) = found {
-                    follow_ups.entry(number).or_insert(departed);
+                if let Some(follow_up) = FollowUp::parse(value)
+                    && let Some(departed) = answer.error.time(follow_up.departed, near)
+                {
+                    follow_ups.entry(follow_up.sequence).or_insert(departed);
                     far_end.follows_up = true;
                 }
             }
@@ -237,12 +226,10 @@ impl Journal {
             }
             Kind::SameClock => {
                 if let Some(said) = SameClock::parse(value) {
-                    let first = far_end
-                        .overflowed
-                        .map_or(said.overflowed, |(first, _)| first);
+                    let (first, _) = far_end.overflowed.unwrap_or((said.overflowed, 0));
                     far_end.is_farwire = true;
                     far_end.overflowed = Some((first, said.overflowed));
-                    far_end.same_kernel = *expected == Some(said.response);
+                    far_end.same_kernel = self.expected == Some(said.response);
                 }
             }
             Kind::ExtraPadding | Kind::ClassOfService => {}

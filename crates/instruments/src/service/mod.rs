@@ -1,10 +1,14 @@
-//! What all services share: who may test, how much, and when to end.
+//! What all services of the far end share: who may test, how much, and when to end.
+
+mod accept;
+mod log;
 
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -12,10 +16,21 @@ use ipnet::IpNet;
 use model::Bytes;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::Log;
-use super::accept::{Seat, Seats};
+pub(crate) use self::accept::{ACCEPT_PAUSE, WAITING_ROOM, accept_all, await_input, listen};
+pub use self::log::Log;
 use netio::stop::Stop;
 use record::Measurement;
+
+/// One protocol, served from threads of its own until the stop of [`Shared`] rises.
+#[derive(Debug)]
+pub struct Service {
+    /// As users call it: "http".
+    pub name: &'static str,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Ends within 200 ms of the stop.
+    pub(crate) thread: JoinHandle<()>,
+}
 
 /// What no client can pass.
 #[derive(Clone, Copy, Debug)]
@@ -32,24 +47,35 @@ pub struct Limits {
 
 /// Shared by the threads of every service.
 #[derive(Debug)]
-pub struct Shared {
+pub(crate) struct Shared {
     congestion: String,
     limits: Limits,
     allow: Vec<IpNet>,
     log: Log,
     stop: Arc<AtomicBool>,
-    running: Seats,
+    running: Slots,
 }
 
 /// The right to run one test; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    _seat: Seat,
+    _slot: Slot,
     shared: Arc<Shared>,
     test: &'static str,
     peer: SocketAddr,
     began: Instant,
 }
+
+/// A limited number of places.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots {
+    taken: Arc<AtomicUsize>,
+    most: usize,
+}
+
+/// One of them; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Slot(Arc<AtomicUsize>);
 
 /// Why a test may not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +95,10 @@ pub fn check_congestion(name: &str) -> Result<()> {
 }
 
 impl Shared {
+    /// Takes the system's congestion control where none is named, and everyone's tests where `allow` is empty.
+    ///
+    /// # Errors
+    /// The congestion control is not available.
     pub(crate) fn new(
         congestion: Option<String>,
         limits: Limits,
@@ -81,7 +111,7 @@ impl Shared {
             allow,
             log,
             stop: Arc::default(),
-            running: Seats::new(limits.tests),
+            running: Slots::new(limits.tests),
         })
     }
 
@@ -97,9 +127,9 @@ impl Shared {
         if !self.allows(peer.ip()) {
             return Err(Refusal::NotAllowed);
         }
-        let seat = self.running.take();
+        let slot = self.running.take();
         Ok(Permit {
-            _seat: seat.ok_or(Refusal::Busy(self.limits.tests))?,
+            _slot: slot.ok_or(Refusal::Busy(self.limits.tests))?,
             shared: Arc::clone(self),
             test,
             peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
@@ -150,6 +180,7 @@ impl Shared {
         Stop::on(Arc::clone(&self.stop))
     }
 
+    /// Makes every service end.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -168,6 +199,36 @@ impl Permit {
         self.shared
             .log
             .test(self.test, self.peer, lasted, measurement);
+    }
+}
+
+impl Slots {
+    /// All of them free.
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            taken: Arc::default(),
+            most,
+        }
+    }
+
+    /// One of them, if one is free.
+    pub(crate) fn take(&self) -> Option<Slot> {
+        let one_more = |taken| (taken < self.most).then_some(taken + 1);
+        self.taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .ok()
+            .map(|_| Slot(Arc::clone(&self.taken)))
+    }
+
+    /// Whether one is free now.
+    pub(crate) fn is_free(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) < self.most
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -220,29 +281,21 @@ fn effective_congestion(name: Option<&str>) -> Result<String> {
 ///
 /// # Errors
 /// It is not available, or not to this user: names those that are.
-pub(crate) fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
-    socket
-        .set_tcp_congestion(name.as_bytes())
-        .map_err(|error: io::Error| {
-            let forbidden = error.kind() == io::ErrorKind::PermissionDenied;
-            let (problem, sysctl) = if forbidden {
-                (
-                    "needs root here; allowed are",
-                    "tcp_allowed_congestion_control",
-                )
-            } else {
-                (
-                    "is not available; there are",
-                    "tcp_available_congestion_control",
-                )
-            };
-            let path = format!("/proc/sys/net/ipv4/{sysctl}");
-            let names = std::fs::read_to_string(path).unwrap_or_default();
-            let names = names.trim();
-            anyhow::anyhow!(error).context(format!(
-                "TCP congestion control `{name}` {problem}: {names} (net.ipv4.{sysctl})"
-            ))
-        })
+fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
+    let set = socket.set_tcp_congestion(name.as_bytes());
+    set.map_err(|error: io::Error| {
+        let (problem, which) = match error.kind() {
+            io::ErrorKind::PermissionDenied => ("needs root here; allowed are", "allowed"),
+            _ => ("is not available; there are", "available"),
+        };
+        let sysctl = format!("tcp_{which}_congestion_control");
+        let names = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{sysctl}"));
+        let names = names.unwrap_or_default();
+        anyhow::anyhow!(error).context(format!(
+            "TCP congestion control `{name}` {problem}: {} (net.ipv4.{sysctl})",
+            names.trim()
+        ))
+    })
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
-//! Which probe was answered when: the bookkeeping that both pings share.
+//! Which echo request was answered when, and the figures of it.
 
 use std::time::Duration;
 
-use super::Spread;
 use record::{Figure, Measurement, Metric, Sample, Statistic};
-use stats::proportion;
+use stats::{order_statistics, proportion, t_interval};
 
 /// More answers than this to so many probes are not those of a network.
 pub(crate) fn most_answers(probes: usize) -> usize {
@@ -13,8 +12,8 @@ pub(crate) fn most_answers(probes: usize) -> usize {
 }
 
 /// Probes numbered from 1 in the order of sending, and their answers.
-#[derive(Debug)]
-pub(crate) struct Tally {
+#[derive(Debug, Default)]
+pub(crate) struct EchoStats {
     timeout: Duration,
     probes: Vec<Probe>,
     extra: Vec<Sample>,
@@ -27,13 +26,12 @@ struct Probe {
     late: bool,
 }
 
-impl Tally {
+impl EchoStats {
     /// No probe yet; an answer after `timeout` is late.
     pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
-            probes: Vec::new(),
-            extra: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -58,16 +56,14 @@ impl Tally {
 
     /// When probe `index` left, if it did.
     pub(crate) fn sent_at(&self, index: u64) -> Option<f64> {
-        self.probe(index).map(|probe| probe.sent_s)
+        let probe = self.probes.get(place(index)?)?;
+        Some(probe.sent_s)
     }
 
     /// An answer to probe `index`; one to a probe that never left is not counted.
     pub(crate) fn answered(&mut self, index: u64, rtt_ms: f64) {
         let timeout_ms = self.timeout.as_secs_f64() * 1e3;
-        let Some(at) = usize::try_from(index).ok().and_then(|i| i.checked_sub(1)) else {
-            return;
-        };
-        let Some(probe) = self.probes.get_mut(at) else {
+        let Some(probe) = place(index).and_then(|at| self.probes.get_mut(at)) else {
             return;
         };
         let extra = if probe.rtt_ms.is_some() || probe.late {
@@ -100,27 +96,14 @@ impl Tally {
         let rtts: Vec<f64> = self.probes.iter().filter_map(|p| p.rtt_ms).collect();
         let count = |metric| self.extra.iter().filter(|s| s.metric == metric).count() as u64;
         let (sent, received) = (self.probes.len() as u64, rtts.len() as u64);
-        let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
-        let lost_percent = 100.0 * (sent - received) as f64 / sent.max(1) as f64;
-        let lost = Figure::new(Metric::LostPercent, Statistic::Mean, lost_percent);
-        let lost = match proportion::wilson(sent - received, sent) {
-            Some([low, high]) => lost.within(100.0 * low, 100.0 * high),
-            None => lost,
-        };
         let mut figures = vec![
             total(Metric::SentPackets, sent),
             total(Metric::ReceivedPackets, received),
-            lost,
+            lost_percent(sent - received, sent),
             total(Metric::LatePackets, count(Metric::LateRttMs)),
             total(Metric::DuplicatePackets, count(Metric::DuplicateRttMs)),
         ];
-        let spread = Spread::of(&rtts);
-        figures.extend(
-            spread
-                .map(|spread| spread.figures(Metric::RttMs))
-                .into_iter()
-                .flatten(),
-        );
+        figures.extend(round_trips(&rtts));
         let failure = (received == 0).then(|| {
             format!(
                 "no answer to {sent} echo requests within {:?}",
@@ -139,11 +122,6 @@ impl Tally {
         )
     }
 
-    fn probe(&self, index: u64) -> Option<&Probe> {
-        self.probes
-            .get(usize::try_from(index).ok()?.checked_sub(1)?)
-    }
-
     fn into_samples(self) -> Vec<Sample> {
         let mut samples = self.extra;
         samples.extend(self.probes.iter().zip(1..).map(|(probe, index)| {
@@ -158,25 +136,68 @@ impl Tally {
     }
 }
 
+/// Where the probe of this number is.
+fn place(index: u64) -> Option<usize> {
+    usize::try_from(index).ok()?.checked_sub(1)
+}
+
+/// What ping(8) says of round-trip times, and their median; nothing of none.
+fn round_trips(values: &[f64]) -> Vec<Figure> {
+    let squares: Vec<f64> = values.iter().map(|v| v * v).collect();
+    let sorted = order_statistics::sorted(values);
+    let mean = t_interval::mean(values);
+    let mean_square = t_interval::mean(&squares);
+    // The square root of the mean square less the squared mean.
+    let mdev = mean_square
+        .zip(mean)
+        .map(|(s, m)| (s - m * m).max(0.0).sqrt());
+    let figures = [
+        (Statistic::Min, sorted.first().copied()),
+        (Statistic::Mean, mean),
+        (Statistic::Median, order_statistics::quantile(&sorted, 0.5)),
+        (Statistic::Max, sorted.last().copied()),
+        (Statistic::Mdev, mdev),
+    ];
+    let figures = figures.into_iter();
+    figures
+        .filter_map(|(statistic, value)| Some(Figure::new(Metric::RttMs, statistic, value?)))
+        .collect()
+}
+
+/// A count as a figure.
+pub(crate) fn total(metric: Metric, count: u64) -> Figure {
+    Figure::new(metric, Statistic::Total, count as f64)
+}
+
+/// How many percent of `sent` were lost, with Wilson's interval.
+pub(crate) fn lost_percent(lost: u64, sent: u64) -> Figure {
+    let percent = proportion::percent(lost, sent).unwrap_or_default();
+    let figure = Figure::new(Metric::LostPercent, Statistic::Mean, percent);
+    match proportion::wilson(lost, sent) {
+        Some([low, high]) => figure.within(100.0 * low, 100.0 * high),
+        None => figure,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn tally(probes: u32) -> Tally {
-        let mut tally = Tally::new(Duration::from_secs(1));
-        (0..probes).for_each(|i| tally.sent(f64::from(i)));
-        tally
+    fn stats(probes: u32) -> EchoStats {
+        let mut stats = EchoStats::new(Duration::from_secs(1));
+        (0..probes).for_each(|i| stats.sent(f64::from(i)));
+        stats
     }
 
     #[test]
     fn loss_lateness_and_duplicates_are_counted_apart() {
-        let mut tally = tally(4);
-        tally.answered(1, 2.0);
-        tally.answered(1, 3.0);
-        tally.answered(2, 1500.0);
-        tally.answered(4, 4.0);
-        assert!(!tally.complete());
-        let measurement = tally.finish();
+        let mut stats = stats(4);
+        stats.answered(1, 2.0);
+        stats.answered(1, 3.0);
+        stats.answered(2, 1500.0);
+        stats.answered(4, 4.0);
+        assert!(!stats.complete());
+        let measurement = stats.finish();
         for (metric, statistic, value) in [
             (Metric::SentPackets, Statistic::Total, 4.0),
             (Metric::ReceivedPackets, Statistic::Total, 2.0),
@@ -191,18 +212,18 @@ mod tests {
 
     #[test]
     fn a_network_s_duplicates_are_no_flood() {
-        let mut tally = tally(2);
-        (0..1000).for_each(|_| tally.answered(1, 2.0));
-        assert!(!tally.flooded());
-        (0..1000).for_each(|_| tally.answered(1, 2.0));
-        assert!(tally.flooded());
+        let mut stats = stats(2);
+        (0..1000).for_each(|_| stats.answered(1, 2.0));
+        assert!(!stats.flooded());
+        (0..1000).for_each(|_| stats.answered(1, 2.0));
+        assert!(stats.flooded());
     }
 
     #[test]
     fn samples_come_in_the_order_of_sending() {
-        let mut tally = tally(2);
-        tally.answered(2, 1.0);
-        let metrics: Vec<_> = tally
+        let mut stats = stats(2);
+        stats.answered(2, 1.0);
+        let metrics: Vec<_> = stats
             .finish()
             .samples
             .iter()
@@ -212,11 +233,27 @@ mod tests {
     }
 
     #[test]
+    fn round_trips_have_pings_mdev_and_the_middle_of_an_even_count() {
+        let value = |values: &[f64], statistic| {
+            let figures = round_trips(values);
+            let mut figures = figures.into_iter();
+            figures.find(|f| f.statistic == statistic).unwrap().value
+        };
+        // From a real run of ping(8): rtt min/avg/max/mdev = 0.034/0.326/0.907/0.410 ms
+        let three = [0.907, 0.038, 0.034];
+        assert!((value(&three, Statistic::Mean) - 0.326).abs() < 0.001);
+        assert!((value(&three, Statistic::Mdev) - 0.410).abs() < 0.001);
+        assert!((value(&three, Statistic::Median) - 0.038).abs() < 1e-12);
+        assert!((value(&[1.0, 2.0], Statistic::Median) - 1.5).abs() < 1e-12);
+        assert!(round_trips(&[]).is_empty());
+    }
+
+    #[test]
     fn an_answer_to_nothing_sent_is_not_counted() {
-        let mut tally = tally(1);
-        tally.answered(0, 1.0);
-        tally.answered(9, 1.0);
-        let measurement = tally.finish();
+        let mut stats = stats(1);
+        stats.answered(0, 1.0);
+        stats.answered(9, 1.0);
+        let measurement = stats.finish();
         assert!(
             measurement
                 .failure

@@ -1,26 +1,20 @@
 //! The far end of every instrument, for many clients at once.
 
-pub(crate) mod accept;
-mod log;
-pub(crate) mod shared;
-
-use crate::capacity::server as capacity;
-use crate::http::server as http;
-use crate::iperf3::server as iperf3;
-use crate::messages::server as messages;
-use crate::stamp::reflector as stamp;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 
-pub use self::log::Log;
-pub use self::shared::{Limits, Shared, check_congestion};
+use crate::capacity::server as capacity;
 use crate::capacity::wire::CONTROL_PORT as CAPACITY_PORT;
 use crate::endpoint::Local;
-pub(crate) use crate::http::server::CONGESTION_HEADER;
+use crate::http::server as http;
+use crate::iperf3::server as iperf3;
+use crate::messages::server as messages;
 use crate::messages::wire::DEFAULT_PORT as MESSAGES_PORT;
+use crate::service::Shared;
+pub use crate::service::{Limits, Log, Service, check_congestion};
+use crate::stamp::reflector as stamp;
 use crate::stamp::wire::PORT as STAMP_PORT;
 
 /// Where to listen, how to send, and what clients may ask for.
@@ -28,12 +22,15 @@ use crate::stamp::wire::PORT as STAMP_PORT;
 pub struct ServeConfig {
     /// All addresses of both IP versions when absent.
     pub bind: Option<Local>,
+    /// On which port each protocol is served.
     pub ports: Ports,
     /// TCP_CONGESTION of the sending sockets, where the client does not choose; the system's default when absent.
     pub congestion: Option<String>,
+    /// What no client can pass.
     pub limits: Limits,
     /// Whose tests are taken; everyone's when empty.
     pub allow: Vec<ipnet::IpNet>,
+    /// Where tests are logged.
     pub log: Log,
 }
 
@@ -52,17 +49,6 @@ pub struct Ports {
     pub stamp: u16,
 }
 
-/// One protocol, served from threads of its own until the stop of [`Shared`] rises.
-#[derive(Debug)]
-pub struct Service {
-    /// As users call it: "http".
-    pub name: &'static str,
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// Ends within 200 ms of the stop.
-    pub(crate) thread: JoinHandle<()>,
-}
-
 /// A running far end; ends, with its connections, when dropped.
 #[derive(Debug)]
 pub struct Server {
@@ -75,18 +61,11 @@ pub struct Server {
 /// # Errors
 /// An address cannot be bound, or the congestion control is not available.
 pub fn start(config: ServeConfig) -> Result<Server> {
-    let ServeConfig {
-        bind,
-        ports,
-        congestion,
-        limits,
-        allow,
-        log,
-    } = config;
-    let shared = Arc::new(Shared::new(congestion, limits, allow, log)?);
+    let ServeConfig { bind, ports, .. } = config;
+    let shared = Shared::new(config.congestion, config.limits, config.allow, config.log)?;
     let mut server = Server {
         services: Vec::new(),
-        shared,
+        shared: Arc::new(shared),
     };
     let bind = bind.as_ref();
     let shared = || Arc::clone(&server.shared);

@@ -1,53 +1,50 @@
-//! The client's side of what comes before the test: set-up, then activation.
+//! The client: set-up and activation, then the test.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use netio::stop::STOP_INTERVAL;
+use record::{Direction, Measurement};
 
+use super::CapacityPlan;
+use super::channel::Channel;
+use super::exchange::{Agreed, Exchange, SILENCE};
+use super::results::measurement;
+use super::search::RateControl;
 use super::wire::{
     Activation, ActivationAnswer, LONGEST_MESSAGE, LoadHeader, Malformed, SendingRate, Setup,
     SetupAnswer, Sizes, TestParameters, Version,
 };
-use super::{CapacityPlan, SILENCE};
 use crate::Session;
 use crate::endpoint::{self, Local};
-use netio::stop::STOP_INTERVAL;
-use record::Direction;
 
 /// A request is repeated after so long, until [`SILENCE`] has passed.
 const REPEAT: Duration = Duration::from_secs(1);
 /// What the reference's server makes of a time that it finds too short, in seconds.
 const REFERENCE_TIME_S: u16 = 10;
 
-/// What both ends agreed upon.
-pub(super) struct Agreement {
-    /// Connected to the test's port.
-    pub(super) socket: UdpSocket,
-    pub(super) version: Version,
-    pub(super) sizes: Sizes,
-    /// As the server set them.
-    pub(super) parameters: TestParameters,
-    /// Upstream: the rate to begin with.
-    pub(super) rate: SendingRate,
-    /// What is not as it was asked for.
-    pub(super) notes: Vec<(String, String)>,
-}
-
-/// Asks the server for a test.
-///
-/// # Errors
-/// It refuses, and why; it does not answer within [`SILENCE`]; it answers what is no answer; a signal.
-pub(super) fn agree(
+/// Measures the capacity between here and the server whose control port `target` is.
+pub(crate) fn measure(
     target: SocketAddr,
     local: Option<&Local>,
     plan: &CapacityPlan,
     session: &Session,
-) -> Result<Agreement> {
+) -> Measurement {
+    run(target, local, plan, session)
+        .unwrap_or_else(|error| Measurement::failed(format!("{error:#}")))
+}
+
+fn run(
+    target: SocketAddr,
+    local: Option<&Local>,
+    plan: &CapacityPlan,
+    session: &Session,
+) -> Result<Measurement> {
     let socket = endpoint::udp(target, local)?;
     socket.set_read_timeout(Some(STOP_INTERVAL))?;
-    let mut asking = Asking {
+    let mut request = TestRequest {
         socket,
         target,
         session,
@@ -55,35 +52,52 @@ pub(super) fn agree(
         sizes: plan.datagrams.map(Sizes::from).unwrap_or_default(),
         notes: Vec::new(),
     };
-    let port = asking.set_up(plan.datagrams.is_none())?;
-    asking
+    let port = request.set_up(plan.datagrams.is_none())?;
+    request
         .socket
         .connect(SocketAddr::new(target.ip(), port))
         .with_context(|| format!("no way to port {port} of {target}"))?;
-    let answer = asking.activate(plan)?;
-    check(&plan.parameters(), &answer.parameters)
+    let Activation {
+        parameters, rate, ..
+    } = request.activate(plan)?;
+    check(&plan.parameters(), &parameters)
         .with_context(|| format!("{target} accepts what cannot be"))?;
-    asking.note_changes(&plan.parameters(), &answer.parameters);
-    Ok(Agreement {
-        socket: asking.socket,
-        version: asking.version,
-        sizes: asking.sizes,
-        parameters: answer.parameters,
-        rate: answer.rate,
-        notes: asking.notes,
-    })
+    request.note_changes(&plan.parameters(), &parameters);
+    let agreed = Agreed {
+        peer: target,
+        direction: plan.direction,
+        version: request.version,
+        sizes: request.sizes,
+        parameters,
+        is_server: false,
+    };
+    let exchange = Exchange {
+        channel: Channel::new(request.socket)?,
+        agreed,
+        control: RateControl::new(agreed.sizes, &parameters),
+        rate,
+        stop: &|| session.stop.cause().map(|cause| cause.to_string()),
+        answer: Vec::new(),
+        live: session.live,
+    };
+    let mut measurement = measurement(&exchange.run(), &agreed);
+    measurement.facts.extend(request.notes);
+    Ok(measurement)
 }
 
-struct Asking<'a> {
+/// A test that is being asked for.
+struct TestRequest<'a> {
+    /// Connected to the control port, and after set-up to the test's.
     socket: UdpSocket,
     target: SocketAddr,
     session: &'a Session,
     version: Version,
     sizes: Sizes,
+    /// What is not as it was asked for.
     notes: Vec<(String, String)>,
 }
 
-impl Asking<'_> {
+impl TestRequest<'_> {
     /// The test's port. Gives in once to the server's version, and to its sizes if `sizes_are_open`.
     fn set_up(&mut self, sizes_are_open: bool) -> Result<u16> {
         let (mut version_open, mut jumbo_open, mut traditional_open) =
@@ -91,9 +105,9 @@ impl Asking<'_> {
         loop {
             let answer = self.request_setup()?;
             match answer.answer {
-                Some(SetupAnswer::Accepted) if answer.port != 0 => return Ok(answer.port),
-                Some(SetupAnswer::Accepted) => bail!("{} accepts on port 0", self.target),
-                Some(SetupAnswer::BadVersion) if version_open => {
+                Some(SetupAnswer::ACCEPTED) if answer.port != 0 => return Ok(answer.port),
+                Some(SetupAnswer::ACCEPTED) => bail!("{} accepts on port 0", self.target),
+                Some(SetupAnswer::BAD_VERSION) if version_open => {
                     version_open = false;
                     self.version = Version::spoken(answer.version).with_context(|| {
                         format!(
@@ -105,12 +119,12 @@ impl Asking<'_> {
                         )
                     })?;
                 }
-                Some(SetupAnswer::BadJumbo) if jumbo_open => {
+                Some(SetupAnswer::BAD_JUMBO) if jumbo_open => {
                     jumbo_open = false;
                     self.sizes.jumbo = !self.sizes.jumbo;
                     self.note("datagrams", "sizes as the server wants them");
                 }
-                Some(SetupAnswer::BadTraditional) if traditional_open => {
+                Some(SetupAnswer::BAD_TRADITIONAL) if traditional_open => {
                     traditional_open = false;
                     self.sizes.traditional = !self.sizes.traditional;
                     self.note("datagrams", "sizes as the server wants them");
@@ -124,13 +138,10 @@ impl Asking<'_> {
     fn request_setup(&self) -> Result<Setup> {
         let request = Setup {
             version: self.version.number(),
-            connection: 0,
             connections: 1,
             ident: fastrand::u16(1..),
-            answer: None,
-            port: 0,
             sizes: self.sizes,
-            authentication: 0,
+            ..Setup::default()
         };
         self.ask("the setup request", &request.encode(), |datagram| {
             let answer = Setup::decode(datagram)?;
@@ -147,21 +158,18 @@ impl Asking<'_> {
         };
         let down = plan.direction == Direction::Down;
         let version = self.version;
-        let answer = self.ask(
-            "the activation request",
-            &request.encode(version),
-            |datagram| {
-                // The answer was lost or overtaken: load says as much.
-                if down && LoadHeader::decode(datagram).is_ok() {
-                    let answer = Some(ActivationAnswer::Accepted);
-                    return Ok(Some(Activation { answer, ..request }));
-                }
-                Activation::decode(datagram, version).map(Some)
-            },
-        )?;
+        let bytes = request.encode(version);
+        let answer = self.ask("the activation request", &bytes, |datagram| {
+            // The answer was lost or overtaken: load says as much.
+            if down && LoadHeader::decode(datagram).is_ok() {
+                let answer = Some(ActivationAnswer::ACCEPTED);
+                return Ok(Some(Activation { answer, ..request }));
+            }
+            Activation::decode(datagram, version).map(Some)
+        })?;
         match answer.answer {
-            Some(ActivationAnswer::Accepted) if answer.direction == plan.direction => Ok(answer),
-            Some(ActivationAnswer::Accepted) => bail!("{} accepts another direction", self.target),
+            Some(ActivationAnswer::ACCEPTED) if answer.direction == plan.direction => Ok(answer),
+            Some(ActivationAnswer::ACCEPTED) => bail!("{} accepts another direction", self.target),
             Some(refusal) => bail!("{} {refusal}", self.target),
             None => bail!("{} asks for a test instead of answering", self.target),
         }
@@ -183,22 +191,17 @@ impl Asking<'_> {
                 bail!("{cause}");
             }
             if began.elapsed() >= REPEAT * asked {
-                self.socket
-                    .send(request)
-                    .map_err(|error| self.explain(error))?;
+                self.explained(self.socket.send(request))?;
                 asked += 1;
             }
             let length = match self.socket.peek(&mut buffer) {
-                Ok(length) => length,
                 Err(error) if is_time_out(&error) => continue,
-                Err(error) => return Err(self.explain(error)),
+                peeked => self.explained(peeked)?,
             };
             let datagram = &buffer[..length];
             let found = read(datagram);
             if LoadHeader::decode(datagram).is_err() || !matches!(found, Ok(Some(_))) {
-                self.socket
-                    .recv(&mut buffer)
-                    .map_err(|error| self.explain(error))?;
+                self.explained(self.socket.recv(&mut buffer))?;
             }
             match found {
                 Ok(Some(answer)) => return Ok(answer),
@@ -206,25 +209,21 @@ impl Asking<'_> {
                 Err(malformed) => wrong = Some(malformed),
             }
         }
-        let within = format!(
-            "{} does not answer {name} within {} s",
-            self.target,
-            SILENCE.as_secs()
-        );
-        Err(match wrong {
-            Some(malformed) => anyhow!("{within}: it sent a {malformed}"),
-            None => {
-                anyhow!("{within}: no UDP Speed Test server, or one that does not take this client")
-            }
-        })
+        let cause = match wrong {
+            Some(malformed) => format!("it sent a {malformed}"),
+            None => "no UDP Speed Test server, or one that does not take this client".to_owned(),
+        };
+        let (target, seconds) = (self.target, SILENCE.as_secs());
+        bail!("{target} does not answer {name} within {seconds} s: {cause}")
     }
 
-    fn explain(&self, error: io::Error) -> anyhow::Error {
-        if error.kind() == io::ErrorKind::ConnectionRefused {
-            anyhow!("{} refuses: nothing listens there", self.target)
-        } else {
-            anyhow!(error).context(format!("asking {}", self.target))
-        }
+    fn explained<T>(&self, result: io::Result<T>) -> Result<T> {
+        result.map_err(|error| match error.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                anyhow!("{} refuses: nothing listens there", self.target)
+            }
+            _ => anyhow!(error).context(format!("asking {}", self.target)),
+        })
     }
 
     fn note(&mut self, name: &str, text: impl ToString) {
@@ -232,31 +231,21 @@ impl Asking<'_> {
     }
 
     fn note_changes(&mut self, asked: &TestParameters, given: &TestParameters) {
-        if asked.duration_s != given.duration_s {
-            let text = format!(
-                "{} s asked for, the server made it {} s",
-                asked.duration_s, given.duration_s
-            );
-            self.note("duration", text);
-        }
-        if asked.sub_interval_ms != given.sub_interval_ms {
-            let (asked, given) = (asked.sub_interval_ms, given.sub_interval_ms);
-            self.note(
-                "sub_interval",
-                format!("{asked} ms asked for, the server made it {given} ms"),
-            );
-        }
-        let thresholds = |p: &TestParameters| {
+        for (name, unit, asked, given) in [
+            ("duration", "s", asked.duration_s, given.duration_s),
             (
-                p.low_ms,
-                p.upper_ms,
-                p.sequence_errors,
-                p.slow_threshold,
-                p.high_speed_delta,
-                p.algorithm,
-            )
-        };
-        if thresholds(asked) != thresholds(given) {
+                "sub_interval",
+                "ms",
+                asked.sub_interval_ms,
+                given.sub_interval_ms,
+            ),
+        ] {
+            if asked != given {
+                let text = format!("{asked} {unit} asked for, the server made it {given} {unit}");
+                self.note(name, text);
+            }
+        }
+        if (asked.thresholds, asked.algorithm) != (given.thresholds, given.algorithm) {
             self.note(
                 "thresholds_asked",
                 "the server changed some: those in effect are given",
@@ -288,19 +277,23 @@ fn is_time_out(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::{Algorithm, Thresholds};
+    use crate::capacity::wire::{Algorithm, Thresholds};
 
-    #[test]
-    fn a_server_cannot_set_what_cannot_be_nor_what_takes_longer() {
-        let plan = CapacityPlan {
+    fn parameters(duration_s: u64) -> TestParameters {
+        CapacityPlan {
             direction: Direction::Down,
-            duration: Duration::from_secs(20),
+            duration: Duration::from_secs(duration_s),
             sub_interval: Duration::from_secs(1),
             algorithm: Algorithm::B,
             thresholds: Thresholds::default(),
             datagrams: None,
-        };
-        let asked = plan.parameters();
+        }
+        .parameters()
+    }
+
+    #[test]
+    fn a_server_cannot_set_what_cannot_be_nor_what_takes_longer() {
+        let asked = parameters(20);
         check(&asked, &asked).unwrap();
         type Change = fn(&mut TestParameters);
         let changes: [(Change, &str); 5] = [
@@ -320,18 +313,11 @@ mod tests {
 
     #[test]
     fn the_reference_s_least_time_is_taken() {
-        let plan = CapacityPlan {
-            direction: Direction::Up,
-            duration: Duration::from_secs(2),
-            sub_interval: Duration::from_secs(1),
-            algorithm: Algorithm::B,
-            thresholds: Thresholds::default(),
-            datagrams: None,
-        };
+        let asked = parameters(2);
         let given = TestParameters {
             duration_s: REFERENCE_TIME_S,
-            ..plan.parameters()
+            ..asked
         };
-        check(&plan.parameters(), &given).unwrap();
+        check(&asked, &given).unwrap();
     }
 }

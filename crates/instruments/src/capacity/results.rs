@@ -1,0 +1,281 @@
+//! What a test found, as samples, figures and facts.
+
+use std::collections::BTreeMap;
+
+use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
+use stats::layers::{ETHERNET_HEADER, WIRE};
+
+use super::exchange::{Agreed, End, TestOutcome};
+use super::wire::{Algorithm, SubInterval};
+
+/// By how much a sub-interval's ends may be off: kernel stamps here, the far end's wake-ups there.
+const EDGES_HERE_S: f64 = 0.000_2;
+const EDGES_THERE_S: f64 = 0.001;
+/// The protocol's times are whole milliseconds: a round trip is the difference of two.
+const ROUNDING_MS: f64 = 1.0;
+
+/// Samples, figures and facts of a test.
+pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement {
+    let rate = |s: &&SubInterval| s.bit_per_s(agreed.l3_header());
+    let whole = outcome.sub_intervals.iter().map(|whole| &whole.counted);
+    let best = whole.max_by(|a, b| rate(a).total_cmp(&rate(b)));
+    let mut figures = Vec::new();
+    if let Some(best) = best.filter(|best| best.datagrams > 0) {
+        figures.extend(capacity(best, agreed));
+    }
+    figures.extend(packets(outcome, agreed.direction));
+    figures.extend(delays(outcome, agreed.direction));
+    let peer = agreed.peer;
+    Measurement {
+        samples: samples(outcome, agreed),
+        figures,
+        facts: facts(outcome, agreed),
+        failure: match &outcome.end {
+            End::Complete if best.is_none() => Some(format!(
+                "{peer}: no whole sub-interval of load was fed back"
+            )),
+            End::Complete => None,
+            End::Stopped(cause) => Some(cause.clone()),
+            end => Some(format!("{peer} {end}")),
+        },
+        ..Measurement::default()
+    }
+}
+
+/// The capacity, and the same sub-interval's rate at the other layers.
+fn capacity(best: &SubInterval, agreed: &Agreed) -> [Figure; 4] {
+    let edges = if agreed.receives_here() {
+        EDGES_HERE_S
+    } else {
+        EDGES_THERE_S
+    };
+    let off = 1.0 / f64::from(best.datagrams) + edges * 1e6 / f64::from(best.span_us.max(1));
+    let l3 = agreed.l3_header();
+    // No load PDU is so short that Ethernet pads it.
+    [
+        (Metric::IpCapacityBitPerS, l3),
+        (Metric::L2RateBitPerS, l3 + ETHERNET_HEADER),
+        (Metric::L1RateBitPerS, l3 + ETHERNET_HEADER + WIRE),
+        (Metric::GoodputBitPerS, 0),
+    ]
+    .map(|(metric, header)| {
+        let value = best.bit_per_s(header);
+        Figure::new(metric, Statistic::Max, value)
+            .toward(agreed.direction)
+            .within(value * (1.0 - off), value * (1.0 + off))
+    })
+}
+
+/// Load that came, and what became of the rest.
+fn packets(outcome: &TestOutcome, direction: Direction) -> Vec<Figure> {
+    let sum = |of: fn(&SubInterval) -> u32| {
+        let numbers = outcome.sub_intervals.iter().map(|whole| of(&whole.counted));
+        numbers.map(f64::from).sum::<f64>()
+    };
+    let (sent, received, reordered, duplicated) = match outcome.totals {
+        Some(totals) => (
+            f64::from(totals.highest),
+            totals.distinct as f64,
+            totals.reordered as f64,
+            totals.duplicated as f64,
+        ),
+        // Each is in twenty feedback messages, where a trial interval is in one, which may be lost.
+        None => {
+            let duplicated = sum(|s| s.counts.duplicated);
+            let received = sum(|s| s.datagrams) - duplicated;
+            let sent = received + sum(|s| s.counts.lost);
+            (sent, received, sum(|s| s.counts.reordered), duplicated)
+        }
+    };
+    if sent == 0.0 {
+        return Vec::new();
+    }
+    let mut figures = vec![
+        (Metric::ReceivedPackets, Statistic::Total, received),
+        (Metric::ReorderedPackets, Statistic::Total, reordered),
+        (Metric::DuplicatePackets, Statistic::Total, duplicated),
+    ];
+    if outcome.host_drops == 0 {
+        let lost = (sent - received).max(0.0);
+        figures.push((Metric::LostPackets, Statistic::Total, lost));
+        figures.push((Metric::LostPercent, Statistic::Mean, lost / sent * 100.0));
+    } else {
+        let drops = outcome.host_drops.into();
+        figures.push((Metric::HostDroppedPackets, Statistic::Total, drops));
+    }
+    figures
+        .into_iter()
+        .map(|(metric, statistic, value)| Figure::new(metric, statistic, value).toward(direction))
+        .collect()
+}
+
+fn delays(outcome: &TestOutcome, direction: Direction) -> impl Iterator<Item = Figure> {
+    let delays = &outcome.delays;
+    let [least, most] = delays.variation.map_or([None; 2], |range| range.map(Some));
+    [
+        (Metric::RttMs, Statistic::Min, delays.rtt_min, None),
+        (Metric::RttMs, Statistic::Max, delays.rtt_max, None),
+        (Metric::PdvMs, Statistic::Min, least, Some(direction)),
+        (Metric::PdvMs, Statistic::Max, most, Some(direction)),
+    ]
+    .into_iter()
+    .filter_map(|(metric, statistic, ms, direction)| {
+        let ms = f64::from(ms?);
+        let figure = Figure::new(metric, statistic, ms);
+        Some(Figure {
+            direction,
+            ..figure.within((ms - ROUNDING_MS).max(0.0), ms + ROUNDING_MS)
+        })
+    })
+}
+
+/// Each trial interval, and each sub-interval.
+fn samples(outcome: &TestOutcome, agreed: &Agreed) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    let mut add = |at_s: f64, index: u64, values: &[(Metric, Option<f64>)]| {
+        samples.extend(values.iter().filter_map(|(metric, value)| {
+            let sample = Sample::new(at_s, *metric, index, (*value)?);
+            Some(if *metric == Metric::RttMs {
+                sample
+            } else {
+                sample.toward(agreed.direction)
+            })
+        }));
+    };
+    for (trial, index) in outcome.trials.iter().zip(1..) {
+        let status = &trial.status;
+        let received = SubInterval {
+            datagrams: status.trial_datagrams,
+            bytes: status.trial_bytes.into(),
+            span_us: status.trial_us,
+            ..SubInterval::default()
+        };
+        let rate = (status.trial_us > 0).then(|| received.bit_per_s(agreed.l3_header()));
+        let values = [
+            (Metric::L3RateBitPerS, rate),
+            (Metric::LostPackets, Some(status.counts.lost.into())),
+            (Metric::PdvMs, status.delays.mean_ms().map(f64::from)),
+            (Metric::RttMs, status.rtt_ms().map(f64::from)),
+            (Metric::RateRow, trial.row.map(|row| row as f64)),
+            (Metric::SendingRateBitPerS, Some(trial.l3_bit_per_s)),
+        ];
+        add(trial.at.as_secs_f64(), index, &values);
+    }
+    for (whole, index) in outcome.sub_intervals.iter().zip(1..) {
+        let l3 = whole.counted.bit_per_s(agreed.l3_header());
+        let span_s = f64::from(whole.counted.span_us) / 1e6;
+        let values = [
+            (Metric::IpCapacityBitPerS, Some(l3)),
+            (Metric::ElapsedS, Some(span_s)),
+            (Metric::EndedS, whole.ended.map(|ended| ended as f64 / 1e9)),
+        ];
+        add(whole.at.as_secs_f64(), index, &values);
+    }
+    samples.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    samples
+}
+
+fn facts(outcome: &TestOutcome, agreed: &Agreed) -> BTreeMap<String, String> {
+    let p = &agreed.parameters;
+    let protocol = format!(
+        "UDP Speed Test Protocol (RFC 9946) version {}, unauthenticated, with {}",
+        agreed.version.number(),
+        agreed.peer
+    );
+    let capacity = format!(
+        "maximum IP-layer capacity (RFC 9097): L3 bits received in the best of {} sub-intervals of {} ms in {} s",
+        outcome.sub_intervals.len(),
+        p.sub_interval_ms,
+        p.duration_s
+    );
+    let search = format!(
+        "algorithm {}, sequence errors above {} a feedback or a round trip more than {} ms above its least are congestion, below {} ms is clean, a feedback each {} ms, fast step {} rows, slow after {} congested",
+        match p.algorithm {
+            Algorithm::B => "B",
+            Algorithm::C => "C",
+        },
+        p.thresholds.sequence_errors,
+        p.thresholds.upper_ms,
+        p.thresholds.low_ms,
+        p.feedback_ms,
+        p.thresholds.high_speed_delta,
+        p.thresholds.slow
+    );
+    let packets = format!(
+        "IP packets of up to {} bytes{}",
+        if agreed.sizes.traditional { 1500 } else { 1250 },
+        if agreed.sizes.jumbo {
+            ", above 1 Gbit/s up to 9000"
+        } else {
+            ""
+        }
+    );
+    let arrival = match (agreed.receives_here(), outcome.kernel_stamps) {
+        (true, true) => "kernel at receipt",
+        (true, false) => "user space at receipt",
+        (false, _) => "the far end's",
+    };
+    let layers = "L2 without FCS, L1 with FCS, preamble and gap; goodput is UDP payload; all of the same sub-interval";
+    let intervals = "capacity: one datagram, and how late its ends may be taken (0.2 ms with stamps here, 1 ms at the far end); delays: the protocol's rounding to 1 ms";
+    let mut facts = vec![
+        ("protocol", protocol),
+        ("capacity", capacity),
+        ("search", search),
+        ("packets", packets),
+        ("layers", layers.to_owned()),
+        ("timestamps", format!("{arrival}, user space at sending")),
+        ("intervals", intervals.to_owned()),
+    ];
+    if agreed.receives_here() && !agreed.is_server {
+        facts.push(("trace", "rows and sending rates are the server's decisions, retraced from the feedback sent to it".to_owned()));
+    }
+    if !agreed.receives_here() {
+        let counted = "of the whole sub-intervals, as the far end counted them";
+        facts.push(("received_and_lost", counted.to_owned()));
+    }
+    facts.extend(troubles(outcome));
+    let facts = facts.into_iter();
+    facts.map(|(name, text)| (name.to_owned(), text)).collect()
+}
+
+/// What makes the figures something other than the network's.
+fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String)> {
+    let implausible = outcome.totals.unwrap_or_default().implausible;
+    [
+        (
+            outcome.host_drops > 0,
+            "loss",
+            format!(
+                "not stated: this host's full socket dropped {} datagrams or trains of them, so the capacity found is this host's",
+                outcome.host_drops
+            ),
+        ),
+        (
+            outcome.unsent > 0 || !outcome.skipped.is_zero(),
+            "sender",
+            format!(
+                "this host did not send {} datagrams for want of room, and was too late for {:.3} s of the schedule",
+                outcome.unsent,
+                outcome.skipped.as_secs_f64()
+            ),
+        ),
+        (
+            outcome.feedback_missed > 0,
+            "feedback",
+            format!(
+                "{} messages did not reach the load's sender: the trace may differ from what it did",
+                outcome.feedback_missed
+            ),
+        ),
+        (
+            outcome.unreadable + implausible > 0,
+            "ignored",
+            format!(
+                "{} datagrams were no message of the test, {implausible} had numbers that cannot be: not counted",
+                outcome.unreadable
+            ),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(applies, name, text)| applies.then_some((name, text)))
+}

@@ -1,0 +1,495 @@
+//! The messages before a test: set-up, which names the test's port, and activation, which says how to test; a request and
+//! an answer each. And the null request.
+
+use std::fmt;
+
+use bytes::{Buf, BufMut};
+use record::Direction;
+use serde::{Deserialize, Serialize};
+
+use super::{Format, Malformed, SendingRate, Version};
+use crate::codec::{Reserved, Wire, wire_order};
+
+const SETUP: Format = Format {
+    name: "setup message",
+    identifier: 0xace1,
+    length: 56,
+    checksum_at: 54,
+};
+const ACTIVATION: Format = Format {
+    name: "activation message",
+    identifier: 0xace2,
+    length: 104,
+    checksum_at: 102,
+};
+const LEGACY_ACTIVATION: Format = Format {
+    length: 60,
+    checksum_at: 58,
+    ..ACTIVATION
+};
+const NULL_IDENTIFIER: u16 = 0xdead;
+const NULL_LENGTH: usize = 48;
+const JUMBO: u8 = 0x01;
+const TRADITIONAL: u8 = 0x02;
+const ROW_IS_START: u8 = 0x01;
+const RANDOM_PAYLOAD: u8 = 0x02;
+const NO_ROW: u16 = u16::MAX;
+
+/// A setup request, or the answer to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Setup {
+    /// As it came: perhaps one that farwire does not speak.
+    pub(crate) version: u16,
+    /// Which of the client's connections this is, from 0.
+    pub(crate) connection: u8,
+    /// How many the client opens.
+    pub(crate) connections: u8,
+    /// What the client's connections have in common; never 0.
+    pub(crate) ident: u16,
+    /// None in a request.
+    pub(crate) answer: Option<SetupAnswer>,
+    /// The bandwidth that the client needs: not stated.
+    pub(crate) bandwidth: Reserved<2>,
+    /// In an answer: the UDP port of the test.
+    pub(crate) port: u16,
+    /// Which table of sending rates.
+    pub(crate) sizes: Sizes,
+    /// 0 is unauthenticated.
+    pub(crate) authentication: u8,
+}
+
+wire_order!(Setup: version, connection, connections, ident, answer, bandwidth, port, sizes, authentication);
+
+/// What a server says to a setup request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SetupAnswer(u8);
+
+/// Which of the four tables of sending rates is used; both ends must agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Above 1 Gb/s datagrams grow to an IP packet of 9,000 bytes.
+    pub(crate) jumbo: bool,
+    /// Up to 1 Gb/s an IP packet has up to 1,500 bytes, else up to 1,250.
+    pub(crate) traditional: bool,
+}
+
+/// An activation request, or the answer to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Activation {
+    /// Where the load goes: up from the client, or down to it.
+    pub(crate) direction: Direction,
+    /// None in a request.
+    pub(crate) answer: Option<ActivationAnswer>,
+    /// Asked for, and in an answer what takes effect.
+    pub(crate) parameters: TestParameters,
+    /// In an answer to an upstream request: the rate to begin with.
+    pub(crate) rate: SendingRate,
+}
+
+/// What a server says to an activation request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ActivationAnswer(u8);
+
+/// How the test is to be done; numbers as they came. Marks (DSCP, ECN) and suppressed sub-intervals are always 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TestParameters {
+    /// What clean and congested feedback is, and how far the rate moves.
+    pub(crate) thresholds: Thresholds,
+    /// How the rate follows the feedback.
+    pub(crate) algorithm: Algorithm,
+    /// From one feedback to the next, in milliseconds.
+    pub(crate) feedback_ms: u16,
+    /// The test's length, in seconds.
+    pub(crate) duration_s: u16,
+    /// A sub-interval's length, in milliseconds.
+    pub(crate) sub_interval_ms: u16,
+    /// The sending rate's row to begin with or to stay at.
+    pub(crate) start: StartRow,
+    /// Feedback is judged by one-way delay variation, not by that of the round-trip time.
+    pub(crate) one_way: bool,
+    /// Only loss is a sequence error.
+    pub(crate) ignore_reordering: bool,
+    /// Random filling is asked for.
+    pub(crate) random_payload: bool,
+}
+
+/// How the rate follows the feedback.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub(crate) enum Algorithm {
+    /// Ten rows a clean feedback until congestion has been seen, then one.
+    #[default]
+    #[value(name = "B", alias = "b")]
+    B,
+    /// Doubles the row on every second clean feedback, and tries again after a while.
+    #[value(name = "C", alias = "c")]
+    C,
+}
+
+/// What makes a feedback clean or congested, and how far steps go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Thresholds {
+    /// More sequence errors in a feedback are congestion.
+    pub(crate) sequence_errors: u16,
+    /// Less delay variation, in milliseconds, is clean.
+    pub(crate) low_ms: u16,
+    /// More delay variation, in milliseconds, is congestion.
+    pub(crate) upper_ms: u16,
+    /// The congested feedback in a row of them on which the fast step back is taken; fast steps end with it.
+    pub(crate) slow: u16,
+    /// Rows of a fast step.
+    pub(crate) high_speed_delta: u8,
+}
+
+/// Where a search begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StartRow {
+    /// At the table's first row.
+    Lowest,
+    /// At this row.
+    At(u16),
+    /// At this row, without a search.
+    Fixed(u16),
+}
+
+impl Setup {
+    /// As bytes, without a checksum; only an answer holds a port.
+    pub(crate) fn encode(&self) -> [u8; SETUP.length] {
+        let mut bytes = [0; SETUP.length];
+        let mut to = &mut bytes[..];
+        to.put_u16(SETUP.identifier);
+        self.put(&mut to);
+        bytes
+    }
+
+    /// From a whole datagram.
+    ///
+    /// # Errors
+    /// It is no setup message.
+    pub(crate) fn decode(datagram: &[u8]) -> Result<Self, Malformed> {
+        let mut fields = SETUP.check(datagram)?;
+        SETUP.either("cmdRequest", fields[6])?;
+        Ok(Self::get(&mut fields))
+    }
+}
+
+/// The null request, which opens a firewall on its way to the client and means nothing else.
+pub(crate) fn null_request(version: Version) -> [u8; NULL_LENGTH] {
+    let mut bytes = [0; NULL_LENGTH];
+    let mut to = &mut bytes[..];
+    to.put_u16(NULL_IDENTIFIER);
+    to.put_u16(version.number());
+    to.put_u8(1);
+    bytes
+}
+
+impl SetupAnswer {
+    /// Go on with the activation.
+    pub(crate) const ACCEPTED: Self = Self(1);
+    /// The version is not spoken; the answer holds one that is.
+    pub(crate) const BAD_VERSION: Self = Self(2);
+    /// The other setting of jumbo sizes is asked for.
+    pub(crate) const BAD_JUMBO: Self = Self(3);
+    /// Authentication was offered to a server that has no key.
+    pub(crate) const NO_AUTHENTICATION: Self = Self(4);
+    /// No capacity is left for another test.
+    pub(crate) const CAPACITY_EXCEEDED: Self = Self(10);
+    /// The other setting of traditional sizes is asked for.
+    pub(crate) const BAD_TRADITIONAL: Self = Self(11);
+    /// The connections' numbers make no sense.
+    pub(crate) const BAD_CONNECTIONS: Self = Self(12);
+    /// The server could not open a socket.
+    pub(crate) const NO_SOCKET: Self = Self(13);
+}
+
+impl fmt::Display for SetupAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            1 => "accepts",
+            2 => "does not speak this protocol version",
+            3 => "wants the other setting of jumbo datagrams",
+            4 => "has no key to authenticate with",
+            5 => {
+                "asks for authentication, which farwire does not speak: it needs a server without a key"
+            }
+            6 => "asks for another mode of authentication",
+            7 => "could not authenticate the request",
+            8 => "finds the request's time too far from its own",
+            9 => "wants to be told the bandwidth needed, which farwire does not know beforehand",
+            10 => "has no capacity left for another test: try again later",
+            11 => "wants the other setting of traditional (1500 byte) datagrams",
+            12 => "finds the connections' numbers wrong",
+            13 => "could not open a socket for the test",
+            number => return write!(f, "answers with {number}, which has no meaning"),
+        })
+    }
+}
+
+/// Request or answer, and which.
+impl Wire for Option<SetupAnswer> {
+    fn put(&self, to: &mut impl BufMut) {
+        to.put_u8(if self.is_some() { 2 } else { 1 });
+        to.put_u8(self.map_or(0, |answer| answer.0));
+    }
+
+    fn get(from: &mut impl Buf) -> Self {
+        let (request, answer) = (from.get_u8(), from.get_u8());
+        (request == 2).then_some(SetupAnswer(answer))
+    }
+}
+
+impl Wire for Sizes {
+    fn put(&self, to: &mut impl BufMut) {
+        to.put_u8((u8::from(self.jumbo) * JUMBO) | (u8::from(self.traditional) * TRADITIONAL));
+    }
+
+    fn get(from: &mut impl Buf) -> Self {
+        let modifiers = from.get_u8();
+        Self {
+            jumbo: modifiers & JUMBO != 0,
+            traditional: modifiers & TRADITIONAL != 0,
+        }
+    }
+}
+
+impl Activation {
+    /// As bytes, without a checksum.
+    pub(crate) fn encode(&self, version: Version) -> Vec<u8> {
+        let format = Self::format(version);
+        let mut to = Vec::with_capacity(format.length);
+        to.put_u16(format.identifier);
+        to.put_u16(version.number());
+        to.put_u8(match self.direction {
+            Direction::Up => 1,
+            Direction::Down => 2,
+        });
+        to.put_u8(self.answer.map_or(0, |answer| answer.0));
+        self.parameters.put(&mut to, version);
+        self.rate.put(&mut to);
+        if !version.is_legacy() {
+            to.put_u16(self.parameters.sub_interval_ms);
+        }
+        to.resize(format.length, 0);
+        to
+    }
+
+    /// From a whole datagram of a test whose setup was in `version`.
+    ///
+    /// # Errors
+    /// It is no activation of that version.
+    pub(crate) fn decode(datagram: &[u8], version: Version) -> Result<Self, Malformed> {
+        let format = Self::format(version);
+        let mut from = &format.check(datagram)?[2..];
+        let direction = from.get_u8();
+        format.either("cmdRequest", direction)?;
+        let answer = match from.get_u8() {
+            0 => None,
+            number => Some(ActivationAnswer(number)),
+        };
+        let mut parameters = TestParameters::get(&mut from);
+        let rate = SendingRate::get(&mut from);
+        if !version.is_legacy() {
+            parameters.sub_interval_ms = from.get_u16();
+        }
+        Ok(Self {
+            direction: match direction {
+                1 => Direction::Up,
+                _ => Direction::Down,
+            },
+            answer,
+            parameters,
+            rate,
+        })
+    }
+
+    fn format(version: Version) -> &'static Format {
+        if version.is_legacy() {
+            &LEGACY_ACTIVATION
+        } else {
+            &ACTIVATION
+        }
+    }
+}
+
+impl Format {
+    /// Refuses a field that is neither 1 nor 2.
+    fn either(&self, field: &'static str, came: u8) -> Result<(), Malformed> {
+        if came == 0 {
+            return Err(Malformed::Field(self.name, field, came));
+        }
+        self.at_most(field, came, 2)
+    }
+}
+
+impl TestParameters {
+    /// All that stands before the sending rate.
+    fn put(&self, to: &mut Vec<u8>, version: Version) {
+        let thresholds = &self.thresholds;
+        let (row, row_is_start) = match self.start {
+            StartRow::Lowest => (NO_ROW, false),
+            StartRow::At(row) => (row, true),
+            StartRow::Fixed(row) => (row, false),
+        };
+        to.put_u16(thresholds.low_ms);
+        to.put_u16(thresholds.upper_ms);
+        to.put_u16(self.feedback_ms);
+        to.put_u16(self.duration_s);
+        // Versions before 20 count sub-intervals in seconds; less than one is one.
+        let sub_interval_s = u8::try_from(self.sub_interval_ms.div_ceil(1000)).unwrap_or(u8::MAX);
+        to.put_u8(u8::from(version.is_legacy()) * sub_interval_s);
+        to.put_u8(0);
+        to.put_u16(row);
+        to.put_u8(self.one_way.into());
+        to.put_u8(thresholds.high_speed_delta);
+        to.put_u16(thresholds.slow);
+        to.put_u16(thresholds.sequence_errors);
+        to.put_u8(self.ignore_reordering.into());
+        let random_payload = u8::from(self.random_payload) * RANDOM_PAYLOAD;
+        to.put_u8((u8::from(row_is_start) * ROW_IS_START) | random_payload);
+        to.put_u8(self.algorithm as u8);
+        to.put_u8(0);
+    }
+
+    /// All that stands before the sending rate; the sub-interval as versions before 20 state it.
+    fn get(from: &mut &[u8]) -> Self {
+        let (low_ms, upper_ms) = (from.get_u16(), from.get_u16());
+        let (feedback_ms, duration_s) = (from.get_u16(), from.get_u16());
+        let sub_interval_s = from.get_u16().to_be_bytes()[0];
+        let (row, one_way, high_speed_delta) = (from.get_u16(), bool::get(from), from.get_u8());
+        let (slow, sequence_errors) = (from.get_u16(), from.get_u16());
+        let (ignore_reordering, modifiers) = (bool::get(from), from.get_u8());
+        let algorithm = from.get_u16().to_be_bytes()[0];
+        Self {
+            thresholds: Thresholds {
+                sequence_errors,
+                low_ms,
+                upper_ms,
+                slow,
+                high_speed_delta,
+            },
+            algorithm: match algorithm {
+                0 => Algorithm::B,
+                _ => Algorithm::C,
+            },
+            feedback_ms,
+            duration_s,
+            sub_interval_ms: u16::from(sub_interval_s).saturating_mul(1000),
+            start: match row {
+                NO_ROW => StartRow::Lowest,
+                row if modifiers & ROW_IS_START != 0 => StartRow::At(row),
+                row => StartRow::Fixed(row),
+            },
+            one_way,
+            ignore_reordering,
+            random_payload: modifiers & RANDOM_PAYLOAD != 0,
+        }
+    }
+}
+
+impl Default for Thresholds {
+    /// RFC 9097's.
+    fn default() -> Self {
+        Self {
+            sequence_errors: 10,
+            low_ms: 30,
+            upper_ms: 90,
+            slow: 3,
+            high_speed_delta: 10,
+        }
+    }
+}
+
+impl ActivationAnswer {
+    /// The test runs.
+    pub(crate) const ACCEPTED: Self = Self(1);
+    /// A parameter is not acceptable.
+    pub(crate) const BAD_PARAMETER: Self = Self(2);
+}
+
+impl fmt::Display for ActivationAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("accepts"),
+            2 => f.write_str("does not accept the test's parameters"),
+            number => write!(f, "answers with {number}, which has no meaning"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setup_survives_the_wire_with_every_answer() {
+        let request = Setup {
+            version: 20,
+            connections: 1,
+            ident: 77,
+            sizes: Sizes {
+                jumbo: true,
+                traditional: false,
+            },
+            ..Setup::default()
+        };
+        for number in 0..=20 {
+            let setup = Setup {
+                answer: Some(SetupAnswer(number)),
+                port: 50_000,
+                ..request
+            };
+            assert_eq!(setup.encode()[9], number);
+            assert_eq!(Setup::decode(&setup.encode()), Ok(setup));
+        }
+        assert_eq!(Setup::decode(&request.encode()), Ok(request));
+    }
+
+    #[test]
+    fn a_refusal_is_in_words() {
+        assert_eq!(
+            SetupAnswer(10).to_string(),
+            "has no capacity left for another test: try again later"
+        );
+        assert_eq!(
+            SetupAnswer(99).to_string(),
+            "answers with 99, which has no meaning"
+        );
+    }
+
+    fn activation() -> Activation {
+        Activation {
+            direction: Direction::Down,
+            answer: Some(ActivationAnswer::ACCEPTED),
+            parameters: TestParameters {
+                thresholds: Thresholds::default(),
+                algorithm: Algorithm::C,
+                feedback_ms: 50,
+                duration_s: 10,
+                sub_interval_ms: 1000,
+                start: StartRow::At(300),
+                one_way: true,
+                ignore_reordering: true,
+                random_payload: true,
+            },
+            rate: SendingRate::default(),
+        }
+    }
+
+    #[test]
+    fn an_activation_survives_the_wire_in_both_shapes() {
+        for (version, length) in [(Version::NEWEST, 104), (Version::OLDEST, 60)] {
+            let bytes = activation().encode(version);
+            assert_eq!(bytes.len(), length);
+            assert_eq!(Activation::decode(&bytes, version), Ok(activation()));
+        }
+    }
+
+    #[test]
+    fn a_row_is_a_start_or_fixed_or_absent() {
+        for start in [StartRow::Lowest, StartRow::At(7), StartRow::Fixed(7)] {
+            let mut sent = activation();
+            sent.parameters.start = start;
+            let came = Activation::decode(&sent.encode(Version::NEWEST), Version::NEWEST).unwrap();
+            assert_eq!(came.parameters.start, start);
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The messages of a running test: the load, and the feedback on it.
+
+use bytes::{Buf, BufMut};
+
+use super::{Format, Malformed, SendingRate, Stamp, Version};
+use crate::codec::{Reserved, Wire, wire_order};
+
+const LOAD: Format = Format {
+    name: "load PDU",
+    identifier: 0xbeef,
+    length: LOAD_HEADER,
+    checksum_at: LOAD_HEADER - 2,
+};
+const STATUS: Format = Format {
+    name: "status feedback",
+    identifier: 0xfeed,
+    length: 204,
+    checksum_at: 202,
+};
+const LEGACY_STATUS: Format = Format {
+    length: 168,
+    checksum_at: 146,
+    ..STATUS
+};
+/// Where versions before 20 have four bytes of padding that newer ones do not have.
+const LEGACY_PADDING_AT: [usize; 2] = [44, 100];
+
+/// Bytes of a load PDU before its filling.
+pub(crate) const LOAD_HEADER: usize = 32;
+/// A delay in milliseconds that was not measured.
+pub(crate) const NO_DELAY: u32 = u32::MAX;
+
+/// What an end says of the test in each load and feedback message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// It goes on.
+    #[default]
+    Testing,
+    /// It is over: the server says so, the client confirms.
+    Stop,
+}
+
+/// What a load PDU tells beside its size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LoadHeader {
+    /// Whether the test goes on.
+    pub(crate) action: Action,
+    /// The sender has had no feedback for a second.
+    pub(crate) feedback_stopped: bool,
+    /// Counts load PDUs from 1.
+    pub(crate) sequence: u32,
+    /// UDP payload bytes of this datagram.
+    pub(crate) payload: u16,
+    /// Feedback messages missed before the last one; 65,535 when they came out of order.
+    pub(crate) feedback_missed: u16,
+    /// The sending time in the last feedback received; unset before the first.
+    pub(crate) feedback_stamp: Stamp,
+    /// When this PDU was sent, by the sender's wall clock.
+    pub(crate) sent: Stamp,
+    /// From receiving that feedback to sending this PDU, in milliseconds.
+    pub(crate) response_delay_ms: u16,
+}
+
+wire_order!(LoadHeader: action, feedback_stopped, sequence, payload, feedback_missed, feedback_stamp, sent,
+    response_delay_ms);
+
+/// In which order datagrams came, of a trial interval or of a sub-interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ArrivalCounts {
+    /// Sequence numbers passed over.
+    pub(crate) lost: u32,
+    /// Datagrams behind a later one.
+    pub(crate) reordered: u32,
+    /// Datagrams received before.
+    pub(crate) duplicated: u32,
+}
+
+wire_order!(ArrivalCounts: lost, reordered, duplicated);
+
+/// One-way delays above the least one so far, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DelayVariation {
+    /// The least; [`NO_DELAY`] without any.
+    pub(crate) min_ms: u32,
+    /// The greatest.
+    pub(crate) max_ms: u32,
+    /// Their sum.
+    pub(crate) sum_ms: u32,
+    /// How many the sum is of.
+    pub(crate) count: u32,
+}
+
+wire_order!(DelayVariation: min_ms, max_ms, sum_ms, count);
+
+/// What was received in one sub-interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SubInterval {
+    /// Datagrams received.
+    pub(crate) datagrams: u32,
+    /// Their UDP payload bytes.
+    pub(crate) bytes: u64,
+    /// The time in which they came, in microseconds.
+    pub(crate) span_us: u32,
+    /// What was lost or came out of order.
+    pub(crate) counts: ArrivalCounts,
+    /// One-way delays.
+    pub(crate) delays: DelayVariation,
+    /// The least round-trip time above the least one so far, in milliseconds; [`NO_DELAY`] without any.
+    pub(crate) rtt_min_ms: u32,
+    /// The greatest of them.
+    pub(crate) rtt_max_ms: u32,
+    /// From the start of the first sub-interval to the end of this one, in milliseconds.
+    pub(crate) elapsed_ms: u32,
+}
+
+wire_order!(SubInterval: datagrams, bytes, span_us, counts, delays, rtt_min_ms, rtt_max_ms, elapsed_ms);
+
+/// One feedback message: what the load's receiver saw in the last trial interval and in the last whole sub-interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// Whether the test goes on.
+    pub(crate) action: Action,
+    /// No load has come for a second.
+    pub(crate) load_stopped: bool,
+    /// Counts feedback messages from 1.
+    pub(crate) sequence: u32,
+    /// At what rate to send from now on; only a server says so.
+    pub(crate) rate: SendingRate,
+    /// Counts sub-intervals from 1; 0 before the first is over.
+    pub(crate) sub_interval_number: u32,
+    /// The last whole sub-interval.
+    pub(crate) sub_interval: SubInterval,
+    /// What was lost or came out of order in this trial interval.
+    pub(crate) counts: ArrivalCounts,
+    /// The least difference of the clocks so far, receiver less sender, in milliseconds, delay included.
+    pub(crate) clock_delta_min_ms: i32,
+    /// One-way delays in this trial interval.
+    pub(crate) delays: DelayVariation,
+    /// The least round-trip time so far, in milliseconds; [`NO_DELAY`] without any.
+    pub(crate) rtt_min_ms: u32,
+    /// The last round-trip time above it; [`NO_DELAY`] without one in this trial interval.
+    pub(crate) rtt_variation_ms: u32,
+    /// A minimum went down in this trial interval.
+    pub(crate) minimum_updated: bool,
+    /// Nothing.
+    pub(crate) reserved: Reserved<3>,
+    /// The trial interval's length, in microseconds.
+    pub(crate) trial_us: u32,
+    /// Datagrams received in it.
+    pub(crate) trial_datagrams: u32,
+    /// Their UDP payload bytes.
+    pub(crate) trial_bytes: u32,
+    /// When this message was sent, by its sender's wall clock.
+    pub(crate) sent: Stamp,
+}
+
+wire_order!(Status: action, load_stopped, sequence, rate, sub_interval_number, sub_interval, counts,
+    clock_delta_min_ms, delays, rtt_min_ms, rtt_variation_ms, minimum_updated, reserved, trial_us,
+    trial_datagrams, trial_bytes, sent);
+
+impl LoadHeader {
+    /// As bytes, without a checksum.
+    pub(crate) fn encode(&self) -> [u8; LOAD_HEADER] {
+        let mut bytes = [0; LOAD_HEADER];
+        let mut to = &mut bytes[..];
+        to.put_u16(LOAD.identifier);
+        self.put(&mut to);
+        bytes
+    }
+
+    /// From a datagram; what follows the header is not looked at.
+    ///
+    /// # Errors
+    /// It is no load PDU.
+    pub(crate) fn decode(datagram: &[u8]) -> Result<Self, Malformed> {
+        LOAD.decode(&datagram[..datagram.len().min(LOAD_HEADER)])
+    }
+}
+
+impl Status {
+    /// As bytes, without a checksum.
+    pub(crate) fn encode(&self, version: Version) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(STATUS.length);
+        bytes.put_u16(STATUS.identifier);
+        self.put(&mut bytes);
+        if version.is_legacy() {
+            for at in LEGACY_PADDING_AT {
+                bytes.splice(at..at, [0; 4]);
+            }
+        } else {
+            // Congestion marks and authentication, which are not used.
+            bytes.resize(STATUS.length, 0);
+        }
+        bytes
+    }
+
+    /// From a whole datagram.
+    ///
+    /// # Errors
+    /// It is no feedback of this version.
+    pub(crate) fn decode(datagram: &[u8], version: Version) -> Result<Self, Malformed> {
+        if !version.is_legacy() {
+            return STATUS.decode(datagram);
+        }
+        LEGACY_STATUS.check(datagram)?;
+        let [first, second] = LEGACY_PADDING_AT;
+        let parts = [
+            &datagram[..first],
+            &datagram[first + 4..second],
+            &datagram[second + 4..],
+        ];
+        STATUS.fields(&parts.concat()[2..])
+    }
+
+    /// The last round-trip time of the trial interval, in milliseconds; nothing without one.
+    pub(crate) fn rtt_ms(&self) -> Option<u32> {
+        let known = self.rtt_variation_ms != NO_DELAY && self.rtt_min_ms != NO_DELAY;
+        known.then(|| self.rtt_min_ms.saturating_add(self.rtt_variation_ms))
+    }
+}
+
+impl Format {
+    fn decode<T: Wire>(&self, message: &[u8]) -> Result<T, Malformed> {
+        self.fields(self.check(message)?)
+    }
+
+    /// The fields behind the identifier; load and feedback begin with the same two.
+    fn fields<T: Wire>(&self, mut fields: &[u8]) -> Result<T, Malformed> {
+        self.at_most("testAction", fields[0], 2)?;
+        self.at_most("rxStopped", fields[1], 1)?;
+        Ok(T::get(&mut fields))
+    }
+}
+
+impl Wire for Action {
+    fn put(&self, to: &mut impl BufMut) {
+        to.put_u8(match self {
+            Self::Testing => 0,
+            // 1 is what a server notes for itself; 2 is what is exchanged.
+            Self::Stop => 2,
+        });
+    }
+
+    fn get(from: &mut impl Buf) -> Self {
+        match from.get_u8() {
+            0 => Self::Testing,
+            _ => Self::Stop,
+        }
+    }
+}
+
+impl DelayVariation {
+    /// Counts one more delay.
+    pub(crate) fn add(&mut self, ms: u32) {
+        self.min_ms = self.min_ms.min(ms);
+        self.max_ms = self.max_ms.max(ms);
+        self.sum_ms = self.sum_ms.saturating_add(ms);
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// Their mean, rounded to milliseconds; nothing without any.
+    pub(crate) fn mean_ms(&self) -> Option<u32> {
+        let (sum, count) = (u64::from(self.sum_ms), u64::from(self.count));
+        (count > 0).then(|| u32::try_from((sum * 2 + count) / (count * 2)).unwrap_or(u32::MAX))
+    }
+}
+
+impl Default for DelayVariation {
+    fn default() -> Self {
+        Self {
+            min_ms: NO_DELAY,
+            max_ms: 0,
+            sum_ms: 0,
+            count: 0,
+        }
+    }
+}
+
+impl Default for SubInterval {
+    fn default() -> Self {
+        Self {
+            datagrams: 0,
+            bytes: 0,
+            span_us: 0,
+            counts: ArrivalCounts::default(),
+            delays: DelayVariation::default(),
+            rtt_min_ms: NO_DELAY,
+            rtt_max_ms: 0,
+            elapsed_ms: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Transmitter;
+    use super::*;
+
+    fn some() -> Status {
+        Status {
+            action: Action::Stop,
+            load_stopped: true,
+            sequence: 9,
+            rate: SendingRate {
+                first: Transmitter {
+                    interval_us: 100,
+                    payload: 1222,
+                    burst: 2,
+                    addon: 0,
+                },
+                second: Transmitter {
+                    interval_us: 1000,
+                    payload: 1222,
+                    burst: 3,
+                    addon: 97,
+                },
+            },
+            sub_interval_number: 4,
+            sub_interval: SubInterval {
+                datagrams: 5,
+                bytes: 1 << 40,
+                elapsed_ms: 6,
+                ..SubInterval::default()
+            },
+            counts: ArrivalCounts {
+                lost: 1,
+                ..ArrivalCounts::default()
+            },
+            clock_delta_min_ms: -3,
+            rtt_variation_ms: NO_DELAY,
+            minimum_updated: true,
+            trial_us: 50_001,
+            trial_bytes: 77,
+            sent: Stamp::of(8_000_000_009),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn feedback_survives_the_wire_in_both_shapes() {
+        for (version, length) in [(Version::NEWEST, 204), (Version::OLDEST, 168)] {
+            let bytes = some().encode(version);
+            assert_eq!(bytes.len(), length);
+            assert_eq!(Status::decode(&bytes, version), Ok(some()));
+        }
+    }
+
+    #[test]
+    fn feedback_of_another_version_is_refused_by_its_length() {
+        let bytes = some().encode(Version::OLDEST);
+        assert_eq!(
+            Status::decode(&bytes, Version::NEWEST)
+                .unwrap_err()
+                .to_string(),
+            "status feedback of 168 bytes, where 204 are right"
+        );
+    }
+
+    #[test]
+    fn a_mean_delay_is_rounded_and_absent_without_datagrams() {
+        let mean = |sum, count| {
+            DelayVariation {
+                sum_ms: sum,
+                count,
+                ..DelayVariation::default()
+            }
+            .mean_ms()
+        };
+        assert_eq!(mean(0, 0), None);
+        assert_eq!(mean(7, 2), Some(4));
+        assert_eq!(mean(u32::MAX, 1), Some(u32::MAX));
+    }
+
+    #[test]
+    fn a_load_header_survives_the_wire_with_its_filling() {
+        let header = LoadHeader {
+            action: Action::Stop,
+            feedback_stopped: true,
+            sequence: 0xdead_beef,
+            payload: 1222,
+            feedback_missed: u16::MAX,
+            feedback_stamp: Stamp::of(5_000_000_001),
+            sent: Stamp::of(6_000_000_002),
+            response_delay_ms: 7,
+        };
+        let mut datagram = header.encode().to_vec();
+        assert_eq!(datagram[..4], [0xbe, 0xef, 2, 1]);
+        datagram.resize(1222, 0xa5);
+        assert_eq!(LoadHeader::decode(&datagram), Ok(header));
+    }
+
+    #[test]
+    fn a_cut_load_header_says_what_would_be_right() {
+        let error = LoadHeader::decode(&LoadHeader::default().encode()[..31]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "load PDU of 31 bytes, where 32 are right"
+        );
+    }
+}

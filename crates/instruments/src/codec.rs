@@ -1,0 +1,77 @@
+//! Binary messages: values with one form on the wire, big-endian, and structs of them.
+
+use bytes::{Buf, BufMut};
+
+/// A value that always takes the same number of bytes in a message.
+pub(crate) trait Wire {
+    /// Writes it.
+    fn put(&self, to: &mut impl BufMut);
+
+    /// Reads it.
+    ///
+    /// # Panics
+    /// Too few bytes are left: a message's length is checked before its fields are read.
+    fn get(from: &mut impl Buf) -> Self;
+}
+
+/// Bytes that mean nothing: zero when sent, not looked at when received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reserved<const BYTES: usize>;
+
+/// Makes a struct a [`Wire`] value: names its fields in the order in which they stand in the message.
+macro_rules! wire_order {
+    ($type:ty: $($field:ident),+ $(,)?) => {
+        impl $crate::codec::Wire for $type {
+            fn put(&self, to: &mut impl ::bytes::BufMut) {
+                $($crate::codec::Wire::put(&self.$field, to);)+
+            }
+
+            fn get(from: &mut impl ::bytes::Buf) -> Self {
+                Self { $($field: $crate::codec::Wire::get(from)),+ }
+            }
+        }
+    };
+}
+pub(crate) use wire_order;
+
+macro_rules! integer {
+    ($type:ty, $put:ident, $get:ident) => {
+        impl Wire for $type {
+            fn put(&self, to: &mut impl BufMut) {
+                to.$put(*self);
+            }
+
+            fn get(from: &mut impl Buf) -> Self {
+                from.$get()
+            }
+        }
+    };
+}
+
+integer!(u8, put_u8, get_u8);
+integer!(u16, put_u16, get_u16);
+integer!(u32, put_u32, get_u32);
+integer!(i32, put_i32, get_i32);
+integer!(u64, put_u64, get_u64);
+
+/// A byte; all but 0 is true.
+impl Wire for bool {
+    fn put(&self, to: &mut impl BufMut) {
+        to.put_u8((*self).into());
+    }
+
+    fn get(from: &mut impl Buf) -> Self {
+        from.get_u8() != 0
+    }
+}
+
+impl<const BYTES: usize> Wire for Reserved<BYTES> {
+    fn put(&self, to: &mut impl BufMut) {
+        to.put_bytes(0, BYTES);
+    }
+
+    fn get(from: &mut impl Buf) -> Self {
+        from.advance(BYTES);
+        Self
+    }
+}

@@ -1,0 +1,455 @@
+//! What a session's packets add up to: samples, figures with their intervals, and what they mean.
+
+use std::collections::{BTreeMap, HashMap};
+
+use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
+use stats::proportion::{percent, wilson};
+use stats::{autocorrelation, order_statistics, t_interval};
+
+use super::delay::{self, Delays, Offset, Relation};
+use super::loss::{self, Losses};
+use super::probe_log::{ProbeLog, Received};
+use super::sender::ProbePlan;
+use crate::echo_stats::{lost_percent, total};
+
+/// How far off the stamps of a packet are taken to be, one way: interrupts and queues of both kernels.
+const STAMP_ERROR_MS: f64 = 0.1;
+const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
+const TAIL: [(Statistic, f64); 3] = [
+    (Statistic::P90, 0.9),
+    (Statistic::P99, 0.99),
+    (Statistic::Max, 1.0),
+];
+
+/// What one session found.
+#[derive(Clone, Debug)]
+pub(crate) struct ProbeResults {
+    /// Every packet.
+    pub(crate) log: ProbeLog,
+    /// Of every probe answered in time.
+    pub(crate) delays: Vec<Delays>,
+    /// How far the reflector's clock is ahead.
+    pub(crate) offset: Option<Offset>,
+    /// Which probes were lost, and which way.
+    pub(crate) losses: Losses,
+    /// Answers whose stamps cannot be: the wall clock of an end was set.
+    impossible: u64,
+    own_error_ms: Option<f64>,
+}
+
+impl ProbeResults {
+    /// `own_error_ms` is that of this machine's clock, if it is synchronised.
+    pub(crate) fn new(log: ProbeLog, own_error_ms: Option<f64>) -> Self {
+        let (delays, impossible) = delay::delays(&log);
+        Self {
+            offset: delay::offset(&log, &delays, own_error_ms),
+            losses: loss::losses(&log),
+            delays,
+            impossible,
+            log,
+            own_error_ms,
+        }
+    }
+
+    /// As a measurement.
+    pub(crate) fn measurement(&self, plan: &ProbePlan) -> Measurement {
+        Measurement {
+            samples: self.samples(),
+            figures: self.figures(),
+            facts: self.facts(plan),
+            ..Measurement::default()
+        }
+    }
+
+    /// One-way delay of a probe in ms, where the clocks are related.
+    pub(crate) fn one_way(&self, delays: &Delays, direction: Direction) -> Option<f64> {
+        let offset = self.offset.filter(|o| o.relation != Relation::Unrelated)?;
+        let ahead = match direction {
+            Direction::Up => offset.ms,
+            Direction::Down => -offset.ms,
+        };
+        Some(delays.raw(direction)? - ahead)
+    }
+
+    /// IPDV (RFC 3393) of each probe that was answered, as was the one before it: signed, in ms.
+    pub(crate) fn ipdv(&self, direction: Direction) -> HashMap<usize, f64> {
+        let pairs = self.delays.windows(2).filter_map(|pair| {
+            let (former, latter) = (&pair[0], &pair[1]);
+            let varied = latter.raw(direction)? - former.raw(direction)?;
+            (former.probe + 1 == latter.probe).then_some((latter.probe, varied))
+        });
+        pairs.collect()
+    }
+
+    /// Seconds from the first probe's sending to this one's.
+    pub(crate) fn at_s(&self, probe: usize) -> f64 {
+        let probes = &self.log.probes;
+        (probes[probe].sent.0 - probes[0].sent.0) as f64 / 1e9
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        let sample = |probe: usize, metric, value, direction| Sample {
+            direction,
+            ..Sample::new(self.at_s(probe), metric, probe as u64 + 1, value)
+        };
+        let mut samples = Vec::new();
+        for d in &self.delays {
+            let one_way = DIRECTIONS.map(|way| {
+                let delay = self.one_way(d, way);
+                (Metric::OneWayDelayMs, delay, Some(way))
+            });
+            let round_trips = [
+                (Metric::RttMs, Some(d.rtt), None),
+                (Metric::NetworkRttMs, d.network, None),
+            ];
+            let values = round_trips.into_iter().chain(one_way);
+            samples.extend(values.filter_map(|(metric, value, direction)| {
+                Some(sample(d.probe, metric, value?, direction))
+            }));
+        }
+        let ways = self.losses.ways.iter();
+        samples.extend(ways.map(|(probe, way)| sample(*probe, Metric::LostPackets, 1.0, *way)));
+        for answer in &self.log.answers {
+            let metric = match (answer.duplicate, answer.late) {
+                (true, _) => Metric::DuplicateRttMs,
+                (false, true) => Metric::LateRttMs,
+                (false, false) => continue,
+            };
+            let rtt = (answer.read.0 - self.log.probes[answer.probe].sent.0) as f64 / 1e6;
+            samples.push(sample(answer.probe, metric, rtt, None));
+        }
+        // Stable: what is of one probe stays together.
+        samples.sort_by_key(|sample| sample.index);
+        samples
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let mut figures = self.counts();
+        figures.extend(self.round_trips());
+        figures.extend(self.one_way_delays());
+        figures.extend(DIRECTIONS.into_iter().flat_map(|way| self.variation(way)));
+        figures
+    }
+
+    fn counts(&self) -> Vec<Figure> {
+        let sent = self.log.probes.len() as u64;
+        let (duplicates, others): (Vec<&Received>, Vec<&Received>) =
+            self.log.answers.iter().partition(|answer| answer.duplicate);
+        let late = others.iter().filter(|answer| answer.late).count() as u64;
+        let mut figures = vec![
+            total(Metric::SentPackets, sent),
+            total(Metric::ReceivedPackets, self.delays.len() as u64),
+            total(Metric::LostPackets, self.losses.lost),
+        ];
+        if sent > 0 {
+            figures.push(lost_percent(self.losses.lost, sent));
+        }
+        if let Some(split) = self.losses.split {
+            for (direction, lost, of) in [
+                (Direction::Up, split.lost_up, split.sent),
+                (Direction::Down, split.lost_down, split.answers),
+            ] {
+                let most = lost + split.unresolved;
+                let share = |part, whole| percent(part, whole).unwrap_or_default();
+                let [low, high] = wilson(lost, of).unwrap_or([0.0, 1.0]).map(|p| 100.0 * p);
+                // What lies after the last answer that came back belongs to the run, too.
+                let all = of + split.unresolved;
+                let percent = Figure::new(Metric::LostPercent, Statistic::Mean, share(lost, of))
+                    .within(low.min(share(lost, all)), high.max(share(most, all)));
+                let count = total(Metric::LostPackets, lost).within(lost as f64, most as f64);
+                figures.extend([count, percent].map(|figure| figure.toward(direction)));
+            }
+        }
+        figures.extend([
+            total(Metric::LatePackets, late),
+            total(Metric::DuplicatePackets, duplicates.len() as u64),
+        ]);
+        match loss::reordered_by_direction(&self.log) {
+            Some((up, down)) => figures.extend([
+                total(Metric::ReorderedPackets, up).toward(Direction::Up),
+                total(Metric::ReorderedPackets, down).toward(Direction::Down),
+            ]),
+            None => {
+                let order = others.iter().map(|answer| answer.probe as u64);
+                figures.push(total(Metric::ReorderedPackets, loss::reordered(order)));
+            }
+        }
+        figures
+    }
+
+    fn round_trips(&self) -> Vec<Figure> {
+        let of = |pick: fn(&Delays) -> Option<f64>| -> Vec<f64> {
+            self.delays.iter().filter_map(pick).collect()
+        };
+        let host = of(|d| Some(d.rtt - d.network?));
+        let bound = [-2.0 * STAMP_ERROR_MS, 2.0 * STAMP_ERROR_MS];
+        // What a program sees is the network's and the hosts' part; nine in ten times the latter is no more than this.
+        let most = order_statistics::percentile(&order_statistics::sorted(&host), 0.9);
+        let hosts = most.map(|host| [bound[0] - host, 0.0]).unwrap_or_default();
+        [
+            distribution(Metric::RttMs, &of(|d| Some(d.rtt)), hosts),
+            distribution(Metric::NetworkRttMs, &of(|d| d.network), bound),
+            distribution(Metric::HostMs, &host, [0.0; 2]),
+        ]
+        .concat()
+    }
+
+    fn one_way_delays(&self) -> Vec<Figure> {
+        let Some(offset) = self.offset else {
+            return Vec::new();
+        };
+        let mut figures = Vec::new();
+        for direction in DIRECTIONS {
+            let values = self.delays.iter();
+            let values: Vec<f64> = values.filter_map(|d| self.one_way(d, direction)).collect();
+            let (low, high) = match direction {
+                Direction::Up => (offset.ms - offset.high, offset.ms - offset.low),
+                Direction::Down => (offset.low - offset.ms, offset.high - offset.ms),
+            };
+            let bound = [low - STAMP_ERROR_MS, high + STAMP_ERROR_MS];
+            let found = distribution(Metric::OneWayDelayMs, &values, bound);
+            figures.extend(found.into_iter().map(|figure| figure.toward(direction)));
+        }
+        if offset.relation != Relation::Same {
+            let figure = Figure::new(Metric::ClockOffsetMs, Statistic::Median, offset.ms);
+            figures.push(figure.within(offset.low, offset.high));
+        }
+        figures
+    }
+
+    /// Both need no relation between the clocks: their difference cancels out.
+    fn variation(&self, direction: Direction) -> Vec<Figure> {
+        let raw: Vec<f64> = self
+            .delays
+            .iter()
+            .filter_map(|d| d.raw(direction))
+            .collect();
+        let least = raw.iter().copied().fold(f64::INFINITY, f64::min);
+        let pdv: Vec<f64> = raw.iter().map(|value| value - least).collect();
+        let ipdv: Vec<f64> = self.ipdv(direction).into_values().map(f64::abs).collect();
+        let mut figures = Vec::new();
+        for (metric, values) in [(Metric::PdvMs, pdv), (Metric::IpdvMs, ipdv)] {
+            let sorted = order_statistics::sorted(&values);
+            figures.extend(quantiles(metric, &sorted, &[(Statistic::Median, 0.5)]));
+            figures.extend(quantiles(metric, &sorted, &TAIL));
+        }
+        let figures = figures.into_iter();
+        figures.map(|figure| figure.toward(direction)).collect()
+    }
+
+    /// What each kind of figure is, how its interval was found, and what could not be had.
+    fn facts(&self, plan: &ProbePlan) -> BTreeMap<String, String> {
+        let probe = format!(
+            "STAMP (RFC 8762), {} payload bytes of UDP, one in {:?}; an answer after {:?} is late and its probe lost",
+            plan.size, plan.interval, plan.timeout
+        );
+        let rtt = "user space to user space, with what both hosts add; intervals: of the median by order statistics as if probes were independent, of the mean by batch means";
+        let variation = "ipdv: RFC 3393, of neighbouring probes, without its sign; pdv: RFC 5481, delay less the least of its direction";
+        let facts = [
+            ("far_end", self.far_end()),
+            ("loss", self.loss(plan)),
+            ("network_rtt", self.network_rtt()),
+            ("one_way_delay", self.one_way_delay()),
+            ("probe", probe),
+            ("rtt", rtt.to_owned()),
+            ("variation", variation.to_owned()),
+        ];
+        let facts = facts.into_iter().chain(self.troubles());
+        facts.map(|(name, text)| (name.to_owned(), text)).collect()
+    }
+
+    fn network_rtt(&self) -> String {
+        let far_end = &self.log.far_end;
+        if self.delays.iter().all(|delays| delays.network.is_none()) {
+            return "not known: kernel stamps are missing".to_owned();
+        }
+        let what = match (far_end.is_farwire, far_end.follows_up) {
+            (true, true) => {
+                "kernel stamps at all four points, the far end's time of sending by Follow-Up Telemetry (RFC 8972)"
+            }
+            (false, true) => {
+                "kernel stamps here, the far end's own stamps there, its time of sending by Follow-Up Telemetry (RFC 8972)"
+            }
+            (_, false) => {
+                "kernel stamps here; the far end does not say when answers really left, so that their way out of it is in the figure"
+            }
+        };
+        format!("rtt less host: {what}; interval: {STAMP_ERROR_MS} ms a direction for the stamps")
+    }
+
+    fn one_way_delay(&self) -> String {
+        let Some(offset) = self.offset else {
+            return "not known: kernel stamps are missing".to_owned();
+        };
+        match offset.relation {
+            Relation::Same => format!(
+                "both ends read the same clock: the far end proved that it runs on this kernel; interval: {STAMP_ERROR_MS} ms for the stamps"
+            ),
+            Relation::Synchronised => {
+                let far_error = self.log.far_end.error;
+                format!(
+                    "both clocks are synchronised, so they say: this one to {:.3} ms, the far end's to {:.3} ms; the interval has both, and {STAMP_ERROR_MS} ms for the stamps",
+                    self.own_error_ms.unwrap_or_default(),
+                    far_error.map_or(0.0, |error| error.seconds() * 1e3)
+                )
+            }
+            Relation::Unrelated => format!(
+                "variation only: nothing relates the two clocks; the fastest packets allow an offset of {:.3} to {:.3} ms; drift between the clocks is in pdv",
+                offset.low, offset.high
+            ),
+        }
+    }
+
+    fn loss(&self, plan: &ProbePlan) -> String {
+        let by_direction = match self.losses.split {
+            Some(split) => format!(
+                "by direction from the far end's count, exact up to the last answer that came back, that to probe {}, with {} after it unknown",
+                self.log.probes.len() as u64 - split.unresolved,
+                split.unresolved
+            ),
+            None => "not by direction: the far end gives no count of its own that fits".to_owned(),
+        };
+        format!(
+            "no answer within {:?}; {by_direction}; interval: Wilson's",
+            plan.timeout
+        )
+    }
+
+    fn far_end(&self) -> String {
+        let far_end = &self.log.far_end;
+        let Some(error) = far_end.error else {
+            return "no answer".to_owned();
+        };
+        let what = if far_end.is_farwire {
+            "farwire"
+        } else {
+            "not farwire"
+        };
+        let form = if error.ptp { "PTP" } else { "NTP" };
+        let ttl = self.log.answers.last().map_or(0, |answer| answer.ttl);
+        format!("{what}, stamps in {form}'s form, probes arrive there with TTL {ttl}")
+    }
+
+    /// What should not be, if it is.
+    fn troubles(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let far_overflow = self.log.far_end.overflowed;
+        let far_overflow = far_overflow.map_or(0, |(first, last)| last.saturating_sub(first));
+        let counts = [
+            (
+                "garbage",
+                self.log.garbage,
+                "packets from the far end answer no probe of this session",
+            ),
+            (
+                "clock_steps",
+                self.impossible,
+                "answers have stamps that cannot be, as if a clock was set: they are in rtt only",
+            ),
+            (
+                "host_overflow",
+                self.log.overflowed.into(),
+                "answers found this host's socket full: they are in the loss, and are not the network's",
+            ),
+            (
+                "far_overflow",
+                far_overflow.into(),
+                "requests of all its clients found the far end's socket full: they may be in the loss, and are not the network's",
+            ),
+        ];
+        let counts = counts.into_iter().filter(|(_, count, _)| *count > 0);
+        let icmp = self.log.unreachable.clone();
+        counts
+            .map(|(name, count, what)| (name, format!("{count} {what}")))
+            .chain(icmp.map(|why| ("icmp", why)))
+    }
+}
+
+/// Figures of `values`, in the order of sending; the intervals of median and mean are widened by `below` (negative) and
+/// `above`.
+fn distribution(metric: Metric, values: &[f64], [below, above]: [f64; 2]) -> Vec<Figure> {
+    let sorted = order_statistics::sorted(values);
+    let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else {
+        return Vec::new();
+    };
+    let within = |statistic, value, [low, high]: [f64; 2]| {
+        Figure::new(metric, statistic, value).within((low + below).max(0.0), high + above)
+    };
+    let median = order_statistics::quantile(&sorted, 0.5).map(|median| {
+        let interval = order_statistics::median_interval(&sorted).unwrap_or([*first, *last]);
+        within(Statistic::Median, median, interval)
+    });
+    let mean = mean_with_interval(values);
+    let mean = mean.map(|(mean, interval)| within(Statistic::Mean, mean, interval));
+    let mut figures = vec![Figure::new(metric, Statistic::Min, *first)];
+    figures.extend(median.into_iter().chain(mean));
+    figures.extend(quantiles(metric, &sorted, &TAIL));
+    figures
+}
+
+/// The values of `sorted` that these shares (0 to 1) of all are not above.
+fn quantiles(
+    metric: Metric,
+    sorted: &[f64],
+    shares: &[(Statistic, f64)],
+) -> impl Iterator<Item = Figure> {
+    shares.iter().filter_map(move |(statistic, share)| {
+        let value = order_statistics::percentile(sorted, *share)?;
+        Some(Figure::new(metric, *statistic, value))
+    })
+}
+
+/// The mean of `values`, in the order in which they were taken, and its 95 % interval; nothing of fewer than four, or
+/// where each depends on all before it.
+fn mean_with_interval(values: &[f64]) -> Option<(f64, [f64; 2])> {
+    /// The cost grows with the square of the number of values; means of neighbours say the same.
+    const MOST: usize = 10_000;
+    let together = values.len().div_ceil(MOST).max(1);
+    let means: Vec<f64> = values.chunks(together).filter_map(t_interval::mean).collect();
+    let (_, low, high) = autocorrelation::mean_with_interval(&means)?;
+    let mean = t_interval::mean(values)?;
+    Some((mean, [mean.min(low), mean.max(high)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: &[f64], statistic: Statistic) -> Figure {
+        let figures = distribution(Metric::RttMs, values, [0.0; 2]);
+        let mut figures = figures.into_iter();
+        figures.find(|f| f.statistic == statistic).unwrap()
+    }
+
+    #[test]
+    fn quantiles_are_values_that_were_seen() {
+        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        let value = |statistic| of(&hundred, statistic).value;
+        assert_eq!(
+            (
+                value(Statistic::Min),
+                value(Statistic::P90),
+                value(Statistic::Max)
+            ),
+            (1.0, 90.0, 100.0)
+        );
+        assert!((value(Statistic::Median) - 50.5).abs() < 1e-12);
+        assert!(distribution(Metric::RttMs, &[], [0.0; 2]).is_empty());
+    }
+
+    #[test]
+    fn the_interval_of_a_median_has_the_ranks_of_the_binomial_distribution() {
+        // Of 100, the 40th and the 61st value (Conover, Practical Nonparametric Statistics, section 3.2).
+        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        let interval = |values: &[f64]| of(values, Statistic::Median).interval;
+        assert_eq!(interval(&hundred), Some([40.0, 61.0]));
+        assert_eq!(interval(&[7.0]), Some([7.0; 2]));
+    }
+
+    #[test]
+    fn the_interval_of_a_mean_holds_it_however_many_values_there_are() {
+        let values: Vec<f64> = (0..50_000u32).map(|i| f64::from(i * 7919 % 1000)).collect();
+        let (mean, [low, high]) = mean_with_interval(&values).unwrap();
+        assert!((mean - 499.5).abs() < 1e-6 && low < mean && mean < high);
+        assert!(mean_with_interval(&values[..3]).is_none());
+    }
+}
