@@ -83,10 +83,9 @@ fn show(instrument: &dyn Instrument, shown: &Shown) -> Result<(), Failure> {
     let facts: String = facts
         .map(|(name, value)| format!("{name}: {value}\n"))
         .collect();
-    let figures = match instrument.table(measurement)? {
-        Some(table) => report::table_text(&table),
-        None => report::figures(measurement),
-    };
+    let own = instrument.table(measurement)?;
+    let table = own.unwrap_or_else(|| report::figures(measurement));
+    let figures = report::table_text(&table, false);
     let text = format!("{}{figures}{facts}", shown.text);
     if common.json.as_deref().is_some_and(output::is_stdout) {
         io::stderr().write_all(text.as_bytes())?;

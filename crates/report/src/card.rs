@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table};
-
-use super::markdown::escaped;
-use super::text::{STYLE, machine};
+use super::findings::{machine, quick};
+use super::render::{escaped, table_markdown, table_text};
+use super::tables::or_dash;
 use crate::analysis::calibration::{
     Card, Cell, Conditions, FigureCard, InstrumentCard, Range, Standing,
 };
 use record::quantity;
+use record::table::{Column, Table};
 use record::{Direction, Metric, Statistic};
 
 /// Above the table of [`found`].
@@ -25,56 +25,44 @@ const LEGEND: &str = "holds: cells (a figure under one set of conditions) whose 
 pub fn card_text(card: &Card) -> String {
     let mut text = title(card) + "\n";
     if let Some(baseline) = &card.baseline {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{}", machine(baseline));
+        text += &format!("{}\n", machine(baseline));
     }
     for instrument in &card.instruments {
-        let _ = writeln!(
-            text,
-            "\n{}\n{}",
-            coverage(instrument),
-            drawn(&summary(instrument))
-        );
+        text += &format!("\n{}", table_text(&summary(instrument), false));
         for line in exceptions(instrument) {
-            let _ = writeln!(text, "  - {line}");
+            text += &format!("  - {line}\n");
         }
     }
     if let Some(table) = found(card) {
-        let _ = writeln!(text, "\n{FOUND}\n{}", drawn(&table));
+        text += &format!("\n{}", table_text(&table, false));
     }
-    let _ = writeln!(text, "\n{LEGEND}\n{}", verdict(card));
-    text
+    text + &format!("\n{LEGEND}\n{}\n", verdict(card))
 }
 
 /// The card as Markdown, with every cell.
 pub fn card_markdown(card: &Card) -> String {
-    let mut text = format!(
-        "# {}\n\n**{}**\n",
-        escaped(&title(card)),
-        escaped(&verdict(card))
-    );
+    let (title, verdict) = (title(card), verdict(card));
+    let mut text = format!("# {}\n\n**{}**\n", escaped(&title), escaped(&verdict));
     if let Some(baseline) = &card.baseline {
-        let _ = writeln!(text, "\n{}", escaped(&machine(baseline)));
+        text += &format!("\n{}\n", escaped(&machine(baseline)));
     }
-    let _ = writeln!(text, "\n{LEGEND}.");
+    text += &format!("\n{LEGEND}.\n");
     for instrument in &card.instruments {
-        let (heading, rows) = (escaped(&coverage(instrument)), piped(&summary(instrument)));
-        let _ = writeln!(text, "\n## {heading}\n\n{rows}");
+        text += &format!("\n{}\n", table_markdown(&summary(instrument)));
         for line in exceptions(instrument) {
-            let _ = writeln!(text, "- {}", escaped(&line));
+            text += &format!("- {}\n", escaped(&line));
         }
-        let _ = writeln!(text, "\n{}", piped(&every_cell(instrument)));
+        text += &format!("\n{}", table_markdown(&every_cell(instrument)));
     }
     if let Some(table) = found(card) {
-        let _ = writeln!(text, "## {FOUND}\n\n{}", piped(&table));
+        text += &format!("\n{}", table_markdown(&table));
     }
     text
 }
 
-fn every_cell(card: &InstrumentCard) -> Rows {
-    let header = [
-        "case",
-        "figure",
+fn every_cell(card: &InstrumentCard) -> Table {
+    let names = ["case", "figure"].into_iter().map(Column::words);
+    let numbers = [
         "truth",
         "value",
         "±",
@@ -82,22 +70,14 @@ fn every_cell(card: &InstrumentCard) -> Rows {
         "spread",
         "of the line",
         "covered",
-        "",
     ];
+    let columns = names.chain(numbers.map(Column::numbers));
     let cells = card.figures.iter().flat_map(|figure| &figure.cells);
-    let rows = cells.map(|cell| cell_row(cell).to_vec());
-    std::iter::once(header.map(str::to_owned).to_vec())
-        .chain(rows)
-        .collect()
+    Table::new("", columns.chain([Column::words("")])).with(cells.map(cell_row))
 }
 
 fn title(card: &Card) -> String {
-    let quick = if card.quick {
-        ", shortened by --quick"
-    } else {
-        ""
-    };
-    format!("{}{quick}", card.title)
+    format!("{}{}", card.title, quick(card.quick))
 }
 
 /// How the whole card stands, in one sentence.
@@ -140,27 +120,22 @@ fn coverage(card: &InstrumentCard) -> String {
     text
 }
 
-/// A header, and rows of as many cells.
-type Rows = Vec<Vec<String>>;
-
-fn summary(card: &InstrumentCard) -> Rows {
-    let header = ["figure", "holds", "trusted", "within", "deviates at most"];
-    let rows = card
-        .figures
-        .iter()
-        .map(|figure| summary_row(figure).to_vec());
-    std::iter::once(header.map(str::to_owned).to_vec())
-        .chain(rows)
-        .collect()
+fn summary(card: &InstrumentCard) -> Table {
+    let (words, numbers) = (Column::words, Column::numbers);
+    let columns = [
+        words("figure"),
+        numbers("holds"),
+        numbers("trusted"),
+        words("within"),
+        numbers("deviates at most"),
+    ];
+    Table::new(coverage(card), columns).with(card.figures.iter().map(summary_row))
 }
 
 /// How much of a line's capacity each instrument finds, a row for each line; nothing where no line was filled.
-fn found(card: &Card) -> Option<Rows> {
-    let cells = card
-        .instruments
-        .iter()
-        .flat_map(|i| &i.figures)
-        .flat_map(|f| &f.cells);
+fn found(card: &Card) -> Option<Table> {
+    let figures = card.instruments.iter().flat_map(|i| &i.figures);
+    let cells = figures.flat_map(|figure| &figure.cells);
     let cells: Vec<(&Cell, f64)> = cells
         .filter_map(|cell| Some((cell, cell.line_percent?)))
         .collect();
@@ -174,50 +149,18 @@ fn found(card: &Card) -> Option<Rows> {
             lines.push(cell.conditions);
         }
     }
-    let header = std::iter::once("line").chain(instruments.iter().copied());
-    let mut rows = vec![header.map(str::to_owned).collect()];
+    let columns = instruments.iter().copied().map(Column::numbers);
+    let mut table = Table::new(FOUND, std::iter::once(Column::words("line")).chain(columns));
     for line in &lines {
         let of = |instrument: &&str| {
             let mut own = cells.iter().filter(|(cell, _)| {
                 cell.conditions == *line && cell.figure.instrument == *instrument
             });
-            own.next()
-                .map_or("–".to_owned(), |(_, share)| format!("{share:.1}"))
+            or_dash(own.next().map(|(_, share)| format!("{share:.1}")))
         };
-        let own = instruments.iter().map(of);
-        rows.push(std::iter::once(conditions(line)).chain(own).collect());
+        table.push(std::iter::once(conditions(line)).chain(instruments.iter().map(of)));
     }
-    (!lines.is_empty()).then_some(rows)
-}
-
-/// Rows for a terminal; the words to the left, the numbers to the right.
-fn drawn(rows: &Rows) -> String {
-    let mut table = Table::new();
-    table.load_style(STYLE).force_no_tty();
-    let Some((header, rows)) = rows.split_first() else {
-        return String::new();
-    };
-    table.set_header(header).add_rows(rows);
-    for (at, title) in header.iter().enumerate() {
-        let words = ["figure", "within", "line"].contains(&title.as_str());
-        if let Some(column) = table.column_mut(at).filter(|_| !words) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.to_string()
-}
-
-/// Rows as Markdown.
-fn piped(rows: &Rows) -> String {
-    let mut text = String::new();
-    for (number, row) in rows.iter().enumerate() {
-        let cells: Vec<String> = row.iter().map(|cell| escaped(cell)).collect();
-        let _ = writeln!(text, "| {} |", cells.join(" | "));
-        if number == 0 {
-            let _ = writeln!(text, "|{}", "---|".repeat(row.len()));
-        }
-    }
-    text
+    (!lines.is_empty()).then_some(table)
 }
 
 /// A line in words.
@@ -236,8 +179,8 @@ fn summary_row(figure: &FigureCard) -> [String; 5] {
         subject(figure.metric, figure.statistic, figure.direction),
         format!("{} of {}", figure.held, figure.judged),
         format!("{} of {}", figure.trusted, figure.cells.len()),
-        figure.range.as_ref().map_or("–".to_owned(), range),
-        worst(figure).unwrap_or("–".to_owned()),
+        or_dash(figure.range.as_ref().map(range)),
+        or_dash(worst(figure)),
     ]
 }
 
@@ -366,8 +309,7 @@ fn worst(figure: &FigureCard) -> Option<String> {
 
 fn cell_row(cell: &Cell) -> [String; 10] {
     let metric = cell.figure.metric;
-    let shown =
-        |value: Option<f64>| value.map_or("–".to_owned(), |value| quantity(metric, value));
+    let shown = |value: Option<f64>| or_dash(value.map(|value| quantity(metric, value)));
     [
         cell.case.clone(),
         figure_of(cell),
@@ -376,8 +318,7 @@ fn cell_row(cell: &Cell) -> [String; 10] {
         shown(cell.half_width),
         shown(cell.bias),
         shown(cell.spread),
-        cell.line_percent
-            .map_or("–".to_owned(), |share| format!("{share:.1} %")),
+        or_dash(cell.line_percent.map(|share| format!("{share:.1} %"))),
         format!("{} of {}", cell.covered, cell.runs),
         match cell.standing {
             Standing::Holds if cell.is_trusted() => "trusted",

@@ -9,13 +9,14 @@ mod comparison;
 mod conditions;
 mod csv;
 mod figures;
+mod findings;
 mod flent;
-mod grid;
 mod html;
 mod junit;
 #[cfg(test)]
 mod large;
 mod markdown;
+mod render;
 mod spread;
 mod steady;
 mod tables;
@@ -30,10 +31,11 @@ pub use self::card::{card_markdown, card_text};
 pub use self::csv::write_csv;
 pub use self::flent::flent;
 pub use comparison::comparison;
-pub use figures::{figures, table_text};
+pub use figures::figures;
 pub use html::html;
 pub use junit::junit;
 pub use markdown::markdown;
+pub use render::table_text;
 pub use tables::is_headline;
 pub use text::text;
 
