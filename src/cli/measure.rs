@@ -63,8 +63,10 @@ fn write_json(common: &Common, shown: &Shown, file: Option<Prepared>) -> Result<
         return Ok(());
     }
     let mut json = serde_json::to_value(&shown.measurement)?;
-    if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, &shown.beside) {
-        all.extend(more.clone());
+    let iperf3 = shown.start.as_ref();
+    let iperf3 = iperf3.map(|start| report::iperf3(&shown.measurement, start));
+    if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, iperf3) {
+        all.extend(more);
     }
     let json = output::json(&json)?;
     match file {
@@ -86,7 +88,11 @@ fn show(instrument: &dyn Instrument, shown: &Shown) -> Result<(), Failure> {
     let own = instrument.table(measurement)?;
     let table = own.unwrap_or_else(|| report::figures(measurement));
     let figures = report::table_text(&table, false);
-    let text = format!("{}{figures}{facts}", shown.text);
+    let intervals = match shown.start {
+        Some(_) => report::table_text(&report::intervals(measurement), false),
+        None => shown.text.clone(),
+    };
+    let text = format!("{intervals}{figures}{facts}");
     if common.json.as_deref().is_some_and(output::is_stdout) {
         io::stderr().write_all(text.as_bytes())?;
         return Ok(());

@@ -12,6 +12,7 @@ mod figures;
 mod findings;
 mod flent;
 mod html;
+mod iperf3;
 mod junit;
 #[cfg(test)]
 mod large;
@@ -33,6 +34,7 @@ pub use self::flent::flent;
 pub use comparison::comparison;
 pub use figures::figures;
 pub use html::html;
+pub use iperf3::{intervals, iperf3};
 pub use junit::junit;
 pub use markdown::markdown;
 pub use render::table_text;

@@ -116,9 +116,7 @@ impl Instrument for TcpArgs {
             return measurement.map(Shown::of);
         }
         let measured = measure::measure(&server, &plan, session);
-        Ok(Shown::of(measured.measurement)
-            .below(measured.text)
-            .beside(measured.iperf3))
+        Ok(Shown::of(measured.measurement).started(measured.start))
     }
 }
 

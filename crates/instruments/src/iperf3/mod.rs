@@ -9,6 +9,6 @@ pub(crate) mod plan;
 pub(crate) mod results;
 pub(crate) mod run;
 pub mod server;
+pub(crate) mod start;
 pub(crate) mod tcp;
-pub(crate) mod view;
 pub(crate) mod wire;

@@ -9,6 +9,7 @@ use super::fields::{Fields, required};
 use super::plan::{MOST_STREAMS, Streams};
 use super::run::percent;
 use crate::udp::Detail;
+use record::{Figure, Metric, Statistic};
 
 /// TCP_CA_NAME_MAX of the kernel.
 const LONGEST_CONGESTION: usize = 16;
@@ -56,6 +57,35 @@ pub(crate) struct Sides {
     pub(crate) local: Results,
     /// The other end's; absent when the test did not come to that.
     pub(crate) remote: Option<Results>,
+}
+
+impl Sides {
+    /// CPU time of both ends of a direction that this end sends, or receives.
+    pub(crate) fn cpu(&self, sends: bool) -> Vec<Figure> {
+        let ours = Some(self.local.cpu_percent);
+        let theirs = self.remote.as_ref().map(|remote| remote.cpu_percent);
+        let (sender, receiver) = if sends {
+            (ours, theirs)
+        } else {
+            (theirs, ours)
+        };
+        let mut figures = Vec::new();
+        for (metrics, cpu) in [
+            (
+                [Metric::SenderCpuPercent, Metric::SenderUserCpuPercent],
+                sender,
+            ),
+            (
+                [Metric::ReceiverCpuPercent, Metric::ReceiverUserCpuPercent],
+                receiver,
+            ),
+        ] {
+            let values = metrics.into_iter().zip(cpu.into_iter().flatten());
+            figures
+                .extend(values.map(|(metric, value)| Figure::new(metric, Statistic::Mean, value)));
+        }
+        figures
+    }
 }
 
 impl Results {

@@ -107,8 +107,8 @@ pub struct Shown {
     pub measurement: Measurement,
     /// What people see above the facts.
     pub text: String,
-    /// What the JSON says beside the measurement, in the words of another tool.
-    pub beside: Option<Value>,
+    /// What a test over iperf3's protocol was set up with, as `start` of iperf3's JSON.
+    pub start: Option<Value>,
 }
 
 impl Asked {
@@ -134,7 +134,7 @@ impl Shown {
         Self {
             measurement,
             text: String::new(),
-            beside: None,
+            start: None,
         }
     }
 
@@ -144,9 +144,9 @@ impl Shown {
         self
     }
 
-    /// With `json` beside the measurement.
-    pub fn beside(mut self, json: Value) -> Self {
-        self.beside = Some(json);
+    /// Of a test over iperf3's protocol that was set up so.
+    pub fn started(mut self, start: Value) -> Self {
+        self.start = Some(start);
         self
     }
 }

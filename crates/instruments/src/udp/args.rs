@@ -55,9 +55,7 @@ impl Instrument for UdpArgs {
             return measurement.map(Shown::of);
         }
         let measured = udp::measure(&server, &plan, session);
-        Ok(Shown::of(measured.measurement)
-            .below(measured.text)
-            .beside(measured.iperf3))
+        Ok(Shown::of(measured.measurement).started(measured.start))
     }
 }
 

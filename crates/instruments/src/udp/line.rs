@@ -4,17 +4,6 @@ use std::time::Instant;
 
 use super::stream::{Ending, Reading, StreamReading};
 
-/// A line for each interval, as it was shown when it ended.
-pub(super) fn all(readings: &[Reading], started: Instant) -> String {
-    let line = |(reading, count): (&Reading, usize)| {
-        let at = seconds(started, reading.at);
-        let interval = interval(&readings[..count], started);
-        format!("{at:.2} s: {interval}\n")
-    };
-    let ends = readings.iter().zip(1..).filter(|(end, _)| is_end(end));
-    ends.map(line).collect()
-}
-
 /// What happened in the interval that ended last; `started` is when the first one began.
 pub(super) fn interval(readings: &[Reading], started: Instant) -> String {
     let Some(end) = readings.iter().rposition(is_end) else {
@@ -117,10 +106,7 @@ mod tests {
         ]
         .map(|(after_s, ending, bytes)| reading(started, after_s, ending, bytes));
         let seen = "9.00 Mbit/s sent; 9.00 Mbit/s received, 1000 of 10000 missing (10.000 %), jitter 0.000 ms";
-        assert_eq!(
-            all(&readings, started),
-            format!("1.00 s: {seen}; omitted\n2.00 s: {seen}\n")
-        );
+        assert_eq!(interval(&readings, started), seen);
         let omitted = format!("{seen}; omitted");
         assert_eq!(interval(&readings[..2], started), omitted);
         assert_eq!(interval(&[], started), "");

@@ -5,18 +5,17 @@ use std::net::UdpSocket;
 use anyhow::Result;
 
 use super::streams::{End, UdpStreams};
-use super::{greeting, line, report, view};
+use super::{greeting, report};
 use crate::Session;
 use crate::endpoint;
 use crate::iperf3::client;
 use crate::iperf3::client::{Opening, Server};
 use crate::iperf3::params::Params;
 use crate::iperf3::plan::Plan;
-use crate::iperf3::view::{Measured, Setting};
-use record::Measurement;
+use crate::iperf3::start::{Tested, start};
 
 /// Measures `plan` against `server` from the calling thread's namespace.
-pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measured {
+pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Tested {
     let params = Params {
         plan: plan.clone(),
         udp_counters_64bit: true,
@@ -34,37 +33,17 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
         connected = ends.collect();
         UdpStreams::new(opening.params, &opening.streams, sockets, End::Client)
     });
-    let mut setting = Setting {
-        plan,
-        server: server.address,
-        cookie: tested.cookie,
-        connected,
-    };
-    let Some(streams) = &tested.streams else {
-        let cause = tested.failure.unwrap_or_default();
-        return Measured {
-            iperf3: setting.failed(&cause),
-            measurement: Measurement::failed(cause).with_fact("server", server.address),
-            text: String::new(),
-        };
-    };
+    let length = tested.streams.as_ref().map(UdpStreams::length);
     let plan = Plan {
-        length: u32::try_from(streams.length()).ok(),
+        length: length.map_or(plan.length, |length| u32::try_from(length).ok()),
         ..plan.clone()
     };
-    setting.plan = &plan;
-    let mut measurement =
-        report::measurement(streams, &tested.sides).with_fact("server", server.address);
+    let measured = |streams| report::measurement(streams, &tested.sides);
+    let mut measurement = tested.streams.as_ref().map(measured).unwrap_or_default();
     measurement.failure = tested.failure.or(measurement.failure);
-    Measured {
-        iperf3: view::iperf3(
-            streams,
-            &tested.sides,
-            &setting,
-            measurement.failure.as_deref(),
-        ),
-        text: line::all(streams.readings(), streams.started()),
-        measurement,
+    Tested {
+        measurement: measurement.with_fact("server", server.address),
+        start: start(&plan, server.address, tested.cookie, &connected),
     }
 }
 
@@ -91,7 +70,7 @@ mod tests {
     use crate::udp::datagram::Stamped;
     use model::Nanos;
     use netio::stop::Stop;
-    use record::{Metric, Statistic};
+    use record::{Measurement, Metric, Statistic};
     use std::net::{SocketAddr, TcpListener};
     use std::thread::{self, JoinHandle};
     use std::time::Duration;

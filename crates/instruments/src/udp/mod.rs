@@ -15,7 +15,6 @@ mod schedule;
 mod sender;
 mod stream;
 mod streams;
-mod view;
 
 #[cfg(test)]
 pub(crate) use self::datagram::Counter;

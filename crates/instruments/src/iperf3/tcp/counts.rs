@@ -60,8 +60,6 @@ pub(crate) struct StreamTotal {
     pub(crate) rtt: Option<[Duration; 3]>,
     /// The greatest congestion window at the end of an interval, in bytes.
     pub(crate) most_cwnd: u64,
-    /// The greatest window that the receiver advertised at the end of an interval, in bytes.
-    pub(crate) most_wnd: u64,
 }
 
 /// What held a sender up (tcpi_busy_time and its parts).

@@ -5,7 +5,6 @@ mod flow;
 pub(crate) mod measure;
 pub(crate) mod options;
 pub(crate) mod report;
-pub(crate) mod view;
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -56,7 +55,6 @@ struct Tracked {
     end: Option<Snapshot>,
     rtts: Rtts,
     most_cwnd: u64,
-    most_wnd: u64,
 }
 
 impl TcpStreams {
@@ -73,7 +71,6 @@ impl TcpStreams {
             end: None,
             rtts: Rtts::default(),
             most_cwnd: 0,
-            most_wnd: 0,
         });
         Self {
             flows: flows.collect(),
@@ -156,7 +153,6 @@ impl TcpStreams {
             info: end.info,
             rtt: tracked.rtts.least_mean_most(),
             most_cwnd: tracked.most_cwnd,
-            most_wnd: tracked.most_wnd,
         }
     }
 
@@ -220,7 +216,7 @@ impl Streams for TcpStreams {
             tracked.base = Some(now);
             tracked.before = Some(now);
             tracked.rtts = Rtts::default();
-            (tracked.most_cwnd, tracked.most_wnd) = (0, 0);
+            tracked.most_cwnd = 0;
         }
     }
 
@@ -244,7 +240,6 @@ impl Streams for TcpStreams {
             if tracked.flow.spec.sends {
                 tracked.rtts.add(info.rtt);
                 tracked.most_cwnd = tracked.most_cwnd.max(cwnd_bytes(&info));
-                tracked.most_wnd = tracked.most_wnd.max(info.snd_wnd.into());
             }
             interval.streams.push(StreamInterval {
                 spec: tracked.flow.spec,
