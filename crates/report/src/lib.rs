@@ -3,7 +3,7 @@
 #![allow(missing_docs)]
 
 pub mod analysis;
-mod card;
+mod calibration;
 mod charts;
 mod comparison;
 mod conditions;
@@ -17,6 +17,7 @@ mod junit;
 #[cfg(test)]
 mod large;
 mod markdown;
+mod openmetrics;
 mod render;
 mod spread;
 mod steady;
@@ -28,7 +29,7 @@ use std::io::Write;
 
 use anyhow::Result;
 
-pub use self::card::{card_markdown, card_text};
+pub use self::calibration::{calibration_markdown, calibration_text};
 pub use self::csv::write_csv;
 pub use self::flent::flent;
 pub use comparison::comparison;
@@ -37,6 +38,7 @@ pub use html::html;
 pub use iperf3::{intervals, iperf3};
 pub use junit::junit;
 pub use markdown::markdown;
+pub use openmetrics::openmetrics;
 pub use render::table_text;
 pub use tables::is_headline;
 pub use text::text;

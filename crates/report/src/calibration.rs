@@ -1,4 +1,4 @@
-//! The card of a calibration, for the terminal and as Markdown.
+//! The report of a calibration, for the terminal and as Markdown.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::findings::{machine, quick};
 use super::render::{escaped, table_markdown, table_text};
 use super::tables::or_dash;
 use crate::analysis::calibration::{
-    Card, Cell, Conditions, FigureCard, InstrumentCard, Range, Standing,
+    CalibrationReport, Cell, Conditions, FigureCalibration, InstrumentCalibration, Range, Standing,
 };
 use record::quantity;
 use record::table::{Column, Table};
@@ -15,52 +15,52 @@ use record::{Direction, Metric, Statistic};
 /// Above the table of [`found`].
 const FOUND: &str = "what instruments that fill the line find of its capacity, in percent at L2";
 
-/// What the card's words mean.
+/// What the report's words mean.
 const LEGEND: &str = "holds: cells (a figure under one set of conditions) whose stated 95 % intervals hold what the emulator \
                       counted; trusted: holds, and deviates by no more than 1 % of a rate, 1 % or 0.1 ms of a delay, 0.1 \
                       points of loss; within: from the least to the most of each condition among the trusted cells; RTT: propagation \
                       there and back";
 
-/// The card as text for a terminal: each instrument's summary, and every cell that is not to be trusted with its cause.
-pub fn card_text(card: &Card) -> String {
-    let mut text = title(card) + "\n";
-    if let Some(baseline) = &card.baseline {
+/// The report as text for a terminal: each instrument's summary, and every cell that is not to be trusted with its cause.
+pub fn calibration_text(report: &CalibrationReport) -> String {
+    let mut text = title(report) + "\n";
+    if let Some(baseline) = &report.baseline {
         text += &format!("{}\n", machine(baseline));
     }
-    for instrument in &card.instruments {
+    for instrument in &report.instruments {
         text += &format!("\n{}", table_text(&summary(instrument), false));
         for line in exceptions(instrument) {
             text += &format!("  - {line}\n");
         }
     }
-    if let Some(table) = found(card) {
+    if let Some(table) = found(report) {
         text += &format!("\n{}", table_text(&table, false));
     }
-    text + &format!("\n{LEGEND}\n{}\n", verdict(card))
+    text + &format!("\n{LEGEND}\n{}\n", verdict(report))
 }
 
-/// The card as Markdown, with every cell.
-pub fn card_markdown(card: &Card) -> String {
-    let (title, verdict) = (title(card), verdict(card));
+/// The report as Markdown, with every cell.
+pub fn calibration_markdown(report: &CalibrationReport) -> String {
+    let (title, verdict) = (title(report), verdict(report));
     let mut text = format!("# {}\n\n**{}**\n", escaped(&title), escaped(&verdict));
-    if let Some(baseline) = &card.baseline {
+    if let Some(baseline) = &report.baseline {
         text += &format!("\n{}\n", escaped(&machine(baseline)));
     }
     text += &format!("\n{LEGEND}.\n");
-    for instrument in &card.instruments {
+    for instrument in &report.instruments {
         text += &format!("\n{}\n", table_markdown(&summary(instrument)));
         for line in exceptions(instrument) {
             text += &format!("- {}\n", escaped(&line));
         }
         text += &format!("\n{}", table_markdown(&every_cell(instrument)));
     }
-    if let Some(table) = found(card) {
+    if let Some(table) = found(report) {
         text += &format!("\n{}", table_markdown(&table));
     }
     text
 }
 
-fn every_cell(card: &InstrumentCard) -> Table {
+fn every_cell(report: &InstrumentCalibration) -> Table {
     let names = ["case", "figure"].into_iter().map(Column::words);
     let numbers = [
         "truth",
@@ -72,23 +72,27 @@ fn every_cell(card: &InstrumentCard) -> Table {
         "covered",
     ];
     let columns = names.chain(numbers.map(Column::numbers));
-    let cells = card.figures.iter().flat_map(|figure| &figure.cells);
+    let cells = report.figures.iter().flat_map(|figure| &figure.cells);
     Table::new("", columns.chain([Column::words("")])).with(cells.map(cell_row))
 }
 
-fn title(card: &Card) -> String {
-    format!("{}{}", card.title, quick(card.quick))
+fn title(report: &CalibrationReport) -> String {
+    format!("{}{}", report.title, quick(report.quick))
 }
 
-/// How the whole card stands, in one sentence.
-fn verdict(card: &Card) -> String {
-    let short: Vec<&str> = card
+/// How the whole stands, in one sentence.
+fn verdict(report: &CalibrationReport) -> String {
+    let short: Vec<&str> = report
         .instruments
         .iter()
         .filter(|instrument| !instrument.is_met())
         .map(|instrument| instrument.instrument)
         .collect();
-    match (card.finished, card.instruments.is_empty(), short.as_slice()) {
+    match (
+        report.finished,
+        report.instruments.is_empty(),
+        short.as_slice(),
+    ) {
         (_, true, _) => "nothing was held against a truth".to_owned(),
         (false, ..) => "not finished: cells are missing".to_owned(),
         (_, _, []) => {
@@ -99,14 +103,14 @@ fn verdict(card: &Card) -> String {
 }
 
 /// "tcp: intervals hold the truth in 19 of 20 cells".
-fn coverage(card: &InstrumentCard) -> String {
+fn coverage(report: &InstrumentCalibration) -> String {
     let count = |standing| {
-        let cells = card.figures.iter().flat_map(|figure| &figure.cells);
+        let cells = report.figures.iter().flat_map(|figure| &figure.cells);
         cells.filter(|cell| cell.standing == standing).count()
     };
     let mut text = format!(
         "{}: intervals hold the truth in {} of {} cells",
-        card.instrument, card.held, card.judged
+        report.instrument, report.held, report.judged
     );
     for (standing, what) in [
         (Standing::NoInterval, "without an interval"),
@@ -120,7 +124,7 @@ fn coverage(card: &InstrumentCard) -> String {
     text
 }
 
-fn summary(card: &InstrumentCard) -> Table {
+fn summary(report: &InstrumentCalibration) -> Table {
     let (words, numbers) = (Column::words, Column::numbers);
     let columns = [
         words("figure"),
@@ -129,12 +133,12 @@ fn summary(card: &InstrumentCard) -> Table {
         words("within"),
         numbers("deviates at most"),
     ];
-    Table::new(coverage(card), columns).with(card.figures.iter().map(summary_row))
+    Table::new(coverage(report), columns).with(report.figures.iter().map(summary_row))
 }
 
 /// How much of a line's capacity each instrument finds, a row for each line; nothing where no line was filled.
-fn found(card: &Card) -> Option<Table> {
-    let figures = card.instruments.iter().flat_map(|i| &i.figures);
+fn found(report: &CalibrationReport) -> Option<Table> {
+    let figures = report.instruments.iter().flat_map(|i| &i.figures);
     let cells = figures.flat_map(|figure| &figure.cells);
     let cells: Vec<(&Cell, f64)> = cells
         .filter_map(|cell| Some((cell, cell.line_percent?)))
@@ -174,7 +178,7 @@ fn conditions(line: &Conditions) -> String {
     )
 }
 
-fn summary_row(figure: &FigureCard) -> [String; 5] {
+fn summary_row(figure: &FigureCalibration) -> [String; 5] {
     [
         subject(figure.metric, figure.statistic, figure.direction),
         format!("{} of {}", figure.held, figure.judged),
@@ -222,8 +226,8 @@ fn rate(value: f64) -> String {
 }
 
 /// Every cell that is not to be trusted, with its cause; those that hold but deviate for one cause in one line.
-fn exceptions(card: &InstrumentCard) -> Vec<String> {
-    let cells = card.figures.iter().flat_map(|figure| &figure.cells);
+fn exceptions(report: &InstrumentCalibration) -> Vec<String> {
+    let cells = report.figures.iter().flat_map(|figure| &figure.cells);
     let cells = cells.filter(|cell| !cell.is_trusted());
     let (deviating, others): (Vec<&Cell>, Vec<&Cell>) =
         cells.partition(|cell| cell.standing == Standing::Holds);
@@ -298,7 +302,7 @@ fn subject(metric: Metric, statistic: Statistic, direction: Option<Direction>) -
 }
 
 /// The greatest deviation of the trusted cells: in percent of a rate, else as it is.
-fn worst(figure: &FigureCard) -> Option<String> {
+fn worst(figure: &FigureCalibration) -> Option<String> {
     let worst = figure.worst?;
     Some(match (figure.metric.unit(), figure.worst_percent) {
         ("bit/s", Some(percent)) => format!("{percent:.2} %"),
@@ -338,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_cell_that_misses_is_named_with_truth_value_and_cause() {
-        let text = card_text(&Card::of(&measured(&[rtt(25.0, 0.1)])));
+        let text = calibration_text(&CalibrationReport::of(&measured(&[rtt(25.0, 0.1)])));
         for part in [
             "ping: intervals hold the truth in 0 of 1 cells",
             "misses: line: ping: rtt median: 25.000 ms where 24.000 ms is true, outside by 0.900 ms",
@@ -350,7 +354,7 @@ mod tests {
 
     #[test]
     fn the_markdown_has_every_cell_in_tables_as_wide_as_their_headers() {
-        let text = card_markdown(&Card::of(&measured(&[rtt(24.05, 0.1)])));
+        let text = calibration_markdown(&CalibrationReport::of(&measured(&[rtt(24.05, 0.1)])));
         assert!(
             text.contains("| line: ping | rtt median | 24.000 ms |"),
             "{text}"
