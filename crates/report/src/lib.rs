@@ -1,6 +1,5 @@
-//! Views of a record: each is a pure function of it.
+//! Analysis of records, and reports: each is a pure function of a record.
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
 
 pub mod analysis;
 mod calibration;
@@ -19,6 +18,8 @@ mod large;
 mod markdown;
 mod openmetrics;
 mod render;
+#[cfg(test)]
+mod snapshots;
 mod spread;
 mod steady;
 mod tables;
