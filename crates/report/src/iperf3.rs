@@ -33,6 +33,11 @@ const SHOWN: [Metric; 8] = [
 /// What was measured of a stream or of several.
 type Values = BTreeMap<Metric, f64>;
 
+/// A count; 0 where it was not measured.
+fn count(values: &Values, metric: Metric) -> f64 {
+    values.get(&metric).copied().unwrap_or(0.0)
+}
+
 /// One direction of an interval or of the whole test.
 #[derive(Default)]
 struct Way {
@@ -203,7 +208,7 @@ impl<'a> Test<'a> {
                 } else {
                     Metric::ReceivedBytes
                 };
-                let bytes = values.get(&metric).copied().unwrap_or(0.0);
+                let bytes = count(values, metric);
                 let mut json = over(bytes, start_s, end_s, sends);
                 json["omitted"] = false.into();
                 if self.udp && sends {
@@ -216,7 +221,7 @@ impl<'a> Test<'a> {
                 json
             };
             for (at, (stream, values)) in way.streams.iter().enumerate() {
-                let jitter_ms = values.get(&Metric::JitterMs).copied().unwrap_or(0.0);
+                let jitter_ms = count(values, Metric::JitterMs);
                 let mut json = entry(values, jitter_ms);
                 json["socket"] = self.socket(*direction, *stream, at).into();
                 for (name, metric, factor) in [
@@ -245,13 +250,8 @@ impl<'a> Test<'a> {
             if let (true, Some(sent)) = (self.udp, &sent) {
                 let mut sum = sent.clone();
                 sum["sender"] = (direction == Direction::Up).into();
-                let packets = way.whole.get(&Metric::SentPackets).copied();
-                losses(
-                    &mut sum,
-                    &way.whole,
-                    packets.unwrap_or(0.0),
-                    way.mean_jitter(),
-                );
+                let packets = count(&way.whole, Metric::SentPackets);
+                losses(&mut sum, &way.whole, packets, way.mean_jitter());
                 end[name("sum")] = sum;
             }
             for (name, side) in [(name("sum_sent"), sent), (name("sum_received"), received)] {
@@ -297,8 +297,8 @@ impl<'a> Test<'a> {
             let bytes = *values.get(&metric)?;
             let mut json = over(bytes, 0.0, seconds, if self.udp { sender } else { sends });
             if self.udp && sender {
-                let packets = values.get(&Metric::SentPackets).copied();
-                losses(&mut json, &Values::new(), packets.unwrap_or(0.0), 0.0);
+                let packets = count(values, Metric::SentPackets);
+                losses(&mut json, &Values::new(), packets, 0.0);
             } else if self.udp {
                 losses(&mut json, values, to_come(values), jitter_ms);
             } else if let (true, Some(again)) = (sender, values.get(&Metric::RetransmittedPackets))
@@ -321,14 +321,14 @@ impl<'a> Test<'a> {
         values: &Values,
         socket: u32,
     ) -> Value {
-        let jitter_ms = values.get(&Metric::JitterMs).copied().unwrap_or(0.0);
+        let jitter_ms = count(values, Metric::JitterMs);
         let [sent, received] = self.sides(direction, way, values, jitter_ms);
         if self.udp {
             let mut json = sent.unwrap_or_else(|| json!({}));
             json["sender"] = (direction == Direction::Up).into();
             json["socket"] = socket.into();
-            let packets = values.get(&Metric::SentPackets).copied();
-            losses(&mut json, values, packets.unwrap_or(0.0), jitter_ms);
+            let packets = count(values, Metric::SentPackets);
+            losses(&mut json, values, packets, jitter_ms);
             if let Some(late) = values.get(&Metric::ReorderedPackets) {
                 json["out_of_order"] = whole(Some(*late));
             }
@@ -433,4 +433,76 @@ fn whole(count: Option<f64>) -> Value {
         reason = "counts and microseconds, far below 2^53"
     )]
     count.map_or(Value::Null, |count| (count.round() as i64).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::{Sample, Statistic};
+
+    /// Two streams up and one down, in an interval of half a second after one that was omitted.
+    fn both_ways() -> Measurement {
+        let total = |metric, value| Figure::new(metric, Statistic::Total, value);
+        let up = |metric, stream, value| {
+            let sample = Sample::new(1.5, metric, 1, value).toward(Direction::Up);
+            sample.stream(stream)
+        };
+        let down = |metric, value| Sample::new(1.5, metric, 1, value).toward(Direction::Down);
+        Measurement {
+            omitted_s: 1.0,
+            samples: vec![
+                up(Metric::SentBytes, 1, 1000.0),
+                up(Metric::SentBytes, 3, 250.0),
+                up(Metric::SentPackets, 1, 4.0),
+                up(Metric::SentPackets, 3, 1.0),
+                down(Metric::ReceivedBytes, 500.0),
+                down(Metric::ReceivedPackets, 7.0),
+                down(Metric::LostPackets, 1.0),
+                down(Metric::HostDroppedPackets, 2.0),
+                down(Metric::JitterMs, 0.5),
+            ],
+            figures: vec![
+                total(Metric::SentBytes, 1250.0).toward(Direction::Up),
+                total(Metric::SentPackets, 5.0).toward(Direction::Up),
+                total(Metric::ReceivedBytes, 500.0).toward(Direction::Down),
+            ],
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn streams_add_up_and_each_direction_has_its_name() {
+        let json = iperf3(&both_ways(), &json!({}));
+        let interval = &json["intervals"][0];
+        assert_eq!(
+            (&interval["sum"]["bytes"], &interval["sum"]["packets"]),
+            (&json!(1250), &json!(5))
+        );
+        assert_eq!(interval["sum"]["seconds"], 0.5);
+        assert_eq!(interval["sum"]["bits_per_second"], 20_000.0);
+        let down = &interval["sum_bidir_reverse"];
+        assert_eq!(
+            (&down["lost_packets"], &down["packets"]),
+            (&json!(3), &json!(10))
+        );
+        assert_eq!(down["lost_percent"], 30.0);
+        assert_eq!(interval["streams"].as_array().unwrap().len(), 3);
+        assert_eq!(json["end"]["sum_sent"]["bytes"], 1250);
+        assert_eq!(json["end"]["sum_received_bidir_reverse"]["bytes"], 500);
+        assert!(json["end"]["sum_received"].is_null());
+        assert!(json["error"].is_null());
+    }
+
+    #[test]
+    fn a_line_an_interval_has_every_stream_and_all_together() {
+        let table = intervals(&both_ways());
+        let rows: Vec<Vec<&str>> = table
+            .rows
+            .iter()
+            .map(|row| row.iter().map(|cell| cell.text.as_str()).collect())
+            .collect();
+        assert_eq!(rows[0][..3], ["1.00 - 1.50", "up", "1"]);
+        assert_eq!(rows[2][..3], ["1.00 - 1.50", "up", "all"]);
+        assert_eq!(rows[3][1..], ["down", "all", "1.000", "0.500"]);
+    }
 }

@@ -13,16 +13,14 @@ mod flent;
 mod html;
 mod iperf3;
 mod junit;
-#[cfg(test)]
-mod large;
 mod markdown;
 mod openmetrics;
 mod render;
-#[cfg(test)]
-mod snapshots;
 mod spread;
 mod steady;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::collections::BTreeSet;
@@ -78,19 +76,4 @@ pub fn drawings(record: &Record) -> Vec<(String, String)> {
         )
     };
     drawings.map(file).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::analysis::tests::record;
-
-    #[test]
-    fn the_json_view_is_the_record() {
-        let mut text = Vec::new();
-        write_json(&record(), &mut text).unwrap();
-        let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
-        assert_eq!(value["plan"]["name"], "small");
-        assert_eq!(value["runs"].as_array().unwrap().len(), 3);
-    }
 }

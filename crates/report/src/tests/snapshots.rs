@@ -1,15 +1,10 @@
 //! Every report of the fixtures, as it was last looked at. After a change that is meant, `INSTA_UPDATE=always cargo test -p
 //! farwire-report snapshots` writes them anew; the difference is for the reviewer.
 
-use std::path::Path;
-
-use super::*;
 use crate::analysis::calibration::CalibrationReport;
-
-fn fixture(name: &str) -> Record {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/records");
-    Record::read(&file.join(name)).unwrap()
-}
+use crate::analysis::calibration::tests::{measured, rtt};
+use crate::analysis::tests::record;
+use crate::*;
 
 fn look_alike(name: &str, report: &str) {
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
@@ -19,7 +14,7 @@ fn look_alike(name: &str, report: &str) {
 
 #[test]
 fn the_reports_of_an_experiment_look_as_they_did() {
-    let record = fixture("small.jsonl");
+    let record = record();
     let mut csv = Vec::new();
     write_csv(&record, &mut csv).unwrap();
     let flent = flent(&record);
@@ -41,7 +36,7 @@ fn the_reports_of_an_experiment_look_as_they_did() {
 
 #[test]
 fn the_reports_of_a_calibration_look_as_they_did() {
-    let report = CalibrationReport::of(&fixture("grid.jsonl"));
+    let report = CalibrationReport::of(&measured(&[rtt(25.0, 0.1)]));
     look_alike("calibration_text", &calibration_text(&report));
     look_alike("calibration_markdown", &calibration_markdown(&report));
 }
