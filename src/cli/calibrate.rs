@@ -13,12 +13,12 @@ use crate::experiment::grid;
 use instruments::failure::Failure;
 use instruments::output;
 use record::GivenScenario;
-use report::analysis::calibration::Card;
+use report::analysis::calibration::CalibrationReport;
 
 /// Hold the instruments against known truth
 ///
-/// Runs every instrument alone over a grid of links whose truth the emulator counts, and prints a card: which instrument to
-/// trust for what, under which conditions, and why not elsewhere. card.md and card.json go beside the record.
+/// Runs every instrument alone over a grid of links whose truth the emulator counts, and prints a report: which instrument to
+/// trust for what, under which conditions, and why not elsewhere. calibration.md and calibration.json go beside the record.
 #[derive(Args, Debug)]
 pub(crate) struct CalibrateArgs {
     /// A grid of one's own: a scenario, each case of which is run once for each of its instruments
@@ -39,10 +39,10 @@ impl CalibrateArgs {
         let Some(ran) = self.experiment.run(given, grid::one_by_one)? else {
             return Ok(ExitCode::SUCCESS);
         };
-        let card = Card::of(&ran.record);
-        self.show(&ran, &card)?;
+        let calibration = CalibrationReport::of(&ran.record);
+        self.show(&ran, &calibration)?;
         ran.conclude()?;
-        Ok(if card.is_met() {
+        Ok(if calibration.is_met() {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
@@ -64,12 +64,16 @@ impl CalibrateArgs {
         })
     }
 
-    /// The card beside the record, and to standard output unless its JSON goes there.
-    fn show(&self, ran: &Ran, card: &Card) -> Result<()> {
+    /// The report beside the record, and to standard output unless its JSON goes there.
+    fn show(&self, ran: &Ran, calibration: &CalibrationReport) -> Result<()> {
         let in_directory = |name| ran.directory.join(name);
-        output::write(Some(&in_directory("card.md")), &report::card_markdown(card))?;
-        output::write_json(&in_directory("card.json"), card)?;
+        output::write(
+            Some(&in_directory("calibration.md")),
+            &report::calibration_markdown(calibration),
+        )?;
+        output::write_json(&in_directory("calibration.json"), calibration)?;
         let json = self.experiment.json.as_deref();
-        super::show(json, card, &report::card_text(card), io::stderr())
+        let text = report::calibration_text(calibration);
+        super::show(json, calibration, &text, io::stderr())
     }
 }

@@ -64,8 +64,10 @@ fn write_json(common: &Common, found: &MeasureOutput, file: Option<Prepared>) ->
         return Ok(());
     }
     let mut json = serde_json::to_value(&found.measurement)?;
-    if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, &found.extra_json) {
-        all.extend(more.clone());
+    let iperf3 = found.start.as_ref();
+    let iperf3 = iperf3.map(|start| report::iperf3(&found.measurement, start));
+    if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, iperf3) {
+        all.extend(more);
     }
     let json = output::json(&json)?;
     match file {
@@ -84,14 +86,17 @@ fn show(instrument: &dyn Instrument, found: &MeasureOutput) -> Result<(), Failur
     let facts: String = facts
         .map(|(name, value)| format!("{name}: {value}\n"))
         .collect();
-    let figures = match instrument.table(measurement)? {
-        Some(table) => report::table_text(&table),
-        None => report::figures(measurement),
-    };
+    let own = instrument.table(measurement)?;
+    let table = own.unwrap_or_else(|| report::figures(measurement));
+    let figures = report::table_text(&table, false);
+    let intervals = found
+        .start
+        .as_ref()
+        .map(|_| report::table_text(&report::intervals(measurement), false))
+        .unwrap_or_default();
     let text = format!(
-        "{}{}{figures}{facts}",
-        instrument.text(measurement),
-        found.text
+        "{}{intervals}{figures}{facts}",
+        instrument.text(measurement)
     );
     if common.json.as_deref().is_some_and(output::is_stdout) {
         io::stderr().write_all(text.as_bytes())?;

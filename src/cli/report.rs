@@ -44,6 +44,8 @@ enum Format {
     Json,
     /// The verdicts as JUnit XML
     Junit,
+    /// Every figure as a gauge of OpenMetrics, for Prometheus
+    Openmetrics,
     /// Data files for flent, one for what ran at the same time
     Flent,
 }
@@ -78,6 +80,7 @@ impl ReportArgs {
             Format::Md => output::write(target, &report::markdown(record)?)?,
             Format::Html => output::write(target, &report::html(record)?)?,
             Format::Junit => output::write(target, &report::junit(record)?)?,
+            Format::Openmetrics => output::write(target, &report::openmetrics(record))?,
             Format::Csv => stream(target, |target| report::write_csv(record, target))?,
             Format::Json => stream(target, |target| report::write_json(record, target))?,
             Format::Flent => {

@@ -1,4 +1,4 @@
-//! `farwire calibrate`: every instrument alone, a card beside the record, and what is left of a bad grid.
+//! `farwire calibrate`: every instrument alone, a report beside the record, and what is left of a bad grid.
 
 use std::fs;
 use std::process::Output;
@@ -22,12 +22,12 @@ const BUCKET: &str =
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
-        "a calibration runs every instrument alone and writes its card",
+        "a calibration runs every instrument alone and writes its report",
         &[Need::Namespaces],
-        the_card_is_written,
+        the_report_is_written,
     );
     suite.test(
-        "a calibration that is resumed keeps its baseline and its card",
+        "a calibration that is resumed keeps its baseline and its report",
         &[Need::Namespaces],
         resumed,
     );
@@ -46,12 +46,12 @@ fn calibrate(small: &Small, arguments: &[&str]) -> Result<Output> {
     process::run(&mut command)
 }
 
-fn card(small: &Small) -> Result<Value> {
-    let text = fs::read_to_string(small.path("out/card.json"))?;
+fn report(small: &Small) -> Result<Value> {
+    let text = fs::read_to_string(small.path("out/calibration.json"))?;
     Ok(serde_json::from_str(&text)?)
 }
 
-fn the_card_is_written() -> Result<()> {
+fn the_report_is_written() -> Result<()> {
     let small = Small::of(&[PING, UDP, LINE, BUCKET])?;
     let output = calibrate(&small, &[])?;
     // Whether the intervals hold is this machine's hour; that it was found out is not.
@@ -75,8 +75,8 @@ fn the_card_is_written() -> Result<()> {
             .all(|run| run["measurements"].as_array().is_some_and(|m| m.len() == 1)),
         "{runs:?}"
     );
-    let card = card(&small)?;
-    let instruments = card["instruments"].as_array().context("instruments")?;
+    let report = report(&small)?;
+    let instruments = report["instruments"].as_array().context("instruments")?;
     let names: Vec<&str> = instruments
         .iter()
         .filter_map(|i| i["instrument"].as_str())
@@ -85,13 +85,13 @@ fn the_card_is_written() -> Result<()> {
         names.contains(&"ping") && names.contains(&"udp"),
         "{names:?}"
     );
-    ensure!(card["baseline"]["tcp_bit_per_s"].is_f64(), "{card}");
+    ensure!(report["baseline"]["tcp_bit_per_s"].is_f64(), "{report}");
     let delay = &instruments[usize::from(names[0] != "ping")]["figures"][0]["cells"][0];
     ensure!(
         delay["conditions"]["rtt_ms"] == 12.0,
         "of wire and box: {delay}"
     );
-    let page = fs::read_to_string(small.path("out/card.md"))?;
+    let page = fs::read_to_string(small.path("out/calibration.md"))?;
     ensure!(page.starts_with("# A small experiment"), "{page}");
     ensure!(small.path("out/report.html").exists(), "no report");
     Ok(())

@@ -43,6 +43,16 @@ pub(crate) fn add(suite: &mut Suite) {
         let name = format!("iperf3 {options} and farwire serve count the same");
         suite.test(name, &NEEDS, move || served(options, "127.0.0.1"));
     }
+    suite.test(
+        "farwire measure tcp has iperf3's names",
+        &[Need::Namespaces],
+        names,
+    );
+    suite.test(
+        "a refused port is an error under iperf3's name too",
+        &[Need::Namespaces],
+        refused,
+    );
     suite.test("ten iperf3 at once are all served", &NEEDS, ten_at_once);
 }
 
@@ -72,6 +82,58 @@ fn measured(options: &str, address: &str) -> Result<()> {
     let ours = serde_json::from_slice(&output.stdout)?;
     let output = server.finish()?;
     same(&ours, &serde_json::from_slice(&output)?, Said::ByServer)
+}
+
+fn names() -> Result<()> {
+    let (ns, directory) = (namespace()?, tempfile::tempdir()?);
+    let _server = serve(&ns, &directory.path().join("log"))?;
+    let (status, json) = measure(&ns, "127.0.0.1 -t 1 --bidir -P 2")?;
+    ensure!(status, "{json}");
+    ensure!(json["start"]["connected"].as_array().map(Vec::len) == Some(4));
+    ensure!(json["start"]["test_start"]["num_streams"] == 2, "{json}");
+    let interval = &json["intervals"][0];
+    ensure!(interval["streams"][0]["snd_cwnd"].is_u64(), "{interval}");
+    ensure!(interval["sum"]["retransmits"].is_u64(), "{interval}");
+    ensure!(
+        interval["sum_bidir_reverse"]["bytes"].is_u64(),
+        "{interval}"
+    );
+    let end = &json["end"];
+    ensure!(
+        end["sum_sent"]["bytes"].as_u64() >= end["sum_received"]["bytes"].as_u64(),
+        "{end}"
+    );
+    ensure!(
+        end["streams"][3]["receiver"]["bits_per_second"].is_f64(),
+        "{end}"
+    );
+    ensure!(
+        end["cpu_utilization_percent"]["remote_total"].is_f64(),
+        "{end}"
+    );
+    Ok(())
+}
+
+fn refused() -> Result<()> {
+    let (status, json) = measure(&namespace()?, "127.0.0.1 -t 1")?;
+    let failure = json["failure"].as_str().context("a failure")?;
+    ensure!(
+        !status && failure.contains("refuses the connection"),
+        "{json}"
+    );
+    ensure!(json["error"] == failure, "{json}");
+    Ok(())
+}
+
+/// Whether it was measured, and what was said.
+fn measure(ns: &NetNs, line: &str) -> Result<(bool, Value)> {
+    let mut client = farwire();
+    client.args(["measure", "tcp", "--quiet", "--json", "-"]);
+    let output = run_in(ns, client.args(line.split(' ')))?;
+    Ok((
+        output.status.success(),
+        serde_json::from_slice(&output.stdout)?,
+    ))
 }
 
 fn ten_at_once() -> Result<()> {

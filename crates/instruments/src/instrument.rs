@@ -117,10 +117,8 @@ pub struct FarEnd {
 pub struct MeasureOutput {
     /// What goes into a record.
     pub measurement: Measurement,
-    /// What the JSON has besides, in the words of another tool; only where the session asks for details.
-    pub extra_json: Option<Value>,
-    /// What people see above the figures and the measurement alone does not tell; likewise.
-    pub text: String,
+    /// What a test over iperf3's protocol was set up with, as `start` of iperf3's JSON.
+    pub start: Option<Value>,
 }
 
 impl From<Measurement> for MeasureOutput {

@@ -149,6 +149,10 @@ words! {
         SenderCpuPercent,
         /// CPU time of the receiving end in percent of one CPU.
         ReceiverCpuPercent,
+        /// What of the sending end's CPU time was not the kernel's.
+        SenderUserCpuPercent,
+        /// Likewise of the receiving end's.
+        ReceiverUserCpuPercent,
         /// By how many packets a reordered one was late (RFC 4737 §4.2.1, reordering extent).
         ReorderingExtentPackets,
         /// What came on a stream and was none of its packets.

@@ -1,10 +1,105 @@
 //! A table as a value: what it says, not how it looks.
 
-/// Rows under a header, all of the same length.
+/// Rows under a header, all as long as that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// A title a column; a line break parts the title from its unit.
-    pub header: Vec<String>,
+    /// What it is of; empty where that is said elsewhere.
+    pub title: String,
+    /// The header.
+    pub columns: Vec<Column>,
     /// The cells of each row.
-    pub rows: Vec<Vec<String>>,
+    pub rows: Vec<Vec<Cell>>,
+    /// How to read it; empty where that needs no word.
+    pub note: String,
+}
+
+/// A column of words or of numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// A line break parts the title from its unit.
+    pub title: String,
+    /// Numbers stand to the right, words to the left.
+    pub numeric: bool,
+}
+
+/// What stands in one place of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// As people read it.
+    pub text: String,
+    /// What sets it apart.
+    pub mark: Mark,
+}
+
+/// What sets a cell apart from others, where the target can show that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mark {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// As it should be.
+    Good,
+    /// Not as it should be.
+    Bad,
+    /// Somebody else published it.
+    Published,
+    /// The text is a drawing in SVG.
+    Drawing,
+}
+
+impl Table {
+    /// Without rows yet.
+    pub fn new(title: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
+        Self {
+            title: title.into(),
+            columns: columns.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// With one more row.
+    pub fn push<C: Into<Cell>>(&mut self, row: impl IntoIterator<Item = C>) {
+        self.rows.push(row.into_iter().map(C::into).collect());
+    }
+
+    /// With these rows.
+    pub fn with<C: Into<Cell>, R: IntoIterator<Item = C>>(
+        mut self,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Self {
+        rows.into_iter().for_each(|row| self.push(row));
+        self
+    }
+}
+
+impl Column {
+    /// A column of words.
+    pub fn words(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            numeric: false,
+        }
+    }
+
+    /// A column of numbers.
+    pub fn numbers(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            numeric: true,
+        }
+    }
+}
+
+impl Cell {
+    /// A text that something sets apart.
+    pub fn marked(text: impl Into<String>, mark: Mark) -> Self {
+        let text = text.into();
+        Self { text, mark }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::marked(text, Mark::Plain)
+    }
 }

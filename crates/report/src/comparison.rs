@@ -1,27 +1,32 @@
 //! Two records side by side, for the terminal.
 
-use comfy_table::{Cell, CellAlignment, Table};
-
-use super::text::STYLE;
-use crate::analysis::compare::Comparison;
+use super::render::table_text;
+use crate::analysis::compare::{Compared, Comparison};
 use record::quantity;
+use record::table::{Column, Table};
 
 /// A row a figure, and what one record lacks; regressions beyond `threshold` percent are named last.
 pub fn comparison(comparison: &Comparison, threshold: f64) -> String {
-    let mut table = Table::new();
-    table.load_style(STYLE).force_no_tty();
-    table.set_header(["case", "figure", "reference", "record", "change"]);
-    for one in &comparison.compared {
+    let (words, numbers) = (Column::words, Column::numbers);
+    let columns = [
+        words("case"),
+        words("figure"),
+        numbers("reference"),
+        numbers("record"),
+        words("change"),
+    ];
+    let row = |one: &Compared| {
         let [before, after] = one.means.map(|mean| quantity(one.figure.metric, mean));
-        table.add_row([
-            Cell::new(&one.case),
-            Cell::new(one.figure.to_string()),
-            Cell::new(before).set_alignment(CellAlignment::Right),
-            Cell::new(after).set_alignment(CellAlignment::Right),
-            Cell::new(one.words()),
-        ]);
-    }
-    let mut text = format!("{table}\n");
+        [
+            one.case.clone(),
+            one.figure.to_string(),
+            before,
+            after,
+            one.words(),
+        ]
+    };
+    let table = Table::new("", columns).with(comparison.compared.iter().map(row));
+    let mut text = table_text(&table, false);
     for missing in &comparison.missing {
         text += &format!("{missing}\n");
     }

@@ -1,20 +1,20 @@
 //! The HTML report: one file, nothing fetched.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use anyhow::Result;
 use askama::Template;
 
 use super::charts::{self, Question};
-use super::grid::Grid;
-use super::tables::{self, InstrumentTable, number, scale};
-use super::text::{LEGEND, findings, shown};
-use super::{conditions, markdown, spread, steady};
+use super::findings::{self, LEGEND};
+use super::render::Html;
+use super::tables::or_dash;
+use super::{spread, steady, tables};
 use crate::analysis::{Analysis, CaseFigures, Verdict, ceiling};
-use record::plan::{Case, Instrument, Order};
+use record::plan::{Instrument, Order};
 use record::summary::{DirectionSummary, Summary};
-use record::{Outcome, Record, Run};
+use record::table::{Cell, Column, Mark, Table};
+use record::{LinkCounts, Outcome, Record, Run};
 
 /// What a fact says in different runs is listed up to so often.
 const MOST_VALUES: usize = 4;
@@ -25,15 +25,15 @@ const MOST_VALUES: usize = 4;
 /// None but those of the template.
 pub fn html(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
-    let tables = tables::tables(&analysis);
+    let values = tables::tables(&analysis);
     let page = Page {
         record,
-        questions: charts::questions(&analysis),
-        ramps: steady::grids(&analysis),
-        spreads: spread::grids(&tables),
-        tables,
         analysis: &analysis,
-        findings: findings(&analysis),
+        questions: charts::questions(&analysis),
+        values: values.iter().map(|values| values.table(false)).collect(),
+        ramps: steady::tables(&analysis),
+        spreads: spread::tables(&values, true),
+        conditions: findings::conditions(record.plan())?,
     };
     Ok(page.render()?)
 }
@@ -43,50 +43,21 @@ pub fn html(record: &Record) -> Result<String> {
 struct Page<'a> {
     record: &'a Record,
     analysis: &'a Analysis<'a>,
-    tables: Vec<InstrumentTable<'a>>,
     questions: Vec<Question>,
-    ramps: Vec<Grid>,
-    spreads: Vec<Grid>,
-    findings: Vec<String>,
+    values: Vec<Table>,
+    ramps: Vec<Table>,
+    spreads: Vec<Table>,
+    conditions: Table,
 }
 
 impl Page<'_> {
-    /// The verdict in words, first thing on the page.
-    fn headline(&self) -> String {
-        markdown::headline(self.analysis)
+    fn quick(&self) -> &'static str {
+        findings::quick(self.record.plan().quick)
     }
 
     fn faulty_runs(&self) -> usize {
         let runs = self.record.runs.iter();
         runs.filter(|run| run.outcome != Outcome::Ok).count()
-    }
-
-    /// The box that holds a table of values.
-    fn table(&self, table: &InstrumentTable<'_>) -> String {
-        drawn(table)
-    }
-
-    /// The bed of every case, if all have the same.
-    fn only_bed(&self) -> Result<Option<String>> {
-        let cases = &self.record.plan().cases;
-        let same = cases.windows(2).all(|pair| pair[0].bed == pair[1].bed);
-        cases
-            .first()
-            .filter(|_| same)
-            .map(conditions::bed)
-            .transpose()
-    }
-
-    fn bed(&self, case: &Case) -> Result<String> {
-        conditions::bed(case)
-    }
-
-    fn link(&self, case: &Case) -> Result<String> {
-        conditions::path(case)
-    }
-
-    fn repeats(&self, case: &Case) -> String {
-        conditions::repeats(&case.repeats)
     }
 
     fn order(&self) -> String {
@@ -128,8 +99,17 @@ impl Page<'_> {
         values(self.record.runs.iter().flat_map(|run| &run.environment))
     }
 
-    fn runs(&self) -> impl Iterator<Item = RunView<'_>> {
-        self.record.runs.iter().map(|run| RunView { run })
+    /// A row a run: how it ended, and what the links did.
+    fn runs(&self) -> Table {
+        let columns = [
+            Column::words("run"),
+            Column::numbers("seed"),
+            Column::words("began"),
+            Column::words("outcome"),
+            Column::numbers("departure error\nµs"),
+            Column::words("packets"),
+        ];
+        Table::new("", columns).with(self.record.runs.iter().map(run))
     }
 
     /// Cases of which something is to be said.
@@ -140,20 +120,11 @@ impl Page<'_> {
             .filter(|figures| !figures.case.note.is_empty())
     }
 
-    /// The colour of a verdict.
-    fn class(&self, verdict: &Verdict) -> &'static str {
-        match verdict {
+    /// The colour of the whole.
+    fn class(&self) -> &'static str {
+        match self.analysis.verdict {
             Verdict::Met => "met",
             _ => "unmet",
-        }
-    }
-
-    /// The colour of a case, which has none where nothing was expected of it.
-    fn class_of(&self, figures: &CaseFigures<'_>) -> &'static str {
-        if figures.checks.is_empty() && figures.faults.is_empty() {
-            "none"
-        } else {
-            self.class(&figures.verdict)
         }
     }
 }
@@ -179,49 +150,40 @@ impl<'a> Method<'a> {
     }
 }
 
-struct RunView<'a> {
-    run: &'a Run,
+fn run(run: &Run) -> [Cell; 6] {
+    let attempt = match run.attempt {
+        0 | 1 => String::new(),
+        attempt => format!(" (attempt {attempt})"),
+    };
+    let outcome = match &run.outcome {
+        Outcome::Ok => Cell::from("ok"),
+        Outcome::Failed { cause } => Cell::marked(format!("FAILED: {cause}"), Mark::Bad),
+        Outcome::Invalid { cause } => Cell::marked(format!("INVALID: {cause}"), Mark::Bad),
+    };
+    // Median, 99th percentile and worst.
+    let departure_error = |link: &Summary| {
+        let error = &link.departure_error;
+        let [p50, p99, max] = [error.p50_ns, error.p99_ns, error.max_ns].map(|ns| ns as f64 / 1e3);
+        format!("{p50:.1} / {p99:.1} / {max:.0}")
+    };
+    let packets = |link: &Summary| format!("up {}; down {}", counts(&link.up), counts(&link.down));
+    [
+        format!("{}, {}{attempt}", run.case, run.repeat).into(),
+        run.seed.to_string().into(),
+        run.started_at.as_str().into(),
+        outcome,
+        each_link(&run.links, departure_error).into(),
+        each_link(&run.links, packets).into(),
+    ]
 }
 
-impl RunView<'_> {
-    fn outcome(&self) -> String {
-        match &self.run.outcome {
-            Outcome::Ok => "ok".to_owned(),
-            Outcome::Failed { cause } => format!("FAILED: {cause}"),
-            Outcome::Invalid { cause } => format!("INVALID: {cause}"),
-        }
-    }
-
-    fn is_ok(&self) -> bool {
-        self.run.outcome == Outcome::Ok
-    }
-
-    /// What each link counted, a link a line.
-    fn counters(&self) -> Vec<String> {
-        self.each_link(|Summary { up, down, .. }| {
-            format!("up {}; down {}", counts(up), counts(down))
-        })
-    }
-
-    /// Median, 99th percentile and worst, in microseconds, of each link.
-    fn departure_errors(&self) -> Vec<String> {
-        self.each_link(|summary| {
-            let error = &summary.departure_error;
-            let micros = |nanos: u64| nanos as f64 / 1e3;
-            let [p50, p99, max] = [error.p50_ns, error.p99_ns, error.max_ns].map(micros);
-            format!("{p50:.1} / {p99:.1} / {max:.0}")
-        })
-    }
-
-    /// A line a link, which names it if there are several.
-    fn each_link(&self, line: impl Fn(&Summary) -> String) -> Vec<String> {
-        let links = &self.run.links;
-        let lines = links.iter().map(|link| match links.len() {
-            1 => line(&link.summary),
-            _ => format!("{}: {}", link.name, line(&link.summary)),
-        });
-        lines.collect()
-    }
+/// A line a link, which names it if there are several.
+fn each_link(links: &[LinkCounts], line: impl Fn(&Summary) -> String) -> String {
+    let lines = links.iter().map(|link| match links.len() {
+        1 => line(&link.summary),
+        _ => format!("{}: {}", link.name, line(&link.summary)),
+    });
+    or_dash(lines.reduce(|text, line| format!("{text}\n{line}")))
 }
 
 fn counts(direction: &DirectionSummary) -> String {
@@ -261,63 +223,6 @@ fn values<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<(&'a
         (name, listed.join("; or ") + more)
     };
     all.into_iter().map(joined).collect()
-}
-
-/// A table of values: measured, beside it the published and the shift in words.
-fn drawn(table: &InstrumentTable<'_>) -> String {
-    let escaped = charts::escaped;
-    let mut html = String::from("<table><thead><tr><th scope=\"col\">case</th>");
-    let sized = table.rows.iter().any(|row| row.size.is_some());
-    if sized {
-        html.push_str("<th scope=\"col\">size<small>bytes</small></th>");
-    }
-    let shown: Vec<[bool; 2]> = (0..table.columns.len())
-        .map(|at| shown(table, at))
-        .collect();
-    for (column, [published, change]) in table.columns.iter().zip(&shown) {
-        let unit = scale(column.metric).1;
-        // Writing to a String cannot fail.
-        let _ = write!(
-            html,
-            "<th scope=\"col\">{}<small>{unit}</small></th>",
-            column.title()
-        );
-        if *published {
-            html.push_str("<th scope=\"col\" class=\"published\">published</th>");
-        }
-        if *change {
-            html.push_str("<th scope=\"col\" class=\"words\">Δ against the reference</th>");
-        }
-    }
-    html.push_str("</tr></thead><tbody>");
-    for row in &table.rows {
-        let _ = write!(
-            html,
-            "<tr><th scope=\"row\">{}</th>",
-            escaped(&row.figures.case.name)
-        );
-        if sized {
-            let size = row.size.map_or("–".to_owned(), |size| size.to_string());
-            let _ = write!(html, "<td>{size}</td>");
-        }
-        for (cell, [published, change]) in row.cells.iter().zip(&shown) {
-            let value = cell.value.map_or("–".to_owned(), number);
-            let half = cell.half.map_or(String::new(), |half| {
-                format!(" <small>± {}</small>", number(half))
-            });
-            let _ = write!(html, "<td>{value}{half}</td>");
-            if *published {
-                let value = cell.published.map_or("–".to_owned(), number);
-                let _ = write!(html, "<td class=\"published\">{value}</td>");
-            }
-            if *change {
-                let words = cell.change.as_deref().unwrap_or("–");
-                let _ = write!(html, "<td class=\"words\">{}</td>", escaped(words));
-            }
-        }
-        html.push_str("</tr>");
-    }
-    html + "</tbody></table>"
 }
 
 #[cfg(test)]

@@ -1,24 +1,26 @@
-//! Views of a record: each is a pure function of it.
+//! Analysis of records, and reports: each is a pure function of a record.
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
 
 pub mod analysis;
-mod card;
+mod calibration;
 mod charts;
 mod comparison;
 mod conditions;
 mod csv;
 mod figures;
+mod findings;
 mod flent;
-mod grid;
 mod html;
+mod iperf3;
 mod junit;
-#[cfg(test)]
-mod large;
 mod markdown;
+mod openmetrics;
+mod render;
 mod spread;
 mod steady;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::collections::BTreeSet;
@@ -26,14 +28,17 @@ use std::io::Write;
 
 use anyhow::Result;
 
-pub use self::card::{card_markdown, card_text};
+pub use self::calibration::{calibration_markdown, calibration_text};
 pub use self::csv::write_csv;
 pub use self::flent::flent;
 pub use comparison::comparison;
-pub use figures::{figures, table_text};
+pub use figures::figures;
 pub use html::html;
+pub use iperf3::{intervals, iperf3};
 pub use junit::junit;
 pub use markdown::markdown;
+pub use openmetrics::openmetrics;
+pub use render::table_text;
 pub use tables::is_headline;
 pub use text::text;
 
@@ -71,19 +76,4 @@ pub fn drawings(record: &Record) -> Vec<(String, String)> {
         )
     };
     drawings.map(file).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::analysis::tests::record;
-
-    #[test]
-    fn the_json_view_is_the_record() {
-        let mut text = Vec::new();
-        write_json(&record(), &mut text).unwrap();
-        let value: serde_json::Value = serde_json::from_slice(&text).unwrap();
-        assert_eq!(value["plan"]["name"], "small");
-        assert_eq!(value["runs"].as_array().unwrap().len(), 3);
-    }
 }

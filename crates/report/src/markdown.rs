@@ -1,13 +1,11 @@
 //! The report in Markdown, for wikis and code reviews: the tables of the terminal, verdicts, findings, conditions.
 
-use std::fmt::Write;
-
 use anyhow::Result;
 
-use super::tables::{self, InstrumentTable, number, scale};
-use super::text::{LEGEND, findings, machine, shown};
-use super::{conditions, spread, steady};
-use crate::analysis::{Analysis, CaseFigures, Verdict};
+use super::findings::{LEGEND, conditions, findings, headline, machine, quick, verdicts};
+use super::render::{escaped, table_markdown};
+use super::{spread, steady, tables};
+use crate::analysis::Analysis;
 use record::Record;
 
 /// The record as Markdown with GitHub's tables.
@@ -18,157 +16,33 @@ pub fn markdown(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
     let plan = record.plan();
     let mut text = format!(
-        "# {}\n\n**{}**\n",
+        "# {}\n\n**{}**\n\nMeasured by farwire {}, {}{}.\n",
         escaped(&plan.title),
-        headline(&analysis)
-    );
-    let quick = if plan.quick {
-        ", shortened by --quick"
-    } else {
-        ""
-    };
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        text,
-        "\nMeasured by farwire {}, {}{quick}.",
+        headline(&analysis),
         escaped(&record.head.farwire),
-        escaped(&record.head.started_at)
+        escaped(&record.head.started_at),
+        quick(plan.quick)
     );
-    let tables = tables::tables(&analysis);
-    for table in &tables {
-        let _ = writeln!(
-            text,
-            "\n## {}\n\n{}",
-            escaped(table.instrument),
-            drawn(table)
-        );
+    let values = tables::tables(&analysis);
+    for values in &values {
+        text += &format!("\n{}", table_markdown(&values.table(false)));
     }
-    let _ = writeln!(text, "{LEGEND}.");
+    text += &format!("\n{LEGEND}.\n");
     if let Some(reference) = &plan.reference {
-        let _ = writeln!(text, "Reference: {}.", escaped(reference));
+        text += &format!("Reference: {}.\n", escaped(reference));
     }
-    let _ = writeln!(text, "\n## Verdicts\n\n| case | | verdict |\n|---|---|---|");
-    for figures in &analysis.cases {
-        let case = figures.case;
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} |",
-            escaped(&case.name),
-            escaped(&case.title),
-            verdict(figures)
-        );
+    let cases = table_markdown(&verdicts(&analysis));
+    text += &format!("\n## Verdicts\n\n{cases}\n");
+    let machine = record.baseline.as_ref().map(machine);
+    for line in findings(&analysis).into_iter().chain(machine) {
+        text += &format!("- {}\n", escaped(&line));
     }
-    text.push('\n');
-    for line in findings(&analysis) {
-        let _ = writeln!(text, "- {}", escaped(&line));
+    for table in [steady::tables(&analysis), spread::tables(&values, false)].concat() {
+        text += &format!("\n{}", table_markdown(&table));
     }
-    if let Some(baseline) = &record.baseline {
-        let _ = writeln!(text, "- {}", escaped(&machine(baseline)));
-    }
-    let ramps = (steady::grids(&analysis), steady::NOTE);
-    for (grids, note) in [ramps, (spread::grids(&tables), spread::NOTE)] {
-        for grid in &grids {
-            let _ = writeln!(
-                text,
-                "\n## {}\n\n{}",
-                escaped(&grid.title()),
-                grid.markdown()
-            );
-        }
-        if !grids.is_empty() {
-            let _ = writeln!(text, "\n{}.", escaped(note));
-        }
-    }
-    let _ = writeln!(
-        text,
-        "\n## Conditions\n\n| case | link | bed | TCP | repeats |\n|---|---|---|---|---|"
-    );
-    for case in &plan.cases {
-        let cells = [
-            case.name.clone(),
-            conditions::path(case)?,
-            conditions::bed(case)?,
-            case.congestion.clone(),
-            conditions::repeats(&case.repeats),
-        ];
-        let _ = writeln!(text, "| {} |", cells.map(|cell| escaped(&cell)).join(" | "));
-    }
+    let cases = table_markdown(&conditions(plan)?);
+    text += &format!("\n## Conditions\n\n{cases}");
     Ok(text)
-}
-
-/// How the whole experiment stands, in one sentence.
-pub(super) fn headline(analysis: &Analysis<'_>) -> String {
-    let checks = analysis.checks().count();
-    let met = analysis
-        .checks()
-        .filter(|check| check.verdict == Verdict::Met)
-        .count();
-    let verdict = match analysis.verdict {
-        Verdict::Met if checks == 0 => return "Measured; nothing was expected.".to_owned(),
-        Verdict::Met => "Met",
-        Verdict::NotMet => "Not met",
-        Verdict::Invalid => "Invalid: the machine did not keep up",
-        Verdict::Failed => "Failed",
-    };
-    match checks {
-        0 => format!("{verdict}."),
-        _ => format!("{verdict}: {met} of {checks} expectations met."),
-    }
-}
-
-/// The verdict of a case; a dash where nothing was expected and nothing went wrong.
-pub(super) fn verdict(figures: &CaseFigures<'_>) -> String {
-    if figures.checks.is_empty() && figures.faults.is_empty() {
-        "–".to_owned()
-    } else {
-        figures.verdict.to_string()
-    }
-}
-
-fn drawn(table: &InstrumentTable<'_>) -> String {
-    let shown: Vec<[bool; 2]> = (0..table.columns.len())
-        .map(|at| shown(table, at))
-        .collect();
-    let mut header = vec!["case".to_owned()];
-    for (column, [published, change]) in table.columns.iter().zip(&shown) {
-        header.push(format!("{}, {}", column.title(), scale(column.metric).1));
-        header.extend(published.then(|| "published".to_owned()));
-        header.extend(change.then(|| "Δ against the reference".to_owned()));
-    }
-    let mut text = format!(
-        "| {} |\n|---|{}\n",
-        header.join(" | "),
-        "---:|".repeat(header.len() - 1)
-    );
-    for row in &table.rows {
-        let mut cells = vec![escaped(&row.title())];
-        for (cell, [published, change]) in row.cells.iter().zip(&shown) {
-            let or_dash = |value: Option<f64>| value.map_or("–".to_owned(), number);
-            cells.push(match cell.half {
-                Some(half) => format!("{} ± {}", or_dash(cell.value), number(half)),
-                None => or_dash(cell.value),
-            });
-            cells.extend(published.then(|| or_dash(cell.published)));
-            cells.extend(change.then(|| cell.change.clone().unwrap_or("–".to_owned())));
-        }
-        let _ = writeln!(text, "| {} |", cells.join(" | "));
-    }
-    text
-}
-
-/// Text that is neither Markdown nor HTML.
-pub(super) fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '\n' | '\r' => safe.push(' '),
-            '<' => safe.push_str("&lt;"),
-            '&' => safe.push_str("&amp;"),
-            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' => safe.extend(['\\', char]),
-            other => safe.push(other),
-        }
-    }
-    safe
 }
 
 #[cfg(test)]

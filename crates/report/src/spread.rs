@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
-use super::grid::{Grid, Row};
-use super::tables::{Column, InstrumentTable, number, scale};
+use super::render::table_text;
+use super::tables::{InstrumentTable, ValueColumn, number, or_dash, scale};
 use record::Metric;
+use record::table::{Cell, Column, Mark, Table};
 use stats::summary::Summary;
 
 /// How to read it.
-pub(super) const NOTE: &str = "SD: sample standard deviation. 10 % and 90 %: quantiles, of ten runs or more. Far out: outside Tukey's fences, 1.5 \
+const NOTE: &str = "SD: sample standard deviation. 10 % and 90 %: quantiles, of ten runs or more. Far out: outside Tukey's fences, 1.5 \
                                interquartile ranges beyond the quartiles; what lies there is shown and counts like any other run";
 
 /// Fewer values have no tenth.
@@ -18,29 +19,30 @@ const MOST_LISTED: usize = 3;
 /// More rows than this are not read on a terminal.
 const MOST_ON_TERMINAL: usize = 60;
 
-/// A table an instrument: a row for each headline figure of a case that several runs have.
-pub(super) fn grids(tables: &[InstrumentTable<'_>]) -> Vec<Grid> {
-    let grids = tables.iter().map(grid);
-    grids.filter(|grid| !grid.rows.is_empty()).collect()
+/// A table an instrument: a row for each headline figure of a case that several runs have; with a drawing of the runs for a page.
+pub(super) fn tables(tables: &[InstrumentTable<'_>], drawn: bool) -> Vec<Table> {
+    let tables = tables.iter().map(|table| spread(table, drawn));
+    let mut tables: Vec<Table> = tables.filter(|table| !table.rows.is_empty()).collect();
+    if let Some(last) = tables.last_mut() {
+        last.note = NOTE.to_owned();
+    }
+    tables
 }
 
 /// For a terminal; nothing where no case has several runs.
-pub(super) fn text(tables: &[InstrumentTable<'_>]) -> Option<String> {
-    let grids = grids(tables);
-    let rows: usize = grids.iter().map(|grid| grid.rows.len()).sum();
-    match rows {
-        0 => None,
-        1..=MOST_ON_TERMINAL => {
-            let texts = grids.iter().map(Grid::text).collect::<Vec<_>>();
-            Some(format!("{}\n{NOTE}\n", texts.join("\n\n")))
-        }
-        _ => Some(format!(
-            "{rows} figures of several runs: --format md and html show how each spread\n"
-        )),
+pub(super) fn text(tables: &[InstrumentTable<'_>]) -> String {
+    let tables = self::tables(tables, false);
+    let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
+    if rows > MOST_ON_TERMINAL {
+        return format!(
+            "\n{rows} figures of several runs: --format md and html show how each spread\n"
+        );
     }
+    let texts = tables.iter().map(|table| table_text(table, false));
+    texts.map(|text| format!("\n{text}")).collect()
 }
 
-fn grid(table: &InstrumentTable<'_>) -> Grid {
+fn spread(table: &InstrumentTable<'_>, drawn: bool) -> Table {
     let mut found = Vec::new();
     for row in &table.rows {
         for column in &table.columns {
@@ -52,31 +54,26 @@ fn grid(table: &InstrumentTable<'_>) -> Grid {
     }
     let counts = found.iter().map(|(.., figure)| figure.summary.count());
     let tenths = counts.max().unwrap_or_default() >= FEWEST_FOR_TENTHS;
-    let mut header = vec![
-        "case", "figure", "n", "mean", "SD", "median", "least", "greatest",
-    ];
-    header.extend(tenths.then_some(["10 %", "90 %"]).into_iter().flatten());
-    header.push("far out");
-    let rows = found.into_iter().map(|(row, column, figure)| Row {
-        cells: cells(row.title(), column, &figure.summary, tenths),
-        drawing: Some(strip(&figure.values, &figure.summary)),
+    let mut columns = vec![Column::words("case"), Column::words("figure")];
+    let numbers = ["n", "mean", "SD", "median", "least", "greatest"].into_iter();
+    let numbers = numbers.chain(tenths.then_some(["10 %", "90 %"]).into_iter().flatten());
+    columns.extend(numbers.chain(["far out"]).map(Column::numbers));
+    columns.extend(drawn.then(|| Column::words("every run")));
+    let rows = found.into_iter().map(|(row, column, figure)| {
+        let cells = cells(row.title(), column, &figure.summary, tenths);
+        let strip = || Cell::marked(strip(&figure.values, &figure.summary), Mark::Drawing);
+        let cells = cells.into_iter().map(Cell::from);
+        cells.chain(drawn.then(strip)).collect::<Vec<_>>()
     });
-    Grid {
-        instrument: table.instrument.to_owned(),
-        of: "over the runs",
-        header: header.into_iter().map(|name| (name, "")).collect(),
-        names: 2,
-        rows: rows.collect(),
-    }
+    Table::new(format!("{}: over the runs", table.instrument), columns).with(rows)
 }
 
-fn cells(case: String, column: &Column, summary: &Summary, tenths: bool) -> Vec<String> {
+fn cells(case: String, column: &ValueColumn, summary: &Summary, tenths: bool) -> Vec<String> {
     let (by, unit) = scale(column.metric);
     let shown = |value: f64| number(value / by);
-    let or_dash = |value: Option<f64>| value.map_or("–".to_owned(), shown);
     let tenth = |share: f64| {
         let enough = summary.count() >= FEWEST_FOR_TENTHS;
-        or_dash(enough.then(|| summary.quantile(share)))
+        or_dash(enough.then(|| shown(summary.quantile(share))))
     };
     let mut cells = vec![
         case,
@@ -86,7 +83,7 @@ fn cells(case: String, column: &Column, summary: &Summary, tenths: bool) -> Vec<
         },
         summary.count().to_string(),
         shown(summary.mean),
-        or_dash(summary.sd),
+        or_dash(summary.sd.map(shown)),
         shown(summary.median()),
         shown(summary.min()),
         shown(summary.max()),
@@ -154,7 +151,7 @@ mod tests {
     fn a_figure_of_several_runs_has_a_row_and_one_of_a_single_run_none() {
         let record = record();
         let analysis = Analysis::of(&record);
-        let text = text(&tables(&analysis)).unwrap();
+        let text = text(&tables(&analysis));
         let row = text
             .lines()
             .find(|line| line.contains("rtt median"))

@@ -1,57 +1,51 @@
 //! How long a throughput took to reach its speed, and what it then was.
 
 use super::charts::instruments;
-use super::grid::{Grid, Row};
-use super::tables::number;
+use super::tables::{number, or_dash};
 use crate::analysis::Analysis;
 use crate::analysis::throughput::{Throughput, WarmUp};
 use record::Direction;
 use record::profile::SampleKind;
+use record::table::{Column, Table};
 use stats::order_statistics;
 
 /// How to read it.
-pub(super) const NOTE: &str = "Reached: when the throughput of an interval first was the steady one, median over the runs (least to greatest). Steady: the \
+const NOTE: &str = "Reached: when the throughput of an interval first was the steady one, median over the runs (least to greatest). Steady: the \
                                mean of what follows the warm-up, ± half the 95 % interval, over the runs by Student's t, of a single run by batch \
                                means over its autocorrelation; with an asterisk the run's intervals are too few or too much alike for that to be \
                                sure. Warm-up: as the scenario has it, or found by MSER-5";
 
 /// A table an instrument that has intervals: a row a case and direction.
-pub(super) fn grids(analysis: &Analysis<'_>) -> Vec<Grid> {
+pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
     let names = instruments(&analysis.cases, &[SampleKind::Intervals]);
-    let grids = names.into_iter().map(|name| grid(analysis, name));
-    grids.filter(|grid| !grid.rows.is_empty()).collect()
-}
-
-fn grid(analysis: &Analysis<'_>, instrument: &str) -> Grid {
-    let cases = analysis.cases.iter();
-    let rows = cases.flat_map(|case| {
-        let ways = Throughput::of(case, instrument).into_iter();
-        ways.map(|way| Row {
-            cells: cells(case.name(), &way),
-            drawing: None,
-        })
-    });
-    let header = [
-        ("case", ""),
-        ("reached after", "s"),
-        ("steady", "Mbit/s"),
-        ("warm-up left out", ""),
-    ];
-    Grid {
-        instrument: instrument.to_owned(),
-        of: "warm-up and ramp",
-        header: header.to_vec(),
-        names: 1,
-        rows: rows.collect(),
+    let tables = names.into_iter().map(|name| table(analysis, name));
+    let mut tables: Vec<Table> = tables.filter(|table| !table.rows.is_empty()).collect();
+    if let Some(last) = tables.last_mut() {
+        last.note = NOTE.to_owned();
     }
+    tables
 }
 
-fn cells(case: &str, way: &Throughput) -> Vec<String> {
+fn table(analysis: &Analysis<'_>, instrument: &str) -> Table {
+    let rows = analysis.cases.iter().flat_map(|case| {
+        let ways = Throughput::of(case, instrument).into_iter();
+        ways.map(|way| cells(case.name(), &way))
+    });
+    let columns = [
+        Column::words("case"),
+        Column::numbers("reached after\ns"),
+        Column::numbers("steady\nMbit/s"),
+        Column::words("warm-up left out"),
+    ];
+    Table::new(format!("{instrument}: warm-up and ramp"), columns).with(rows)
+}
+
+fn cells(case: &str, way: &Throughput) -> [String; 4] {
     let case = match way.direction.map(Direction::name) {
         Some(direction) => format!("{case}, {direction}"),
         None => case.to_owned(),
     };
-    vec![
+    [
         case,
         reached(&way.ramps_s),
         steady(way),
@@ -60,13 +54,13 @@ fn cells(case: &str, way: &Throughput) -> Vec<String> {
 }
 
 fn reached(ramps_s: &[f64]) -> String {
-    match (order_statistics::quantile(ramps_s, 0.5), ramps_s) {
-        (Some(median), [least, .., greatest]) if least < greatest => {
+    let median = order_statistics::quantile(ramps_s, 0.5);
+    or_dash(median.map(|median| match ramps_s {
+        [least, .., greatest] if least < greatest => {
             format!("{median:.2} ({least:.2} to {greatest:.2})")
         }
-        (Some(median), _) => format!("{median:.2}"),
-        (None, _) => "–".to_owned(),
-    }
+        _ => format!("{median:.2}"),
+    }))
 }
 
 fn steady(way: &Throughput) -> String {

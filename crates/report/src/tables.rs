@@ -1,4 +1,4 @@
-//! The tables of a report, before they are drawn: one an instrument, a row a case.
+//! The tables of values of a report: one an instrument, a row a case.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,19 @@ use record::Record;
 use record::figure_name::FigureName;
 use record::plan::Instrument;
 use record::profile::Profile;
+use record::table::{Cell, Column, Mark, Table};
 use record::{Direction, Metric, Phase, Statistic};
 
 /// What an instrument measured in every case that uses it.
 pub(super) struct InstrumentTable<'a> {
     pub(super) instrument: &'a str,
-    pub(super) columns: Vec<Column>,
-    pub(super) rows: Vec<Row<'a>>,
+    pub(super) columns: Vec<ValueColumn>,
+    pub(super) rows: Vec<CaseRow<'a>>,
 }
 
 /// One figure in every row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Column {
+pub(super) struct ValueColumn {
     pub(super) metric: Metric,
     pub(super) statistic: Statistic,
     pub(super) direction: Option<Direction>,
@@ -26,15 +27,15 @@ pub(super) struct Column {
 }
 
 /// A case, or one message, block or file size of it.
-pub(super) struct Row<'a> {
+pub(super) struct CaseRow<'a> {
     pub(super) figures: &'a CaseFigures<'a>,
     pub(super) size: Option<u64>,
-    pub(super) cells: Vec<Cell>,
+    pub(super) values: Vec<Value>,
 }
 
 /// A figure in its column's unit.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cell {
+pub(super) struct Value {
     pub(super) value: Option<f64>,
     /// Half of the 95 % interval's width.
     pub(super) half: Option<f64>,
@@ -84,13 +85,13 @@ fn table<'a>(
             .filter(wanted)
             .collect::<Vec<_>>()
     };
-    let columns: BTreeSet<Column> = analysis
+    let columns: BTreeSet<ValueColumn> = analysis
         .cases
         .iter()
         .flat_map(names)
-        .map(Column::of)
+        .map(ValueColumn::of)
         .collect();
-    let columns: Vec<Column> = columns.into_iter().collect();
+    let columns: Vec<ValueColumn> = columns.into_iter().collect();
     let rows = analysis.cases.iter().flat_map(|figures| {
         let used = figures
             .case
@@ -104,12 +105,12 @@ fn table<'a>(
             sizes
         };
         let columns = columns.clone();
-        sizes.into_iter().map(move |size| Row {
+        sizes.into_iter().map(move |size| CaseRow {
             figures,
             size,
-            cells: columns
+            values: columns
                 .iter()
-                .map(|column| cell(figures, &column.name(instrument, size)))
+                .map(|column| value(figures, &column.name(instrument, size)))
                 .collect(),
         })
     });
@@ -120,22 +121,22 @@ fn table<'a>(
     }
 }
 
-fn cell(figures: &CaseFigures<'_>, name: &FigureName) -> Cell {
+fn value(figures: &CaseFigures<'_>, name: &FigureName) -> Value {
     let scale = scale(name.metric).0;
     let published = figures.case.published.iter();
     let mut published = published.filter(|(published, _)| name.is_of(published));
     let published = published.next().map(|(_, value)| value / scale);
     let Some(figure) = figures.figures.get(name) else {
-        return Cell {
+        return Value {
             published,
-            ..Cell::default()
+            ..Value::default()
         };
     };
     let half = figure
         .interval
         .map(|[low, high]| (high - low) / 2.0 / scale);
     let shift = figure.shift.as_ref();
-    Cell {
+    Value {
         value: Some(figure.value() / scale),
         half,
         published,
@@ -168,6 +169,47 @@ pub fn is_headline(record: &Record, name: &FigureName) -> bool {
 }
 
 impl InstrumentTable<'_> {
+    /// As a table whose shifts are numbers, to be narrow, or words.
+    pub(super) fn table(&self, narrow: bool) -> Table {
+        let any =
+            |at: usize, has: fn(&Value) -> bool| self.rows.iter().any(|row| has(&row.values[at]));
+        let shown: Vec<[bool; 2]> = (0..self.columns.len())
+            .map(|at| {
+                [
+                    any(at, |v| v.published.is_some()),
+                    any(at, |v| v.shift.is_some()),
+                ]
+            })
+            .collect();
+        let mut columns = vec![Column::words("case")];
+        for (column, [published, shift]) in self.columns.iter().zip(&shown) {
+            let unit = scale(column.metric).1;
+            columns.push(Column::numbers(format!("{}\n{unit}", column.title())));
+            columns.extend(published.then(|| Column::numbers(format!("published\n{unit}"))));
+            columns.extend(shift.then(|| match narrow {
+                true => Column::numbers("Δ\n%"),
+                false => Column::words("Δ against the reference"),
+            }));
+        }
+        let row =
+            |row: &CaseRow<'_>| {
+                let mut cells = vec![Cell::from(row.title())];
+                for (value, [published, shift]) in row.values.iter().zip(&shown) {
+                    cells.push(value.in_words().into());
+                    cells.extend(published.then(|| {
+                        Cell::marked(or_dash(value.published.map(number)), Mark::Published)
+                    }));
+                    cells.extend(shift.then(|| {
+                        let number = || value.shift.map(|shift| format!("{shift:+.1}"));
+                        let words = || value.change.clone();
+                        or_dash(if narrow { number() } else { words() }).into()
+                    }));
+                }
+                cells
+            };
+        Table::new(self.instrument, columns).with(self.rows.iter().map(row))
+    }
+
     /// Every figure that it has a place for.
     pub(super) fn names(&self) -> Vec<FigureName> {
         let sizes: BTreeSet<Option<u64>> = self.rows.iter().map(|row| row.size).collect();
@@ -180,7 +222,18 @@ impl InstrumentTable<'_> {
     }
 }
 
-impl Column {
+impl Value {
+    /// "3.125 ± 0.106".
+    fn in_words(&self) -> String {
+        let value = or_dash(self.value.map(number));
+        match self.half {
+            Some(half) => format!("{value} ± {}", number(half)),
+            None => value,
+        }
+    }
+}
+
+impl ValueColumn {
     pub(super) fn of(name: &FigureName) -> Self {
         Self {
             metric: name.metric,
@@ -226,7 +279,7 @@ impl Column {
     }
 }
 
-impl Row<'_> {
+impl CaseRow<'_> {
     /// The case, and the size if there are several.
     pub(super) fn title(&self) -> String {
         let name = &self.figures.case.name;
@@ -235,6 +288,11 @@ impl Row<'_> {
             None => name.clone(),
         }
     }
+}
+
+/// What is not known is a dash.
+pub(super) fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "–".to_owned())
 }
 
 /// Significant digits by the size of what is shown: three behind the point below 10, then fewer.

@@ -3,6 +3,7 @@
 //! What comes is bounded and strictly typed; errors name the field, what came and what would be right. iperf3 3.18 and later
 //! insist on the types as well, so nothing is written as `null`.
 
+use record::{Figure, Metric, Statistic};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -393,6 +394,35 @@ fn quoted(value: &Value) -> String {
         return text;
     }
     text.chars().take(QUOTED).chain("...".chars()).collect()
+}
+
+impl Sides {
+    /// CPU time of both ends of a direction that this end sends, or receives.
+    pub(crate) fn cpu(&self, sends: bool) -> Vec<Figure> {
+        let ours = Some(self.local.cpu_percent);
+        let theirs = self.remote.as_ref().map(|remote| remote.cpu_percent);
+        let (sender, receiver) = if sends {
+            (ours, theirs)
+        } else {
+            (theirs, ours)
+        };
+        let mut figures = Vec::new();
+        for (metrics, cpu) in [
+            (
+                [Metric::SenderCpuPercent, Metric::SenderUserCpuPercent],
+                sender,
+            ),
+            (
+                [Metric::ReceiverCpuPercent, Metric::ReceiverUserCpuPercent],
+                receiver,
+            ),
+        ] {
+            let values = metrics.into_iter().zip(cpu.into_iter().flatten());
+            figures
+                .extend(values.map(|(metric, value)| Figure::new(metric, Statistic::Mean, value)));
+        }
+        figures
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ pub(crate) mod messages;
 pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod server;
+pub(crate) mod start;
 pub(crate) mod tcp;
 pub mod udp;
-pub(crate) mod view;
 pub(crate) mod wire;

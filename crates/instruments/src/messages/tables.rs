@@ -3,7 +3,7 @@
 use crate::messages::sizes::Load;
 use crate::messages::transfer::MIB;
 use record::quantity::optional;
-use record::table::Table;
+use record::table::{Column, Table};
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 use stats::t_interval;
 
@@ -202,8 +202,7 @@ fn interval(figure: Option<&Figure>, factor: f64, digits: usize) -> String {
 }
 
 fn table(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> Table {
-    let rows = rows.collect();
-    Table { header, rows }
+    Table::new("", header.into_iter().map(Column::numbers)).with(rows)
 }
 
 #[cfg(test)]
@@ -235,7 +234,10 @@ mod tests {
             "141.72",
             "140.00 to 150.00",
         ] {
-            assert!(table.rows[0].iter().any(|c| c == cell), "{cell}: {table:?}");
+            assert!(
+                table.rows[0].iter().any(|c| c.text == cell),
+                "{cell}: {table:?}"
+            );
         }
     }
 
@@ -251,7 +253,10 @@ mod tests {
         };
         let table = blast_table(&measurement, &[load]);
         for cell in ["16.58496", "835.742000", "0.037600", "11762481.72"] {
-            assert!(table.rows[0].iter().any(|c| c == cell), "{cell}: {table:?}");
+            assert!(
+                table.rows[0].iter().any(|c| c.text == cell),
+                "{cell}: {table:?}"
+            );
         }
     }
 

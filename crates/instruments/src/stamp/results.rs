@@ -404,7 +404,10 @@ fn mean_with_interval(values: &[f64]) -> Option<(f64, [f64; 2])> {
     /// The cost grows with the square of the number of values; means of neighbours say the same.
     const MOST: usize = 10_000;
     let together = values.len().div_ceil(MOST).max(1);
-    let means: Vec<f64> = values.chunks(together).filter_map(t_interval::mean).collect();
+    let means: Vec<f64> = values
+        .chunks(together)
+        .filter_map(t_interval::mean)
+        .collect();
     let (_, low, high) = autocorrelation::mean_with_interval(&means)?;
     let mean = t_interval::mean(values)?;
     Some((mean, [mean.min(low), mean.max(high)]))

@@ -10,16 +10,20 @@ use stats::hodges_lehmann::{Change, Sense, Shift};
 /// One figure of one case in both records.
 #[derive(Clone, Debug)]
 pub struct Compared {
+    /// Of this case.
     pub case: String,
+    /// What is compared.
     pub figure: FigureName,
     /// Means over the runs, in the metric's unit: of the reference, then of the record.
     pub means: [f64; 2],
+    /// From the reference to the record.
     pub shift: Shift,
 }
 
 /// What the records have in common, and what not.
 #[derive(Clone, Debug)]
 pub struct Comparison {
+    /// What both have.
     pub compared: Vec<Compared>,
     /// Cases and figures that one of them lacks.
     pub(crate) missing: Vec<String>,

@@ -33,6 +33,7 @@ pub struct Analysis<'a> {
     pub(crate) trends: Vec<Check>,
     /// Of chains whose segments were measured.
     pub(crate) bottlenecks: Vec<Bottleneck>,
+    /// The gravest of all.
     pub verdict: Verdict,
 }
 

@@ -13,8 +13,6 @@ mod sweeps;
 use crate::analysis::{Analysis, CaseFigures};
 use record::profile::SampleKind;
 
-pub(super) use svg::escaped;
-
 /// Figures that answer one question.
 pub(super) struct Question {
     pub(super) heading: &'static str,

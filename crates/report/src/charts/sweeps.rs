@@ -118,7 +118,7 @@ fn draw(
     }
     curves.retain(|curve| !curve.points.is_empty());
     let points = || curves.iter().flat_map(|curve| &curve.points);
-    let column = tables::Column::of(name).title();
+    let column = tables::ValueColumn::of(name).title();
     let values = || points().flat_map(Point::reach);
     let spread = points().map(|point| point.y);
     let y_title = format!("{column}, {}", scale(name.metric).1);

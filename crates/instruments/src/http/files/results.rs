@@ -67,7 +67,10 @@ pub(super) fn figures(fetched: &[Fetched], plan: &FilesPlan) -> Vec<Figure> {
 /// Mean, median with its interval, and the upper percentiles.
 fn distribution(metric: Metric, mut values: Vec<f64>) -> Vec<Figure> {
     values.sort_by(f64::total_cmp);
-    let (Some(mean), Some(median)) = (t_interval::mean(&values), order_statistics::quantile(&values, 0.5)) else {
+    let (Some(mean), Some(median)) = (
+        t_interval::mean(&values),
+        order_statistics::quantile(&values, 0.5),
+    ) else {
         return Vec::new();
     };
     let median = Figure::new(metric, Statistic::Median, median);

@@ -8,13 +8,12 @@ use socket2::SockRef;
 use super::super::client::{self, Opening, Server};
 use super::super::messages::Params;
 use super::super::plan::{Plan, StreamSpec};
-use super::super::view::Setting;
-use super::report::Report;
-use super::{Connection, TcpStreams, block, set_options, view};
+use super::super::start::start;
+use super::report::measurement;
+use super::{Connection, TcpStreams, block, set_options};
 use crate::Session;
 use crate::endpoint;
 use crate::instrument::MeasureOutput;
-use record::Measurement;
 
 /// Measures `plan` against `server` from the calling thread's namespace.
 pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> MeasureOutput {
@@ -33,38 +32,26 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
         Ok(TcpStreams::new(&opening.params.plan, sockets))
     });
     let plan = &params.plan;
-    let context = view::Context {
-        setting: Setting {
-            plan,
-            server: server.address,
-            cookie: tested.cookie,
-            connected: connections.iter().map(Connection::ends).collect(),
-        },
-        connections,
-    };
-    let Some(streams) = &tested.streams else {
-        let cause = tested.failure.unwrap_or_default();
-        return MeasureOutput {
-            extra_json: session.details.then(|| context.setting.failed(&cause)),
-            measurement: Measurement::failed(cause).with_fact("server", server.address),
-            text: String::new(),
-        };
-    };
-    let report = Report::new(plan, streams, &tested.sides, true);
-    let mut measurement = report.measurement().with_fact("server", server.address);
-    for (name, value) in context.facts() {
-        measurement.facts.insert(name, value);
+    let ends: Vec<_> = connections.iter().map(Connection::ends).collect();
+    let mut start = start(plan, server.address, tested.cookie, &ends);
+    let measured = |streams| measurement(plan, streams, &tested.sides, true);
+    let mut measurement = tested.streams.as_ref().map(measured).unwrap_or_default();
+    if let (Some(_), Some(first)) = (&tested.streams, connections.first()) {
+        let [send, receive] = first.buffers;
+        start["tcp_mss_default"] = first.mss.into();
+        start["sndbuf_actual"] = send.into();
+        start["rcvbuf_actual"] = receive.into();
+        let buffers = format!(
+            "{send} bytes to send, {receive} to receive, at the start (SO_SNDBUF, SO_RCVBUF)"
+        );
+        measurement = measurement
+            .with_fact("mss", format!("{} bytes (TCP_MAXSEG)", first.mss))
+            .with_fact("socket buffers", buffers);
     }
     measurement.failure = tested.failure.or(measurement.failure);
     MeasureOutput {
-        extra_json: session
-            .details
-            .then(|| view::iperf3(&report, &context, measurement.failure.as_deref())),
-        text: session
-            .details
-            .then(|| view::text(&report))
-            .unwrap_or_default(),
-        measurement,
+        measurement: measurement.with_fact("server", server.address),
+        start: Some(start),
     }
 }
 
@@ -281,7 +268,6 @@ mod tests {
         let measured = measure(&impatient(address), &plan(), &detailed());
         let failure = measured.measurement.failure.unwrap();
         assert!(failure.contains("refuses the connection"), "{failure}");
-        assert_eq!(measured.extra_json.unwrap()["error"], failure);
     }
 
     #[test]
@@ -313,37 +299,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn the_json_has_iperf3_s_names() {
-        let server = serve::start(ServeConfig::on_loopback()).unwrap();
-        let plan = Plan {
-            way: Way::Both,
-            parallel: 2,
-            ..plan()
-        };
-        let address = server.address("iperf3").unwrap();
-        let measured = measure(&Server::at(address), &plan, &detailed());
-        let json = measured.extra_json.unwrap();
-        assert_eq!(json["start"]["connected"].as_array().unwrap().len(), 4);
-        assert_eq!(json["start"]["test_start"]["num_streams"], 2);
-        let interval = &json["intervals"][0];
-        assert!(interval["streams"][0]["snd_cwnd"].is_u64(), "{interval}");
-        assert!(interval["sum"]["retransmits"].is_u64(), "{interval}");
-        assert!(
-            interval["sum_bidir_reverse"]["bytes"].is_u64(),
-            "{interval}"
-        );
-        let end = &json["end"];
-        assert!(end["sum_sent"]["bytes"].as_u64() >= end["sum_received"]["bytes"].as_u64());
-        assert!(
-            end["streams"][3]["receiver"]["bits_per_second"].is_f64(),
-            "{end}"
-        );
-        assert!(
-            end["cpu_utilization_percent"]["remote_total"].is_f64(),
-            "{end}"
-        );
     }
 }

@@ -3,7 +3,6 @@
 pub(crate) mod measure;
 pub(crate) mod report;
 mod stream;
-pub(crate) mod view;
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -99,8 +98,6 @@ pub(crate) struct StreamTotal {
     pub(crate) rtt: Option<[Duration; 3]>,
     /// The greatest congestion window at the end of an interval, in bytes.
     pub(crate) most_cwnd: u64,
-    /// The greatest window that the receiver advertised at the end of an interval, in bytes.
-    pub(crate) most_wnd: u64,
 }
 
 /// What held a sender up (`tcpi_busy_time` and its parts).
@@ -215,7 +212,6 @@ impl TcpStreams {
             info,
             rtt: stream.sender.rtt(),
             most_cwnd: stream.sender.most_cwnd,
-            most_wnd: stream.sender.most_wnd,
         }
     }
 

@@ -10,27 +10,27 @@ use stats::layers::Layers;
 
 /// Everything about a test that reports are made of.
 #[derive(Debug)]
-pub(crate) struct Report<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) sides: &'a Sides,
-    pub(crate) intervals: &'a [Interval],
+struct TcpTest<'a> {
+    plan: &'a Plan,
+    sides: &'a Sides,
+    intervals: &'a [Interval],
     /// One entry a stream, in the order of opening.
-    pub(crate) totals: Vec<StreamTotal>,
+    totals: Vec<StreamTotal>,
     /// Whether this end is the client.
-    pub(crate) client: bool,
+    client: bool,
     /// IPv6 on the wire.
     ipv6: bool,
 }
 
 /// One direction's streams together, or one of them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sum {
+struct Sum {
     /// Payload bytes that the sender wrote, and for how long; absent when the far end did not say.
-    pub(crate) sent: Option<(u64, f64)>,
+    sent: Option<(u64, f64)>,
     /// Payload bytes that the receiver read, and for how long.
-    pub(crate) received: Option<(u64, f64)>,
+    received: Option<(u64, f64)>,
     /// Segments sent again.
-    pub(crate) retransmits: Option<u64>,
+    retransmits: Option<u64>,
 }
 
 /// What a test over `streams` found at this end, with what the other end said.
@@ -40,12 +40,12 @@ pub(crate) fn measurement(
     sides: &Sides,
     client: bool,
 ) -> Measurement {
-    Report::new(plan, streams, sides, client).measurement()
+    TcpTest::new(plan, streams, sides, client).measurement()
 }
 
 impl Sum {
     /// What the receiver read over its time, in bits a second.
-    pub(crate) fn goodput(&self) -> Option<f64> {
+    fn goodput(&self) -> Option<f64> {
         let (bytes, seconds) = self.received?;
         (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
     }
@@ -65,13 +65,8 @@ impl Sum {
     }
 }
 
-impl<'a> Report<'a> {
-    pub(crate) fn new(
-        plan: &'a Plan,
-        streams: &'a TcpStreams,
-        sides: &'a Sides,
-        client: bool,
-    ) -> Self {
+impl<'a> TcpTest<'a> {
+    fn new(plan: &'a Plan, streams: &'a TcpStreams, sides: &'a Sides, client: bool) -> Self {
         Self {
             plan,
             sides,
@@ -83,7 +78,7 @@ impl<'a> Report<'a> {
     }
 
     /// Samples, figures and facts.
-    pub(crate) fn measurement(&self) -> Measurement {
+    fn measurement(&self) -> Measurement {
         let mut counted = self.intervals.iter().filter(|interval| !interval.omitted);
         let mut measurement = Measurement {
             failure: self.disagreement(),
@@ -102,13 +97,13 @@ impl<'a> Report<'a> {
     }
 
     /// Streams of this end that send, or receive.
-    pub(crate) fn of(&self, sends: bool) -> impl Iterator<Item = &StreamTotal> {
+    fn of(&self, sends: bool) -> impl Iterator<Item = &StreamTotal> {
         let totals = self.totals.iter();
         totals.filter(move |total| total.spec.sends == sends)
     }
 
     /// Both ends' view of one stream.
-    pub(crate) fn stream(&self, total: &StreamTotal) -> Sum {
+    fn stream(&self, total: &StreamTotal) -> Sum {
         let local = Some((total.bytes, total.seconds));
         let remote = self.sides.remote.as_ref();
         let remote = remote.and_then(|results| results.stream(total.spec.id));
@@ -135,13 +130,13 @@ impl<'a> Report<'a> {
     }
 
     /// Both ends' view of a direction.
-    pub(crate) fn sum(&self, sends: bool) -> Sum {
+    fn sum(&self, sends: bool) -> Sum {
         let streams = self.of(sends).map(|total| self.stream(total));
         streams.reduce(Sum::with).unwrap_or_default()
     }
 
     /// Which way what this end sends goes, or what it receives.
-    pub(crate) fn direction(&self, sends: bool) -> Direction {
+    fn direction(&self, sends: bool) -> Direction {
         if sends == self.client {
             Direction::Up
         } else {
@@ -150,7 +145,7 @@ impl<'a> Report<'a> {
     }
 
     /// By how much a stream's payload grows on its way down the layers; absent before a segment was seen.
-    pub(crate) fn layers(&self, sends: bool) -> Option<Layers> {
+    fn layers(&self, sends: bool) -> Option<Layers> {
         let totals: Vec<_> = self.of(sends).collect();
         let timestamps = totals.iter().any(|total| total.info.timestamps);
         let segments: Vec<f64> = totals.iter().filter_map(|total| total.segment).collect();
@@ -188,7 +183,7 @@ impl<'a> Report<'a> {
         let elapsed = sum.received.or(sum.sent);
         let elapsed = elapsed.map(|(_, s)| Figure::new(Metric::ElapsedS, Statistic::Total, s));
         let all = self.rates(sends, &sum).into_iter().chain(totals(&sum));
-        let all = all.chain(elapsed).chain(self.cpu(sends));
+        let all = all.chain(elapsed).chain(self.sides.cpu(sends));
         let streams = self.of(sends).flat_map(|total| self.stream_figures(total));
         figures.extend(all.chain(streams).map(|figure| figure.toward(way)));
     }
@@ -213,23 +208,6 @@ impl<'a> Report<'a> {
             figures.push(rate(Metric::L1RateBitPerS, &|goodput| layers.l1(goodput)));
         }
         figures
-    }
-
-    /// CPU time of both ends.
-    fn cpu(&self, sends: bool) -> impl Iterator<Item = Figure> + use<> {
-        let ours = Some(self.sides.local.cpu_percent[0]);
-        let theirs = self.sides.remote.as_ref().map(|r| r.cpu_percent[0]);
-        let (sender, receiver) = if sends {
-            (ours, theirs)
-        } else {
-            (theirs, ours)
-        };
-        let figures = [
-            (Metric::SenderCpuPercent, sender),
-            (Metric::ReceiverCpuPercent, receiver),
-        ];
-        let figures = figures.into_iter();
-        figures.filter_map(|(metric, value)| Some(Figure::new(metric, Statistic::Mean, value?)))
     }
 
     /// What is known of one stream only; of one of several also what is known of all.
@@ -298,7 +276,9 @@ impl<'a> Report<'a> {
                         sample
                     }
                 };
-                let values = stream_values(stream);
+                let goodput = stream.arrived as f64 * 8.0 / lasted;
+                let own = (self.plan.parallel > 1).then_some((Metric::GoodputBitPerS, goodput));
+                let values = stream_values(stream).chain(own);
                 let new = values.map(|(metric, value)| of_stream(sample(metric, value)));
                 samples.extend(new);
             }

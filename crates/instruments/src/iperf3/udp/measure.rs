@@ -5,15 +5,14 @@ use std::net::UdpSocket;
 use anyhow::Result;
 
 use super::streams::UdpStreams;
-use super::{readings, report, view, wire};
+use super::{report, wire};
 use crate::Session;
 use crate::endpoint;
 use crate::instrument::MeasureOutput;
 use crate::iperf3::client::{self, Opening, Server};
 use crate::iperf3::messages::Params;
 use crate::iperf3::plan::Plan;
-use crate::iperf3::view::Setting;
-use record::Measurement;
+use crate::iperf3::start::start;
 
 /// Measures `plan` against `server` from the calling thread's namespace.
 pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> MeasureOutput {
@@ -34,38 +33,17 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
         connected = ends.collect();
         UdpStreams::new(opening.params, &opening.streams, sockets, true)
     });
-    let mut setting = Setting {
-        plan,
-        server: server.address,
-        cookie: tested.cookie,
-        connected,
-    };
-    let Some(streams) = &tested.streams else {
-        let cause = tested.failure.unwrap_or_default();
-        return MeasureOutput {
-            extra_json: session.details.then(|| setting.failed(&cause)),
-            measurement: Measurement::failed(cause).with_fact("server", server.address),
-            text: String::new(),
-        };
-    };
+    let length = tested.streams.as_ref().map(UdpStreams::length);
     let plan = Plan {
-        length: u32::try_from(streams.length()).ok(),
+        length: length.map_or(plan.length, |length| u32::try_from(length).ok()),
         ..plan.clone()
     };
-    setting.plan = &plan;
-    let mut measurement =
-        report::measurement(streams, &tested.sides).with_fact("server", server.address);
+    let measured = |streams| report::measurement(streams, &tested.sides);
+    let mut measurement = tested.streams.as_ref().map(measured).unwrap_or_default();
     measurement.failure = tested.failure.or(measurement.failure);
     MeasureOutput {
-        extra_json: session.details.then(|| {
-            let failure = measurement.failure.as_deref();
-            view::iperf3(streams, &tested.sides, &setting, failure)
-        }),
-        text: session
-            .details
-            .then(|| readings::lines(streams.readings(), streams.started()))
-            .unwrap_or_default(),
-        measurement,
+        measurement: measurement.with_fact("server", server.address),
+        start: Some(start(&plan, server.address, tested.cookie, &connected)),
     }
 }
 
@@ -91,7 +69,7 @@ mod tests {
     use crate::serve::{self, ServeConfig};
     use model::Nanos;
     use netio::stop::Stop;
-    use record::{Metric, Statistic};
+    use record::{Measurement, Metric, Statistic};
     use std::net::{SocketAddr, TcpListener};
     use std::thread::{self, JoinHandle};
     use std::time::Duration;

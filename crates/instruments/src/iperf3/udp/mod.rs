@@ -12,7 +12,6 @@ mod report;
 mod schedule;
 mod sender;
 mod streams;
-mod view;
 pub(crate) mod wire;
 
 pub(crate) use self::measure::measure;

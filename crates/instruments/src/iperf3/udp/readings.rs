@@ -66,17 +66,6 @@ impl Reading {
     }
 }
 
-/// A line for each interval, as it was shown when it ended.
-pub(super) fn lines(readings: &[Reading], started: Instant) -> String {
-    let line = |(reading, count): (&Reading, usize)| {
-        let at = seconds(started, reading.at);
-        let interval = last_interval(&readings[..count], started);
-        format!("{at:.2} s: {interval}\n")
-    };
-    let ends = readings.iter().zip(1..).filter(|(end, _)| end.is_end());
-    ends.map(line).collect()
-}
-
 /// What happened in the interval that ended last; `started` is when the first one began.
 pub(super) fn last_interval(readings: &[Reading], started: Instant) -> String {
     let Some(end) = readings.iter().rposition(Reading::is_end) else {
@@ -165,10 +154,7 @@ mod tests {
         ]
         .map(|(after_s, ending, bytes)| reading(started, after_s, ending, bytes));
         let seen = "9.00 Mbit/s sent; 9.00 Mbit/s received, 1000 of 10000 missing (10.000 %), jitter 0.000 ms";
-        assert_eq!(
-            lines(&readings, started),
-            format!("1.00 s: {seen}; omitted\n2.00 s: {seen}\n")
-        );
+        assert_eq!(last_interval(&readings, started), seen);
         let omitted = format!("{seen}; omitted");
         assert_eq!(last_interval(&readings[..2], started), omitted);
         assert_eq!(last_interval(&[], started), "");

@@ -8,12 +8,12 @@ use super::streams::UdpStreams;
 use crate::iperf3::detail::{Detail, ReceiverDetail};
 use crate::iperf3::messages::{Sides, StreamResults};
 use crate::iperf3::run::Streams as _;
-use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
+use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::layers::Layers;
 
 /// What a test over `streams` found at this end, with what the other end said.
 pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
-    let report = Report { streams, sides };
+    let report = UdpTest { streams, sides };
     let mut measurement = Measurement {
         failure: report.disagreement(),
         omitted_s: report.omitted_s(),
@@ -34,12 +34,12 @@ pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
     measurement
 }
 
-struct Report<'a> {
+struct UdpTest<'a> {
     streams: &'a UdpStreams,
     sides: &'a Sides,
 }
 
-impl Report<'_> {
+impl UdpTest<'_> {
     fn remote(&self, id: u32) -> Option<&StreamResults> {
         self.sides.remote.as_ref()?.stream(id)
     }
@@ -140,21 +140,7 @@ impl Report<'_> {
             .figures(Some(self.layers()))
             .into_iter()
             .for_each(&mut add);
-        let ours = Some(self.sides.local.cpu_percent[0]);
-        let theirs = self.sides.remote.as_ref().map(|r| r.cpu_percent[0]);
-        let (sender, receiver) = if sends {
-            (ours, theirs)
-        } else {
-            (theirs, ours)
-        };
-        for (metric, value) in [
-            (Metric::SenderCpuPercent, sender),
-            (Metric::ReceiverCpuPercent, receiver),
-        ] {
-            if let Some(value) = value {
-                add(Figure::new(metric, Statistic::Mean, value));
-            }
-        }
+        self.sides.cpu(sends).into_iter().for_each(&mut add);
         if flows.len() > 1 {
             for (id, flow) in flows {
                 let figures = flow.figures(None).into_iter();
@@ -175,17 +161,23 @@ impl Report<'_> {
         let way = self.direction(sends);
         let mut before: Option<&Reading> = None;
         let mut index = 0;
+        let several = self.flows(sends).len() > 1;
         for reading in self.streams.readings() {
             let began = before.map_or(self.streams.started(), |before| before.at);
             if reading.ending == Ending::Counted {
                 index += 1;
                 let at_s = seconds(self.streams.started(), reading.at);
                 let lasted = seconds(began, reading.at);
-                let values = interval(reading, before, sends, lasted, self.layers());
-                let new = values
-                    .into_iter()
-                    .map(|(metric, value)| Sample::new(at_s, metric, index, value).toward(way));
-                samples.extend(new);
+                let sample = |(metric, value)| Sample::new(at_s, metric, index, value).toward(way);
+                let streams = pairs(reading, before);
+                let all = interval(streams.clone(), sends, lasted, Some(self.layers()));
+                samples.extend(all.into_iter().map(sample));
+                let ids = self.streams.results().into_iter().map(|local| local.id);
+                let each = ids.zip(streams).filter(|_| several);
+                samples.extend(each.flat_map(|(id, stream)| {
+                    let own = interval(std::iter::once(stream), sends, lasted, None);
+                    own.into_iter().map(move |value| sample(value).stream(id))
+                }));
             }
             before = Some(reading);
         }
@@ -248,34 +240,22 @@ fn delays(flows: &[(u32, Flow)]) -> Option<String> {
     ))
 }
 
-/// What one interval adds to a direction.
-fn interval(
-    reading: &Reading,
-    before: Option<&Reading>,
+/// Each stream at the end of an interval, and at its start.
+fn pairs<'a>(
+    reading: &'a Reading,
+    before: Option<&'a Reading>,
+) -> impl Iterator<Item = (&'a StreamReading, Option<&'a StreamReading>)> + Clone {
+    let streams = reading.streams.iter().enumerate();
+    streams.map(move |(index, now)| (now, before.and_then(|before| before.streams.get(index))))
+}
+
+/// What one interval adds to those of these streams that were sent, or came; nothing where there is none.
+fn interval<'a>(
+    streams: impl Iterator<Item = (&'a StreamReading, Option<&'a StreamReading>)>,
     sends: bool,
     lasted: f64,
-    layers: Layers,
+    layers: Option<Layers>,
 ) -> Vec<(Metric, f64)> {
-    let earlier = |index: usize| before.and_then(|before| before.streams.get(index));
-    let streams = reading.streams.iter().enumerate();
-    if sends {
-        let [mut bytes, mut packets] = [0.0; 2];
-        for (index, stream) in streams {
-            if let StreamReading::Sent(now) = stream {
-                let then = match earlier(index) {
-                    Some(StreamReading::Sent(then)) => *then,
-                    _ => Default::default(),
-                };
-                bytes += difference(now.bytes, then.bytes);
-                packets += difference(now.datagrams, then.datagrams);
-            }
-        }
-        return vec![
-            (Metric::SentRateBitPerS, bytes * 8.0 / lasted),
-            (Metric::SentBytes, bytes),
-            (Metric::SentPackets, packets),
-        ];
-    }
     let [
         mut bytes,
         mut packets,
@@ -284,29 +264,56 @@ fn interval(
         mut copies,
         mut reordered,
     ] = [0.0; 6];
-    let mut jitter_ns = 0.0_f64;
-    for (index, stream) in streams {
-        if let StreamReading::Came(now) = stream {
-            let then = match earlier(index) {
-                Some(StreamReading::Came(then)) => *then,
-                _ => Default::default(),
-            };
-            let dropped = difference(now.host_dropped, then.host_dropped);
-            bytes += difference(now.bytes, then.bytes);
-            packets += difference(now.received, then.received);
-            lost += difference(now.missing(), then.missing()) - dropped;
-            host += dropped;
-            copies += difference(now.duplicates, then.duplicates);
-            reordered += difference(now.reordered, then.reordered);
-            jitter_ns = jitter_ns.max(now.jitter_ns);
+    let (mut count, mut jitter_ns) = (0, 0.0_f64);
+    for stream in streams {
+        match stream {
+            (StreamReading::Sent(now), then) if sends => {
+                let then = match then {
+                    Some(StreamReading::Sent(then)) => *then,
+                    _ => Default::default(),
+                };
+                count += 1;
+                bytes += difference(now.bytes, then.bytes);
+                packets += difference(now.datagrams, then.datagrams);
+            }
+            (StreamReading::Came(now), then) if !sends => {
+                let then = match then {
+                    Some(StreamReading::Came(then)) => *then,
+                    _ => Default::default(),
+                };
+                let dropped = difference(now.host_dropped, then.host_dropped);
+                count += 1;
+                bytes += difference(now.bytes, then.bytes);
+                packets += difference(now.received, then.received);
+                lost += difference(now.missing(), then.missing()) - dropped;
+                host += dropped;
+                copies += difference(now.duplicates, then.duplicates);
+                reordered += difference(now.reordered, then.reordered);
+                jitter_ns = jitter_ns.max(now.jitter_ns);
+            }
+            _ => {}
         }
     }
-    let goodput = bytes * 8.0 / lasted;
-    vec![
-        (Metric::GoodputBitPerS, goodput),
-        (Metric::L3RateBitPerS, layers.l3(goodput)),
-        (Metric::L2RateBitPerS, layers.l2(goodput)),
-        (Metric::L1RateBitPerS, layers.l1(goodput)),
+    let rate = bytes * 8.0 / lasted;
+    if count == 0 {
+        return Vec::new();
+    }
+    if sends {
+        return vec![
+            (Metric::SentRateBitPerS, rate),
+            (Metric::SentBytes, bytes),
+            (Metric::SentPackets, packets),
+        ];
+    }
+    let mut values = vec![(Metric::GoodputBitPerS, rate)];
+    if let Some(layers) = layers {
+        values.extend([
+            (Metric::L3RateBitPerS, layers.l3(rate)),
+            (Metric::L2RateBitPerS, layers.l2(rate)),
+            (Metric::L1RateBitPerS, layers.l1(rate)),
+        ]);
+    }
+    values.extend([
         (Metric::ReceivedBytes, bytes),
         (Metric::ReceivedPackets, packets),
         (Metric::LostPackets, lost),
@@ -314,7 +321,8 @@ fn interval(
         (Metric::DuplicatePackets, copies),
         (Metric::ReorderedPackets, reordered),
         (Metric::JitterMs, jitter_ns / 1e6),
-    ]
+    ]);
+    values
 }
 
 /// A count that comes late is taken back in the interval in which it is corrected: then this is below 0.

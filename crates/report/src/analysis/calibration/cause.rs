@@ -1,6 +1,6 @@
 //! Why a cell does not hold, or deviates: named from what the record has of its run.
 
-use super::cell::{Cell, Standing};
+use super::standing::{Cell, Standing};
 use super::truth::{Crossing, Truth};
 use crate::analysis::ceiling;
 use record::quantity;

@@ -3,11 +3,12 @@
 
 mod cause;
 mod cell;
+mod standing;
 mod truth;
 
 use serde::Serialize;
 
-pub(crate) use self::cell::{Cell, Conditions, Standing};
+pub(crate) use self::standing::{Cell, Conditions, Standing};
 use record::Baseline;
 use record::Record;
 use record::{Direction, Metric, Statistic};
@@ -17,7 +18,7 @@ const ENOUGH: f64 = 0.9;
 
 /// Which instrument to trust for what, and from where on it does not hold.
 #[derive(Clone, Debug, Serialize)]
-pub struct Card {
+pub struct CalibrationReport {
     pub(crate) title: String,
     /// Whether counts and sizes were shortened.
     pub(crate) quick: bool,
@@ -26,12 +27,12 @@ pub struct Card {
     /// The machine with nothing in the way.
     pub(crate) baseline: Option<Baseline>,
     /// In the order of the plan.
-    pub(crate) instruments: Vec<InstrumentCard>,
+    pub(crate) instruments: Vec<InstrumentCalibration>,
 }
 
 /// Everything about the instruments of one kind.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct InstrumentCard {
+pub(crate) struct InstrumentCalibration {
     /// As in `farwire measure KIND`.
     pub(crate) instrument: String,
     /// Cells whose intervals hold the truth.
@@ -39,12 +40,12 @@ pub(crate) struct InstrumentCard {
     /// Cells that have a truth and an interval.
     pub(crate) judged: usize,
     /// What it measures, in the order of the first cell.
-    pub(crate) figures: Vec<FigureCard>,
+    pub(crate) figures: Vec<FigureCalibration>,
 }
 
 /// One figure of an instrument over the whole grid.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct FigureCard {
+pub(crate) struct FigureCalibration {
     pub(crate) metric: Metric,
     pub(crate) statistic: Statistic,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,7 +74,7 @@ pub(crate) struct Range {
     pub(crate) loss_percent: [f64; 2],
 }
 
-impl Card {
+impl CalibrationReport {
     /// Of `record`.
     pub fn of(record: &Record) -> Self {
         let mut instruments: Vec<(&str, Vec<Cell>)> = Vec::new();
@@ -83,25 +84,25 @@ impl Card {
                 None => instruments.push((kind, vec![cell])),
             }
         }
-        let cards = instruments.into_iter();
+        let reports = instruments.into_iter();
         Self {
             title: record.plan().title.clone(),
             quick: record.plan().quick,
             finished: record.finished_at.is_some(),
             baseline: record.baseline.clone(),
-            instruments: cards
-                .map(|(kind, cells)| InstrumentCard::of(kind, cells))
+            instruments: reports
+                .map(|(kind, cells)| InstrumentCalibration::of(kind, cells))
                 .collect(),
         }
     }
 
     /// Whether every instrument's intervals hold in enough of its cells.
     pub fn is_met(&self) -> bool {
-        !self.instruments.is_empty() && self.instruments.iter().all(InstrumentCard::is_met)
+        !self.instruments.is_empty() && self.instruments.iter().all(InstrumentCalibration::is_met)
     }
 }
 
-impl InstrumentCard {
+impl InstrumentCalibration {
     fn of(instrument: &str, cells: Vec<Cell>) -> Self {
         let mut figures: Vec<(Subject, Vec<Cell>)> = Vec::new();
         for cell in cells {
@@ -111,9 +112,9 @@ impl InstrumentCard {
                 None => figures.push((subject, vec![cell])),
             }
         }
-        let figures: Vec<FigureCard> = figures
+        let figures: Vec<FigureCalibration> = figures
             .into_iter()
-            .map(|(subject, cells)| FigureCard::of(subject, cells))
+            .map(|(subject, cells)| FigureCalibration::of(subject, cells))
             .collect();
         Self {
             instrument: instrument.to_owned(),
@@ -140,7 +141,7 @@ impl Subject {
     }
 }
 
-impl FigureCard {
+impl FigureCalibration {
     fn of(Subject(metric, statistic, direction): Subject, cells: Vec<Cell>) -> Self {
         let count = |standing| cells.iter().filter(|c| c.standing == standing).count();
         let held = count(Standing::Holds);

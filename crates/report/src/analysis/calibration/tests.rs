@@ -64,16 +64,16 @@ pub(crate) fn rtt(value: f64, half: f64) -> (&'static str, Figure) {
     ("ping", figure)
 }
 
-fn only_cell(card: &Card) -> &Cell {
-    let figures = &card.instruments[0].figures;
+fn only_cell(report: &CalibrationReport) -> &Cell {
+    let figures = &report.instruments[0].figures;
     &figures[0].cells[0]
 }
 
 #[test]
 fn a_delay_s_truth_is_of_every_hop_and_of_the_frames_service() {
     // 11 ms each way, and 1,000 bytes at 8 Mbit/s: 1 ms.
-    let card = Card::of(&measured(&[rtt(24.05, 0.1)]));
-    let cell = only_cell(&card);
+    let report = CalibrationReport::of(&measured(&[rtt(24.05, 0.1)]));
+    let cell = only_cell(&report);
     assert!((cell.truth.unwrap() - 24.0).abs() < 1e-9, "{cell:?}");
     assert_eq!(cell.standing, Standing::Holds);
     assert!(cell.is_trusted() && cell.cause.is_none());
@@ -81,7 +81,7 @@ fn a_delay_s_truth_is_of_every_hop_and_of_the_frames_service() {
         (cell.conditions.rtt_ms, cell.conditions.loss_percent),
         (22.0, 1.0)
     );
-    let range = card.instruments[0].figures[0].range.unwrap();
+    let range = report.instruments[0].figures[0].range.unwrap();
     assert_eq!(range.rate_bit_per_s, Some([8e6, 8e6]));
     assert!(!range.unlimited);
 }
@@ -89,9 +89,9 @@ fn a_delay_s_truth_is_of_every_hop_and_of_the_frames_service() {
 #[test]
 fn a_loss_s_truth_is_what_the_link_dropped_on_the_way_there_and_back() {
     let lost = figure(Metric::LostPercent, Statistic::Mean, 2.0, 0.5);
-    let card = Card::of(&measured(&[("ping", lost)]));
-    assert_eq!(only_cell(&card).truth, Some(2.0));
-    assert!(card.is_met());
+    let report = CalibrationReport::of(&measured(&[("ping", lost)]));
+    assert_eq!(only_cell(&report).truth, Some(2.0));
+    assert!(report.is_met());
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn a_goodput_s_truth_is_the_payload_delivered_over_the_instrument_s_time() {
     let up = |figure: Figure| ("tcp", figure.toward(Direction::Up));
     let elapsed = up(Figure::new(Metric::ElapsedS, Statistic::Total, 2.0));
     let goodput = up(figure(Metric::GoodputBitPerS, Statistic::Mean, 3.7e6, 1e5));
-    let card = Card::of(&measured(&[elapsed, goodput]));
-    let cell = only_cell(&card);
+    let report = CalibrationReport::of(&measured(&[elapsed, goodput]));
+    let cell = only_cell(&report);
     // 66 bytes of headers a packet; 2,048 of the payload agreed on the test, give or take as many.
     let payload = 990_000.0 - 66.0 * 990.0 - 2048.0;
     assert!(
@@ -113,25 +113,25 @@ fn a_goodput_s_truth_is_the_payload_delivered_over_the_instrument_s_time() {
 
 #[test]
 fn an_interval_beside_the_truth_misses_and_says_by_how_much() {
-    let card = Card::of(&measured(&[rtt(25.0, 0.1)]));
-    let cell = only_cell(&card);
+    let report = CalibrationReport::of(&measured(&[rtt(25.0, 0.1)]));
+    let cell = only_cell(&report);
     assert_eq!(cell.standing, Standing::Misses);
     let cause = cell.cause.as_deref().unwrap();
     assert!(
         cause.starts_with("outside by 0.900 ms: the stated interval is too narrow"),
         "{cause}"
     );
-    assert!(!card.is_met());
+    assert!(!report.is_met());
     assert_eq!(
-        (card.instruments[0].held, card.instruments[0].judged),
+        (report.instruments[0].held, report.instruments[0].judged),
         (0, 1)
     );
 }
 
 #[test]
 fn a_miss_by_a_fraction_of_the_width_is_said_to_be_what_chance_does() {
-    let card = Card::of(&measured(&[rtt(24.52, 0.5)]));
-    let cause = only_cell(&card).cause.clone().unwrap();
+    let report = CalibrationReport::of(&measured(&[rtt(24.52, 0.5)]));
+    let cause = only_cell(&report).cause.clone().unwrap();
     assert!(cause.contains("one 95 % interval in twenty"), "{cause}");
 }
 
@@ -139,7 +139,10 @@ fn a_miss_by_a_fraction_of_the_width_is_said_to_be_what_chance_does() {
 fn a_miss_within_the_emulator_s_lateness_is_laid_to_that() {
     let mut record = measured(&[rtt(24.5, 0.1)]);
     record.runs[0].links[0].summary.departure_error.p99_ns = 500_000;
-    let cause = only_cell(&Card::of(&record)).cause.clone().unwrap();
+    let cause = only_cell(&CalibrationReport::of(&record))
+        .cause
+        .clone()
+        .unwrap();
     assert!(
         cause.contains("the emulator's own lateness, 0.500 ms"),
         "{cause}"
@@ -148,8 +151,8 @@ fn a_miss_within_the_emulator_s_lateness_is_laid_to_that() {
 
 #[test]
 fn a_value_above_the_truth_whose_interval_holds_it_has_the_hosts_time() {
-    let card = Card::of(&measured(&[rtt(24.4, 0.5)]));
-    let cell = only_cell(&card);
+    let report = CalibrationReport::of(&measured(&[rtt(24.4, 0.5)]));
+    let cell = only_cell(&report);
     assert_eq!(cell.standing, Standing::Holds);
     assert!(!cell.is_trusted());
     assert!(
@@ -158,16 +161,16 @@ fn a_value_above_the_truth_whose_interval_holds_it_has_the_hosts_time() {
             .unwrap()
             .contains("the hosts' own time")
     );
-    assert!(card.instruments[0].figures[0].range.is_none());
+    assert!(report.instruments[0].figures[0].range.is_none());
 }
 
 #[test]
 fn a_figure_without_an_interval_is_not_judged() {
     let bare = Figure::new(Metric::RttMs, Statistic::Median, 24.0);
-    let card = Card::of(&measured(&[("ping", bare)]));
-    assert_eq!(only_cell(&card).standing, Standing::NoInterval);
-    assert_eq!(card.instruments[0].judged, 0);
-    assert!(!card.is_met());
+    let report = CalibrationReport::of(&measured(&[("ping", bare)]));
+    assert_eq!(only_cell(&report).standing, Standing::NoInterval);
+    assert_eq!(report.instruments[0].judged, 0);
+    assert!(!report.is_met());
 }
 
 #[test]
@@ -178,8 +181,8 @@ fn a_run_that_the_machine_spoilt_has_no_truth_and_says_why() {
             cause: "the ring was full".to_owned(),
         };
     }
-    let card = Card::of(&record);
-    let cell = only_cell(&card);
+    let report = CalibrationReport::of(&record);
+    let cell = only_cell(&report);
     assert_eq!(cell.standing, Standing::NoTruth);
     assert_eq!(cell.cause.as_deref(), Some("INVALID: the ring was full"));
 }
@@ -191,5 +194,5 @@ fn instruments_that_share_a_link_have_no_truth() {
         let twice = case.instruments[0].clone();
         case.instruments.push(twice);
     }
-    assert!(Card::of(&record).instruments.is_empty());
+    assert!(CalibrationReport::of(&record).instruments.is_empty());
 }

@@ -1,80 +1,68 @@
-//! The card of a calibration, for the terminal and as Markdown.
+//! The report of a calibration, for the terminal and as Markdown.
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table};
-
-use super::markdown::escaped;
-use super::text::{STYLE, machine};
+use super::findings::{machine, quick};
+use super::render::{escaped, table_markdown, table_text};
+use super::tables::or_dash;
 use crate::analysis::calibration::{
-    Card, Cell, Conditions, FigureCard, InstrumentCard, Range, Standing,
+    CalibrationReport, Cell, Conditions, FigureCalibration, InstrumentCalibration, Range, Standing,
 };
 use record::quantity;
+use record::table::{Column, Table};
 use record::{Direction, Metric, Statistic};
 
 /// Above the table of [`found`].
 const FOUND: &str = "what instruments that fill the line find of its capacity, in percent at L2";
 
-/// What the card's words mean.
+/// What the report's words mean.
 const LEGEND: &str = "holds: cells (a figure under one set of conditions) whose stated 95 % intervals hold what the emulator \
                       counted; trusted: holds, and deviates by no more than 1 % of a rate, 1 % or 0.1 ms of a delay, 0.1 \
                       points of loss; within: from the least to the most of each condition among the trusted cells; RTT: propagation \
                       there and back";
 
-/// The card as text for a terminal: each instrument's summary, and every cell that is not to be trusted with its cause.
-pub fn card_text(card: &Card) -> String {
-    let mut text = title(card) + "\n";
-    if let Some(baseline) = &card.baseline {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{}", machine(baseline));
+/// The report as text for a terminal: each instrument's summary, and every cell that is not to be trusted with its cause.
+pub fn calibration_text(report: &CalibrationReport) -> String {
+    let mut text = title(report) + "\n";
+    if let Some(baseline) = &report.baseline {
+        text += &format!("{}\n", machine(baseline));
     }
-    for instrument in &card.instruments {
-        let _ = writeln!(
-            text,
-            "\n{}\n{}",
-            coverage(instrument),
-            drawn(&summary(instrument))
-        );
+    for instrument in &report.instruments {
+        text += &format!("\n{}", table_text(&summary(instrument), false));
         for line in exceptions(instrument) {
-            let _ = writeln!(text, "  - {line}");
+            text += &format!("  - {line}\n");
         }
     }
-    if let Some(table) = found(card) {
-        let _ = writeln!(text, "\n{FOUND}\n{}", drawn(&table));
+    if let Some(table) = found(report) {
+        text += &format!("\n{}", table_text(&table, false));
     }
-    let _ = writeln!(text, "\n{LEGEND}\n{}", verdict(card));
-    text
+    text + &format!("\n{LEGEND}\n{}\n", verdict(report))
 }
 
-/// The card as Markdown, with every cell.
-pub fn card_markdown(card: &Card) -> String {
-    let mut text = format!(
-        "# {}\n\n**{}**\n",
-        escaped(&title(card)),
-        escaped(&verdict(card))
-    );
-    if let Some(baseline) = &card.baseline {
-        let _ = writeln!(text, "\n{}", escaped(&machine(baseline)));
+/// The report as Markdown, with every cell.
+pub fn calibration_markdown(report: &CalibrationReport) -> String {
+    let (title, verdict) = (title(report), verdict(report));
+    let mut text = format!("# {}\n\n**{}**\n", escaped(&title), escaped(&verdict));
+    if let Some(baseline) = &report.baseline {
+        text += &format!("\n{}\n", escaped(&machine(baseline)));
     }
-    let _ = writeln!(text, "\n{LEGEND}.");
-    for instrument in &card.instruments {
-        let (heading, rows) = (escaped(&coverage(instrument)), piped(&summary(instrument)));
-        let _ = writeln!(text, "\n## {heading}\n\n{rows}");
+    text += &format!("\n{LEGEND}.\n");
+    for instrument in &report.instruments {
+        text += &format!("\n{}\n", table_markdown(&summary(instrument)));
         for line in exceptions(instrument) {
-            let _ = writeln!(text, "- {}", escaped(&line));
+            text += &format!("- {}\n", escaped(&line));
         }
-        let _ = writeln!(text, "\n{}", piped(&every_cell(instrument)));
+        text += &format!("\n{}", table_markdown(&every_cell(instrument)));
     }
-    if let Some(table) = found(card) {
-        let _ = writeln!(text, "## {FOUND}\n\n{}", piped(&table));
+    if let Some(table) = found(report) {
+        text += &format!("\n{}", table_markdown(&table));
     }
     text
 }
 
-fn every_cell(card: &InstrumentCard) -> Rows {
-    let header = [
-        "case",
-        "figure",
+fn every_cell(report: &InstrumentCalibration) -> Table {
+    let names = ["case", "figure"].into_iter().map(Column::words);
+    let numbers = [
         "truth",
         "value",
         "±",
@@ -82,33 +70,29 @@ fn every_cell(card: &InstrumentCard) -> Rows {
         "spread",
         "of the line",
         "covered",
-        "",
     ];
-    let cells = card.figures.iter().flat_map(|figure| &figure.cells);
-    let rows = cells.map(|cell| cell_row(cell).to_vec());
-    std::iter::once(header.map(str::to_owned).to_vec())
-        .chain(rows)
-        .collect()
+    let columns = names.chain(numbers.map(Column::numbers));
+    let cells = report.figures.iter().flat_map(|figure| &figure.cells);
+    Table::new("", columns.chain([Column::words("")])).with(cells.map(cell_row))
 }
 
-fn title(card: &Card) -> String {
-    let quick = if card.quick {
-        ", shortened by --quick"
-    } else {
-        ""
-    };
-    format!("{}{quick}", card.title)
+fn title(report: &CalibrationReport) -> String {
+    format!("{}{}", report.title, quick(report.quick))
 }
 
-/// How the whole card stands, in one sentence.
-fn verdict(card: &Card) -> String {
-    let short: Vec<&str> = card
+/// How the whole stands, in one sentence.
+fn verdict(report: &CalibrationReport) -> String {
+    let short: Vec<&str> = report
         .instruments
         .iter()
         .filter(|instrument| !instrument.is_met())
         .map(|instrument| instrument.instrument.as_str())
         .collect();
-    match (card.finished, card.instruments.is_empty(), short.as_slice()) {
+    match (
+        report.finished,
+        report.instruments.is_empty(),
+        short.as_slice(),
+    ) {
         (_, true, _) => "nothing was held against a truth".to_owned(),
         (false, ..) => "not finished: cells are missing".to_owned(),
         (_, _, []) => {
@@ -119,14 +103,14 @@ fn verdict(card: &Card) -> String {
 }
 
 /// "tcp: intervals hold the truth in 19 of 20 cells".
-fn coverage(card: &InstrumentCard) -> String {
+fn coverage(report: &InstrumentCalibration) -> String {
     let count = |standing| {
-        let cells = card.figures.iter().flat_map(|figure| &figure.cells);
+        let cells = report.figures.iter().flat_map(|figure| &figure.cells);
         cells.filter(|cell| cell.standing == standing).count()
     };
     let mut text = format!(
         "{}: intervals hold the truth in {} of {} cells",
-        card.instrument, card.held, card.judged
+        report.instrument, report.held, report.judged
     );
     for (standing, what) in [
         (Standing::NoInterval, "without an interval"),
@@ -140,27 +124,22 @@ fn coverage(card: &InstrumentCard) -> String {
     text
 }
 
-/// A header, and rows of as many cells.
-type Rows = Vec<Vec<String>>;
-
-fn summary(card: &InstrumentCard) -> Rows {
-    let header = ["figure", "holds", "trusted", "within", "deviates at most"];
-    let rows = card
-        .figures
-        .iter()
-        .map(|figure| summary_row(figure).to_vec());
-    std::iter::once(header.map(str::to_owned).to_vec())
-        .chain(rows)
-        .collect()
+fn summary(report: &InstrumentCalibration) -> Table {
+    let (words, numbers) = (Column::words, Column::numbers);
+    let columns = [
+        words("figure"),
+        numbers("holds"),
+        numbers("trusted"),
+        words("within"),
+        numbers("deviates at most"),
+    ];
+    Table::new(coverage(report), columns).with(report.figures.iter().map(summary_row))
 }
 
 /// How much of a line's capacity each instrument finds, a row for each line; nothing where no line was filled.
-fn found(card: &Card) -> Option<Rows> {
-    let cells = card
-        .instruments
-        .iter()
-        .flat_map(|i| &i.figures)
-        .flat_map(|f| &f.cells);
+fn found(report: &CalibrationReport) -> Option<Table> {
+    let figures = report.instruments.iter().flat_map(|i| &i.figures);
+    let cells = figures.flat_map(|figure| &figure.cells);
     let cells: Vec<(&Cell, f64)> = cells
         .filter_map(|cell| Some((cell, cell.line_percent?)))
         .collect();
@@ -174,50 +153,18 @@ fn found(card: &Card) -> Option<Rows> {
             lines.push(cell.conditions);
         }
     }
-    let header = std::iter::once("line").chain(instruments.iter().copied());
-    let mut rows = vec![header.map(str::to_owned).collect()];
+    let columns = instruments.iter().copied().map(Column::numbers);
+    let mut table = Table::new(FOUND, std::iter::once(Column::words("line")).chain(columns));
     for line in &lines {
         let of = |instrument: &&str| {
             let mut own = cells.iter().filter(|(cell, _)| {
                 cell.conditions == *line && cell.figure.instrument == *instrument
             });
-            own.next()
-                .map_or("–".to_owned(), |(_, share)| format!("{share:.1}"))
+            or_dash(own.next().map(|(_, share)| format!("{share:.1}")))
         };
-        let own = instruments.iter().map(of);
-        rows.push(std::iter::once(conditions(line)).chain(own).collect());
+        table.push(std::iter::once(conditions(line)).chain(instruments.iter().map(of)));
     }
-    (!lines.is_empty()).then_some(rows)
-}
-
-/// Rows for a terminal; the words to the left, the numbers to the right.
-fn drawn(rows: &Rows) -> String {
-    let mut table = Table::new();
-    table.load_style(STYLE).force_no_tty();
-    let Some((header, rows)) = rows.split_first() else {
-        return String::new();
-    };
-    table.set_header(header).add_rows(rows);
-    for (at, title) in header.iter().enumerate() {
-        let words = ["figure", "within", "line"].contains(&title.as_str());
-        if let Some(column) = table.column_mut(at).filter(|_| !words) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.to_string()
-}
-
-/// Rows as Markdown.
-fn piped(rows: &Rows) -> String {
-    let mut text = String::new();
-    for (number, row) in rows.iter().enumerate() {
-        let cells: Vec<String> = row.iter().map(|cell| escaped(cell)).collect();
-        let _ = writeln!(text, "| {} |", cells.join(" | "));
-        if number == 0 {
-            let _ = writeln!(text, "|{}", "---|".repeat(row.len()));
-        }
-    }
-    text
+    (!lines.is_empty()).then_some(table)
 }
 
 /// A line in words.
@@ -231,13 +178,13 @@ fn conditions(line: &Conditions) -> String {
     )
 }
 
-fn summary_row(figure: &FigureCard) -> [String; 5] {
+fn summary_row(figure: &FigureCalibration) -> [String; 5] {
     [
         subject(figure.metric, figure.statistic, figure.direction),
         format!("{} of {}", figure.held, figure.judged),
         format!("{} of {}", figure.trusted, figure.cells.len()),
-        figure.range.as_ref().map_or("–".to_owned(), range),
-        worst(figure).unwrap_or("–".to_owned()),
+        or_dash(figure.range.as_ref().map(range)),
+        or_dash(worst(figure)),
     ]
 }
 
@@ -279,8 +226,8 @@ fn rate(value: f64) -> String {
 }
 
 /// Every cell that is not to be trusted, with its cause; those that hold but deviate for one cause in one line.
-fn exceptions(card: &InstrumentCard) -> Vec<String> {
-    let cells = card.figures.iter().flat_map(|figure| &figure.cells);
+fn exceptions(report: &InstrumentCalibration) -> Vec<String> {
+    let cells = report.figures.iter().flat_map(|figure| &figure.cells);
     let cells = cells.filter(|cell| !cell.is_trusted());
     let (deviating, others): (Vec<&Cell>, Vec<&Cell>) =
         cells.partition(|cell| cell.standing == Standing::Holds);
@@ -355,7 +302,7 @@ fn subject(metric: Metric, statistic: Statistic, direction: Option<Direction>) -
 }
 
 /// The greatest deviation of the trusted cells: in percent of a rate, else as it is.
-fn worst(figure: &FigureCard) -> Option<String> {
+fn worst(figure: &FigureCalibration) -> Option<String> {
     let worst = figure.worst?;
     Some(match (figure.metric.unit(), figure.worst_percent) {
         ("bit/s", Some(percent)) => format!("{percent:.2} %"),
@@ -366,8 +313,7 @@ fn worst(figure: &FigureCard) -> Option<String> {
 
 fn cell_row(cell: &Cell) -> [String; 10] {
     let metric = cell.figure.metric;
-    let shown =
-        |value: Option<f64>| value.map_or("–".to_owned(), |value| quantity(metric, value));
+    let shown = |value: Option<f64>| or_dash(value.map(|value| quantity(metric, value)));
     [
         cell.case.clone(),
         figure_of(cell),
@@ -376,8 +322,7 @@ fn cell_row(cell: &Cell) -> [String; 10] {
         shown(cell.half_width),
         shown(cell.bias),
         shown(cell.spread),
-        cell.line_percent
-            .map_or("–".to_owned(), |share| format!("{share:.1} %")),
+        or_dash(cell.line_percent.map(|share| format!("{share:.1} %"))),
         format!("{} of {}", cell.covered, cell.runs),
         match cell.standing {
             Standing::Holds if cell.is_trusted() => "trusted",
@@ -397,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_cell_that_misses_is_named_with_truth_value_and_cause() {
-        let text = card_text(&Card::of(&measured(&[rtt(25.0, 0.1)])));
+        let text = calibration_text(&CalibrationReport::of(&measured(&[rtt(25.0, 0.1)])));
         for part in [
             "ping: intervals hold the truth in 0 of 1 cells",
             "misses: line: ping: rtt median: 25.000 ms where 24.000 ms is true, outside by 0.900 ms",
@@ -409,7 +354,7 @@ mod tests {
 
     #[test]
     fn the_markdown_has_every_cell_in_tables_as_wide_as_their_headers() {
-        let text = card_markdown(&Card::of(&measured(&[rtt(24.05, 0.1)])));
+        let text = calibration_markdown(&CalibrationReport::of(&measured(&[rtt(24.05, 0.1)])));
         assert!(
             text.contains("| line: ping | rtt median | 24.000 ms |"),
             "{text}"

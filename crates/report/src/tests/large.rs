@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::*;
 use crate::analysis::tests::record;
+use crate::html;
+use record::Record;
 use record::{Direction, Metric, Sample};
 use record::{Journal, Run};
 

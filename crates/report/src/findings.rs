@@ -1,0 +1,150 @@
+//! What all reports say in sentences, and the tables of cases that several of them have.
+
+use anyhow::Result;
+
+use super::conditions;
+use crate::analysis::{Analysis, Bottleneck, CaseFigures, Verdict, ceiling};
+use record::Baseline;
+use record::plan::Plan;
+use record::table::{Cell, Column, Mark, Table};
+
+/// What the numbers are.
+pub(super) const LEGEND: &str = "values: means over the runs ± half the 95 % interval (Student's t; of a single run, what the \
+                                 instrument states); Δ: Hodges–Lehmann shift against the reference; goodput: payload (L7)";
+
+/// What follows the title of an experiment that was not run in full.
+pub(super) fn quick(quick: bool) -> &'static str {
+    if quick { ", shortened by --quick" } else { "" }
+}
+
+/// What the machine does with nothing in the way.
+pub(super) fn machine(baseline: &Baseline) -> String {
+    let words = ceiling::in_words(baseline);
+    format!("this machine with nothing in the way: {words}")
+}
+
+/// A row a case: how it stands.
+pub(super) fn verdicts(analysis: &Analysis<'_>) -> Table {
+    let columns = ["case", "conditions", "verdict"].map(Column::words);
+    let row = |figures: &CaseFigures<'_>| {
+        let case = figures.case;
+        let verdict = if figures.checks.is_empty() && figures.faults.is_empty() {
+            Cell::from("–")
+        } else {
+            verdict(figures.verdict)
+        };
+        [
+            case.name.as_str().into(),
+            case.title.as_str().into(),
+            verdict,
+        ]
+    };
+    Table::new("", columns).with(analysis.cases.iter().map(row))
+}
+
+/// A verdict in its colour.
+pub(super) fn verdict(verdict: Verdict) -> Cell {
+    let mark = match verdict {
+        Verdict::Met => Mark::Good,
+        Verdict::NotMet | Verdict::Invalid | Verdict::Failed => Mark::Bad,
+    };
+    Cell::marked(verdict.to_string(), mark)
+}
+
+/// A row a case: what it ran under.
+///
+/// # Errors
+/// None that a plan which was read can cause.
+pub(super) fn conditions(plan: &Plan) -> Result<Table> {
+    let columns = ["case", "link", "bed", "TCP", "repeats"].map(Column::words);
+    let mut table = Table::new("", columns);
+    for case in &plan.cases {
+        table.push([
+            case.name.clone(),
+            conditions::path(case)?,
+            conditions::bed(case)?,
+            case.congestion.clone(),
+            conditions::repeats(&case.repeats),
+        ]);
+    }
+    Ok(table)
+}
+
+/// A row an expectation: what was measured, and whether that is it.
+pub(super) fn expectations(analysis: &Analysis<'_>) -> Table {
+    let columns = ["case", "expected", "measured", "verdict"].map(Column::words);
+    let cases = analysis.cases.iter();
+    let own = cases.flat_map(|figures| figures.checks.iter().map(|check| (figures.name(), check)));
+    let all = own.chain(analysis.trends.iter().map(|check| ("all", check)));
+    let rows = all.map(|(case, check)| {
+        let (expected, measured) = (check.expected.as_str(), check.measured.as_str());
+        [
+            case.into(),
+            expected.into(),
+            measured.into(),
+            verdict(check.verdict),
+        ]
+    });
+    Table::new("", columns).with(rows)
+}
+
+/// How the whole experiment stands, in one sentence.
+pub(super) fn headline(analysis: &Analysis<'_>) -> String {
+    let checks = analysis.checks().count();
+    let met = analysis
+        .checks()
+        .filter(|check| check.verdict == Verdict::Met)
+        .count();
+    let verdict = match analysis.verdict {
+        Verdict::Met if checks == 0 => return "Measured; nothing was expected.".to_owned(),
+        Verdict::Met => "Met",
+        Verdict::NotMet => "Not met",
+        Verdict::Invalid => "Invalid: the machine did not keep up",
+        Verdict::Failed => "Failed",
+    };
+    match checks {
+        0 => format!("{verdict}."),
+        _ => format!("{verdict}: {met} of {checks} expectations met."),
+    }
+}
+
+/// A line for each bottleneck, for each run that went wrong, each result that is the machine's own and each expectation
+/// that is not met, or one that says there is none.
+pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
+    let bottlenecks = analysis.bottlenecks.iter();
+    let mut lines: Vec<String> = bottlenecks.map(Bottleneck::words).collect();
+    for figures in &analysis.cases {
+        let name = &figures.case.name;
+        let faults = figures.faults.iter();
+        lines.extend(faults.map(|fault| format!("{name}: {}", fault.text)));
+        let unmet = figures.checks.iter().filter(|check| match check.verdict {
+            Verdict::Met => false,
+            // A run that failed says why nothing was measured.
+            Verdict::Failed => figures.faults.is_empty(),
+            Verdict::NotMet | Verdict::Invalid => true,
+        });
+        lines.extend(
+            unmet.map(|c| format!("{name}: {}: {}: {}", c.expected, c.verdict, c.measured)),
+        );
+        if figures.repeated > 0 {
+            lines.push(format!(
+                "{name}: {} attempts were spoilt by the machine and repeated",
+                figures.repeated
+            ));
+        }
+    }
+    lines.extend(ceiling::lines(analysis));
+    let trends = analysis.trends.iter();
+    let unmet = trends.filter(|check| check.verdict != Verdict::Met);
+    lines.extend(unmet.map(|c| format!("{}: {}: {}", c.expected, c.verdict, c.measured)));
+    if analysis.verdict == Verdict::Met {
+        lines.push(match analysis.checks().count() {
+            0 => "nothing was expected".to_owned(),
+            count => format!("all {count} expectations met"),
+        });
+    }
+    if analysis.record.finished_at.is_none() {
+        lines.push("the experiment has not finished; `farwire run --resume` does the runs that are missing".to_owned());
+    }
+    lines
+}
