@@ -3,31 +3,17 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::Args;
-use model::{BitsPerSec, Factor, Nanos, Probability, QueueLimit};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use record::link_spec::{CONDITIONS, Condition, DirectionSpec, LinkSpec, ToffeeSpec};
 
 use crate::toml_file;
-use record::link_spec::{Direction, LinkSpec, ToffeeSpec};
 
 /// Conditions of the link; what is named here overrides what `--link FILE` says.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Link")]
 pub(crate) struct LinkArgs {
-    /// Propagation delay, one way, in each direction: 20ms, 500us
-    #[arg(long, value_name = "TIME")]
-    delay: Option<Nanos>,
-    /// Random loss in each direction: 1%
-    #[arg(long, value_name = "PERCENT")]
-    loss: Option<Probability>,
-    /// Bottleneck of each direction, counting L2 bytes without FCS: 10mbit, 1gbit
-    #[arg(long, value_name = "RATE")]
-    rate: Option<BitsPerSec>,
-    /// Waiting room of the bottleneck: 100pkt, 64KiB, 50ms [default: 100ms at the rate]
-    #[arg(long, value_name = "LIMIT")]
-    queue: Option<QueueLimit>,
-    /// Delay that grows with the packet: microseconds = L2 bytes / FACTOR
-    #[arg(long, value_name = "FACTOR")]
-    size_delay: Option<Factor>,
+    #[command(flatten)]
+    conditions: ConditionArgs,
     /// Seed of every random draw [default: 1]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
@@ -37,39 +23,18 @@ pub(crate) struct LinkArgs {
     /// Conditions from a TOML file
     #[arg(long, value_name = "FILE.toml")]
     link: Option<PathBuf>,
-
-    /// --delay from client to server (IF_A to IF_B) only
-    #[arg(long, value_name = "TIME")]
-    up_delay: Option<Nanos>,
-    /// --loss from client to server only
-    #[arg(long, value_name = "PERCENT")]
-    up_loss: Option<Probability>,
-    /// --rate from client to server only
-    #[arg(long, value_name = "RATE")]
-    up_rate: Option<BitsPerSec>,
-    /// --queue from client to server only
-    #[arg(long, value_name = "LIMIT")]
-    up_queue: Option<QueueLimit>,
-    /// --size-delay from client to server only
-    #[arg(long, value_name = "FACTOR")]
-    up_size_delay: Option<Factor>,
-
-    /// --delay from server to client (IF_B to IF_A) only
-    #[arg(long, value_name = "TIME")]
-    down_delay: Option<Nanos>,
-    /// --loss from server to client only
-    #[arg(long, value_name = "PERCENT")]
-    down_loss: Option<Probability>,
-    /// --rate from server to client only
-    #[arg(long, value_name = "RATE")]
-    down_rate: Option<BitsPerSec>,
-    /// --queue from server to client only
-    #[arg(long, value_name = "LIMIT")]
-    down_queue: Option<QueueLimit>,
-    /// --size-delay from server to client only
-    #[arg(long, value_name = "FACTOR")]
-    down_size_delay: Option<Factor>,
 }
+
+/// A flag for every condition in each direction, one for up and one for down.
+#[derive(Clone, Copy, Debug, Default)]
+struct ConditionArgs {
+    both: DirectionSpec,
+    up: DirectionSpec,
+    down: DirectionSpec,
+}
+
+const UP: &str = "up-";
+const DOWN: &str = "down-";
 
 impl LinkArgs {
     /// The conditions in effect: the file's, overridden by the flags, checked.
@@ -77,57 +42,79 @@ impl LinkArgs {
     /// # Errors
     /// A file that cannot be read or is wrong, or conditions that contradict each other.
     pub(crate) fn to_spec(&self) -> Result<LinkSpec> {
-        let file = match &self.link {
-            Some(file) => toml_file::read_link(file)?,
-            None => LinkSpec::default(),
+        let ConditionArgs { both, up, down } = self.conditions;
+        let flags = LinkSpec {
+            both,
+            toffee: self.toffee.clone(),
+            seed: self.seed,
+            up,
+            down,
         };
-        let spec = LinkSpec {
-            fluctuation: file.fluctuation,
-            delay: self.delay.or(file.delay),
-            loss: self.loss.or(file.loss),
-            rate: self.rate.or(file.rate),
-            queue: self.queue.or(file.queue),
-            size_delay: self.size_delay.or(file.size_delay),
-            toffee: self.toffee.clone().or(file.toffee),
-            seed: self.seed.or(file.seed),
-            up: Direction {
-                delay: self
-                    .up_delay
-                    .or(file.up.delay.filter(|_| self.delay.is_none())),
-                loss: self
-                    .up_loss
-                    .or(file.up.loss.filter(|_| self.loss.is_none())),
-                rate: self
-                    .up_rate
-                    .or(file.up.rate.filter(|_| self.rate.is_none())),
-                queue: self
-                    .up_queue
-                    .or(file.up.queue.filter(|_| self.queue.is_none())),
-                size_delay: self
-                    .up_size_delay
-                    .or(file.up.size_delay.filter(|_| self.size_delay.is_none())),
-            },
-            down: Direction {
-                delay: self
-                    .down_delay
-                    .or(file.down.delay.filter(|_| self.delay.is_none())),
-                loss: self
-                    .down_loss
-                    .or(file.down.loss.filter(|_| self.loss.is_none())),
-                rate: self
-                    .down_rate
-                    .or(file.down.rate.filter(|_| self.rate.is_none())),
-                queue: self
-                    .down_queue
-                    .or(file.down.queue.filter(|_| self.queue.is_none())),
-                size_delay: self
-                    .down_size_delay
-                    .or(file.down.size_delay.filter(|_| self.size_delay.is_none())),
-            },
+        let spec = match &self.link {
+            Some(file) => flags.or(toml_file::read_link(file)?),
+            None => flags,
         };
         spec.check().context("the link's conditions")?;
         Ok(spec)
     }
+}
+
+impl Args for ConditionArgs {
+    fn augment_args(command: Command) -> Command {
+        let both = CONDITIONS.iter().map(|one| flag("", one).help(one.help));
+        let only = |prefix, way| {
+            let flag = move |one| flag(prefix, one).help(format!("--{} {way}", name("", one)));
+            CONDITIONS.iter().map(flag)
+        };
+        command
+            .args(both)
+            .args(only(UP, "from client to server (IF_A to IF_B)"))
+            .args(only(DOWN, "from server to client (IF_B to IF_A)"))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ConditionArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |prefix| {
+            let one = |one| {
+                matches
+                    .get_one::<DirectionSpec>(&name(prefix, one))
+                    .copied()
+            };
+            let all = CONDITIONS.iter().filter_map(one);
+            all.fold(DirectionSpec::default(), DirectionSpec::or)
+        };
+        Ok(Self {
+            both: given(""),
+            up: given(UP),
+            down: given(DOWN),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn flag(prefix: &str, condition: &'static Condition) -> Arg {
+    let name = name(prefix, condition);
+    let flag = Arg::new(name.clone())
+        .long(name)
+        .value_name(condition.value_name)
+        .value_parser(condition.read);
+    match prefix {
+        "" => flag,
+        _ => flag.help_heading("Link, one direction only"),
+    }
+}
+
+fn name(prefix: &str, condition: &Condition) -> String {
+    format!("{prefix}{}", condition.key.replace('_', "-"))
 }
 
 #[cfg(test)]
@@ -163,8 +150,37 @@ mod tests {
         let file = directory.path().join("slow.toml");
         std::fs::write(&file, "delay = '20ms'\nloss = '1%'\n").unwrap();
         let spec = parse(&format!("x --delay 5ms --link {}", file.display())).unwrap();
-        assert_eq!(spec.delay, Some("5ms".parse().unwrap()));
-        assert_eq!(spec.loss, Some("1%".parse().unwrap()));
+        assert_eq!(spec.both.delay, Some("5ms".parse().unwrap()));
+        assert_eq!(spec.both.loss, Some("1%".parse().unwrap()));
+    }
+
+    #[test]
+    fn every_condition_has_flags_that_say_what_a_file_says() {
+        let text = |key| match key {
+            "delay" => "20ms",
+            "loss" => "1%",
+            "fluctuation" => "spread=20%,hold=5s",
+            "queue" => "5pkt",
+            "size_delay" => "2",
+            _ => "10mbit",
+        };
+        for prefix in ["", "up", "down"] {
+            let mut line = "x".to_owned();
+            let mut file = match prefix {
+                "" => String::new(),
+                _ => format!("[{prefix}]\n"),
+            };
+            for Condition { key, .. } in CONDITIONS {
+                let flag = match prefix {
+                    "" => key.replace('_', "-"),
+                    _ => format!("{prefix}-{}", key.replace('_', "-")),
+                };
+                line += &format!(" --{flag} {}", text(key));
+                file += &format!("{key} = '{}'\n", text(key));
+            }
+            let read: LinkSpec = toml::from_str(&file).unwrap();
+            assert_eq!(parse(&line).unwrap(), read);
+        }
     }
 
     #[test]

@@ -11,14 +11,14 @@ use serde::Serialize;
 
 use instruments::failure::{Blame, Failure};
 use instruments::messages::sizes::{Sizes, Sweep};
+use stats::layers::{Protocol, Stack};
 use stats::theory::ceilings::{self, Ceiling};
-use stats::theory::ethernet::{Protocol, Stack};
 use stats::theory::limits::{Explained, Limits};
 use stats::theory::loss::Congestion;
 use stats::theory::nettest::{self, FASTEST_BLAST, Overhead};
 use stats::theory::rfc6349::{self, NeededWindow};
 use stats::theory::sizes::{self, Carried, OfSize};
-use stats::theory::{Conditions, Impossible};
+use stats::theory::{Impossible, PathConditions};
 
 /// Say what a line rate, an MTU and a protocol allow, and what holds a TCP transfer up
 ///
@@ -79,7 +79,7 @@ pub(crate) struct TheoryArgs {
 /// All that is said.
 #[derive(Debug, Serialize)]
 struct Theory {
-    conditions: Conditions,
+    conditions: PathConditions,
     ceilings: Vec<Ceiling>,
     /// Full packets a second.
     packets_per_s: f64,
@@ -143,8 +143,8 @@ impl TheoryArgs {
         })
     }
 
-    fn conditions(&self) -> Conditions {
-        Conditions {
+    fn conditions(&self) -> PathConditions {
+        PathConditions {
             rate: self.rate,
             mtu: self.mtu,
             stack: Stack {
@@ -192,7 +192,7 @@ impl fmt::Display for Theory {
 
 impl Theory {
     fn title(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Conditions {
+        let PathConditions {
             rate, mtu, stack, ..
         } = self.conditions;
         let ip = if stack.ipv6 { "IPv6" } else { "IPv4" };

@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use crate::capacity::wire::{Activation, LoadHeader, Setup, Status, Version};
 use crate::external;
-use crate::iperf3::params::Params;
-use crate::iperf3::results::Results;
+use crate::iperf3::messages::Params;
+use crate::iperf3::messages::Results;
 use crate::iperf3::wire::{Cookie, ErrorCode, State};
 use crate::messages::wire::{EchoResult, Grant, Request, TransferResult};
 use crate::stamp::tlv;

@@ -21,7 +21,6 @@ pub mod serve;
 mod spread;
 pub mod stamp;
 mod tally;
-pub mod udp;
 
 use netio::stop::Stop;
 

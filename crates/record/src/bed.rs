@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use stats::layers::ETHERNET_HEADER;
 
 use crate::link_spec::LinkSpec;
-use crate::unit;
 
 /// IPv6 needs 1280 (RFC 8200 §5); veth carries no more than 65535.
 const MTUS: RangeInclusive<u32> = 1280..=65_535;
@@ -49,8 +48,7 @@ pub struct Pair {
     #[serde(default = "usual_offloads")]
     pub offloads: bool,
     /// Rate of a token bucket of the kernel's own (tbf) at the client's egress, counting L2 bytes without FCS.
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tbf: Option<BitsPerSec>,
     /// The conditions of the bed's own wire, which every case has.
     #[serde(default)]
@@ -158,7 +156,9 @@ impl TokenBucket {
 /// From which node to which a case measures, by their numbers in the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
+    /// Where the client is, from 0.
     pub client: usize,
+    /// Where the server is, from 0.
     pub server: usize,
 }
 

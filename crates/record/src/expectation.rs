@@ -9,7 +9,9 @@ use super::figure_name::FigureName;
 /// A rule for one figure of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
+    /// The figure.
     pub of: FigureName,
+    /// What it must be.
     pub rule: Rule,
 }
 
@@ -19,27 +21,52 @@ pub struct Expectation {
 pub enum Rule {
     /// Between these, both included; either may be open.
     Range {
+        /// The lower end; open when absent.
         least: Option<f64>,
+        /// The upper end; open when absent.
         most: Option<f64>,
     },
     /// This value, no further from it than `within`.
-    Value { value: f64, within: f64 },
+    Value {
+        /// In the metric's unit.
+        value: f64,
+        /// In the metric's unit.
+        within: f64,
+    },
     /// This much more than in the reference case, no further from it than `within`.
-    Gain { gain: f64, within: f64 },
+    Gain {
+        /// In the metric's unit; below 0 for less.
+        gain: f64,
+        /// In the metric's unit.
+        within: f64,
+    },
     /// This many times that of the reference case, no further from it than the fraction `within`.
-    Ratio { ratio: f64, within: f64 },
+    Ratio {
+        /// How many times.
+        ratio: f64,
+        /// A fraction of what is expected: 0.05 for 5 %.
+        within: f64,
+    },
     /// The published value, no further from it than this fraction.
-    Published { within: f64 },
+    Published {
+        /// Of the published value: 0.05 for 5 %.
+        within: f64,
+    },
     /// The published value, no further from it than this factor, up or down.
-    PublishedFactor { factor: f64 },
+    PublishedFactor {
+        /// Above 1.
+        factor: f64,
+    },
 }
 
 /// A rule for one figure of several cases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trend {
+    /// The figure.
     pub of: FigureName,
     /// Names of cases, in the order in which the figure must rise or fall.
     pub cases: Vec<String>,
+    /// Which way it goes.
     pub way: TrendWay,
 }
 
@@ -47,7 +74,9 @@ pub struct Trend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrendWay {
+    /// Each is above the one before.
     Rising,
+    /// Each is below the one before.
     Falling,
 }
 

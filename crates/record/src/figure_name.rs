@@ -19,9 +19,13 @@ use crate::{Direction, Figure, Measurement, Metric, Phase, Statistic};
 pub struct FigureName {
     /// The plan's name for the instrument.
     pub instrument: String,
+    /// What it is of, with its unit.
     pub metric: Metric,
+    /// What it says of the metric's values.
     pub statistic: Statistic,
+    /// Which way it went; absent for a round trip, both ways together, or the only one there is.
     pub direction: Option<Direction>,
+    /// With or without a load beside it; absent where there is none.
     pub phase: Option<Phase>,
     /// Of which message, block or file size, in bytes.
     pub size: Option<u64>,

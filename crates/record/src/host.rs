@@ -9,9 +9,13 @@ use serde::{Deserialize, Serialize};
 pub struct HostFacts {
     /// Name, release and architecture.
     pub kernel: String,
+    /// Its model.
     pub cpu: String,
+    /// How many CPUs the kernel runs on.
     pub cpus: usize,
+    /// How much there is, with its unit.
     pub memory: String,
+    /// The kernel's current one.
     pub clocksource: String,
     /// External tools that the experiment uses, with their versions.
     pub tools: BTreeMap<String, String>,

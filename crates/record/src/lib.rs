@@ -1,12 +1,12 @@
 //! Pure values: quantities with their units, the plan of an experiment, what instruments measured, and the record of it all.
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
 
 mod baseline;
 pub mod bed;
 pub mod expectation;
 pub mod figure_name;
 mod host;
+mod key_values;
 pub mod link_spec;
 mod measurement;
 mod metric;
@@ -16,7 +16,6 @@ pub mod quantity;
 mod record;
 pub mod summary;
 pub mod table;
-pub mod unit;
 mod upgrade;
 
 pub use baseline::Baseline;

@@ -1,17 +1,16 @@
 //! A link's conditions as a user writes them, in a file or on the command line, and their way into the model.
 
-use std::fmt::{self, Display};
 use std::str::FromStr;
 
-use crate::unit;
 use anyhow::{Context, Result, bail};
 use model::{
     BitsPerSec, Conditions, ConfigError, Factor, Fluctuation, Framing, HopConfig, Link, LinkConfig,
     Nanos, Probability, QueueLimit, Rate, Toffee,
 };
 use schemars::{JsonSchema, Schema, json_schema};
-use serde::de::{self, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
+
+use crate::key_values::{self, KeyValues};
 
 /// The waiting room of a rate for which none was asked: 100 ms at that rate.
 const DEFAULT_QUEUE: QueueLimit = QueueLimit::Time(Nanos(100_000_000));
@@ -20,111 +19,166 @@ const DEFAULT_TOFFEE_QUEUE: QueueLimit = QueueLimit::Packets(1000);
 /// The seed of a link for which none was given, so that a command repeated loses the same packets.
 const DEFAULT_SEED: u64 = 1;
 
+/// A condition that can be said of a direction: a key in files, a flag on the command line.
+#[derive(Clone, Copy, Debug)]
+pub struct Condition {
+    /// Its key; the flag has hyphens where this has underscores.
+    pub key: &'static str,
+    /// What stands for its value in a flag's help.
+    pub value_name: &'static str,
+    /// What it is, with examples of its value.
+    pub help: &'static str,
+    /// The condition by itself, with the value that a text says.
+    pub read: fn(&str) -> Result<DirectionSpec, String>,
+}
+
+/// Every condition is one entry here. All that differs between them follows: fields, keys, flags and the schema.
+macro_rules! conditions {
+    ($(
+        #[doc = $help:literal]
+        $(#[$attribute:meta])*
+        $key:ident: $kind:ty = $value_name:literal,
+    )+) => {
+        /// The conditions of one direction, or those of both.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct DirectionSpec {
+            $(
+                #[doc = $help]
+                $(#[$attribute])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $key: Option<$kind>,
+            )+
+        }
+
+        /// Every condition, in the order of help and files.
+        pub const CONDITIONS: &[Condition] = &[$(Condition {
+            key: stringify!($key),
+            value_name: $value_name,
+            help: $help.trim_ascii(),
+            read: |text| {
+                let value = text.parse::<$kind>().map_err(|cause| cause.to_string())?;
+                Ok(DirectionSpec { $key: Some(value), ..DirectionSpec::default() })
+            },
+        },)+];
+
+        impl DirectionSpec {
+            /// What this says, and of all else what `other` says.
+            #[must_use]
+            pub fn or(self, other: Self) -> Self {
+                Self { $($key: self.$key.or(other.$key),)+ }
+            }
+
+            /// What this says and `other` does not.
+            fn without(self, other: Self) -> Self {
+                Self { $($key: self.$key.filter(|_| other.$key.is_none()),)+ }
+            }
+        }
+
+        /// [`LinkSpec`] as files have it: what holds in both directions is not in a table of its own. Serde's `flatten` would
+        /// lose the line of a wrong value, and the known keys.
+        #[derive(Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, rename = "LinkSpec")]
+        /// Conditions of one link; what `up` or `down` names overrides the common value in that direction.
+        struct FlatLinkSpec {
+            $(
+                #[doc = $help]
+                $(#[$attribute])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                $key: Option<$kind>,
+            )+
+            /// TOFFEE-Mocha's box: one server that both directions share.
+            #[serde(
+                default,
+                deserialize_with = "key_values::text_or_table",
+                skip_serializing_if = "Option::is_none"
+            )]
+            toffee: Option<ToffeeSpec>,
+            /// Every random draw follows from it.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            seed: Option<u64>,
+            /// Overrides from client to server.
+            #[serde(default, skip_serializing_if = "DirectionSpec::is_empty")]
+            up: DirectionSpec,
+            /// Overrides from server to client.
+            #[serde(default, skip_serializing_if = "DirectionSpec::is_empty")]
+            down: DirectionSpec,
+        }
+
+        impl From<FlatLinkSpec> for LinkSpec {
+            fn from(FlatLinkSpec { $($key,)+ toffee, seed, up, down }: FlatLinkSpec) -> Self {
+                let both = DirectionSpec { $($key,)+ };
+                Self { both, toffee, seed, up, down }
+            }
+        }
+
+        impl From<LinkSpec> for FlatLinkSpec {
+            fn from(LinkSpec { both, toffee, seed, up, down }: LinkSpec) -> Self {
+                Self { $($key: both.$key,)+ toffee, seed, up, down }
+            }
+        }
+    };
+}
+
+conditions! {
+    /// Propagation delay, one way: 20ms, 500us
+    delay: Nanos = "TIME",
+    /// Random loss, one way: 1%
+    loss: Probability = "PERCENT",
+    /// Bottleneck of one direction, counting L2 bytes without FCS: 10mbit, 1gbit
+    rate: BitsPerSec = "RATE",
+    /// How far the rate varies and how long each value holds: spread=20%,hold=5s
+    #[serde(deserialize_with = "key_values::text_or_table")]
+    fluctuation: FluctuationSpec = "KEY=VALUE,...",
+    /// Waiting room of the bottleneck: 100pkt, 64KiB, 50ms [default: 100ms at the rate]
+    queue: QueueLimit = "LIMIT",
+    /// Delay that grows with the packet: microseconds = L2 bytes / FACTOR
+    size_delay: Factor = "FACTOR",
+}
+
 /// Conditions of one link; what `up` or `down` names overrides the common value in that direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "FlatLinkSpec", into = "FlatLinkSpec")]
 pub struct LinkSpec {
-    /// Propagation, one way, in each direction.
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
-    pub delay: Option<Nanos>,
-    /// Bernoulli loss in each direction.
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
-    pub loss: Option<Probability>,
-    /// Bottleneck of each direction, counting L2 bytes without FCS.
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
-    pub rate: Option<BitsPerSec>,
-    /// How the rate varies about that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fluctuation: Option<FluctuationSpec>,
-    /// The bottleneck's waiting room; 100 ms at the rate when absent.
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
-    pub queue: Option<QueueLimit>,
-    /// Propagation that grows with the packet: microseconds = L2 bytes / factor.
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
-    pub size_delay: Option<Factor>,
+    /// In each direction.
+    pub both: DirectionSpec,
     /// TOFFEE-Mocha's box: one server that both directions share.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toffee: Option<ToffeeSpec>,
-    /// Every random draw follows from it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Every random draw follows from it; 1 when absent.
     pub seed: Option<u64>,
     /// Overrides from client to server.
-    #[serde(default, skip_serializing_if = "Direction::is_empty")]
-    pub up: Direction,
+    pub up: DirectionSpec,
     /// Overrides from server to client.
-    #[serde(default, skip_serializing_if = "Direction::is_empty")]
-    pub down: Direction,
+    pub down: DirectionSpec,
 }
 
 /// A rate that is drawn anew again and again, each direction's by itself; every value within the spread is alike.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = text_too)]
 pub struct FluctuationSpec {
     /// How far it may lie from the rate, in percent of it; below 100 %.
-    #[serde(with = "unit::required")]
-    #[schemars(with = "unit::Written")]
-    spread: Probability,
+    pub spread: Probability,
     /// How long each lasts, 1 ms to 1 h.
-    #[serde(with = "unit::required")]
-    #[schemars(with = "unit::Written")]
-    hold: Nanos,
-}
-
-impl FluctuationSpec {
-    fn to_model(self) -> Fluctuation {
-        Fluctuation {
-            spread: self.spread,
-            hold: self.hold,
-        }
-    }
-}
-
-/// What may differ between the two directions; the fields mean what they mean in [`LinkSpec`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Direction {
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
-    pub delay: Option<Nanos>,
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
-    pub loss: Option<Probability>,
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
-    pub rate: Option<BitsPerSec>,
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
-    pub queue: Option<QueueLimit>,
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
-    pub size_delay: Option<Factor>,
+    pub hold: Nanos,
 }
 
 /// TOFFEE's conditions, written as a table or as `delay=1ms,dynamic=1,drop=2`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 #[schemars(transform = text_too)]
 pub struct ToffeeSpec {
     /// Constant service time a packet.
-    #[serde(with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Nanos>,
     /// Service time of microseconds = L2 bytes / factor.
-    #[serde(with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dynamic: Option<Factor>,
     /// Drop factor k: loss of 5.5 % / k^2.5 in each direction.
-    #[serde(with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub drop: Option<Factor>,
     /// The waiting room; 1000 packets when absent.
-    #[serde(with = "unit", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<unit::Written>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLimit>,
 }
 
@@ -134,18 +188,27 @@ impl LinkSpec {
         self.seed.unwrap_or(DEFAULT_SEED)
     }
 
+    /// What this says, and of all else what `other` says; what this says of both directions holds in each.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            up: self.up.or(other.up.without(self.both)),
+            down: self.down.or(other.down.without(self.both)),
+            both: self.both.or(other.both),
+            toffee: self.toffee.or(other.toffee),
+            seed: self.seed.or(other.seed),
+        }
+    }
+
     /// The model's hop of this name under these conditions.
     ///
     /// # Errors
     /// A queue where there is no rate; a drop factor below 1.
     pub fn to_hop(&self, name: &str) -> Result<HopConfig> {
-        let (up, down) = (self.up_conditions()?, self.down_conditions()?);
-        let rateless = up.rate.is_none() && down.rate.is_none();
-        if self.queue.is_some() && rateless {
-            bail!("queue: a queue needs a rate that fills it: state rate too, or leave queue out");
-        }
-        if self.fluctuation.is_some() && rateless {
-            bail!("fluctuation: it is of a rate: state rate too, or leave fluctuation out");
+        let up = self.up.to_model(self.both).context("up")?;
+        let down = self.down.to_model(self.both).context("down")?;
+        if up.rate.is_none() && down.rate.is_none() {
+            self.both.refuse_rateless()?;
         }
         let toffee = self.toffee.as_ref().map(|toffee| toffee.to_model(name));
         Ok(HopConfig {
@@ -176,44 +239,65 @@ impl LinkSpec {
         Link::new(&self.to_link("link")?)?;
         Ok(())
     }
+}
 
-    fn up_conditions(&self) -> Result<Conditions> {
-        self.conditions(&self.up).context("up")
+impl DirectionSpec {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 
-    fn down_conditions(&self) -> Result<Conditions> {
-        self.conditions(&self.down).context("down")
+    fn to_model(self, both: Self) -> Result<Conditions> {
+        let all = self.or(both);
+        if all.rate.is_none() {
+            self.refuse_rateless()?;
+        }
+        Ok(Conditions {
+            rate: all.rate.map(|rate| Rate {
+                rate,
+                fluctuation: all.fluctuation.map(FluctuationSpec::to_model),
+                framing: Framing::L2,
+                queue: all.queue.unwrap_or(DEFAULT_QUEUE),
+            }),
+            loss: all.loss.unwrap_or_default(),
+            delay: all.delay.unwrap_or_default(),
+            size_delay: all.size_delay,
+        })
     }
 
-    fn conditions(&self, own: &Direction) -> Result<Conditions> {
-        let rate = own.rate.or(self.rate);
-        if own.queue.is_some() && rate.is_none() {
+    /// Refuses what needs a rate, where there is none.
+    fn refuse_rateless(&self) -> Result<()> {
+        if self.queue.is_some() {
             bail!("queue: a queue needs a rate that fills it: state rate too, or leave queue out");
         }
-        let queue = own.queue.or(self.queue).unwrap_or(DEFAULT_QUEUE);
-        Ok(Conditions {
-            rate: rate.map(|rate| Rate {
-                fluctuation: self.fluctuation.map(FluctuationSpec::to_model),
-                rate,
-                framing: Framing::L2,
-                queue,
-            }),
-            loss: own.loss.or(self.loss).unwrap_or_default(),
-            delay: own.delay.or(self.delay).unwrap_or_default(),
-            size_delay: own.size_delay.or(self.size_delay),
-        })
+        if self.fluctuation.is_some() {
+            bail!("fluctuation: it is of a rate: state rate too, or leave fluctuation out");
+        }
+        Ok(())
     }
 }
 
-impl Direction {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
+impl FluctuationSpec {
+    fn to_model(self) -> Fluctuation {
+        Fluctuation {
+            spread: self.spread,
+            hold: self.hold,
+        }
+    }
+}
+
+impl KeyValues for FluctuationSpec {
+    const EXAMPLE: &str = "spread=20%,hold=5s";
+}
+
+impl FromStr for FluctuationSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        key_values::parse(text)
     }
 }
 
 impl ToffeeSpec {
-    const KEYS: [&str; 4] = ["delay", "dynamic", "drop", "queue"];
-
     fn to_model(&self, hop: &str) -> Result<Toffee, ConfigError> {
         let loss = self.drop.map(|k| {
             loss_of(k).ok_or_else(|| ConfigError::OutOfRange {
@@ -230,28 +314,17 @@ impl ToffeeSpec {
             queue: self.queue.unwrap_or(DEFAULT_TOFFEE_QUEUE),
         })
     }
+}
 
-    /// Sets one key; the error names the key and what is right.
-    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        fn put<T: FromStr<Err: Display>>(slot: &mut Option<T>, text: &str) -> Result<(), String> {
-            if slot.is_some() {
-                return Err("given twice".to_owned());
-            }
-            *slot = Some(text.parse().map_err(|e: T::Err| e.to_string())?);
-            Ok(())
-        }
-        match key {
-            "delay" => put(&mut self.delay, value),
-            "dynamic" => put(&mut self.dynamic, value),
-            "drop" => put(&mut self.drop, value),
-            "queue" => put(&mut self.queue, value),
-            _ => {
-                return Err(format!(
-                    "unknown key `{key}`, expected one of delay, dynamic, drop, queue"
-                ));
-            }
-        }
-        .map_err(|cause| format!("{key}: {cause}"))
+impl KeyValues for ToffeeSpec {
+    const EXAMPLE: &str = "delay=1ms,drop=2";
+}
+
+impl FromStr for ToffeeSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        key_values::parse(text)
     }
 }
 
@@ -265,51 +338,6 @@ fn loss_of(k: Factor) -> Option<Probability> {
     let k = k.get();
     let percent = 5.5 / (k * k * k.sqrt());
     (k >= 1.0).then(|| Probability::from_percent(percent).expect("0 to 5.5"))
-}
-
-impl FromStr for ToffeeSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut spec = Self::default();
-        for part in text.split(',') {
-            let (key, value) = part
-                .split_once('=')
-                .ok_or_else(|| format!("`{part}`: write key=value, such as delay=1ms,drop=2"))?;
-            spec.set(key.trim(), value.trim())?;
-        }
-        Ok(spec)
-    }
-}
-
-impl<'de> Deserialize<'de> for ToffeeSpec {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        struct TextOrTable;
-        impl<'de> Visitor<'de> for TextOrTable {
-            type Value = ToffeeSpec;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table, or text such as \"delay=1ms,drop=2\"")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<ToffeeSpec, E> {
-                text.parse().map_err(E::custom)
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ToffeeSpec, M::Error> {
-                let mut spec = ToffeeSpec::default();
-                while let Some(key) = map.next_key::<String>()? {
-                    if !ToffeeSpec::KEYS.contains(&key.as_str()) {
-                        return Err(de::Error::unknown_field(&key, &ToffeeSpec::KEYS));
-                    }
-                    let value: unit::Text = map.next_value()?;
-                    spec.set(&key, &value.0).map_err(de::Error::custom)?;
-                }
-                Ok(spec)
-            }
-        }
-        source.deserialize_any(TextOrTable)
-    }
 }
 
 /// A table that may be written as text too.
@@ -384,6 +412,35 @@ mod tests {
         assert!(refusal(all).contains("up.fluctuation.spread = 100%"));
         let brief = "rate = '1mbit'\nfluctuation = { spread = '1%', hold = '5us' }";
         assert!(refusal(brief).contains("1ms to 3600s"));
+    }
+
+    #[test]
+    fn a_rate_may_fluctuate_in_one_direction_and_be_said_as_text() {
+        let table = hop("rate = '1mbit'\n[up]\nfluctuation = { spread = '20%', hold = '5s' }");
+        let text = hop("rate = '1mbit'\n[up]\nfluctuation = 'spread=20%,hold=5s'");
+        assert_eq!(table, text);
+        assert!(text.up.rate.unwrap().fluctuation.is_some());
+        assert!(text.down.rate.unwrap().fluctuation.is_none());
+        let alone = "[up]\nfluctuation = 'spread=20%,hold=5s'";
+        assert!(refusal(alone).starts_with("up: fluctuation"));
+        assert!(refusal("fluctuation = 'spread=20%'").contains("missing field `hold`"));
+        assert!(refusal("fluctuation = 'spread=20,hold=5s'").contains("spread: "));
+    }
+
+    #[test]
+    fn an_unknown_key_comes_with_the_known_ones() {
+        let message = refusal("dealy = '1ms'");
+        assert!(message.contains("unknown field `dealy`") && message.contains("`delay`"));
+        assert!(refusal("[up]\ntoffee = 'drop=1'").contains("unknown field `toffee`"));
+    }
+
+    #[test]
+    fn what_overrides_does_so_in_each_direction_that_it_is_of() {
+        let spec = |text: &str| toml::from_str::<LinkSpec>(text).unwrap();
+        let file = spec("delay = '1ms'\nloss = '1%'\nseed = 3\n[up]\ndelay = '2ms'\nloss = '2%'");
+        let merged = spec("delay = '5ms'\n[down]\nloss = '3%'").or(file);
+        let expected = "delay = '5ms'\nloss = '1%'\nseed = 3\nup.loss = '2%'\ndown.loss = '3%'";
+        assert_eq!(merged, spec(expected));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The words of the form: what a value is, what it says of others, and what it is of.
 
 use serde::{Deserialize, Serialize};
-use stats::shift::Sense;
+use stats::hodges_lehmann::Sense;
 use strum::{EnumIter, IntoStaticStr};
 
 /// An enum whose variants are called alike in the record, in the CSV and by [`name`](Metric::name).

@@ -13,7 +13,6 @@ use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
 use crate::link_spec::LinkSpec;
 use crate::profile::Profile;
-use crate::unit;
 
 /// A whole experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,10 +113,10 @@ pub struct Instrument {
     /// Instruments of one name here, neighbours in the list, run at the same time.
     pub group: Option<String>,
     /// It is stopped after this time; when absent, some time after it should have ended.
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Nanos>,
     /// Left out of the steady rate at the start; found in what was measured when absent.
-    #[serde(default, with = "unit", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<Nanos>,
 }
 
@@ -190,6 +189,18 @@ impl Case {
 }
 
 impl Instrument {
+    /// Whether both do the same; with `same_text`, their scenarios do. A record of version 4 has only the arguments that its
+    /// scenario says, as they are written there.
+    pub fn is_alike(&self, other: &Self, same_text: bool) -> bool {
+        let as_written = |instrument: &Self| {
+            let mut values = instrument.arguments.values();
+            values.all(|value| value.is_string() || *value == Value::Bool(true))
+        };
+        let of_version_4 = as_written(self) || as_written(other);
+        let alike = (&self.name, &self.kind) == (&other.name, &other.kind);
+        self == other || (alike && same_text && of_version_4)
+    }
+
     /// Its arguments as on a command line; what is off is left out.
     pub fn options(&self) -> String {
         let options = self.arguments.iter().filter_map(|(name, value)| {

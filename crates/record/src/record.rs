@@ -29,6 +29,7 @@ const FILE: &str = "record.jsonl";
 /// A whole experiment, asked for and measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Record {
+    /// What was known before the first run.
     #[serde(flatten)]
     pub head: Head,
     /// What the machine does with nothing in the way; absent in beds of other machines, and until it was measured.
@@ -75,13 +76,16 @@ pub struct Journal {
 /// A scenario as it was given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GivenScenario {
+    /// Its file's path, as the user wrote it.
     pub file: String,
+    /// The file's text.
     pub text: String,
 }
 
 /// One case set up once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
+    /// The case's name.
     pub case: String,
     /// From 1.
     pub repeat: u32,
@@ -91,6 +95,7 @@ pub struct Run {
     pub seed: u64,
     /// RFC 3339, UTC.
     pub started_at: String,
+    /// How it ended.
     pub outcome: Outcome,
     /// What was in effect within the rig: sysctls, offloads, congestion control.
     pub environment: BTreeMap<String, String>,
@@ -105,6 +110,7 @@ pub struct Run {
 pub struct LinkCounts {
     /// The plan's name for it.
     pub name: String,
+    /// The counters.
     #[serde(flatten)]
     pub summary: Summary,
 }
@@ -116,9 +122,15 @@ pub enum Outcome {
     /// Everything was measured.
     Ok,
     /// Something was not measured.
-    Failed { cause: String },
+    Failed {
+        /// In words.
+        cause: String,
+    },
     /// It was measured, but the machine did not keep up: the numbers are not of the link.
-    Invalid { cause: String },
+    Invalid {
+        /// In words.
+        cause: String,
+    },
 }
 
 /// What one instrument measured in a run.
@@ -128,6 +140,7 @@ pub struct Measured {
     pub instrument: String,
     /// RFC 3339, UTC; the samples' times count from here.
     pub started_at: String,
+    /// Its samples and figures.
     #[serde(flatten)]
     pub measurement: Measurement,
 }
@@ -146,7 +159,8 @@ impl Head {
         }
     }
 
-    fn parse(line: &[u8]) -> Result<Self> {
+    /// The head in a file's first line, and the version in which it was written.
+    fn parse(line: &[u8]) -> Result<(Self, u32)> {
         #[derive(Deserialize)]
         struct Stamp {
             format: String,
@@ -172,7 +186,8 @@ impl Head {
         if version < VERSION {
             upgrade::upgrade(&mut head);
         }
-        serde_json::from_value(head).context("line 1: damaged")
+        let head = serde_json::from_value(head).context("line 1: damaged")?;
+        Ok((head, version))
     }
 }
 
@@ -193,7 +208,9 @@ impl Record {
     /// No record, or one of a version that this farwire does not read, or damaged before its last line.
     pub fn read(path: &Path) -> Result<Self> {
         let file = file_of(path);
-        Ok(read(&file).with_context(|| file.display().to_string())?.0)
+        Ok(read(&file)
+            .with_context(|| file.display().to_string())?
+            .record)
     }
 
     /// What was asked for.
@@ -227,12 +244,21 @@ impl<'a> Latest<'a> {
     }
 }
 
-/// The record in a file, and how many of its bytes are whole lines.
-fn read(file: &Path) -> Result<(Record, u64)> {
+/// A record as it was found in a file.
+struct Found {
+    record: Record,
+    /// In which it was written.
+    version: u32,
+    /// How many of the file's bytes are whole lines.
+    whole: u64,
+}
+
+fn read(file: &Path) -> Result<Found> {
     let mut lines = BufReader::new(File::open(file)?);
     let mut line = Vec::new();
     let mut whole = lines.read_until(b'\n', &mut line)? as u64;
-    let mut record = Record::new(Head::parse(&line)?);
+    let (head, version) = Head::parse(&line)?;
+    let mut record = Record::new(head);
     ensure!(line.ends_with(b"\n"), "ends before its plan");
     for number in 2.. {
         line.clear();
@@ -249,7 +275,11 @@ fn read(file: &Path) -> Result<(Record, u64)> {
         }
         whole += length;
     }
-    Ok((record, whole))
+    Ok(Found {
+        record,
+        version,
+        whole,
+    })
 }
 
 fn file_of(path: &Path) -> PathBuf {
@@ -291,15 +321,15 @@ impl Journal {
     pub fn resume(path: &Path) -> Result<(Record, Self)> {
         let path = file_of(path);
         let resume = || -> Result<_> {
-            let (record, whole) = read(&path)?;
+            let found = read(&path)?;
             ensure!(
-                record.head.version == VERSION,
+                found.version == VERSION,
                 "a record of version {}: it can be reported and compared, but only one of version {VERSION} can be resumed",
-                record.head.version
+                found.version
             );
             let file = OpenOptions::new().append(true).open(&path)?;
-            file.set_len(whole)?;
-            Ok((record, file))
+            file.set_len(found.whole)?;
+            Ok((found.record, file))
         };
         let (record, file) = resume().with_context(|| path.display().to_string())?;
         Ok((record, Self { file, path }))
@@ -357,6 +387,7 @@ fn line(value: &impl Serialize) -> Result<Vec<u8>> {
 }
 
 impl LinkCounts {
+    /// Of the link of this name.
     pub fn of((name, summary): (String, Summary)) -> Self {
         Self { name, summary }
     }
@@ -437,7 +468,8 @@ mod tests {
         let record = record();
         let bytes = written(directory.path(), &record);
         let file = directory.path().join(FILE);
-        fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+        let head = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        fs::write(&file, &bytes[..usize::midpoint(head, bytes.len())]).unwrap();
         let (cut, mut journal) = Journal::resume(directory.path()).unwrap();
         for run in &record.runs[cut.runs.len()..] {
             journal.keep(run).unwrap();
@@ -446,6 +478,22 @@ mod tests {
             journal.finish(at).unwrap();
         }
         assert!(Record::read(&file).unwrap() == record);
+    }
+
+    #[test]
+    fn one_of_an_older_version_is_read_but_not_resumed() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/fixtures/records/small.jsonl"
+        );
+        fs::copy(file, directory.path().join(FILE)).unwrap();
+        assert!(Record::read(directory.path()).is_ok());
+        let error = format!("{:#}", Journal::resume(directory.path()).unwrap_err());
+        assert!(
+            error.contains("only one of version 5 can be resumed"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -466,8 +514,14 @@ mod tests {
             ("", "not a farwire record"),
             ("{}", "not a farwire record"),
             (r#"{"format":"x","version":4}"#, "its format is `x`"),
+            (r#"{"format":"farwire-record","version":3}"#, "version 3"),
             (r#"{"format":"farwire-record","version":99}"#, "version 99"),
             (r#"{"format":"farwire-record","version":4}"#, "damaged"),
+            (r#"{"format":"farwire-record","version":5}"#, "damaged"),
+            (
+                r#"{"format":"farwire-record","version":4,"plan":{"cases":[1,{"instruments":[{"kind":"x","options":[1,"--a"]}]}]}}"#,
+                "damaged",
+            ),
         ] {
             let error = format!("{:#}", Head::parse(text.as_bytes()).unwrap_err());
             assert!(error.contains(cause), "{error}");

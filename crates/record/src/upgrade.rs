@@ -67,3 +67,55 @@ fn profile(kind: &str, mut profile: Value, arguments: &Map<String, Value>) -> Va
     }
     profile
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Direction;
+    use crate::profile::{Carrier, Profile};
+
+    /// An instrument of version 4 as it is now.
+    fn upgraded(kind: &str, options: &[&str]) -> (Value, Profile) {
+        let mut head = json!({ "plan": { "cases": [{ "instruments": [{ "kind": kind, "options": options }] }] } });
+        upgrade(&mut head);
+        let instrument = &mut head["plan"]["cases"][0]["instruments"][0];
+        let profile = serde_json::from_value(instrument["profile"].take()).unwrap();
+        (instrument["arguments"].take(), profile)
+    }
+
+    #[test]
+    fn options_become_arguments() {
+        let (arguments, _) = upgraded("http", &["--keep-alive", "--sizes=1kb,2kb"]);
+        assert_eq!(arguments, json!({ "keep_alive": true, "sizes": "1kb,2kb" }));
+    }
+
+    #[test]
+    fn every_kind_of_version_4_has_a_profile() {
+        for kind in [
+            "ping", "http", "capacity", "pingpong", "blast", "transfer", "tcp", "probe", "udp",
+        ] {
+            upgraded(kind, &[]);
+        }
+    }
+
+    #[test]
+    fn what_options_say_is_in_the_profile() {
+        let options = ["--reverse", "--parallel=3", "--congestion=reno", "--omit=2"];
+        let (_, tcp) = upgraded("tcp", &options);
+        let carrier = Carrier::Tcp {
+            streams: 3,
+            congestion: Some("reno".to_owned()),
+        };
+        assert_eq!(
+            (tcp.direction, tcp.carrier, tcp.calibration.omits_start),
+            (Some(Direction::Down), Some(carrier), true)
+        );
+        let (_, udp) = upgraded("udp", &["--length=1200"]);
+        let length = Some(1200);
+        assert_eq!(udp.carrier, Some(Carrier::Udp { length }));
+        let (_, echoed) = upgraded("pingpong", &["--udp", "--runs=2"]);
+        assert_eq!(echoed.carrier, Some(Carrier::Udp { length: None }));
+        let (_, blast) = upgraded("blast", &["--runs=2"]);
+        assert_eq!(blast.calibration.runs, Some(2));
+    }
+}

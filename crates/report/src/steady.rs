@@ -7,7 +7,7 @@ use crate::analysis::Analysis;
 use crate::analysis::throughput::{Throughput, WarmUp};
 use record::Direction;
 use record::profile::SampleKind;
-use stats::order;
+use stats::order_statistics;
 
 /// How to read it.
 pub(super) const NOTE: &str = "Reached: when the throughput of an interval first was the steady one, median over the runs (least to greatest). Steady: the \
@@ -60,7 +60,7 @@ fn cells(case: &str, way: &Throughput) -> Vec<String> {
 }
 
 fn reached(ramps_s: &[f64]) -> String {
-    match (order::quantile(ramps_s, 0.5), ramps_s) {
+    match (order_statistics::quantile(ramps_s, 0.5), ramps_s) {
         (Some(median), [least, .., greatest]) if least < greatest => {
             format!("{median:.2} ({least:.2} to {greatest:.2})")
         }

@@ -1,20 +1,19 @@
 //! Pure arithmetic of measurements: intervals, tests, order statistics, change points; and what TCP and Ethernet allow.
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
 
-pub mod correlated;
+pub mod autocorrelation;
+pub mod hodges_lehmann;
 pub mod layers;
 mod mann_whitney;
-pub mod order;
+pub mod order_statistics;
 mod pairs;
 pub mod proportion;
 pub mod repeats;
-pub mod shift;
 #[cfg(test)]
 mod statistics_tests;
 pub mod steady;
-pub mod student;
 pub mod summary;
+pub mod t_interval;
 pub mod theory;
 
 #[cfg(test)]

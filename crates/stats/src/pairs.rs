@@ -54,18 +54,18 @@ const SIGN: u64 = 1 << 63;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order;
+    use crate::order_statistics;
 
     #[test]
     fn every_rank_is_that_of_the_pairs_written_down() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut draw = |count| -> Vec<f64> {
             let drawn = (0..count).map(|_| f64::from(random.i32(-20..20)) / 8.0);
-            order::sorted(&drawn.collect::<Vec<_>>())
+            order_statistics::sorted(&drawn.collect::<Vec<_>>())
         };
         let (upper, lower) = (draw(9), draw(13));
         let all = upper.iter().flat_map(|b| lower.iter().map(move |a| b - a));
-        let all = order::sorted(&all.collect::<Vec<_>>());
+        let all = order_statistics::sorted(&all.collect::<Vec<_>>());
         for (rank, expected) in (1..).zip(&all) {
             let found = nth(&upper, &lower, |b, a| b - a, rank);
             assert!((found - expected).abs() < f64::MIN_POSITIVE, "{rank}");

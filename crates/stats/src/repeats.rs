@@ -1,6 +1,6 @@
 //! When there are repeats enough.
 
-use super::student;
+use super::t_interval;
 
 /// Fewer repeats say nothing of how they scatter.
 pub const FEWEST: u32 = 3;
@@ -14,8 +14,8 @@ pub const MOST: u32 = 30;
 /// holds the truth a little less often than 95 %.
 pub fn are_enough(values: &[f64], half_width: f64) -> bool {
     let narrow = || {
-        let [low, high] = student::mean_interval(values)?;
-        let mean = student::mean(values)?;
+        let [low, high] = t_interval::mean_interval(values)?;
+        let mean = t_interval::mean(values)?;
         Some((high - low) / 2.0 <= half_width * mean.abs())
     };
     values.len() >= FEWEST as usize && narrow() == Some(true)

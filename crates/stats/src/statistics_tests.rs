@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::shift::{Estimate, Shift};
+use super::hodges_lehmann::{Estimate, Shift};
 use super::{mann_whitney, steady, summary::Summary};
 
 #[derive(Deserialize)]

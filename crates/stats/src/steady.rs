@@ -1,6 +1,6 @@
 //! Where a series of interval values, taken at equal steps, becomes steady.
 
-use super::student;
+use super::t_interval;
 
 /// Values in a batch: the 5 of MSER-5.
 const BATCH: usize = 5;
@@ -24,7 +24,7 @@ pub struct WarmUp {
 /// "Automating warm-up length estimation", 2010). Of several, the shortest. What does not fill a batch at the end is not
 /// looked at.
 pub fn warm_up(values: &[f64]) -> Option<WarmUp> {
-    let batches = values.chunks_exact(BATCH).filter_map(student::mean);
+    let batches = values.chunks_exact(BATCH).filter_map(t_interval::mean);
     let batches: Vec<f64> = batches.collect();
     if batches.len() < FEWEST_BATCHES {
         return None;

@@ -1,12 +1,13 @@
 //! A sample in a few numbers.
 
-use super::{order, student};
+use super::{order_statistics, t_interval};
 
 /// What a sample of independent values, such as one figure of each repeat, comes to; in the values' unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// From the least to the greatest.
     sorted: Vec<f64>,
+    /// The arithmetic mean.
     pub mean: f64,
     /// Sample standard deviation, n - 1 in the denominator; of two values at least.
     pub sd: Option<f64>,
@@ -21,10 +22,10 @@ impl Summary {
             return None;
         }
         Some(Self {
-            sorted: order::sorted(values),
-            mean: student::mean(values)?,
-            sd: student::sample_sd(values),
-            interval: student::mean_interval(values),
+            sorted: order_statistics::sorted(values),
+            mean: t_interval::mean(values)?,
+            sd: t_interval::sample_sd(values),
+            interval: t_interval::mean_interval(values),
         })
     }
 
@@ -48,9 +49,9 @@ impl Summary {
         self.quantile(1.0)
     }
 
-    /// The quantile at `share` (0 to 1), as [`order::quantile`] has it.
+    /// The quantile at `share` (0 to 1), as [`order_statistics::quantile`] has it.
     pub fn quantile(&self, share: f64) -> f64 {
-        order::quantile(&self.sorted, share).unwrap_or(self.mean)
+        order_statistics::quantile(&self.sorted, share).unwrap_or(self.mean)
     }
 
     /// Below the first and above the second a value lies far out: Tukey's inner fences, 1.5 interquartile ranges beyond

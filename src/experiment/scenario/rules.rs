@@ -6,15 +6,15 @@ use anyhow::{Context, Result, bail, ensure};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use model::Nanos;
 use record::expectation::{Expectation, Rule, Trend, TrendWay};
 use record::figure_name::FigureName;
 use record::plan::Case;
-use record::unit::Written;
 
 /// A text or a bare number.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(from = "TextOrNumber")]
-#[schemars(with = "Written")]
+#[schemars(with = "Nanos")] // As every unit has it.
 pub(super) struct Text(pub(super) String);
 
 #[derive(Deserialize)]

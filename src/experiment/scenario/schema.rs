@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use model::Nanos as Amount;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
@@ -11,7 +12,6 @@ use super::tables::{CaseTable, InstrumentTable, QuickTable, RepeatsTable, TcpTab
 use instruments::measure::{Kind, OptionText};
 use record::bed::Bed;
 use record::plan::Order;
-use record::unit::Written;
 
 /// A whole scenario file. What of it is read in which step, [`super::parse`] says.
 #[derive(JsonSchema)]
@@ -38,12 +38,12 @@ struct Document {
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
 enum Values {
-    List(Vec<Written>),
+    List(Vec<Amount>),
     Range {
-        from: Written,
-        to: Written,
+        from: Amount,
+        to: Amount,
         times: Option<f64>,
-        plus: Option<Written>,
+        plus: Option<Amount>,
     },
 }
 

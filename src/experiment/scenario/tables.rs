@@ -14,8 +14,6 @@ use record::bed::Bed;
 use record::figure_name::FigureName;
 use record::link_spec::LinkSpec;
 use record::plan::{Case, Instrument, Narrow, Repeats};
-use record::unit;
-use record::unit::Written;
 use stats::repeats;
 
 /// How many repeats there may be until an interval is narrow.
@@ -51,12 +49,8 @@ pub(super) struct InstrumentTable {
     /// Instruments of one name here run at the same time.
     group: Option<String>,
     /// It is stopped after this time, and has failed.
-    #[serde(default, with = "unit")]
-    #[schemars(with = "Option<Written>")]
     timeout: Option<Nanos>,
     /// Left out of the steady rate at the start; found in what was measured when absent.
-    #[serde(default, with = "unit")]
-    #[schemars(with = "Option<Written>")]
     warm_up: Option<Nanos>,
 }
 

@@ -1,8 +1,10 @@
 use std::time::Duration;
 
 use super::*;
+use record::Record;
 use record::expectation::{Rule, TrendWay};
 use record::plan::{Instrument, Repeats};
+use report::analysis::compare::Comparison;
 
 const HEAD: &str = "\
 name = 'x'
@@ -113,9 +115,9 @@ name = 'b'
         false,
     );
     let link = &plan.cases[0].link;
-    assert_eq!(link.delay, Some("40ms".parse().unwrap()));
-    assert_eq!(link.loss, Some("1%".parse().unwrap()));
-    assert_eq!(link.rate, Some("1mbit".parse().unwrap()));
+    assert_eq!(link.both.delay, Some("40ms".parse().unwrap()));
+    assert_eq!(link.both.loss, Some("1%".parse().unwrap()));
+    assert_eq!(link.both.rate, Some("1mbit".parse().unwrap()));
     assert_eq!(plan.cases[0].repeats, Repeats::fixed(5));
     let mtus = plan.cases.iter().map(|case| case.bed.mtu().unwrap());
     assert_eq!(mtus.collect::<Vec<_>>()[..2], [9000, 1500]);
@@ -147,7 +149,7 @@ name = 'grid'
         ]
     );
     let last = &plan.cases[5];
-    assert_eq!(last.link.delay, Some("20ms".parse().unwrap()));
+    assert_eq!(last.link.both.delay, Some("20ms".parse().unwrap()));
     assert_eq!(last.published.values().copied().collect::<Vec<_>>(), [41.0]);
     assert!(options(last, "ping").contains(&"--size=256".to_owned()));
     assert_eq!(
@@ -391,4 +393,39 @@ fn an_instrument_may_have_a_time_out_and_a_warm_up_of_its_own() {
     assert!(refused.contains("timeout: must be above 0"), "{refused}");
     let refused = refusal_of(&with("timeout = 30"));
     assert!(refused.contains("30"), "{refused}");
+}
+
+#[test]
+fn a_record_of_version_4_has_todays_profiles_and_is_reported_and_compared_with_todays() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/records/every-kind-v4.jsonl"
+    );
+    let old = Record::read(Path::new(file)).unwrap();
+    let mut new = old.clone();
+    new.head.plan = parse("every-kind.toml", &old.head.scenario.text, false).unwrap();
+    assert!(old != new);
+    let profiles = |record: &Record| {
+        let all = record
+            .plan()
+            .cases
+            .iter()
+            .flat_map(|case| &case.instruments);
+        let of = |i: &Instrument| (i.name.clone(), i.profile.clone());
+        all.map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(profiles(&old), profiles(&new));
+    assert_eq!(report::text(&old, false), report::text(&new, false));
+    assert_eq!(
+        report::markdown(&old).unwrap(),
+        report::markdown(&new).unwrap()
+    );
+    assert_eq!(report::junit(&old).unwrap(), report::junit(&new).unwrap());
+    assert!(report::html(&old).unwrap().contains("--path=/bytes/300000"));
+    assert!(!report::flent(&old).is_empty());
+    let comparison = Comparison::of(&old, &new, |_, _| true).unwrap();
+    assert_eq!(comparison.regressions(0.0).count(), 0);
+    new.head.scenario.text.push('#');
+    let error = Comparison::of(&old, &new, |_, _| true).unwrap_err();
+    assert!(error.to_string().contains("another instruments"), "{error}");
 }

@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::control::{Broken, Control, MESSAGE_TIMEOUT, Step};
-use super::params::Params;
-use super::plan::{Protocol, StreamSpec, Streams, Until};
-use super::results::{Results, Sides};
-use super::run::{self, Ended};
+use super::control::{Control, ControlError, ControlResult, MESSAGE_TIMEOUT};
+use super::messages::{Params, Results, Sides};
+use super::plan::{Protocol, StreamSpec, Until};
+use super::run::{self, Streams};
 use super::wire::{Cookie, LONGEST_RESULTS, State};
 use crate::Session;
 use crate::endpoint::{self, Local};
@@ -15,8 +14,8 @@ use netio::stop::Stop;
 
 /// After so long without anything moving on any stream the path or the server is taken to be dead.
 const SILENCE: Duration = Duration::from_secs(30);
-/// From the last byte's acknowledgement to the client's word that the test is over, in tests of so many bytes, and from
-/// the last datagram: iperf3's server stops counting at that word, and they may still lie in its receive buffer.
+/// From the last byte's acknowledgement (in tests of a fixed number of bytes) or the last datagram to `TEST_END`: iperf3's
+/// server stops counting at that message, and what came last may still be in its receive buffer.
 const LINGER: Duration = Duration::from_millis(50);
 
 /// How long datagrams that the server has sent may still take after its results.
@@ -66,7 +65,7 @@ pub(crate) struct Opening<'a> {
 }
 
 impl Server {
-    /// At `address`, with the usual patience.
+    /// At `address`, with the usual timeouts.
     pub(crate) fn at(address: SocketAddr) -> Self {
         Self {
             address,
@@ -93,36 +92,33 @@ pub(crate) fn run<S: Streams>(
         cookie: Cookie::random(),
         failure: None,
     };
-    let outcome = Client::connect(server, params, session).and_then(|mut client| {
-        let outcome = client.test(open, &mut tested);
-        client.leave(&outcome);
-        outcome.map_err(|broken| format!("{}: {broken}", server.address))
-    });
-    tested.failure = outcome.err();
+    tested.failure = match Client::connect(server, params, session) {
+        Err(error) => Some(format!("{error:#}")),
+        Ok(mut client) => {
+            let outcome = client.test(open, &mut tested);
+            client.leave(&outcome);
+            let failure = outcome.err();
+            failure.map(|error| format!("{}: {error}", server.address))
+        }
+    };
     tested
 }
 
 struct Client<'a> {
     server: &'a Server,
+    /// With the length filled in.
     params: Params,
     session: &'a Session,
     control: Control,
 }
 
 impl<'a> Client<'a> {
-    fn connect(server: &'a Server, params: &Params, session: &'a Session) -> Result<Self, String> {
-        let connect = || -> anyhow::Result<Control> {
-            let socket = endpoint::tcp(server.address, server.local.as_ref())?;
-            let stream = endpoint::connect(
-                socket,
-                server.address,
-                server.connect_timeout,
-                &session.stop,
-            )?;
-            let control = Control::new(stream, session.stop.clone())?;
-            Ok(control.patient(server.message_timeout))
-        };
-        let control = connect().map_err(|error| format!("{error:#}"))?;
+    fn connect(server: &'a Server, params: &Params, session: &'a Session) -> anyhow::Result<Self> {
+        let (address, timeout) = (server.address, server.connect_timeout);
+        let socket = endpoint::tcp(address, server.local.as_ref())?;
+        let stream = endpoint::connect(socket, address, timeout, &session.stop)?;
+        let control = Control::new(stream, session.stop.clone())?;
+        let control = control.with_timeout(server.message_timeout);
         let mut params = params.clone();
         if params.plan.protocol == Protocol::Udp {
             params.plan.length = params.plan.length.or_else(|| control.mss());
@@ -139,9 +135,7 @@ impl<'a> Client<'a> {
         &mut self,
         open: impl FnOnce(&Opening<'_>) -> anyhow::Result<S>,
         tested: &mut Tested<S>,
-    ) -> Step<()> {
-        let params = self.params.clone();
-        let plan = &params.plan;
+    ) -> ControlResult<()> {
         self.control.send_cookie(&tested.cookie)?;
         self.expect(State::ParamExchange)?;
         self.control
@@ -149,22 +143,22 @@ impl<'a> Client<'a> {
         self.expect(State::CreateStreams)?;
         let opening = Opening {
             server: self.server,
-            params: &params,
+            params: &self.params,
             stop: &self.session.stop,
             cookie: tested.cookie,
-            streams: plan.streams(true),
+            streams: self.params.plan.streams(true),
         };
-        let streams = open(&opening).map_err(|error| Broken::Gone(format!("{error:#}")))?;
+        let streams =
+            open(&opening).map_err(|error| ControlError::Connection(format!("{error:#}")))?;
         let streams = tested.streams.insert(streams);
         self.expect(State::TestStart)?;
         self.expect(State::TestRunning)?;
-        let ended = self.run_streams(streams);
-        let now = Instant::now();
-        streams.stop(now);
-        tested.sides.local = Results::of(streams, plan.way.goes_up(), ended.lasted);
-        ended.outcome?;
-        let datagrams = plan.protocol == Protocol::Udp && plan.way.goes_up();
-        if datagrams || matches!(plan.until, Until::Bytes(_)) {
+        let outcome;
+        (tested.sides.local, outcome) = self.run_streams(streams);
+        outcome?;
+        let plan = &self.params.plan;
+        let sent_datagrams = plan.protocol == Protocol::Udp && plan.way.goes_up();
+        if sent_datagrams || matches!(plan.until, Until::Bytes(_)) {
             self.linger()?;
         }
         self.control.send_state(State::TestEnd)?;
@@ -172,90 +166,81 @@ impl<'a> Client<'a> {
     }
 
     /// Lets the streams run until the test is over or something breaks.
-    fn run_streams(&mut self, streams: &mut impl Streams) -> Ended {
+    fn run_streams(&mut self, streams: &mut impl Streams) -> (Results, ControlResult<()>) {
         let (session, silence) = (self.session, self.server.silence);
-        let control = &mut self.control;
-        let plan = &self.params.plan;
-        run::run(plan, streams, silence, |streams, now, until| {
+        let (control, plan) = (&mut self.control, &self.params.plan);
+        let sends = plan.way.goes_up();
+        run::run(plan, streams, sends, silence, |streams, now, until| {
             if now.ticked {
                 session
                     .live
                     .line(format_args!("{}", streams.interval_line()));
             }
             let progress = streams.progress();
-            let over = match plan.until {
-                Until::For(time) => now.counting && now.counted >= time,
+            let over = now.counted.is_some_and(|counted| match plan.until {
+                Until::For(time) => counted >= time,
                 Until::Bytes(bytes) => {
-                    let sent = !plan.way.goes_up() || progress.delivered;
-                    let received = !plan.way.goes_down() || progress.received >= bytes;
-                    now.counting && sent && received
+                    let sent = !sends || progress.delivered;
+                    sent && (!plan.way.goes_down() || progress.received >= bytes)
                 }
-            };
+            });
             if over {
                 return Ok(true);
             }
             // What the server says of its end tells more than the streams that break of it.
             match (control.poll_state(until)?, progress.broken) {
                 (Some(state), _) => Err(control.unexpected(state, "the end of the test")),
-                (None, Some(cause)) => Err(Broken::Gone(cause)),
+                (None, Some(cause)) => Err(ControlError::Connection(cause)),
                 (None, None) => Ok(false),
             }
         })
     }
 
-    fn linger(&mut self) -> Step<()> {
+    fn linger(&mut self) -> ControlResult<()> {
         match self.control.poll_state(Instant::now() + LINGER)? {
             None => Ok(()),
             Some(state) => Err(self.control.unexpected(state, "nothing")),
         }
     }
 
-    fn exchange_results<S: Streams>(&mut self, tested: &mut Tested<S>) -> Step<()> {
+    fn exchange_results<S: Streams>(&mut self, tested: &mut Tested<S>) -> ControlResult<()> {
         self.expect(State::ExchangeResults)?;
-        self.control
-            .send_json(&tested.sides.local.to_json(), "the results")?;
+        let control = &mut self.control;
+        let (sides, plan) = (&mut tested.sides, &self.params.plan);
+        control.send_json(&sides.local.to_json(), "the results")?;
         let deadline = Instant::now() + 2 * self.server.message_timeout;
-        let text = self
-            .control
-            .read_json_by(deadline, LONGEST_RESULTS, "the server's results")?;
-        let results = Results::parse(&text)
-            .map_err(|error| Broken::Garbage(format!("its results cannot be read: {error:#}")))?;
-        let known = self.params.plan.streams(true);
-        let strange = |id: u32| !known.iter().any(|spec| spec.id == id);
-        if let Some(stream) = results.streams.iter().find(|stream| strange(stream.id)) {
+        let what = "the server's results";
+        let remote = control.read_json(deadline, LONGEST_RESULTS, what, Results::parse)?;
+        let known = plan.streams(true);
+        let unknown = |id: u32| !known.iter().any(|spec| spec.id == id);
+        let wrong = |text: String| Err(ControlError::Protocol(text));
+        if let Some(stream) = remote.streams.iter().find(|stream| unknown(stream.id)) {
             let id = stream.id;
-            return Err(Broken::Garbage(format!(
+            return wrong(format!(
                 "its results are of a stream {id}, which there is not"
-            )));
+            ));
         }
-        if let Some(spec) = known.iter().find(|spec| results.stream(spec.id).is_none()) {
+        if let Some(spec) = known.iter().find(|spec| remote.stream(spec.id).is_none()) {
             let id = spec.id;
-            return Err(Broken::Garbage(format!(
-                "its results say nothing of stream {id}"
-            )));
+            return wrong(format!("its results say nothing of stream {id}"));
         }
-        if let (Protocol::Udp, Some(streams)) = (self.params.plan.protocol, &mut tested.streams) {
-            let late = Instant::now() + SETTLE;
-            let enough = || Instant::now() >= late || self.control.check().is_err();
-            streams.settle(&results.streams, &enough);
-            tested.sides.local.streams = streams.results();
+        if let (Protocol::Udp, Some(streams)) = (plan.protocol, &mut tested.streams) {
+            run::settle(streams, sides, &remote, control, SETTLE);
         }
-        tested.sides.remote = Some(results);
+        sides.remote = Some(remote);
         self.expect(State::DisplayResults)?;
         self.control.send_state(State::Done)
     }
 
     /// Tells the server when the test is over before its time.
-    fn leave(&mut self, outcome: &Step<()>) {
-        if matches!(
-            outcome,
-            Err(Broken::Stopped(_) | Broken::Silent(_) | Broken::Overdue(_))
-        ) {
-            self.control.farewell(State::ClientTerminate);
+    fn leave(&mut self, outcome: &ControlResult<()>) {
+        use ControlError::{Overdue, Stopped, TimedOut};
+        if matches!(outcome, Err(Stopped(_) | TimedOut(_) | Overdue(_))) {
+            self.control.give_up(State::ClientTerminate);
         }
     }
 
-    fn expect(&mut self, state: State) -> Step<()> {
+    fn expect(&mut self, state: State) -> ControlResult<()> {
         let deadline = self.control.deadline();
         self.control.expect(state, deadline)
     }

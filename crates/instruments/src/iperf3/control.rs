@@ -1,4 +1,4 @@
-//! The control connection: states and JSON texts, each within a stated time.
+//! The control connection: states and JSON messages, each within a stated time.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -25,23 +25,23 @@ pub(crate) struct Control {
 
 /// Why a control connection is of no more use.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub(crate) enum ControlError {
     /// A signal or the end of the time that the whole measurement may take.
     Stopped(StopCause),
     /// The other end refuses or gives up in the protocol's own words.
-    Told(State, Option<ErrorCode>),
-    /// The other end closed the connection, or it broke; while what was awaited.
-    Gone(String),
+    PeerGaveUp(State, Option<ErrorCode>),
+    /// A connection was closed or broke, or could not be opened.
+    Connection(String),
     /// Nothing came in time.
-    Silent(String),
+    TimedOut(String),
     /// The test lasts too long.
     Overdue(String),
     /// What came is not iperf3's protocol.
-    Garbage(String),
+    Protocol(String),
 }
 
-/// The result of a step.
-pub(crate) type Step<T> = Result<T, Broken>;
+/// The result of a part of the control session.
+pub(crate) type ControlResult<T> = Result<T, ControlError>;
 
 impl Control {
     /// Over a connection that just came about.
@@ -62,7 +62,7 @@ impl Control {
     }
 
     /// With another time for each message.
-    pub(crate) fn patient(mut self, timeout: Duration) -> Self {
+    pub(crate) fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
@@ -83,10 +83,10 @@ impl Control {
     }
 
     /// Whether the whole measurement has to end.
-    pub(crate) fn check(&self) -> Step<()> {
+    pub(crate) fn check(&self) -> ControlResult<()> {
         self.stop
             .cause()
-            .map_or(Ok(()), |cause| Err(Broken::Stopped(cause)))
+            .map_or(Ok(()), |cause| Err(ControlError::Stopped(cause)))
     }
 
     /// When a message that is awaited from now on is late.
@@ -94,66 +94,67 @@ impl Control {
         Instant::now() + self.timeout
     }
 
-    pub(crate) fn send_cookie(&mut self, cookie: &Cookie) -> Step<()> {
+    /// The first thing that a client sends.
+    pub(crate) fn send_cookie(&mut self, cookie: &Cookie) -> ControlResult<()> {
         self.send(cookie.as_bytes(), "the cookie")
     }
 
-    /// The first thing that a client sends.
-    pub(crate) fn read_cookie(&mut self) -> Step<Cookie> {
+    /// Reads the cookie that a client begins with.
+    pub(crate) fn read_cookie(&mut self) -> ControlResult<Cookie> {
         let mut bytes = [0; COOKIE_LENGTH];
         let deadline = self.deadline();
         self.fill(&mut bytes, deadline, "a cookie of 37 bytes")?;
         Cookie::parse(bytes).ok_or_else(|| {
-            Broken::Garbage("36 letters and a zero are iperf3's cookie, not what came".to_owned())
+            ControlError::Protocol(
+                "36 letters and a zero are iperf3's cookie, not what came".to_owned(),
+            )
         })
     }
 
-    pub(crate) fn send_state(&mut self, state: State) -> Step<()> {
+    /// Sends a state.
+    pub(crate) fn send_state(&mut self, state: State) -> ControlResult<()> {
         self.send(&[state.byte()], &state.to_string())
     }
 
     /// Gives up with the reason that iperf3 has a number for.
-    pub(crate) fn send_error(&mut self, error: ErrorCode) -> Step<()> {
+    pub(crate) fn send_error(&mut self, error: ErrorCode) -> ControlResult<()> {
         let mut bytes = vec![State::ServerError.byte()];
         bytes.extend(error.to_bytes());
         self.send(&bytes, "an error")
     }
 
-    /// A text behind its length.
-    pub(crate) fn send_json(&mut self, json: &Value, what: &str) -> Step<()> {
+    /// Sends a JSON message: a text behind its length.
+    pub(crate) fn send_json(&mut self, json: &Value, what: &str) -> ControlResult<()> {
         let text = json.to_string();
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
         let bytes = [&length.to_be_bytes()[..], text.as_bytes()].concat();
         self.send(&bytes, what)
     }
 
-    /// A text behind its length, `longest` bytes at most.
-    pub(crate) fn read_json(&mut self, longest: usize, what: &str) -> Step<Vec<u8>> {
-        self.read_json_by(self.deadline(), longest, what)
-    }
-
-    /// As [`read_json`](Self::read_json), by `deadline`.
-    pub(crate) fn read_json_by(
+    /// Reads a JSON message of at most `longest` bytes with `parse`.
+    pub(crate) fn read_json<T>(
         &mut self,
         deadline: Instant,
         longest: usize,
         what: &str,
-    ) -> Step<Vec<u8>> {
+        parse: impl FnOnce(&[u8]) -> anyhow::Result<T>,
+    ) -> ControlResult<T> {
         let mut length = [0; 4];
         self.fill(&mut length, deadline, what)?;
         let length = u32::from_be_bytes(length) as usize;
         if length == 0 || length > longest {
-            return Err(Broken::Garbage(format!(
+            return Err(ControlError::Protocol(format!(
                 "{what} of {length} bytes: 1 to {longest} are allowed"
             )));
         }
         let mut text = vec![0; length];
         self.fill(&mut text, deadline, what)?;
-        Ok(text)
+        parse(&text)
+            .map_err(|error| ControlError::Protocol(format!("{what} cannot be read: {error:#}")))
     }
 
     /// The state that comes next, which must be `wanted`.
-    pub(crate) fn expect(&mut self, wanted: State, deadline: Instant) -> Step<()> {
+    pub(crate) fn expect(&mut self, wanted: State, deadline: Instant) -> ControlResult<()> {
         match self.read_state(deadline, &wanted.to_string())? {
             state if state == wanted => Ok(()),
             state => Err(self.unexpected(state, &wanted.to_string())),
@@ -161,18 +162,18 @@ impl Control {
     }
 
     /// The next state before `deadline`; the words in which the other end gives up are errors.
-    pub(crate) fn read_state(&mut self, deadline: Instant, wanted: &str) -> Step<State> {
+    pub(crate) fn read_state(&mut self, deadline: Instant, wanted: &str) -> ControlResult<State> {
         let mut byte = [0];
         self.fill(&mut byte, deadline, wanted)?;
         let state = State::parse(byte[0]).ok_or_else(|| {
-            Broken::Garbage(format!(
+            ControlError::Protocol(format!(
                 "it sent the byte {:#04x} where {wanted} was due: that is not iperf3's protocol",
                 byte[0]
             ))
         })?;
         match state {
             State::AccessDenied | State::ServerTerminate | State::ClientTerminate => {
-                Err(Broken::Told(state, None))
+                Err(ControlError::PeerGaveUp(state, None))
             }
             State::ServerError => {
                 let mut code = [0; 8];
@@ -182,39 +183,44 @@ impl Control {
                     .fill(&mut code, deadline, "an error code")
                     .ok()
                     .map(|()| code);
-                Err(Broken::Told(state, code.map(ErrorCode::parse)))
+                Err(ControlError::PeerGaveUp(state, code.map(ErrorCode::parse)))
             }
             state => Ok(state),
         }
     }
 
     /// The next state if it comes before `until`.
-    pub(crate) fn poll_state(&mut self, until: Instant) -> Step<Option<State>> {
+    pub(crate) fn poll_state(&mut self, until: Instant) -> ControlResult<Option<State>> {
         match self.read_state(until, "a state") {
             Ok(state) => Ok(Some(state)),
-            Err(Broken::Silent(_)) => Ok(None),
+            Err(ControlError::TimedOut(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// Tells the other end, if it can still be told, that this one gives up.
-    pub(crate) fn farewell(&mut self, state: State) {
+    pub(crate) fn give_up(&mut self, state: State) {
         let _ = self.stream.write_all(&[state.byte()]);
     }
 
     /// A state that does not belong where it came.
-    pub(crate) fn unexpected(&self, state: State, wanted: &str) -> Broken {
-        Broken::Garbage(format!("it sent {state} where {wanted} was due"))
+    pub(crate) fn unexpected(&self, state: State, wanted: &str) -> ControlError {
+        ControlError::Protocol(format!("it sent {state} where {wanted} was due"))
     }
 
-    fn send(&mut self, bytes: &[u8], what: &str) -> Step<()> {
+    fn send(&mut self, bytes: &[u8], what: &str) -> ControlResult<()> {
         self.check()?;
         self.stream
             .write_all(bytes)
-            .map_err(|error| Broken::Gone(format!("{error} while sending {what}")))
+            .map_err(|error| ControlError::Connection(format!("{error} while sending {what}")))
     }
 
-    fn fill(&mut self, buffer: &mut [u8], deadline: Instant, what: &str) -> Step<()> {
+    fn fill(&mut self, buffer: &mut [u8], deadline: Instant, what: &str) -> ControlResult<()> {
+        let gone = |why: &dyn fmt::Display| {
+            Err(ControlError::Connection(format!(
+                "{why} where {what} was due"
+            )))
+        };
         let begun = Instant::now();
         let mut filled = 0;
         while filled < buffer.len() {
@@ -227,23 +233,17 @@ impl Control {
                 .set_read_timeout(Some(wait))
                 .and_then(|()| self.stream.read(&mut buffer[filled..]));
             match read {
-                Ok(0) => {
-                    return Err(Broken::Gone(format!(
-                        "the connection was closed where {what} was due"
-                    )));
-                }
+                Ok(0) => return gone(&"the connection was closed"),
                 Ok(count) => filled += count,
                 Err(error) if is_pause(&error) => {
                     if Instant::now() >= deadline {
                         let waited = begun.elapsed().as_secs_f64();
-                        return Err(Broken::Silent(format!(
+                        return Err(ControlError::TimedOut(format!(
                             "{what} did not come within {waited:.1} s"
                         )));
                     }
                 }
-                Err(error) => {
-                    return Err(Broken::Gone(format!("{error} where {what} was due")));
-                }
+                Err(error) => return gone(&error),
             }
         }
         Ok(())
@@ -251,31 +251,32 @@ impl Control {
 }
 
 /// Whether a socket's time-out passed.
-pub(super) fn is_pause(error: &io::Error) -> bool {
+pub(crate) fn is_pause(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
     )
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stopped(cause) => write!(f, "{cause}"),
-            Self::Told(State::AccessDenied, _) => {
+            Self::PeerGaveUp(State::AccessDenied, _) => {
                 f.write_str("it is busy with another test: try again later (ACCESS_DENIED)")
             }
-            Self::Told(State::ServerTerminate, _) => {
+            Self::PeerGaveUp(State::ServerTerminate, _) => {
                 f.write_str("the server was stopped (SERVER_TERMINATE)")
             }
-            Self::Told(State::ClientTerminate, _) => {
+            Self::PeerGaveUp(State::ClientTerminate, _) => {
                 f.write_str("the client gave up (CLIENT_TERMINATE)")
             }
-            Self::Told(_, Some(error)) => write!(f, "it gave up: {error}"),
-            Self::Told(state, None) => write!(f, "it gave up: {state}"),
-            Self::Gone(text) | Self::Silent(text) | Self::Overdue(text) | Self::Garbage(text) => {
-                f.write_str(text)
-            }
+            Self::PeerGaveUp(_, Some(error)) => write!(f, "it gave up: {error}"),
+            Self::PeerGaveUp(state, None) => write!(f, "it gave up: {state}"),
+            Self::Connection(text)
+            | Self::TimedOut(text)
+            | Self::Overdue(text)
+            | Self::Protocol(text) => f.write_str(text),
         }
     }
 }

@@ -3,12 +3,12 @@
 pub mod args;
 pub(crate) mod client;
 pub(crate) mod control;
-mod fields;
-pub(crate) mod params;
+mod detail;
+pub(crate) mod messages;
 pub(crate) mod plan;
-pub(crate) mod results;
 pub(crate) mod run;
-pub mod server;
+pub(crate) mod server;
 pub(crate) mod tcp;
+pub mod udp;
 pub(crate) mod view;
 pub(crate) mod wire;

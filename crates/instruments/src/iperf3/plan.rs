@@ -1,10 +1,9 @@
-//! What an iperf3 test is to do, and what TCP and UDP each bring to it: their streams.
+//! What an iperf3 test is to do, and which streams it has.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::results::StreamResults;
 use crate::seconds;
 
 /// The most streams a direction that iperf3 takes (`MAX_STREAMS`).
@@ -93,77 +92,6 @@ pub(crate) struct StreamSpec {
     pub(crate) sends: bool,
 }
 
-/// The streams of one end while a test runs: what a protocol brings to the control session of either role.
-///
-/// The session opens them, calls [`start`](Self::start) once, then [`tick`](Self::tick) at the end of every interval and
-/// [`end_omission`](Self::end_omission) where the omitted start ends, then [`stop`](Self::stop), and asks for
-/// [`results`](Self::results) last. All times are of this end's clock.
-pub(crate) trait Streams {
-    /// Sets the senders and receivers going; `start` is when the test's time begins.
-    ///
-    /// # Errors
-    /// No thread can be had.
-    fn start(&mut self, start: Instant) -> anyhow::Result<()>;
-
-    /// Forgets what was counted until now in everything that [`results`](Self::results) and
-    /// [`progress`](Self::progress) say.
-    fn end_omission(&mut self, now: Instant);
-
-    /// Ends an interval.
-    fn tick(&mut self, now: Instant);
-
-    /// One line about the interval that ended last, for a terminal.
-    fn interval_line(&self) -> String;
-
-    /// How far the streams have come.
-    fn progress(&self) -> Progress;
-
-    /// Stops sending and counting: what arrives from now on is read, but is not of the test.
-    fn stop(&mut self, now: Instant);
-
-    /// Takes what arrives after [`stop`](Self::stop) into account until all that the sender says it `sent` is there, or it is
-    /// `enough`: a test of so many bytes ends with its last byte, not with the sender's word.
-    fn settle(&mut self, _sent: &[StreamResults], _enough: &dyn Fn() -> bool) {}
-
-    /// Closes the sockets; what was counted until [`stop`](Self::stop) stays.
-    fn close(&mut self) {}
-
-    /// What the other end is to know about each stream.
-    fn results(&self) -> Vec<StreamResults>;
-
-    /// The TCP congestion control in use, where there is one.
-    fn congestion_used(&self) -> Option<String> {
-        None
-    }
-
-    /// CPU time that the streams have used since [`start`](Self::start).
-    fn cpu(&self) -> CpuTime;
-}
-
-/// How far a test has come since the omitted start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
-    /// Payload bytes sent, all streams.
-    pub(crate) sent: u64,
-    /// Payload bytes received, all streams.
-    pub(crate) received: u64,
-    /// Of what was sent since the start, how much the far end has; grows while the path works.
-    pub(crate) moved: u64,
-    /// Whether all that was to be sent has arrived at the far end's host, as far as this end can know.
-    pub(crate) delivered: bool,
-    /// Why a stream ended before its time.
-    pub(crate) broken: Option<String>,
-}
-
-/// CPU time of the data threads.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct CpuTime {
-    /// In user space.
-    pub(crate) user: Duration,
-    /// In the kernel on the threads' account.
-    pub(crate) system: Duration,
-}
-
 impl Plan {
     /// A test of 10 s from client to server over one stream, as iperf3 does without options.
     pub(crate) fn new(protocol: Protocol) -> Self {
@@ -224,13 +152,6 @@ impl Way {
     /// Whether the server sends.
     pub(crate) fn goes_down(self) -> bool {
         self != Self::Up
-    }
-}
-
-impl CpuTime {
-    /// Both kinds together.
-    pub(crate) fn total(self) -> Duration {
-        self.user + self.system
     }
 }
 

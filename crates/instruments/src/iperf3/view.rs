@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
+use super::messages::Sides;
 use super::plan::{Plan, Protocol, Until, Way};
-use super::results::Sides;
 use super::wire::Cookie;
 
 /// A test and the addresses of its streams.

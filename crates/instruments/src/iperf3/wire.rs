@@ -28,7 +28,7 @@ pub(crate) enum State {
     TestStart = 1,
     /// Send.
     TestRunning = 2,
-    /// The client's word that the test is over.
+    /// The client ends the test.
     TestEnd = 4,
     /// The client is to send its parameters.
     ParamExchange = 9,
@@ -42,7 +42,7 @@ pub(crate) enum State {
     ExchangeResults = 13,
     /// Both have the results.
     DisplayResults = 14,
-    /// The client's last word.
+    /// The last message, from the client.
     Done = 16,
     /// The server has another test.
     AccessDenied = -1,
@@ -85,45 +85,31 @@ impl Cookie {
 }
 
 impl State {
+    /// Every state under iperf3's name for it.
+    const NAMES: [(Self, &str); 12] = [
+        (Self::TestStart, "TEST_START"),
+        (Self::TestRunning, "TEST_RUNNING"),
+        (Self::TestEnd, "TEST_END"),
+        (Self::ParamExchange, "PARAM_EXCHANGE"),
+        (Self::CreateStreams, "CREATE_STREAMS"),
+        (Self::ServerTerminate, "SERVER_TERMINATE"),
+        (Self::ClientTerminate, "CLIENT_TERMINATE"),
+        (Self::ExchangeResults, "EXCHANGE_RESULTS"),
+        (Self::DisplayResults, "DISPLAY_RESULTS"),
+        (Self::Done, "IPERF_DONE"),
+        (Self::AccessDenied, "ACCESS_DENIED"),
+        (Self::ServerError, "SERVER_ERROR"),
+    ];
+
     /// The state of this byte, if there is one.
     pub(crate) fn parse(byte: u8) -> Option<Self> {
-        const ALL: [State; 12] = [
-            State::TestStart,
-            State::TestRunning,
-            State::TestEnd,
-            State::ParamExchange,
-            State::CreateStreams,
-            State::ServerTerminate,
-            State::ClientTerminate,
-            State::ExchangeResults,
-            State::DisplayResults,
-            State::Done,
-            State::AccessDenied,
-            State::ServerError,
-        ];
-        ALL.into_iter().find(|state| state.byte() == byte)
+        let mut states = Self::NAMES.into_iter().map(|(state, _)| state);
+        states.find(|state| state.byte() == byte)
     }
 
     /// As it stands on the wire.
     pub(crate) fn byte(self) -> u8 {
         (self as i8).cast_unsigned()
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::TestStart => "TEST_START",
-            Self::TestRunning => "TEST_RUNNING",
-            Self::TestEnd => "TEST_END",
-            Self::ParamExchange => "PARAM_EXCHANGE",
-            Self::CreateStreams => "CREATE_STREAMS",
-            Self::ServerTerminate => "SERVER_TERMINATE",
-            Self::ClientTerminate => "CLIENT_TERMINATE",
-            Self::ExchangeResults => "EXCHANGE_RESULTS",
-            Self::DisplayResults => "DISPLAY_RESULTS",
-            Self::Done => "IPERF_DONE",
-            Self::AccessDenied => "ACCESS_DENIED",
-            Self::ServerError => "SERVER_ERROR",
-        }
     }
 }
 
@@ -152,8 +138,7 @@ impl ErrorCode {
     }
 
     /// Of the 8 bytes after [`State::ServerError`].
-    pub(crate) fn parse(bytes: [u8; 8]) -> Self {
-        let [a, b, c, d, e, f, g, h] = bytes;
+    pub(crate) fn parse([a, b, c, d, e, f, g, h]: [u8; 8]) -> Self {
         Self {
             code: i32::from_be_bytes([a, b, c, d]),
             errno: i32::from_be_bytes([e, f, g, h]),
@@ -162,9 +147,8 @@ impl ErrorCode {
 
     /// As it stands on the wire.
     pub(crate) fn to_bytes(self) -> [u8; 8] {
-        let [a, b, c, d] = self.code.to_be_bytes();
-        let [e, f, g, h] = self.errno.to_be_bytes();
-        [a, b, c, d, e, f, g, h]
+        let both = [self.code.to_be_bytes(), self.errno.to_be_bytes()];
+        both.concat().try_into().expect("twice four bytes")
     }
 
     /// What the code means, for those that a client can cause or wait out.
@@ -203,7 +187,9 @@ impl fmt::Debug for Cookie {
 /// As iperf3's source names it, with its number.
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.name(), *self as i8)
+        let mut names = Self::NAMES.into_iter();
+        let name = names.find_map(|(state, name)| (state == *self).then_some(name));
+        write!(f, "{} ({})", name.unwrap_or("?"), *self as i8)
     }
 }
 

@@ -48,5 +48,5 @@ kinds! {
     Transfer "transfer" crate::messages::transfer_args::TransferArgs,
     Tcp "tcp" crate::iperf3::args::TcpArgs,
     Probe "probe" crate::stamp::args::ProbeArgs,
-    Udp "udp" crate::udp::args::UdpArgs,
+    Udp "udp" crate::iperf3::udp::args::UdpArgs,
 }

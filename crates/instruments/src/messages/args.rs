@@ -40,7 +40,6 @@ pub(crate) struct Messages {
         default_value = "1",
         conflicts_with = "sweep"
     )]
-    #[serde(with = "record::unit::required")]
     size: Sizes,
     /// Sizes and counts of a published table instead
     #[arg(long, value_name = "NAME")]

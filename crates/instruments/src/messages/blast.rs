@@ -10,7 +10,7 @@ use super::wire::Request;
 use crate::Session;
 use netio::stop::Stop;
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
-use stats::student;
+use stats::t_interval;
 
 /// Sends between two looks at whether to stop.
 const SENDS: u64 = 64;
@@ -118,7 +118,7 @@ fn goodput(load: Load, elapsed_s: f64) -> f64 {
 }
 
 fn figures(load: Load, elapsed_s: &[f64]) -> Vec<Figure> {
-    let Some(mean_s) = student::mean(elapsed_s) else {
+    let Some(mean_s) = t_interval::mean(elapsed_s) else {
         return Vec::new();
     };
     let goodputs: Vec<f64> = elapsed_s.iter().map(|&time| goodput(load, time)).collect();
@@ -129,10 +129,10 @@ fn figures(load: Load, elapsed_s: &[f64]) -> Vec<Figure> {
         goodput(load, mean_s),
     )
     .toward(Direction::Up);
-    if let Some([low, high]) = student::mean_interval(&goodputs) {
+    if let Some([low, high]) = t_interval::mean_interval(&goodputs) {
         rate = rate.within(low.max(0.0), high);
     }
-    let sd = student::sample_sd(elapsed_s);
+    let sd = t_interval::sample_sd(elapsed_s);
     let sd = sd.map(|sd| Figure::new(Metric::ElapsedS, Statistic::Sd, sd));
     let mean = Figure::new(Metric::ElapsedS, Statistic::Mean, mean_s);
     let figures = [Some(mean), sd, Some(rate)].into_iter().flatten();

@@ -13,7 +13,7 @@ use crate::Session;
 use netio::stop::STOP_INTERVAL;
 use netio::stop::Stop;
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
-use stats::student;
+use stats::t_interval;
 
 /// With more messages than this in all, single round-trip times are kept in a histogram only.
 const MOST_SAMPLES: u64 = 20_000;
@@ -141,16 +141,16 @@ impl OfSize {
             .samples
             .extend(kept.map(|sample| sample.size(size)));
         let mut figures = Vec::new();
-        if let Some(mean) = student::mean(&self.elapsed_s) {
+        if let Some(mean) = t_interval::mean(&self.elapsed_s) {
             figures.push(Figure::new(Metric::ElapsedS, Statistic::Mean, mean));
         }
-        if let Some(sd) = student::sample_sd(&self.elapsed_s) {
+        if let Some(sd) = t_interval::sample_sd(&self.elapsed_s) {
             figures.push(Figure::new(Metric::ElapsedS, Statistic::Sd, sd));
         }
         let hosts_ms = self.hosts_ms(plan, stop, measurement);
-        if let Some(mean) = student::mean(&self.mean_rtt_ms) {
+        if let Some(mean) = t_interval::mean(&self.mean_rtt_ms) {
             let mean = Figure::new(Metric::RttMs, Statistic::Mean, mean);
-            let interval = student::mean_interval(&self.mean_rtt_ms);
+            let interval = t_interval::mean_interval(&self.mean_rtt_ms);
             figures.push(network(mean, interval, hosts_ms));
         }
         figures.extend(self.recorder.figures(hosts_ms));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use record::{Figure, Metric, Sample, Statistic};
-use stats::order;
+use stats::order_statistics;
 
 /// Four digits: 0.01 %.
 const DIGITS: u8 = 4;
@@ -92,7 +92,7 @@ impl Recorder {
 
     /// Between which round-trip times the median lies at 95 %, messages taken as independent.
     fn median_interval_ms(&self) -> Option<[f64; 2]> {
-        let ranks = order::median_ranks(self.answered)?;
+        let ranks = order_statistics::median_ranks(self.answered)?;
         // Half a rank less: no rounding leads to the next value.
         Some(ranks.map(|rank| self.at_ms((rank - 0.5) / self.answered as f64)))
     }

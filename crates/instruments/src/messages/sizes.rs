@@ -18,7 +18,8 @@ pub struct Load {
 }
 
 /// Message sizes as a user writes them: `64`, `1,2,4`, `1..131072` (doubling; the last is included).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Sizes(Vec<usize>);
 
 /// A sweep that has a name.
@@ -140,6 +141,20 @@ fn size(text: &str) -> Result<usize> {
         bail!("a message has at least 1 byte");
     }
     usize::try_from(bytes.0).context("too large")
+}
+
+impl TryFrom<String> for Sizes {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Sizes> for String {
+    fn from(sizes: Sizes) -> Self {
+        sizes.to_string()
+    }
 }
 
 impl fmt::Display for Sizes {

@@ -5,7 +5,7 @@ use crate::messages::transfer::MIB;
 use record::quantity::optional;
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Statistic};
-use stats::student;
+use stats::t_interval;
 
 /// A row a message size: the runs' elapsed times, their mean and variation, and round-trip times.
 pub(crate) fn pingpong_table(measurement: &Measurement, loads: &[Load]) -> Table {
@@ -154,15 +154,15 @@ impl<'a> OfSize<'a> {
 
     /// The runs, their mean, the mean absolute deviation that document 003 calls variation, and the SD.
     fn elapsed(&self, runs: usize) -> Vec<String> {
-        let mean = student::mean(&self.elapsed_s);
+        let mean = t_interval::mean(&self.elapsed_s);
         let away = |mean: f64| -> Vec<f64> {
             self.elapsed_s
                 .iter()
                 .map(|time| (time - mean).abs())
                 .collect()
         };
-        let variation = mean.and_then(|mean| student::mean(&away(mean)));
-        let sd = student::sample_sd(&self.elapsed_s);
+        let variation = mean.and_then(|mean| t_interval::mean(&away(mean)));
+        let sd = t_interval::sample_sd(&self.elapsed_s);
         let each = (0..runs).map(|run| self.elapsed_s.get(run).copied());
         each.chain([mean, variation, sd])
             .map(|value| optional(value, 6))

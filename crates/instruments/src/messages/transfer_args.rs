@@ -40,7 +40,6 @@ pub struct TransferArgs {
         default_value = "8192",
         conflicts_with = "sweep"
     )]
-    #[serde(with = "record::unit::required")]
     block: Sizes,
     /// The eight block sizes from 1 KiB to 128 KiB
     #[arg(long)]

@@ -28,7 +28,7 @@ use crate::endpoint::{self, Local};
 use netio::stop::STOP_INTERVAL;
 use record::{Figure, Measurement, Metric, Statistic};
 use stats::layers::{ETHERNET_HEADER, ip_header};
-use stats::order;
+use stats::order_statistics;
 
 const ICMP_HEADER: usize = 8;
 /// From one live line to the next.
@@ -164,9 +164,10 @@ impl<'a> Pinger<'a> {
     /// way up and down with the echo, which is taken to last no longer.
     fn split(&mut self, mut measurement: Measurement) -> Measurement {
         self.sending_ms.sort_by(f64::total_cmp);
-        let (true, Some(sending_ms)) =
-            (self.kernel_stamps, order::percentile(&self.sending_ms, 0.9))
-        else {
+        let (true, Some(sending_ms)) = (
+            self.kernel_stamps,
+            order_statistics::percentile(&self.sending_ms, 0.9),
+        ) else {
             return measurement;
         };
         let host_ms = 2.0 * sending_ms;
@@ -178,7 +179,7 @@ impl<'a> Pinger<'a> {
         rtts.sort_by(f64::total_cmp);
         for figure in &mut measurement.figures {
             if (figure.metric, figure.statistic) == (Metric::RttMs, Statistic::Median)
-                && let Some([low, high]) = order::median_interval(&rtts)
+                && let Some([low, high]) = order_statistics::median_interval(&rtts)
             {
                 figure.interval = Some([(low - host_ms).max(0.0), high]);
             }

@@ -10,18 +10,18 @@ use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use model::{BitsPerSec, Nanos};
 
+use crate::Session;
 use crate::endpoint;
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 use crate::iperf3::client::Server;
 use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until};
-use crate::iperf3::tcp;
+use crate::iperf3::{tcp, udp};
 use crate::output::Prepared;
 use crate::stamp;
 use crate::stamp::under;
 use crate::stamp::under::Load;
 use crate::stamp::{FULL, Outcome, ProbePlan, wire};
-use crate::{Session, udp};
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
 use record::{Figure, Measurement, Metric, Phase, Statistic};
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,6 @@ pub struct ProbeArgs {
     timeout: Nanos,
     /// Probe once more, beside TCP streams or a UDP stream to the same far end: tcp:3, udp:10mbit
     #[arg(long, value_name = "LOAD")]
-    #[serde(default, with = "record::unit")]
     under: Option<Beside>,
     /// The far end's port for the load
     #[arg(long, value_name = "PORT", default_value_t = 5201, requires = "under")]
@@ -67,7 +66,8 @@ pub struct ProbeArgs {
 }
 
 /// A load beside the probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 enum Beside {
     /// So many TCP streams, as fast as they go.
     Tcp(u32),
@@ -173,6 +173,20 @@ impl ProbeArgs {
                 Protocol::Udp => udp::measure(&server, &plan, session).measurement,
             }
         })
+    }
+}
+
+impl TryFrom<String> for Beside {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Beside> for String {
+    fn from(load: Beside) -> Self {
+        load.to_string()
     }
 }
 

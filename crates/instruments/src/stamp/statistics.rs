@@ -1,6 +1,6 @@
 //! Intervals of what is seen in a sample; pure.
 
-use stats::{correlated, order, student};
+use stats::{autocorrelation, order_statistics, t_interval};
 
 /// Sorted values and what they say.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ impl Distribution {
 
     /// The value that a share `q` (0 to 1) of all is not above (nearest rank).
     pub(crate) fn quantile(&self, q: f64) -> f64 {
-        order::percentile(&self.sorted, q).unwrap_or(self.sorted[0])
+        order_statistics::percentile(&self.sorted, q).unwrap_or(self.sorted[0])
     }
 
     /// The middle one; of an even number, between the two in the middle.
@@ -29,7 +29,7 @@ impl Distribution {
 
     /// 95 % interval of the median by order statistics; all that was seen where there are too few.
     pub(crate) fn median_interval(&self) -> [f64; 2] {
-        order::median_interval(&self.sorted).unwrap_or(self.range())
+        order_statistics::median_interval(&self.sorted).unwrap_or(self.range())
     }
 
     fn range(&self) -> [f64; 2] {
@@ -43,9 +43,12 @@ pub(crate) fn mean_with_interval(values: &[f64]) -> Option<(f64, [f64; 2])> {
     /// The cost grows with the square of the number of values; means of neighbours say the same.
     const MOST: usize = 10_000;
     let together = values.len().div_ceil(MOST).max(1);
-    let means: Vec<f64> = values.chunks(together).filter_map(student::mean).collect();
-    let (_, low, high) = correlated::mean_with_interval(&means)?;
-    let mean = student::mean(values)?;
+    let means: Vec<f64> = values
+        .chunks(together)
+        .filter_map(t_interval::mean)
+        .collect();
+    let (_, low, high) = autocorrelation::mean_with_interval(&means)?;
+    let mean = t_interval::mean(values)?;
     Some((mean, [mean.min(low), mean.max(high)]))
 }
 

@@ -4,7 +4,7 @@ use super::{Across, CaseFigures};
 use record::bed::{Bed, Ends};
 use record::figure_name::FigureName;
 use record::{Metric, Statistic};
-use stats::shift::{Sense, Shift};
+use stats::hodges_lehmann::{Sense, Shift};
 
 /// A CPU that is busy for so much of a test has no time to spare, in percent.
 const BUSY: f64 = 95.0;

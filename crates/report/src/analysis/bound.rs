@@ -7,8 +7,8 @@ use model::{BitsPerSec, Conditions as Hop, Factor, HopConfig, Nanos, Probability
 use record::Direction;
 use record::plan::{Case, Instrument};
 use record::profile::Carrier;
-use stats::theory::Conditions;
-use stats::theory::ethernet::{Counted, Protocol, Stack};
+use stats::layers::{Counted, Protocol, Stack};
+use stats::theory::PathConditions;
 use stats::theory::limits::{Cause, Limits};
 use stats::theory::loss::Congestion;
 
@@ -48,7 +48,7 @@ impl Bound {
         };
         let full = stack.full_packet(mtu);
         let rtt_s: f64 = hops.iter().map(|hop| round_trip_s(hop, full)).sum();
-        let conditions = Conditions {
+        let conditions = PathConditions {
             rate: BitsPerSec::new(ENDLESS_BIT_PER_S).ok()?,
             mtu,
             stack,

@@ -17,7 +17,7 @@ use record::Measurement;
 use record::figure_name::FigureName;
 use record::plan::Case;
 use record::{Latest, Outcome, Record, Run};
-use stats::shift::Shift;
+use stats::hodges_lehmann::Shift;
 use stats::summary::Summary;
 
 pub(crate) use bottleneck::Bottleneck;

@@ -5,8 +5,8 @@ use model::Nanos;
 use super::CaseFigures;
 use super::intervals::{DIRECTIONS, Interval, intervals};
 use record::Direction;
-use stats::correlated::SeriesMean;
-use stats::{order, steady, student};
+use stats::autocorrelation::SeriesMean;
+use stats::{order_statistics, steady, t_interval};
 
 /// One instrument's throughput one way, over the runs of a case.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,16 +62,16 @@ impl Throughput {
 
     fn over(direction: Option<Direction>, runs: &[Steady]) -> Option<Self> {
         let means: Vec<f64> = runs.iter().map(|run| run.mean).collect();
-        let over_runs = student::mean_interval(&means);
+        let over_runs = t_interval::mean_interval(&means);
         let only = runs.first().and_then(|run| run.series);
         let ramps: Vec<f64> = runs.iter().filter_map(|run| run.ramp_s).collect();
         Some(Self {
             direction,
-            steady: student::mean(&means)?,
+            steady: t_interval::mean(&means)?,
             interval: over_runs.or(only.map(|series| series.interval)),
             trusted: over_runs.is_some() || only.is_some_and(|series| series.enough),
             warm_ups: runs.iter().map(|run| run.warm_up).collect(),
-            ramps_s: order::sorted(&ramps),
+            ramps_s: order_statistics::sorted(&ramps),
         })
     }
 }
@@ -95,7 +95,7 @@ impl Steady {
         // An interval counts from the middle on, so that rounding does not decide.
         let from = first.0 + warm_up.seconds() - length_s / 2.0;
         let left = whole.iter().position(|(start, ..)| *start >= from)?;
-        let mean = student::mean(&rates[left..])?;
+        let mean = t_interval::mean(&rates[left..])?;
         let ramp = match warm_up {
             WarmUp::Fixed(_) | WarmUp::Found(_) => steady::ramp(&rates, mean),
             WarmUp::Unsettled | WarmUp::TooShort => None,

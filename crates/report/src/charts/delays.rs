@@ -128,7 +128,7 @@ fn draw(
 }
 
 fn quantile(sorted: &[f64], share: f64) -> f64 {
-    stats::order::quantile(sorted, share).unwrap_or_default()
+    stats::order_statistics::quantile(sorted, share).unwrap_or_default()
 }
 
 /// The distribution as corners of steps, up to `end`.

@@ -2,24 +2,26 @@
 
 use serde::Serialize;
 
-use super::Conditions;
-use super::ethernet::Counted;
+use super::PathConditions;
+use crate::layers::Counted;
 
 /// One layer's ceiling, when every packet is as long as the MTU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ceiling {
+    /// "L1" to "L4".
     pub layer: &'static str,
     /// What is counted.
     pub counts: &'static str,
     /// Bytes that it counts of a packet.
     pub packet_bytes: u64,
+    /// The most that it carries of them.
     pub bit_per_s: f64,
     /// Of the line rate.
     pub percent: f64,
 }
 
 /// From the wire up to the goodput of TCP and of UDP.
-pub fn ceilings(conditions: &Conditions) -> Vec<Ceiling> {
+pub fn ceilings(conditions: &PathConditions) -> Vec<Ceiling> {
     let (tcp, udp) = (full(conditions), full(&conditions.with_udp()));
     [
         ("L1", "frame, preamble and gap", tcp.l1),
@@ -43,11 +45,11 @@ pub fn ceilings(conditions: &Conditions) -> Vec<Ceiling> {
 }
 
 /// Full packets a second: RFC 6349 §4.1's maximum frames per second.
-pub fn packets_per_s(conditions: &Conditions) -> f64 {
+pub fn packets_per_s(conditions: &PathConditions) -> f64 {
     conditions.rate.get() as f64 / 8.0 / full(conditions).l1 as f64
 }
 
-fn full(conditions: &Conditions) -> Counted {
+fn full(conditions: &PathConditions) -> Counted {
     conditions.stack.full_packet(conditions.mtu)
 }
 

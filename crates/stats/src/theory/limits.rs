@@ -4,13 +4,14 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::ethernet::Protocol;
 use super::loss::{self, Law};
-use super::{Conditions, Impossible};
+use super::{Impossible, PathConditions};
+use crate::layers::Protocol;
 
 /// Something that a goodput cannot pass.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Limit {
+    /// What it is.
     pub cause: Cause,
     /// Payload (L4) that it lets through.
     pub bit_per_s: f64,
@@ -45,8 +46,8 @@ impl Limits {
     /// Of `conditions`.
     ///
     /// # Errors
-    /// Conditions that cannot be.
-    pub fn of(conditions: &Conditions) -> Result<Self, Impossible> {
+    /// PathConditions that cannot be.
+    pub fn of(conditions: &PathConditions) -> Result<Self, Impossible> {
         conditions.check()?;
         let line = line(conditions);
         let own = match conditions.stack.protocol {
@@ -64,7 +65,7 @@ impl Limits {
     }
 
     /// The most that the path itself carries, line and shaper, whoever sends.
-    pub fn of_path(conditions: &Conditions) -> f64 {
+    pub fn of_path(conditions: &PathConditions) -> f64 {
         let shaper = shaper(conditions).map_or(f64::INFINITY, |limit| limit.bit_per_s);
         line(conditions).bit_per_s.min(shaper)
     }
@@ -82,10 +83,12 @@ impl Limits {
 /// A measured goodput and what held it up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Explained {
+    /// The goodput measured.
     pub measured_bit_per_s: f64,
     /// Of the binding limit; above 100 of a line or a shaper, the measured value counts something else than payload
     /// delivered. A loss law is an average over long runs, which a run can pass.
     pub percent: f64,
+    /// The least limit.
     pub binding: Limit,
 }
 
@@ -116,27 +119,27 @@ impl fmt::Display for Explained {
     }
 }
 
-fn line(conditions: &Conditions) -> Limit {
+fn line(conditions: &PathConditions) -> Limit {
     let full = conditions.stack.full_packet(conditions.mtu);
     let rate = conditions.rate.get() as f64;
     Limit::new(Cause::Line, rate * full.efficiency())
 }
 
-fn shaper(conditions: &Conditions) -> Option<Limit> {
+fn shaper(conditions: &PathConditions) -> Option<Limit> {
     let full = conditions.stack.full_packet(conditions.mtu);
     let share = full.payload as f64 / full.l2 as f64;
     let rate = conditions.shaper?.get() as f64;
     Some(Limit::new(Cause::Shaper, rate * share))
 }
 
-fn delivered(conditions: &Conditions) -> Option<Limit> {
+fn delivered(conditions: &PathConditions) -> Option<Limit> {
     let lost = conditions.loss.map(|loss| loss.fraction())?;
     let rate = Limits::of_path(conditions) * (1.0 - lost);
     (lost > 0.0).then(|| Limit::new(Cause::Delivered, rate))
 }
 
 /// What a TCP receiver and a TCP sender add.
-fn of_tcp(conditions: &Conditions) -> Vec<Limit> {
+fn of_tcp(conditions: &PathConditions) -> Vec<Limit> {
     let Some(rtt_s) = conditions.rtt_s() else {
         return Vec::new();
     };
@@ -176,14 +179,14 @@ mod tests {
     use crate::theory::loss::Congestion;
     use crate::theory::tests::gigabit;
 
-    fn wan() -> Conditions {
-        Conditions {
+    fn wan() -> PathConditions {
+        PathConditions {
             rtt: Some("20ms".parse().unwrap()),
             ..gigabit()
         }
     }
 
-    fn binding(conditions: &Conditions) -> (Cause, f64) {
+    fn binding(conditions: &PathConditions) -> (Cause, f64) {
         let limit = Limits::of(conditions).unwrap().binding;
         (limit.cause, limit.bit_per_s / 1e6)
     }
@@ -257,11 +260,11 @@ mod tests {
         let mut conditions = gigabit();
         conditions.rate = "100mbit".parse().unwrap();
         let limits = Limits::of(&conditions).unwrap();
-        // Document 003's best blast, in bytes a second.
+        // The best blast of "Experiment on Oct 10", in bytes a second.
         let blast = limits.explain(11_762_481.72 * 8.0);
         assert!((blast.percent - 99.949).abs() < 1e-3);
         assert!(!blast.is_impossible());
-        // Document 001's iperf client, which counts what it has buffered.
+        // The iperf client of "bc10-router", which counts what it has buffered.
         assert!(limits.explain(94.4e6).is_impossible());
     }
 }

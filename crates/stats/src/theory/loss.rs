@@ -19,8 +19,11 @@ pub enum Congestion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Law {
+    /// M. Mathis, J. Semke, J. Mahdavi and T. Ott, 1997: Reno without time-outs.
     Mathis,
+    /// J. Padhye, V. Firoiu, D. Towsley and J. Kurose, 1998: Reno with time-outs.
     Padhye,
+    /// RFC 9438 §5.1.
     Cubic,
     /// CUBIC where it is no faster than Reno.
     RenoFriendlyCubic,

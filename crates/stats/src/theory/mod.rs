@@ -1,7 +1,6 @@
 //! What a line, an MTU, a protocol and a path allow; pure. docs/theory.md has every formula with its source.
 
 pub mod ceilings;
-pub mod ethernet;
 pub mod limits;
 pub mod loss;
 pub mod nettest;
@@ -9,33 +8,30 @@ pub mod rfc6349;
 pub mod sizes;
 
 use model::{BitsPerSec, Bytes, Nanos, Probability};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use thiserror::Error;
 
-use ethernet::{Protocol, Stack};
+use crate::layers::{Protocol, Stack};
 use loss::Congestion;
 
 /// A path and what is sent over it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Conditions {
+pub struct PathConditions {
     /// Of the slowest Ethernet on the path, at L1.
-    #[serde(serialize_with = "text")]
     pub rate: BitsPerSec,
     /// Largest L3 packet in bytes.
     pub mtu: u32,
+    /// The headers around a payload.
     pub stack: Stack,
     /// A slower shaper on the path, at L2 without FCS, as tbf counts.
-    #[serde(serialize_with = "optional_text")]
     pub shaper: Option<BitsPerSec>,
     /// Round-trip time without queues.
-    #[serde(serialize_with = "optional_text")]
     pub rtt: Option<Nanos>,
     /// The receiver's window: payload bytes that may be unacknowledged.
-    #[serde(serialize_with = "optional_text")]
     pub window: Option<Bytes>,
     /// Random loss of data packets.
-    #[serde(serialize_with = "optional_text")]
     pub loss: Option<Probability>,
+    /// How the sender answers loss.
     pub congestion: Congestion,
 }
 
@@ -45,23 +41,31 @@ pub enum Impossible {
     /// RFC 791: 68 bytes; RFC 8200: 1280; the length field of either ends at 65535.
     #[error("an MTU of {mtu} bytes cannot be: {ip} takes {least} to 65535")]
     Mtu {
+        /// What was given, in bytes.
         mtu: u32,
+        /// "IPv4" or "IPv6".
         ip: &'static str,
+        /// The least that it takes, in bytes.
         least: u32,
     },
+    /// A round trip takes some time.
     #[error("an RTT of 0 would make every window enough: leave it out instead")]
     NoRtt,
+    /// What was given means nothing without a round-trip time.
     #[error("{0} acts by the round-trip time: state the RTT too")]
     NeedsRtt(&'static str),
+    /// A path delivers something.
     #[error("a loss of 100% lets nothing through")]
     AllLost,
+    /// A sender may have something on its way.
     #[error("a window of 0 bytes would let nothing through")]
     NoWindow,
+    /// Longer than [`sizes::LONGEST`].
     #[error("a message of {0} bytes is too long: {most} at most", most = sizes::LONGEST)]
     Message(u64),
 }
 
-impl Conditions {
+impl PathConditions {
     /// Refuses what cannot be.
     ///
     /// # Errors
@@ -102,24 +106,13 @@ impl Conditions {
     }
 }
 
-fn optional_text<T: std::fmt::Display, S: Serializer>(
-    value: &Option<T>,
-    target: S,
-) -> Result<S::Ok, S::Error> {
-    value.as_ref().map(ToString::to_string).serialize(target)
-}
-
-fn text<S: Serializer>(rate: &BitsPerSec, target: S) -> Result<S::Ok, S::Error> {
-    target.collect_str(rate)
-}
-
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// 1gbit, MTU 1500, IPv4, TCP with timestamps and CUBIC, nothing else.
-    pub fn gigabit() -> Conditions {
-        Conditions {
+    pub(crate) fn gigabit() -> PathConditions {
+        PathConditions {
             rate: "1gbit".parse().unwrap(),
             mtu: 1500,
             stack: Stack {
@@ -137,7 +130,7 @@ pub mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_by_name() {
-        let cause = |change: fn(&mut Conditions)| {
+        let cause = |change: fn(&mut PathConditions)| {
             let mut conditions = gigabit();
             change(&mut conditions);
             conditions.check().unwrap_err().to_string()

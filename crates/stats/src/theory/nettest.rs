@@ -1,16 +1,19 @@
-//! Document 003's table of overheads, as published and as it is.
+//! The table of overheads of "Experiment on Oct 10" (nettest, kernel 2.4.10), as published and as it is.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use super::ethernet::{GAP, PREAMBLE};
+use crate::layers::{GAP, PREAMBLE};
 
 /// A figure that nettest's table has.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Overhead {
+    /// What it is of.
     pub what: &'static str,
+    /// As the table has it.
     pub published: Value,
+    /// As it is.
     pub correct: Value,
     /// Why the two differ, or that they do not.
     pub why: &'static str,
@@ -20,14 +23,21 @@ pub struct Overhead {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
+    /// In the unit that the figure names.
     Number(u64),
-    Share { part: u64, of: u64 },
+    /// Of the bytes `of`, `part`.
+    Share {
+        /// Bytes.
+        part: u64,
+        /// Bytes.
+        of: u64,
+    },
 }
 
 /// A frame with header and FCS of the largest and of the smallest packet.
 const LONGEST: u64 = 1518;
 const SHORTEST: u64 = 64;
-/// The fastest blast of document 003, 98,304 bytes a message, in bytes a second.
+/// The fastest blast of the same page, 98,304 bytes a message, in bytes a second.
 pub const FASTEST_BLAST: f64 = 11_762_481.72;
 
 /// The table, in its own order: Ethernet at 100 Mb/s, IPv4.
@@ -44,14 +54,14 @@ pub fn overheads() -> [Overhead; 6] {
         same("Fast Ethernet, bytes a second", 12_500_000),
         Overhead {
             what: "Ethernet payload, most",
-            published: share(1500, LONGEST + PREAMBLE),
-            correct: share(1500, LONGEST + PREAMBLE + GAP),
+            published: share(1500, LONGEST + u64::from(PREAMBLE)),
+            correct: share(1500, LONGEST + u64::from(PREAMBLE) + u64::from(GAP)),
             why: GAP_LEFT_OUT,
         },
         Overhead {
             what: "Ethernet payload, least",
-            published: share(1, SHORTEST + PREAMBLE),
-            correct: share(1, SHORTEST + PREAMBLE + GAP),
+            published: share(1, SHORTEST + u64::from(PREAMBLE)),
+            correct: share(1, SHORTEST + u64::from(PREAMBLE) + u64::from(GAP)),
             why: GAP_LEFT_OUT,
         },
         same("IP header, least", 20),
@@ -83,8 +93,8 @@ impl fmt::Display for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::theory::ethernet::Protocol;
-    use crate::theory::ethernet::tests::stack;
+    use crate::layers::Protocol;
+    use crate::layers::tests::stack;
 
     #[test]
     fn the_slip_is_the_gap() {

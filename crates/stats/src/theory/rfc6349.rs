@@ -3,7 +3,7 @@
 use model::{Bytes, Nanos};
 use serde::Serialize;
 
-use super::Conditions;
+use super::PathConditions;
 use super::limits::Limits;
 
 /// The window that keeps a path full.
@@ -18,7 +18,7 @@ pub struct NeededWindow {
 }
 
 /// The window that `conditions` need; nothing without an RTT.
-pub fn needed_window(conditions: &Conditions) -> Option<NeededWindow> {
+pub fn needed_window(conditions: &PathConditions) -> Option<NeededWindow> {
     const LARGEST_UNSCALED: f64 = 65_535.0;
     const LARGEST_SCALE: u32 = 14;
     let bytes = Limits::of_path(conditions) / 8.0 * conditions.rtt_s()?;
@@ -33,7 +33,7 @@ pub fn needed_window(conditions: &Conditions) -> Option<NeededWindow> {
 
 /// The ideal transfer time in seconds (RFC 6349 §4.1): `size` of payload at what line and shaper carry, the sender's start and
 /// the round trips left out.
-pub fn ideal_transfer_s(conditions: &Conditions, size: Bytes) -> f64 {
+pub fn ideal_transfer_s(conditions: &PathConditions, size: Bytes) -> f64 {
     size.0 as f64 * 8.0 / Limits::of_path(conditions)
 }
 

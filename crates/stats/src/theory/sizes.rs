@@ -3,8 +3,8 @@
 use model::Bytes;
 use serde::Serialize;
 
-use super::ethernet::{Counted, Stack};
-use super::{Conditions, Impossible};
+use super::{Impossible, PathConditions};
+use crate::layers::{Counted, Stack};
 
 /// The longest message, in bytes.
 pub const LONGEST: u64 = 1_000_000_000_000;
@@ -29,6 +29,7 @@ pub struct Carried {
     pub counted: Counted,
     /// How long a message occupies the wire.
     pub wire_s: f64,
+    /// Payload over that time.
     pub goodput_bit_per_s: f64,
     /// Goodput in percent of the line rate.
     pub percent: f64,
@@ -38,7 +39,7 @@ pub struct Carried {
 ///
 /// # Errors
 /// A message above [`LONGEST`].
-pub fn of_size(conditions: &Conditions, size: Bytes) -> Result<OfSize, Impossible> {
+pub fn of_size(conditions: &PathConditions, size: Bytes) -> Result<OfSize, Impossible> {
     let Bytes(bytes) = size;
     if bytes > LONGEST {
         return Err(Impossible::Message(bytes));
@@ -62,7 +63,7 @@ fn segments(stack: Stack, bytes: u64, mtu: u32) -> Counted {
     }
 }
 
-fn carried(conditions: &Conditions, counted: Counted) -> Carried {
+fn carried(conditions: &PathConditions, counted: Counted) -> Carried {
     let rate = conditions.rate.get() as f64;
     Carried {
         wire_s: counted.l1 as f64 * 8.0 / rate,

@@ -5,7 +5,7 @@ use super::fetch::Fetched;
 use crate::Spread;
 use crate::http::sizes::Sizes;
 use record::{Figure, Metric, Sample, Statistic};
-use stats::order;
+use stats::order_statistics;
 
 /// The times of each file, over `connections` in parallel.
 pub(super) fn samples(fetched: &[Fetched], connections: u32) -> Vec<Sample> {
@@ -72,12 +72,12 @@ fn distribution(metric: Metric, mut values: Vec<f64>) -> Vec<Figure> {
         return Vec::new();
     };
     let median = Figure::new(metric, Statistic::Median, spread.median);
-    let median = match order::median_interval(&values) {
+    let median = match order_statistics::median_interval(&values) {
         Some([low, high]) => median.within(low, high),
         None => median,
     };
     let percentile = |statistic, share| {
-        let value = order::percentile(&values, share)?;
+        let value = order_statistics::percentile(&values, share)?;
         Some(Figure::new(metric, statistic, value))
     };
     [

@@ -1,20 +1,19 @@
 //! iperf3's far end, for many clients at once: the cookie tells whose connection is whose.
 
-mod datagrams;
-mod desk;
+mod dispatcher;
 mod session;
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
 use anyhow::Result;
 
-use self::datagrams::Datagrams;
-use self::desk::Desk;
+use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;
 use crate::serve::accept::{accept_all, listen};
+use crate::serve::shared::Refusal;
 use crate::serve::{Service, Shared};
 
 /// Serves on `port` of `bind`.
@@ -24,14 +23,13 @@ use crate::serve::{Service, Shared};
 pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
     let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
-    let datagrams = Arc::new(Datagrams::bind(address, bind)?);
-    let desk = Arc::new(Desk::new(shared, Arc::clone(&datagrams)));
-    let greeting = datagrams.listen(Arc::clone(&desk.ending))?;
+    let dispatcher = Arc::new(Dispatcher::new(shared, address, bind)?);
+    let greetings = Arc::clone(&dispatcher).answer_greetings()?;
     let thread = thread::Builder::new()
         .name("iperf3".to_owned())
         .spawn(move || {
-            let clients = serve(&listener, &desk);
-            for thread in clients.into_iter().chain([greeting]) {
+            let clients = serve(&listener, &dispatcher);
+            for thread in clients.into_iter().chain([greetings]) {
                 // A panic there was printed there.
                 let _ = thread.join();
             }
@@ -44,20 +42,36 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
 }
 
 /// Takes clients until the far end stops; gives those that have yet to tell their clients and to log.
-fn serve(listener: &TcpListener, desk: &Arc<Desk>) -> Vec<JoinHandle<()>> {
+fn serve(listener: &TcpListener, dispatcher: &Arc<Dispatcher>) -> Vec<JoinHandle<()>> {
     let mut clients: Vec<JoinHandle<()>> = Vec::new();
     // The order of accepting is that of the client's streams, by which both ends number them.
     let mut order = 0;
-    let take = |stream, _| {
+    let take_next = |stream, _| {
         order += 1;
         clients.retain(|client| !client.is_finished());
-        clients.extend(desk.greet(stream, order));
+        clients.extend(take(dispatcher, stream, order));
     };
-    accept_all(listener, &desk.shared, take, |stream| {
-        desk.turn_away(stream)
-    });
-    desk.ending.store(true, Ordering::Relaxed);
+    let refuse = |stream| {
+        if let Ok(mut control) = dispatcher.control(stream) {
+            session::refuse(&mut control, Refusal::NotAllowed);
+        }
+    };
+    accept_all(listener, &dispatcher.shared, take_next, refuse);
+    dispatcher.ending.store(true, Ordering::Relaxed);
     clients
+}
+
+/// Serves a connection on a thread of its own, which ends soon after the far end stops; one too many gets none.
+fn take(dispatcher: &Arc<Dispatcher>, stream: TcpStream, order: u64) -> Option<JoinHandle<()>> {
+    let seat = dispatcher.without_cookie.take()?;
+    let dispatcher = Arc::clone(dispatcher);
+    let thread = thread::Builder::new().name("iperf3 client".to_owned());
+    let serve = move || {
+        if let Some((control, cookie)) = dispatcher.dispatch(stream, order, seat) {
+            session::serve(&dispatcher, control, cookie);
+        }
+    };
+    thread.spawn(serve).ok()
 }
 
 #[cfg(test)]
@@ -70,7 +84,7 @@ mod tests {
 
     use crate::Session;
     use crate::iperf3::client;
-    use crate::iperf3::params::Params;
+    use crate::iperf3::messages::Params;
     use crate::iperf3::plan::{Plan, Protocol, Until, Way};
     use crate::iperf3::tcp::measure::measure;
     use crate::iperf3::wire::{Cookie, State};

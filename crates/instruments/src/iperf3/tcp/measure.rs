@@ -1,15 +1,16 @@
 //! `measure tcp`: a test of TCP against any iperf3 server.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 
 use anyhow::{Context, Result};
+use socket2::SockRef;
 
 use super::super::client::{self, Opening, Server};
-use super::super::params::Params;
+use super::super::messages::Params;
 use super::super::plan::{Plan, StreamSpec};
 use super::super::view::Setting;
 use super::report::Report;
-use super::{Options, TcpStreams, block, view};
+use super::{Connection, TcpStreams, block, set_options, view};
 use crate::Session;
 use crate::endpoint;
 use crate::instrument::MeasureOutput;
@@ -67,44 +68,13 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
     }
 }
 
-/// One data connection as it was set up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Connection {
-    pub(crate) spec: StreamSpec,
-    pub(crate) local: SocketAddr,
-    pub(crate) remote: SocketAddr,
-    /// SO_SNDBUF and SO_RCVBUF as in effect.
-    pub(crate) buffers: [usize; 2],
-    /// TCP_MAXSEG as in effect.
-    pub(crate) mss: u32,
-}
-
-impl Connection {
-    fn ends(&self) -> (u32, [SocketAddr; 2]) {
-        (self.spec.id, [self.local, self.remote])
-    }
-
-    fn of((spec, stream): &(StreamSpec, TcpStream)) -> Option<Self> {
-        let socket = socket2::SockRef::from(stream);
-        Some(Self {
-            spec: *spec,
-            local: stream.local_addr().ok()?,
-            remote: stream.peer_addr().ok()?,
-            buffers: [
-                socket.send_buffer_size().ok()?,
-                socket.recv_buffer_size().ok()?,
-            ],
-            mss: socket.tcp_mss().ok()?,
-        })
-    }
-}
-
 /// Connects the streams one after another: the server counts them as they come.
 fn connect_all(opening: &Opening<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
     let connect = |spec: &StreamSpec| -> Result<(StreamSpec, TcpStream)> {
         let server = opening.server;
         let socket = endpoint::tcp(server.address, server.local.as_ref())?;
-        Options(&opening.params.plan).before_connecting(&socket, server.address)?;
+        let peer = server.address.ip();
+        set_options(&opening.params.plan, &SockRef::from(&socket), peer, true)?;
         let stream =
             endpoint::connect(socket, server.address, server.connect_timeout, opening.stop)?;
         let cookie = opening.cookie.as_bytes();
@@ -117,13 +87,13 @@ fn connect_all(opening: &Opening<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::iperf3::messages::{Results, StreamResults};
     use crate::iperf3::plan::{Protocol, Until, Way};
-    use crate::iperf3::results::{Results, StreamResults};
     use crate::iperf3::wire::{COOKIE_LENGTH, State};
     use crate::serve::{self, ServeConfig};
     use record::{Direction, Metric, Statistic};
     use std::io::{Read as _, Write as _};
-    use std::net::{Shutdown, TcpListener};
+    use std::net::{Shutdown, SocketAddr, TcpListener};
     use std::thread;
     use std::time::Duration;
 

@@ -1,26 +1,24 @@
 //! The TCP streams of a test, at either end.
 
-mod counts;
-mod flow;
 pub(crate) mod measure;
-pub(crate) mod options;
 pub(crate) mod report;
+mod stream;
 pub(crate) mod view;
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use netio::tcp::TcpInfo;
 use socket2::SockRef;
 
-pub(crate) use self::counts::{Interval, StreamInterval, StreamTotal, cwnd_bytes};
-use self::counts::{Limited, Rtts};
-use self::flow::{Flow, Gate, Snapshot};
-pub(crate) use self::options::Options;
-use super::plan::{CpuTime, Plan, Progress, StreamSpec, Streams, Until};
-use super::results::StreamResults;
+use self::stream::{DataStream, Sending};
+pub(crate) use self::stream::{StreamInterval, cwnd_bytes};
+use super::messages::StreamResults;
+use super::plan::{Plan, StreamSpec, Until};
+use super::run::{CpuTime, Progress, Streams};
 
 /// Bytes of a block when the user does not say: as large as iperf3 takes, for fewer calls.
 const DEFAULT_BLOCK: u32 = 1 << 20;
@@ -30,8 +28,8 @@ const SETTLE_STEP: Duration = Duration::from_millis(5);
 /// The TCP streams of one end of a test.
 #[derive(Debug)]
 pub(crate) struct TcpStreams {
-    flows: Vec<Tracked>,
-    gate: Arc<Gate>,
+    streams: Vec<DataStream>,
+    sending: Arc<Sending>,
     until: Until,
     start: Instant,
     /// When what counts began: after the omitted start.
@@ -47,16 +45,95 @@ pub(crate) struct TcpStreams {
     peer: Option<SocketAddr>,
 }
 
-/// One stream and where it stood when something began or ended.
-#[derive(Debug)]
-struct Tracked {
-    flow: Flow,
-    base: Option<Snapshot>,
-    before: Option<Snapshot>,
-    end: Option<Snapshot>,
-    rtts: Rtts,
-    most_cwnd: u64,
-    most_wnd: u64,
+/// One data connection as it was set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connection {
+    /// The stream.
+    pub(crate) spec: StreamSpec,
+    /// Its address here.
+    pub(crate) local: SocketAddr,
+    /// Its address there.
+    pub(crate) remote: SocketAddr,
+    /// SO_SNDBUF and SO_RCVBUF as in effect.
+    pub(crate) buffers: [usize; 2],
+    /// TCP_MAXSEG as in effect.
+    pub(crate) mss: u32,
+}
+
+/// What one interval brought.
+#[derive(Clone, Debug)]
+pub(crate) struct Interval {
+    /// Seconds after the start of the test at which it began, the omitted start included.
+    pub(crate) start_s: f64,
+    /// Likewise its end.
+    pub(crate) end_s: f64,
+    /// Whether it lies in the omitted start.
+    pub(crate) omitted: bool,
+    /// CPU time of this end's threads in percent of the interval.
+    pub(crate) cpu_percent: f64,
+    /// Each stream, in the order of opening.
+    pub(crate) streams: Vec<StreamInterval>,
+}
+
+/// One stream of a whole test, seen from this end.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamTotal {
+    /// The stream.
+    pub(crate) spec: StreamSpec,
+    /// Payload bytes that this end wrote, or read.
+    pub(crate) bytes: u64,
+    /// Payload bytes that this end wrote or read since the connection began, the omitted start included.
+    pub(crate) bytes_with_omitted: u64,
+    /// For how long that went.
+    pub(crate) seconds: f64,
+    /// Segments sent again; at a sender only.
+    pub(crate) retransmits: u32,
+    /// Payload bytes of a segment on average, those sent again included; absent without a segment.
+    pub(crate) segment: Option<f64>,
+    /// How long the sender was held up by the receiver's window and by its own send buffer, of the time in which it had
+    /// something to send.
+    pub(crate) limited: Limited,
+    /// The kernel's view at the end.
+    pub(crate) info: TcpInfo,
+    /// Least, mean and greatest smoothed round-trip time at the ends of intervals.
+    pub(crate) rtt: Option<[Duration; 3]>,
+    /// The greatest congestion window at the end of an interval, in bytes.
+    pub(crate) most_cwnd: u64,
+    /// The greatest window that the receiver advertised at the end of an interval, in bytes.
+    pub(crate) most_wnd: u64,
+}
+
+/// What held a sender up (`tcpi_busy_time` and its parts).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limited {
+    /// With something to send or unacknowledged.
+    pub(crate) busy: Duration,
+    /// By the receiver's window.
+    pub(crate) by_receiver: Duration,
+    /// By this end's send buffer.
+    pub(crate) by_send_buffer: Duration,
+}
+
+impl Connection {
+    /// The stream's number, its address here and its address there.
+    fn ends(&self) -> (u32, [SocketAddr; 2]) {
+        (self.spec.id, [self.local, self.remote])
+    }
+
+    /// Of a connection that is up.
+    fn of((spec, stream): &(StreamSpec, TcpStream)) -> Option<Self> {
+        let socket = SockRef::from(stream);
+        Some(Self {
+            spec: *spec,
+            local: stream.local_addr().ok()?,
+            remote: stream.peer_addr().ok()?,
+            buffers: [
+                socket.send_buffer_size().ok()?,
+                socket.recv_buffer_size().ok()?,
+            ],
+            mss: socket.tcp_mss().ok()?,
+        })
+    }
 }
 
 impl TcpStreams {
@@ -66,18 +143,12 @@ impl TcpStreams {
         let peer = streams
             .first()
             .and_then(|(_, socket)| socket.peer_addr().ok());
-        let flows = streams.into_iter().map(|(spec, socket)| Tracked {
-            flow: Flow::new(spec, socket),
-            base: None,
-            before: None,
-            end: None,
-            rtts: Rtts::default(),
-            most_cwnd: 0,
-            most_wnd: 0,
-        });
+        let streams = streams.into_iter();
         Self {
-            flows: flows.collect(),
-            gate: Arc::new(Gate::new(block(plan), plan.bitrate)),
+            streams: streams
+                .map(|(spec, socket)| DataStream::new(spec, socket))
+                .collect(),
+            sending: Arc::new(Sending::new(block(plan), plan.bitrate)),
             until: plan.until,
             start: now,
             counted_from: now,
@@ -102,12 +173,6 @@ impl TcpStreams {
         &self.intervals
     }
 
-    /// The connections.
-    pub(crate) fn sockets(&self) -> impl Iterator<Item = (StreamSpec, &TcpStream)> {
-        let flows = self.flows.iter();
-        flows.filter_map(|tracked| Some((tracked.flow.spec, tracked.flow.socket()?)))
-    }
-
     /// Who is at the other end of the streams.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         self.peer
@@ -115,149 +180,83 @@ impl TcpStreams {
 
     /// Each stream as a whole.
     pub(crate) fn totals(&self) -> Vec<StreamTotal> {
-        let totals = self.flows.iter();
-        totals.map(|tracked| self.total(tracked)).collect()
+        self.streams
+            .iter()
+            .map(|stream| self.total(stream))
+            .collect()
     }
 
-    fn total(&self, tracked: &Tracked) -> StreamTotal {
-        let spec = tracked.flow.spec;
-        let end = tracked.latest();
-        let base = tracked.base.unwrap_or(end);
+    fn total(&self, stream: &DataStream) -> StreamTotal {
+        let spec = stream.spec;
+        let (base, end) = (stream.base, stream.latest());
+        let (before, info) = (base.info, end.info);
         let (segments, segment_bytes) = if spec.sends {
-            (end.info.data_segs_out, end.info.bytes_sent)
+            (info.data_segs_out, info.bytes_sent)
         } else {
-            (end.info.data_segs_in, end.info.bytes_received)
+            (info.data_segs_in, info.bytes_received)
         };
-        let seconds = match self.until {
+        let ended = match self.until {
             // What was received of so many bytes is whole with the last of them.
-            Until::Bytes(_) if !spec.sends => {
-                (self.start + tracked.flow.last_byte()).saturating_duration_since(self.counted_from)
-            }
-            _ => end.at.saturating_duration_since(self.counted_from),
+            Until::Bytes(_) if !spec.sends => self.start + stream.last_byte(),
+            _ => end.at,
         };
         StreamTotal {
             spec,
             bytes: end.bytes - base.bytes,
             bytes_with_omitted: end.bytes,
-            seconds: seconds.as_secs_f64(),
-            retransmits: end
-                .info
-                .total_retrans
-                .saturating_sub(base.info.total_retrans),
+            seconds: seconds(self.counted_from, ended),
+            retransmits: info.total_retrans.saturating_sub(before.total_retrans),
             segment: (segments > 0).then(|| segment_bytes as f64 / f64::from(segments)),
             limited: Limited {
-                busy: end.info.busy_time.saturating_sub(base.info.busy_time),
-                by_receiver: end.info.rwnd_limited.saturating_sub(base.info.rwnd_limited),
-                by_send_buffer: end
-                    .info
-                    .sndbuf_limited
-                    .saturating_sub(base.info.sndbuf_limited),
+                busy: info.busy_time.saturating_sub(before.busy_time),
+                by_receiver: info.rwnd_limited.saturating_sub(before.rwnd_limited),
+                by_send_buffer: info.sndbuf_limited.saturating_sub(before.sndbuf_limited),
             },
-            info: end.info,
-            rtt: tracked.rtts.least_mean_most(),
-            most_cwnd: tracked.most_cwnd,
-            most_wnd: tracked.most_wnd,
+            info,
+            rtt: stream.sender.rtt(),
+            most_cwnd: stream.sender.most_cwnd,
+            most_wnd: stream.sender.most_wnd,
         }
     }
 
-    fn cpu_total(&self) -> CpuTime {
-        self.flows.iter().fold(CpuTime::default(), |sum, tracked| {
-            let cpu = tracked.flow.cpu();
-            CpuTime {
-                user: sum.user + cpu.user,
-                system: sum.system + cpu.system,
-            }
-        })
-    }
-}
-
-impl Tracked {
-    /// Where the stream stood at the end of the test, or stands now.
-    fn latest(&self) -> Snapshot {
-        self.end
-            .unwrap_or_else(|| self.flow.snapshot(Instant::now()))
-    }
-
-    fn arrived(&self, from: Snapshot, to: Snapshot) -> u64 {
-        if self.flow.spec.sends {
-            to.info.bytes_acked.saturating_sub(from.info.bytes_acked)
-        } else {
-            to.bytes - from.bytes
+    /// Counts anew from `now` on, for as many bytes as the test has.
+    fn count_from(&mut self, now: Instant) {
+        (self.counted_from, self.ticked) = (now, now);
+        if let (false, Until::Bytes(bytes)) = (self.omitting, self.until) {
+            self.sending.control.limit(bytes);
         }
+        self.streams.iter_mut().for_each(|stream| stream.reset(now));
     }
 }
 
 impl Streams for TcpStreams {
     fn start(&mut self, start: Instant) -> Result<()> {
         self.start = start;
-        self.counted_from = start;
-        self.ticked = start;
-        if !self.omitting
-            && let Until::Bytes(bytes) = self.until
-        {
-            self.gate.limit(bytes);
-        }
-        for tracked in &mut self.flows {
-            let now = tracked.flow.snapshot(start);
-            tracked.base = Some(now);
-            tracked.before = Some(now);
-        }
-        for tracked in &mut self.flows {
-            tracked.flow.start(&self.gate, start)?;
-        }
-        Ok(())
+        self.count_from(start);
+        let mut streams = self.streams.iter_mut();
+        streams.try_for_each(|stream| stream.start(&self.sending, start))
     }
 
     fn end_omission(&mut self, now: Instant) {
         self.omitting = false;
-        self.counted_from = now;
-        self.ticked = now;
-        if let Until::Bytes(bytes) = self.until {
-            self.gate.limit(bytes);
-        }
-        for tracked in &mut self.flows {
-            let now = tracked.flow.snapshot(now);
-            tracked.base = Some(now);
-            tracked.before = Some(now);
-            tracked.rtts = Rtts::default();
-            (tracked.most_cwnd, tracked.most_wnd) = (0, 0);
-        }
+        self.count_from(now);
     }
 
     fn tick(&mut self, now: Instant) {
-        let start = self.start;
-        let since = |at: Instant| at.saturating_duration_since(start).as_secs_f64();
-        let cpu = self.cpu_total().total();
-        let lasted = now.saturating_duration_since(self.ticked).as_secs_f64();
+        let cpu = self.cpu().total();
+        let lasted = seconds(self.ticked, now);
         let used = cpu.saturating_sub(self.cpu_before).as_secs_f64();
-        let mut interval = Interval {
-            start_s: since(self.ticked),
-            end_s: since(now),
-            omitted: self.omitting,
-            cpu_percent: 100.0 * used / lasted.max(f64::EPSILON),
-            streams: Vec::new(),
-        };
-        for tracked in &mut self.flows {
-            let now = tracked.end.unwrap_or_else(|| tracked.flow.snapshot(now));
-            let before = tracked.before.replace(now).unwrap_or(now);
-            let info = now.info;
-            if tracked.flow.spec.sends {
-                tracked.rtts.add(info.rtt);
-                tracked.most_cwnd = tracked.most_cwnd.max(cwnd_bytes(&info));
-                tracked.most_wnd = tracked.most_wnd.max(info.snd_wnd.into());
-            }
-            interval.streams.push(StreamInterval {
-                spec: tracked.flow.spec,
-                bytes: now.bytes - before.bytes,
-                arrived: tracked.arrived(before, now),
-                retransmits: info.total_retrans.saturating_sub(before.info.total_retrans),
-                info,
-            });
-        }
         if !self.keeps_intervals {
             self.intervals.clear();
         }
-        self.intervals.push(interval);
+        let streams = self.streams.iter_mut();
+        self.intervals.push(Interval {
+            start_s: seconds(self.start, self.ticked),
+            end_s: seconds(self.start, now),
+            omitted: self.omitting,
+            cpu_percent: 100.0 * used / lasted.max(f64::EPSILON),
+            streams: streams.map(|stream| stream.interval(now)).collect(),
+        });
         self.ticked = now;
         self.cpu_before = cpu;
     }
@@ -268,17 +267,12 @@ impl Streams for TcpStreams {
         };
         let lasted = interval.end_s - interval.start_s;
         let way = |sends: bool| -> Option<String> {
-            let of = || {
-                interval
-                    .streams
-                    .iter()
-                    .filter(move |s| s.spec.sends == sends)
-            };
-            of().next()?;
-            let arrived: u64 = of().map(|s| s.arrived).sum();
+            let streams = interval.streams.iter();
+            let of = || streams.clone().filter(|stream| stream.spec.sends == sends);
+            let rtt = of().map(|stream| stream.info.rtt).max()?;
+            let arrived: u64 = of().map(|stream| stream.arrived).sum();
             let rate = arrived as f64 * 8.0 / lasted / 1e6;
-            let retransmits: u32 = of().map(|s| s.retransmits).sum();
-            let rtt = of().map(|s| s.info.rtt).max().unwrap_or_default();
+            let retransmits: u32 = of().map(|stream| stream.retransmits).sum();
             Some(if sends {
                 let rtt = rtt.as_secs_f64() * 1e3;
                 format!("sent {rate:.1} Mbit/s, {retransmits} retransmissions, RTT {rtt:.3} ms")
@@ -286,7 +280,7 @@ impl Streams for TcpStreams {
                 format!("received {rate:.1} Mbit/s")
             })
         };
-        let ways: Vec<String> = [way(true), way(false)].into_iter().flatten().collect();
+        let ways: Vec<String> = [true, false].into_iter().filter_map(way).collect();
         let omitted = if interval.omitted { " (omitted)" } else { "" };
         format!(
             "{:.1} to {:.1} s: {}{omitted}",
@@ -299,42 +293,38 @@ impl Streams for TcpStreams {
     fn progress(&self) -> Progress {
         let mut progress = Progress::default();
         let mut idle = true;
-        for tracked in &self.flows {
-            let now = tracked.latest();
-            let base = tracked.base.unwrap_or(now);
-            let bytes = now.bytes - base.bytes;
-            if tracked.flow.spec.sends {
+        for stream in &self.streams {
+            let now = stream.latest();
+            let bytes = now.bytes - stream.base.bytes;
+            if stream.spec.sends {
                 progress.sent += bytes;
                 progress.moved += now.info.bytes_acked;
                 idle &= now.info.unacked == 0 && now.info.notsent_bytes == 0;
-                idle &= tracked.flow.ended().is_some();
+                idle &= stream.ended().is_some();
             } else {
                 progress.received += bytes;
                 progress.moved += now.bytes;
             }
-            if let Some(Some(cause)) = tracked.flow.ended() {
-                progress.broken.get_or_insert(cause);
+            if let Some(Some(cause)) = stream.ended() {
+                progress.broken.get_or_insert_with(|| cause.clone());
             }
         }
-        progress.delivered = idle && self.gate.is_spent();
+        progress.delivered = idle && self.sending.control.allowance() == 0;
         progress
     }
 
     fn stop(&mut self, now: Instant) {
-        self.gate.stop();
-        for tracked in &mut self.flows {
-            if tracked.flow.spec.sends {
-                tracked.flow.join();
-            }
-        }
-        // What a sender wrote until it looked up was sent, and in the time until then.
-        for tracked in &mut self.flows {
-            let at = if tracked.flow.spec.sends {
+        self.sending.control.stop();
+        let senders = self.streams.iter_mut().filter(|stream| stream.spec.sends);
+        senders.for_each(DataStream::join);
+        for stream in &mut self.streams {
+            // What a sender wrote until it looked up was sent, and in the time until then.
+            let at = if stream.spec.sends {
                 Instant::now()
             } else {
                 now
             };
-            tracked.end = Some(tracked.flow.snapshot(at));
+            stream.end = Some(stream.snapshot(at));
         }
         let end = Instant::now();
         if end.duration_since(self.ticked) > Duration::from_millis(1) {
@@ -345,17 +335,12 @@ impl Streams for TcpStreams {
     fn settle(&mut self, sent: &[StreamResults], enough: &dyn Fn() -> bool) {
         loop {
             let mut complete = true;
-            for tracked in &mut self.flows {
-                let spec = tracked.flow.spec;
-                let Some(theirs) = sent.iter().find(|theirs| theirs.id == spec.id) else {
-                    continue;
-                };
-                if !spec.sends {
-                    let now = tracked.flow.snapshot(Instant::now());
-                    let base = tracked.base.unwrap_or(now);
-                    tracked.end = Some(now);
+            for stream in self.streams.iter_mut().filter(|stream| !stream.spec.sends) {
+                if let Some(theirs) = sent.iter().find(|theirs| theirs.id == stream.spec.id) {
+                    let now = stream.snapshot(Instant::now());
+                    stream.end = Some(now);
                     complete &=
-                        now.bytes - base.bytes >= theirs.bytes || tracked.flow.ended().is_some();
+                        now.bytes - stream.base.bytes >= theirs.bytes || stream.ended().is_some();
                 }
             }
             if complete || enough() {
@@ -366,33 +351,29 @@ impl Streams for TcpStreams {
     }
 
     fn close(&mut self) {
-        self.gate.stop();
+        self.sending.control.stop();
         self.congestion_used = self.congestion_used();
-        for tracked in &mut self.flows {
-            tracked
-                .end
-                .get_or_insert_with(|| tracked.flow.snapshot(Instant::now()));
-            tracked.flow.close();
+        for stream in &mut self.streams {
+            stream.end = Some(stream.latest());
+            stream.close();
         }
     }
 
     fn results(&self) -> Vec<StreamResults> {
-        let totals = self.totals().into_iter();
-        totals
-            .map(|total| StreamResults {
-                id: total.spec.id,
-                bytes: total.bytes,
-                retransmits: total.spec.sends.then(|| total.retransmits.into()),
-                errors: Some(0),
-                omitted: Some([0, 0]),
-                seconds: Some(total.seconds),
-                ..StreamResults::default()
-            })
-            .collect()
+        let result = |total: StreamTotal| StreamResults {
+            id: total.spec.id,
+            bytes: total.bytes,
+            retransmits: total.spec.sends.then(|| total.retransmits.into()),
+            errors: Some(0),
+            omitted: Some([0, 0]),
+            seconds: Some(total.seconds),
+            ..StreamResults::default()
+        };
+        self.totals().into_iter().map(result).collect()
     }
 
     fn congestion_used(&self) -> Option<String> {
-        let Some((_, socket)) = self.sockets().next() else {
+        let Some(socket) = self.streams.iter().find_map(DataStream::socket) else {
             return self.congestion_used.clone();
         };
         let name = SockRef::from(socket).tcp_congestion().ok()?;
@@ -401,18 +382,71 @@ impl Streams for TcpStreams {
     }
 
     fn cpu(&self) -> CpuTime {
-        self.cpu_total()
+        self.streams.iter().map(DataStream::cpu).sum()
     }
 }
 
 impl Drop for TcpStreams {
     fn drop(&mut self) {
-        // Senders have to see it before their flows wait for them.
-        self.gate.stop();
+        // Senders have to see it before their streams wait for them.
+        self.sending.control.stop();
     }
 }
 
 /// Bytes that a sender writes in one call.
 pub(crate) fn block(plan: &Plan) -> u32 {
     plan.length.unwrap_or(DEFAULT_BLOCK)
+}
+
+/// Sets what `plan` asks of a data socket toward `peer`. The MSS takes effect only on one that `connects` yet: later the
+/// client's handshake has fixed it.
+///
+/// # Errors
+/// The system refuses an option; says which.
+pub(crate) fn set_options(
+    plan: &Plan,
+    socket: &SockRef<'_>,
+    peer: IpAddr,
+    connects: bool,
+) -> Result<()> {
+    if let Some(name) = &plan.congestion {
+        socket
+            .set_tcp_congestion(name.as_bytes())
+            .with_context(|| format!("TCP congestion control `{name}` cannot be set here"))?;
+    }
+    if let Some(mss) = plan.mss.filter(|_| connects) {
+        socket
+            .set_tcp_mss(mss)
+            .with_context(|| format!("an MSS of {mss} cannot be set"))?;
+    }
+    if let Some(window) = plan.window {
+        let window = window as usize;
+        socket
+            .set_send_buffer_size(window)
+            .and_then(|()| socket.set_recv_buffer_size(window))
+            .with_context(|| format!("a window of {window} bytes cannot be set"))?;
+    }
+    if plan.no_delay {
+        socket.set_tcp_nodelay(true)?;
+    }
+    set_tos(plan, socket, peer)
+}
+
+/// Sets the byte of type of service, if `plan` has one, for what goes to `peer`, on a socket of either IP version.
+///
+/// # Errors
+/// The system refuses it.
+pub(crate) fn set_tos(plan: &Plan, socket: &SockRef<'_>, peer: IpAddr) -> Result<()> {
+    let Some(tos) = plan.tos else {
+        return Ok(());
+    };
+    let set = match peer.to_canonical() {
+        IpAddr::V4(_) => socket.set_tos_v4(tos.into()),
+        IpAddr::V6(_) => socket.set_tclass_v6(tos.into()),
+    };
+    set.with_context(|| format!("a type of service of {tos:#04x} cannot be set"))
+}
+
+fn seconds(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64()
 }

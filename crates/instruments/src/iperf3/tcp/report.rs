@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
+use super::super::messages::Sides;
 use super::super::plan::{Plan, Until};
-use super::super::results::Sides;
 use super::{Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
@@ -257,7 +257,7 @@ impl<'a> Report<'a> {
         let again = if sum.retransmits? == 0 {
             0.0
         } else {
-            sum.retransmits? as f64 * self.layers(sends)?.segment
+            sum.retransmits? as f64 * self.layers(sends)?.payload
         };
         let most = sent.max(received) as f64 + again;
         let rate = |bytes: f64| bytes * 8.0 / seconds;
@@ -333,8 +333,8 @@ impl<'a> Report<'a> {
                     "computed from goodput with {:.1} bytes of payload a segment (TCP_INFO of this end) and {} bytes of \
                      IPv{} and TCP headers; L2 without FCS, L1 with FCS, preamble and gap; retransmissions and \
                      acknowledgements are not in them",
-                    layers.segment,
-                    layers.headers,
+                    layers.payload,
+                    layers.headers(),
                     if self.ipv6 { 6 } else { 4 },
                 ),
             );

@@ -6,9 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::view::{Setting, cpu, sum_name};
-use super::measure::Connection;
 use super::report::{Report, Sum};
-use super::{Interval, StreamInterval, StreamTotal, cwnd_bytes};
+use super::{Connection, Interval, StreamInterval, StreamTotal, cwnd_bytes};
 use record::quantity;
 use record::{Direction, Metric};
 

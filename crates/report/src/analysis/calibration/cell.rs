@@ -10,7 +10,7 @@ use record::figure_name::FigureName;
 use record::plan::{Case, Instrument};
 use record::{Direction, Metric};
 use record::{Outcome, Record, Run};
-use stats::student;
+use stats::t_interval;
 
 /// One figure under one set of conditions.
 #[derive(Clone, Debug, Serialize)]
@@ -197,7 +197,7 @@ impl Cell {
             .filter(|(_, t, interval)| t.is_in(*interval))
             .count();
         let mean = |of: &dyn Fn(&Observed) -> f64| {
-            student::mean(&seen.iter().map(|(_, o)| of(o)).collect::<Vec<_>>())
+            t_interval::mean(&seen.iter().map(|(_, o)| of(o)).collect::<Vec<_>>())
         };
         let deviations: Vec<f64> = seen.iter().map(|(_, o)| o.value - o.truth.value).collect();
         let widths: Vec<f64> = stated()
@@ -209,9 +209,9 @@ impl Cell {
             truth: mean(&|o| o.truth.value),
             truth_within: mean(&|o| o.truth.within),
             value: mean(&|o| o.value),
-            bias: student::mean(&deviations),
-            spread: student::sample_sd(&deviations),
-            half_width: student::mean(&widths),
+            bias: t_interval::mean(&deviations),
+            spread: t_interval::sample_sd(&deviations),
+            half_width: t_interval::mean(&widths),
             line_percent: sound.first().and_then(|first| line_percent(first, &name)),
             ..Self::empty(
                 case,

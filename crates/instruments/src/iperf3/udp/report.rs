@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use super::detail::{Detail, ReceiverDetail};
 use super::flow::{Flow, Received};
-use super::stream::{Ending, Reading, StreamReading};
+use super::readings::{Ending, Reading, StreamReading};
 use super::streams::UdpStreams;
-use crate::iperf3::plan::Streams as _;
-use crate::iperf3::results::{Sides, StreamResults};
+use crate::iperf3::detail::{Detail, ReceiverDetail};
+use crate::iperf3::messages::{Sides, StreamResults};
+use crate::iperf3::run::Streams as _;
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
 

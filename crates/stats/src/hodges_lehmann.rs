@@ -1,6 +1,6 @@
 //! By how much one sample lies above or below another, and whether that is more than chance.
 
-use super::{mann_whitney, order, pairs};
+use super::{mann_whitney, order_statistics, pairs};
 
 /// The Hodges–Lehmann shift of a sample against a reference: the median of the differences of all pairs, and its 95 % interval
 /// out of the same differences (J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", 1963). It
@@ -23,6 +23,7 @@ pub struct Shift {
 /// A value and between which it lies at 95 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
+    /// The estimate.
     pub value: f64,
     /// Absent where there are too few values for 95 %: 3 and 4, or 2 and 7.
     pub interval: Option<[f64; 2]>,
@@ -35,7 +36,9 @@ pub enum Change {
     TooFew,
     /// 0 lies in the interval.
     NotShown,
+    /// The whole interval is above 0.
     Greater,
+    /// The whole interval is below 0.
     Smaller,
 }
 
@@ -57,7 +60,10 @@ impl Shift {
         if reference.is_empty() || sample.is_empty() || !all.all(|value| value.is_finite()) {
             return None;
         }
-        let (lower, upper) = (order::sorted(reference), order::sorted(sample));
+        let (lower, upper) = (
+            order_statistics::sorted(reference),
+            order_statistics::sorted(sample),
+        );
         let rank = mann_whitney::interval_rank(lower.len(), upper.len());
         let positive = lower[0] > 0.0 && upper[0] > 0.0;
         let percent = positive.then(|| {

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::detail::Detail;
-use super::stream::{Ending, Reading, StreamReading};
+use super::readings::{Ending, Reading, StreamReading};
 use super::streams::UdpStreams;
-use crate::iperf3::results::{Sides, StreamResults};
+use crate::iperf3::detail::Detail;
+use crate::iperf3::messages::{Sides, StreamResults};
 use crate::iperf3::view::{Setting, cpu, sum_name};
 
 /// The test under iperf3's names; what was not measured is not there.

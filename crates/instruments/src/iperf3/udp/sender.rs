@@ -1,20 +1,19 @@
 //! The thread that sends: every stream of a test that leaves this host, each on its schedule.
 
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use model::Nanos;
+use netio::stop::STOP_INTERVAL;
 use netio::udp::TrainSender;
 use netio::{Sleeper, clock};
 
-use super::datagram::{Counter, Stamped};
-use super::greeting;
-use super::pacing::Pacing;
-use super::schedule::{Pace, Schedule};
-use netio::stop::STOP_INTERVAL;
+use super::schedule::{Pace, PacingStats, Schedule};
+use super::wire::{self, Counter, Stamped};
+use crate::iperf3::detail::SenderDetail;
+use crate::iperf3::run::{SendControl, lock};
 
 /// Errors of a socket that come again after so long are no passing ones.
 const PERSISTS: Nanos = Nanos(500_000_000);
@@ -24,49 +23,31 @@ const PASSES: Nanos = Nanos(3_000_000_000);
 const SLEEPS: Nanos = Nanos(1_000_000);
 /// Before trying again after an error.
 const PAUSE: Duration = Duration::from_millis(1);
-
-/// What all of a test's senders obey.
-#[derive(Debug)]
-pub(super) struct Orders {
-    /// End now.
-    pub(super) stop: AtomicBool,
-    /// Payload bytes that may still be sent, all streams together.
-    pub(super) allowance: AtomicU64,
-}
-
-/// One stream that leaves.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    pub(super) socket: TrainSender,
-    pub(super) sent: Arc<Shared>,
-}
-
-/// What a stream has sent, for whoever looks.
-#[derive(Debug)]
-pub(super) struct Shared(Mutex<Sent>);
+/// Between two looks for greetings, in nanoseconds; a longer gap is slept through in parts.
+const LOOKS_EVERY: u64 = 100_000_000;
 
 /// What a stream has sent so far.
 #[derive(Clone, Debug)]
-pub(crate) struct Sent {
+pub(super) struct SenderStats {
     /// Datagrams, all of them: the last one's number.
-    pub(crate) number: u64,
+    pub(super) number: u64,
     /// Those of them that are omitted.
-    pub(crate) omitted: u64,
+    pub(super) omitted: u64,
     /// Payload bytes, without what is omitted.
-    pub(crate) bytes: u64,
+    pub(super) bytes: u64,
     /// When the first and the last train left, without what is omitted.
-    pub(crate) departures: Option<[Nanos; 2]>,
+    pub(super) departures: Option<[Nanos; 2]>,
     /// How well in time, without what is omitted.
-    pub(crate) pacing: Pacing,
+    pub(super) pacing: PacingStats,
     /// Sends that this host's full buffers held up or refused; they were tried again.
-    pub(crate) held_up: u64,
+    pub(super) held_up: u64,
     /// Why the stream cannot go on.
-    pub(crate) broken: Option<String>,
+    pub(super) broken: Option<String>,
 }
 
 /// How the streams are sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct SendConfig {
     /// Payload bytes of a datagram.
     pub(super) length: usize,
     /// Payload bits a second and stream; as fast as possible when absent.
@@ -76,51 +57,60 @@ pub(super) struct Manner {
     pub(super) urgent: bool,
 }
 
-impl Shared {
-    pub(super) fn new() -> Self {
-        Self(Mutex::new(Sent {
+/// A socket to send on, and where to count that.
+pub(super) type Outgoing = (TrainSender, Arc<Mutex<SenderStats>>);
+
+impl SenderStats {
+    /// Of nothing yet, in trains of at most `burst` datagrams.
+    pub(super) fn new(burst: u64) -> Self {
+        Self {
             number: 0,
             omitted: 0,
             bytes: 0,
             departures: None,
-            pacing: Pacing::new(0),
+            pacing: PacingStats::new(burst),
             held_up: 0,
             broken: None,
-        }))
+        }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Sent> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Sent {
     /// Begins to count anew.
     pub(super) fn omit(&mut self) {
         *self = Self {
             number: self.number,
             omitted: self.number,
-            bytes: 0,
-            departures: None,
-            pacing: Pacing::new(self.pacing.burst),
-            held_up: 0,
             broken: self.broken.take(),
+            ..Self::new(self.pacing.burst)
         };
+    }
+
+    /// What another farwire is told of it.
+    pub(super) fn detail(&self) -> SenderDetail {
+        let (pacing, departures) = (&self.pacing, self.departures);
+        SenderDetail {
+            trains: pacing.trains,
+            burst: pacing.burst,
+            late: pacing.late,
+            gap_error_ns: pacing.gap_errors_ns(),
+            given_up_ns: pacing.given_up.0,
+            held_up: self.held_up,
+            active_ns: departures.map_or(0, |[first, last]| last.0 - first.0),
+        }
     }
 }
 
 /// Sends `streams` until told to stop or until the allowance is used up.
-pub(super) fn run(streams: Vec<Outgoing>, manner: Manner, orders: &Orders) {
-    let mut streams = Stream::prepare(streams, manner);
-    let mut sleeper = if manner.urgent && streams.iter().all(Stream::sleeps) {
+pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendControl) {
+    let mut streams = Stream::prepare(streams, config);
+    let mut sleeper = if config.urgent && streams.iter().all(Stream::sleeps) {
         Sleeper::urgent()
     } else {
         Sleeper::new()
     };
     let mut looked = clock::now();
-    while !orders.stop.load(Ordering::Relaxed) {
+    while !control.is_stopped() {
         let now = clock::now();
-        if now.0 - looked.0 > STOP_INTERVAL_NS {
+        if now.0 - looked.0 > LOOKS_EVERY {
             looked = now;
             streams.iter().for_each(Stream::answer_greetings);
         }
@@ -129,43 +119,41 @@ pub(super) fn run(streams: Vec<Outgoing>, manner: Manner, orders: &Orders) {
             return;
         };
         let next = stream.schedule.next();
-        if next.0 > now.0 + STOP_INTERVAL_NS {
+        if next.0 > now.0 + LOOKS_EVERY {
             thread::sleep(STOP_INTERVAL / 2);
             continue;
         }
         let at = sleeper.wait(next);
-        if !stream.send(at, manner, orders) {
+        if !stream.send(at, config, control) {
             return;
         }
     }
 }
 
-const STOP_INTERVAL_NS: u64 = 100_000_000;
-
 /// A stream in the sending thread.
 struct Stream {
     socket: TrainSender,
-    sent: Arc<Shared>,
+    sent: Arc<Mutex<SenderStats>>,
     schedule: Schedule,
     train: Vec<u8>,
     number: u64,
-    trouble: Option<Nanos>,
+    failing_since: Option<Nanos>,
     ended: bool,
 }
 
 impl Stream {
-    fn prepare(streams: Vec<Outgoing>, manner: Manner) -> Vec<Self> {
+    fn prepare(streams: Vec<Outgoing>, config: SendConfig) -> Vec<Self> {
         let start = clock::now();
         let count = streams.len() as u64;
-        let pace = manner.rate.map(|rate| Pace {
-            bits: manner.length as u64 * 8,
+        let pace = config.rate.map(|rate| Pace {
+            bits: config.length as u64 * 8,
             rate,
         });
-        let stream = |(Outgoing { socket, sent }, index)| {
+        let stream = |((socket, sent), index): (Outgoing, u64)| {
             let most = socket.most_segments() as u64;
             let schedule = Schedule::new(start, pace, (index, count), most);
-            sent.lock().pacing.burst = schedule.train();
-            let mut train = vec![0; socket.most_segments() * manner.length];
+            lock(&sent).pacing.burst = schedule.train();
+            let mut train = vec![0; socket.most_segments() * config.length];
             fastrand::fill(&mut train);
             Self {
                 socket,
@@ -173,7 +161,7 @@ impl Stream {
                 schedule,
                 train,
                 number: 0,
-                trouble: None,
+                failing_since: None,
                 ended: false,
             }
         };
@@ -186,37 +174,34 @@ impl Stream {
     }
 
     /// Sends the next train; false when the allowance is used up.
-    fn send(&mut self, at: Nanos, manner: Manner, orders: &Orders) -> bool {
-        let allowed = orders.allowance.load(Ordering::Relaxed);
-        let allowed = usize::try_from(allowed).unwrap_or(usize::MAX);
-        let most = allowed.div_ceil(manner.length);
+    fn send(&mut self, at: Nanos, config: SendConfig, control: &SendControl) -> bool {
+        let allowed = usize::try_from(control.allowance()).unwrap_or(usize::MAX);
+        let most = allowed.div_ceil(config.length);
         let full = usize::try_from(self.schedule.train()).expect("a few dozen");
-        let train = &mut self.train[..full.min(most) * manner.length];
+        let train = &mut self.train[..full.min(most) * config.length];
         if train.is_empty() {
             return false;
         }
-        for (datagram, number) in train.chunks_mut(manner.length).zip(self.number + 1..) {
+        for (datagram, number) in train.chunks_mut(config.length).zip(self.number + 1..) {
             let stamped = Stamped { sent: at, number };
-            manner.counter.write(stamped, datagram);
+            config.counter.write(stamped, datagram);
         }
         match self.socket.send(train) {
-            Ok(count) => self.count(at, count as u64, manner, orders),
+            Ok(count) => self.count(at, count, config, control),
             Err(error) => self.fail(at, &error),
         }
         true
     }
 
-    fn count(&mut self, at: Nanos, count: u64, manner: Manner, orders: &Orders) {
+    fn count(&mut self, at: Nanos, count: usize, config: SendConfig, control: &SendControl) {
+        let bytes = count * config.length;
+        control.take(bytes);
+        let count = count as u64;
         self.number += count;
-        let bytes = count * manner.length as u64;
-        let less = |allowed: u64| (allowed != u64::MAX).then(|| allowed.saturating_sub(bytes));
-        let _ = orders
-            .allowance
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         let departure = self.schedule.leave(at, count);
-        let mut sent = self.sent.lock();
+        let mut sent = lock(&self.sent);
         sent.number = self.number;
-        sent.bytes += bytes;
+        sent.bytes += bytes as u64;
         let [first, _] = sent.departures.unwrap_or([at, at]);
         sent.departures = Some([first, at]);
         if let Some(departure) = departure {
@@ -229,13 +214,13 @@ impl Stream {
     fn fail(&mut self, at: Nanos, error: &std::io::Error) {
         let no_buffers = error.raw_os_error() == Some(nix::libc::ENOBUFS);
         if no_buffers || error.kind() == ErrorKind::WouldBlock {
-            self.sent.lock().held_up += 1;
+            lock(&self.sent).held_up += 1;
         } else {
-            let since = *self.trouble.get_or_insert(at);
+            let since = *self.failing_since.get_or_insert(at);
             if at > since + PASSES {
-                self.trouble = Some(at);
+                self.failing_since = Some(at);
             } else if at > since + PERSISTS {
-                self.sent.lock().broken = Some(describe(error));
+                lock(&self.sent).broken = Some(describe(error));
                 self.ended = true;
             }
         }
@@ -246,9 +231,9 @@ impl Stream {
 
     /// A client that has not seen the answer to its greeting greets again.
     fn answer_greetings(&self) {
-        let mut datagram = [0; greeting::LENGTH + 1];
+        let mut datagram = [0; wire::GREETING_LENGTH + 1];
         while let Ok(Some(length)) = self.socket.receive(&mut datagram) {
-            if let Some(answer) = greeting::answer_to(&datagram[..length]) {
+            if let Some(answer) = wire::answer_to(&datagram[..length]) {
                 // It is not a datagram of the test, and its loss would be greeted again.
                 let _ = self.socket.answer(&answer);
             }
@@ -272,8 +257,7 @@ mod tests {
 
     #[test]
     fn what_was_given_up_in_the_omitted_start_is_not_counted() {
-        let shared = Shared::new();
-        let mut sent = shared.lock();
+        let mut sent = SenderStats::new(0);
         let departure = |given_up| Departure {
             late: given_up,
             gap_error: None,

@@ -4,14 +4,13 @@ use std::net::UdpSocket;
 
 use anyhow::Result;
 
-use super::streams::{End, UdpStreams};
-use super::{greeting, line, report, view};
+use super::streams::UdpStreams;
+use super::{readings, report, view, wire};
 use crate::Session;
 use crate::endpoint;
 use crate::instrument::MeasureOutput;
-use crate::iperf3::client;
-use crate::iperf3::client::{Opening, Server};
-use crate::iperf3::params::Params;
+use crate::iperf3::client::{self, Opening, Server};
+use crate::iperf3::messages::Params;
 use crate::iperf3::plan::Plan;
 use crate::iperf3::view::Setting;
 use record::Measurement;
@@ -33,7 +32,7 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
             ))
         });
         connected = ends.collect();
-        UdpStreams::new(opening.params, &opening.streams, sockets, End::Client)
+        UdpStreams::new(opening.params, &opening.streams, sockets, true)
     });
     let mut setting = Setting {
         plan,
@@ -64,7 +63,7 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
         }),
         text: session
             .details
-            .then(|| line::all(streams.readings(), streams.started()))
+            .then(|| readings::lines(streams.readings(), streams.started()))
             .unwrap_or_default(),
         measurement,
     }
@@ -76,7 +75,7 @@ fn open(opening: &Opening<'_>) -> Result<Vec<UdpSocket>> {
     let mut sockets = Vec::new();
     for _ in &opening.streams {
         let socket = endpoint::udp(server.address, server.local.as_ref())?;
-        greeting::greet(&socket, opening.stop)?;
+        wire::greet(&socket, opening.stop)?;
         sockets.push(socket);
     }
     Ok(sockets)
@@ -85,12 +84,11 @@ fn open(opening: &Opening<'_>) -> Result<Vec<UdpSocket>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::iperf3::control::Control;
+    use crate::iperf3::control::{Control, ControlResult};
     use crate::iperf3::plan::{Protocol, Until, Way};
+    use crate::iperf3::udp::wire::{Counter, Stamped};
     use crate::iperf3::wire::State;
     use crate::serve::{self, ServeConfig};
-    use crate::udp::Counter;
-    use crate::udp::datagram::Stamped;
     use model::Nanos;
     use netio::stop::Stop;
     use record::{Metric, Statistic};
@@ -131,11 +129,11 @@ mod tests {
             let mut control = Control::new(stream, Stop::default()).unwrap();
             control.read_cookie().unwrap();
             control.send_state(State::ParamExchange).unwrap();
-            control.read_json(10_000, "parameters").unwrap();
+            read_json(&mut control, 10_000).unwrap();
             control.send_state(State::CreateStreams).unwrap();
             let mut greeting = [0; 16];
             let (length, client) = datagrams.recv_from(&mut greeting).unwrap();
-            let answer = greeting::answer_to(&greeting[..length]).unwrap();
+            let answer = wire::answer_to(&greeting[..length]).unwrap();
             datagrams.connect(client).unwrap();
             datagrams.send(&answer).unwrap();
             control.send_state(State::TestStart).unwrap();
@@ -163,11 +161,16 @@ mod tests {
         (measurement, cause)
     }
 
+    fn read_json(control: &mut Control, longest: usize) -> ControlResult<()> {
+        let deadline = control.deadline();
+        control.read_json(deadline, longest, "a message", |_| Ok(()))
+    }
+
     fn end_with(control: &mut Control, results: &str) {
         let deadline = control.deadline();
         control.expect(State::TestEnd, deadline).unwrap();
         control.send_state(State::ExchangeResults).unwrap();
-        control.read_json(100_000, "results").unwrap();
+        read_json(control, 100_000).unwrap();
         let results = serde_json::from_str(results).unwrap();
         control.send_json(&results, "results").unwrap();
         control.send_state(State::DisplayResults).unwrap();

@@ -1,6 +1,6 @@
 //! The mean of a series whose neighbours hang together, as goodput's do, and how sure it is.
 
-use super::student;
+use super::t_interval;
 
 const FEWEST_BATCHES: usize = 4;
 /// The time for which a batch is a single value.
@@ -14,6 +14,7 @@ const FEWEST_STRANGERS: f64 = 20.0;
 /// The mean of a series of neighbours, and how far it can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SeriesMean {
+    /// The mean, in the values' unit.
     pub mean: f64,
     /// Its 95 % interval, as [`mean_with_interval`] has it.
     pub interval: [f64; 2],
@@ -50,13 +51,13 @@ pub fn mean_with_interval(values: &[f64]) -> Option<(f64, f64, f64)> {
     if values.len() < FEWEST_BATCHES {
         return None;
     }
-    let mean = student::mean(values)?;
+    let mean = t_interval::mean(values)?;
     let batch = batch_length(values, mean);
     // What does not fill a batch is left out at the start, which is the least steady.
     let whole = values.len() - values.len() % batch;
     let batches = values[values.len() - whole..].chunks_exact(batch);
-    let means: Vec<f64> = batches.filter_map(student::mean).collect();
-    let [low, high] = student::mean_interval(&means)?;
+    let means: Vec<f64> = batches.filter_map(t_interval::mean).collect();
+    let [low, high] = t_interval::mean_interval(&means)?;
     let half = (high - low) / 2.0;
     Some((mean, mean - half, mean + half))
 }
@@ -156,7 +157,7 @@ mod tests {
         let width = |correlation| {
             let values = series(1, correlation, 200);
             let (_, low, high) = mean_with_interval(&values).unwrap();
-            (high - low) / student::sample_sd(&values).unwrap()
+            (high - low) / t_interval::sample_sd(&values).unwrap()
         };
         assert!(width(0.9) > 2.0 * width(0.0));
     }

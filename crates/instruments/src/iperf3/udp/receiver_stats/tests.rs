@@ -15,12 +15,12 @@ fn stamped(number: u64, sent: Nanos) -> Vec<u8> {
     datagram
 }
 
-fn account_of(numbers: &[u64]) -> Tally {
-    let mut account = Account::new(Counter::Bits64);
+fn counts_of(numbers: &[u64]) -> ReceiverCounts {
+    let mut stats = ReceiverStats::new(Counter::Bits64);
     for (number, at) in numbers.iter().zip(1..) {
-        account.arrive(&datagram(*number), LENGTH, Nanos(at), 0);
+        stats.arrive(&datagram(*number), LENGTH, Nanos(at), 0);
     }
-    *account.tally()
+    stats.counts
 }
 
 /// RFC 4737 word for word, with every number kept.
@@ -75,27 +75,27 @@ fn disturbed() -> impl Strategy<Value = Vec<u64>> {
 
 proptest! {
     #[test]
-    fn the_account_is_that_of_a_naive_one(numbers in disturbed()) {
-        let tally = account_of(&numbers);
+    fn the_counts_are_those_of_a_naive_receiver(numbers in disturbed()) {
+        let counts = counts_of(&numbers);
         let naive = Naive::of(&numbers);
-        prop_assert_eq!(tally.received, naive.arrived.len() as u64);
-        prop_assert_eq!(tally.bytes, tally.received * LENGTH as u64);
-        prop_assert_eq!(tally.duplicates, naive.duplicates);
-        prop_assert_eq!(tally.reordered, naive.reordered);
-        prop_assert_eq!(tally.largest_extent, naive.largest_extent);
-        prop_assert_eq!(tally.expected(), numbers.iter().copied().max().unwrap_or(0));
-        prop_assert_eq!(tally.missing(), tally.expected() - tally.received);
+        prop_assert_eq!(counts.received, naive.arrived.len() as u64);
+        prop_assert_eq!(counts.bytes, counts.received * LENGTH as u64);
+        prop_assert_eq!(counts.duplicates, naive.duplicates);
+        prop_assert_eq!(counts.reordered, naive.reordered);
+        prop_assert_eq!(counts.largest_extent, naive.largest_extent);
+        prop_assert_eq!(counts.expected(), numbers.iter().copied().max().unwrap_or(0));
+        prop_assert_eq!(counts.missing(), counts.expected() - counts.received);
     }
 
     #[test]
     fn trains_count_as_their_datagrams(numbers in disturbed(), cut in 1..20usize) {
-        let mut account = Account::new(Counter::Bits64);
+        let mut stats = ReceiverStats::new(Counter::Bits64);
         for train in numbers.chunks(cut) {
             let bytes: Vec<u8> = train.iter().flat_map(|number| datagram(*number)).collect();
-            account.arrive(&bytes, LENGTH, Nanos(1), 0);
+            stats.arrive(&bytes, LENGTH, Nanos(1), 0);
         }
-        let one_by_one = account_of(&numbers);
-        let in_trains = *account.tally();
+        let one_by_one = counts_of(&numbers);
+        let in_trains = stats.counts;
         prop_assert_eq!(in_trains.received, one_by_one.received);
         prop_assert_eq!(in_trains.duplicates, one_by_one.duplicates);
         prop_assert_eq!(in_trains.reordered, one_by_one.reordered);
@@ -103,46 +103,49 @@ proptest! {
 
     #[test]
     fn any_numbers_leave_sound_figures(numbers: Vec<u64>, near in proptest::collection::vec(u64::MAX - 3.., 0..10)) {
-        let mut account = Account::new(Counter::Bits64);
+        let mut stats = ReceiverStats::new(Counter::Bits64);
         for number in numbers.iter().chain(&near) {
-            account.arrive(&datagram(*number), LENGTH, Nanos(1), 0);
+            stats.arrive(&datagram(*number), LENGTH, Nanos(1), 0);
         }
-        account.close(None, None);
-        let tally = account.tally();
-        let all = tally.received + tally.duplicates + tally.garbage;
+        stats.close(None, None);
+        let counts = stats.counts;
+        let all = counts.received + counts.duplicates + counts.garbage;
         prop_assert!(all <= (numbers.len() + near.len()) as u64);
-        prop_assert!(tally.received <= tally.expected());
+        prop_assert!(counts.received <= counts.expected());
     }
 
     #[test]
     fn any_bytes_are_survived(bytes: Vec<u8>, segment: usize, wide: bool) {
         let counter = if wide { Counter::Bits64 } else { Counter::Bits32 };
-        Account::new(counter).arrive(&bytes, segment, Nanos(1), 0);
+        ReceiverStats::new(counter).arrive(&bytes, segment, Nanos(1), 0);
     }
 }
 
 #[test]
 fn duplicates_never_hide_loss() {
-    let tally = account_of(&[1, 2, 2, 2, 5, 5]);
+    let counts = counts_of(&[1, 2, 2, 2, 5, 5]);
     assert_eq!(
-        (tally.missing(), tally.duplicates, tally.reordered),
+        (counts.missing(), counts.duplicates, counts.reordered),
         (2, 3, 0)
     );
 }
 
 #[test]
 fn a_number_that_leaps_alone_is_garbage() {
-    let tally = account_of(&[1, 2, u64::MAX, 3, 1 << 60, 4]);
-    assert_eq!((tally.highest, tally.garbage, tally.missing()), (4, 2, 0));
+    let counts = counts_of(&[1, 2, u64::MAX, 3, 1 << 60, 4]);
+    assert_eq!(
+        (counts.highest, counts.garbage, counts.missing()),
+        (4, 2, 0)
+    );
 }
 
 #[test]
 fn an_outage_longer_than_the_window_is_loss() {
     let resumed = 5 * WINDOW;
-    let tally = account_of(&[1, 2, resumed, resumed + 1, resumed + 2]);
-    assert_eq!((tally.received, tally.garbage), (5, 0));
-    assert_eq!(tally.missing(), resumed - 3);
-    assert_eq!(tally.bytes, 5 * LENGTH as u64);
+    let counts = counts_of(&[1, 2, resumed, resumed + 1, resumed + 2]);
+    assert_eq!((counts.received, counts.garbage), (5, 0));
+    assert_eq!(counts.missing(), resumed - 3);
+    assert_eq!(counts.bytes, 5 * LENGTH as u64);
 }
 
 #[test]
@@ -150,86 +153,80 @@ fn what_comes_behind_the_window_stays_lost() {
     let mut numbers: Vec<u64> = vec![1, 3];
     numbers.extend((1..=8).map(|step| step * WINDOW / 4));
     numbers.push(2);
-    let tally = account_of(&numbers);
-    assert_eq!((tally.received, tally.duplicates), (10, 0));
+    let counts = counts_of(&numbers);
+    assert_eq!((counts.received, counts.duplicates), (10, 0));
 }
 
 #[test]
 fn numbers_of_32_bits_go_on_after_they_wrapped() {
-    let mut account = Account::new(Counter::Bits32);
-    account.window.insert(u64::from(u32::MAX) - 1);
-    account.tally.highest = u64::from(u32::MAX) - 1;
-    account.omit();
+    let mut stats = ReceiverStats::new(Counter::Bits32);
+    stats.seen.insert(u64::from(u32::MAX) - 1);
+    stats.counts.highest = u64::from(u32::MAX) - 1;
+    stats.omit();
     for number in [u64::from(u32::MAX), 0, 2, 1] {
         let mut datagram = vec![0; LENGTH];
         let sent = Nanos(0);
         Counter::Bits32.write(Stamped { sent, number }, &mut datagram);
-        account.arrive(&datagram, LENGTH, Nanos(1), 0);
+        stats.arrive(&datagram, LENGTH, Nanos(1), 0);
     }
-    let tally = account.tally();
+    let counts = stats.counts;
     assert_eq!(
-        (tally.received, tally.missing(), tally.reordered),
+        (counts.received, counts.missing(), counts.reordered),
         (4, 0, 1)
     );
 }
 
 #[test]
 fn what_is_omitted_does_not_count_even_if_it_comes_later() {
-    let mut account = Account::new(Counter::Bits64);
-    let arrive = |account: &mut Account, numbers: &[u64]| {
+    let mut stats = ReceiverStats::new(Counter::Bits64);
+    let arrive = |stats: &mut ReceiverStats, numbers: &[u64]| {
         for number in numbers {
-            account.arrive(&datagram(*number), LENGTH, Nanos(1), 0);
+            stats.arrive(&datagram(*number), LENGTH, Nanos(1), 0);
         }
     };
-    arrive(&mut account, &[1, 2, 5]);
-    account.omit();
-    arrive(&mut account, &[4, 6, 8]);
+    arrive(&mut stats, &[1, 2, 5]);
+    stats.omit();
+    arrive(&mut stats, &[4, 6, 8]);
     let expected = Omitted {
         datagrams: 5,
         missing: 2,
     };
-    assert_eq!(account.omitted(), expected);
-    let tally = account.tally();
+    assert_eq!(stats.omitted, expected);
+    let counts = stats.counts;
     assert_eq!(
-        (tally.received, tally.missing(), tally.expected()),
+        (counts.received, counts.missing(), counts.expected()),
         (2, 1, 3)
     );
-    assert_eq!(tally.reordered, 0);
+    assert_eq!(counts.reordered, 0);
 }
 
 #[test]
 fn a_gap_next_to_a_drop_of_the_socket_is_this_hosts() {
-    let mut account = Account::new(Counter::Bits64);
+    let mut stats = ReceiverStats::new(Counter::Bits64);
     let train = |numbers: std::ops::Range<u64>| numbers.flat_map(datagram).collect::<Vec<u8>>();
-    account.arrive(&train(1..46), LENGTH, Nanos(1), 0);
-    account.arrive(&train(91..136), LENGTH, Nanos(2), 1);
-    account.arrive(&train(140..150), LENGTH, Nanos(3), 1);
-    let tally = account.tally();
-    assert_eq!((tally.drops, tally.host_dropped), (1, 45));
-    assert_eq!(tally.missing(), 45 + 4);
+    stats.arrive(&train(1..46), LENGTH, Nanos(1), 0);
+    stats.arrive(&train(91..136), LENGTH, Nanos(2), 1);
+    stats.arrive(&train(140..150), LENGTH, Nanos(3), 1);
+    let counts = stats.counts;
+    assert_eq!((counts.drops, counts.host_dropped), (1, 45));
+    assert_eq!(counts.missing(), 45 + 4);
 }
 
 #[test]
 fn the_tail_that_never_came_is_lost_and_may_be_this_hosts() {
-    let mut account = Account::new(Counter::Bits64);
-    account.arrive(&datagram(1), LENGTH, Nanos(1), 0);
-    let mut other = Account::new(Counter::Bits64);
+    let mut stats = ReceiverStats::new(Counter::Bits64);
+    stats.arrive(&datagram(1), LENGTH, Nanos(1), 0);
+    let mut other = ReceiverStats::new(Counter::Bits64);
     other.arrive(&datagram(1), LENGTH, Nanos(1), 0);
-    account.close(Some(10), Some(0));
+    stats.close(Some(10), Some(0));
     other.close(Some(10), Some(1));
-    assert_eq!(
-        (account.tally().missing(), account.tally().host_dropped),
-        (9, 0)
-    );
-    assert_eq!(
-        (other.tally().missing(), other.tally().host_dropped),
-        (9, 9)
-    );
+    assert_eq!((stats.counts.missing(), stats.counts.host_dropped), (9, 0));
+    assert_eq!((other.counts.missing(), other.counts.host_dropped), (9, 9));
 }
 
 #[test]
 fn the_jitter_is_that_of_the_rfc_with_one_step_a_train() {
-    let mut account = Account::new(Counter::Bits64);
+    let mut stats = ReceiverStats::new(Counter::Bits64);
     let sends = [0, 1_000_000, 2_000_000, 3_000_000];
     let transits = [500_000, 500_000, 660_000, 580_000];
     let mut jitter = 0.0;
@@ -238,10 +235,10 @@ fn the_jitter_is_that_of_the_rfc_with_one_step_a_train() {
             stamped(2 * number + 1, Nanos(sent)),
             stamped(2 * number + 2, Nanos(sent)),
         ];
-        account.arrive(&train.concat(), LENGTH, Nanos(sent + transit), 0);
+        stats.arrive(&train.concat(), LENGTH, Nanos(sent + transit), 0);
     }
     for change in [0.0, 160_000.0, 80_000.0] {
         jitter += (change - jitter) / 16.0;
     }
-    assert!((account.tally().jitter_ns - jitter).abs() < 1e-6);
+    assert!((stats.counts.jitter_ns - jitter).abs() < 1e-6);
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -12,10 +12,9 @@ use netio::udp::{TrainBuffer, TrainReceiver};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::account::Account;
-use super::greeting;
-use super::streams::publish_cpu;
-use crate::iperf3::plan::CpuTime;
+use super::receiver_stats::ReceiverStats;
+use super::wire;
+use crate::iperf3::run::{CpuMeter, lock};
 
 /// How long the thread sleeps without looking whether it is to end, in milliseconds.
 const WAIT_MS: u16 = 20;
@@ -31,28 +30,14 @@ const REST: Duration = Duration::from_millis(1);
 const ROOM: usize = 2 << 20;
 
 /// One stream that comes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Incoming {
     pub(super) socket: Arc<TrainReceiver>,
-    pub(super) account: Arc<Shared>,
+    pub(super) stats: Arc<Mutex<ReceiverStats>>,
 }
 
-/// The account of a stream, for whoever looks.
-#[derive(Debug)]
-pub(super) struct Shared(Mutex<Account>);
-
-impl Shared {
-    pub(super) fn new(account: Account) -> Self {
-        Self(Mutex::new(account))
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Account> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Receives `streams` until `stop` rises; states in `used` what CPU time it took, now and then.
-pub(super) fn run(streams: &[Incoming], stop: &AtomicBool, used: &Mutex<CpuTime>) {
+/// Receives `streams` until `stop` rises; states to `cpu` what CPU time it took, now and then.
+pub(super) fn run(streams: &[Incoming], stop: &AtomicBool, cpu: &CpuMeter) {
     let mut buffer = TrainBuffer::new();
     let sockets = streams.iter().map(|stream| stream.socket.as_fd());
     let mut fds: Vec<PollFd<'_>> = sockets
@@ -75,7 +60,7 @@ pub(super) fn run(streams: &[Incoming], stop: &AtomicBool, used: &Mutex<CpuTime>
         }
         let now = clock::now();
         if now > stated + STATED_EVERY {
-            publish_cpu(used);
+            cpu.state();
             stated = now;
         }
         if rests && emptied {
@@ -91,7 +76,7 @@ impl Incoming {
             let asked = clock::now();
             match self.socket.receive(buffer) {
                 Ok(Some(train)) => {
-                    if let Some(answer) = greeting::answer_to(train.bytes) {
+                    if let Some(answer) = wire::answer_to(train.bytes) {
                         // A client that has not seen the answer greets again. It is not a datagram of the test.
                         let _ = self.socket.answer(&answer);
                         continue;
@@ -100,8 +85,7 @@ impl Incoming {
                         Some(stamp) => StampConverter::sample(*last_empty).convert(stamp),
                         None => clock::now(),
                     };
-                    let mut account = self.account.lock();
-                    account.arrive(train.bytes, train.segment, at, train.drops);
+                    lock(&self.stats).arrive(train.bytes, train.segment, at, train.drops);
                 }
                 Ok(None) => {
                     *last_empty = asked;

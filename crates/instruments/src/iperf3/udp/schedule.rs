@@ -1,30 +1,35 @@
-//! When each train of datagrams leaves: an absolute schedule, which no late wake-up shifts.
+//! When each train of datagrams leaves, and how well a sender kept to that: an absolute schedule, which no late wake-up
+//! shifts.
 
+use hdrhistogram::Histogram;
 use model::Nanos;
 
 /// Trains leave at least so far apart where shorter trains would keep the rate as well: one datagram at a time up to
 /// about 580 mbit of 1,448 bytes.
 const LEAST_GAP: Nanos = Nanos(20_000);
-/// How long making up for a delay takes: the longer, the less the gaps are shortened.
+/// A delay is made up for within about this time: the longer, the less the gaps are shortened.
 const MAKES_UP: Nanos = Nanos(50_000_000);
 /// A gap is shortened by this share of it at least, so that small delays do not stay.
-const LEAST_CUT: u64 = 50;
+const LEAST_SHORTENING: u64 = 50;
 /// A sender that is further behind will not make up for it.
 const MOST_BEHIND: Nanos = Nanos(100_000_000);
 
 /// A train that leaves so long after it might have counts as held up by the sender.
 const HELD_UP: Nanos = Nanos(5_000);
 /// A sender that held every train up for so long will not keep up with trains of this length.
-const OVERTAXED: Nanos = Nanos(100_000_000);
+const OVERLOADED: Nanos = Nanos(100_000_000);
 /// Trains that leave further apart than this are not what a sender is behind with.
 const FREQUENT: Nanos = Nanos(100_000);
+
+/// A train that left later than this after its time counts as late.
+pub(super) const LATE: Nanos = Nanos(50_000);
 
 /// The schedule of one stream.
 ///
 /// A sender that cannot keep up with so many trains a second doubles their length, time and again: it then keeps the
 /// rate, in longer bursts.
 ///
-/// A late train moves none after it for long: the delay is spread thin over the gaps of the next [`MAKES_UP`], each
+/// A late train moves none after it for long: the delay is spread over the gaps of the next [`MAKES_UP`], each
 /// shortened by at least a fiftieth and at most a half. A sender that is 100 ms behind gives up what it missed until
 /// then.
 #[derive(Clone, Debug)]
@@ -120,9 +125,9 @@ impl Schedule {
             return Nanos(self.left);
         };
         let gap = pace.span(self.train).0;
-        let cut = u128::from(gap) * u128::from(self.late.0) / u128::from(MAKES_UP.0);
-        let cut = u64::try_from(cut).unwrap_or(gap);
-        let gap = gap - cut.clamp(gap / LEAST_CUT, gap / 2);
+        let shorter = u128::from(gap) * u128::from(self.late.0) / u128::from(MAKES_UP.0);
+        let shorter = u64::try_from(shorter).unwrap_or(gap);
+        let gap = gap - shorter.clamp(gap / LEAST_SHORTENING, gap / 2);
         let after_last = self.last.map_or(0, |(at, _)| at.0.saturating_add(gap));
         Nanos(self.due(pace).0.max(after_last))
     }
@@ -163,7 +168,7 @@ impl Schedule {
             return;
         }
         let since = *self.held_up.get_or_insert(at);
-        if at.0 - since.0 > OVERTAXED.0 {
+        if at.0 - since.0 > OVERLOADED.0 {
             self.train = (2 * self.train).min(self.most);
             self.held_up = None;
         }
@@ -172,6 +177,52 @@ impl Schedule {
     /// When the next train is to leave.
     fn due(&self, pace: Pace) -> Nanos {
         Nanos(self.start.0.saturating_add(pace.span(self.left).0))
+    }
+}
+
+/// The departures of a stream, or of several.
+#[derive(Clone, Debug)]
+pub(super) struct PacingStats {
+    /// |gap - ideal gap| between one train and the next, in nanoseconds.
+    gap_errors: Histogram<u64>,
+    /// Trains that left.
+    pub(super) trains: u64,
+    /// Those of them that left more than [`LATE`] after their time.
+    pub(super) late: u64,
+    /// Datagrams of a full train.
+    pub(super) burst: u64,
+    /// Time that the schedule gave up, being too far behind.
+    pub(super) given_up: Nanos,
+}
+
+impl PacingStats {
+    /// Of no departures yet, in trains of at most `burst` datagrams.
+    pub(super) fn new(burst: u64) -> Self {
+        let mut gap_errors = Histogram::new(3).expect("three digits can be had");
+        gap_errors.auto(true);
+        Self {
+            gap_errors,
+            trains: 0,
+            late: 0,
+            burst,
+            given_up: Nanos::ZERO,
+        }
+    }
+
+    pub(super) fn add(&mut self, departure: Departure) {
+        self.trains += 1;
+        self.late += u64::from(departure.late > LATE);
+        self.given_up += departure.given_up;
+        if let Some(error) = departure.gap_error {
+            // Only a gap of more than 2^63 ns is too large.
+            let _ = self.gap_errors.record(error.0);
+        }
+    }
+
+    /// What gaps were off the ideal one in nanoseconds: median, 99th percentile, largest; absent without two departures.
+    pub(super) fn gap_errors_ns(&self) -> Option<[u64; 3]> {
+        let errors = &self.gap_errors;
+        (!errors.is_empty()).then(|| [0.5, 0.99, 1.0].map(|share| errors.value_at_quantile(share)))
     }
 }
 
@@ -211,7 +262,7 @@ mod tests {
         assert_eq!(departure.late, Nanos(2 * GAP));
         assert_eq!(departure.gap_error, Some(Nanos(2 * GAP)));
         for _ in 0..100 {
-            assert_eq!(schedule.next(), Nanos(at.0 + GAP - GAP / LEAST_CUT));
+            assert_eq!(schedule.next(), Nanos(at.0 + GAP - GAP / LEAST_SHORTENING));
             at = schedule.next();
             schedule.leave(at, 1);
         }

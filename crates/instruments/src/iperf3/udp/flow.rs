@@ -1,7 +1,7 @@
 //! What both ends know of a stream, put together, and the figures that it makes.
 
-use super::detail::{ReceiverDetail, SenderDetail};
-use crate::iperf3::results::StreamResults;
+use crate::iperf3::detail::{ReceiverDetail, SenderDetail};
+use crate::iperf3::messages::StreamResults;
 use record::{Figure, Metric, Statistic};
 use stats::layers::Layers;
 use stats::proportion;
@@ -27,15 +27,15 @@ pub(super) struct Received {
     /// Datagrams of which the receiving end could not know, because nothing was seen after them.
     unseen: u64,
     jitter_ms: f64,
-    /// Bits a second, and the least and the most that they may have been, if that is known.
+    /// Bits a second, and the least and the most that they may have been.
     goodput: f64,
-    bounds: Option<[f64; 2]>,
+    bounds: [f64; 2],
     /// What an iperf3 does not tell.
     detail: Option<ReceiverDetail>,
 }
 
 impl Received {
-    /// Of the account of a farwire, with what its sender says of the time of sending: from the first departure to the last, and
+    /// Of what a farwire counted, with what its sender says of the time of sending: from the first departure to the last, and
     /// of the whole test.
     pub(super) fn here(
         detail: ReceiverDetail,
@@ -59,10 +59,10 @@ impl Received {
             unseen: 0,
             jitter_ms: local.jitter_s * 1e3,
             goodput,
-            bounds: Some([
+            bounds: [
                 (rate(bytes, span.max(test_s)) - edges).max(0.0),
                 goodput + edges + unread,
-            ]),
+            ],
             detail: Some(detail),
         }
     }
@@ -79,14 +79,13 @@ impl Received {
             unseen: sent.saturating_sub(remote.packets),
             jitter_ms: remote.jitter_s * 1e3,
             goodput: rates[0],
-            bounds: Some([rates[0].min(rates[1]), rates[0].max(rates[1])]),
+            bounds: [rates[0].min(rates[1]), rates[0].max(rates[1])],
             detail: None,
         })
     }
 
     pub(super) fn with(self, other: Self) -> Self {
         let detail = self.detail.zip(other.detail);
-        let bounds = self.bounds.zip(other.bounds);
         Self {
             bytes: self.bytes.saturating_add(other.bytes),
             expected: self.expected.saturating_add(other.expected),
@@ -94,7 +93,7 @@ impl Received {
             unseen: self.unseen.saturating_add(other.unseen),
             jitter_ms: self.jitter_ms.max(other.jitter_ms),
             goodput: self.goodput + other.goodput,
-            bounds: bounds.map(|(a, b)| [0, 1].map(|i| a[i] + b[i])),
+            bounds: [0, 1].map(|i| self.bounds[i] + other.bounds[i]),
             detail: detail.map(|(a, b)| a.with(&b)),
         }
     }
@@ -125,103 +124,90 @@ impl Received {
 impl Flow {
     pub(super) fn with(self, other: Self) -> Self {
         let sent = self.sent.zip(other.sent);
+        let packets = self.sent_packets.zip(other.sent_packets);
         Self {
             sent: sent.map(|((a, a_s), (b, b_s))| (a.saturating_add(b), a_s.max(b_s))),
-            sent_packets: add(self.sent_packets, other.sent_packets),
+            sent_packets: packets.map(|(a, b)| a.saturating_add(b)),
             pacing: self.pacing.zip(other.pacing).map(|(a, b)| a.with(&b)),
             received: self.received.zip(other.received).map(|(a, b)| a.with(b)),
         }
     }
 
     pub(super) fn figures(&self, layers: Option<Layers>) -> Vec<Figure> {
-        let mut figures = Vec::new();
-        let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
-        if let Some(received) = &self.received {
-            received.figures(layers, &mut figures);
-        }
+        let received = self.received.iter();
+        let mut figures: Vec<_> = received.flat_map(|r| r.figures(layers)).collect();
         if let Some((bytes, seconds)) = self.sent {
-            let sent = rate(bytes, seconds);
-            figures.push(Figure::new(Metric::SentRateBitPerS, Statistic::Mean, sent));
+            figures.push(mean(Metric::SentRateBitPerS, rate(bytes, seconds)));
             figures.push(total(Metric::SentBytes, bytes));
             figures.push(Figure::new(Metric::ElapsedS, Statistic::Total, seconds));
         }
-        if let Some(packets) = self.sent_packets {
-            figures.push(total(Metric::SentPackets, packets));
-        }
-        if let Some(pacing) = &self.pacing {
-            pacing.figures(&mut figures);
-        }
+        let packets = self.sent_packets;
+        figures.extend(packets.map(|packets| total(Metric::SentPackets, packets)));
+        figures.extend(self.pacing.iter().flat_map(SenderDetail::figures));
         figures
     }
 }
 
 impl Received {
-    fn figures(&self, layers: Option<Layers>, figures: &mut Vec<Figure>) {
-        let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
-        let mut rate = |metric, of: &dyn Fn(f64) -> f64| {
-            let mean = Figure::new(metric, Statistic::Mean, of(self.goodput));
-            figures.push(match self.bounds {
-                Some([low, high]) => mean.within(of(low), of(high)),
-                None => mean,
-            });
+    fn figures(&self, layers: Option<Layers>) -> Vec<Figure> {
+        let rate = |metric, of: &dyn Fn(f64) -> f64| {
+            let [low, high] = self.bounds.map(of);
+            mean(metric, of(self.goodput)).within(low, high)
         };
-        rate(Metric::GoodputBitPerS, &|rate| rate);
+        let mut figures = vec![rate(Metric::GoodputBitPerS, &|rate| rate)];
         if let Some(layers) = layers {
-            rate(Metric::L3RateBitPerS, &|rate| layers.l3(rate));
-            rate(Metric::L2RateBitPerS, &|rate| layers.l2(rate));
-            rate(Metric::L1RateBitPerS, &|rate| layers.l1(rate));
+            figures.push(rate(Metric::L3RateBitPerS, &|rate| layers.l3(rate)));
+            figures.push(rate(Metric::L2RateBitPerS, &|rate| layers.l2(rate)));
+            figures.push(rate(Metric::L1RateBitPerS, &|rate| layers.l1(rate)));
         }
         if let Some((percent, [low, high])) = self.loss() {
-            let loss = Figure::new(Metric::LostPercent, Statistic::Mean, percent);
-            figures.push(loss.within(low, high));
+            figures.push(mean(Metric::LostPercent, percent).within(low, high));
         }
         figures.push(total(Metric::LostPackets, self.lost()));
-        figures.push(Figure::new(
-            Metric::JitterMs,
-            Statistic::Mean,
-            self.jitter_ms,
-        ));
+        figures.push(mean(Metric::JitterMs, self.jitter_ms));
         figures.push(total(Metric::ReceivedBytes, self.bytes));
         let Some(detail) = &self.detail else {
-            return;
+            return figures;
         };
         figures.push(total(Metric::ReceivedPackets, detail.received));
         figures.push(total(Metric::DuplicatePackets, detail.duplicates));
         figures.push(total(Metric::ReorderedPackets, detail.reordered));
         if detail.reordered > 0 {
-            let extent = detail.largest_extent as f64;
-            figures.push(Figure::new(
-                Metric::ReorderingExtentPackets,
-                Statistic::Max,
-                extent,
-            ));
+            let metric = Metric::ReorderingExtentPackets;
+            figures.push(most(metric, detail.largest_extent));
         }
         figures.push(total(Metric::HostDroppedPackets, detail.host_dropped));
         if detail.garbage > 0 {
             figures.push(total(Metric::GarbagePackets, detail.garbage));
         }
+        figures
     }
 }
 
 impl SenderDetail {
-    fn figures(&self, figures: &mut Vec<Figure>) {
-        if let Some(errors) = self.gap_error_ns {
-            let statistics = [Statistic::Median, Statistic::P99, Statistic::Max];
-            for (statistic, error) in statistics.into_iter().zip(errors) {
-                let micros = error as f64 / 1e3;
-                figures.push(Figure::new(Metric::PacingErrorUs, statistic, micros));
-            }
-        }
-        if let Some(late) = proportion::percent(self.late, self.trains) {
-            figures.push(Figure::new(
-                Metric::LateTrainsPercent,
-                Statistic::Mean,
-                late,
-            ));
-        }
-        let burst = self.burst as f64;
-        figures.push(Figure::new(Metric::TrainPackets, Statistic::Max, burst));
+    fn figures(&self) -> Vec<Figure> {
+        let statistics = [Statistic::Median, Statistic::P99, Statistic::Max];
+        let errors = self.gap_error_ns.into_iter().flatten().zip(statistics);
+        let error =
+            |(ns, statistic)| Figure::new(Metric::PacingErrorUs, statistic, ns as f64 / 1e3);
+        let mut figures: Vec<_> = errors.map(error).collect();
+        let late = proportion::percent(self.late, self.trains);
+        figures.extend(late.map(|late| mean(Metric::LateTrainsPercent, late)));
+        figures.push(most(Metric::TrainPackets, self.burst));
+        figures
     }
+}
+
+fn mean(metric: Metric, value: f64) -> Figure {
+    Figure::new(metric, Statistic::Mean, value)
+}
+
+fn total(metric: Metric, count: u64) -> Figure {
+    Figure::new(metric, Statistic::Total, count as f64)
+}
+
+fn most(metric: Metric, count: u64) -> Figure {
+    Figure::new(metric, Statistic::Max, count as f64)
 }
 
 fn rate(bytes: u64, seconds: f64) -> f64 {
@@ -232,15 +218,11 @@ fn rate(bytes: u64, seconds: f64) -> f64 {
     }
 }
 
-fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    Some(a?.saturating_add(b?))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::detail::Detail;
     use super::*;
-    use crate::iperf3::results::Results;
+    use crate::iperf3::detail::Detail;
+    use crate::iperf3::messages::Results;
 
     const MOST: i64 = i64::MAX;
 

@@ -5,12 +5,13 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
+use crate::Session;
 use crate::external::Tool;
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, FarTool, Instrument, MeasureOutput};
 use crate::iperf3::args::Iperf3Args;
 use crate::iperf3::plan::{Plan, Protocol};
-use crate::{Session, udp};
+use crate::iperf3::udp;
 use record::profile::{Carrier, Headline, HostLimit, Profile};
 use record::{Metric, Statistic};
 use serde::{Deserialize, Serialize};

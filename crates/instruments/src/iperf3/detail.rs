@@ -2,9 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::account::Tally;
-use super::sender::Sent;
-
 /// More about a stream, by the end that says it. iperf3 passes over the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -22,7 +19,7 @@ pub(crate) struct SenderDetail {
     pub(crate) trains: u64,
     /// Datagrams of a full train.
     pub(crate) burst: u64,
-    /// Trains that left late, by [`super::pacing::LATE`].
+    /// Trains that left late, by more than 50 us.
     pub(crate) late: u64,
     /// |gap - ideal gap| between trains in nanoseconds: median, 99th percentile, largest.
     pub(crate) gap_error_ns: Option<[u64; 3]>,
@@ -56,26 +53,8 @@ pub(crate) struct ReceiverDetail {
 }
 
 impl SenderDetail {
-    pub(super) fn of(sent: &Sent) -> Self {
-        let pacing = &sent.pacing;
-        let gap_error = |quantile| pacing.gap_error(quantile).map(|error| error.0);
-        let gap_errors = [gap_error(0.5), gap_error(0.99), gap_error(1.0)];
-        Self {
-            trains: pacing.trains,
-            burst: pacing.burst,
-            late: pacing.late,
-            gap_error_ns: match gap_errors {
-                [Some(median), Some(p99), Some(max)] => Some([median, p99, max]),
-                _ => None,
-            },
-            given_up_ns: pacing.given_up.0,
-            held_up: sent.held_up,
-            active_ns: sent.departures.map_or(0, |[first, last]| last.0 - first.0),
-        }
-    }
-
     /// With another stream; of gaps the worse counts.
-    pub(super) fn with(self, other: &Self) -> Self {
+    pub(crate) fn with(self, other: &Self) -> Self {
         let gap_error_ns = self.gap_error_ns.zip(other.gap_error_ns);
         Self {
             trains: self.trains.saturating_add(other.trains),
@@ -90,22 +69,8 @@ impl SenderDetail {
 }
 
 impl ReceiverDetail {
-    pub(super) fn of(tally: &Tally) -> Self {
-        let span = tally.arrivals.map_or(0, |[first, last]| last.0 - first.0);
-        Self {
-            received: tally.received,
-            duplicates: tally.duplicates,
-            reordered: tally.reordered,
-            largest_extent: tally.largest_extent,
-            host_dropped: tally.host_dropped,
-            drops: tally.drops,
-            garbage: tally.garbage,
-            after_first: [tally.bytes - tally.first_bytes, span],
-        }
-    }
-
     /// With another stream.
-    pub(super) fn with(self, other: &Self) -> Self {
+    pub(crate) fn with(self, other: &Self) -> Self {
         let [bytes, span] = self.after_first;
         let [more, other_span] = other.after_first;
         Self {

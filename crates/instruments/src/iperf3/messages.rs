@@ -1,0 +1,573 @@
+//! The JSON messages of the control connection: the parameters before a test, the results of both ends after it.
+//!
+//! What comes is bounded and strictly typed; errors name the field, what came and what would be right. iperf3 3.18 and later
+//! insist on the types as well, so nothing is written as `null`.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize as _;
+use serde_json::{Map, Value, json};
+
+use super::detail::Detail;
+use super::plan::{
+    LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, MOST_STREAMS, Plan, Protocol,
+    Until, Way,
+};
+
+/// TCP blocks when nothing is asked for, as in iperf3.
+const DEFAULT_BLOCK: u32 = 128 * 1024;
+/// `MAX_MSS` of iperf3.
+const LARGEST_MSS: i64 = 9 * 1024;
+/// `TCP_CA_NAME_MAX` of the kernel; iperf3 takes longer names too.
+const LONGEST_CONGESTION: usize = 16;
+/// The newest iperf3 whose behaviour this follows; servers print it and do not act on it.
+const CLIENT_VERSION: &str = concat!("farwire ", env!("CARGO_PKG_VERSION"));
+/// How much of a wrong value an error quotes.
+const QUOTED: usize = 40;
+
+/// A plan and how its datagrams are numbered, as a client sends them before a test.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Params {
+    /// What to do.
+    pub(crate) plan: Plan,
+    /// Whether datagrams bear a number of 8 bytes instead of 4.
+    pub(crate) udp_counters_64bit: bool,
+}
+
+/// One end's view of a whole test.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Results {
+    /// CPU time in percent of the test's time: total, user, system.
+    pub(crate) cpu_percent: [f64; 3],
+    /// Whether this end knows the retransmissions of what it sent; absent when it did not send.
+    pub(crate) has_retransmits: Option<bool>,
+    /// The congestion control of this end's sockets.
+    pub(crate) congestion_used: Option<String>,
+    /// One entry a stream.
+    pub(crate) streams: Vec<StreamResults>,
+}
+
+/// One end's view of one stream, without what was omitted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct StreamResults {
+    /// The stream's number.
+    pub(crate) id: u32,
+    /// Payload bytes that this end sent, or received.
+    pub(crate) bytes: u64,
+    /// TCP segments sent again; absent when not known.
+    pub(crate) retransmits: Option<u64>,
+    /// RFC 3550 jitter in seconds; 0 over TCP.
+    pub(crate) jitter_s: f64,
+    /// Datagrams missing at the receiver, with what was omitted; absent when not known.
+    pub(crate) errors: Option<u64>,
+    /// Datagrams sent, or the highest number received, with what was omitted.
+    pub(crate) packets: u64,
+    /// `errors` and `packets` of the omitted start; from iperf3 3.15 or so on.
+    pub(crate) omitted: Option<[u64; 2]>,
+    /// From the start of what counts to its end at this end, in seconds; absent before iperf3 3.2.
+    pub(crate) seconds: Option<f64>,
+    /// What farwire says besides.
+    pub(crate) detail: Option<Detail>,
+}
+
+/// Both ends' views of a test.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Sides {
+    /// This end's.
+    pub(crate) local: Results,
+    /// The other end's; absent when the test did not come to that.
+    pub(crate) remote: Option<Results>,
+}
+
+impl Params {
+    /// Reads what a client sent.
+    ///
+    /// # Errors
+    /// It is not what iperf3 3.12 and later send, or nothing that a server could do; says which field.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
+        let fields = Fields::parse(bytes)?;
+        let protocol = match (fields.flag("tcp")?, fields.flag("udp")?) {
+            (true, false) => Protocol::Tcp,
+            (false, true) => Protocol::Udp,
+            (true, true) => bail!("tcp and udp are both true"),
+            (false, false) => bail!("neither tcp nor udp is true"),
+        };
+        let way = match (fields.flag("reverse")?, fields.flag("bidirectional")?) {
+            (false, false) => Way::Up,
+            (true, false) => Way::Down,
+            (false, true) => Way::Both,
+            (true, true) => bail!("reverse and bidirectional are both true"),
+        };
+        let above_zero = |name| -> Result<Option<u64>> {
+            Ok(fields.within(name, 0, i64::MAX)?.filter(|n| *n > 0))
+        };
+        let small = |name, most| -> Result<Option<u32>> {
+            Ok(fields.within(name, 0, most)?.filter(|n| *n > 0))
+        };
+        let seconds = |name, most: u32| -> Result<Duration> {
+            let seconds = small(name, most.into())?.unwrap_or(0);
+            Ok(Duration::from_secs(seconds.into()))
+        };
+        let time = seconds("time", LONGEST_TEST_S)?;
+        let parallel = fields.within("parallel", 1, MOST_STREAMS.into())?;
+        let plan = Plan {
+            way,
+            parallel: parallel.unwrap_or(1),
+            // Without a time the client ends it when it likes: after so many blocks, or never.
+            until: above_zero("num")?.map_or(Until::For(time), Until::Bytes),
+            omit: seconds("omit", LONGEST_OMIT_S)?,
+            bitrate: above_zero("bandwidth")?.or(above_zero("fqrate")?),
+            length: small("len", LONGEST_BLOCK.into())?,
+            congestion: fields.text("congestion", LONGEST_CONGESTION)?,
+            mss: small("MSS", LARGEST_MSS)?,
+            window: small("window", LARGEST_WINDOW.into())?,
+            no_delay: fields.flag("nodelay")?,
+            tos: fields.within("TOS", 0, 255)?,
+            ..Plan::new(protocol)
+        };
+        Ok(Self {
+            plan,
+            udp_counters_64bit: fields.flag("udp_counters_64bit")?,
+        })
+    }
+
+    /// As iperf3 writes it; types are those that 3.18 and later insist on.
+    pub(crate) fn to_json(&self) -> Value {
+        let plan = &self.plan;
+        let (seconds, bytes) = match plan.until {
+            // A server only guards its own time with it, so the rest of a second is the client's to keep.
+            Until::For(time) => (time.as_secs() + u64::from(time.subsec_nanos() > 0), 0),
+            Until::Bytes(bytes) => (0, bytes),
+        };
+        let if_true = |flag: bool| flag.then_some(true);
+        without_null(json!({
+            "tcp": if_true(plan.protocol == Protocol::Tcp),
+            "udp": if_true(plan.protocol == Protocol::Udp),
+            "reverse": if_true(plan.way == Way::Down),
+            "bidirectional": if_true(plan.way == Way::Both),
+            "omit": plan.omit.as_secs(),
+            "time": seconds,
+            "num": bytes,
+            "blockcount": 0,
+            "parallel": plan.parallel,
+            "len": plan.length.unwrap_or(DEFAULT_BLOCK),
+            "bandwidth": plan.bitrate,
+            "congestion": plan.congestion,
+            "MSS": plan.mss,
+            "window": plan.window,
+            "nodelay": if_true(plan.no_delay),
+            "TOS": plan.tos.filter(|tos| *tos > 0),
+            "udp_counters_64bit": self.udp_counters_64bit.then_some(1),
+            "pacing_timer": 1000,
+            "client_version": CLIENT_VERSION,
+        }))
+    }
+}
+
+impl Results {
+    /// Reads what the other end sent.
+    ///
+    /// # Errors
+    /// It is not what iperf3 3.12 and later send; says which field.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
+        let fields = Fields::parse(bytes)?;
+        let cpu = |name: &str| required(name, fields.number(name));
+        let name = "sender_has_retransmits";
+        Ok(Self {
+            cpu_percent: [
+                cpu("cpu_util_total")?,
+                cpu("cpu_util_user")?,
+                cpu("cpu_util_system")?,
+            ],
+            has_retransmits: match required(name, fields.integer(name))? {
+                ..0 => None,
+                number => Some(number > 0),
+            },
+            congestion_used: fields.text("congestion_used", LONGEST_CONGESTION)?,
+            streams: fields.streams()?,
+        })
+    }
+
+    /// As iperf3 writes it.
+    pub(crate) fn to_json(&self) -> Value {
+        let streams: Vec<_> = self.streams.iter().map(StreamResults::to_json).collect();
+        without_null(json!({
+            "cpu_util_total": self.cpu_percent[0],
+            "cpu_util_user": self.cpu_percent[1],
+            "cpu_util_system": self.cpu_percent[2],
+            "sender_has_retransmits": self.has_retransmits.map_or(-1, i32::from),
+            "congestion_used": self.congestion_used,
+            "streams": streams,
+        }))
+    }
+
+    /// The entry of stream `id`.
+    pub(crate) fn stream(&self, id: u32) -> Option<&StreamResults> {
+        self.streams.iter().find(|stream| stream.id == id)
+    }
+}
+
+impl StreamResults {
+    fn of(fields: &Fields, id: u32) -> Result<Self> {
+        let count = |name: &str| required(name, fields.within(name, 0, i64::MAX));
+        // Below 0 is "not known".
+        let known = |name: &str| -> Result<Option<u64>> {
+            Ok(u64::try_from(required(name, fields.integer(name))?).ok())
+        };
+        let omitted = |name: &str| -> Result<Option<u64>> {
+            let count = fields.integer(name)?;
+            Ok(count.map(|count| u64::try_from(count).unwrap_or(0)))
+        };
+        let times = fields.number("start_time")?.zip(fields.number("end_time")?);
+        Ok(Self {
+            id,
+            bytes: count("bytes")?,
+            retransmits: known("retransmits")?,
+            jitter_s: required("jitter", fields.number("jitter"))?,
+            errors: known("errors")?,
+            packets: count("packets")?,
+            omitted: match (omitted("omitted_errors")?, omitted("omitted_packets")?) {
+                (Some(errors), Some(packets)) => Some([errors, packets]),
+                (None, None) => None,
+                _ => bail!("omitted_errors and omitted_packets come together or not at all"),
+            },
+            seconds: times.map(|(start, end)| end - start).filter(|s| *s > 0.0),
+            detail: fields
+                .0
+                .get("farwire")
+                .map(Detail::deserialize)
+                .transpose()
+                .context("in farwire")?,
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        let [omitted_errors, omitted_packets] = self.omitted.unwrap_or_default();
+        let signed = |count: Option<u64>| count.map_or_else(|| json!(-1), Into::into);
+        without_null(json!({
+            "id": self.id,
+            "bytes": self.bytes,
+            "retransmits": signed(self.retransmits),
+            "jitter": self.jitter_s,
+            "errors": signed(self.errors),
+            "omitted_errors": omitted_errors,
+            "packets": self.packets,
+            "omitted_packets": omitted_packets,
+            "start_time": 0,
+            "end_time": self.seconds.unwrap_or(0.0),
+            "farwire": self.detail,
+        }))
+    }
+}
+
+/// One JSON object that another program wrote.
+#[derive(Debug)]
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    /// Of a message's bytes; serde_json refuses more than 128 levels.
+    fn parse(bytes: &[u8]) -> Result<Self> {
+        Self::of(serde_json::from_slice(bytes).context("it is not JSON")?)
+    }
+
+    fn of(value: Value) -> Result<Self> {
+        match value {
+            Value::Object(fields) => Ok(Self(fields)),
+            other => bail!("it is not a JSON object but {}", quoted(&other)),
+        }
+    }
+
+    /// What `read` makes of a field that is there, and is `wanted`.
+    fn read<'a, T>(
+        &'a self,
+        name: &str,
+        wanted: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let Some(value) = self.0.get(name) else {
+            return Ok(None);
+        };
+        let wrong = || format!("{name} must be {wanted}, not {}", quoted(value));
+        read(value).map(Some).with_context(wrong)
+    }
+
+    /// A whole number; -1, which iperf3 3.12 writes as 2^64 - 1, means that the other end does not know.
+    fn integer(&self, name: &str) -> Result<Option<i64>> {
+        self.read(name, "a whole number", whole)
+    }
+
+    /// A whole number from `least` to `most`.
+    fn within<T: TryFrom<i64>>(&self, name: &str, least: i64, most: i64) -> Result<Option<T>> {
+        let Some(number) = self.integer(name)? else {
+            return Ok(None);
+        };
+        let fits = (least..=most).contains(&number);
+        let fitting = T::try_from(number).ok().filter(|_| fits);
+        let wrong = || format!("{name} must be from {least} to {most}, not {number}");
+        fitting.map(Some).with_context(wrong)
+    }
+
+    /// A number, finite and not negative.
+    fn number(&self, name: &str) -> Result<Option<f64>> {
+        let number = |value: &Value| value.as_f64().filter(|n| n.is_finite() && *n >= 0.0);
+        self.read(name, "a number of 0 or more", number)
+    }
+
+    /// Whether it is there and true. iperf3 writes flags as `true`, some of them as 1.
+    fn flag(&self, name: &str) -> Result<bool> {
+        let flag = |value: &Value| value.as_bool().or_else(|| Some(whole(value)? != 0));
+        Ok(self.read(name, "true or false", flag)?.unwrap_or(false))
+    }
+
+    /// A text of at most `longest` bytes.
+    fn text(&self, name: &str, longest: usize) -> Result<Option<String>> {
+        let text = self.read(name, "a text", Value::as_str)?;
+        let length = text.map_or(0, str::len);
+        ensure!(
+            length <= longest,
+            "{name} must be at most {longest} bytes long, not {length}"
+        );
+        Ok(text.map(str::to_owned))
+    }
+
+    /// The entries of `streams`.
+    fn streams(&self) -> Result<Vec<StreamResults>> {
+        let streams = self.read("streams", "an array", Value::as_array);
+        let (streams, most) = (required("streams", streams)?, 2 * MOST_STREAMS as usize);
+        ensure!(
+            streams.len() <= most,
+            "streams must have at most {most} entries, not {}",
+            streams.len()
+        );
+        let stream = |value: &Value| {
+            let fields = Self::of(value.clone()).context("in streams")?;
+            let id = required("id", fields.within("id", 1, u32::MAX.into()));
+            let id = id.context("in streams")?;
+            StreamResults::of(&fields, id).with_context(|| format!("in streams, id {id}"))
+        };
+        streams.iter().map(stream).collect()
+    }
+}
+
+/// A field that must be there.
+fn required<T>(name: &str, field: Result<Option<T>>) -> Result<T> {
+    field?.with_context(|| format!("{name} is missing"))
+}
+
+/// An object without the fields that are `null`.
+fn without_null(mut json: Value) -> Value {
+    if let Value::Object(fields) = &mut json {
+        fields.retain(|_, value| !value.is_null());
+    }
+    json
+}
+
+/// iperf3 prints whole numbers as C prints doubles: 1e+15 is one.
+fn whole(value: &Value) -> Option<i64> {
+    const UNKNOWN: f64 = (1_u64 << 63) as f64;
+    if let Some(number) = value.as_i64() {
+        return Some(number);
+    }
+    let number = value.as_f64()?;
+    if number.fract() != 0.0 {
+        return None;
+    }
+    if number >= UNKNOWN {
+        return (number <= 2.0 * UNKNOWN).then_some(-1);
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "whole, and within i64 on both sides"
+    )]
+    (number >= -UNKNOWN).then_some(number as i64)
+}
+
+fn quoted(value: &Value) -> String {
+    let text = match value {
+        Value::Array(_) => "an array".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        other => other.to_string(),
+    };
+    if text.chars().count() <= QUOTED {
+        return text;
+    }
+    text.chars().take(QUOTED).chain("...".chars()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARAMS_OF_3_12: &str = r#"{"tcp":true,"omit":1,"time":10,"num":0,"blockcount":0,"parallel":4,
+        "bidirectional":true,"len":131072,"pacing_timer":1000,"congestion":"cubic",
+        "client_version":"3.12"}"#;
+
+    #[test]
+    fn the_parameters_of_3_12_are_read() {
+        let params = Params::parse(PARAMS_OF_3_12.as_bytes()).unwrap();
+        let expected = Plan {
+            way: Way::Both,
+            parallel: 4,
+            omit: Duration::from_secs(1),
+            length: Some(131_072),
+            congestion: Some("cubic".to_owned()),
+            ..Plan::new(Protocol::Tcp)
+        };
+        assert_eq!(params.plan, expected);
+    }
+
+    #[test]
+    fn parameters_are_read_as_they_were_written() {
+        let plan = Plan {
+            way: Way::Down,
+            until: Until::Bytes(1 << 40),
+            bitrate: Some(50_000_000),
+            length: Some(1448),
+            mss: Some(1400),
+            window: Some(1 << 20),
+            no_delay: true,
+            tos: Some(0xb8),
+            ..Plan::new(Protocol::Udp)
+        };
+        let params = Params {
+            plan,
+            udp_counters_64bit: true,
+        };
+        let bytes = params.to_json().to_string();
+        assert_eq!(Params::parse(bytes.as_bytes()).unwrap(), params);
+    }
+
+    #[test]
+    fn a_test_of_so_many_blocks_lasts_as_long_as_the_client_likes() {
+        let of_blocks = PARAMS_OF_3_12.replace("\"time\":10", "\"time\":0");
+        let params = Params::parse(of_blocks.as_bytes()).unwrap();
+        assert_eq!(params.plan.duration(), None);
+    }
+
+    #[test]
+    fn parameters_that_cannot_be_are_refused_by_name() {
+        for (from, to, cause) in [
+            ("\"tcp\":true", "\"sctp\":true", "neither tcp nor udp"),
+            (
+                "\"parallel\":4",
+                "\"parallel\":129",
+                "parallel must be from 1 to 128, not 129",
+            ),
+            ("\"parallel\":4", "\"parallel\":-1", "parallel must be"),
+            (
+                "\"time\":10",
+                "\"time\":[10]",
+                "time must be a whole number, not an array",
+            ),
+            ("\"len\":131072", "\"len\":1073741824", "len must be"),
+            ("\"omit\":1", "\"omit\":601", "omit must be"),
+            (
+                "\"cubic\"",
+                "\"xxxxxxxxxxxxxxxxxxxxxxxx\"",
+                "congestion must be at most 16",
+            ),
+        ] {
+            let text = PARAMS_OF_3_12.replace(from, to);
+            let error = format!("{:#}", Params::parse(text.as_bytes()).unwrap_err());
+            assert!(error.contains(cause), "{error}");
+        }
+    }
+
+    const RESULTS_OF_3_12: &str = r#"{"cpu_util_total":98.1,"cpu_util_user":2.2,"cpu_util_system":95.9,
+        "sender_has_retransmits":18446744073709551615,"congestion_used":"cubic","streams":[
+        {"id":1,"bytes":1310720,"retransmits":18446744073709551615,"jitter":0,"errors":0,
+         "packets":0,"start_time":0,"end_time":1.00009}]}"#;
+
+    #[test]
+    fn the_results_of_a_receiver_of_3_12_are_read() {
+        let results = Results::parse(RESULTS_OF_3_12.as_bytes()).unwrap();
+        assert_eq!(results.has_retransmits, None);
+        assert_eq!(results.congestion_used.as_deref(), Some("cubic"));
+        let stream = results.stream(1).unwrap();
+        assert_eq!((stream.bytes, stream.retransmits), (1_310_720, None));
+        assert_eq!(stream.seconds, Some(1.00009));
+        assert_eq!(results.stream(3), None);
+    }
+
+    #[test]
+    fn results_are_read_as_they_were_written() {
+        let results = Results {
+            cpu_percent: [3.0, 1.0, 2.0],
+            has_retransmits: Some(true),
+            congestion_used: None,
+            streams: vec![StreamResults {
+                id: 3,
+                bytes: 5,
+                retransmits: Some(2),
+                jitter_s: 0.25,
+                errors: Some(1),
+                packets: 9,
+                omitted: Some([1, 2]),
+                seconds: Some(2.5),
+                detail: None,
+            }],
+        };
+        let bytes = results.to_json().to_string();
+        assert_eq!(Results::parse(bytes.as_bytes()).unwrap(), results);
+    }
+
+    #[test]
+    fn an_error_names_the_stream_and_the_field() {
+        let text = RESULTS_OF_3_12.replace("1310720", "\"many\"");
+        let error = format!("{:#}", Results::parse(text.as_bytes()).unwrap_err());
+        assert_eq!(
+            error,
+            r#"in streams, id 1: bytes must be a whole number, not "many""#
+        );
+        let text = RESULTS_OF_3_12.replace("\"errors\":0,", "");
+        let error = format!("{:#}", Results::parse(text.as_bytes()).unwrap_err());
+        assert_eq!(error, "in streams, id 1: errors is missing");
+    }
+
+    fn fields(text: &str) -> Fields {
+        Fields::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn whole_numbers_are_read_in_every_way_that_iperf3_writes_them() {
+        let fields = fields(
+            r#"{"a":7,"b":7.0,"c":1e+15,"d":18446744073709551615,"e":-1,"f":1.8446744073709552e+19}"#,
+        );
+        let read = |name| fields.integer(name).unwrap().unwrap();
+        assert_eq!(
+            (read("a"), read("b"), read("c")),
+            (7, 7, 1_000_000_000_000_000)
+        );
+        assert_eq!((read("d"), read("e"), read("f")), (-1, -1, -1));
+        assert_eq!(fields.integer("z").unwrap(), None);
+    }
+
+    #[test]
+    fn a_wrong_type_is_refused_with_what_came_and_what_would_be_right() {
+        let fields = fields(r#"{"time":"10","num":1.5,"big":1e300,"parallel":0,"reverse":"yes"}"#);
+        let error = |result: Result<Option<i64>>| result.unwrap_err().to_string();
+        assert_eq!(
+            error(fields.integer("time")),
+            r#"time must be a whole number, not "10""#
+        );
+        assert_eq!(
+            error(fields.integer("num")),
+            "num must be a whole number, not 1.5"
+        );
+        assert!(fields.integer("big").is_err());
+        assert_eq!(
+            error(fields.within("parallel", 1, 128)),
+            "parallel must be from 1 to 128, not 0"
+        );
+        assert!(fields.flag("reverse").is_err());
+    }
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        let deep = [vec![b'['; 10_000], vec![b']'; 10_000]].concat();
+        assert!(Fields::parse(&deep).is_err());
+        let error = Fields::parse(b"[1]").unwrap_err().to_string();
+        assert_eq!(error, "it is not a JSON object but an array");
+    }
+}

@@ -1,0 +1,427 @@
+//! The UDP streams of one end of an iperf3 test: sockets, the two threads, and what was counted.
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use netio::udp::{LONGEST_TRAIN, TrainReceiver, TrainSender};
+use socket2::SockRef;
+
+use super::readings::{self, Ending, Reading, SentReading, StreamReading};
+use super::receiver::{self, Incoming};
+use super::receiver_stats::ReceiverStats;
+use super::sender::{self, SendConfig, SenderStats};
+use super::wire::Counter;
+use crate::iperf3::detail::Detail;
+use crate::iperf3::messages::{Params, StreamResults};
+use crate::iperf3::plan::{Plan, StreamSpec, Until};
+use crate::iperf3::run::{CpuMeter, CpuTime, Progress, SendControl, Streams, lock};
+use crate::iperf3::tcp::set_tos;
+
+/// Kernel memory asked for by a test's sockets in each direction, unless the user says: half a second of 1 gbit. Without
+/// privileges the kernel gives `net.core.rmem_max` and `wmem_max` at most.
+const BUFFER: usize = 64 << 20;
+/// Payload bytes of a datagram when neither end says (`DEFAULT_UDP_BLKSIZE` of iperf3).
+const DEFAULT_LENGTH: usize = 1460;
+/// A socket that sends fills no more than this: what waits there is late.
+const SEND_BUFFER: usize = 4 << 20;
+/// How long the last datagrams may take after the sender has said that they left.
+const SETTLES: Duration = Duration::from_millis(200);
+/// Readings of streams kept; they bound what a long test takes of a server's memory to some 100 MB.
+const MOST_READINGS: usize = 500_000;
+/// Between two looks whether they are there.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Kernel memory that the sockets of a server may take in a test: what they ask for when the client does not say.
+pub(crate) fn memory(plan: &Plan) -> u64 {
+    if plan.window.is_some() {
+        return 0;
+    }
+    let senders = usize::from(plan.way.goes_down()) * plan.parallel as usize;
+    (senders * SEND_BUFFER + usize::from(plan.way.goes_up()) * BUFFER) as u64
+}
+
+/// The streams of one end.
+#[derive(Debug)]
+pub(crate) struct UdpStreams {
+    config: SendConfig,
+    client: bool,
+    ipv6: bool,
+    /// Payload bytes to send after what is omitted.
+    limit: Option<u64>,
+    streams: Vec<Stream>,
+    control: Arc<SendControl>,
+    end_receiving: Arc<AtomicBool>,
+    sending: Option<JoinHandle<()>>,
+    receiving: Option<JoinHandle<()>>,
+    cpu: Vec<Arc<CpuMeter>>,
+    started: Instant,
+    /// When what counts began, and when it ended.
+    began: Instant,
+    ended: Option<Instant>,
+    readings: Vec<Reading>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Stream {
+    /// By which both ends know it.
+    id: u32,
+    half: Half,
+}
+
+/// This end's half of it.
+#[derive(Debug)]
+enum Half {
+    Sends {
+        stats: Arc<Mutex<SenderStats>>,
+        /// Until the thread takes it.
+        socket: Option<TrainSender>,
+    },
+    Receives(Incoming),
+}
+
+impl UdpStreams {
+    /// Streams over `sockets`, which are connected, in the order of `specs`, at the `client` or at the server.
+    ///
+    /// # Errors
+    /// A socket refuses its options, or the length is out of range.
+    pub(crate) fn new(
+        params: &Params,
+        specs: &[StreamSpec],
+        sockets: Vec<UdpSocket>,
+        client: bool,
+    ) -> Result<Self> {
+        let plan = &params.plan;
+        let counter = if params.udp_counters_64bit {
+            Counter::Bits64
+        } else {
+            Counter::Bits32
+        };
+        let length = plan.length.map_or(DEFAULT_LENGTH, |length| length as usize);
+        let allowed = counter.header()..=LONGEST_TRAIN;
+        ensure!(
+            allowed.contains(&length),
+            "datagrams of {length} bytes: {} to {} are possible",
+            allowed.start(),
+            allowed.end()
+        );
+        let config = SendConfig {
+            length,
+            rate: plan.bitrate.filter(|rate| *rate > 0),
+            counter,
+            // A client must not decide who runs first on a server.
+            urgent: client && specs.len() == 1,
+        };
+        let receivers = specs.iter().filter(|spec| !spec.sends).count().max(1);
+        let peer = sockets.first().map(UdpSocket::peer_addr).transpose()?;
+        let ipv6 = peer.is_some_and(|peer| peer.ip().to_canonical().is_ipv6());
+        let streams = specs.iter().zip(sockets);
+        let streams =
+            streams.map(|(spec, socket)| Stream::new(*spec, socket, plan, config, receivers));
+        let limit = match plan.until {
+            // A server goes on until the client has enough: it cannot know what was lost.
+            Until::Bytes(bytes) if client => Some(bytes),
+            _ => None,
+        };
+        let control = SendControl::new();
+        if let Some(limit) = limit.filter(|_| plan.omit.is_zero()) {
+            control.limit(limit);
+        }
+        let now = Instant::now();
+        Ok(Self {
+            config,
+            client,
+            ipv6,
+            limit,
+            streams: streams.collect::<Result<_>>()?,
+            control: Arc::new(control),
+            end_receiving: Arc::default(),
+            sending: None,
+            receiving: None,
+            cpu: Vec::new(),
+            started: now,
+            began: now,
+            ended: None,
+            readings: Vec::new(),
+        })
+    }
+
+    /// How far the streams were at the end of each interval.
+    pub(crate) fn readings(&self) -> &[Reading] {
+        &self.readings
+    }
+
+    /// When the test began, with what is omitted.
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Whether this end is the client.
+    pub(crate) fn is_client(&self) -> bool {
+        self.client
+    }
+
+    /// Payload bytes of a datagram.
+    pub(crate) fn length(&self) -> usize {
+        self.config.length
+    }
+
+    /// Whether a start is omitted.
+    pub(crate) fn omits(&self) -> bool {
+        self.started != self.began
+    }
+
+    /// Whether the datagrams travel in IPv6.
+    pub(crate) fn is_ipv6(&self) -> bool {
+        self.ipv6
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(&CpuMeter) + Send + 'static,
+    ) -> Result<JoinHandle<()>> {
+        let cpu = Arc::<CpuMeter>::default();
+        self.cpu.push(Arc::clone(&cpu));
+        thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || cpu.meter(|| work(&cpu)))
+            .context("no thread for the UDP streams")
+    }
+
+    fn read(&mut self, at: Instant, ending: Ending) {
+        let streams = self.streams.iter().map(Stream::reading).collect();
+        if self.readings.len() * self.streams.len() >= MOST_READINGS {
+            // From here on the last interval is all the rest.
+            self.readings.pop_if(|last| last.ending != Ending::Nothing);
+        }
+        self.readings.push(Reading {
+            at,
+            ending,
+            streams,
+        });
+    }
+
+    fn stop_sending(&mut self) {
+        self.control.stop();
+        // A panic there was printed there; what was counted until then stands.
+        self.sending.take().map(JoinHandle::join);
+    }
+
+    fn stop_receiving(&mut self) {
+        self.end_receiving.store(true, Ordering::Relaxed);
+        self.receiving.take().map(JoinHandle::join);
+    }
+}
+
+impl Stream {
+    /// One of the streams of `plan`, of which so many are `receivers`.
+    fn new(
+        spec: StreamSpec,
+        socket: UdpSocket,
+        plan: &Plan,
+        config: SendConfig,
+        receivers: usize,
+    ) -> Result<Self> {
+        set_tos(plan, &SockRef::from(&socket), socket.peer_addr()?.ip())?;
+        let window = plan.window.map(|window| window as usize);
+        let half = if spec.sends {
+            let buffer = window.unwrap_or(SEND_BUFFER);
+            Half::Sends {
+                stats: Arc::new(Mutex::new(SenderStats::new(0))),
+                socket: Some(TrainSender::new(socket, config.length, buffer)?),
+            }
+        } else {
+            let buffer = window.unwrap_or(BUFFER / receivers);
+            Half::Receives(Incoming {
+                socket: Arc::new(TrainReceiver::new(socket, buffer)?),
+                stats: Arc::new(Mutex::new(ReceiverStats::new(config.counter))),
+            })
+        };
+        Ok(Self { id: spec.id, half })
+    }
+
+    fn reading(&self) -> StreamReading {
+        match &self.half {
+            Half::Sends { stats, .. } => {
+                let sent = lock(stats);
+                StreamReading::Sent(SentReading {
+                    datagrams: sent.number - sent.omitted,
+                    bytes: sent.bytes,
+                })
+            }
+            Half::Receives(incoming) => StreamReading::Came(lock(&incoming.stats).counts),
+        }
+    }
+
+    /// Whether all has come that the sender says it `sent`, as far as it says so.
+    fn is_complete(&self, sent: &[StreamResults]) -> bool {
+        let Half::Receives(incoming) = &self.half else {
+            return true;
+        };
+        let stats = lock(&incoming.stats);
+        let there = stats.omitted.datagrams + stats.counts.received;
+        let told = sent.iter().find(|told| told.id == self.id);
+        told.is_some_and(|told| there >= told.packets)
+    }
+
+    /// In iperf3's terms, where errors and packets have what is omitted in them.
+    fn results(&self, seconds: f64) -> StreamResults {
+        let results = StreamResults {
+            id: self.id,
+            seconds: Some(seconds),
+            ..StreamResults::default()
+        };
+        match &self.half {
+            Half::Sends { stats, .. } => {
+                let sent = lock(stats);
+                StreamResults {
+                    bytes: sent.bytes,
+                    errors: Some(0),
+                    packets: sent.number,
+                    omitted: Some([0, sent.omitted]),
+                    detail: Some(Detail::Sender(sent.detail())),
+                    ..results
+                }
+            }
+            Half::Receives(incoming) => {
+                let stats = lock(&incoming.stats);
+                let (counts, omitted) = (&stats.counts, stats.omitted);
+                StreamResults {
+                    bytes: counts.bytes,
+                    jitter_s: counts.jitter_ns / 1e9,
+                    errors: Some(omitted.missing + counts.missing()),
+                    packets: counts.highest,
+                    omitted: Some([omitted.missing, omitted.datagrams]),
+                    detail: Some(Detail::Receiver(counts.detail())),
+                    ..results
+                }
+            }
+        }
+    }
+}
+
+impl Streams for UdpStreams {
+    fn start(&mut self, start: Instant) -> Result<()> {
+        (self.started, self.began) = (start, start);
+        let mut outgoing = Vec::new();
+        let mut incoming = Vec::new();
+        for stream in &mut self.streams {
+            match &mut stream.half {
+                Half::Sends { stats, socket } => {
+                    outgoing.extend(socket.take().map(|socket| (socket, Arc::clone(stats))));
+                }
+                Half::Receives(stream) => incoming.push(stream.clone()),
+            }
+        }
+        if !incoming.is_empty() {
+            let end = Arc::clone(&self.end_receiving);
+            let receive = move |cpu: &CpuMeter| receiver::run(&incoming, &end, cpu);
+            self.receiving = Some(self.spawn("udp receiver", receive)?);
+        }
+        if !outgoing.is_empty() {
+            let (control, config) = (Arc::clone(&self.control), self.config);
+            let send = move |_: &CpuMeter| sender::run(outgoing, config, &control);
+            self.sending = Some(self.spawn("udp sender", send)?);
+        }
+        Ok(())
+    }
+
+    fn end_omission(&mut self, now: Instant) {
+        self.began = now;
+        for stream in &self.streams {
+            match &stream.half {
+                Half::Sends { stats, .. } => lock(stats).omit(),
+                Half::Receives(incoming) => lock(&incoming.stats).omit(),
+            }
+        }
+        if let Some(limit) = self.limit {
+            self.control.limit(limit);
+        }
+        for reading in &mut self.readings {
+            reading.ending = Ending::Omitted;
+        }
+        self.read(now, Ending::Nothing);
+    }
+
+    fn tick(&mut self, now: Instant) {
+        self.read(now, Ending::Counted);
+    }
+
+    fn interval_line(&self) -> String {
+        readings::last_interval(&self.readings, self.started)
+    }
+
+    fn progress(&self) -> Progress {
+        let spent = self.control.allowance() == 0;
+        let mut progress = Progress {
+            delivered: spent && self.sending.as_ref().is_none_or(JoinHandle::is_finished),
+            ..Progress::default()
+        };
+        let mut receives = false;
+        for stream in &self.streams {
+            match &stream.half {
+                Half::Sends { stats, .. } => {
+                    let sent = lock(stats);
+                    progress.sent += sent.bytes;
+                    let broken = sent.broken.as_ref();
+                    let broken = broken.map(|why| format!("stream {}: {why}", stream.id));
+                    progress.broken = progress.broken.or(broken);
+                }
+                Half::Receives(incoming) => {
+                    receives = true;
+                    progress.received += lock(&incoming.stats).counts.bytes;
+                }
+            }
+        }
+        // Nobody tells a sender what has arrived.
+        progress.moved = if receives {
+            progress.received
+        } else {
+            progress.sent
+        };
+        progress
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.stop_sending();
+        self.ended = Some(now);
+    }
+
+    fn settle(&mut self, sent: &[StreamResults], enough: &dyn Fn() -> bool) {
+        let late = Instant::now() + SETTLES;
+        let complete = |stream: &Stream| stream.is_complete(sent);
+        while Instant::now() < late && !enough() && !self.streams.iter().all(complete) {
+            thread::sleep(LOOK);
+        }
+        self.stop_receiving();
+        for stream in &self.streams {
+            if let Half::Receives(incoming) = &stream.half {
+                let told = sent.iter().find(|told| told.id == stream.id);
+                let drops = incoming.socket.drops().ok();
+                lock(&incoming.stats).close(told.map(|told| told.packets), drops);
+            }
+        }
+    }
+
+    fn results(&self) -> Vec<StreamResults> {
+        let lasted = self.ended.unwrap_or_else(Instant::now) - self.began;
+        let results = |stream: &Stream| stream.results(lasted.as_secs_f64());
+        self.streams.iter().map(results).collect()
+    }
+
+    fn cpu(&self) -> CpuTime {
+        self.cpu.iter().map(|cpu| cpu.used()).sum()
+    }
+}
+
+impl Drop for UdpStreams {
+    fn drop(&mut self) {
+        self.stop_sending();
+        self.stop_receiving();
+    }
+}
