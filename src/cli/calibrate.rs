@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::experiment::{ExperimentArgs, Ran};
+use super::experiment::{ExperimentArgs, FinishedExperiment};
 use crate::experiment::grid;
 use instruments::failure::Failure;
 use instruments::output;
@@ -36,12 +36,12 @@ impl CalibrateArgs {
             let plan = grid::parse(&given.file, &given.text, quick)?;
             Ok((given, plan))
         };
-        let Some(ran) = self.experiment.run(given, grid::one_by_one)? else {
+        let Some(finished) = self.experiment.run(given, grid::one_by_one)? else {
             return Ok(ExitCode::SUCCESS);
         };
-        let calibration = CalibrationReport::of(&ran.record);
-        self.show(&ran, &calibration)?;
-        ran.conclude()?;
+        let calibration = CalibrationReport::of(&finished.record);
+        self.show(&finished, &calibration)?;
+        finished.conclude()?;
         Ok(if calibration.is_met() {
             ExitCode::SUCCESS
         } else {
@@ -65,8 +65,8 @@ impl CalibrateArgs {
     }
 
     /// The report beside the record, and to standard output unless its JSON goes there.
-    fn show(&self, ran: &Ran, calibration: &CalibrationReport) -> Result<()> {
-        let in_directory = |name| ran.directory.join(name);
+    fn show(&self, finished: &FinishedExperiment, calibration: &CalibrationReport) -> Result<()> {
+        let in_directory = |name| finished.directory.join(name);
         output::write(
             Some(&in_directory("calibration.md")),
             &report::calibration_markdown(calibration),

@@ -34,7 +34,7 @@ pub(crate) struct CompareArgs {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct ComparedFigure {
     record: String,
     case: String,
     figure: String,
@@ -76,9 +76,9 @@ impl CompareArgs {
         })
     }
 
-    fn row(&self, path: &Path, comparison: &Comparison, one: &Compared) -> Row {
+    fn row(&self, path: &Path, comparison: &Comparison, one: &Compared) -> ComparedFigure {
         let percent = one.shift.percent.as_ref();
-        Row {
+        ComparedFigure {
             record: path.display().to_string(),
             case: one.case.clone(),
             figure: one.figure.to_string(),

@@ -47,8 +47,8 @@ pub(super) struct ExperimentArgs {
     pub(super) json: Option<PathBuf>,
 }
 
-/// An experiment that ran, to its end or until a signal.
-pub(super) struct Ran {
+/// An experiment that has ended, by itself or by a signal.
+pub(super) struct FinishedExperiment {
     pub(super) record: Record,
     /// Where its record is.
     pub(super) directory: PathBuf,
@@ -63,7 +63,7 @@ impl ExperimentArgs {
         &self,
         given: impl FnOnce(bool) -> Result<(GivenScenario, Plan)>,
         prepare: impl FnOnce(Plan) -> Plan,
-    ) -> Result<Option<Ran>, Failure> {
+    ) -> Result<Option<FinishedExperiment>, Failure> {
         if let Some(directory) = &self.resume {
             let (record, journal) = Journal::resume(directory).or_bad_input()?;
             tools(record.plan()).or_machine()?;
@@ -99,7 +99,11 @@ impl ExperimentArgs {
     }
 
     /// Does the runs that `record` is missing, and writes the reports beside it.
-    fn finish(&self, mut record: Record, mut journal: Journal) -> Result<Ran, Failure> {
+    fn finish(
+        &self,
+        mut record: Record,
+        mut journal: Journal,
+    ) -> Result<FinishedExperiment, Failure> {
         let builder = self.testbeds(record.plan())?;
         let set_up = |case: &Case, seed| builder.set_up(&testbed(case), seed);
         let stop = Stop::on_signals()?;
@@ -116,7 +120,7 @@ impl ExperimentArgs {
         output::write(Some(&directory.join("report.html")), &page)?;
         let samples = Prepared::open(&directory.join("samples.csv"))?;
         samples.replace(|file| report::write_csv(&record, BufWriter::new(file)))?;
-        Ok(Ran {
+        Ok(FinishedExperiment {
             record,
             directory,
             stop,
@@ -124,7 +128,7 @@ impl ExperimentArgs {
     }
 }
 
-impl Ran {
+impl FinishedExperiment {
     /// Says where the report is, and how to go on with what a signal cut short.
     pub(super) fn conclude(&self) -> Result<(), Failure> {
         eprintln!("report: {}", self.directory.join("report.html").display());

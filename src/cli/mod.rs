@@ -24,7 +24,7 @@ use netio::CpuUse;
 use serde::Serialize;
 
 use crate::forward::packet_log::PacketLogWriter;
-use crate::forward::thread::Options;
+use crate::forward::thread::ForwarderOptions;
 use crate::testbed;
 use instruments::failure::{Blame, Failure};
 use instruments::output;
@@ -121,9 +121,9 @@ impl ForwarderArgs {
     ///
     /// # Errors
     /// That file cannot be written.
-    fn options(&self) -> Result<Options, Failure> {
+    fn options(&self) -> Result<ForwarderOptions, Failure> {
         let packet_log = self.packet_log.as_deref().map(PacketLogWriter::create);
-        Ok(Options {
+        Ok(ForwarderOptions {
             packet_log: packet_log.transpose().or_bad_input()?,
             ..CpuUse::from(self.cpu).into()
         })

@@ -32,14 +32,17 @@ impl RunArgs {
             let file = file.display().to_string();
             Ok((GivenScenario { file, text }, plan))
         };
-        let Some(ran) = self.experiment.run(given, |plan| plan)? else {
+        let Some(finished) = self.experiment.run(given, |plan| plan)? else {
             return Ok(ExitCode::SUCCESS);
         };
-        let text = report::text(&ran.record, output::coloured(io::stdout().is_terminal()));
+        let text = report::text(
+            &finished.record,
+            output::coloured(io::stdout().is_terminal()),
+        );
         let json = self.experiment.json.as_deref();
-        super::show(json, &ran.record, &text, io::stderr())?;
-        ran.conclude()?;
-        Ok(match Analysis::of(&ran.record).verdict {
+        super::show(json, &finished.record, &text, io::stderr())?;
+        finished.conclude()?;
+        Ok(match Analysis::of(&finished.record).verdict {
             Verdict::Met => ExitCode::SUCCESS,
             Verdict::NotMet | Verdict::Invalid | Verdict::Failed => ExitCode::FAILURE,
         })

@@ -20,7 +20,7 @@ pub(crate) struct Diagnosis {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Check {
     name: &'static str,
-    verdict: Verdict,
+    verdict: CheckState,
     /// What is there, or why it is not.
     found: String,
     /// What its absence costs, and the way round.
@@ -30,7 +30,7 @@ pub(crate) struct Check {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
+enum CheckState {
     Ok,
     /// farwire works, but not all of it, or less well.
     Degraded,
@@ -74,7 +74,7 @@ impl Diagnosis {
 
     /// Whether all that farwire cannot do without is there.
     pub(crate) fn is_fit(&self) -> bool {
-        let missing = |check: &Check| check.verdict == Verdict::Missing;
+        let missing = |check: &Check| check.verdict == CheckState::Missing;
         !self.checks.iter().any(missing)
     }
 }
@@ -90,9 +90,9 @@ impl fmt::Display for Diagnosis {
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = match self.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Degraded => "degraded",
-            Verdict::Missing => "missing",
+            CheckState::Ok => "ok",
+            CheckState::Degraded => "degraded",
+            CheckState::Missing => "missing",
         };
         write!(f, "{verdict:<9} {:<22} {}", self.name, self.found)?;
         match self.lack {
@@ -106,7 +106,7 @@ impl Check {
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
         Self {
             name,
-            verdict: Verdict::Ok,
+            verdict: CheckState::Ok,
             found: found.into(),
             lack: None,
         }
@@ -115,7 +115,7 @@ impl Check {
     fn degraded(name: &'static str, found: impl Into<String>, lack: Lack) -> Self {
         Self {
             name,
-            verdict: Verdict::Degraded,
+            verdict: CheckState::Degraded,
             found: found.into(),
             lack: Some(lack),
         }
@@ -123,7 +123,7 @@ impl Check {
 
     fn missing(name: &'static str, found: impl Into<String>, lack: Lack) -> Self {
         Self {
-            verdict: Verdict::Missing,
+            verdict: CheckState::Missing,
             ..Self::degraded(name, found, lack)
         }
     }
@@ -132,7 +132,7 @@ impl Check {
     fn tried(
         name: &'static str,
         tried: Result<String, String>,
-        verdict: Verdict,
+        verdict: CheckState,
         lack: Lack,
     ) -> Self {
         match tried {
@@ -155,7 +155,7 @@ fn capabilities() -> Check {
         cost: "`emulate` cannot take real interfaces",
         remedy: "run `emulate` as root; the rest does without",
     };
-    Check::tried("privileges", found, Verdict::Degraded, lack)
+    Check::tried("privileges", found, CheckState::Degraded, lack)
 }
 
 fn user_namespaces(privilege: &Privilege) -> Check {
@@ -169,8 +169,8 @@ fn user_namespaces(privilege: &Privilege) -> Check {
         remedy: "set the sysctl that is named, or run as root (a container: with SYS_ADMIN, NET_ADMIN and NET_RAW)",
     };
     let verdict = match privilege {
-        Privilege::Root => Verdict::Degraded,
-        _ => Verdict::Missing,
+        Privilege::Root => CheckState::Degraded,
+        _ => CheckState::Missing,
     };
     let tried = tried.map(|()| "tried: they come with interfaces of their own".to_owned());
     Check::tried("user namespaces", tried, verdict, lack)
@@ -184,7 +184,7 @@ fn tool(name: &'static str, version_flag: &str, package: &'static str) -> Check 
         cost: "scenarios that run it as an external instrument fail",
         remedy: "install that package; farwire's own instruments do without",
     };
-    Check::tried(name, found, Verdict::Degraded, lack)
+    Check::tried(name, found, CheckState::Degraded, lack)
 }
 
 #[cfg(test)]
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_tool_that_is_not_there_names_its_package() {
         let check = tool("no-such-tool", "-V", "some-package");
-        assert_eq!(check.verdict, Verdict::Degraded);
+        assert_eq!(check.verdict, CheckState::Degraded);
         assert!(check.found.contains("some-package"), "{check}");
     }
 }

@@ -14,7 +14,7 @@ use netio::kernel::KernelVersion;
 use netio::netns::NetNs;
 use socket2::{Domain, Socket, Type};
 
-use super::{Check, Lack, Verdict};
+use super::{Check, CheckState, Lack};
 
 /// The congestion control that comparisons are pinned to.
 const CUBIC: &str = "cubic";
@@ -61,7 +61,7 @@ fn packet_sockets(emulator: &NetNs) -> Check {
     let tried = tried(emulator, || AfPacket::open(CLIENT_PORT, 1));
     let found =
         tried.map(|_| "tried: receive ring, with virtio headers (PACKET_VNET_HDR)".to_owned());
-    Check::tried("packet sockets", found, Verdict::Missing, lack)
+    Check::tried("packet sockets", found, CheckState::Missing, lack)
 }
 
 fn udp_gso() -> Check {
@@ -89,7 +89,7 @@ fn containment(client: &NetNs) -> Check {
         Ok(code) => Err(format!("a contained `true` ends with {code}")),
         Err(error) => Err(error.to_string()),
     };
-    Check::tried("PID namespaces", found, Verdict::Missing, lack)
+    Check::tried("PID namespaces", found, CheckState::Missing, lack)
 }
 
 fn run_nothing(client: &NetNs) -> Result<i32, Box<dyn Error>> {
@@ -104,7 +104,7 @@ fn ingress(client: &NetNs) -> Check {
     };
     let tried = tried(client, || IngressDrop::new(WAN));
     let found = tried.map(|_| "tried: the host's stack can be kept off an interface".to_owned());
-    Check::tried("nftables ingress", found, Verdict::Degraded, lack)
+    Check::tried("nftables ingress", found, CheckState::Degraded, lack)
 }
 
 fn congestion_control(client: &NetNs) -> Check {
@@ -129,7 +129,7 @@ fn congestion_control(client: &NetNs) -> Check {
             )
         })
         .map_err(|why| format!("no {CUBIC}: {why}"));
-    Check::tried("congestion control", found, Verdict::Missing, lack)
+    Check::tried("congestion control", found, CheckState::Missing, lack)
 }
 
 fn ipv6() -> Check {
@@ -141,7 +141,7 @@ fn ipv6() -> Check {
         Ok(true) => Ok("the kernel has it".to_owned()),
         _ => Err("the kernel has none".to_owned()),
     };
-    Check::tried("IPv6", found, Verdict::Degraded, lack)
+    Check::tried("IPv6", found, CheckState::Degraded, lack)
 }
 
 /// What `f` gives inside `ns`, or why not.

@@ -18,7 +18,7 @@ use netio::offloads::OffloadError;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::forward::thread::{Options, RING_SLOTS, Running};
+use crate::forward::thread::{ForwarderOptions, ForwarderThread, RING_SLOTS};
 use carrier::{Action, Carriers};
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
@@ -40,7 +40,7 @@ const LOOK_AGAIN: u8 = 100;
 pub(crate) struct WanBox {
     ports: [Port; 2],
     watcher: LinkWatcher,
-    running: Running,
+    running: ForwarderThread,
     stop: Stop,
 }
 
@@ -59,7 +59,7 @@ impl WanBox {
         names: [&str; 2],
         force: bool,
         link: Link,
-        options: Options,
+        options: ForwarderOptions,
     ) -> Result<Self, Failure> {
         let watcher = LinkWatcher::new().context("watching the interfaces")?;
         let [a, b] = names;
@@ -80,7 +80,7 @@ impl WanBox {
         let sockets = [open(a)?, open(b)?];
         let [first, second] = found;
         let ports = [Port::take(first)?, Port::take(second)?];
-        let running = Running::start(sockets, link, options)?;
+        let running = ForwarderThread::start(sockets, link, options)?;
         Ok(Self {
             ports,
             watcher,

@@ -3,7 +3,7 @@
 use model::{Bytes, Packet, PacketId, Side};
 use netio::{Frame, GsoFrame, Lent};
 
-use super::packet_log::{Line, Verdict};
+use super::packet_log::{LogLine, PacketVerdict};
 
 /// Low bits of a packet's id: the segment; above them: the frame's place.
 const SEGMENT_BITS: u32 = 17;
@@ -115,11 +115,11 @@ impl<L: Lent> HeldFrames<L> {
     }
 
     /// A segment's line of the packet log, with neither due time nor departure.
-    pub(crate) fn line(&self, id: PacketId, verdict: Verdict) -> Line {
+    pub(crate) fn line(&self, id: PacketId, verdict: PacketVerdict) -> LogLine {
         let held = self.held(id);
-        Line {
+        LogLine {
             bytes: held.gso.segment_len(segment(id)),
-            ..Line::of(&held.frame, held.ingress, verdict)
+            ..LogLine::of(&held.frame, held.ingress, verdict)
         }
     }
 

@@ -20,7 +20,7 @@ use netio::{Frame, GsoFrame, Lent, MemoryPort, Port, Received, TxFrame, is_link_
 
 use departures::Departures;
 use held::HeldFrames;
-use packet_log::{Line, PacketLogWriter, Verdict};
+use packet_log::{LogLine, PacketLogWriter, PacketVerdict};
 use record::summary::PacketLogSummary;
 pub(crate) use stats::{Loss, Stats};
 
@@ -131,7 +131,7 @@ impl<P: Port> Forwarder<P> {
     fn lose_unseen(&mut self, arrival: Nanos, ingress: Side, cause: Loss) {
         self.stats.lose(ingress, cause, 1);
         note(&mut self.log, || {
-            Line::unseen(arrival, ingress, cause.into())
+            LogLine::unseen(arrival, ingress, cause.into())
         });
     }
 
@@ -139,7 +139,7 @@ impl<P: Port> Forwarder<P> {
         let Ok(gso) = GsoFrame::of(&frame) else {
             self.stats.lose(ingress, Loss::UnsupportedGso, 1);
             note(&mut self.log, || {
-                Line::of(&frame, ingress, Loss::UnsupportedGso.into())
+                LogLine::of(&frame, ingress, Loss::UnsupportedGso.into())
             });
             return;
         };
@@ -150,9 +150,9 @@ impl<P: Port> Forwarder<P> {
         if !self.held.has_room(&frame, &gso) {
             self.stats.lose(ingress, Loss::Memory, segments);
             if let Some(log) = &mut self.log {
-                let line = Line::of(&frame, ingress, Loss::Memory.into());
+                let line = LogLine::of(&frame, ingress, Loss::Memory.into());
                 let lengths = (0..segments).map(|segment| gso.segment_len(segment));
-                lengths.for_each(|bytes| log.note(Line { bytes, ..line }));
+                lengths.for_each(|bytes| log.note(LogLine { bytes, ..line }));
             }
             return;
         }
@@ -173,12 +173,12 @@ impl<P: Port> Forwarder<P> {
             sent = false;
         });
         let verdict = match sent {
-            true => Verdict::LinkControl,
+            true => PacketVerdict::LinkControl,
             false => Loss::Send.into(),
         };
-        note(&mut self.log, || Line {
+        note(&mut self.log, || LogLine {
             departure: sent.then_some(now),
-            ..Line::of(frame, ingress, verdict)
+            ..LogLine::of(frame, ingress, verdict)
         });
     }
 
@@ -311,8 +311,8 @@ impl<P: Port> Forwarder<P> {
         let mut log = self.log.take()?;
         for departures in &mut self.departures {
             while let Some((due, id)) = departures.pop() {
-                let line = self.held.line(id, Verdict::HeldAtEnd);
-                log.note(Line {
+                let line = self.held.line(id, PacketVerdict::HeldAtEnd);
+                log.note(LogLine {
                     due: Some(due),
                     ..line
                 });
@@ -320,7 +320,7 @@ impl<P: Port> Forwarder<P> {
         }
         while let Some(at) = self.link.next_at() {
             while let Some(outcome) = self.link.poll(at) {
-                log.note(self.held.line(outcome.id(), Verdict::HeldAtEnd));
+                log.note(self.held.line(outcome.id(), PacketVerdict::HeldAtEnd));
             }
         }
         Some(log.finish())
@@ -355,7 +355,7 @@ fn send<P: Port>(
 }
 
 /// Notes a line where a log is kept.
-fn note(log: &mut Option<PacketLogWriter>, line: impl FnOnce() -> Line) {
+fn note(log: &mut Option<PacketLogWriter>, line: impl FnOnce() -> LogLine) {
     if let Some(log) = log {
         log.note(line());
     }
@@ -414,10 +414,10 @@ impl Run {
         departure: Option<Nanos>,
         log: &mut PacketLogWriter,
     ) {
-        let verdict = departure.map_or(Verdict::SendFailed, |_| Verdict::Delivered);
+        let verdict = departure.map_or(PacketVerdict::SendFailed, |_| PacketVerdict::Delivered);
         let (line, gso) = (held.line(self.first, verdict), held.gso(self.first));
         for (segment, due) in self.segments().zip(due) {
-            log.note(Line {
+            log.note(LogLine {
                 bytes: gso.segment_len(segment),
                 due: Some(*due),
                 departure,

@@ -20,7 +20,7 @@ pub(crate) const RING_SLOTS: usize = 960;
 
 /// How a forwarder is run.
 #[derive(Debug)]
-pub(crate) struct Options {
+pub(crate) struct ForwarderOptions {
     /// Whether it may spin.
     pub(crate) cpu: CpuUse,
     /// Bytes of frames that may be held.
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     pub(crate) packet_log: Option<PacketLogWriter>,
 }
 
-impl Default for Options {
+impl Default for ForwarderOptions {
     fn default() -> Self {
         Self {
             cpu: CpuUse::Spin,
@@ -39,7 +39,7 @@ impl Default for Options {
     }
 }
 
-impl From<CpuUse> for Options {
+impl From<CpuUse> for ForwarderOptions {
     fn from(cpu: CpuUse) -> Self {
         Self {
             cpu,
@@ -49,15 +49,19 @@ impl From<CpuUse> for Options {
 }
 
 /// A forwarder that runs until it is stopped.
-pub(crate) struct Running {
+pub(crate) struct ForwarderThread {
     thread: JoinHandle<Summary>,
     stop: Arc<AtomicBool>,
     alarm: Arc<Alarm>,
 }
 
-impl Running {
+impl ForwarderThread {
     /// Starts to forward between `ports` A and B; on return it does.
-    pub(crate) fn start(ports: [AfPacket; 2], link: Link, options: Options) -> Result<Self> {
+    pub(crate) fn start(
+        ports: [AfPacket; 2],
+        link: Link,
+        options: ForwarderOptions,
+    ) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let alarm = Arc::new(Alarm::new().context("making the forwarder's alarm")?);
         let (stopped, rung) = (Arc::clone(&stop), Arc::clone(&alarm));
@@ -90,7 +94,7 @@ impl Running {
 fn forward(
     ports: [AfPacket; 2],
     link: Link,
-    options: Options,
+    options: ForwarderOptions,
     stop: &AtomicBool,
     alarm: &Alarm,
     ready: &mpsc::Sender<()>,

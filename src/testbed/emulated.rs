@@ -6,30 +6,30 @@ use netio::AfPacket;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 use netio::netns::NetNs;
 
-use crate::forward::thread::{Options, RING_SLOTS, Running};
+use crate::forward::thread::{ForwarderOptions, ForwarderThread, RING_SLOTS};
 use record::summary::Summary;
 
 /// A bed whose links are emulated.
 pub(crate) struct EmulatedBed {
     bed: Bed,
     /// In the order of the bed's segments.
-    running: Vec<Running>,
+    running: Vec<ForwarderThread>,
 }
 
 impl EmulatedBed {
     /// Builds the bed, with a segment for each of `links`, and starts to forward.
-    pub(crate) fn up(bed: &BedConfig, links: Vec<(LinkConfig, Options)>) -> Result<Self> {
+    pub(crate) fn up(bed: &BedConfig, links: Vec<(LinkConfig, ForwarderOptions)>) -> Result<Self> {
         let bed = Bed::build(&BedConfig {
-            segments: u8::try_from(links.len()).context("so many links")?,
+            segments: u8::try_from(links.len()).context("more links than a bed can have")?,
             ..bed.clone()
         })?;
-        let forward = |(emulator, (link, options)): (&NetNs, (LinkConfig, Options))| {
+        let forward = |(emulator, (link, options)): (&NetNs, (LinkConfig, ForwarderOptions))| {
             let link = Link::new(&link)?;
             let ports = emulator.run(|| -> Result<_> {
                 let open = |name| AfPacket::open(name, RING_SLOTS);
                 Ok([open(CLIENT_PORT)?, open(SERVER_PORT)?])
             })??;
-            Running::start(ports, link, options)
+            ForwarderThread::start(ports, link, options)
         };
         let running = bed.emulators().iter().zip(links).map(forward);
         let running = running.collect::<Result<_>>()?;
@@ -53,6 +53,9 @@ impl EmulatedBed {
 
     /// Stops forwarding; what each link did, in the order of the segments.
     pub(crate) fn down(self) -> Vec<Summary> {
-        self.running.into_iter().map(Running::stop).collect()
+        self.running
+            .into_iter()
+            .map(ForwarderThread::stop)
+            .collect()
     }
 }

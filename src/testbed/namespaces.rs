@@ -14,7 +14,7 @@ use super::emulated::EmulatedBed;
 use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
 use super::{ClientWork, Links, Testbed, TestbedSpec};
-use crate::forward::thread::Options;
+use crate::forward::thread::ForwarderOptions;
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
 use instruments::serve::Server;
@@ -52,7 +52,8 @@ pub(super) fn set_up(spec: &TestbedSpec<'_>, seed: u64, cpu: CpuUse) -> Result<B
         ..BedConfig::default()
     };
     let links = spec.bed.links(spec.link, seed)?;
-    let with_options = |(name, link): (String, LinkConfig)| (name, (link, Options::from(cpu)));
+    let with_options =
+        |(name, link): (String, LinkConfig)| (name, (link, ForwarderOptions::from(cpu)));
     let (names, links): (Vec<_>, Vec<_>) = links.into_iter().map(with_options).unzip();
     let bed = EmulatedBed::up(&config, links)?;
     if let Some(bucket) = spec.bed.token_bucket() {

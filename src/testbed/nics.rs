@@ -41,7 +41,7 @@ pub(super) struct HeldNics {
 /// What the NIC holder answers: its descriptors of the namespaces, or why there are none.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Answer {
+enum HolderAnswer {
     Held { client: i32, server: i32 },
     Refused(String),
 }
@@ -66,12 +66,12 @@ impl HeldNics {
         let mut line = String::new();
         BufReader::new(answers).read_line(&mut line)?;
         match serde_json::from_str(&line).context("the NIC holder ended")? {
-            Answer::Refused(why) => {
+            HolderAnswer::Refused(why) => {
                 drop(stdin);
                 holder.wait()?;
                 Err(anyhow!("bed `nics`: {why}"))
             }
-            Answer::Held { client, server } => {
+            HolderAnswer::Held { client, server } => {
                 let open = |fd| NetNs::of_process(holder.id(), fd);
                 Ok(Self {
                     nics: nics.clone(),
@@ -121,9 +121,9 @@ pub(crate) fn hold() -> Result<()> {
             let [client, server] = taken
                 .each_ref()
                 .map(|nic| nic.namespace().as_fd().as_raw_fd());
-            Answer::Held { client, server }
+            HolderAnswer::Held { client, server }
         }
-        Err(why) => Answer::Refused(format!("{why:#}")),
+        Err(why) => HolderAnswer::Refused(format!("{why:#}")),
     };
     println!("{}", serde_json::to_string(&answer)?);
     input.read_to_end(&mut Vec::new())?;

@@ -10,16 +10,15 @@ use anyhow::{Context, Result};
 
 /// How long the watching thread sleeps at a time.
 const NAP: Duration = Duration::from_millis(5);
-/// A thread that is woken later than this was not run in time: with some of them on each processor, an ordinary turn is
-/// shorter.
+/// A thread that wakes up later than this was not run in time; waiting for its turn on a processor that a few threads share
+/// takes less.
 const STALL: Duration = Duration::from_millis(10);
-/// Of a run, in stalls, beyond which its numbers are the machine's.
+/// The share of a run that may pass in stalls; above it, the numbers say more about the machine than about the link.
 const MOST: f64 = 0.05;
 
 /// A thread like those of the instruments that only sleeps, and counts how late it is woken.
 ///
-/// What the machine does besides does not matter to it, only what that costs: a busy machine that still runs an ordinary
-/// thread within 10 ms is good enough, whatever its load.
+/// A loaded machine is good enough as long as it runs an ordinary thread within 10 ms.
 #[derive(Debug)]
 pub(super) struct StallWatch {
     began: Instant,

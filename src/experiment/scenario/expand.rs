@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::Place;
+use super::SourceFile;
 
 /// More cases than anyone would wait for.
 const MOST_CASES: usize = 10_000;
@@ -35,7 +35,7 @@ type Value<'t> = Spanned<DeValue<'t>>;
 /// # Errors
 /// A base that is not there or refers to itself; a sweep that is empty, uneven or sets the same field twice.
 pub(super) fn expand<'t>(
-    place: Place<'_>,
+    place: SourceFile<'_>,
     cases: DeArray<'t>,
     bases: &DeTable<'t>,
 ) -> Result<Vec<Expanded<'t>>> {
@@ -66,7 +66,7 @@ pub(super) fn expand<'t>(
 
 /// Fills in what `table` has not itself from the base that it names.
 fn inherit<'t>(
-    place: Place<'_>,
+    place: SourceFile<'_>,
     table: &mut DeTable<'t>,
     bases: &DeTable<'t>,
     seen: &mut Vec<String>,
@@ -117,7 +117,7 @@ pub(super) fn fill<'t>(table: &mut DeTable<'t>, from: DeTable<'t>) {
 
 /// Adds a case for every combination of the sweep's values to `all`: the keys of one table go together, tables multiply.
 fn unroll<'t>(
-    place: Place<'_>,
+    place: SourceFile<'_>,
     case: &Spanned<DeTable<'t>>,
     sweep: Value<'t>,
     all: &mut Vec<Expanded<'t>>,
@@ -161,11 +161,11 @@ fn unroll<'t>(
 }
 
 /// What one step of a sweep sets: fields and their values.
-type Step<'t> = Vec<(String, Value<'t>)>;
+type SweepStep<'t> = Vec<(String, Value<'t>)>;
 
 /// The steps of one table of a sweep: its keys' values go together, the first of each, then the second.
-fn steps<'t>(place: Place<'_>, at: &str, table: DeTable<'t>) -> Result<Vec<Step<'t>>> {
-    let mut steps: Vec<Step<'t>> = Vec::new();
+fn steps<'t>(place: SourceFile<'_>, at: &str, table: DeTable<'t>) -> Result<Vec<SweepStep<'t>>> {
+    let mut steps: Vec<SweepStep<'t>> = Vec::new();
     // Tables of a TOML file are sorted by key; people read them in the file's order.
     let mut keys: Vec<_> = table.into_iter().collect();
     keys.sort_by_key(|(key, _)| key.span().start);
@@ -191,7 +191,7 @@ fn steps<'t>(place: Place<'_>, at: &str, table: DeTable<'t>) -> Result<Vec<Step<
 
 impl<'t> Expanded<'t> {
     /// The same case with one more step of a sweep.
-    fn with(&self, at: &str, step: &Step<'t>) -> Result<Self> {
+    fn with(&self, at: &str, step: &SweepStep<'t>) -> Result<Self> {
         let mut case = self.clone();
         for (path, value) in step {
             ensure!(
@@ -257,7 +257,7 @@ fn written(value: &DeValue<'_>) -> String {
 /// # Errors
 /// Neither of them, or one without a value.
 fn swept_values<'t>(
-    place: Place<'_>,
+    place: SourceFile<'_>,
     path: &str,
     given: Spanned<DeValue<'t>>,
 ) -> Result<Vec<Spanned<DeValue<'t>>>> {
@@ -394,7 +394,7 @@ mod tests {
     fn swept(text: &str) -> Result<Vec<String>> {
         let line = format!("sweep = {text}");
         let mut table = DeTable::parse(&line).unwrap().into_inner();
-        let place = Place {
+        let place = SourceFile {
             file: "x.toml",
             text: &line,
         };

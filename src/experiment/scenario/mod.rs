@@ -58,7 +58,7 @@ pub(crate) fn read(file: &Path, quick: bool) -> Result<(String, Plan)> {
 /// # Errors
 /// As [`read`].
 pub(crate) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
-    let place = Place { file, text };
+    let place = SourceFile { file, text };
     let mut whole = DeTable::parse(text).map_err(|error| place.explain(&error))?;
     let root = whole.get_mut();
     let cases = place.array(root, "cases")?;
@@ -85,7 +85,7 @@ pub(crate) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
         rules::check(case, scenario.reference.is_some()).with_context(at)?;
     }
     let groups = groups(&resolved, &tables);
-    place.refuse_twins(
+    place.refuse_duplicates(
         "cases",
         resolved
             .iter()
@@ -129,12 +129,12 @@ fn groups(cases: &[Case], tables: &[(CaseTable, Axes)]) -> BTreeMap<String, Vec<
 
 /// Where a text came from, for errors.
 #[derive(Clone, Copy, Debug)]
-struct Place<'a> {
+struct SourceFile<'a> {
     file: &'a str,
     text: &'a str,
 }
 
-impl Place<'_> {
+impl SourceFile<'_> {
     fn at<T>(&self, spot: &Spanned<T>, what: &str) -> String {
         format!("{}: {what}", self.line_at(spot.span().start))
     }
@@ -189,7 +189,7 @@ impl Place<'_> {
             "{}: instruments: there is none",
             self.file
         );
-        self.refuse_twins(
+        self.refuse_duplicates(
             "instruments",
             scenario
                 .instruments
@@ -221,7 +221,7 @@ impl Place<'_> {
         );
     }
 
-    fn refuse_twins<'n>(
+    fn refuse_duplicates<'n>(
         &self,
         key: &str,
         names: impl Iterator<Item = (&'n str, usize)>,

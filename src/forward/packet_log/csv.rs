@@ -6,26 +6,26 @@ use std::net::IpAddr;
 use model::{Nanos, Side};
 use netio::{Flow, clock};
 
-use super::Line;
+use super::LogLine;
 
 /// The first line.
 pub(super) const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,due_ns,departure_ns,protocol,source,source_port,destination,destination_port\n";
 
 /// Makes rows of lines.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct RowWriter {
     text: String,
     /// By ingress: the last flow and its columns, which the next line is likely to need again.
     flows: [Option<(Flow, String)>; 2],
 }
 
-impl Table {
+impl RowWriter {
     /// A row for each line, numbered from `first` on.
-    pub(super) fn rows(&mut self, first: u64, lines: &[Line]) -> &str {
+    pub(super) fn rows(&mut self, first: u64, lines: &[LogLine]) -> &str {
         self.rows_at(WallTime::now(), first, lines)
     }
 
-    fn rows_at(&mut self, wall: WallTime, first: u64, lines: &[Line]) -> &str {
+    fn rows_at(&mut self, wall: WallTime, first: u64, lines: &[LogLine]) -> &str {
         self.text.clear();
         for (number, line) in (first..).zip(lines) {
             let row = self.row(wall, number, line);
@@ -34,7 +34,7 @@ impl Table {
         &self.text
     }
 
-    fn row(&mut self, wall: WallTime, number: u64, line: &Line) -> fmt::Result {
+    fn row(&mut self, wall: WallTime, number: u64, line: &LogLine) -> fmt::Result {
         let direction = match line.ingress {
             Side::A => "up",
             Side::B => "down",
@@ -107,12 +107,12 @@ impl WallTime {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::PacketVerdict;
     use super::*;
 
     #[test]
     fn a_row_has_wall_clock_times_and_leaves_empty_what_there_is_not() {
-        let line = Line {
+        let line = LogLine {
             bytes: 98,
             due: Some(Nanos(1_500)),
             departure: Some(Nanos(1_600)),
@@ -122,20 +122,20 @@ mod tests {
                 destination: "fd77::2".parse().unwrap(),
                 ports: Some([1000, 80]),
             }),
-            ..Line::unseen(Nanos(1_000), Side::B, Verdict::Delivered)
+            ..LogLine::unseen(Nanos(1_000), Side::B, PacketVerdict::Delivered)
         };
-        let lost = Line {
+        let lost = LogLine {
             flow: None,
             due: None,
             departure: None,
-            verdict: Verdict::QueueFull,
+            verdict: PacketVerdict::QueueFull,
             ..line
         };
         let wall = WallTime {
             mono: Nanos(2_000),
             wall: Nanos(1_000_002_000),
         };
-        let mut table = Table::default();
+        let mut table = RowWriter::default();
         let rows = table.rows_at(wall, 7, &[line, lost]);
         assert_eq!(
             rows,

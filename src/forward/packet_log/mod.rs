@@ -30,7 +30,7 @@ const FOLLOW: Nanos = Nanos(200_000_000);
 
 /// What became of one packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
+pub(crate) struct LogLine {
     /// Where it came in.
     pub(crate) ingress: Side,
     /// L2 without FCS; 0 where the kernel did not say it.
@@ -38,7 +38,7 @@ pub(crate) struct Line {
     /// The kernel's stamp.
     pub(crate) arrival: Nanos,
     /// What became of it.
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: PacketVerdict,
     /// When it was to leave; none if it was not to.
     pub(crate) due: Option<Nanos>,
     /// When it was handed to the kernel, if it was.
@@ -50,7 +50,7 @@ pub(crate) struct Line {
 /// What became of a packet: the keys of the link's summary, and the causes for which the emulator itself loses packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum Verdict {
+pub(crate) enum PacketVerdict {
     /// The egress interface took it.
     Delivered,
     /// Dropped by random loss.
@@ -74,18 +74,18 @@ pub(crate) enum Verdict {
 /// Takes lines without ever waiting.
 #[derive(Debug)]
 pub(crate) struct PacketLogWriter {
-    batch: Vec<Line>,
+    batch: Vec<LogLine>,
     noted: u64,
     handed_over: Nanos,
     full: SyncSender<Batch>,
-    emptied: Receiver<Vec<Line>>,
+    emptied: Receiver<Vec<LogLine>>,
     writer: JoinHandle<PacketLogSummary>,
 }
 
 /// Lines of consecutive numbers.
 struct Batch {
     first: u64,
-    lines: Vec<Line>,
+    lines: Vec<LogLine>,
 }
 
 impl PacketLogWriter {
@@ -119,7 +119,7 @@ impl PacketLogWriter {
     }
 
     /// Takes a line.
-    pub(crate) fn note(&mut self, line: Line) {
+    pub(crate) fn note(&mut self, line: LogLine) {
         self.batch.push(line);
         self.noted += 1;
         if self.batch.len() == BATCH {
@@ -170,10 +170,10 @@ impl PacketLogWriter {
 fn write(
     mut sink: impl Write,
     to_write: &Receiver<Batch>,
-    give_back: &Sender<Vec<Line>>,
+    give_back: &Sender<Vec<LogLine>>,
 ) -> PacketLogSummary {
     let mut kept = PacketLogSummary::default();
-    let mut table = csv::Table::default();
+    let mut table = csv::RowWriter::default();
     let mut result = sink.write_all(csv::HEADER.as_bytes());
     while result.is_ok()
         && let Ok(Batch { first, mut lines }) = to_write.recv()
@@ -191,9 +191,9 @@ fn write(
     kept
 }
 
-impl Line {
+impl LogLine {
     /// A line of a frame; the length is the whole frame's until it is said otherwise.
-    pub(crate) fn of(frame: &Frame<impl Lent>, ingress: Side, verdict: Verdict) -> Self {
+    pub(crate) fn of(frame: &Frame<impl Lent>, ingress: Side, verdict: PacketVerdict) -> Self {
         Self {
             bytes: u32::try_from(frame.bytes().len()).unwrap_or(u32::MAX),
             flow: Flow::of(frame.bytes()),
@@ -202,7 +202,7 @@ impl Line {
     }
 
     /// A line of a frame that the port could not hand over.
-    pub(crate) fn unseen(arrival: Nanos, ingress: Side, verdict: Verdict) -> Self {
+    pub(crate) fn unseen(arrival: Nanos, ingress: Side, verdict: PacketVerdict) -> Self {
         Self {
             ingress,
             bytes: 0,
@@ -215,14 +215,14 @@ impl Line {
     }
 }
 
-impl Verdict {
+impl PacketVerdict {
     /// As the file has it.
     fn name(self) -> &'static str {
         self.into()
     }
 }
 
-impl From<DropCause> for Verdict {
+impl From<DropCause> for PacketVerdict {
     fn from(cause: DropCause) -> Self {
         match cause {
             DropCause::Loss => Self::Lost,
@@ -231,7 +231,7 @@ impl From<DropCause> for Verdict {
     }
 }
 
-impl From<Loss> for Verdict {
+impl From<Loss> for PacketVerdict {
     fn from(loss: Loss) -> Self {
         match loss {
             Loss::Memory => Self::MemoryLimit,
@@ -281,8 +281,8 @@ mod tests {
         }
     }
 
-    fn line() -> Line {
-        Line::unseen(Nanos(1), Side::A, Verdict::Delivered)
+    fn line() -> LogLine {
+        LogLine::unseen(Nanos(1), Side::A, PacketVerdict::Delivered)
     }
 
     #[test]
@@ -332,7 +332,7 @@ mod tests {
     fn a_loss_of_the_emulators_own_is_named_alike_in_the_file_and_in_the_summary() {
         for loss in Loss::ALL {
             let name = loss.name().replace(' ', "_").to_lowercase();
-            assert_eq!(Verdict::from(loss).name(), name);
+            assert_eq!(PacketVerdict::from(loss).name(), name);
         }
     }
 }
