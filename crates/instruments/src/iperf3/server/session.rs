@@ -37,21 +37,21 @@ pub(super) fn serve(dispatcher: &Dispatcher, mut control: Control, cookie: Cooki
         Ok(permit) => permit,
         Err(refusal) => return refuse(&mut control, refusal),
     };
-    let session = Session {
+    let test = ServerTest {
         dispatcher,
         limits: dispatcher.shared.limits(),
         cookie,
     };
     let mut measurement = Measurement::default();
-    let outcome = match session.exchange_params(&mut control) {
+    let outcome = match test.exchange_params(&mut control) {
         Err(failed) => Err(failed),
         Ok(params) if params.plan.protocol == Protocol::Tcp => {
             permit = permit.called("tcp");
-            session.test_tcp(&mut control, &params.plan, &mut measurement)
+            test.run_tcp(&mut control, &params.plan, &mut measurement)
         }
         Ok(params) => {
             permit = permit.called("udp");
-            session.test_udp(&mut control, &params, &mut measurement)
+            test.run_udp(&mut control, &params, &mut measurement)
         }
     };
     if let Err(failed) = outcome {
@@ -69,13 +69,14 @@ pub(super) fn refuse(control: &mut Control, refusal: Refusal) {
     };
 }
 
-struct Session<'a> {
+/// The test of one client.
+struct ServerTest<'a> {
     dispatcher: &'a Dispatcher,
     limits: Limits,
     cookie: Cookie,
 }
 
-impl Session<'_> {
+impl ServerTest<'_> {
     fn exchange_params(&self, control: &mut Control) -> SessionResult<Params> {
         control.send_state(State::ParamExchange)?;
         let (deadline, what) = (control.deadline(), "the parameters");
@@ -113,7 +114,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn test_tcp(
+    fn run_tcp(
         &self,
         control: &mut Control,
         plan: &Plan,
@@ -141,7 +142,7 @@ impl Session<'_> {
         outcome
     }
 
-    fn test_udp(
+    fn run_udp(
         &self,
         control: &mut Control,
         params: &Params,

@@ -101,8 +101,8 @@ impl SenderStats {
 
 /// Sends `streams` until told to stop or until the allowance is used up.
 pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendControl) {
-    let mut streams = Stream::prepare(streams, config);
-    let mut sleeper = if config.urgent && streams.iter().all(Stream::sleeps) {
+    let mut streams = PacedStream::prepare(streams, config);
+    let mut sleeper = if config.urgent && streams.iter().all(PacedStream::sleeps) {
         Sleeper::urgent()
     } else {
         Sleeper::new()
@@ -112,7 +112,7 @@ pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendCont
         let now = clock::now();
         if now.0 - looked.0 > LOOKS_EVERY {
             looked = now;
-            streams.iter().for_each(Stream::answer_greetings);
+            streams.iter().for_each(PacedStream::answer_greetings);
         }
         let open = streams.iter_mut().filter(|stream| !stream.ended);
         let Some(stream) = open.min_by_key(|stream| stream.schedule.next()) else {
@@ -131,7 +131,7 @@ pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendCont
 }
 
 /// A stream in the sending thread.
-struct Stream {
+struct PacedStream {
     socket: TrainSender,
     sent: Arc<Mutex<SenderStats>>,
     schedule: Schedule,
@@ -141,7 +141,7 @@ struct Stream {
     ended: bool,
 }
 
-impl Stream {
+impl PacedStream {
     fn prepare(streams: Vec<Outgoing>, config: SendConfig) -> Vec<Self> {
         let start = clock::now();
         let count = streams.len() as u64;
