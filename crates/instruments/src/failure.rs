@@ -5,12 +5,12 @@ use std::fmt::{self, Display, Formatter};
 /// Why a command ended without doing what was asked.
 #[derive(Debug)]
 pub struct Failure {
-    kind: Kind,
+    code: ExitCode,
     error: anyhow::Error,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ExitCode {
     Run = 1,
     BadInput = 2,
     Machine = 3,
@@ -26,43 +26,43 @@ pub trait Blame<T> {
 
 impl<T, E: Into<anyhow::Error>> Blame<T> for Result<T, E> {
     fn or_bad_input(self) -> Result<T, Failure> {
-        self.map_err(|e| Failure::new(Kind::BadInput, e.into()))
+        self.map_err(|e| Failure::new(ExitCode::BadInput, e.into()))
     }
 
     fn or_machine(self) -> Result<T, Failure> {
-        self.map_err(|e| Failure::new(Kind::Machine, e.into()))
+        self.map_err(|e| Failure::new(ExitCode::Machine, e.into()))
     }
 }
 
 impl Failure {
-    fn new(kind: Kind, error: anyhow::Error) -> Self {
-        Self { kind, error }
+    fn new(code: ExitCode, error: anyhow::Error) -> Self {
+        Self { code, error }
     }
 
     /// The user asked for something that cannot be.
     pub fn bad_input(message: impl Display) -> Self {
-        Self::new(Kind::BadInput, anyhow::anyhow!("{message}"))
+        Self::new(ExitCode::BadInput, anyhow::anyhow!("{message}"))
     }
 
     /// The machine lacks what is needed.
     pub fn machine(message: impl Display) -> Self {
-        Self::new(Kind::Machine, anyhow::anyhow!("{message}"))
+        Self::new(ExitCode::Machine, anyhow::anyhow!("{message}"))
     }
 
     /// The exit code: 1 a run failed, 2 bad input, 3 the machine lacks something.
     pub fn code(&self) -> u8 {
-        self.kind as u8
+        self.code as u8
     }
 }
 
 impl Display for Failure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(&told(&self.error))
+        f.write_str(&in_one_line(&self.error))
     }
 }
 
 /// The error and its causes in one line, without those that the one before has quoted.
-fn told(error: &anyhow::Error) -> String {
+fn in_one_line(error: &anyhow::Error) -> String {
     let mut causes = error.chain().map(ToString::to_string);
     let first = causes.next().unwrap_or_default();
     causes.fold(first, |told, cause| {
@@ -76,6 +76,6 @@ fn told(error: &anyhow::Error) -> String {
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self::new(Kind::Run, error.into())
+        Self::new(ExitCode::Run, error.into())
     }
 }

@@ -13,7 +13,7 @@ use crate::iperf3::messages::Results;
 use crate::iperf3::wire::{Cookie, ErrorCode, State};
 use crate::messages::wire::{EchoResult, Grant, Request, TransferResult};
 use crate::stamp::tlv;
-use crate::stamp::tlv::{FollowUp, Kind, SameClock};
+use crate::stamp::tlv::{FollowUp, SameClock, TlvKind};
 use crate::stamp::wire;
 
 /// iperf3's messages: parameters, results, states, cookies and errors.
@@ -57,8 +57,8 @@ pub fn stamp(bytes: &[u8]) {
     assert_eq!(packet.len(), bytes.len());
     tlv::read(&mut packet, |kind, value| {
         let known = match kind {
-            Kind::FollowUpTelemetry => FollowUp::parse(value).is_some(),
-            Kind::SameClock => SameClock::parse(value).is_some(),
+            TlvKind::FollowUpTelemetry => FollowUp::parse(value).is_some(),
+            TlvKind::SameClock => SameClock::parse(value).is_some(),
             _ => false,
         };
         assert!(!known || kind.length() == Some(value.len()));
@@ -134,7 +134,7 @@ mod tests {
     fn stamp_packet() -> Vec<u8> {
         let mut packet = vec![0; wire::BASE];
         packet[12] = 1;
-        tlv::append(&mut packet, Kind::FollowUpTelemetry, 16);
+        tlv::append(&mut packet, TlvKind::FollowUpTelemetry, 16);
         packet
     }
 

@@ -6,25 +6,25 @@ use std::io::{self, IsTerminal};
 /// Says lines on standard error, or nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live {
-    spoken: bool,
+    enabled: bool,
 }
 
 impl Live {
     /// Says nothing.
     pub fn quiet() -> Self {
-        Self { spoken: false }
+        Self { enabled: false }
     }
 
     /// Speaks if standard error is a terminal.
     pub fn on_terminal() -> Self {
         Self {
-            spoken: io::stderr().is_terminal(),
+            enabled: io::stderr().is_terminal(),
         }
     }
 
     /// Says one line.
     pub(crate) fn line(self, text: Arguments<'_>) {
-        if self.spoken {
+        if self.enabled {
             eprintln!("{text}");
         }
     }

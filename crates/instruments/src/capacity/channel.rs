@@ -35,7 +35,7 @@ pub(crate) struct Channel {
 
 /// Datagrams that came together: of equal size but for the last.
 #[derive(Debug)]
-pub(crate) struct Arrived<'a> {
+pub(crate) struct ReceivedDatagrams<'a> {
     /// Their payloads, one behind the other.
     bytes: &'a [u8],
     /// The size of each.
@@ -44,7 +44,7 @@ pub(crate) struct Arrived<'a> {
     pub(crate) at: Moment,
 }
 
-impl Arrived<'_> {
+impl ReceivedDatagrams<'_> {
     /// Each datagram.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes.chunks(self.segment)
@@ -86,7 +86,7 @@ impl Channel {
     ///
     /// # Errors
     /// The peer's host says that nobody listens there any more, or the socket fails.
-    pub(crate) fn receive(&mut self) -> io::Result<Option<Arrived<'_>>> {
+    pub(crate) fn receive(&mut self) -> io::Result<Option<ReceivedDatagrams<'_>>> {
         let train = match self.socket.receive(&mut self.incoming) {
             Ok(Some(train)) => train,
             Ok(None) => return Ok(None),
@@ -97,7 +97,7 @@ impl Channel {
         let read = now();
         self.dropped = train.drops.max(self.dropped);
         self.kernel_stamps = train.stamp.is_some();
-        Ok(Some(Arrived {
+        Ok(Some(ReceivedDatagrams {
             bytes: train.bytes,
             segment: train.segment,
             at: Moment {

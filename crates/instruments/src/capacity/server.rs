@@ -55,7 +55,7 @@ fn listen(bind: Option<&Local>, port: u16) -> Result<UdpSocket> {
 }
 
 fn serve(socket: &UdpSocket, bind: Option<&Local>, shared: &Arc<Shared>) {
-    let mut tests: Vec<Test> = Vec::new();
+    let mut tests: Vec<RunningTest> = Vec::new();
     let pending = Slots::new(MOST_PENDING);
     let mut buffer = [0; LONGEST_MESSAGE];
     while !shared.stopping() {
@@ -106,7 +106,7 @@ fn serve(socket: &UdpSocket, bind: Option<&Local>, shared: &Arc<Shared>) {
 type TestId = (SocketAddr, u16, u8);
 
 /// A test that was set up.
-struct Test {
+struct RunningTest {
     id: TestId,
     port: u16,
     thread: JoinHandle<()>,
@@ -160,13 +160,13 @@ impl PendingTest {
     }
 
     /// Begins to wait for the activation, on a thread of its own.
-    fn start(self, id: TestId) -> Result<Test, SetupAnswer> {
+    fn start(self, id: TestId) -> Result<RunningTest, SetupAnswer> {
         let port = self.port;
         let thread = thread::Builder::new()
             .name("capacity test".to_owned())
             .spawn(move || self.run())
             .map_err(|_| SetupAnswer::CAPACITY_EXCEEDED)?;
-        Ok(Test { id, port, thread })
+        Ok(RunningTest { id, port, thread })
     }
 
     /// Waits for the activation and tests; a client that does not come back is forgotten.

@@ -149,9 +149,9 @@ fn ms(later: Nanos, earlier: Nanos) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stamp::probe_log::Arrived;
+    use crate::stamp::probe_log::AnswerTimes;
     use crate::stamp::tlv;
-    use crate::stamp::tlv::{FollowUp, Kind, SOFTWARE};
+    use crate::stamp::tlv::{FollowUp, SOFTWARE, TlvKind};
     use crate::stamp::wire::{Answer, ErrorEstimate, ntp};
     use netio::clock::WallClock;
     use std::time::Duration;
@@ -181,7 +181,7 @@ mod tests {
             .emit()
             .to_vec();
             if follow_up && number == 1 {
-                let value = tlv::append(&mut packet, Kind::FollowUpTelemetry, 16);
+                let value = tlv::append(&mut packet, TlvKind::FollowUpTelemetry, 16);
                 let departed = ntp(far(20_115));
                 FollowUp {
                     sequence: 0,
@@ -191,7 +191,7 @@ mod tests {
                 .emit(value);
                 packet[super::super::wire::BASE] = 0;
             }
-            let arrived = Arrived {
+            let arrived = AnswerTimes {
                 read: Nanos(50_155 * US),
                 kernel: Some(Nanos(WALL + 50_115 * US)),
             };

@@ -174,7 +174,7 @@ fn attribute(counted: &[Counted], ways: &mut BTreeMap<usize, Option<Direction>>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stamp::probe_log::Arrived;
+    use crate::stamp::probe_log::AnswerTimes;
     use crate::stamp::wire::{Answer, ErrorEstimate, Request};
     use model::Nanos;
     use proptest::prelude::*;
@@ -206,7 +206,7 @@ mod tests {
                 ttl: 64,
             };
             let read = Nanos(1000);
-            log.receive(&mut answer.emit(), Arrived { read, kernel: None });
+            log.receive(&mut answer.emit(), AnswerTimes { read, kernel: None });
         }
         log
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::Nanos;
 
 use super::kernel::Kernel;
-use super::tlv::{self, FollowUp, Kind, SameClock};
+use super::tlv::{self, FollowUp, SameClock, TlvKind};
 use super::wire::{Answer, ErrorEstimate, Request, ntp};
 use crate::echo_stats::most_answers;
 
@@ -91,7 +91,7 @@ pub(crate) struct FarEnd {
 
 /// How an answer came.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct AnswerTimes {
     /// Monotonic, as this program read it.
     pub(crate) read: Nanos,
     /// `CLOCK_REALTIME`, as this machine's kernel stamped it.
@@ -135,7 +135,7 @@ impl ProbeLog {
     }
 
     /// Records a packet that came from the far end.
-    pub(crate) fn receive(&mut self, packet: &mut [u8], arrived: Arrived) {
+    pub(crate) fn receive(&mut self, packet: &mut [u8], arrived: AnswerTimes) {
         let Some(answer) = Answer::parse(packet).filter(|answer| self.is_ours(answer)) else {
             self.garbage += 1;
             return;
@@ -212,7 +212,7 @@ impl ProbeLog {
         let (far_end, follow_ups) = (&mut self.far_end, &mut self.follow_ups);
         let mut counted = None;
         tlv::read(packet, |kind, value| match kind {
-            Kind::FollowUpTelemetry => {
+            TlvKind::FollowUpTelemetry => {
                 if let Some(follow_up) = FollowUp::parse(value)
                     && let Some(departed) = answer.error.time(follow_up.departed, near)
                 {
@@ -220,11 +220,11 @@ impl ProbeLog {
                     far_end.follows_up = true;
                 }
             }
-            Kind::DirectMeasurement => {
+            TlvKind::DirectMeasurement => {
                 let received = value[4..8].try_into().map(u32::from_be_bytes);
                 counted = received.ok().and_then(|count| count.checked_sub(1));
             }
-            Kind::SameClock => {
+            TlvKind::SameClock => {
                 if let Some(said) = SameClock::parse(value) {
                     let (first, _) = far_end.overflowed.unwrap_or((said.overflowed, 0));
                     far_end.is_farwire = true;
@@ -232,7 +232,7 @@ impl ProbeLog {
                     far_end.same_kernel = self.expected == Some(said.response);
                 }
             }
-            Kind::ExtraPadding | Kind::ClassOfService => {}
+            TlvKind::ExtraPadding | TlvKind::ClassOfService => {}
         });
         counted
     }

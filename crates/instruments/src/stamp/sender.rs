@@ -10,8 +10,8 @@ use netio::clock::WallClock;
 use netio::{CpuUse, SendReport, TimestampedUdp, Waiter, clock};
 use nix::errno::Errno;
 
-use super::probe_log::{Arrived, ProbeLog};
-use super::tlv::{self, HEADER, Kind, SameClock};
+use super::probe_log::{AnswerTimes, ProbeLog};
+use super::tlv::{self, HEADER, SameClock, TlvKind};
 use super::wire::{BASE, ErrorEstimate};
 use crate::Session;
 use crate::endpoint::{self, Local};
@@ -23,10 +23,10 @@ const LONGEST: usize = 65_507;
 /// From one live line to the next.
 const LIVE_INTERVAL: Nanos = Nanos(1_000_000_000);
 /// What farwire's sender asks for, in this order; padding makes up the rest.
-const ASKED: [(Kind, u16); 3] = [
-    (Kind::FollowUpTelemetry, 16),
-    (Kind::DirectMeasurement, 12),
-    (Kind::SameClock, 20),
+const ASKED: [(TlvKind, u16); 3] = [
+    (TlvKind::FollowUpTelemetry, 16),
+    (TlvKind::DirectMeasurement, 12),
+    (TlvKind::SameClock, 20),
 ];
 /// Payload bytes of a probe with everything that farwire's sender asks for.
 pub(crate) const FULL: u16 = 104;
@@ -128,14 +128,14 @@ impl Sender {
         let _ = self.take_reports();
         let failure = match ended {
             Err(cause) => Some(format!("{cause:#}")),
-            Ok(()) => (self.log.answered() == 0).then(|| self.silence()),
+            Ok(()) => (self.log.answered() == 0).then(|| self.no_answer()),
         };
         (self.log, failure)
     }
 
     fn exchange(&mut self, session: &Session) -> Result<()> {
         self.start = clock::now();
-        let (mut spoken, mut asked) = (self.start, self.start);
+        let (mut shown, mut asked) = (self.start, self.start);
         let count = usize::try_from(self.plan.count)?;
         while self.log.probes.len() < count || !self.log.complete() {
             let now = clock::now();
@@ -145,9 +145,9 @@ impl Sender {
                 }
                 asked = now + STOP_INTERVAL.into();
             }
-            if now >= spoken + LIVE_INTERVAL {
-                spoken = now;
-                self.say(session, now);
+            if now >= shown + LIVE_INTERVAL {
+                shown = now;
+                self.show_progress(session, now);
             }
             let due = self.due(count);
             if now >= due {
@@ -187,10 +187,10 @@ impl Sender {
             for (kind, length) in ASKED {
                 let value = tlv::append(&mut self.packet, kind, length);
                 match kind {
-                    Kind::DirectMeasurement => {
+                    TlvKind::DirectMeasurement => {
                         value[..4].copy_from_slice(&(request.sequence + 1).to_be_bytes());
                     }
-                    Kind::SameClock => SameClock {
+                    TlvKind::SameClock => SameClock {
                         challenge: self.challenge,
                         ..SameClock::default()
                     }
@@ -202,7 +202,7 @@ impl Sender {
         let padding = usize::from(self.plan.size) - self.packet.len();
         if let Some(padding) = padding.checked_sub(HEADER) {
             let padding = u16::try_from(padding)?;
-            tlv::append(&mut self.packet, Kind::ExtraPadding, padding);
+            tlv::append(&mut self.packet, TlvKind::ExtraPadding, padding);
         }
         loop {
             match self.socket.send(&self.packet) {
@@ -253,7 +253,7 @@ impl Sender {
                 Err(_) => return self.take_reports(),
             };
             self.log.overflowed = self.log.overflowed.max(arrival.overflowed);
-            let arrived = Arrived {
+            let arrived = AnswerTimes {
                 read: clock::now(),
                 kernel: arrival.at,
             };
@@ -282,7 +282,7 @@ impl Sender {
         )
     }
 
-    fn silence(&self) -> String {
+    fn no_answer(&self) -> String {
         let probes = self.log.probes.len();
         let garbage = match self.log.garbage {
             0 => String::new(),
@@ -296,7 +296,7 @@ impl Sender {
         )
     }
 
-    fn say(&self, session: &Session, now: Nanos) {
+    fn show_progress(&self, session: &Session, now: Nanos) {
         let (sent, answered) = (self.log.probes.len(), self.log.answered());
         let elapsed = (now.0 - self.start.0) as f64 / 1e9;
         let rtt = self.log.answers.last().map_or_else(String::new, |answer| {

@@ -18,7 +18,7 @@ const INTEGRITY: u8 = 0x20;
 
 /// What an extension is; the types of RFC 8972 section 5.1 that farwire acts on, and its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TlvKind {
     /// Makes the packet longer.
     ExtraPadding = 1,
     /// DSCP and ECN as they arrived (section 4.4).
@@ -41,7 +41,7 @@ pub(crate) struct Tlv<'a> {
     pub(crate) value: &'a mut [u8],
 }
 
-impl Kind {
+impl TlvKind {
     /// Bytes of the value; any where there is none.
     pub(crate) fn length(self) -> Option<usize> {
         match self {
@@ -68,8 +68,8 @@ impl Kind {
 
 impl Tlv<'_> {
     /// What it is, if it is known here.
-    pub(crate) fn kind(&self) -> Option<Kind> {
-        Kind::of(self.number)
+    pub(crate) fn kind(&self) -> Option<TlvKind> {
+        TlvKind::of(self.number)
     }
 
     /// Says that it was understood.
@@ -84,7 +84,7 @@ impl Tlv<'_> {
 }
 
 /// Adds an extension with a zeroed value of `length` bytes to `packet`, as a sender does, and gives the value.
-pub(crate) fn append(packet: &mut Vec<u8>, kind: Kind, length: u16) -> &mut [u8] {
+pub(crate) fn append(packet: &mut Vec<u8>, kind: TlvKind, length: u16) -> &mut [u8] {
     packet.extend([UNRECOGNISED, kind as u8]);
     packet.extend(length.to_be_bytes());
     let start = packet.len();
@@ -102,8 +102,10 @@ pub(crate) fn reflect(packet: &mut [u8], mut see: impl FnMut(&mut Tlv<'_>)) {
         let [flags, number, high, low] = header;
         *flags = UNRECOGNISED;
         let length = usize::from(u16::from_be_bytes([*high, *low]));
-        let kind = Kind::of(*number);
-        let wrong = kind.and_then(Kind::length).is_some_and(|due| due != length);
+        let kind = TlvKind::of(*number);
+        let wrong = kind
+            .and_then(TlvKind::length)
+            .is_some_and(|due| due != length);
         if wrong || length > after.len() {
             *flags = MALFORMED | if kind.is_none() { UNRECOGNISED } else { 0 };
             return;
@@ -119,7 +121,7 @@ pub(crate) fn reflect(packet: &mut [u8], mut see: impl FnMut(&mut Tlv<'_>)) {
 }
 
 /// Shows `see` each extension of an answer that the far end understood and that is whole.
-pub(crate) fn read(packet: &mut [u8], mut see: impl FnMut(Kind, &[u8])) {
+pub(crate) fn read(packet: &mut [u8], mut see: impl FnMut(TlvKind, &[u8])) {
     let mut rest = packet.get_mut(BASE..).unwrap_or_default();
     while let Some((header, after)) = rest.split_first_chunk_mut::<HEADER>() {
         let [flags, number, high, low] = header;
@@ -250,7 +252,7 @@ mod tests {
             kinds
         };
         let understood = [0x00, 1, 0, 2, 0, 0];
-        assert_eq!(read_kinds(&understood), [(Kind::ExtraPadding, 2)]);
+        assert_eq!(read_kinds(&understood), [(TlvKind::ExtraPadding, 2)]);
         for refused in [
             [0x80, 1, 0, 2, 0, 0],
             [0x20, 1, 0, 2, 0, 0],

@@ -12,7 +12,7 @@ use model::Nanos;
 use netio::clock::WallClock;
 use netio::{Arrival, SendReport, TimestampedUdp, clock};
 
-use self::sessions::{Clock, EndedSession, SessionKey, Sessions};
+use self::sessions::{ClockReading, EndedSession, SessionKey, Sessions};
 use crate::endpoint::{self, Local};
 use crate::service::await_input;
 use crate::service::{Service, Shared};
@@ -108,7 +108,7 @@ impl Reflector {
             overflowed: self.overflowed,
             ..*arrival
         };
-        let clock = Clock {
+        let clock = ClockReading {
             now: clock::now(),
             wall,
             error: self.error,

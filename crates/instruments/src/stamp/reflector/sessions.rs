@@ -11,7 +11,7 @@ use netio::Arrival;
 use super::UNPRIVILEGED_PORT;
 use crate::stamp::kernel::Kernel;
 use crate::stamp::tlv;
-use crate::stamp::tlv::{FollowUp, Kind, SOFTWARE, SameClock};
+use crate::stamp::tlv::{FollowUp, SOFTWARE, SameClock, TlvKind};
 use crate::stamp::wire::{Answer, BASE, ErrorEstimate, PORT, Request, ntp};
 
 /// Sessions at a time; a session takes about 150 bytes.
@@ -28,7 +28,7 @@ pub(crate) struct SessionKey {
 
 /// The reflector's clocks at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct ClockReading {
     /// Monotonic.
     pub(crate) now: Nanos,
     /// `CLOCK_REALTIME`.
@@ -102,7 +102,7 @@ impl Sessions {
         &mut self,
         packet: &mut [u8],
         arrival: &Arrival,
-        clock: Clock,
+        clock: ClockReading,
     ) -> Option<Reply> {
         let request = Request::parse(packet)?;
         if self.may_reflect(arrival.source.port()) {
@@ -180,15 +180,15 @@ impl Sessions {
         tlv::reflect(packet, |tlv| {
             let Some(kind) = tlv.kind() else { return };
             match kind {
-                Kind::ExtraPadding => {}
-                Kind::ClassOfService => tos = class_of_service(tlv.value, arrival.tos),
-                Kind::DirectMeasurement => {
+                TlvKind::ExtraPadding => {}
+                TlvKind::ClassOfService => tos = class_of_service(tlv.value, arrival.tos),
+                TlvKind::DirectMeasurement => {
                     // The sender's own count stays; every request of a session is answered.
                     let count = session.received.to_be_bytes();
                     tlv.value[4..8].copy_from_slice(&count);
                     tlv.value[8..12].copy_from_slice(&count);
                 }
-                Kind::FollowUpTelemetry => match session.departed {
+                TlvKind::FollowUpTelemetry => match session.departed {
                     Some((sequence, at)) => FollowUp {
                         sequence,
                         departed: ntp(at),
@@ -197,7 +197,7 @@ impl Sessions {
                     .emit(tlv.value),
                     None => tlv.value.fill(0),
                 },
-                Kind::SameClock => {
+                TlvKind::SameClock => {
                     let (Some(kernel), Some(asked)) = (self.kernel, SameClock::parse(tlv.value))
                     else {
                         return;
@@ -263,8 +263,8 @@ mod tests {
         }
     }
 
-    fn clock(now: Nanos) -> Clock {
-        Clock {
+    fn clock(now: Nanos) -> ClockReading {
+        ClockReading {
             now,
             wall: seconds(1_700_000_000) + Nanos(50_000),
             error: ErrorEstimate::from_bits(1),
@@ -363,7 +363,7 @@ mod tests {
         let mut sessions = sessions();
         let mut ask = |departed: Option<(u32, Nanos)>| {
             let mut packet = request(0, 1);
-            tlv::append(&mut packet, Kind::FollowUpTelemetry, 16);
+            tlv::append(&mut packet, TlvKind::FollowUpTelemetry, 16);
             let reply = sessions
                 .reflect(&mut packet, &came(5000), clock(SECOND))
                 .unwrap();
@@ -382,9 +382,9 @@ mod tests {
     #[test]
     fn every_extension_that_is_known_is_filled_in() {
         let mut packet = request(0, 1);
-        tlv::append(&mut packet, Kind::ClassOfService, 4)[0] = 0b0010_1000;
-        tlv::append(&mut packet, Kind::DirectMeasurement, 12)[3] = 8;
-        tlv::append(&mut packet, Kind::SameClock, 20)[7] = 42;
+        tlv::append(&mut packet, TlvKind::ClassOfService, 4)[0] = 0b0010_1000;
+        tlv::append(&mut packet, TlvKind::DirectMeasurement, 12)[3] = 8;
+        tlv::append(&mut packet, TlvKind::SameClock, 20)[7] = 42;
         let length = packet.len();
         let reply = sessions()
             .reflect(&mut packet, &came(5000), clock(SECOND))
