@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::rules::ExpectTable;
+use super::rules::{ExpectTable, Text};
 use instruments::measure::{Kind, Parameters};
 use record::bed::Bed;
 use record::figure_name::FigureName;
@@ -20,30 +20,6 @@ use stats::repeats;
 
 /// How many repeats there may be until an interval is narrow.
 const ADAPTIVE: std::ops::RangeInclusive<u32> = repeats::FEWEST..=repeats::MOST;
-
-/// A text or a bare number.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(from = "TextOrNumber")]
-#[schemars(with = "Written")]
-pub(super) struct Text(pub(super) String);
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum TextOrNumber {
-    Text(String),
-    Whole(i64),
-    Number(f64),
-}
-
-impl From<TextOrNumber> for Text {
-    fn from(value: TextOrNumber) -> Self {
-        Self(match value {
-            TextOrNumber::Text(text) => text,
-            TextOrNumber::Whole(number) => number.to_string(),
-            TextOrNumber::Number(number) => number.to_string(),
-        })
-    }
-}
 
 /// The `quick` table: what `--quick` changes of all cases.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
