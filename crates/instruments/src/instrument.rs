@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::Session;
 use crate::endpoint::{Family, Local};
 use crate::external::Tool;
+use crate::external::choice::FarTool;
 use crate::failure::Failure;
 
 /// What all instruments take.
@@ -91,16 +92,6 @@ pub trait Instrument: Sync {
     fn table(&self, _measurement: &Measurement) -> Result<Option<Table>, Failure> {
         Ok(None)
     }
-}
-
-/// A tool's own server, to run at the far end.
-pub struct FarTool {
-    /// The program.
-    pub tool: Tool,
-    /// What it is started with.
-    pub arguments: Vec<String>,
-    /// Where it listens.
-    pub port: u16,
 }
 
 /// Where the client reaches `farwire serve`.

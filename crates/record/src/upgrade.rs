@@ -43,6 +43,7 @@ fn profile(kind: &str, mut profile: Value, arguments: &Map<String, Value>) -> Va
     let number = |name: &str| text(name)?.parse::<u32>().ok();
     if arguments.contains_key("reverse") {
         profile["direction"] = json!("down");
+        profile["calibration"]["figure"]["direction"] = json!("down");
     }
     if arguments.contains_key("udp") {
         profile["carrier"] = json!({ "udp": {} });

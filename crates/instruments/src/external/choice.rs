@@ -19,7 +19,6 @@ use crate::external::{Tool, curl, wget};
 use crate::failure::{Blame, Failure};
 use crate::http::DEFAULT_INTERVAL;
 use crate::http::HttpTarget;
-use crate::instrument::FarTool;
 use crate::iperf3::plan::{Plan, Way};
 use crate::ping::PingPlan;
 use record::Measurement;
@@ -55,6 +54,16 @@ pub(crate) enum DownloadTool {
 pub(crate) enum PingTool {
     /// The ping on PATH (Debian: iputils-ping)
     Ping,
+}
+
+/// A tool's own server, to run at the far end.
+pub struct FarTool {
+    /// The program.
+    pub tool: Tool,
+    /// What it is started with.
+    pub arguments: Vec<String>,
+    /// Where it listens.
+    pub port: u16,
 }
 
 impl StreamTool {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::Session;
 use crate::endpoint::{self, CONNECT_TIMEOUT};
 use crate::external::Tool;
-use crate::external::choice::StreamTool;
+use crate::external::choice::{FarTool, StreamTool};
 use crate::external::streams::StreamTest;
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, FarTool, Instrument, MeasureOutput};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
 use crate::iperf3::client::Server;
 use crate::iperf3::plan::{
     LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, Plan, Protocol, Until, Way,

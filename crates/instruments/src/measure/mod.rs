@@ -5,7 +5,7 @@ mod scenario;
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 
-pub use crate::instrument::{Common, FarEnd, FarTool, Instrument, MeasureOutput};
+pub use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
 pub use scenario::{Kind, OptionText, Parameters, expected, tools};
 
 /// The one list of kinds: a variant, its name and its arguments each.

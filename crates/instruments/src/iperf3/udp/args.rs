@@ -7,8 +7,9 @@ use clap::Args;
 
 use crate::Session;
 use crate::external::Tool;
+use crate::external::choice::FarTool;
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, FarTool, Instrument, MeasureOutput};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
 use crate::iperf3::args::Iperf3Args;
 use crate::iperf3::plan::{Plan, Protocol};
 use crate::iperf3::udp;
