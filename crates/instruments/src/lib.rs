@@ -12,6 +12,7 @@ pub mod http;
 pub mod iperf3;
 pub mod live;
 pub mod measure;
+mod measured;
 pub mod messages;
 mod meter;
 pub mod output;
@@ -24,7 +25,7 @@ pub mod udp;
 
 use netio::stop::Stop;
 
-use external::{Here, Launcher, Within};
+use external::Launcher;
 pub use live::Live;
 pub use spread::Spread;
 
@@ -50,8 +51,12 @@ impl Session {
     }
 
     /// What starts external tools.
-    pub fn launcher(&self) -> &'static dyn Launcher {
-        if self.in_bed { &Within } else { &Here }
+    pub fn launcher(&self) -> Launcher {
+        if self.in_bed {
+            Launcher::InTestBed
+        } else {
+            Launcher::OnHost
+        }
     }
 }
 

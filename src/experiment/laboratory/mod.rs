@@ -14,7 +14,7 @@ use netio::netns::NetNs;
 use netio::userns::Privilege;
 
 use crate::rig;
-pub(crate) use instruments::external::{Launcher as _, Running, Tool, Within};
+pub(crate) use instruments::external::{Launcher, Running, Tool};
 use instruments::failure::{Blame, Failure};
 use instruments::measure::FarEnd;
 use instruments::serve;
@@ -166,7 +166,7 @@ impl Laboratory for AnyBed {
 
 /// Starts `tool` as a server in `namespace`, contained, and waits until it listens on `port`.
 fn serve_in(namespace: &NetNs, tool: &Tool, arguments: &[String], port: u16) -> Result<Running> {
-    let running = namespace.run(|| Within.start(tool, arguments))??;
+    let running = namespace.run(|| Launcher::InTestBed.start(tool, arguments))??;
     let listens = rig::await_listener(namespace, Some(port), SERVER_PATIENCE)?;
     ensure!(
         listens,

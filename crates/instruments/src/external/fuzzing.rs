@@ -12,6 +12,16 @@ use record::Measurement;
 /// No character of an output gives more samples than this.
 const MOST_SAMPLES: usize = 16;
 
+/// Three requests, a tenth of a second apart.
+pub(super) const PING: PingPlan = PingPlan {
+    size: 1200,
+    count: 3,
+    interval: Duration::from_millis(100),
+    timeout: Duration::from_secs(1),
+    tos: None,
+    ttl: None,
+};
+
 /// Has every parser read `text`, under every plan that changes what it does.
 ///
 /// # Panics
@@ -63,17 +73,9 @@ fn measurements(output: &Output) -> Vec<Measurement> {
     let mut measurements: Vec<Measurement> = plans
         .flat_map(|plan| tools.map(|tool| tool.parse(output, &plan)))
         .collect();
-    let pings = PingPlan {
-        size: 1200,
-        count: 3,
-        interval: Duration::from_millis(100),
-        timeout: Duration::from_secs(1),
-        tos: None,
-        ttl: None,
-    };
     measurements.push(curl::parse(output));
     measurements.push(wget::parse(output, Duration::from_secs(1)));
-    measurements.push(ping::parse(output, &pings));
+    measurements.push(ping::parse(output, &PING));
     measurements
 }
 
@@ -85,10 +87,10 @@ mod tests {
     use super::*;
 
     const PROPER: [&str; 9] = [
-        iperf3::report::tests::TCP,
-        iperf3::report::tests::UDP,
-        iperf::report::tests::TCP,
-        iperf::report::tests::UDP,
+        iperf3::tests::TCP,
+        iperf3::tests::UDP,
+        iperf::tests::TCP,
+        iperf::tests::UDP,
         nuttcp::tests::TCP,
         nuttcp::tests::UDP,
         curl::tests::FETCHED,
