@@ -15,7 +15,7 @@ const LARGEST: u64 = 1_000_000_000;
 /// Text: `10kb`, `1kb,10kb,100kb` (in turn), `1kb..100kb` (uniform), `lognormal:MEDIAN,SIGMA`, `pareto:LEAST,ALPHA`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Sizes {
+pub(crate) enum FileSizes {
     /// One after the other, and again from the first.
     InTurn(Vec<u64>),
     /// Every whole number from `least` to `most` alike.
@@ -26,7 +26,7 @@ pub(crate) enum Sizes {
     Pareto { least: u64, alpha: f64 },
 }
 
-impl Sizes {
+impl FileSizes {
     /// The sizes of `count` files; the same seed gives the same ones.
     pub(crate) fn draw(&self, count: u32, seed: u64) -> Vec<u64> {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -62,15 +62,13 @@ impl Sizes {
 
     fn check(&self) -> Result<()> {
         let (least, most) = match self {
-            Self::InTurn(sizes) => (
-                sizes.iter().copied().min().unwrap_or_default(),
-                sizes.iter().copied().max().unwrap_or_default(),
-            ),
-            Self::Uniform { least, most } => (*least, *most),
+            Self::InTurn(sizes) => (sizes.iter().min(), sizes.iter().max()),
+            Self::Uniform { least, most } => (Some(least), Some(most)),
             Self::LogNormal { median: size, .. } | Self::Pareto { least: size, .. } => {
-                (*size, *size)
+                (Some(size), Some(size))
             }
         };
+        let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
         ensure!(least > 0, "a file has at least 1 byte");
         ensure!(
             least <= most,
@@ -84,7 +82,7 @@ impl Sizes {
     }
 }
 
-impl FromStr for Sizes {
+impl FromStr for FileSizes {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -107,7 +105,7 @@ impl FromStr for Sizes {
     }
 }
 
-impl fmt::Display for Sizes {
+impl fmt::Display for FileSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InTurn(sizes) => {
@@ -178,7 +176,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn draw(text: &str, count: u32, seed: u64) -> Vec<u64> {
-        text.parse::<Sizes>().unwrap().draw(count, seed)
+        text.parse::<FileSizes>().unwrap().draw(count, seed)
     }
 
     fn median(text: &str) -> u64 {
@@ -228,7 +226,7 @@ mod tests {
             ("pareto:1kb,0", "above 0"),
             ("pareto:1kb,NaN", "above 0"),
         ] {
-            let error = format!("{:#}", text.parse::<Sizes>().unwrap_err());
+            let error = format!("{:#}", text.parse::<FileSizes>().unwrap_err());
             assert!(error.contains(cause), "{text}: {error}");
         }
     }
@@ -236,9 +234,9 @@ mod tests {
     proptest! {
         #[test]
         fn every_size_is_within_its_bounds(median in 1..=LARGEST, sigma in 0.01..20.0, seed: u64) {
-            let sizes = Sizes::LogNormal { median, sigma };
+            let sizes = FileSizes::LogNormal { median, sigma };
             prop_assert!(sizes.draw(20, seed).iter().all(|size| (1..=LARGEST).contains(size)));
-            let sizes = Sizes::Pareto { least: median, alpha: sigma };
+            let sizes = FileSizes::Pareto { least: median, alpha: sigma };
             prop_assert!(sizes.draw(20, seed).iter().all(|size| (median..=LARGEST).contains(size)));
         }
     }
