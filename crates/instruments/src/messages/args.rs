@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::endpoint;
 use crate::measure::Common;
-use crate::messages::sizes::{Load, Sizes, Sweep};
+use crate::messages::sizes::{Load, MessageSizes, Sweep};
 use crate::messages::wire::{DEFAULT_PORT, SIZES};
 use crate::messages::{FarEnd, SILENCE};
 
@@ -36,8 +36,8 @@ pub(crate) struct Messages {
         default_value = "1",
         conflicts_with = "sweep"
     )]
-    size: Sizes,
-    /// Sizes and counts of a published table instead
+    size: MessageSizes,
+    /// MessageSizes and counts of a published table instead
     #[arg(long, value_name = "NAME")]
     pub(crate) sweep: Option<Sweep>,
     /// Messages of a run [default: 100]; of a sweep, its counts are scaled so that the largest is this one [default: its own]

@@ -8,7 +8,7 @@ use netio::tcp;
 use socket2::SockRef;
 
 use super::connection::{Broken, MessageStream, Watch};
-use super::wire::{Grant, Request};
+use super::wire::{Grant, Mode, Request};
 use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
 use netio::stop::Stop;
 use record::Measurement;
@@ -30,14 +30,15 @@ pub(crate) struct FarEnd {
 }
 
 impl FarEnd {
-    /// Connects, asks and takes the answer; states what the connection's packets may hold among the facts of
+    /// Connects, asks for `mode` with Nagle's algorithm on or off, and takes the answer; states what the connection's packets may hold among the facts of
     /// `measurement`.
     ///
     /// # Errors
     /// No connection within [`CONNECT_TIMEOUT`]; or the far end refuses, is something else, or falls silent.
     pub(super) fn ask(
         &self,
-        request: &Request,
+        mode: Mode,
+        nagle: bool,
         stop: &Stop,
         measurement: &mut Measurement,
     ) -> Result<(MessageStream, Grant)> {
@@ -52,13 +53,18 @@ impl FarEnd {
             silence: self.silence,
         };
         let stream = MessageStream::new(stream, watch)?;
-        let answer = stream.send_line(&request.to_string());
+        let answer = stream.send_line(&Request { mode, nagle }.to_string());
         let answer = answer.and_then(|()| stream.receive_line());
         let answer = answer.map_err(|broken| self.blame("answering the request", broken))?;
-        let wrong = || format!("{}: is `farwire serve` of this version there?", self.address);
+        let wrong = || {
+            format!(
+                "{}: is `farwire serve` of this version there?",
+                self.address
+            )
+        };
         let grant = Grant::parse(&answer).with_context(wrong)?;
         let socket = stream.socket();
-        socket.set_nodelay(!request.nagle)?;
+        socket.set_nodelay(!nagle)?;
         let mss = SockRef::from(socket).tcp_mss()?;
         let mss = format!("{mss} bytes of payload in a full segment");
         measurement.facts.insert("mss".to_owned(), mss);

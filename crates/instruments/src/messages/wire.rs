@@ -43,7 +43,9 @@ const GREETING: &str = "farwire-messages/1";
 const WAITS: [(&str, Wait); 2] = [("block", Wait::Block), ("spin", Wait::Spin)];
 
 /// How both ends wait for a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, Display)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, Display,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Wait {
@@ -137,14 +139,26 @@ impl fmt::Display for Request {
         let nagle = if self.nagle { "yes" } else { "no" };
         write!(f, "{GREETING} {} ", self.mode.name())?;
         match &self.mode {
-            Mode::Pingpong { size, count, wait, udp } => {
+            Mode::Pingpong {
+                size,
+                count,
+                wait,
+                udp,
+            } => {
                 write!(f, "size={size} count={count} wait={wait} nagle={nagle}")?;
                 udp.map_or(Ok(()), |port| write!(f, " udp={port}"))
             }
             Mode::Blast { size, count } => write!(f, "size={size} count={count} nagle={nagle}"),
-            Mode::Transfer { block, bytes, latency } => {
+            Mode::Transfer {
+                block,
+                bytes,
+                latency,
+            } => {
                 let latency_us = latency.as_micros();
-                write!(f, "block={block} bytes={bytes} nagle={nagle} latency_us={latency_us}")
+                write!(
+                    f,
+                    "block={block} bytes={bytes} nagle={nagle} latency_us={latency_us}"
+                )
             }
         }
     }
@@ -202,11 +216,12 @@ impl Grant {
             bail!("refused: {cause}");
         }
         let mut fields = Fields::after("ok", line)?;
-        fields.end(Self {
+        let read = Self {
             wait: fields.choice("wait", WAITS)?,
             mss: fields.required("mss")?,
             udp: fields.optional("udp")?,
-        })
+        };
+        fields.end(read)
     }
 }
 
@@ -222,10 +237,11 @@ impl FromStr for EchoResult {
 
     fn from_str(line: &str) -> Result<Self> {
         let mut fields = Fields::after("result", line)?;
-        fields.end(Self {
+        let read = Self {
             received: fields.required("received")?,
             duplicates: fields.required("duplicates")?,
-        })
+        };
+        fields.end(read)
     }
 }
 
@@ -242,12 +258,13 @@ impl FromStr for TransferResult {
 
     fn from_str(line: &str) -> Result<Self> {
         let mut fields = Fields::after("result", line)?;
-        fields.end(Self {
+        let read = Self {
             reads: fields.required("reads")?,
             bytes: fields.required("bytes")?,
             total: Duration::from_nanos(fields.required("total_ns")?),
             network: Duration::from_nanos(fields.required("network_ns")?),
-        })
+        };
+        fields.end(read)
     }
 }
 
@@ -290,7 +307,8 @@ impl<'a> Fields<'a> {
             return Ok(None);
         };
         let number = value.parse().ok();
-        let number = number.with_context(|| format!("{key}={value:?} is not a number that fits"))?;
+        let number =
+            number.with_context(|| format!("{key}={value:?} is not a number that fits"))?;
         Ok(Some(number))
     }
 
@@ -368,7 +386,9 @@ mod tests {
         ];
         let nagle = [true, false, true, false];
         let requests = modes.into_iter().zip(nagle);
-        requests.map(|(mode, nagle)| Request { mode, nagle }).collect()
+        requests
+            .map(|(mode, nagle)| Request { mode, nagle })
+            .collect()
     }
 
     #[test]

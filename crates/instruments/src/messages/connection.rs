@@ -1,27 +1,29 @@
-//! Whole messages and lines over one TCP connection, without allocation, and never waiting without end.
+//! Whole messages and lines over a TCP connection, and numbered datagrams over a UDP socket: without allocation, and
+//! never waiting without end.
 
-use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
-use netio::tcp;
 use nix::errno::Errno;
+use nix::poll::PollFlags;
 use nix::sys::socket::{MsgFlags, recv, send};
+use thiserror::Error;
 
 use super::wire::{LONGEST_LINE, Wait};
-use netio::stop::Stop;
-use netio::stop::{STOP_INTERVAL, StopCause};
+use crate::endpoint::wait_for;
+use netio::stop::{STOP_INTERVAL, Stop, StopCause};
+use netio::tcp;
 
 /// Between two looks at the clock while spinning: some tens of microseconds.
 const SPINS: u32 = 64;
 /// A peer that is silent for so long is waited for asleep, so that nobody keeps a core busy with nothing.
-pub(crate) const SPIN_AT_MOST: Duration = Duration::from_millis(100);
+const SPIN_AT_MOST: Duration = Duration::from_millis(100);
 
 /// One end of a connection.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct MessageStream {
     stream: TcpStream,
     /// The peer.
     pub(crate) peer: SocketAddr,
@@ -48,48 +50,29 @@ pub(crate) struct Quiet {
 }
 
 /// Why a message did not get through.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(crate) enum Broken {
     /// It was to stop here.
+    #[error("{0}")]
     Stopped(StopCause),
     /// The peer was silent for too long.
+    #[error("it neither sent nor took anything for {} s", .0.as_secs_f64())]
     Silent(Duration),
+    /// The peer closed the connection in order, between two messages.
+    #[error("it closed the connection")]
+    Closed,
     /// The peer closed the connection in order, so many bytes into a message.
-    Closed(usize),
+    #[error("it closed the connection after {0} bytes of a message")]
+    ClosedWithin(usize),
     /// The line is too long or no text.
+    #[error("came {0:?} where a line of text of at most {LONGEST_LINE} bytes was due")]
     NoLine(String),
     /// The connection failed.
+    #[error("the connection broke: {0}")]
     Failed(io::Error),
 }
 
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stopped(cause) => cause.fmt(f),
-            Self::Silent(time) => write!(
-                f,
-                "it neither sent nor took anything for {} s",
-                time.as_secs_f64()
-            ),
-            Self::Closed(0) => f.write_str("it closed the connection"),
-            Self::Closed(bytes) => {
-                write!(
-                    f,
-                    "it closed the connection after {bytes} bytes of a message"
-                )
-            }
-            Self::NoLine(start) => write!(
-                f,
-                "came {start:?} where a line of text of at most {LONGEST_LINE} bytes was due"
-            ),
-            Self::Failed(error) => write!(f, "the connection broke: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for Broken {}
-
-impl Channel {
+impl MessageStream {
     /// Takes over a connection: every wait ends after 100 ms to look at `watch`.
     ///
     /// # Errors
@@ -109,7 +92,7 @@ impl Channel {
     }
 
     /// The socket, for its options.
-    pub(crate) fn stream(&self) -> &TcpStream {
+    pub(crate) fn socket(&self) -> &TcpStream {
         &self.stream
     }
 
@@ -118,28 +101,28 @@ impl Channel {
     pub(crate) fn check(&self, quiet: &mut Option<Quiet>) -> Result<(), Broken> {
         self.go_on()?;
         let unacknowledged = tcp::unacknowledged(&self.stream).unwrap_or(0);
-        match quiet {
-            Some(quiet) if quiet.unacknowledged == unacknowledged => {
-                if quiet.since.elapsed() >= self.watch.silence {
-                    return Err(Broken::Silent(self.watch.silence));
-                }
-            }
-            _ => {
-                *quiet = Some(Quiet {
-                    since: Instant::now(),
-                    unacknowledged,
-                });
-            }
-        }
-        Ok(())
+        let since = match quiet {
+            Some(quiet) if quiet.unacknowledged == unacknowledged => quiet.since,
+            _ => Instant::now(),
+        };
+        *quiet = Some(Quiet {
+            since,
+            unacknowledged,
+        });
+        self.not_silent_since(since)
     }
 
     /// Whether nobody asks to stop.
     pub(crate) fn go_on(&self) -> Result<(), Broken> {
-        self.watch
-            .stop
-            .cause()
-            .map_or(Ok(()), |cause| Err(Broken::Stopped(cause)))
+        let cause = self.watch.stop.cause();
+        cause.map_or(Ok(()), |cause| Err(Broken::Stopped(cause)))
+    }
+
+    fn not_silent_since(&self, since: Instant) -> Result<(), Broken> {
+        let silence = self.watch.silence;
+        (since.elapsed() < silence)
+            .then_some(())
+            .ok_or(Broken::Silent(silence))
     }
 
     /// Fills `message`, as the channel waits.
@@ -148,7 +131,8 @@ impl Channel {
         loop {
             let rest = &mut message[filled..];
             match self.receive_some(rest, MsgFlags::MSG_WAITALL)? {
-                0 => return Err(Broken::Closed(filled)),
+                0 if filled == 0 => return Err(Broken::Closed),
+                0 => return Err(Broken::ClosedWithin(filled)),
                 more => filled += more,
             }
             if filled == message.len() {
@@ -198,29 +182,22 @@ impl Channel {
         let start = Instant::now();
         while line.len() < LONGEST_LINE {
             self.go_on()?;
-            if start.elapsed() >= self.watch.silence {
-                return Err(Broken::Silent(self.watch.silence));
-            }
+            self.not_silent_since(start)?;
             if self.read(&mut byte)? == 0 {
                 return Err(if line.is_empty() {
-                    Broken::Closed(0)
+                    Broken::Closed
                 } else {
                     no_line(&line)
                 });
             }
             match byte[0] {
                 b'\n' => {
-                    if line.last() == Some(&b'\r') {
-                        line.pop();
-                    }
+                    line.pop_if(|last| *last == b'\r');
                     return String::from_utf8(line).map_err(|error| no_line(error.as_bytes()));
                 }
                 // Nothing that a terminal would obey gets into a message to the user.
                 byte if byte.is_ascii_graphic() || matches!(byte, b' ' | b'\r') => line.push(byte),
-                byte => {
-                    line.push(byte);
-                    return Err(no_line(&line));
-                }
+                byte => return Err(no_line(&[&line[..], &[byte]].concat())),
             }
         }
         Err(no_line(&line))
@@ -275,4 +252,116 @@ fn no_line(bytes: &[u8]) -> Broken {
     const SHOWN: usize = 40;
     let start = &bytes[..bytes.len().min(SHOWN)];
     Broken::NoLine(String::from_utf8_lossy(start).into_owned())
+}
+
+/// One end of a UDP pingpong.
+#[derive(Debug)]
+pub(crate) struct NumberedDatagrams {
+    socket: UdpSocket,
+    wait: Wait,
+    /// When the last one was sent: an answer to it is waited for by spinning for a while.
+    sent: Instant,
+}
+
+/// What a wait for a datagram brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// So many bytes.
+    Datagram(usize),
+    /// A datagram without payload: the peer asks for a look at the connection beside.
+    Empty,
+    /// Nothing until the deadline, or for about 100 ms.
+    Nothing,
+}
+
+impl NumberedDatagrams {
+    /// Takes over a connected socket and empties it: before it was connected, strangers could reach it.
+    ///
+    /// # Errors
+    /// The socket refuses its options.
+    pub(crate) fn new(socket: UdpSocket, wait: Wait) -> io::Result<Self> {
+        socket.set_read_timeout(Some(STOP_INTERVAL))?;
+        socket.set_nonblocking(true)?;
+        let mut nothing = [0; 1];
+        while socket.recv(&mut nothing).is_ok() {}
+        socket.set_nonblocking(false)?;
+        Ok(Self {
+            socket,
+            wait,
+            sent: Instant::now(),
+        })
+    }
+
+    /// Waits for one datagram until `deadline`, if there is one.
+    pub(crate) fn receive(
+        &self,
+        buffer: &mut [u8],
+        deadline: Option<Instant>,
+    ) -> Result<Received, Broken> {
+        let fd = self.socket.as_raw_fd();
+        loop {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let spins = self.wait == Wait::Spin && self.sent.elapsed() < SPIN_AT_MOST;
+            // The socket's own time-out is one system call less, and too long before a near deadline.
+            let near = left.filter(|left| *left < STOP_INTERVAL && !spins);
+            if let Some(left) = near {
+                // An interrupted sleep is a short one: the clock is looked at again.
+                let _ = wait_for(&self.socket, PollFlags::POLLIN, left);
+            }
+            let flags = if spins || near.is_some() {
+                MsgFlags::MSG_DONTWAIT
+            } else {
+                MsgFlags::empty()
+            };
+            match recv(fd, buffer, flags) {
+                Ok(0) => return Ok(Received::Empty),
+                Ok(count) => return Ok(Received::Datagram(count)),
+                Err(Errno::EAGAIN) if spins && left != Some(Duration::ZERO) => {}
+                Err(Errno::EAGAIN) => return Ok(Received::Nothing),
+                // An ICMP error to an earlier datagram: that one is lost, no more.
+                Err(Errno::EINTR | Errno::ECONNREFUSED) => {}
+                Err(error) => return Err(Broken::Failed(error.into())),
+            }
+        }
+    }
+
+    /// Sends one datagram.
+    pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), Broken> {
+        self.sent = Instant::now();
+        loop {
+            match send(self.socket.as_raw_fd(), message, MsgFlags::MSG_NOSIGNAL) {
+                Ok(_) => return Ok(()),
+                // The error belongs to an earlier datagram; this one was not sent.
+                Err(Errno::EINTR | Errno::ECONNREFUSED) => {}
+                Err(error) => return Err(Broken::Failed(error.into())),
+            }
+        }
+    }
+}
+
+/// Writes `number` over the first bytes of `message`, as many of its low bytes as there is room for.
+pub(crate) fn put_number(message: &mut [u8], number: u64) {
+    let room = message.len().min(8);
+    message[..room].copy_from_slice(&number.to_be_bytes()[8 - room..]);
+}
+
+/// The number in a message; of a message shorter than 8 bytes, its low bytes.
+pub(crate) fn number_of(message: &[u8]) -> u64 {
+    let start = message.iter().take(8);
+    start.fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_keeps_as_many_low_bytes_as_the_message_has() {
+        let mut message = [0xff; 10];
+        for (length, kept) in [(1, 0x08), (2, 0x0708), (8, 0x0102_0304_0506_0708)] {
+            put_number(&mut message[..length], 0x0102_0304_0506_0708);
+            assert_eq!(number_of(&message[..length]), kept, "{length} bytes");
+        }
+        assert_eq!(message[8..], [0xff; 2]);
+    }
 }

@@ -1,0 +1,342 @@
+//! HTTP/1.1: `GET /bytes/N` gives N bytes, `GET /seconds/T` streams until T seconds have passed.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, server::conn::http1};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::SockRef;
+
+use crate::endpoint::Local;
+use crate::serve::accept::{ACCEPT_PAUSE, Seat, Seats, WAITING_ROOM, listen};
+use crate::serve::shared::{Permit, Refusal};
+use crate::serve::{Service, Shared};
+use netio::stop::STOP_INTERVAL;
+use record::Statistic::Total;
+use record::{Direction, Figure, Measurement, Metric};
+
+/// The header in which the server states the congestion control that its socket really uses.
+pub(crate) const CONGESTION_HEADER: &str = "farwire-congestion-control";
+
+/// Bytes of which every body is made, again and again.
+const BLOCK: usize = 256 * 1024;
+const SEED: u64 = 1;
+/// How long one who is turned away may take to send a request, which clients do before they read an answer.
+const TURNING_AWAY: Duration = Duration::from_secs(1);
+/// Connections that are turned away at a time; more are closed at once.
+const MOST_TURNED_AWAY: usize = 64;
+
+/// Serves on `port` of `bind`.
+///
+/// # Errors
+/// It cannot be bound.
+pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
+    let listener = listen(bind, port, &shared)?;
+    let address = listener.local_addr()?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build()?;
+    let thread = thread::Builder::new()
+        .name("http".to_owned())
+        .spawn(move || runtime.block_on(serve(listener, shared)))?;
+    Ok(Service {
+        name: "http",
+        address,
+        thread,
+    })
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    let stopped = async {
+        while !shared.stopping() {
+            tokio::time::sleep(STOP_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        () = accept(listener, &shared) => {}
+        () = stopped => {}
+    }
+}
+
+async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return eprintln!("farwire: the far end cannot accept: {error}"),
+    };
+    let filler = incompressible_block();
+    let connections = Seats::new(shared.limits().tests.saturating_add(WAITING_ROOM));
+    let turned_away = Seats::new(MOST_TURNED_AWAY);
+    loop {
+        let Ok((stream, peer)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let seat = match shared.allows(peer.ip()) {
+            true => connections
+                .take()
+                .ok_or(Refusal::Busy(shared.limits().tests)),
+            false => Err(Refusal::NotAllowed),
+        };
+        match seat {
+            Ok(seat) => {
+                let client = Client {
+                    peer,
+                    filler: filler.clone(),
+                    shared: Arc::clone(shared),
+                    permit: OnceLock::new(),
+                    sent: Arc::default(),
+                    requests: AtomicU64::new(0),
+                    began: Instant::now(),
+                };
+                tokio::spawn(client.attend(stream, seat));
+            }
+            Err(refusal) => {
+                if let Some(seat) = turned_away.take() {
+                    let turning_away = turn_away(stream, refusal, seat);
+                    tokio::spawn(tokio::time::timeout(TURNING_AWAY, turning_away));
+                }
+            }
+        }
+    }
+}
+
+/// Answers whatever comes first, and closes; what comes then is read too, because the kernel resets a connection that is
+/// closed with unread bytes.
+async fn turn_away(stream: tokio::net::TcpStream, refusal: Refusal, _seat: Seat) {
+    const READ_AT_MOST: usize = 16;
+    let text = format!("{refusal}\n");
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{text}",
+        text.len()
+    );
+    let mut request = [0; 4096];
+    let mut answered = false;
+    for _ in 0..READ_AT_MOST {
+        let readable = stream.readable().await;
+        match readable.and_then(|()| stream.try_read(&mut request)) {
+            Ok(1..) if !answered => {
+                // A new connection has room for it.
+                let _ = stream.try_write(answer.as_bytes());
+                let _ = SockRef::from(&stream).shutdown(Shutdown::Write);
+                answered = true;
+            }
+            Ok(1..) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(0) | Err(_) => return,
+        }
+    }
+}
+
+/// One connection; what it tested is logged when it is dropped, however it ends.
+struct Client {
+    peer: SocketAddr,
+    filler: Bytes,
+    shared: Arc<Shared>,
+    /// From the first request of a test on.
+    permit: OnceLock<Permit>,
+    sent: Arc<AtomicU64>,
+    requests: AtomicU64,
+    began: Instant,
+}
+
+impl Client {
+    /// Answers requests until the connection ends, or has lasted as long as a test may.
+    async fn attend(self, stream: tokio::net::TcpStream, _seat: Seat) {
+        let limits = self.shared.limits();
+        // Sent bytes that nobody acknowledges for so long end the connection (tcp(7), TCP_USER_TIMEOUT).
+        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.idle));
+        let service = service_fn(|request: Request<Incoming>| {
+            let response = self.answer(&request);
+            async { Ok::<_, Infallible>(response) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.idle)
+            .serve_connection(TokioIo::new(stream), service);
+        // A client that goes away is that client's affair: it says so itself.
+        let _ = tokio::time::timeout(limits.duration, connection).await;
+    }
+
+    fn answer(&self, request: &Request<Incoming>) -> Response<Payload> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let mut response = if matches!(*request.method(), Method::GET | Method::HEAD) {
+            self.resource(request.uri().path())
+        } else {
+            let refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            with_header(refusal, ALLOW, "GET, HEAD")
+        };
+        if let Ok(congestion) = HeaderValue::from_str(self.shared.congestion()) {
+            response.headers_mut().insert(CONGESTION_HEADER, congestion);
+        }
+        if request.method() == Method::HEAD {
+            // hyper sends no body after HEAD, but the length that a GET would have must be said.
+            if let Some(length) = response.body().size_hint().exact() {
+                response.headers_mut().insert(CONTENT_LENGTH, length.into());
+            }
+        }
+        response
+    }
+
+    fn resource(&self, path: &str) -> Response<Payload> {
+        let longest = self.shared.limits().duration;
+        let end = match path.trim_start_matches('/').split_once('/') {
+            None if path == "/" => {
+                return text(StatusCode::OK, "farwire: GET /bytes/N or /seconds/T\n");
+            }
+            Some(("bytes", count)) => count.parse().ok().map(End::After),
+            Some(("seconds", time)) => {
+                seconds(time, longest).map(|time| End::At(Instant::now() + time))
+            }
+            _ => return text(StatusCode::NOT_FOUND, "there is /bytes/N and /seconds/T\n"),
+        };
+        let Some(end) = end else {
+            let longest_s = longest.as_secs();
+            let form = format!("N is a whole number of bytes, T seconds from 0 to {longest_s}\n");
+            return text(StatusCode::BAD_REQUEST, form);
+        };
+        if let Err(refusal) = self.admit() {
+            let refusal = text(StatusCode::SERVICE_UNAVAILABLE, format!("{refusal}\n"));
+            return with_header(refusal, CONNECTION, "close");
+        }
+        let payload = Payload {
+            block: self.filler.clone(),
+            end,
+            sent: Arc::clone(&self.sent),
+        };
+        with_header(
+            Response::new(payload),
+            CONTENT_TYPE,
+            "application/octet-stream",
+        )
+    }
+
+    /// Takes the connection for a test from now on, if one may run.
+    fn admit(&self) -> Result<(), Refusal> {
+        if self.permit.get().is_none() {
+            let permit = self.shared.admit(self.peer, "http")?;
+            // Requests of one connection come one after the other.
+            let _ = self.permit.set(permit);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let Some(permit) = self.permit.take() else {
+            return;
+        };
+        let requests = self.requests.load(Ordering::Relaxed) as f64;
+        let sent = self.sent.load(Ordering::Relaxed) as f64;
+        let elapsed = self.began.elapsed().as_secs_f64();
+        let figures = vec![
+            Figure::new(Metric::Requests, Total, requests),
+            Figure::new(Metric::SentBytes, Total, sent).toward(Direction::Down),
+            Figure::new(Metric::ElapsedS, Total, elapsed),
+        ];
+        permit.finish(&Measurement {
+            figures,
+            ..Measurement::default()
+        });
+    }
+}
+
+fn seconds(text: &str, longest: Duration) -> Option<Duration> {
+    let time = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
+    (time <= longest).then_some(time)
+}
+
+fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Payload> {
+    let block = text.into();
+    let mut response = Response::new(Payload {
+        end: End::After(block.len() as u64),
+        block,
+        sent: Arc::default(),
+    });
+    *response.status_mut() = status;
+    response
+}
+
+fn with_header(
+    mut response: Response<Payload>,
+    name: HeaderName,
+    value: &'static str,
+) -> Response<Payload> {
+    let value = HeaderValue::from_static(value);
+    response.headers_mut().insert(name, value);
+    response
+}
+
+/// A response's body.
+#[derive(Debug)]
+struct Payload {
+    /// Sent again and again; a slice of it costs no allocation.
+    block: Bytes,
+    end: End,
+    /// What the connection has sent is counted there.
+    sent: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+enum End {
+    /// After so many bytes more.
+    After(u64),
+    /// After as many bytes as are taken until then.
+    At(Instant),
+}
+
+/// The block of which every body is made; the same in every run, so that two runs carry the same load.
+fn incompressible_block() -> Bytes {
+    let mut block = vec![0; BLOCK];
+    fastrand::Rng::with_seed(SEED).fill(&mut block);
+    block.into()
+}
+
+impl Body for Payload {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let block = self.block.len();
+        let length = match &mut self.end {
+            End::After(left) => {
+                let length = usize::try_from(*left).map_or(block, |left| left.min(block));
+                *left -= length as u64;
+                length
+            }
+            End::At(deadline) if Instant::now() < *deadline => block,
+            End::At(_) => 0,
+        };
+        self.sent.fetch_add(length as u64, Ordering::Relaxed);
+        let frame = (length > 0).then(|| Ok(Frame::data(self.block.slice(..length))));
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.end, End::After(0))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.end {
+            End::After(left) => SizeHint::with_exact(left),
+            End::At(_) => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
