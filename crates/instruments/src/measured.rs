@@ -34,3 +34,8 @@ pub(crate) fn samples(
 pub(crate) fn failed(error: anyhow::Error) -> Measurement {
     Measurement::failed(format!("{error:#}"))
 }
+
+/// Why something did not end well, with all causes; nothing if it did.
+pub(crate) fn failure(outcome: anyhow::Result<()>) -> Option<String> {
+    outcome.err().map(|error| format!("{error:#}"))
+}

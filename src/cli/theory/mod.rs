@@ -73,7 +73,7 @@ pub(crate) struct TheoryArgs {
     /// The most that messages of these sizes reach, in bytes: one, a list 1,64,1KiB or a doubling range 1..131072
     #[arg(long, value_name = "SIZES", conflicts_with = "sweep")]
     size: Option<MessageSizes>,
-    /// MessageSizes of a published table instead, and the table's own theory beside the correct one
+    /// Sizes of a published table instead, and the table's own theory beside the correct one
     #[arg(long, value_name = "NAME")]
     sweep: Option<Sweep>,
     /// Write everything as JSON; - is standard output, in place of the text

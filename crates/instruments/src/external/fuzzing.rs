@@ -32,10 +32,8 @@ pub(crate) fn parse_all(text: &str) {
         for measurement in measurements(&output) {
             assert!(measurement.samples.len() <= MOST_SAMPLES * (text.len() + 1));
             for sample in &measurement.samples {
-                assert!(
-                    sample.value.is_finite() && sample.at_s.is_finite(),
-                    "{sample:?}"
-                );
+                let finite = sample.value.is_finite() && sample.at_s.is_finite();
+                assert!(finite, "{sample:?}");
             }
             for figure in &measurement.figures {
                 assert!(figure.value.is_finite(), "{figure:?}");
@@ -62,20 +60,18 @@ fn said(text: &str, code: i32) -> Output {
 
 fn measurements(output: &Output) -> Vec<Measurement> {
     let tools: [&dyn StreamTool; 3] = [&iperf3::Iperf3, &iperf::Iperf, &nuttcp::Nuttcp];
-    let plans = [Protocol::Tcp, Protocol::Udp]
-        .into_iter()
-        .flat_map(|protocol| {
-            [Way::Up, Way::Down, Way::Both].map(|way| Plan {
-                way,
-                ..Plan::new(protocol)
-            })
-        });
-    let mut measurements: Vec<Measurement> = plans
-        .flat_map(|plan| tools.map(|tool| tool.parse(output, &plan)))
-        .collect();
-    measurements.push(curl::parse(output));
-    measurements.push(wget::parse(output, Duration::from_secs(1)));
-    measurements.push(ping::parse(output, &PING));
+    let mut measurements = vec![
+        curl::parse(output),
+        wget::parse(output, Duration::from_secs(1)),
+        ping::parse(output, &PING),
+    ];
+    for protocol in [Protocol::Tcp, Protocol::Udp] {
+        let mut plan = Plan::new(protocol);
+        for way in [Way::Up, Way::Down, Way::Both] {
+            plan.way = way;
+            measurements.extend(tools.map(|tool| tool.parse(output, &plan)));
+        }
+    }
     measurements
 }
 

@@ -142,13 +142,11 @@ impl Launcher {
         stop: &Stop,
         parse: impl FnOnce(&Output) -> Measurement,
     ) -> Measurement {
-        let (tool, arguments) = match prepared {
-            Ok(prepared) => prepared,
-            Err(error) => return failed(error),
-        };
-        let output = self.run(&tool, &arguments, stop);
-        let measurement = output.map_or_else(failed, |output| parse(&output));
-        measurement.with_fact("tool", &tool.version)
+        prepared.map_or_else(failed, |(tool, arguments)| {
+            let output = self.run(&tool, &arguments, stop);
+            let measurement = output.map_or_else(failed, |output| parse(&output));
+            measurement.with_fact("tool", &tool.version)
+        })
     }
 }
 
@@ -189,11 +187,8 @@ impl Output {
 
     /// How `tool` ended, for an error message.
     pub(super) fn ending(&self, tool: &str) -> String {
-        format!(
-            "{tool} ended with code {}: {}",
-            self.code,
-            self.last_words()
-        )
+        let (code, said) = (self.code, self.last_words());
+        format!("{tool} ended with code {code}: {said}")
     }
 }
 

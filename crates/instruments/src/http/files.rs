@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::connection::{Connection, Head, Waited};
@@ -242,10 +242,9 @@ impl Fetch<'_> {
         let bytes = self.receive(&mut connection, head)?;
         let completed = Instant::now();
         let wanted = file.size.unwrap_or(bytes);
-        ensure!(
-            bytes == wanted,
-            "the server gave {bytes} bytes where {wanted} were asked for"
-        );
+        if bytes != wanted {
+            bail!("the server gave {bytes} bytes where {wanted} were asked for");
+        }
         *kept = Some(connection).filter(|_| persistent && self.plan.keep_alive);
         Ok(Fetched {
             index: 0,

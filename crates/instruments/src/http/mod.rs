@@ -17,7 +17,7 @@ use self::connection::{Connection, Head, Waited};
 use super::meter::Meter;
 use super::{Session, seconds};
 use crate::endpoint::{self, Family, Local};
-use crate::measured::{failed, figures};
+use crate::measured::{failed, failure, figures};
 use record::Statistic::{Mean, Total};
 use record::{Figure, Measurement, Metric};
 
@@ -139,9 +139,9 @@ pub(crate) fn measure(
 ) -> Measurement {
     let measurement = match Download::request(target, plan, local, session) {
         Ok(mut download) => {
-            let failure = download.receive(session).err();
+            let failure = failure(download.receive(session));
             Measurement {
-                failure: failure.map(|error| format!("{error:#}")),
+                failure,
                 ..download.finish()
             }
         }

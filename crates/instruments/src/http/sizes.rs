@@ -30,13 +30,9 @@ impl FileSizes {
     /// The sizes of `count` files; the same seed gives the same ones.
     pub(crate) fn draw(&self, count: u32, seed: u64) -> Vec<u64> {
         let mut random = fastrand::Rng::with_seed(seed);
-        match self {
-            Self::InTurn(sizes) => {
-                let turns = sizes.iter().copied().cycle();
-                turns.zip(0..count).map(|(size, _)| size).collect()
-            }
-            _ => (0..count).map(|_| self.one(&mut random)).collect(),
-        }
+        (0..count as usize)
+            .map(|at| self.one(at, &mut random))
+            .collect()
     }
 
     /// The few sizes that there are, each once and ascending; nothing of a distribution.
@@ -50,9 +46,9 @@ impl FileSizes {
         sizes
     }
 
-    fn one(&self, random: &mut fastrand::Rng) -> u64 {
+    fn one(&self, at: usize, random: &mut fastrand::Rng) -> u64 {
         let size = match *self {
-            Self::InTurn(ref sizes) => return sizes.first().copied().unwrap_or_default(),
+            Self::InTurn(ref sizes) => return sizes[at % sizes.len()],
             Self::Uniform { least, most } => return random.u64(least..=most),
             Self::LogNormal { median, sigma } => median as f64 * (sigma * normal(random)).exp(),
             Self::Pareto { least, alpha } => least as f64 * open_unit(random).powf(-1.0 / alpha),

@@ -37,7 +37,7 @@ pub(crate) struct Messages {
         conflicts_with = "sweep"
     )]
     size: MessageSizes,
-    /// MessageSizes and counts of a published table instead
+    /// Sizes and counts of a published table instead
     #[arg(long, value_name = "NAME")]
     pub(crate) sweep: Option<Sweep>,
     /// Messages of a run [default: 100]; of a sweep, its counts are scaled so that the largest is this one [default: its own]

@@ -32,8 +32,7 @@ pub(crate) struct BlastPlan {
 /// Measures from the calling thread's namespace.
 pub(crate) fn measure(far: &FarEnd, plan: &BlastPlan, session: &Session) -> Measurement {
     let began = Instant::now();
-    let mut measurement = Measurement::default();
-    state(plan, &mut measurement);
+    let mut measurement = with_facts(plan);
     let outcome = plan.loads.iter().try_for_each(|load| {
         let mut elapsed_s = Vec::new();
         let outcome = (1..=plan.runs).try_for_each(|number| {
@@ -57,9 +56,7 @@ pub(crate) fn measure(far: &FarEnd, plan: &BlastPlan, session: &Session) -> Meas
         measurement.figures.extend(figures(*load, &elapsed_s));
         outcome
     });
-    measurement.failure = outcome
-        .err()
-        .map(|error: anyhow::Error| format!("{error:#}"));
+    measurement.failure = measured::failure(outcome);
     measurement
 }
 
@@ -116,18 +113,15 @@ fn figures(load: Load, elapsed_s: &[f64]) -> Vec<Figure> {
         .collect()
 }
 
-fn state(plan: &BlastPlan, measurement: &mut Measurement) {
-    let facts = [
-        (
+/// Nothing measured yet, with what is known of the numbers to come.
+fn with_facts(plan: &BlastPlan) -> Measurement {
+    Measurement::default()
+        .with_fact(
             "goodput",
             "payload (L7): iterations x size / elapsed, from the first send to the far end's byte that says it has all",
-        ),
-        ("messages", "each is one call of send(2), also the smallest"),
-        ("nagle", nagle_in_words(plan.nagle)),
-        ("variation", VARIATION),
-        ("interval", "Student's t over the runs' goodputs"),
-    ];
-    measurement
-        .facts
-        .extend(facts.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        )
+        .with_fact("messages", "each is one call of send(2), also the smallest")
+        .with_fact("nagle", nagle_in_words(plan.nagle))
+        .with_fact("variation", VARIATION)
+        .with_fact("interval", "Student's t over the runs' goodputs")
 }

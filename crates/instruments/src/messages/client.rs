@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use netio::tcp;
 use socket2::SockRef;
 
-use super::connection::{Broken, MessageStream, Watch};
+use super::connection::{Broken, MessageStream};
 use super::wire::{Grant, Mode, Request};
 use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
 use netio::stop::Stop;
@@ -48,11 +48,7 @@ impl FarEnd {
             set.with_context(|| format!("the kernel refuses an MSS of {mss}"))?;
         }
         let stream = endpoint::connect(socket, self.address, CONNECT_TIMEOUT, stop)?;
-        let watch = Watch {
-            stop: stop.clone(),
-            silence: self.silence,
-        };
-        let stream = MessageStream::new(stream, watch)?;
+        let stream = MessageStream::new(stream, stop.clone(), self.silence)?;
         let answer = stream.send_line(&Request { mode, nagle }.to_string());
         let answer = answer.and_then(|()| stream.receive_line());
         let answer = answer.map_err(|broken| self.blame("answering the request", broken))?;

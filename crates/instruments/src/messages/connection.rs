@@ -29,25 +29,14 @@ pub(crate) struct MessageStream {
     pub(crate) peer: SocketAddr,
     /// How messages are waited for; lines are always waited for asleep.
     pub(crate) wait: Wait,
-    /// When this end stops waiting.
-    pub(crate) watch: Watch,
-}
-
-/// When to stop waiting.
-#[derive(Clone, Debug)]
-pub(crate) struct Watch {
     /// Signals and the time that the whole may take.
     pub(crate) stop: Stop,
     /// How long the peer may neither send nor take anything.
     pub(crate) silence: Duration,
 }
 
-/// Since when nothing has happened.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Quiet {
-    since: Instant,
-    unacknowledged: u32,
-}
+/// Since when nothing has happened, and how many bytes the peer had yet to acknowledge then.
+pub(crate) type Quiet = Option<(Instant, u32)>;
 
 /// Why a message did not get through.
 #[derive(Debug, Error)]
@@ -73,11 +62,11 @@ pub(crate) enum Broken {
 }
 
 impl MessageStream {
-    /// Takes over a connection: every wait ends after 100 ms to look at `watch`.
+    /// Takes over a connection: every wait ends after 100 ms to look at `stop`.
     ///
     /// # Errors
     /// The socket refuses its options.
-    pub(crate) fn new(stream: TcpStream, watch: Watch) -> io::Result<Self> {
+    pub(crate) fn new(stream: TcpStream, stop: Stop, silence: Duration) -> io::Result<Self> {
         let peer = stream.peer_addr()?;
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(STOP_INTERVAL))?;
@@ -87,7 +76,8 @@ impl MessageStream {
             stream,
             peer,
             wait: Wait::Block,
-            watch,
+            stop,
+            silence,
         })
     }
 
@@ -96,33 +86,27 @@ impl MessageStream {
         &self.stream
     }
 
-    /// Whether to go on waiting. `quiet` is since when nothing has happened, and how much the peer had yet to
-    /// acknowledge: a long message on a slow link is no silence.
-    pub(crate) fn check(&self, quiet: &mut Option<Quiet>) -> Result<(), Broken> {
+    /// Whether to go on waiting. As long as the peer acknowledges something it is not silent: a message may be long and
+    /// its link slow.
+    pub(crate) fn check(&self, quiet: &mut Quiet) -> Result<(), Broken> {
         self.go_on()?;
         let unacknowledged = tcp::unacknowledged(&self.stream).unwrap_or(0);
-        let since = match quiet {
-            Some(quiet) if quiet.unacknowledged == unacknowledged => quiet.since,
-            _ => Instant::now(),
-        };
-        *quiet = Some(Quiet {
-            since,
-            unacknowledged,
-        });
+        let same = quiet.filter(|(_, before)| *before == unacknowledged);
+        let (since, _) = *quiet.insert(same.unwrap_or_else(|| (Instant::now(), unacknowledged)));
         self.not_silent_since(since)
     }
 
     /// Whether nobody asks to stop.
     pub(crate) fn go_on(&self) -> Result<(), Broken> {
-        let cause = self.watch.stop.cause();
+        let cause = self.stop.cause();
         cause.map_or(Ok(()), |cause| Err(Broken::Stopped(cause)))
     }
 
     fn not_silent_since(&self, since: Instant) -> Result<(), Broken> {
-        let silence = self.watch.silence;
-        (since.elapsed() < silence)
-            .then_some(())
-            .ok_or(Broken::Silent(silence))
+        match since.elapsed() < self.silence {
+            true => Ok(()),
+            false => Err(Broken::Silent(self.silence)),
+        }
     }
 
     /// Fills `message`, as the channel waits.
@@ -184,10 +168,9 @@ impl MessageStream {
             self.go_on()?;
             self.not_silent_since(start)?;
             if self.read(&mut byte)? == 0 {
-                return Err(if line.is_empty() {
-                    Broken::Closed
-                } else {
-                    no_line(&line)
+                return Err(match line.as_slice() {
+                    [] => Broken::Closed,
+                    line => no_line(line),
                 });
             }
             match byte[0] {

@@ -41,10 +41,9 @@ pub(crate) struct PingpongPlan {
 /// Measures from the calling thread's namespace.
 pub(crate) fn measure(far: &FarEnd, plan: &PingpongPlan, session: &Session) -> Measurement {
     let began = Instant::now();
-    let mut measurement = Measurement::default();
     let messages: u64 = plan.loads.iter().map(|load| load.count).sum();
     let keep = messages * u64::from(plan.runs) <= MOST_SAMPLES;
-    state(plan, keep, &mut measurement);
+    let mut measurement = with_facts(plan, keep);
     let outcome = plan.loads.iter().try_for_each(|load| {
         let mut runs = Runs {
             far,
@@ -61,7 +60,7 @@ pub(crate) fn measure(far: &FarEnd, plan: &PingpongPlan, session: &Session) -> M
         runs.finish();
         outcome
     });
-    measurement.failure = outcome.err().map(|error| format!("{error:#}"));
+    measurement.failure = measured::failure(outcome);
     let by_time = |a: &Sample, b: &Sample| a.at_s.total_cmp(&b.at_s);
     measurement.samples.sort_by(by_time);
     measurement
@@ -170,25 +169,31 @@ impl Runs<'_> {
             let blame = |broken| far.blame(&load.message(number), broken);
             put_number(&mut message, number);
             let before = Instant::now();
-            let sent = datagrams.send(&message);
-            let answered = sent.and_then(|()| {
-                let deadline = before + timeout;
-                await_answer(
-                    &datagrams,
-                    &stream,
-                    &message,
-                    &mut answer,
-                    deadline,
-                    &mut counts.late,
-                )
-            });
+            let deadline = before + timeout;
+            datagrams.send(&message).map_err(blame)?;
+            let answered = loop {
+                let received = datagrams.receive(&mut answer, Some(deadline));
+                let now = Instant::now();
+                if let Received::Datagram(length) = received.map_err(blame)? {
+                    let is_current = length == message.len()
+                        && number_of(&answer[..length]) == number_of(&message);
+                    if is_current && now <= deadline {
+                        break Some(now);
+                    }
+                    counts.late += 1;
+                }
+                if now >= deadline {
+                    break None;
+                }
+                stream.go_on().map_err(blame)?;
+            };
             counts.sent += 1;
-            end = Instant::now();
-            match answered.map_err(blame)? {
+            stream.go_on().map_err(blame)?;
+            end = answered.unwrap_or_else(Instant::now);
+            match answered {
                 Some(at) => {
                     counts.answered += 1;
                     self.round_trips.add(at - before, at);
-                    end = at;
                 }
                 // Before the end the far end says nothing over the connection but that it gives up.
                 None if stream.is_readable() => {
@@ -277,34 +282,6 @@ impl Runs<'_> {
     }
 }
 
-/// When the answer to `message` came; nothing if not until the `deadline`. Other answers are counted as `late`.
-fn await_answer(
-    datagrams: &NumberedDatagrams,
-    stream: &MessageStream,
-    message: &[u8],
-    answer: &mut [u8],
-    deadline: Instant,
-    late: &mut u64,
-) -> Result<Option<Instant>, Broken> {
-    loop {
-        let received = datagrams.receive(answer, Some(deadline))?;
-        let now = Instant::now();
-        if let Received::Datagram(length) = received {
-            let answer = &answer[..length];
-            let is_current = length == message.len() && number_of(answer) == number_of(message);
-            if is_current && now <= deadline {
-                stream.go_on()?;
-                return Ok(Some(now));
-            }
-            *late += 1;
-        }
-        if now >= deadline {
-            return Ok(None);
-        }
-        stream.go_on()?;
-    }
-}
-
 impl DatagramCounts {
     fn add(&mut self, other: Self) {
         self.sent += other.sent;
@@ -340,37 +317,34 @@ impl DatagramCounts {
     }
 }
 
-fn state(plan: &PingpongPlan, keep: bool, measurement: &mut Measurement) {
+/// Nothing measured yet, with what is known of the numbers to come; `keep` says whether every message is a sample.
+fn with_facts(plan: &PingpongPlan, keep: bool) -> Measurement {
     let transport = match plan.udp {
-        None => "TCP: from handing the message to the kernel to having read the whole of it back"
-            .to_owned(),
+        None => {
+            "TCP: from handing the message to the kernel to having read the whole of it back".into()
+        }
         Some(timeout) => format!(
-            "UDP: one message at a time; lost without an answer within {} s, and the next one follows; \
-             means are of answered messages",
+            "UDP: one message at a time; lost without an answer within {} s, and the next one follows; means are of \
+             answered messages",
             timeout.as_secs_f64()
         ),
     };
-    let kept = if keep {
-        "every message's round-trip time is a sample"
-    } else {
-        "more than 20000 messages: the times of the runs are samples, those of single messages were kept in a \
-         histogram of 0.01 %"
+    let kept = match keep {
+        true => "every message's round-trip time is a sample",
+        false => {
+            "more than 20000 messages: the times of the runs are samples, those of single messages were kept in a \
+             histogram of 0.01 %"
+        }
     };
-    let facts = [
-        ("rtt", format!("{transport}; user space, both hosts included")),
-        ("samples", kept.to_owned()),
-        ("nagle", format!("{}, at both ends", nagle_in_words(plan.nagle))),
-        (
-            "variation",
-            VARIATION.to_owned(),
-        ),
-        (
+    let nagle = nagle_in_words(plan.nagle);
+    Measurement::default()
+        .with_fact("rtt", format!("{transport}; user space, both hosts included"))
+        .with_fact("samples", kept)
+        .with_fact("nagle", format!("{nagle}, at both ends"))
+        .with_fact("variation", VARIATION)
+        .with_fact(
             "interval",
             "of the mean: Student's t over the runs; of the median: order statistics of all messages; their lower ends \
-             less twice the mean over loopback, which bounds the hosts' part; of loss: Wilson's".to_owned(),
-        ),
-    ];
-    measurement
-        .facts
-        .extend(facts.map(|(name, value)| (name.to_owned(), value)));
+             less twice the mean over loopback, which bounds the hosts' part; of loss: Wilson's",
+        )
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 
-use super::connection::{MessageStream, Watch};
+use super::connection::MessageStream;
 use super::wire::Wait;
 use netio::stop::Stop;
 use record::{Figure, Metric, Sample, Statistic};
@@ -140,11 +140,7 @@ pub(super) fn host_overhead(
     let near = TcpStream::connect_timeout(&listener.local_addr()?, LONGEST_ESTIMATE)?;
     let (far, _) = listener.accept()?;
     let open = |stream| {
-        let watch = Watch {
-            stop: stop.clone(),
-            silence: Duration::from_secs(1),
-        };
-        let mut channel = MessageStream::new(stream, watch)?;
+        let mut channel = MessageStream::new(stream, stop.clone(), Duration::from_secs(1))?;
         channel.wait = wait;
         Ok::<_, anyhow::Error>(channel)
     };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::connection::{Broken, MessageStream, NumberedDatagrams, Received, Watch, number_of};
+use super::connection::{Broken, MessageStream, NumberedDatagrams, Received, number_of};
 use super::transfer;
 use super::wire::{self, DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Request};
 use super::wire::{TransferResult, Wait};
@@ -103,19 +103,14 @@ impl MessageServer {
     /// One connection, from its request to its end.
     fn attend(&self, stream: TcpStream, peer: SocketAddr) {
         let limits = self.shared.limits();
-        let watch = Watch {
-            stop: self.shared.as_stop(),
-            silence: limits.idle.min(REQUEST_TIMEOUT),
-        };
-        let Ok(mut stream) = MessageStream::new(stream, watch) else {
+        let patience = limits.idle.min(REQUEST_TIMEOUT);
+        let Ok(mut stream) = MessageStream::new(stream, self.shared.as_stop(), patience) else {
             return;
         };
         match self.request(&stream, peer) {
             Ok((request, permit)) => {
-                stream.watch = Watch {
-                    stop: self.shared.as_stop().within(limits.duration),
-                    silence: limits.idle,
-                };
+                stream.stop = self.shared.as_stop().within(limits.duration);
+                stream.silence = limits.idle;
                 permit.finish(&self.test(stream, &request));
             }
             Err(error) => refuse(&stream, &error),
@@ -146,14 +141,10 @@ impl MessageServer {
     }
 
     fn test(&self, stream: MessageStream, request: &Request) -> Measurement {
-        let spins = matches!(
-            request.mode,
-            Mode::Pingpong {
-                wait: Wait::Spin,
-                ..
-            }
-        );
-        let seat = spins.then(|| self.spinning.take()).flatten();
+        let seat = match request.mode {
+            Mode::Pingpong { wait, .. } if wait == Wait::Spin => self.spinning.take(),
+            _ => None,
+        };
         let wait = seat.as_ref().map_or(Wait::Block, |_| Wait::Spin);
         let mut test = Test {
             server: self,
@@ -376,42 +367,35 @@ impl Test<'_> {
 
     /// What the far end can say of the test.
     fn figures(&self, mode: &Mode) -> Vec<Figure> {
-        let (up, down) = (Some(Direction::Up), Some(Direction::Down));
         let (received, sent) = (self.received as f64, self.sent as f64);
         let time_s = self.time.as_secs_f64();
-        let goodput = received * 8.0 / time_s;
-        let (size, found) = match *mode {
-            Mode::Pingpong { size, .. } => (
-                size,
-                vec![
-                    (up, Metric::ReceivedBytes, Total, received),
-                    (down, Metric::SentBytes, Total, sent),
-                    (None, Metric::ElapsedS, Total, time_s),
-                ],
-            ),
+        let figure = Figure::new;
+        let up = |metric, statistic, value| figure(metric, statistic, value).toward(Direction::Up);
+        let (size, mut figures) = match *mode {
+            Mode::Pingpong { size, .. } => {
+                let sent = figure(Metric::SentBytes, Total, sent).toward(Direction::Down);
+                let elapsed = figure(Metric::ElapsedS, Total, time_s);
+                (
+                    size,
+                    vec![up(Metric::ReceivedBytes, Total, received), sent, elapsed],
+                )
+            }
             Mode::Blast { size, .. } => (
                 size,
                 vec![
-                    (up, Metric::ReceivedBytes, Total, received),
-                    (up, Metric::ElapsedS, Total, time_s),
-                    (up, Metric::GoodputBitPerS, Mean, goodput),
+                    up(Metric::ReceivedBytes, Total, received),
+                    up(Metric::ElapsedS, Total, time_s),
+                    up(Metric::GoodputBitPerS, Mean, received * 8.0 / time_s),
                 ],
             ),
             Mode::Transfer { block, .. } => {
                 let values = self.transfer.iter().flat_map(transfer::values);
-                let values =
-                    values.map(|(metric, statistic, value)| (up, metric, statistic, value));
-                (block, values.collect())
+                let figures = values.map(|(metric, statistic, value)| up(metric, statistic, value));
+                (block, figures.collect())
             }
         };
-        let finite = found.into_iter().filter(|(.., value)| value.is_finite());
-        let figures = finite.map(|(direction, metric, statistic, value)| {
-            let figure = Figure::new(metric, statistic, value).size(size as u64);
-            Figure {
-                direction,
-                ..figure
-            }
-        });
-        figures.collect()
+        figures.retain(|figure| figure.value.is_finite());
+        let figures = figures.into_iter();
+        figures.map(|figure| figure.size(size as u64)).collect()
     }
 }

@@ -25,7 +25,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::tally::Tally;
 use super::{Session, seconds};
 use crate::endpoint::{self, Local};
-use crate::measured::failed;
+use crate::measured::{failed, failure};
 use netio::stop::STOP_INTERVAL;
 use record::{Figure, Measurement, Metric, Statistic};
 use stats::layers::{ETHERNET_HEADER, ip_header};
@@ -136,15 +136,13 @@ impl<'a> Pinger<'a> {
     }
 
     fn run(mut self, session: &Session) -> Measurement {
-        let cause = self.exchange(session).err();
+        let failure = failure(self.exchange(session));
         let stamps = match self.kernel_stamps {
             true => "user space at sending, kernel at receipt",
             false => "user space",
         };
         let mut measurement = self.tally.finish().with_fact("timestamps", stamps);
-        if let Some(cause) = cause {
-            measurement.failure = Some(format!("{cause:#}"));
-        }
+        measurement.failure = failure.or(measurement.failure);
         self.sending_ms.sort_by(f64::total_cmp);
         let sending_ms = order::percentile(&self.sending_ms, 0.9);
         match sending_ms.filter(|_| self.kernel_stamps) {
