@@ -4,8 +4,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::launch::{Launcher, Output, Tool};
-use super::streams::{Amount, word, words};
+use super::launch::{Launcher, Tool, ToolOutput};
+use super::streams::{ToolNumber, word, words};
 use crate::Session;
 use crate::endpoint::Local;
 use crate::http::{HttpTarget, download_figures};
@@ -50,22 +50,22 @@ fn arguments(target: &HttpTarget, local: Option<&Local>) -> Vec<String> {
 #[derive(Deserialize)]
 struct Times {
     size_download: u64,
-    time_namelookup: Amount,
-    time_connect: Amount,
-    time_pretransfer: Amount,
-    time_starttransfer: Amount,
-    time_total: Amount,
+    time_namelookup: ToolNumber,
+    time_connect: ToolNumber,
+    time_pretransfer: ToolNumber,
+    time_starttransfer: ToolNumber,
+    time_total: ToolNumber,
 }
 
 /// What curl said, as figures.
-pub(super) fn parse(output: &Output) -> Measurement {
+pub(super) fn parse(output: &ToolOutput) -> Measurement {
     figures(output).map_or_else(failed, |figures| Measurement {
         figures,
         ..Measurement::default()
     })
 }
 
-fn figures(output: &Output) -> Result<Vec<Figure>> {
+fn figures(output: &ToolOutput) -> Result<Vec<Figure>> {
     let text = output.text();
     let said = text.lines().rev().find_map(|line| {
         let value: Value = serde_json::from_str(line).ok()?;
@@ -79,7 +79,7 @@ fn figures(output: &Output) -> Result<Vec<Figure>> {
     let status = said["response_code"].as_u64().unwrap_or_default();
     ensure!(status == 200, "HTTP status {status}");
     let times: Times = serde_json::from_value(said).context("curl does not say all it should")?;
-    let between = |from: Amount, to: Amount| (to.0 - from.0).max(0.0);
+    let between = |from: ToolNumber, to: ToolNumber| (to.0 - from.0).max(0.0);
     let asked = times.time_pretransfer;
     let mut figures = download_figures(
         times.size_download,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::launch::{Line, Output, Stream};
+use super::launch::{OutputLine, OutputStream, ToolOutput};
 use super::streams::StreamTool;
 use super::{curl, iperf, iperf3, nuttcp, ping, wget};
 use crate::iperf3::plan::{Plan, Protocol, Way};
@@ -43,22 +43,22 @@ pub(crate) fn parse_all(text: &str) {
 }
 
 /// Standard output, with every seventh line from standard error.
-fn said(text: &str, code: i32) -> Output {
-    let lines = text.lines().zip(1..).map(|(text, number)| Line {
+fn said(text: &str, code: i32) -> ToolOutput {
+    let lines = text.lines().zip(1..).map(|(text, number)| OutputLine {
         at_s: 0.0,
         stream: match number % 7 {
-            0 => Stream::Error,
-            _ => Stream::Output,
+            0 => OutputStream::Stderr,
+            _ => OutputStream::Stdout,
         },
         text: text.to_owned(),
     });
-    Output {
+    ToolOutput {
         lines: lines.collect(),
         code,
     }
 }
 
-fn measurements(output: &Output) -> Vec<Measurement> {
+fn measurements(output: &ToolOutput) -> Vec<Measurement> {
     let tools: [&dyn StreamTool; 3] = [&iperf3::Iperf3, &iperf::Iperf, &nuttcp::Nuttcp];
     let mut measurements = vec![
         curl::parse(output),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail, ensure};
 
-use super::launch::{Output, Tool};
+use super::launch::{Tool, ToolOutput};
 use super::streams::{self, StreamTest, StreamTool, amount, direction, iperf_client};
 use super::streams::{switches, word, words};
 use crate::endpoint::Local;
@@ -76,19 +76,19 @@ impl StreamTool for Iperf {
         Ok(arguments)
     }
 
-    fn parse(&self, output: &Output, plan: &Plan) -> Measurement {
+    fn parse(&self, output: &ToolOutput, plan: &Plan) -> Measurement {
         let (mut rows, mut server, mut from_server) = (Vec::new(), Vec::new(), false);
         for text in output.texts().map(str::trim) {
             if text.ends_with("Server Report:") {
                 from_server = true;
-            } else if let Some(row) = Row::parse(text) {
+            } else if let Some(row) = StreamRow::parse(text) {
                 let rows = if from_server { &mut server } else { &mut rows };
                 rows.push(row);
             }
         }
         let (totals, intervals) = split(&rows);
         let down = plan.way == Way::Down;
-        let received: Vec<&Row> = match plan.protocol {
+        let received: Vec<&StreamRow> = match plan.protocol {
             _ if down => totals.clone(),
             // What the server sent back of the datagrams that it received.
             Protocol::Udp => server.iter().collect(),
@@ -116,7 +116,7 @@ impl StreamTool for Iperf {
 
 /// A line that reports on one stream, or on their sum.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Row {
+struct StreamRow {
     /// As iperf numbers it; absent for the sum.
     id: Option<u32>,
     start_s: f64,
@@ -131,7 +131,7 @@ struct Row {
     lost: Option<(f64, f64)>,
 }
 
-impl Row {
+impl StreamRow {
     /// `[  1] 0.0000-1.0000 sec  626984 Bytes  5015872 bits/sec ...` and what its columns say.
     fn parse(line: &str) -> Option<Self> {
         let (id, rest) = line.strip_prefix('[')?.split_once(']')?;
@@ -181,11 +181,11 @@ impl Row {
 }
 
 /// Of each stream the row over its whole time, which is the last that starts at 0, and the rows of intervals.
-fn split(rows: &[Row]) -> (Vec<&Row>, Vec<&Row>) {
+fn split(rows: &[StreamRow]) -> (Vec<&StreamRow>, Vec<&StreamRow>) {
     let streams = || rows.iter().enumerate().filter(|(_, row)| row.id.is_some());
     let from_start = streams().filter(|(_, row)| row.start_s == 0.0);
     let whole: BTreeMap<_, _> = from_start.map(|(at, row)| (row.id, at)).collect();
-    let is_whole = |at, row: &Row| whole.get(&row.id) == Some(&at);
+    let is_whole = |at, row: &StreamRow| whole.get(&row.id) == Some(&at);
     let of = |wanted| {
         let rows = streams().filter(move |(at, row)| is_whole(*at, row) == wanted);
         rows.map(|(_, row)| row).collect()
@@ -193,7 +193,7 @@ fn split(rows: &[Row]) -> (Vec<&Row>, Vec<&Row>) {
     (of(true), of(false))
 }
 
-fn interval_samples(intervals: &[&Row], plan: &Plan) -> Vec<Sample> {
+fn interval_samples(intervals: &[&StreamRow], plan: &Plan) -> Vec<Sample> {
     let bytes = match plan.way {
         Way::Down => ReceivedBytes,
         Way::Up | Way::Both => SentBytes,
@@ -219,8 +219,8 @@ fn interval_samples(intervals: &[&Row], plan: &Plan) -> Vec<Sample> {
 }
 
 /// Bytes and rate of all streams together, and the rate of each of several.
-fn rates(rows: &[&Row], plan: &Plan, bytes: Metric, rate: Metric) -> Vec<Figure> {
-    let sum = |value: fn(&Row) -> f64| {
+fn rates(rows: &[&StreamRow], plan: &Plan, bytes: Metric, rate: Metric) -> Vec<Figure> {
+    let sum = |value: fn(&StreamRow) -> f64| {
         let sum = rows.iter().map(|row| value(row)).sum();
         (!rows.is_empty()).then_some(sum)
     };
@@ -238,8 +238,8 @@ fn rates(rows: &[&Row], plan: &Plan, bytes: Metric, rate: Metric) -> Vec<Figure>
 
 /// What the sender says of the whole, and the datagrams as the receiver counted them.
 fn other_figures(
-    totals: &[&Row],
-    received: &[&Row],
+    totals: &[&StreamRow],
+    received: &[&StreamRow],
     plan: &Plan,
 ) -> impl Iterator<Item = Figure> + use<> {
     let retransmits = totals.iter().filter_map(|row| row.retransmits);
@@ -267,7 +267,12 @@ fn other_figures(
     figures(Some(direction(plan)), found)
 }
 
-fn failure(output: &Output, plan: &Plan, totals: &[&Row], received: &[&Row]) -> Option<String> {
+fn failure(
+    output: &ToolOutput,
+    plan: &Plan,
+    totals: &[&StreamRow],
+    received: &[&StreamRow],
+) -> Option<String> {
     if totals.is_empty() {
         return Some(output.ending("iperf"));
     }

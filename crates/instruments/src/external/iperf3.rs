@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use super::launch::{Output, Tool};
+use super::launch::{Tool, ToolOutput};
 use super::streams::{StreamTest, StreamTool, iperf_client, switches, word};
 use crate::endpoint::{CONNECT_TIMEOUT, Local};
 use crate::iperf3::plan::{Plan, Protocol, Until, Way};
@@ -76,7 +76,7 @@ impl StreamTool for Iperf3 {
         Ok(arguments)
     }
 
-    fn parse(&self, output: &Output, plan: &Plan) -> Measurement {
+    fn parse(&self, output: &ToolOutput, plan: &Plan) -> Measurement {
         // The error message of a serde_json that met garbage helps nobody: iperf3's own words do.
         let Ok(said) = serde_json::from_str::<Value>(&output.text()) else {
             return Measurement::failed(format!(

@@ -52,29 +52,29 @@ pub struct Tool {
 
 /// What a tool said.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Output {
+pub(crate) struct ToolOutput {
     /// Of standard output and standard error, in the order of arrival.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<OutputLine>,
     /// Exit code; 128 + n when signal n ended it.
     pub(crate) code: i32,
 }
 
 /// One line and when its end arrived.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Line {
+pub(crate) struct OutputLine {
     /// Seconds since the tool started.
     pub(crate) at_s: f64,
     /// Where it was said.
-    pub(crate) stream: Stream,
+    pub(crate) stream: OutputStream,
     /// Without the line feed.
     pub(crate) text: String,
 }
 
 /// Where a tool said something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
-    Output,
-    Error,
+pub(crate) enum OutputStream {
+    Stdout,
+    Stderr,
 }
 
 impl Tool {
@@ -128,11 +128,11 @@ impl Launcher {
     ///
     /// # Errors
     /// The tool did not start, said too much, or was stopped for the cause that is named.
-    pub(crate) fn run(self, tool: &Tool, arguments: &[String], stop: &Stop) -> Result<Output> {
+    pub(crate) fn run(self, tool: &Tool, arguments: &[String], stop: &Stop) -> Result<ToolOutput> {
         let mut running = self.start(tool, arguments)?;
         let lines = lines_of(running.streams(), stop).with_context(|| tool.name())?;
         let code = running.wait()?;
-        Ok(Output { lines, code })
+        Ok(ToolOutput { lines, code })
     }
 
     /// Measures with a tool and its arguments, whose output `parse` understands.
@@ -140,7 +140,7 @@ impl Launcher {
         self,
         prepared: Result<(Tool, Vec<String>)>,
         stop: &Stop,
-        parse: impl FnOnce(&Output) -> Measurement,
+        parse: impl FnOnce(&ToolOutput) -> Measurement,
     ) -> Measurement {
         prepared.map_or_else(failed, |(tool, arguments)| {
             let output = self.run(&tool, &arguments, stop);
@@ -166,11 +166,11 @@ impl Running {
     }
 }
 
-impl Output {
+impl ToolOutput {
     /// Standard output alone.
     pub(super) fn text(&self) -> String {
         let lines = self.lines.iter();
-        let lines = lines.filter(|line| line.stream == Stream::Output);
+        let lines = lines.filter(|line| line.stream == OutputStream::Stdout);
         lines.map(|line| line.text.clone() + "\n").collect()
     }
 
@@ -201,21 +201,21 @@ fn prepared(command: &mut Command) -> &mut Command {
 }
 
 /// Every line that `child` says, until it closes its streams.
-fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<Line>> {
+fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<OutputLine>> {
     let start = Instant::now();
     let (sender, receiver) = mpsc::sync_channel(LINES_AHEAD);
     if let Some(stdout) = child.stdout.take() {
-        read_lines(stdout, Stream::Output, start, sender.clone());
+        read_lines(stdout, OutputStream::Stdout, start, sender.clone());
     }
     if let Some(stderr) = child.stderr.take() {
-        read_lines(stderr, Stream::Error, start, sender);
+        read_lines(stderr, OutputStream::Stderr, start, sender);
     }
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines: Vec<OutputLine> = Vec::new();
     let mut room = MOST_OUTPUT;
     loop {
         match receiver.recv_timeout(STOP_INTERVAL) {
             Ok(line) => {
-                room = room.saturating_sub(line.text.len() + size_of::<Line>());
+                room = room.saturating_sub(line.text.len() + size_of::<OutputLine>());
                 lines.push(line);
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(lines),
@@ -231,9 +231,9 @@ fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<Line>> {
 /// Sends on every line of `source`, one that is too long in pieces.
 fn read_lines(
     source: impl Read + Send + 'static,
-    stream: Stream,
+    stream: OutputStream,
     start: Instant,
-    sender: SyncSender<Line>,
+    sender: SyncSender<OutputLine>,
 ) {
     const LONGEST_LINE: u64 = 1 << 20;
     thread::spawn(move || {
@@ -245,7 +245,7 @@ fn read_lines(
                 return;
             };
             let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-            let line = Line {
+            let line = OutputLine {
                 at_s: start.elapsed().as_secs_f64(),
                 stream,
                 text: String::from_utf8_lossy(text).into_owned(),
@@ -263,19 +263,19 @@ pub(crate) mod tests {
     use std::time::Duration;
 
     /// Captured standard output with times of arrival of 0.
-    pub(crate) fn captured(text: &str, code: i32) -> Output {
-        let line = |text: &str| Line {
+    pub(crate) fn captured(text: &str, code: i32) -> ToolOutput {
+        let line = |text: &str| OutputLine {
             at_s: 0.0,
-            stream: Stream::Output,
+            stream: OutputStream::Stdout,
             text: text.to_owned(),
         };
-        Output {
+        ToolOutput {
             lines: text.lines().map(line).collect(),
             code,
         }
     }
 
-    fn shell(script: &str, stop: &Stop) -> Result<Output> {
+    fn shell(script: &str, stop: &Stop) -> Result<ToolOutput> {
         let tool = Tool::find("sh", "--version", "dash").unwrap();
         Launcher::OnHost.run(&tool, &["-c", script].map(str::to_owned), stop)
     }

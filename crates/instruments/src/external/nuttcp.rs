@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail, ensure};
 
-use super::launch::{Output, Tool};
+use super::launch::{Tool, ToolOutput};
 use super::streams::{self, StreamTest, StreamTool, amount, direction, switches};
 use crate::iperf3::plan::{Plan, Protocol, Way};
 use crate::measured::{figures, samples};
@@ -87,8 +87,8 @@ impl StreamTool for Nuttcp {
         Ok(arguments)
     }
 
-    fn parse(&self, output: &Output, plan: &Plan) -> Measurement {
-        let reports: Vec<Report<'_>> = output.texts().filter_map(report).collect();
+    fn parse(&self, output: &ToolOutput, plan: &Plan) -> Measurement {
+        let reports: Vec<Pairs<'_>> = output.texts().filter_map(report).collect();
         let whole = reports
             .iter()
             .find(|report| report.contains_key("real_seconds"));
@@ -110,26 +110,26 @@ impl StreamTool for Nuttcp {
 }
 
 /// The pairs of one line.
-type Report<'a> = HashMap<&'a str, f64>;
+type Pairs<'a> = HashMap<&'a str, f64>;
 
 /// `megabytes=839.6875 real_sec=0.50 rate_Mbps=14075.0074 retrans=0`: a line without bytes is not a report.
-fn report(line: &str) -> Option<Report<'_>> {
+fn report(line: &str) -> Option<Pairs<'_>> {
     let pairs = line.split_whitespace().filter_map(|word| {
         let (key, value) = word.split_once('=')?;
         Some((key, amount(value)?))
     });
-    let report: Report<'_> = pairs.collect();
+    let report: Pairs<'_> = pairs.collect();
     report.contains_key("megabytes").then_some(report)
 }
 
-fn bytes(report: &Report<'_>) -> Option<f64> {
+fn bytes(report: &Pairs<'_>) -> Option<f64> {
     report
         .get("megabytes")
         .map(|megabytes| megabytes * MEGABYTE)
 }
 
 /// What arrived in each interval; the last one, cut short, nuttcp keeps to itself.
-fn interval_samples(reports: &[Report<'_>], plan: &Plan) -> Vec<Sample> {
+fn interval_samples(reports: &[Pairs<'_>], plan: &Plan) -> Vec<Sample> {
     let mut at_s = 0.0;
     let mut all = Vec::new();
     let intervals = reports
@@ -147,7 +147,7 @@ fn interval_samples(reports: &[Report<'_>], plan: &Plan) -> Vec<Sample> {
     all
 }
 
-fn whole_figures(report: &Report<'_>, plan: &Plan) -> Vec<Figure> {
+fn whole_figures(report: &Pairs<'_>, plan: &Plan) -> Vec<Figure> {
     let get = |key: &str| report.get(key).copied();
     let along = [
         (ReceivedBytes, Total, bytes(report)),
@@ -171,7 +171,7 @@ fn whole_figures(report: &Report<'_>, plan: &Plan) -> Vec<Figure> {
     along.chain(figures(None, around)).collect()
 }
 
-fn failure(output: &Output, whole: Option<&Report<'_>>) -> Option<String> {
+fn failure(output: &ToolOutput, whole: Option<&Pairs<'_>>) -> Option<String> {
     let mut lines = output.texts();
     if let Some((_, cause)) = lines.find_map(|line| line.split_once("Error: ")) {
         return Some(format!("nuttcp: {}", cause.trim()));

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use anyhow::Result;
 
-use super::launch::{Launcher, Output, Tool};
+use super::launch::{Launcher, Tool, ToolOutput};
 use super::streams::{word, words};
 use crate::endpoint::Local;
 use crate::ping::PingPlan;
@@ -54,7 +54,7 @@ fn arguments(target: IpAddr, plan: &PingPlan, local: Option<&Local>) -> Vec<Stri
 }
 
 /// What ping said, as samples; lines that it did not mean for us are passed over.
-pub(super) fn parse(output: &Output, plan: &PingPlan) -> Measurement {
+pub(super) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
     // Without its closing statistics ping never came to ping, or was killed.
     let Some(sent) = output.texts().find_map(transmitted) else {
         return Measurement::failed(output.ending("ping"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use serde::Deserialize;
 
-use super::launch::{Launcher, Output, Tool};
+use super::launch::{Launcher, Tool, ToolOutput};
 use crate::Session;
 use crate::endpoint::Local;
 use crate::iperf3::plan::{Plan, Protocol, Until, Way};
@@ -56,7 +56,7 @@ pub(crate) trait StreamTool {
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>>;
 
     /// What it said, as samples and figures; lines that it did not mean for us are passed over.
-    fn parse(&self, output: &Output, plan: &Plan) -> Measurement;
+    fn parse(&self, output: &ToolOutput, plan: &Plan) -> Measurement;
 }
 
 impl<'a> StreamTest<'a> {
@@ -137,9 +137,9 @@ pub(super) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()
 /// 100 Tbit/s has bits.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "f64")]
-pub(super) struct Amount(pub(super) f64);
+pub(super) struct ToolNumber(pub(super) f64);
 
-impl TryFrom<f64> for Amount {
+impl TryFrom<f64> for ToolNumber {
     type Error = &'static str;
 
     fn try_from(value: f64) -> Result<Self, Self::Error> {
@@ -151,8 +151,8 @@ impl TryFrom<f64> for Amount {
 
 /// An amount that a tool said, if it is one.
 pub(super) fn amount(text: &str) -> Option<f64> {
-    let amount = Amount::try_from(text.parse::<f64>().ok()?);
-    amount.ok().map(|Amount(value)| value)
+    let amount = ToolNumber::try_from(text.parse::<f64>().ok()?);
+    amount.ok().map(|ToolNumber(value)| value)
 }
 
 /// Flags, each with its value, as words of a command line; without those that have none.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::launch::{Launcher, Output, Tool};
+use super::launch::{Launcher, Tool, ToolOutput};
 use crate::endpoint::Local;
 use crate::http::{HttpTarget, download_figures};
 use crate::measured::failed;
@@ -67,7 +67,7 @@ fn arguments(target: &HttpTarget, local: Option<&Local>) -> Result<Vec<String>> 
 }
 
 /// What wget said, as samples; lines that it did not mean for us are passed over.
-pub(super) fn parse(output: &Output, interval: Duration) -> Measurement {
+pub(super) fn parse(output: &ToolOutput, interval: Duration) -> Measurement {
     let mut meter = Meter::new(interval);
     let mut lines = output.lines.iter();
     let start = lines.find(|line| line.text.starts_with("Saving to: "));
@@ -105,7 +105,7 @@ fn row_bytes(line: &str) -> Option<u64> {
 
 /// The bytes of a download that ended well: the first count in
 /// `2026-11-21 20:10:48 (1.96 MB/s) - '/dev/null' saved [3000000/3000000]`.
-fn saved_bytes(output: &Output) -> Result<u64> {
+fn saved_bytes(output: &ToolOutput) -> Result<u64> {
     ensure!(output.code == 0, output.ending("wget"));
     let saved = output.texts().find_map(|line| {
         let (_, counts) = line.split_once("saved [")?;
@@ -118,7 +118,7 @@ fn saved_bytes(output: &Output) -> Result<u64> {
 pub(super) mod tests {
     use super::*;
     use crate::external::launch::tests::captured;
-    use crate::external::launch::{Line, Stream};
+    use crate::external::launch::{OutputLine, OutputStream};
     use record::{Metric, Statistic};
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -176,13 +176,13 @@ Saving to: '/dev/null'
 2026-11-21 20:10:48 (1.96 MB/s) - '/dev/null' saved [3000000/3000000]
 ";
 
-    fn rows() -> Output {
-        let lines = ROWS.iter().map(|&(at_s, text)| Line {
+    fn rows() -> ToolOutput {
+        let lines = ROWS.iter().map(|&(at_s, text)| OutputLine {
             at_s,
-            stream: Stream::Error,
+            stream: OutputStream::Stderr,
             text: text.to_owned(),
         });
-        Output {
+        ToolOutput {
             lines: lines.collect(),
             code: 0,
         }

@@ -7,12 +7,11 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-
 use httparse::Header;
 
 use super::HttpTarget;
+use super::server::CONGESTION_HEADER;
 use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
-use crate::serve::CONGESTION_HEADER;
 use netio::stop::{STOP_INTERVAL, Stop};
 use netio::tcp::TcpInfo;
 
@@ -27,7 +26,7 @@ const MOST_HEADERS: usize = 100;
 
 /// An open connection.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct HttpConnection {
     /// Host and port of the server, as the Host header has them.
     pub(super) authority: String,
     stream: TcpStream,
@@ -38,7 +37,7 @@ pub(super) struct Connection {
 
 /// An answer's head.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct ResponseHead {
     /// What follows.
     pub(super) body: Body,
     /// The sender's congestion control, if it says so.
@@ -51,7 +50,7 @@ pub(super) struct Head {
 
 /// How a wait for bytes ended.
 pub(super) enum Waited {
-    /// There are some, to be had by [`Connection::take`].
+    /// There are some, to be had by [`HttpConnection::take`].
     Bytes,
     /// The server closed the connection.
     Closed,
@@ -59,7 +58,7 @@ pub(super) enum Waited {
     TimeUp,
 }
 
-impl Connection {
+impl HttpConnection {
     /// Connects to the server that `target` names, from `local` if that is said.
     ///
     /// # Errors
@@ -109,7 +108,7 @@ impl Connection {
     ///
     /// # Errors
     /// What comes is not HTTP/1.1, or no success; or the connection breaks within it.
-    pub(super) fn head(&mut self, stop: &Stop) -> Result<Option<Head>> {
+    pub(super) fn head(&mut self, stop: &Stop) -> Result<Option<ResponseHead>> {
         let mut first_byte = None;
         loop {
             match self.fill(stop, None) {
@@ -185,7 +184,7 @@ fn is_reset(error: &anyhow::Error) -> bool {
 }
 
 /// A whole head at the start of `data` and its length.
-fn parse(data: &[u8], first_byte: Instant) -> Result<Option<(Head, usize)>> {
+fn parse(data: &[u8], first_byte: Instant) -> Result<Option<(ResponseHead, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     let parsed = response.parse(data);
@@ -207,7 +206,7 @@ fn parse(data: &[u8], first_byte: Instant) -> Result<Option<(Head, usize)>> {
     let closing = closing.is_some_and(|text| text.to_ascii_lowercase().contains("close"));
     let body = Body::of(response.headers)?;
     let persistent = response.version == Some(1) && !closing && !matches!(body, Body::UntilClose);
-    let head = Head {
+    let head = ResponseHead {
         body,
         congestion: header(response.headers, CONGESTION_HEADER)?,
         persistent,

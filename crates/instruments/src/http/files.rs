@@ -4,14 +4,14 @@
 mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::connection::{Connection, Head, Waited};
+use super::connection::{HttpConnection, ResponseHead, Waited};
 use super::sizes::FileSizes;
 use super::{HttpTarget, LIVE_INTERVAL};
 use crate::endpoint::Local;
@@ -50,7 +50,16 @@ pub(crate) fn measure(
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
-    let (fetched, failure) = fetch_all(files(targets, plan), plan, local, session);
+    let fetch = Fetch {
+        files: files(targets, plan),
+        plan,
+        local,
+        stop: &session.stop,
+        start: Instant::now(),
+        next: AtomicUsize::new(0),
+        failed: AtomicBool::new(false),
+    };
+    let (fetched, failure) = fetch.all(session);
     let names: Vec<String> = targets.iter().map(ToString::to_string).collect();
     let measurement = Measurement {
         samples: samples(&fetched, plan.connections),
@@ -132,33 +141,6 @@ struct Fetched {
     bytes: u64,
 }
 
-/// Fetches `files`; gives those that came, and the first failure, which ends all.
-fn fetch_all(
-    files: Vec<File>,
-    plan: &FilesPlan,
-    local: Option<&Local>,
-    session: &Session,
-) -> (Vec<Fetched>, Option<String>) {
-    let fetch = Fetch {
-        files,
-        plan,
-        local,
-        stop: &session.stop,
-        start: Instant::now(),
-        next: AtomicUsize::new(0),
-        failed: AtomicBool::new(false),
-    };
-    thread::scope(|scope| {
-        let (sender, receiver) = mpsc::channel();
-        for connection in 1..=plan.connections.clamp(1, MOST_CONNECTIONS) {
-            let (fetch, sender) = (&fetch, sender.clone());
-            scope.spawn(move || fetch.work(connection, &sender));
-        }
-        drop(sender);
-        fetch.collect(&receiver, session)
-    })
-}
-
 /// What the connections share.
 struct Fetch<'a> {
     files: Vec<File>,
@@ -171,16 +153,11 @@ struct Fetch<'a> {
 }
 
 impl Fetch<'_> {
-    /// What all connections fetched, and the first failure.
-    fn collect(
-        &self,
-        results: &Receiver<Result<Fetched>>,
-        session: &Session,
-    ) -> (Vec<Fetched>, Option<String>) {
-        let mut fetched = Vec::new();
-        let mut failure = None;
+    /// The files that came, and the first failure, which ends all.
+    fn all(&self, session: &Session) -> (Vec<Fetched>, Option<String>) {
+        let (mut fetched, mut failure) = (Vec::new(), None);
         let mut live_at = LIVE_INTERVAL;
-        for result in results {
+        let mut take = |result| {
             match result {
                 Ok(file) => fetched.push(file),
                 Err(error) => {
@@ -196,7 +173,16 @@ impl Fetch<'_> {
                     .live
                     .line(format_args!("{now_s:.1} s: {done} of {all} files"));
             }
-        }
+        };
+        thread::scope(|scope| {
+            let (sender, results) = mpsc::channel::<Result<Fetched>>();
+            for connection in 1..=self.plan.connections.clamp(1, MOST_CONNECTIONS) {
+                let sender = sender.clone();
+                scope.spawn(move || self.work(connection, &sender));
+            }
+            drop(sender);
+            results.iter().for_each(&mut take);
+        });
         fetched.sort_by_key(|file| file.index);
         (fetched, failure)
     }
@@ -224,13 +210,13 @@ impl Fetch<'_> {
     }
 
     /// Fetches `file` over the connection that was `kept`, or over a new one, which may be kept in turn.
-    fn fetch(&self, file: &File, kept: &mut Option<Connection>) -> Result<Fetched> {
+    fn fetch(&self, file: &File, kept: &mut Option<HttpConnection>) -> Result<Fetched> {
         let turn = Instant::now();
         let mut connected = None;
         let (mut connection, sent, head) = match self.ask_again(file, kept.take())? {
             Some(answered) => answered,
             None => {
-                let mut connection = Connection::open(&file.target, self.local, self.stop)?;
+                let mut connection = HttpConnection::open(&file.target, self.local, self.stop)?;
                 connected = Some(Instant::now());
                 let sent = connection.request(&file.target, self.plan.keep_alive)?;
                 let head = connection.head(self.stop)?;
@@ -262,14 +248,13 @@ impl Fetch<'_> {
     fn ask_again(
         &self,
         file: &File,
-        kept: Option<Connection>,
-    ) -> Result<Option<(Connection, Instant, Head)>> {
-        let kept = kept.filter(|kept| kept.authority == file.target.authority);
-        let asked = kept.and_then(|mut kept| {
-            let sent = kept.request(&file.target, true).ok()?;
-            Some((kept, sent))
-        });
-        let Some((mut kept, sent)) = asked else {
+        kept: Option<HttpConnection>,
+    ) -> Result<Option<(HttpConnection, Instant, ResponseHead)>> {
+        let same_server = |kept: &HttpConnection| kept.authority == file.target.authority;
+        let Some(mut kept) = kept.filter(same_server) else {
+            return Ok(None);
+        };
+        let Ok(sent) = kept.request(&file.target, true) else {
             return Ok(None);
         };
         let head = kept.head(self.stop)?;
@@ -277,7 +262,7 @@ impl Fetch<'_> {
     }
 
     /// Reads a whole body; how many bytes of payload it has.
-    fn receive(&self, connection: &mut Connection, head: Head) -> Result<u64> {
+    fn receive(&self, connection: &mut HttpConnection, head: ResponseHead) -> Result<u64> {
         let mut body = head.body;
         let mut total = 0;
         while !body.complete() {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use self::connection::{Connection, Head, Waited};
+use self::connection::{HttpConnection, ResponseHead, Waited};
 use super::meter::Meter;
 use super::{Session, seconds};
 use crate::endpoint::{self, Family, Local};
@@ -159,9 +159,9 @@ pub(crate) fn measure(
 
 struct Download<'a> {
     plan: &'a HttpPlan,
-    connection: Connection,
+    connection: HttpConnection,
     start: Instant,
-    head: Head,
+    head: ResponseHead,
     last_byte_s: f64,
     meter: Meter,
 }
@@ -173,7 +173,7 @@ impl<'a> Download<'a> {
         local: Option<&Local>,
         session: &Session,
     ) -> Result<Self> {
-        let mut connection = Connection::open(target, local, &session.stop)?;
+        let mut connection = HttpConnection::open(target, local, &session.stop)?;
         let start = connection.request(target, false)?;
         let head = connection.head(&session.stop)?;
         let head =

@@ -90,7 +90,7 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
         };
         match seat {
             Ok(seat) => {
-                let client = Client {
+                let client = HttpSession {
                     peer,
                     filler: filler.clone(),
                     shared: Arc::clone(shared),
@@ -139,7 +139,7 @@ async fn turn_away(stream: tokio::net::TcpStream, refusal: Refusal, _seat: Seat)
 }
 
 /// One connection; what it tested is logged when it is dropped, however it ends.
-struct Client {
+struct HttpSession {
     peer: SocketAddr,
     filler: Bytes,
     shared: Arc<Shared>,
@@ -150,7 +150,7 @@ struct Client {
     began: Instant,
 }
 
-impl Client {
+impl HttpSession {
     /// Answers requests until the connection ends, or has lasted as long as a test may.
     async fn attend(self, stream: tokio::net::TcpStream, _seat: Seat) {
         let limits = self.shared.limits();
@@ -194,9 +194,9 @@ impl Client {
             None if path == "/" => {
                 return text(StatusCode::OK, "farwire: GET /bytes/N or /seconds/T\n");
             }
-            Some(("bytes", count)) => count.parse().ok().map(End::After),
+            Some(("bytes", count)) => count.parse().ok().map(BodyEnd::After),
             Some(("seconds", time)) => {
-                seconds(time, longest).map(|time| End::At(Instant::now() + time))
+                seconds(time, longest).map(|time| BodyEnd::At(Instant::now() + time))
             }
             _ => return text(StatusCode::NOT_FOUND, "there is /bytes/N and /seconds/T\n"),
         };
@@ -232,7 +232,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for HttpSession {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else {
             return;
@@ -260,7 +260,7 @@ fn seconds(text: &str, longest: Duration) -> Option<Duration> {
 fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Payload> {
     let block = text.into();
     let mut response = Response::new(Payload {
-        end: End::After(block.len() as u64),
+        end: BodyEnd::After(block.len() as u64),
         block,
         sent: Arc::default(),
     });
@@ -283,13 +283,13 @@ fn with_header(
 struct Payload {
     /// Sent again and again; a slice of it costs no allocation.
     block: Bytes,
-    end: End,
+    end: BodyEnd,
     /// What the connection has sent is counted there.
     sent: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
-enum End {
+enum BodyEnd {
     /// After so many bytes more.
     After(u64),
     /// After as many bytes as are taken until then.
@@ -313,13 +313,13 @@ impl Body for Payload {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let block = self.block.len();
         let length = match &mut self.end {
-            End::After(left) => {
+            BodyEnd::After(left) => {
                 let length = usize::try_from(*left).map_or(block, |left| left.min(block));
                 *left -= length as u64;
                 length
             }
-            End::At(deadline) if Instant::now() < *deadline => block,
-            End::At(_) => 0,
+            BodyEnd::At(deadline) if Instant::now() < *deadline => block,
+            BodyEnd::At(_) => 0,
         };
         self.sent.fetch_add(length as u64, Ordering::Relaxed);
         let frame = (length > 0).then(|| Ok(Frame::data(self.block.slice(..length))));
@@ -327,13 +327,13 @@ impl Body for Payload {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.end, End::After(0))
+        matches!(self.end, BodyEnd::After(0))
     }
 
     fn size_hint(&self) -> SizeHint {
         match self.end {
-            End::After(left) => SizeHint::with_exact(left),
-            End::At(_) => SizeHint::default(),
+            BodyEnd::After(left) => SizeHint::with_exact(left),
+            BodyEnd::At(_) => SizeHint::default(),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::endpoint;
 use crate::measure::Common;
 use crate::messages::sizes::{Load, MessageSizes, Sweep};
 use crate::messages::wire::{DEFAULT_PORT, SIZES};
-use crate::messages::{FarEnd, SILENCE};
+use crate::messages::{MessageTarget, SILENCE};
 
 /// The far end, and what TCP is to do.
 #[derive(Args, Debug)]
@@ -47,8 +47,8 @@ pub(crate) struct Messages {
 
 impl Connection {
     /// Finds the far end.
-    pub(crate) fn far_end(&self, common: &Common) -> Result<FarEnd> {
-        Ok(FarEnd {
+    pub(crate) fn far_end(&self, common: &Common) -> Result<MessageTarget> {
+        Ok(MessageTarget {
             address: endpoint::resolve(&self.host, DEFAULT_PORT, common.family())?,
             local: common.bind.clone(),
             mss: self.set_mss,

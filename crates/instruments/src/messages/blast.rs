@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::client::{FarEnd, incompressible};
+use super::client::{MessageTarget, incompressible};
 use super::sizes::Load;
 use super::wire::Mode;
 use super::{VARIATION, nagle_in_words};
@@ -30,7 +30,7 @@ pub(crate) struct BlastPlan {
 }
 
 /// Measures from the calling thread's namespace.
-pub(crate) fn measure(far: &FarEnd, plan: &BlastPlan, session: &Session) -> Measurement {
+pub(crate) fn measure(far: &MessageTarget, plan: &BlastPlan, session: &Session) -> Measurement {
     let began = Instant::now();
     let mut measurement = with_facts(plan);
     let outcome = plan.loads.iter().try_for_each(|load| {
@@ -62,7 +62,7 @@ pub(crate) fn measure(far: &FarEnd, plan: &BlastPlan, session: &Session) -> Meas
 
 /// One run: from the first send to the far end's byte that says it has all.
 fn run(
-    far: &FarEnd,
+    far: &MessageTarget,
     plan: &BlastPlan,
     load: Load,
     stop: &Stop,

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use netio::tcp;
 use socket2::SockRef;
 
-use super::connection::{Broken, MessageStream};
+use super::connection::{MessageError, MessageStream};
 use super::wire::{Grant, Mode, Request};
 use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
 use netio::stop::Stop;
@@ -18,7 +18,7 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(20);
 
 /// Where the far end is and how to reach it.
 #[derive(Clone, Debug)]
-pub(crate) struct FarEnd {
+pub(crate) struct MessageTarget {
     /// The server.
     pub(crate) address: SocketAddr,
     /// The near end, if it matters.
@@ -29,7 +29,7 @@ pub(crate) struct FarEnd {
     pub(crate) silence: Duration,
 }
 
-impl FarEnd {
+impl MessageTarget {
     /// Connects, asks for `mode` with Nagle's algorithm on or off, and takes the answer; states what the connection's packets may hold among the facts of
     /// `measurement`.
     ///
@@ -72,9 +72,9 @@ impl FarEnd {
     }
 
     /// The error of a connection that broke while the far end was `doing` something.
-    pub(super) fn blame(&self, doing: &str, broken: Broken) -> anyhow::Error {
+    pub(super) fn blame(&self, doing: &str, broken: MessageError) -> anyhow::Error {
         match broken {
-            Broken::Stopped(cause) => anyhow!("{cause}"),
+            MessageError::Stopped(cause) => anyhow!("{cause}"),
             broken => anyhow!("{} failed at {doing}: {broken}", self.address),
         }
     }

@@ -40,7 +40,7 @@ pub(crate) type Quiet = Option<(Instant, u32)>;
 
 /// Why a message did not get through.
 #[derive(Debug, Error)]
-pub(crate) enum Broken {
+pub(crate) enum MessageError {
     /// It was to stop here.
     #[error("{0}")]
     Stopped(StopCause),
@@ -88,7 +88,7 @@ impl MessageStream {
 
     /// Whether to go on waiting. As long as the peer acknowledges something it is not silent: a message may be long and
     /// its link slow.
-    pub(crate) fn check(&self, quiet: &mut Quiet) -> Result<(), Broken> {
+    pub(crate) fn check(&self, quiet: &mut Quiet) -> Result<(), MessageError> {
         self.go_on()?;
         let unacknowledged = tcp::unacknowledged(&self.stream).unwrap_or(0);
         let same = quiet.filter(|(_, before)| *before == unacknowledged);
@@ -97,26 +97,26 @@ impl MessageStream {
     }
 
     /// Whether nobody asks to stop.
-    pub(crate) fn go_on(&self) -> Result<(), Broken> {
+    pub(crate) fn go_on(&self) -> Result<(), MessageError> {
         let cause = self.stop.cause();
-        cause.map_or(Ok(()), |cause| Err(Broken::Stopped(cause)))
+        cause.map_or(Ok(()), |cause| Err(MessageError::Stopped(cause)))
     }
 
-    fn not_silent_since(&self, since: Instant) -> Result<(), Broken> {
+    fn not_silent_since(&self, since: Instant) -> Result<(), MessageError> {
         match since.elapsed() < self.silence {
             true => Ok(()),
-            false => Err(Broken::Silent(self.silence)),
+            false => Err(MessageError::Silent(self.silence)),
         }
     }
 
-    /// Fills `message`, as the channel waits.
-    pub(crate) fn receive(&self, message: &mut [u8]) -> Result<(), Broken> {
+    /// Fills `message`, as the stream waits.
+    pub(crate) fn receive(&self, message: &mut [u8]) -> Result<(), MessageError> {
         let mut filled = 0;
         loop {
             let rest = &mut message[filled..];
             match self.receive_some(rest, MsgFlags::MSG_WAITALL)? {
-                0 if filled == 0 => return Err(Broken::Closed),
-                0 => return Err(Broken::ClosedWithin(filled)),
+                0 if filled == 0 => return Err(MessageError::Closed),
+                0 => return Err(MessageError::ClosedWithin(filled)),
                 more => filled += more,
             }
             if filled == message.len() {
@@ -127,12 +127,12 @@ impl MessageStream {
     }
 
     /// One read of at least one byte, 0 at the end of the connection; always asleep.
-    pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize, Broken> {
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize, MessageError> {
         self.receive_asleep(buffer, MsgFlags::empty())
     }
 
     /// Sends all of `message`.
-    pub(crate) fn send(&self, message: &[u8]) -> Result<(), Broken> {
+    pub(crate) fn send(&self, message: &[u8]) -> Result<(), MessageError> {
         let fd = self.stream.as_raw_fd();
         let mut sent = 0;
         let mut quiet = None;
@@ -148,19 +148,19 @@ impl MessageStream {
                 }
                 Err(Errno::EAGAIN) => self.check(&mut quiet)?,
                 Err(Errno::EINTR) => self.go_on()?,
-                Err(error) => return Err(Broken::Failed(error.into())),
+                Err(error) => return Err(MessageError::Failed(error.into())),
             }
         }
     }
 
     /// Sends one line.
-    pub(crate) fn send_line(&self, line: &str) -> Result<(), Broken> {
+    pub(crate) fn send_line(&self, line: &str) -> Result<(), MessageError> {
         self.send(format!("{line}\n").as_bytes())
     }
 
     /// Receives one line, without its end; byte by byte, because what follows it may be a message. The whole of it
     /// must come within the silence that is allowed.
-    pub(crate) fn receive_line(&self) -> Result<String, Broken> {
+    pub(crate) fn receive_line(&self) -> Result<String, MessageError> {
         let mut line = Vec::with_capacity(LONGEST_LINE);
         let mut byte = [0];
         let start = Instant::now();
@@ -169,7 +169,7 @@ impl MessageStream {
             self.not_silent_since(start)?;
             if self.read(&mut byte)? == 0 {
                 return Err(match line.as_slice() {
-                    [] => Broken::Closed,
+                    [] => MessageError::Closed,
                     line => no_line(line),
                 });
             }
@@ -193,7 +193,7 @@ impl MessageStream {
         !matches!(peeked, Err(Errno::EAGAIN | Errno::EINTR))
     }
 
-    fn receive_some(&self, buffer: &mut [u8], asleep: MsgFlags) -> Result<usize, Broken> {
+    fn receive_some(&self, buffer: &mut [u8], asleep: MsgFlags) -> Result<usize, MessageError> {
         if self.wait == Wait::Block {
             return self.receive_asleep(buffer, asleep);
         }
@@ -205,7 +205,7 @@ impl MessageStream {
                 Ok(count) => return Ok(count),
                 Err(Errno::EAGAIN) => spins += 1,
                 Err(Errno::EINTR) => {}
-                Err(error) => return Err(Broken::Failed(error.into())),
+                Err(error) => return Err(MessageError::Failed(error.into())),
             }
             if spins == SPINS {
                 spins = 0;
@@ -217,7 +217,7 @@ impl MessageStream {
         }
     }
 
-    fn receive_asleep(&self, buffer: &mut [u8], flags: MsgFlags) -> Result<usize, Broken> {
+    fn receive_asleep(&self, buffer: &mut [u8], flags: MsgFlags) -> Result<usize, MessageError> {
         let fd = self.stream.as_raw_fd();
         let mut quiet = None;
         loop {
@@ -225,16 +225,16 @@ impl MessageStream {
                 Ok(count) => return Ok(count),
                 Err(Errno::EAGAIN) => self.check(&mut quiet)?,
                 Err(Errno::EINTR) => self.go_on()?,
-                Err(error) => return Err(Broken::Failed(error.into())),
+                Err(error) => return Err(MessageError::Failed(error.into())),
             }
         }
     }
 }
 
-fn no_line(bytes: &[u8]) -> Broken {
+fn no_line(bytes: &[u8]) -> MessageError {
     const SHOWN: usize = 40;
     let start = &bytes[..bytes.len().min(SHOWN)];
-    Broken::NoLine(String::from_utf8_lossy(start).into_owned())
+    MessageError::NoLine(String::from_utf8_lossy(start).into_owned())
 }
 
 /// One end of a UDP pingpong.
@@ -248,7 +248,7 @@ pub(crate) struct NumberedDatagrams {
 
 /// What a wait for a datagram brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Received {
+pub(crate) enum DatagramWait {
     /// So many bytes.
     Datagram(usize),
     /// A datagram without payload: the peer asks for a look at the connection beside.
@@ -280,7 +280,7 @@ impl NumberedDatagrams {
         &self,
         buffer: &mut [u8],
         deadline: Option<Instant>,
-    ) -> Result<Received, Broken> {
+    ) -> Result<DatagramWait, MessageError> {
         let fd = self.socket.as_raw_fd();
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -297,26 +297,26 @@ impl NumberedDatagrams {
                 MsgFlags::empty()
             };
             match recv(fd, buffer, flags) {
-                Ok(0) => return Ok(Received::Empty),
-                Ok(count) => return Ok(Received::Datagram(count)),
+                Ok(0) => return Ok(DatagramWait::Empty),
+                Ok(count) => return Ok(DatagramWait::Datagram(count)),
                 Err(Errno::EAGAIN) if spins && left != Some(Duration::ZERO) => {}
-                Err(Errno::EAGAIN) => return Ok(Received::Nothing),
+                Err(Errno::EAGAIN) => return Ok(DatagramWait::Nothing),
                 // An ICMP error to an earlier datagram: that one is lost, no more.
                 Err(Errno::EINTR | Errno::ECONNREFUSED) => {}
-                Err(error) => return Err(Broken::Failed(error.into())),
+                Err(error) => return Err(MessageError::Failed(error.into())),
             }
         }
     }
 
     /// Sends one datagram.
-    pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), Broken> {
+    pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), MessageError> {
         self.sent = Instant::now();
         loop {
             match send(self.socket.as_raw_fd(), message, MsgFlags::MSG_NOSIGNAL) {
                 Ok(_) => return Ok(()),
                 // The error belongs to an earlier datagram; this one was not sent.
                 Err(Errno::EINTR | Errno::ECONNREFUSED) => {}
-                Err(error) => return Err(Broken::Failed(error.into())),
+                Err(error) => return Err(MessageError::Failed(error.into())),
             }
         }
     }

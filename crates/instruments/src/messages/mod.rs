@@ -17,7 +17,7 @@ pub(crate) mod transfer;
 pub mod transfer_args;
 pub mod wire;
 
-pub(crate) use client::{FarEnd, SILENCE};
+pub(crate) use client::{MessageTarget, SILENCE};
 
 /// What the variation of the runs is, as a fact.
 const VARIATION: &str = "mean absolute deviation of the runs, as \"Experiment on Oct 10\" has it; SD is the sample standard deviation (n - 1)";

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::client::{FarEnd, incompressible};
+use super::client::{MessageTarget, incompressible};
 use super::connection::{
-    Broken, MessageStream, NumberedDatagrams, Received, number_of, put_number,
+    DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of, put_number,
 };
-use super::round_trips::{RoundTrips, host_overhead, with_network_interval};
+use super::round_trips::{RoundTrips, host_overhead, network_part};
 use super::sizes::Load;
 use super::wire::{DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Wait};
 use super::{VARIATION, nagle_in_words};
@@ -39,7 +39,7 @@ pub(crate) struct PingpongPlan {
 }
 
 /// Measures from the calling thread's namespace.
-pub(crate) fn measure(far: &FarEnd, plan: &PingpongPlan, session: &Session) -> Measurement {
+pub(crate) fn measure(far: &MessageTarget, plan: &PingpongPlan, session: &Session) -> Measurement {
     let began = Instant::now();
     let messages: u64 = plan.loads.iter().map(|load| load.count).sum();
     let keep = messages * u64::from(plan.runs) <= MOST_SAMPLES;
@@ -68,7 +68,7 @@ pub(crate) fn measure(far: &FarEnd, plan: &PingpongPlan, session: &Session) -> M
 
 /// All runs of one size.
 struct Runs<'a> {
-    far: &'a FarEnd,
+    far: &'a MessageTarget,
     plan: &'a PingpongPlan,
     session: &'a Session,
     load: Load,
@@ -174,7 +174,7 @@ impl Runs<'_> {
             let answered = loop {
                 let received = datagrams.receive(&mut answer, Some(deadline));
                 let now = Instant::now();
-                if let Received::Datagram(length) = received.map_err(blame)? {
+                if let DatagramWait::Datagram(length) = received.map_err(blame)? {
                     let is_current = length == message.len()
                         && number_of(&answer[..length]) == number_of(&message);
                     if is_current && now <= deadline {
@@ -198,7 +198,9 @@ impl Runs<'_> {
                 // Before the end the far end says nothing over the connection but that it gives up.
                 None if stream.is_readable() => {
                     let line = stream.receive_line();
-                    return Err(blame(line.map_or_else(|broken| broken, Broken::NoLine)));
+                    return Err(blame(
+                        line.map_or_else(|broken| broken, MessageError::NoLine),
+                    ));
                 }
                 None => {}
             }
@@ -253,9 +255,9 @@ impl Runs<'_> {
             (Metric::ElapsedS, Sd, student::sample_sd(&self.elapsed_s)),
         ];
         let mean_rtt = [(Metric::RttMs, Mean, student::mean(&self.mean_rtt_ms))];
-        let interval = student::mean_interval(&self.mean_rtt_ms);
-        let mean_rtt = measured::figures(None, mean_rtt)
-            .map(|figure| with_network_interval(figure, interval, hosts_ms));
+        let interval = network_part(student::mean_interval(&self.mean_rtt_ms), hosts_ms);
+        let mean_rtt =
+            measured::figures(None, mean_rtt).map(|figure| Figure { interval, ..figure });
         let figures = measured::figures(None, elapsed)
             .chain(mean_rtt)
             .chain(self.round_trips.figures(hosts_ms))

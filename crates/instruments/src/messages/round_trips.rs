@@ -15,7 +15,8 @@ use stats::order;
 
 /// Four digits: 0.01 %.
 const DIGITS: u8 = 4;
-const LONGEST_RTT: Duration = Duration::from_secs(3600);
+/// An hour.
+const LONGEST_RTT_NS: u64 = 3_600_000_000_000;
 /// Messages that estimate the hosts' part.
 const HOST_MESSAGES: usize = 200;
 /// For large messages, or long pauses, less is enough.
@@ -38,9 +39,9 @@ pub(super) struct RoundTrips {
 impl RoundTrips {
     /// Nothing yet; times count from `began`. `keep` keeps every message.
     pub(super) fn new(keep: bool, began: Instant) -> Self {
-        let longest = u64::try_from(LONGEST_RTT.as_nanos()).unwrap_or(u64::MAX);
         Self {
-            histogram: Histogram::new_with_bounds(1, longest, DIGITS).expect("bounds in order"),
+            histogram: Histogram::new_with_bounds(1, LONGEST_RTT_NS, DIGITS)
+                .expect("bounds in order"),
             kept: Vec::new(),
             keep,
             began,
@@ -83,10 +84,13 @@ impl RoundTrips {
             return Vec::new();
         }
         let figure = |statistic, share| Figure::new(Metric::RttMs, statistic, self.at_ms(share));
-        let interval = self.median_interval_ms();
+        let median = Figure {
+            interval: network_part(self.median_interval_ms(), hosts_ms),
+            ..figure(Statistic::Median, 0.5)
+        };
         vec![
             figure(Statistic::Min, 0.0),
-            with_network_interval(figure(Statistic::Median, 0.5), interval, hosts_ms),
+            median,
             figure(Statistic::P99, 0.99),
             figure(Statistic::Max, 1.0),
         ]
@@ -110,23 +114,18 @@ impl RoundTrips {
     }
 }
 
-/// A round-trip time with the interval of the network's own, which lies below by up to `hosts_ms`.
-pub(super) fn with_network_interval(
-    figure: Figure,
-    interval: Option<[f64; 2]>,
-    hosts_ms: Option<f64>,
-) -> Figure {
-    match (interval, hosts_ms) {
-        (Some([low, high]), Some(hosts)) => figure.within((low - hosts).max(0.0), high),
-        _ => figure,
-    }
+/// The part of the `interval` of a round-trip time that is the network's own, which lies below by up to `hosts_ms`.
+pub(super) fn network_part(interval: Option<[f64; 2]>, hosts_ms: Option<f64>) -> Option<[f64; 2]> {
+    let ([low, high], hosts) = interval.zip(hosts_ms)?;
+    Some([(low - hosts).max(0.0), high])
 }
 
 /// What both hosts add to the round-trip time of messages of `size` bytes, estimated where there is no network: the 90th
 /// percentile of what such messages take from one thread to another and back over 127.0.0.1.
 ///
 /// Both threads wait as `wait` says, and for as long as an answer of the network takes (`pause`): the longer a core waits,
-/// the longer it takes to wake up. The estimate holds two sends, two receives, two wake-ups and the copies; nothing of a driver or a wire.
+/// the longer it takes to wake up. The estimate holds two sends, two receives, two wake-ups and the copies; nothing of
+/// a driver or a wire.
 ///
 /// # Errors
 /// There is no loopback here.
@@ -139,10 +138,10 @@ pub(super) fn host_overhead(
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let near = TcpStream::connect_timeout(&listener.local_addr()?, LONGEST_ESTIMATE)?;
     let (far, _) = listener.accept()?;
-    let open = |stream| {
-        let mut channel = MessageStream::new(stream, stop.clone(), Duration::from_secs(1))?;
-        channel.wait = wait;
-        Ok::<_, anyhow::Error>(channel)
+    let open = |socket| {
+        let mut stream = MessageStream::new(socket, stop.clone(), Duration::from_secs(1))?;
+        stream.wait = wait;
+        Ok::<_, anyhow::Error>(stream)
     };
     let (near, far) = (open(near)?, open(far)?);
     let pause = pause.min(LONGEST_PAUSE);

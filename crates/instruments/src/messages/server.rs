@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::connection::{Broken, MessageStream, NumberedDatagrams, Received, number_of};
+use super::connection::{DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of};
 use super::transfer;
 use super::wire::{self, DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Request};
 use super::wire::{TransferResult, Wait};
@@ -38,7 +38,7 @@ struct MessageServer {
 }
 
 /// One test, and what it brought until its end or its failure.
-struct Test<'a> {
+struct MessageTest<'a> {
     server: &'a MessageServer,
     stream: MessageStream,
     buffer: Vec<u8>,
@@ -142,11 +142,13 @@ impl MessageServer {
 
     fn test(&self, stream: MessageStream, request: &Request) -> Measurement {
         let seat = match request.mode {
-            Mode::Pingpong { wait, .. } if wait == Wait::Spin => self.spinning.take(),
+            Mode::Pingpong {
+                wait: Wait::Spin, ..
+            } => self.spinning.take(),
             _ => None,
         };
         let wait = seat.as_ref().map_or(Wait::Block, |_| Wait::Spin);
-        let mut test = Test {
+        let mut test = MessageTest {
             server: self,
             stream,
             buffer: vec![0; memory_for(&request.mode)],
@@ -204,7 +206,7 @@ fn memory_for(mode: &Mode) -> usize {
     }
 }
 
-impl Test<'_> {
+impl MessageTest<'_> {
     /// Answers `request` and serves it. `wait` is what is granted of what was asked for.
     ///
     /// # Errors
@@ -242,7 +244,7 @@ impl Test<'_> {
     }
 
     /// Sends `count` messages back, each when the whole of it has come.
-    fn echo(&mut self, count: u64) -> Result<(), Broken> {
+    fn echo(&mut self, count: u64) -> Result<(), MessageError> {
         let (stream, message) = (&self.stream, &mut self.buffer);
         for _ in 0..count {
             stream.receive(message)?;
@@ -261,14 +263,14 @@ impl Test<'_> {
         &mut self,
         mut datagrams: NumberedDatagrams,
         count: u64,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), MessageError> {
         let stream = &self.stream;
         let mut result = EchoResult::default();
         let mut last = None;
         let mut quiet = None;
         loop {
             match datagrams.receive(&mut self.buffer, None)? {
-                Received::Datagram(length) => {
+                DatagramWait::Datagram(length) => {
                     quiet = None;
                     stream.go_on()?;
                     self.received += length as u64;
@@ -285,19 +287,19 @@ impl Test<'_> {
                     datagrams.send(message)?;
                     self.sent += length as u64;
                 }
-                Received::Empty | Received::Nothing if stream.is_readable() => break,
-                Received::Empty => stream.go_on()?,
-                Received::Nothing => stream.check(&mut quiet)?,
+                DatagramWait::Empty | DatagramWait::Nothing if stream.is_readable() => break,
+                DatagramWait::Empty => stream.go_on()?,
+                DatagramWait::Nothing => stream.check(&mut quiet)?,
             }
         }
         match stream.receive_line()? {
             line if line == DONE => stream.send_line(&result.to_string()),
-            line => Err(Broken::NoLine(line)),
+            line => Err(MessageError::NoLine(line)),
         }
     }
 
     /// Swallows `bytes` bytes and sends one.
-    fn swallow(&mut self, bytes: u64) -> Result<(), Broken> {
+    fn swallow(&mut self, bytes: u64) -> Result<(), MessageError> {
         while self.received < bytes {
             self.received += self.read_up_to(bytes - self.received)?;
             self.stream.go_on()?;
@@ -309,7 +311,7 @@ impl Test<'_> {
 
     /// Reads `bytes` bytes and accounts for the reads as the server of "Perl TCP Transfer Test" did: the time within them
     /// apart.
-    fn account(&mut self, bytes: u64) -> Result<(), Broken> {
+    fn account(&mut self, bytes: u64) -> Result<(), MessageError> {
         let start = Instant::now();
         let mut result = TransferResult::default();
         while result.bytes < bytes {
@@ -329,11 +331,11 @@ impl Test<'_> {
     }
 
     /// One read of no more than `most` bytes.
-    fn read_up_to(&mut self, most: u64) -> Result<u64, Broken> {
+    fn read_up_to(&mut self, most: u64) -> Result<u64, MessageError> {
         let buffer = &mut self.buffer;
         let room = usize::try_from(most).map_or(buffer.len(), |most| most.min(buffer.len()));
         match self.stream.read(&mut buffer[..room])? {
-            0 => Err(Broken::Closed),
+            0 => Err(MessageError::Closed),
             count => Ok(count as u64),
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn pingpong_table(measurement: &Measurement, loads: &[Load]) -> Table
         &[&times, last].concat(),
     );
     let rows = loads.iter().filter_map(|load| {
-        let of = OfSize::new(measurement, load.size)?;
+        let of = SizeResults::new(measurement, load.size)?;
         let mut row = vec![load.size.to_string(), load.count.to_string()];
         row.extend(of.elapsed(runs));
         let mean = of.figure(Metric::RttMs, Statistic::Mean, None);
@@ -58,7 +58,7 @@ pub(crate) fn blast_table(measurement: &Measurement, loads: &[Load]) -> Table {
         &["throughput\nbyte/s", "95 % interval\nbyte/s"],
     );
     let rows = loads.iter().filter_map(|load| {
-        let of = OfSize::new(measurement, load.size)?;
+        let of = SizeResults::new(measurement, load.size)?;
         let log = format!("{:.5}", (load.size as f64).log2());
         let log = log.trim_end_matches('0').trim_end_matches('.').to_owned();
         let mut row = vec![load.size.to_string(), log, load.count.to_string()];
@@ -90,7 +90,7 @@ pub(crate) fn transfer_table(measurement: &Measurement, blocks: &[usize]) -> Tab
     let mtu = measurement.facts.get("mtu");
     let mtu = mtu.and_then(|fact| fact.split(' ').next()).unwrap_or("–");
     let rows = blocks.iter().filter_map(|&block| {
-        let of = OfSize::new(measurement, block)?;
+        let of = SizeResults::new(measurement, block)?;
         let mean = |metric| of.mean(metric, Direction::Up);
         let bytes = mean(Metric::ReceivedBytes);
         let network_s = mean(Metric::NetworkElapsedS);
@@ -115,14 +115,14 @@ pub(crate) fn transfer_table(measurement: &Measurement, blocks: &[usize]) -> Tab
 }
 
 /// What was found of one message size.
-struct OfSize<'a> {
+struct SizeResults<'a> {
     size: u64,
     figures: &'a [Figure],
     /// Of each run.
     elapsed_s: Vec<f64>,
 }
 
-impl<'a> OfSize<'a> {
+impl<'a> SizeResults<'a> {
     /// Nothing if no run of this size was completed.
     fn new(measurement: &'a Measurement, size: usize) -> Option<Self> {
         let size = size as u64;
@@ -169,7 +169,7 @@ impl<'a> OfSize<'a> {
 fn most_runs(measurement: &Measurement, loads: &[Load]) -> usize {
     let of_sizes = loads
         .iter()
-        .filter_map(|load| OfSize::new(measurement, load.size));
+        .filter_map(|load| SizeResults::new(measurement, load.size));
     of_sizes.map(|of| of.elapsed_s.len()).max().unwrap_or(0)
 }
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::client::{FarEnd, incompressible};
-use super::connection::{Broken, MessageStream};
+use super::client::{MessageTarget, incompressible};
+use super::connection::{MessageError, MessageStream};
 use super::nagle_in_words;
 use super::wire::{Mode, TransferResult};
 use crate::{Session, measured};
@@ -49,7 +49,7 @@ pub(crate) enum Data {
 }
 
 /// Measures from the calling thread's namespace.
-pub(crate) fn measure(far: &FarEnd, plan: &TransferPlan, session: &Session) -> Measurement {
+pub(crate) fn measure(far: &MessageTarget, plan: &TransferPlan, session: &Session) -> Measurement {
     let began = Instant::now();
     let mut measurement = with_facts(plan);
     let outcome = plan.blocks.iter().try_for_each(|&block| {
@@ -100,7 +100,7 @@ pub(super) fn values(result: &TransferResult) -> Vec<(Metric, Statistic, f64)> {
 }
 
 fn run(
-    far: &FarEnd,
+    far: &MessageTarget,
     plan: &TransferPlan,
     block: usize,
     stop: &Stop,
@@ -134,7 +134,7 @@ fn run(
 }
 
 /// Sleeps, but not past a stop.
-fn pause(stream: &MessageStream, latency: Duration) -> Result<(), Broken> {
+fn pause(stream: &MessageStream, latency: Duration) -> Result<(), MessageError> {
     let end = Instant::now() + latency;
     loop {
         let left = end.saturating_duration_since(Instant::now());

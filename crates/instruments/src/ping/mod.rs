@@ -162,11 +162,11 @@ impl<'a> Pinger<'a> {
             let now = self.start.elapsed();
             if now >= live_at {
                 live_at = now + LIVE_INTERVAL;
-                let (answered, sent) = (self.tally.answers(), self.tally.count());
-                session.live.line(format_args!(
-                    "{:.1} s: {answered} of {sent} answered",
-                    now.as_secs_f64()
-                ));
+                let (answered, now_s) = (self.tally.answers(), now.as_secs_f64());
+                let sent = self.tally.count();
+                session
+                    .live
+                    .line(format_args!("{now_s:.1} s: {answered} of {sent} answered"));
             }
             let wake = if self.tally.count() < count {
                 let due = self.plan.interval.mul_f64(self.tally.count() as f64);

@@ -19,7 +19,6 @@ pub use self::log::Log;
 pub use self::shared::{Limits, Shared, check_congestion};
 use crate::capacity::wire::CONTROL_PORT as CAPACITY_PORT;
 use crate::endpoint::Local;
-pub(crate) use crate::http::server::CONGESTION_HEADER;
 use crate::messages::wire::DEFAULT_PORT as MESSAGES_PORT;
 use crate::stamp::wire::PORT as STAMP_PORT;
 

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use super::FarEnd;
+use super::MessageTarget;
 use super::blast::{self, BlastPlan};
 use super::pingpong::{self, PingpongPlan};
 use super::sizes::Load;
@@ -20,7 +20,7 @@ use crate::serve::{self, Limits, ServeConfig, Server};
 use netio::stop::Stop;
 use record::{Direction, Measurement, Metric, Statistic};
 
-fn server(limits: Limits) -> (Server, FarEnd) {
+fn server(limits: Limits) -> (Server, MessageTarget) {
     let config = ServeConfig {
         limits,
         ..ServeConfig::on_loopback()
@@ -30,8 +30,8 @@ fn server(limits: Limits) -> (Server, FarEnd) {
     (server, far)
 }
 
-fn far_end(address: SocketAddr) -> FarEnd {
-    FarEnd {
+fn far_end(address: SocketAddr) -> MessageTarget {
+    MessageTarget {
         address,
         local: None,
         mss: None,
