@@ -18,7 +18,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use netio::stop::{STOP_INTERVAL, Stop};
 
 /// How long a connection may take to come about, unless the user says.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Which IP version to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub fn resolve(host: &str, port: u16, family: Family) -> Result<SocketAddr> {
 ///
 /// # Errors
 /// `local` is not of this machine, or not of the target's IP version.
-pub fn tcp(target: SocketAddr, local: Option<&Local>) -> Result<Socket> {
+pub(crate) fn tcp(target: SocketAddr, local: Option<&Local>) -> Result<Socket> {
     bound(target, local, Type::STREAM, Protocol::TCP)
 }
 
@@ -71,7 +71,7 @@ pub fn tcp(target: SocketAddr, local: Option<&Local>) -> Result<Socket> {
 ///
 /// # Errors
 /// Refused, unreachable or timed out, and names the target; or stopped.
-pub fn connect(
+pub(crate) fn connect(
     socket: Socket,
     target: SocketAddr,
     timeout: Duration,
@@ -132,7 +132,7 @@ pub(crate) fn wait_for(socket: &impl AsFd, events: PollFlags, most: Duration) ->
 ///
 /// # Errors
 /// As [`tcp`]; or there is no route to the target.
-pub fn udp(target: SocketAddr, local: Option<&Local>) -> Result<UdpSocket> {
+pub(crate) fn udp(target: SocketAddr, local: Option<&Local>) -> Result<UdpSocket> {
     let socket = bound(target, local, Type::DGRAM, Protocol::UDP)?;
     socket
         .connect(&target.into())
@@ -144,7 +144,7 @@ pub fn udp(target: SocketAddr, local: Option<&Local>) -> Result<UdpSocket> {
 ///
 /// # Errors
 /// As [`tcp`].
-pub fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -> Result<()> {
+pub(crate) fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -> Result<()> {
     match local {
         None => {}
         Some(Local::Interface(name)) => bind_interface(socket, name)?,
@@ -166,7 +166,7 @@ pub fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -> Resul
 ///
 /// # Errors
 /// The port is taken or not allowed, or `local` is not of this machine; says which.
-pub fn listen_tcp(local: Option<&Local>, port: u16) -> Result<TcpListener> {
+pub(crate) fn listen_tcp(local: Option<&Local>, port: u16) -> Result<TcpListener> {
     const BACKLOG: i32 = 1024;
     let listen = |socket: &Socket, at: SocketAddr| {
         socket.set_reuse_address(true)?;
@@ -180,7 +180,7 @@ pub fn listen_tcp(local: Option<&Local>, port: u16) -> Result<TcpListener> {
 ///
 /// # Errors
 /// As [`listen_tcp`].
-pub fn listen_udp(local: Option<&Local>, port: u16) -> Result<UdpSocket> {
+pub(crate) fn listen_udp(local: Option<&Local>, port: u16) -> Result<UdpSocket> {
     let bind = |socket: &Socket, at: SocketAddr| socket.bind(&at.into());
     Ok(listening(local, port, Type::DGRAM, Protocol::UDP, bind)?.into())
 }

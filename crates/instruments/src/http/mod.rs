@@ -3,7 +3,7 @@
 pub mod args;
 mod connection;
 pub(crate) mod files;
-pub mod server;
+pub(crate) mod server;
 pub(crate) mod sizes;
 
 use std::fmt;

@@ -10,7 +10,7 @@ mod connection;
 pub(crate) mod pingpong;
 pub mod pingpong_args;
 mod round_trips;
-pub mod server;
+pub(crate) mod server;
 pub mod sizes;
 pub(crate) mod tables;
 pub(crate) mod transfer;
