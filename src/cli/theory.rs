@@ -10,7 +10,7 @@ use model::{BitsPerSec, Bytes, Nanos, Probability};
 use serde::Serialize;
 
 use instruments::failure::{Blame, Failure};
-use instruments::messages::sizes::{Sizes, Sweep};
+use instruments::messages::sizes::{MessageSizes, Sweep};
 use stats::layers::{Protocol, Stack};
 use stats::theory::ceilings::{self, Ceiling};
 use stats::theory::limits::{Explained, Limits};
@@ -67,8 +67,8 @@ pub(crate) struct TheoryArgs {
     measured: Option<BitsPerSec>,
     /// The most that messages of these sizes reach, in bytes: one, a list 1,64,1KiB or a doubling range 1..131072
     #[arg(long, value_name = "SIZES", conflicts_with = "sweep")]
-    size: Option<Sizes>,
-    /// Sizes of a published table instead, and the table's own theory beside the correct one
+    size: Option<MessageSizes>,
+    /// MessageSizes of a published table instead, and the table's own theory beside the correct one
     #[arg(long, value_name = "NAME")]
     sweep: Option<Sweep>,
     /// Write everything as JSON; - is standard output, in place of the text
@@ -167,7 +167,7 @@ impl TheoryArgs {
             let loads = sweep.blast(None);
             return loads.iter().map(|load| load.size as u64).collect();
         }
-        let sizes = self.size.iter().flat_map(Sizes::list);
+        let sizes = self.size.iter().flat_map(MessageSizes::list);
         sizes.map(|size| *size as u64).collect()
     }
 }

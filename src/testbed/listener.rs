@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 
 use instruments::endpoint::Local;
-use instruments::external::{Launcher as _, Running, Tool, Within};
+use instruments::external::{Launcher, Running, Tool};
 use instruments::serve::{self, Limits, Ports, ServeConfig, Server};
 
 /// How long a tool may take to listen.
@@ -39,7 +39,7 @@ pub(super) fn serve_in(
     arguments: &[String],
     port: u16,
 ) -> Result<Running> {
-    let running = namespace.run(|| Within.start(tool, arguments))??;
+    let running = namespace.run(|| Launcher::InTestBed.start(tool, arguments))??;
     let listens = await_listener(namespace, Some(port), SERVER_PATIENCE)?;
     ensure!(
         listens,

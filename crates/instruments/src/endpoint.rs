@@ -15,11 +15,10 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use netio::stop::STOP_INTERVAL;
-use netio::stop::Stop;
+use netio::stop::{STOP_INTERVAL, Stop};
 
 /// How long a connection may take to come about, unless the user says.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Which IP version to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,23 +48,22 @@ pub enum Local {
 /// It does not resolve, or not to `family`.
 pub fn resolve(host: &str, port: u16, family: Family) -> Result<SocketAddr> {
     let (name, port) = split_port(host, port)?;
-    let found = (name, port)
-        .to_socket_addrs()
-        .with_context(|| format!("{name} does not resolve"))?;
-    let mut fitting = found.filter(|address| family.admits(address.ip()));
-    fitting.next().ok_or_else(|| {
-        anyhow!(
-            "{name} has no {} address",
-            if family == Family::V6 { "IPv6" } else { "IPv4" }
-        )
-    })
+    let found = (name, port).to_socket_addrs();
+    let mut found = found.with_context(|| format!("{name} does not resolve"))?;
+    let fitting = found.find(|address| match family {
+        Family::Any => true,
+        Family::V4 => address.is_ipv4(),
+        Family::V6 => address.is_ipv6(),
+    });
+    let version = if family == Family::V6 { "IPv6" } else { "IPv4" };
+    fitting.with_context(|| format!("{name} has no {version} address"))
 }
 
 /// A TCP socket that is bound to `local`, if any, and not yet connected to `target`, so that options can be set on it.
 ///
 /// # Errors
 /// `local` is not of this machine, or not of the target's IP version.
-pub fn tcp(target: SocketAddr, local: Option<&Local>) -> Result<Socket> {
+pub(crate) fn tcp(target: SocketAddr, local: Option<&Local>) -> Result<Socket> {
     bound(target, local, Type::STREAM, Protocol::TCP)
 }
 
@@ -73,7 +71,7 @@ pub fn tcp(target: SocketAddr, local: Option<&Local>) -> Result<Socket> {
 ///
 /// # Errors
 /// Refused, unreachable or timed out, and names the target; or stopped.
-pub fn connect(
+pub(crate) fn connect(
     socket: Socket,
     target: SocketAddr,
     timeout: Duration,
@@ -91,10 +89,8 @@ pub fn connect(
             anyhow!("{target} refuses the connection: nothing listens there")
         }
         io::ErrorKind::TimedOut => {
-            anyhow!(
-                "{target} does not answer within {} s",
-                timeout.as_secs_f64()
-            )
+            let timeout_s = timeout.as_secs_f64();
+            anyhow!("{target} does not answer within {timeout_s} s")
         }
         _ => anyhow!(error).context(format!("no connection to {target}")),
     })?;
@@ -113,13 +109,22 @@ fn connected(socket: &Socket, timeout: Duration, stop: &Stop) -> Result<io::Resu
         if left.is_zero() {
             return Ok(Err(io::ErrorKind::TimedOut.into()));
         }
-        let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
-        let wait = TimeSpec::from_duration(left.min(STOP_INTERVAL));
-        match ppoll(&mut fds, Some(wait), None) {
-            Ok(0) | Err(Errno::EINTR) => {}
-            Ok(_) => return Ok(socket.take_error()?.map_or(Ok(()), Err)),
-            Err(errno) => return Err(errno).context("waiting for a connection"),
+        let ready = wait_for(socket, PollFlags::POLLOUT, left.min(STOP_INTERVAL));
+        if ready.context("waiting for a connection")? {
+            return Ok(socket.take_error()?.map_or(Ok(()), Err));
         }
+    }
+}
+
+/// Sleeps until `socket` is ready for one of `events`, or for `most` at most, or less if interrupted; whether it is.
+///
+/// # Errors
+/// The kernel has no memory for it.
+pub(crate) fn wait_for(socket: &impl AsFd, events: PollFlags, most: Duration) -> nix::Result<bool> {
+    let mut fds = [PollFd::new(socket.as_fd(), events)];
+    match ppoll(&mut fds, Some(TimeSpec::from_duration(most)), None) {
+        Err(Errno::EINTR) => Ok(false),
+        ready => ready.map(|count| count > 0),
     }
 }
 
@@ -127,7 +132,7 @@ fn connected(socket: &Socket, timeout: Duration, stop: &Stop) -> Result<io::Resu
 ///
 /// # Errors
 /// As [`tcp`]; or there is no route to the target.
-pub fn udp(target: SocketAddr, local: Option<&Local>) -> Result<UdpSocket> {
+pub(crate) fn udp(target: SocketAddr, local: Option<&Local>) -> Result<UdpSocket> {
     let socket = bound(target, local, Type::DGRAM, Protocol::UDP)?;
     socket
         .connect(&target.into())
@@ -139,23 +144,19 @@ pub fn udp(target: SocketAddr, local: Option<&Local>) -> Result<UdpSocket> {
 ///
 /// # Errors
 /// As [`tcp`].
-pub fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -> Result<()> {
+pub(crate) fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -> Result<()> {
     match local {
         None => {}
-        Some(Local::Interface(name)) => socket
-            .bind_device(Some(name.as_bytes()))
-            .with_context(|| format!("cannot bind to interface {name}"))?,
+        Some(Local::Interface(name)) => bind_interface(socket, name)?,
         Some(Local::Address(address)) => {
             ensure!(
                 address.is_ipv4() == target.is_ipv4(),
                 "cannot bind to {address}: {} is of the other IP version",
                 target.ip()
             );
-            socket
-                .bind(&SocketAddr::new(*address, 0).into())
-                .with_context(|| {
-                    format!("cannot bind to {address}: not an address of this machine")
-                })?;
+            let bound = socket.bind(&SocketAddr::new(*address, 0).into());
+            let wrong = || format!("cannot bind to {address}: not an address of this machine");
+            bound.with_context(wrong)?;
         }
     }
     Ok(())
@@ -165,13 +166,12 @@ pub fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -> Resul
 ///
 /// # Errors
 /// The port is taken or not allowed, or `local` is not of this machine; says which.
-pub fn listen_tcp(local: Option<&Local>, port: u16) -> Result<TcpListener> {
+pub(crate) fn listen_tcp(local: Option<&Local>, port: u16) -> Result<TcpListener> {
     const BACKLOG: i32 = 1024;
     let listen = |socket: &Socket, at: SocketAddr| {
         socket.set_reuse_address(true)?;
-        socket
-            .bind(&at.into())
-            .and_then(|()| socket.listen(BACKLOG))
+        socket.bind(&at.into())?;
+        socket.listen(BACKLOG)
     };
     Ok(listening(local, port, Type::STREAM, Protocol::TCP, listen)?.into())
 }
@@ -180,19 +180,9 @@ pub fn listen_tcp(local: Option<&Local>, port: u16) -> Result<TcpListener> {
 ///
 /// # Errors
 /// As [`listen_tcp`].
-pub fn listen_udp(local: Option<&Local>, port: u16) -> Result<UdpSocket> {
+pub(crate) fn listen_udp(local: Option<&Local>, port: u16) -> Result<UdpSocket> {
     let bind = |socket: &Socket, at: SocketAddr| socket.bind(&at.into());
     Ok(listening(local, port, Type::DGRAM, Protocol::UDP, bind)?.into())
-}
-
-impl Family {
-    fn admits(self, address: IpAddr) -> bool {
-        match self {
-            Self::Any => true,
-            Self::V4 => address.is_ipv4(),
-            Self::V6 => address.is_ipv6(),
-        }
-    }
 }
 
 impl FromStr for Local {
@@ -200,9 +190,8 @@ impl FromStr for Local {
 
     fn from_str(text: &str) -> Result<Self> {
         ensure!(!text.is_empty(), "an interface name or an address");
-        Ok(text
-            .parse()
-            .map_or_else(|_| Self::Interface(text.to_owned()), Self::Address))
+        let address = text.parse().map(Self::Address);
+        Ok(address.unwrap_or_else(|_| Self::Interface(text.to_owned())))
     }
 }
 
@@ -215,25 +204,29 @@ impl fmt::Display for Local {
     }
 }
 
+fn bind_interface(socket: &Socket, name: &str) -> Result<()> {
+    let bound = socket.bind_device(Some(name.as_bytes()));
+    bound.with_context(|| format!("cannot bind to interface {name}"))
+}
+
 fn split_port(host: &str, default: u16) -> Result<(&str, u16)> {
-    let port = |text: &str| {
-        text.parse::<u16>()
-            .with_context(|| format!("{host}: `{text}` is no port (0 to 65535)"))
+    let (name, port) = if let Some(rest) = host.strip_prefix('[') {
+        let closed = rest.split_once(']');
+        let (name, rest) = closed.with_context(|| format!("{host}: the bracket is not closed"))?;
+        (name, rest.strip_prefix(':'))
+    } else {
+        // More than one colon is an IPv6 address without a port.
+        let named = host.split_once(':').filter(|(_, text)| !text.contains(':'));
+        named.map_or((host, None), |(name, text)| (name, Some(text)))
     };
-    if let Some(rest) = host.strip_prefix('[') {
-        let (name, rest) = rest
-            .split_once(']')
-            .with_context(|| format!("{host}: the bracket is not closed"))?;
-        return Ok(match rest.strip_prefix(':') {
-            Some(text) => (name, port(text)?),
-            None => (name, default),
-        });
-    }
-    // More than one colon is an IPv6 address without a port.
-    match host.split_once(':') {
-        Some((name, text)) if !text.contains(':') => Ok((name, port(text)?)),
-        _ => Ok((host, default)),
-    }
+    let Some(text) = port else {
+        return Ok((name, default));
+    };
+    let port = text.parse();
+    Ok((
+        name,
+        port.with_context(|| format!("{host}: `{text}` is no port (0 to 65535)"))?,
+    ))
 }
 
 fn bound(
@@ -262,10 +255,10 @@ fn listening(
         // Without IPv6 in the kernel, all addresses are those of IPv4.
         _ => match Socket::new(Domain::IPV6, kind, Some(protocol)) {
             Ok(socket) => (socket, Ipv6Addr::UNSPECIFIED.into()),
-            Err(_) => (
-                Socket::new(Domain::IPV4, kind, Some(protocol))?,
-                Ipv4Addr::UNSPECIFIED.into(),
-            ),
+            Err(_) => {
+                let socket = Socket::new(Domain::IPV4, kind, Some(protocol))?;
+                (socket, Ipv4Addr::UNSPECIFIED.into())
+            }
         },
     };
     if address.is_ipv6() {
@@ -273,9 +266,7 @@ fn listening(
         socket.set_only_v6(false)?;
     }
     if let Some(Local::Interface(name)) = local {
-        socket
-            .bind_device(Some(name.as_bytes()))
-            .with_context(|| format!("cannot bind to interface {name}"))?;
+        bind_interface(&socket, name)?;
     }
     let at = SocketAddr::new(address, port);
     open(&socket, at).map_err(|error| match error.kind() {

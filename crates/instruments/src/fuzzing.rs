@@ -99,7 +99,7 @@ pub fn messages(bytes: &[u8]) {
 
 /// The output of external tools.
 pub fn tools(bytes: &[u8]) {
-    external::hostile::parse_all(&String::from_utf8_lossy(bytes));
+    external::fuzzing::parse_all(&String::from_utf8_lossy(bytes));
 }
 
 /// What a line says, it says again after it was written.

@@ -15,6 +15,7 @@ mod instrument;
 pub mod iperf3;
 pub mod live;
 pub mod measure;
+mod measured;
 pub mod messages;
 mod meter;
 pub mod output;
@@ -25,7 +26,7 @@ pub mod stamp;
 
 use netio::stop::Stop;
 
-use external::{Here, Launcher, Within};
+use external::Launcher;
 pub use live::Live;
 
 /// What an instrument is used within: when to end, and who looks on.
@@ -53,8 +54,12 @@ impl Session {
     }
 
     /// What starts external tools.
-    pub fn launcher(&self) -> &'static dyn Launcher {
-        if self.in_bed { &Within } else { &Here }
+    pub fn launcher(&self) -> Launcher {
+        if self.in_bed {
+            Launcher::InTestBed
+        } else {
+            Launcher::OnHost
+        }
     }
 }
 

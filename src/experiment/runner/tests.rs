@@ -2,7 +2,7 @@ use super::*;
 use crate::experiment::scenario;
 use crate::testbed::ClientWork;
 use anyhow::anyhow;
-use instruments::external::{Here, Launcher as _, Running, Tool};
+use instruments::external::{Launcher, Running, Tool};
 use instruments::measure::FarEnd;
 use instruments::serve;
 use instruments::serve::{ServeConfig, Server};
@@ -66,7 +66,7 @@ impl Testbed for LoopbackTestbed {
     }
 
     fn serve_with(&self, tool: &Tool, arguments: &[String], _: u16) -> Result<Option<Running>> {
-        Ok(Some(Here.start(tool, arguments)?))
+        Ok(Some(Launcher::OnHost.start(tool, arguments)?))
     }
 
     fn spoilt(&self) -> Option<String> {

@@ -10,31 +10,6 @@ use model::Nanos;
 use record::expectation::{Expectation, Rule, Trend, TrendWay};
 use record::figure_name::FigureName;
 use record::plan::Case;
-use record::unit::Written;
-
-/// A text or a bare number.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(from = "TextOrNumber")]
-#[schemars(with = "Written")]
-pub(super) struct Text(pub(super) String);
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum TextOrNumber {
-    Text(String),
-    Whole(i64),
-    Number(f64),
-}
-
-impl From<TextOrNumber> for Text {
-    fn from(value: TextOrNumber) -> Self {
-        Self(match value {
-            TextOrNumber::Text(text) => text,
-            TextOrNumber::Whole(number) => number.to_string(),
-            TextOrNumber::Number(number) => number.to_string(),
-        })
-    }
-}
 
 /// A text or a bare number.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -1,37 +1,34 @@
 //! curl as an instrument: its own clock's times, by `--write-out '%{json}'`.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::launch::{Launcher, Output, Tool};
-use super::streams;
+use super::launch::{Launcher, Tool, ToolOutput};
+use super::streams::{ToolNumber, word, words};
 use crate::Session;
 use crate::endpoint::Local;
 use crate::http::{HttpTarget, download_figures};
+use crate::measured::failed;
 use record::{Figure, Measurement, Metric, Statistic};
+
+/// `--disable` comes first, or a ~/.curlrc is read.
+const OPTIONS: &str = "--disable --silent --show-error --fail --globoff --http1.1 --noproxy * \
+    --connect-timeout 20 --speed-limit 1 --speed-time 60 --output /dev/null --write-out %{json}\n";
 
 /// Downloads `target` with the curl on PATH, run by `launcher`.
 pub(crate) fn measure(
-    launcher: &dyn Launcher,
+    launcher: Launcher,
     target: &HttpTarget,
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
-    let tool = match tool() {
-        Ok(tool) => tool,
-        Err(error) => return Measurement::failed(error),
-    };
-    let measurement = match launcher.launch(&tool, &arguments(target, local), &session.stop) {
-        Ok(output) => parse(&output),
-        Err(error) => Measurement::failed(format!("{error:#}")),
-    };
-    measurement
-        .with_fact("tool", &tool.version)
-        .with_fact("url", target)
-        .with_fact(
-            "goodput",
-            "HTTP body bytes (L7) from sending the request to the end, by curl's clock",
-        )
+    let prepared = tool().map(|tool| (tool, arguments(target, local)));
+    let measurement = launcher.measure(prepared, &session.stop, parse);
+    measurement.with_fact("url", target).with_fact(
+        "goodput",
+        "HTTP body bytes (L7) from sending the request to the end, by curl's clock",
+    )
 }
 
 /// The curl on PATH.
@@ -43,89 +40,55 @@ pub(crate) fn tool() -> Result<Tool> {
 }
 
 fn arguments(target: &HttpTarget, local: Option<&Local>) -> Vec<String> {
-    let mut arguments: Vec<String> = [
-        // First, or a ~/.curlrc is read.
-        "--disable",
-        "--silent",
-        "--show-error",
-        "--fail",
-        "--globoff",
-        "--http1.1",
-        "--noproxy",
-        "*",
-        "--connect-timeout",
-        "20",
-        "--speed-limit",
-        "1",
-        "--speed-time",
-        "60",
-        "--output",
-        "/dev/null",
-        "--write-out",
-        "%{json}\n",
-    ]
-    .map(str::to_owned)
-    .into();
-    if let Some(local) = local {
-        arguments.extend(["--interface".to_owned(), local.to_string()]);
-    }
+    let mut arguments: Vec<String> = OPTIONS.split(' ').map(str::to_owned).collect();
+    arguments.extend(words(&[("--interface", local.and_then(word))]));
     arguments.push(target.to_string());
     arguments
 }
 
-/// What curl said, as figures.
-pub(super) fn parse(output: &Output) -> Measurement {
-    match try_parse(output) {
-        Ok(figures) => Measurement {
-            figures,
-            ..Measurement::default()
-        },
-        Err(error) => Measurement::failed(format!("{error:#}")),
-    }
+/// What curl says of a download that succeeded, as far as it is used.
+#[derive(Deserialize)]
+struct Times {
+    size_download: u64,
+    time_namelookup: ToolNumber,
+    time_connect: ToolNumber,
+    time_pretransfer: ToolNumber,
+    time_starttransfer: ToolNumber,
+    time_total: ToolNumber,
 }
 
-fn try_parse(output: &Output) -> Result<Vec<Figure>> {
+/// What curl said, as figures.
+pub(super) fn parse(output: &ToolOutput) -> Measurement {
+    figures(output).map_or_else(failed, |figures| Measurement {
+        figures,
+        ..Measurement::default()
+    })
+}
+
+fn figures(output: &ToolOutput) -> Result<Vec<Figure>> {
     let text = output.text();
     let said = text.lines().rev().find_map(|line| {
         let value: Value = serde_json::from_str(line).ok()?;
         value.is_object().then_some(value)
     });
-    let words = || {
-        format!(
-            "curl ended with code {}: {}",
-            output.code,
-            output.last_words()
-        )
-    };
-    let said = said.with_context(words)?;
+    let said = said.with_context(|| output.ending("curl"))?;
     if let Some(cause) = said["errormsg"].as_str() {
-        anyhow::bail!("curl: {cause}");
+        bail!("curl: {cause}");
     }
-    ensure!(output.code == 0, words());
-    let status = said["response_code"].as_u64();
-    ensure!(
-        status == Some(200),
-        "HTTP status {}",
-        status.unwrap_or_default()
+    ensure!(output.code == 0, output.ending("curl"));
+    let status = said["response_code"].as_u64().unwrap_or_default();
+    ensure!(status == 200, "HTTP status {status}");
+    let times: Times = serde_json::from_value(said).context("curl does not say all it should")?;
+    let between = |from: ToolNumber, to: ToolNumber| (to.0 - from.0).max(0.0);
+    let asked = times.time_pretransfer;
+    let mut figures = download_figures(
+        times.size_download,
+        between(asked, times.time_total),
+        Some(between(asked, times.time_starttransfer)),
     );
-    let number = |key: &str| {
-        let value = said[key].as_f64();
-        value
-            .filter(|number| streams::is_amount(*number))
-            .with_context(|| format!("curl does not say its {key}"))
-    };
-    let bytes = said["size_download"]
-        .as_u64()
-        .context("curl does not say its size_download")?;
-    let asked = number("time_pretransfer")?;
-    let figures = download_figures(
-        bytes,
-        (number("time_total")? - asked).max(0.0),
-        Some((number("time_starttransfer")? - asked).max(0.0)),
-    );
-    let connect_s = (number("time_connect")? - number("time_namelookup")?).max(0.0);
-    let connect = Figure::new(Metric::ConnectMs, Statistic::Mean, connect_s * 1e3);
-    Ok(figures.into_iter().chain([connect]).collect())
+    let connect_ms = 1e3 * between(times.time_namelookup, times.time_connect);
+    figures.push(Figure::new(Metric::ConnectMs, Statistic::Mean, connect_ms));
+    Ok(figures)
 }
 
 #[cfg(test)]

@@ -1,17 +1,22 @@
 //! iperf 2 as an instrument, by its enhanced reports (`-e`) in bits a second: its CSV (`-y C`) has neither retransmissions nor RTT.
 
-pub(super) mod report;
-mod rows;
-
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use anyhow::{Result, bail, ensure};
 
-use super::launch::{Output, Tool};
-use super::streams::{self, StreamTest, StreamTool, word, words};
+use super::launch::{Tool, ToolOutput};
+use super::streams::{self, StreamTest, StreamTool, amount, direction, iperf_client};
+use super::streams::{switches, word, words};
 use crate::endpoint::Local;
 use crate::iperf3::plan::{Plan, Protocol, Way};
-use record::Measurement;
+use crate::measured::{figures, samples};
+use record::Metric::{
+    self, CongestionWindowBytes, ElapsedS, GoodputBitPerS, JitterMs, LostPackets, LostPercent,
+    ReceivedBytes, RetransmittedPackets, SentBytes, SentPackets, SentRateBitPerS, TcpRttMs,
+};
+use record::Statistic::{Mean, Total};
+use record::{Figure, Measurement, Sample};
 
 /// The iperf 2 on PATH.
 #[derive(Debug)]
@@ -36,21 +41,19 @@ impl StreamTool for Iperf {
     }
 
     fn server_arguments(&self, target: SocketAddr, plan: &Plan) -> Option<Vec<String>> {
-        let mut arguments = vec!["-s".to_owned()];
         let congestion = plan.congestion.clone().filter(|_| plan.way == Way::Down);
-        arguments.extend(words([("-p", word(target.port())), ("-Z", congestion)]));
-        for (flag, wanted) in [
+        let mut arguments = vec!["-s".to_owned()];
+        arguments.extend(words(&[("-p", word(target.port())), ("-Z", congestion)]));
+        arguments.extend(switches(&[
             ("-V", target.is_ipv6()),
             ("-u", plan.protocol == Protocol::Udp),
-        ] {
-            arguments.extend(wanted.then(|| flag.to_owned()));
-        }
+        ]));
         Some(arguments)
     }
 
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>> {
         streams::no_connect_timeout("iperf", test)?;
-        let (target, plan) = (test.target, test.plan);
+        let plan = test.plan;
         let time = streams::plain_time("iperf", plan)?;
         let address = match test.local {
             Some(Local::Address(address)) => word(address),
@@ -64,42 +67,317 @@ impl StreamTool for Iperf {
             "iperf's server chooses the congestion control of a reverse test: start it with -Z"
         );
         let mut arguments = vec!["-e".to_owned()];
-        arguments.extend(words([
-            ("-c", word(target.ip())),
-            ("-p", word(target.port())),
-            ("-f", word("b")),
-            ("-t", word(time.as_secs_f64())),
-            ("-i", word(plan.interval.as_secs_f64())),
-            ("-P", word(plan.parallel)),
-            ("-b", plan.bitrate.and_then(word)),
-            ("-l", plan.length.and_then(word)),
-            ("-w", plan.window.and_then(word)),
-            ("-M", plan.mss.and_then(word)),
-            ("-S", plan.tos.and_then(word)),
-            ("-Z", plan.congestion.clone()),
-            ("-B", address),
-        ]));
-        for (flag, wanted) in [
-            ("-V", target.is_ipv6()),
-            ("-u", plan.protocol == Protocol::Udp),
-            ("-R", plan.way == Way::Down),
-            ("-N", plan.no_delay),
-        ] {
-            arguments.extend(wanted.then(|| flag.to_owned()));
-        }
+        arguments.extend(iperf_client(
+            test,
+            &[("-f", word("b")), ("-t", word(time.as_secs_f64()))],
+            &[("-Z", plan.congestion.clone()), ("-B", address)],
+        ));
+        arguments.extend(switches(&[("-V", test.target.is_ipv6())]));
         Ok(arguments)
     }
 
-    fn parse(&self, output: &Output, plan: &Plan) -> Measurement {
-        report::parse(output, plan)
+    fn parse(&self, output: &ToolOutput, plan: &Plan) -> Measurement {
+        let (mut rows, mut server, mut from_server) = (Vec::new(), Vec::new(), false);
+        for text in output.texts().map(str::trim) {
+            if text.ends_with("Server Report:") {
+                from_server = true;
+            } else if let Some(row) = StreamRow::parse(text) {
+                let rows = if from_server { &mut server } else { &mut rows };
+                rows.push(row);
+            }
+        }
+        let (totals, intervals) = split(&rows);
+        let down = plan.way == Way::Down;
+        let received: Vec<&StreamRow> = match plan.protocol {
+            _ if down => totals.clone(),
+            // What the server sent back of the datagrams that it received.
+            Protocol::Udp => server.iter().collect(),
+            Protocol::Tcp => Vec::new(),
+        };
+        let sent = if down { &[][..] } else { &totals };
+        let mut figures = rates(sent, plan, SentBytes, SentRateBitPerS);
+        figures.extend(rates(&received, plan, ReceivedBytes, GoodputBitPerS));
+        figures.extend(other_figures(&totals, &received, plan));
+        let measurement = Measurement {
+            samples: interval_samples(&intervals, plan),
+            figures,
+            failure: failure(output, plan, &totals, &received),
+            ..Measurement::default()
+        };
+        match plan.protocol {
+            Protocol::Tcp if !down => measurement.with_fact(
+                "sent rate",
+                "what iperf handed to its socket (L7): up to a socket buffer more than arrived, which it does not say",
+            ),
+            _ => measurement.with_fact("goodput", "what the receiving end's iperf counted (L7)"),
+        }
     }
 }
 
+/// A line that reports on one stream, or on their sum.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct StreamRow {
+    /// As iperf numbers it; absent for the sum.
+    id: Option<u32>,
+    start_s: f64,
+    end_s: f64,
+    bytes: f64,
+    bit_per_s: f64,
+    retransmits: Option<f64>,
+    cwnd_bytes: Option<f64>,
+    rtt_ms: Option<f64>,
+    jitter_ms: Option<f64>,
+    /// Lost and sent datagrams.
+    lost: Option<(f64, f64)>,
+}
+
+impl StreamRow {
+    /// `[  1] 0.0000-1.0000 sec  626984 Bytes  5015872 bits/sec ...` and what its columns say.
+    fn parse(line: &str) -> Option<Self> {
+        let (id, rest) = line.strip_prefix('[')?.split_once(']')?;
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let [time, "sec", bytes, "Bytes", rate, "bits/sec", details @ ..] = words.as_slice() else {
+            return None;
+        };
+        let (start, end) = time.split_once('-')?;
+        let row = Self {
+            id: match id.trim().trim_start_matches('*') {
+                "SUM" => None,
+                number => Some(number.parse().ok()?),
+            },
+            start_s: amount(start)?,
+            end_s: amount(end)?,
+            bytes: amount(bytes)?,
+            bit_per_s: amount(rate)?,
+            ..Self::default()
+        };
+        Some(match details {
+            // 6435/0 0 1023K/81(19) us 20825886
+            [_writes, retransmits, window, "us", ..] => {
+                let (cwnd, rtt) = window.split_once('/').unwrap_or_default();
+                let rtt_us = rtt.split('(').next().and_then(amount);
+                Self {
+                    retransmits: amount(retransmits),
+                    cwnd_bytes: cwnd
+                        .strip_suffix('K')
+                        .and_then(amount)
+                        .map(|kib| kib * 1024.0),
+                    rtt_ms: rtt_us.map(|us| us / 1e3),
+                    ..row
+                }
+            }
+            // 0.000 ms 0/867 (0%)
+            [jitter, "ms", counts, ..] => {
+                let counts = counts.split_once('/');
+                Self {
+                    jitter_ms: amount(jitter),
+                    lost: counts.and_then(|(lost, sent)| Some((amount(lost)?, amount(sent)?))),
+                    ..row
+                }
+            }
+            _ => row,
+        })
+    }
+}
+
+/// Of each stream the row over its whole time, which is the last that starts at 0, and the rows of intervals.
+fn split(rows: &[StreamRow]) -> (Vec<&StreamRow>, Vec<&StreamRow>) {
+    let streams = || rows.iter().enumerate().filter(|(_, row)| row.id.is_some());
+    let from_start = streams().filter(|(_, row)| row.start_s == 0.0);
+    let whole: BTreeMap<_, _> = from_start.map(|(at, row)| (row.id, at)).collect();
+    let is_whole = |at, row: &StreamRow| whole.get(&row.id) == Some(&at);
+    let of = |wanted| {
+        let rows = streams().filter(move |(at, row)| is_whole(*at, row) == wanted);
+        rows.map(|(_, row)| row).collect()
+    };
+    (of(true), of(false))
+}
+
+fn interval_samples(intervals: &[&StreamRow], plan: &Plan) -> Vec<Sample> {
+    let bytes = match plan.way {
+        Way::Down => ReceivedBytes,
+        Way::Up | Way::Both => SentBytes,
+    };
+    let mut numbers: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+    let mut all = Vec::new();
+    for row in intervals {
+        let index = numbers.entry(row.id).or_default();
+        *index += 1;
+        let found = [
+            (bytes, Some(row.bytes)),
+            (RetransmittedPackets, row.retransmits),
+            (CongestionWindowBytes, row.cwnd_bytes),
+            (TcpRttMs, row.rtt_ms),
+            (JitterMs, row.jitter_ms),
+            (LostPackets, row.lost.map(|(lost, _)| lost)),
+        ];
+        let stream = row.id.filter(|_| plan.parallel > 1);
+        let samples = samples(row.end_s, *index, direction(plan), found);
+        all.extend(samples.map(|sample| Sample { stream, ..sample }));
+    }
+    all
+}
+
+/// Bytes and rate of all streams together, and the rate of each of several.
+fn rates(rows: &[&StreamRow], plan: &Plan, bytes: Metric, rate: Metric) -> Vec<Figure> {
+    let sum = |value: fn(&StreamRow) -> f64| {
+        let sum = rows.iter().map(|row| value(row)).sum();
+        (!rows.is_empty()).then_some(sum)
+    };
+    let all = [
+        (bytes, Total, sum(|row| row.bytes)),
+        (rate, Mean, sum(|row| row.bit_per_s)),
+    ];
+    let several = rows.iter().filter(|_| plan.parallel > 1);
+    let each = several.filter_map(|row| {
+        let figure = Figure::new(rate, Mean, row.bit_per_s).toward(direction(plan));
+        Some(figure.stream(row.id?))
+    });
+    figures(Some(direction(plan)), all).chain(each).collect()
+}
+
+/// What the sender says of the whole, and the datagrams as the receiver counted them.
+fn other_figures(
+    totals: &[&StreamRow],
+    received: &[&StreamRow],
+    plan: &Plan,
+) -> impl Iterator<Item = Figure> + use<> {
+    let retransmits = totals.iter().filter_map(|row| row.retransmits);
+    let counts = received.iter().filter_map(|row| row.lost);
+    let counts = counts.reduce(|(lost, sent), more| (lost + more.0, sent + more.1));
+    let lost_percent = counts.and_then(|(lost, sent)| (sent > 0.0).then(|| 100.0 * lost / sent));
+    let jitters: Vec<f64> = received.iter().filter_map(|row| row.jitter_ms).collect();
+    let jitter = jitters.iter().sum::<f64>() / jitters.len().max(1) as f64;
+    let found = [
+        (
+            ElapsedS,
+            Total,
+            totals.iter().map(|row| row.end_s).reduce(f64::max),
+        ),
+        (
+            RetransmittedPackets,
+            Total,
+            retransmits.reduce(|sum, more| sum + more),
+        ),
+        (SentPackets, Total, counts.map(|(_, sent)| sent)),
+        (LostPackets, Total, counts.map(|(lost, _)| lost)),
+        (LostPercent, Mean, lost_percent),
+        (JitterMs, Mean, counts.map(|_| jitter)),
+    ];
+    figures(Some(direction(plan)), found)
+}
+
+fn failure(
+    output: &ToolOutput,
+    plan: &Plan,
+    totals: &[&StreamRow],
+    received: &[&StreamRow],
+) -> Option<String> {
+    if totals.is_empty() {
+        return Some(output.ending("iperf"));
+    }
+    let expects_report = plan.way == Way::Down || plan.protocol == Protocol::Udp;
+    if expects_report && received.is_empty() {
+        return Some("the server did not report what it received".to_owned());
+    }
+    let arrived: f64 = received.iter().map(|row| row.bytes).sum();
+    (expects_report && arrived <= 0.0).then(|| "nothing arrived".to_owned())
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use super::super::launch::tests::captured;
     use super::super::streams::command_line;
     use super::super::streams::tests::plan;
     use super::*;
+    use record::Direction;
+
+    /// iperf 2.1.8: two streams for two seconds, a row each second.
+    pub(in super::super) const TCP: &str = include_str!("fixtures/iperf_tcp.txt");
+    const REVERSE: &str = include_str!("fixtures/iperf_rev.txt");
+    pub(in super::super) const UDP: &str = include_str!("fixtures/iperf_udp.txt");
+    const SILENT: &str = include_str!("fixtures/iperf_silent.txt");
+
+    fn parse(text: &str, plan: &Plan) -> Measurement {
+        Iperf.parse(&captured(text, 0), plan)
+    }
+
+    fn figures(measurement: &Measurement, metric: Metric) -> Vec<f64> {
+        let figures = measurement.figures.iter().filter(|f| f.metric == metric);
+        figures.map(|figure| figure.value).collect()
+    }
+
+    #[test]
+    fn what_a_tcp_client_buffered_is_not_called_goodput() {
+        let plan = Plan {
+            parallel: 2,
+            ..plan(Protocol::Tcp, Way::Up)
+        };
+        let measurement = parse(TCP, &plan);
+        assert_eq!(measurement.failure, None);
+        assert!(figures(&measurement, GoodputBitPerS).is_empty());
+        let sent = 34_166_343_768.0 + 18_111_033_443.0;
+        let rates = figures(&measurement, SentRateBitPerS);
+        assert_eq!(rates, [sent, 34_166_343_768.0, 18_111_033_443.0]);
+        assert_eq!(figures(&measurement, RetransmittedPackets), [1.0]);
+        let rtts = measurement.samples.iter().filter(|s| s.metric == TcpRttMs);
+        let rtts: Vec<_> = rtts.map(|s| (s.index, s.stream, s.value)).collect();
+        assert_eq!(rtts[..2], [(1, Some(2), 0.107), (1, Some(1), 0.111)]);
+        assert_eq!(rtts.len(), 4);
+        let cwnd = measurement
+            .samples
+            .iter()
+            .find(|s| s.metric == CongestionWindowBytes);
+        assert_eq!(cwnd.unwrap().value, 4412.0 * 1024.0);
+    }
+
+    #[test]
+    fn a_reverse_test_counts_what_arrived() {
+        let measurement = parse(REVERSE, &plan(Protocol::Tcp, Way::Down));
+        assert_eq!(measurement.failure, None);
+        assert_eq!(figures(&measurement, ReceivedBytes), [3_061_448_704.0]);
+        let direction = |figure: &Figure| figure.direction == Some(Direction::Down);
+        assert!(measurement.figures.iter().all(direction));
+    }
+
+    #[test]
+    fn udp_is_what_the_server_reported() {
+        let plan = plan(Protocol::Udp, Way::Up);
+        let measurement = parse(UDP, &plan);
+        assert_eq!(measurement.failure, None);
+        assert_eq!(figures(&measurement, GoodputBitPerS), [5_011_343.0]);
+        assert_eq!(figures(&measurement, SentPackets), [867.0]);
+        assert_eq!(figures(&measurement, LostPercent), [0.0]);
+        let without = UDP.split("Server Report:").next().unwrap();
+        let measurement = parse(without, &plan);
+        assert!(figures(&measurement, GoodputBitPerS).is_empty());
+        let cause = measurement.failure.unwrap();
+        assert!(cause.contains("did not report what it received"), "{cause}");
+    }
+
+    #[test]
+    fn a_test_in_which_nothing_arrived_has_failed() {
+        let silent = plan(Protocol::Udp, Way::Down);
+        assert_eq!(parse(SILENT, &silent).failure.unwrap(), "nothing arrived");
+        let output = captured("tcp connect failed: Connection refused\n", 0);
+        let cause = Iperf
+            .parse(&output, &plan(Protocol::Tcp, Way::Up))
+            .failure
+            .unwrap();
+        assert!(cause.contains("Connection refused"), "{cause}");
+    }
+
+    #[test]
+    fn one_interval_is_not_taken_for_the_whole() {
+        let text = "\
+[  1] 0.0000-1.0000 sec  100 Bytes  800 bits/sec  1/0          0     10K/81(19) us  2
+[  1] 0.0000-1.0119 sec  101 Bytes  798 bits/sec  1/0          0     10K/81(19) us  2
+";
+        let measurement = parse(text, &plan(Protocol::Tcp, Way::Up));
+        assert_eq!(figures(&measurement, SentBytes), [101.0]);
+        let sent = measurement.samples.iter().filter(|s| s.metric == SentBytes);
+        assert_eq!(sent.map(|s| s.value).collect::<Vec<_>>(), [100.0]);
+    }
 
     #[test]
     fn the_sender_is_told_the_congestion_control() {

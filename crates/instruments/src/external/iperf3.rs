@@ -1,17 +1,22 @@
 //! iperf3's own client as an instrument, by its JSON (`-J`).
 
-mod figures;
-pub(super) mod report;
-
 use std::net::SocketAddr;
 
 use anyhow::{Result, ensure};
+use serde_json::Value;
 
-use super::launch::{Output, Tool};
-use super::streams::{StreamTest, StreamTool, word, words};
+use super::launch::{Tool, ToolOutput};
+use super::streams::{StreamTest, StreamTool, iperf_client, switches, word};
 use crate::endpoint::{CONNECT_TIMEOUT, Local};
 use crate::iperf3::plan::{Plan, Protocol, Until, Way};
-use record::Measurement;
+use crate::measured::{figures, samples};
+use record::Metric::{
+    CongestionWindowBytes, ElapsedS, GoodputBitPerS, JitterMs, LostPackets, LostPercent,
+    ReceivedBytes, ReceiverCpuPercent, RetransmittedPackets, SenderCpuPercent, SentBytes,
+    SentPackets, SentRateBitPerS, TcpRttMs,
+};
+use record::Statistic::{Max, Mean, Min, Total};
+use record::{Direction, Figure, Measurement, Sample};
 
 /// The iperf3 on PATH.
 #[derive(Debug)]
@@ -51,54 +56,334 @@ impl StreamTool for Iperf3 {
             Some(Local::Interface(name)) => (None, word(name)),
             None => (None, None),
         };
-        // Unless told, it sends 1 Mbit/s of datagrams; 0 is as fast as it goes.
-        let unlimited = (plan.protocol == Protocol::Udp).then_some(0);
         let connect_timeout = test.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
+        let omit = word(plan.omit.as_secs());
         let mut arguments = vec!["-J".to_owned()];
-        arguments.extend(words([
-            ("-c", word(test.target.ip())),
-            ("-p", word(test.target.port())),
-            ("-t", time),
-            ("-n", bytes),
-            ("-O", word(plan.omit.as_secs())),
-            ("-i", word(plan.interval.as_secs_f64())),
-            ("-P", word(plan.parallel)),
-            ("-b", plan.bitrate.or(unlimited).and_then(word)),
-            ("-l", plan.length.and_then(word)),
-            ("-w", plan.window.and_then(word)),
-            ("-M", plan.mss.and_then(word)),
-            ("-S", plan.tos.and_then(word)),
-            ("-C", plan.congestion.clone()),
-            ("-B", address),
-            ("--bind-dev", interface),
-            (
-                "--connect-timeout",
-                word(connect_timeout.as_millis().max(1)),
-            ),
-        ]));
-        for (flag, wanted) in [
-            ("-u", plan.protocol == Protocol::Udp),
-            ("-R", plan.way == Way::Down),
-            ("--bidir", plan.way == Way::Both),
-            ("-N", plan.no_delay),
-        ] {
-            arguments.extend(wanted.then(|| flag.to_owned()));
-        }
+        arguments.extend(iperf_client(
+            test,
+            &[("-t", time), ("-n", bytes), ("-O", omit)],
+            &[
+                ("-C", plan.congestion.clone()),
+                ("-B", address),
+                ("--bind-dev", interface),
+                (
+                    "--connect-timeout",
+                    word(connect_timeout.as_millis().max(1)),
+                ),
+            ],
+        ));
+        arguments.extend(switches(&[("--bidir", plan.way == Way::Both)]));
         Ok(arguments)
     }
 
-    fn parse(&self, output: &Output, plan: &Plan) -> Measurement {
-        report::parse(output, plan)
+    fn parse(&self, output: &ToolOutput, plan: &Plan) -> Measurement {
+        // The error message of a serde_json that met garbage helps nobody: iperf3's own words do.
+        let Ok(said) = serde_json::from_str::<Value>(&output.text()) else {
+            return Measurement::failed(format!(
+                "iperf3 ended with code {} and no whole JSON: {}",
+                output.code,
+                output.last_words()
+            ));
+        };
+        let end = &said["end"];
+        let mut measurement = Measurement {
+            samples: interval_samples(&said["intervals"], plan),
+            figures: whole_figures(end, plan),
+            failure: failure(&said),
+            ..Measurement::default()
+        };
+        for (fact, value) in [
+            ("sender's congestion control", &end["sender_tcp_congestion"]),
+            (
+                "receiver's congestion control",
+                &end["receiver_tcp_congestion"],
+            ),
+            ("maximum segment size", &said["start"]["tcp_mss_default"]),
+        ] {
+            let value = match value {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                _ => continue,
+            };
+            measurement = measurement.with_fact(fact, value);
+        }
+        measurement.with_fact(
+            "goodput",
+            "what the receiving end's iperf3 counted (L7), over its own time",
+        )
     }
 }
 
+fn failure(said: &Value) -> Option<String> {
+    if let Some(error) = said.get("error") {
+        let text = error
+            .as_str()
+            .map_or_else(|| error.to_string(), str::to_owned);
+        return Some(format!("iperf3: {text}"));
+    }
+    match number(&said["end"]["sum_received"], "bytes") {
+        Some(bytes) if bytes > 0.0 => None,
+        Some(_) => Some("nothing arrived".to_owned()),
+        None => Some("iperf3 does not say what arrived".to_owned()),
+    }
+}
+
+/// The members of an array, each with its number from 1.
+fn members(array: &Value) -> impl Iterator<Item = (&Value, u32)> {
+    array.as_array().into_iter().flatten().zip(1..)
+}
+
+/// Where a stream of the client goes.
+fn stream_direction(stream: &Value) -> Option<Direction> {
+    Some(match stream["sender"].as_bool()? {
+        true => Direction::Up,
+        false => Direction::Down,
+    })
+}
+
+fn interval_samples(intervals: &Value, plan: &Plan) -> Vec<Sample> {
+    let mut all = Vec::new();
+    for (interval, index) in members(intervals) {
+        for (stream, number) in members(&interval["streams"]) {
+            let stream_number = Some(number).filter(|_| plan.parallel > 1);
+            let samples = stream_samples(stream, index.into()).into_iter().flatten();
+            all.extend(samples.map(|sample| Sample {
+                stream: stream_number,
+                ..sample
+            }));
+        }
+    }
+    all
+}
+
+/// One stream in one interval; nothing of one that `-O` omits.
+fn stream_samples(stream: &Value, index: u64) -> Option<impl Iterator<Item = Sample> + use<>> {
+    if stream["omitted"].as_bool() == Some(true) {
+        return None;
+    }
+    let direction = stream_direction(stream)?;
+    let bytes = match direction {
+        Direction::Up => SentBytes,
+        Direction::Down => ReceivedBytes,
+    };
+    let tcp_rtt = number(stream, "rtt").filter(|us| *us > 0.0);
+    let found = [
+        (bytes, number(stream, "bytes")),
+        (RetransmittedPackets, number(stream, "retransmits")),
+        (CongestionWindowBytes, number(stream, "snd_cwnd")),
+        (TcpRttMs, tcp_rtt.map(|us| us / 1e3)),
+        (LostPackets, number(stream, "lost_packets")),
+        (JitterMs, number(stream, "jitter_ms")),
+    ];
+    Some(samples(number(stream, "end")?, index, direction, found))
+}
+
+/// What stands under `end`: the sums of each direction, the load of both processors, and each stream.
+fn whole_figures(end: &Value, plan: &Plan) -> Vec<Figure> {
+    // The sums without an ending are of the first direction, whichever it is.
+    let sums: &[(Direction, &str)] = match plan.way {
+        Way::Up => &[(Direction::Up, "")],
+        Way::Down => &[(Direction::Down, "")],
+        Way::Both => &[(Direction::Up, ""), (Direction::Down, "_bidir_reverse")],
+    };
+    let mut all = Vec::new();
+    for &(direction, ending) in sums {
+        let sum = |name: &str| &end[format!("{name}{ending}")];
+        let (sent, received, datagrams) = (sum("sum_sent"), sum("sum_received"), sum("sum"));
+        let found = [
+            (SentBytes, Total, number(sent, "bytes")),
+            (SentRateBitPerS, Mean, number(sent, "bits_per_second")),
+            (ReceivedBytes, Total, number(received, "bytes")),
+            (GoodputBitPerS, Mean, number(received, "bits_per_second")),
+            (ElapsedS, Total, number(received, "end")),
+        ];
+        all.extend(figures(Some(direction), found));
+        // Of datagrams behind others iperf3 does not say which were duplicates: they are left out.
+        let found = match plan.protocol {
+            Protocol::Tcp => vec![(RetransmittedPackets, Total, number(sent, "retransmits"))],
+            Protocol::Udp => vec![
+                (SentPackets, Total, number(datagrams, "packets")),
+                (LostPackets, Total, number(datagrams, "lost_packets")),
+                (LostPercent, Mean, number(datagrams, "lost_percent")),
+                (JitterMs, Mean, number(datagrams, "jitter_ms")),
+            ],
+        };
+        all.extend(figures(Some(direction), found));
+        let load = &end["cpu_utilization_percent"];
+        let (client, server) = (number(load, "host_total"), number(load, "remote_total"));
+        let (sender, receiver) = match direction {
+            Direction::Up => (client, server),
+            Direction::Down => (server, client),
+        };
+        let found = [
+            (SenderCpuPercent, Mean, sender),
+            (ReceiverCpuPercent, Mean, receiver),
+        ];
+        all.extend(figures(Some(direction), found));
+    }
+    let several = plan.parallel > 1;
+    for (stream, number) in members(&end["streams"]) {
+        let found = stream_figures(stream, several);
+        let stream = several.then_some(number);
+        all.extend(found.map(|figure| Figure { stream, ..figure }));
+    }
+    all
+}
+
+/// What TCP took for the round-trip time, and the goodput of one of several streams.
+fn stream_figures(stream: &Value, several: bool) -> impl Iterator<Item = Figure> + use<> {
+    let (sender, receiver) = (&stream["sender"], &stream["receiver"]);
+    let goodput = number(receiver, "bits_per_second").filter(|_| several);
+    // The far end's iperf3 keeps these to itself: of what it sends they are 0 here.
+    let rtt_us = |key| number(sender, key).filter(|us| *us > 0.0);
+    let rtt_ms = |key| rtt_us(key).map(|us| us / 1e3);
+    let found = [
+        (GoodputBitPerS, Mean, goodput),
+        (TcpRttMs, Mean, rtt_ms("mean_rtt")),
+        (TcpRttMs, Min, rtt_ms("min_rtt")),
+        (TcpRttMs, Max, rtt_ms("max_rtt")),
+    ];
+    let direction = stream_direction(sender);
+    figures(direction, found).filter(move |_| direction.is_some())
+}
+
+/// A number that is there and can be an amount: iperf3 writes what it does not know as -1, signed or not.
+fn number(object: &Value, key: &str) -> Option<f64> {
+    let value = object.get(key)?;
+    if value.as_u64() == Some(u64::MAX) {
+        return None;
+    }
+    let number = value.as_f64();
+    number.filter(|number| number.is_finite() && *number >= 0.0)
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
+    use super::super::launch::tests::captured;
     use super::super::streams::command_line;
     use super::super::streams::tests::plan;
     use super::*;
+    use record::{Metric, Statistic};
+
+    /// iperf3 3.12: two streams for a second, a sample each half second.
+    pub(in super::super) const TCP: &str = include_str!("fixtures/iperf3_tcp.json");
+    const REVERSE: &str = include_str!("fixtures/iperf3_rev.json");
+    pub(in super::super) const UDP: &str = include_str!("fixtures/iperf3_udp.json");
+    const BOTH: &str = include_str!("fixtures/iperf3_bidir.json");
+    const UDP_REVERSE: &str = include_str!("fixtures/iperf3_udprev.json");
+    const REFUSED: &str = include_str!("fixtures/iperf3_refused.json");
+
+    fn parse(text: &str, plan: &Plan) -> Measurement {
+        Iperf3.parse(&captured(text, 0), plan)
+    }
+
+    fn figure(
+        measurement: &Measurement,
+        metric: Metric,
+        statistic: Statistic,
+        direction: Direction,
+    ) -> f64 {
+        let wanted = Figure::new(metric, statistic, 0.0).toward(direction);
+        let mut figures = measurement.figures.iter();
+        let found = figures.find(|f| {
+            Figure {
+                value: 0.0,
+                ..(*f).clone()
+            } == wanted
+        });
+        found
+            .unwrap_or_else(|| panic!("{metric:?}: {measurement:?}"))
+            .value
+    }
+
+    #[test]
+    fn both_ends_of_tcp_and_each_stream_are_told_apart() {
+        let plan = Plan {
+            parallel: 2,
+            ..plan(Protocol::Tcp, Way::Up)
+        };
+        let measurement = parse(TCP, &plan);
+        assert_eq!(measurement.failure, None);
+        let up = |metric, statistic| figure(&measurement, metric, statistic, Direction::Up);
+        assert_eq!(up(SentBytes, Total), 3_765_698_560.0);
+        assert_eq!(up(ReceivedBytes, Total), 3_765_698_560.0);
+        assert!((up(GoodputBitPerS, Mean) / 30_100_574_902.0 - 1.0).abs() < 1e-9);
+        assert_eq!(up(RetransmittedPackets, Total), 0.0);
+        assert!((up(ReceiverCpuPercent, Mean) - 85.15).abs() < 0.01);
+        let sent = |s: &&Sample| s.metric == SentBytes && s.direction == Some(Direction::Up);
+        let streams: Vec<_> = measurement
+            .samples
+            .iter()
+            .filter(sent)
+            .map(|s| (s.index, s.stream))
+            .collect();
+        assert_eq!(
+            streams,
+            [(1, Some(1)), (1, Some(2)), (2, Some(1)), (2, Some(2))]
+        );
+        let rtts = measurement.samples.iter().filter(|s| s.metric == TcpRttMs);
+        assert_eq!(rtts.map(|s| s.value).next(), Some(0.045));
+        assert_eq!(measurement.facts["sender's congestion control"], "cubic");
+    }
+
+    #[test]
+    fn a_reverse_test_goes_down_and_has_no_rtt_of_the_far_end() {
+        let measurement = parse(REVERSE, &plan(Protocol::Tcp, Way::Down));
+        let down = |metric, statistic| figure(&measurement, metric, statistic, Direction::Down);
+        assert_eq!(down(ReceivedBytes, Total), 2_326_790_038.0);
+        assert_eq!(down(RetransmittedPackets, Total), 2.0);
+        assert!(measurement.figures.iter().all(|f| f.metric != TcpRttMs));
+    }
+
+    #[test]
+    fn udp_has_loss_and_jitter_as_the_receiver_counted_them() {
+        for (text, way, direction) in [
+            (UDP, Way::Up, Direction::Up),
+            (UDP_REVERSE, Way::Down, Direction::Down),
+        ] {
+            let measurement = parse(text, &plan(Protocol::Udp, way));
+            assert_eq!(measurement.failure, None);
+            let get = |metric, statistic| figure(&measurement, metric, statistic, direction);
+            assert_eq!(get(SentPackets, Total), 432.0);
+            assert_eq!(get(LostPercent, Mean), 0.0);
+            assert!(get(JitterMs, Mean) < 0.02);
+        }
+    }
+
+    #[test]
+    fn both_directions_have_figures_of_their_own() {
+        let measurement = parse(BOTH, &plan(Protocol::Tcp, Way::Both));
+        let sent = |direction| figure(&measurement, RetransmittedPackets, Total, direction);
+        assert_eq!((sent(Direction::Up), sent(Direction::Down)), (2.0, 9.0));
+    }
+
+    #[test]
+    fn iperf3_s_own_words_are_the_failure() {
+        let plan = plan(Protocol::Tcp, Way::Up);
+        let cause = parse(REFUSED, &plan).failure.unwrap();
+        assert_eq!(
+            cause,
+            "iperf3: unable to connect to server: Connection refused"
+        );
+        let cause = Iperf3
+            .parse(&captured("{\"start\":", 1), &plan)
+            .failure
+            .unwrap();
+        assert!(cause.contains("code 1 and no whole JSON"), "{cause}");
+        let deep = "[".repeat(10_000);
+        assert!(parse(&deep, &plan).failure.is_some());
+    }
+
+    #[test]
+    fn what_iperf3_does_not_know_is_not_a_figure() {
+        let object: Value =
+            serde_json::from_str(r#"{"a":18446744073709551615,"b":-1,"c":"5","d":5,"e":null}"#)
+                .unwrap();
+        let found = ["a", "b", "c", "d", "e", "f"].map(|key| number(&object, key));
+        assert_eq!(found, [None, None, None, Some(5.0), None, None]);
+    }
 
     fn options(test: &StreamTest<'_>) -> String {
         command_line(&Iperf3, test).unwrap().join(" ")

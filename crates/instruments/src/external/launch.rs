@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
+use std::iter;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
@@ -12,45 +13,24 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use netio::contain::{self, Contained};
 use netio::kill_on_drop::KillOnDrop;
 use netio::netns::NetNs;
+use netio::stop::{STOP_INTERVAL, Stop};
+use record::Measurement;
 
-use netio::stop::STOP_INTERVAL;
-use netio::stop::Stop;
+use crate::measured::failed;
 
 /// What a tool may say; iperf3 says 1 KiB a stream and interval.
 const MOST_OUTPUT: usize = 64 << 20;
 /// Lines read ahead of who parses them.
 const LINES_AHEAD: usize = 1024;
 
-/// Starts tools in one place, with a locale whose output the parsers know.
-pub trait Launcher {
-    /// Starts `tool`; it ends when the result is dropped.
-    ///
-    /// # Errors
-    /// The tool did not start.
-    fn start(&self, tool: &Tool, arguments: &[String]) -> Result<Running>;
-
-    /// Runs `tool` to its end and keeps its output.
-    ///
-    /// # Errors
-    /// The tool did not start, said too much, or was stopped for the cause that is named.
-    fn launch(&self, tool: &Tool, arguments: &[String], stop: &Stop) -> Result<Output> {
-        let mut running = self.start(tool, arguments)?;
-        let lines = lines_of(running.streams(), stop).with_context(|| tool.name())?;
-        Ok(Output {
-            lines,
-            code: running.wait()?,
-        })
-    }
+/// Where tools are started, always in the calling thread's network namespace, with a locale whose output the parsers know.
+#[derive(Clone, Copy, Debug)]
+pub enum Launcher {
+    /// On the host: a tool ends with the calling thread.
+    OnHost,
+    /// In a test bed, where this program may make process namespaces: nothing that a tool started outlives it.
+    InTestBed,
 }
-
-/// The calling thread's own network namespace; tools there end with the calling thread.
-#[derive(Debug)]
-pub struct Here;
-
-/// The calling thread's own network namespace; tools run contained there, so that nothing of them outlives the measurement.
-/// For test beds, where this program may make process namespaces.
-#[derive(Debug)]
-pub struct Within;
 
 /// A tool that runs; ended when dropped.
 #[derive(Debug)]
@@ -72,28 +52,29 @@ pub struct Tool {
 
 /// What a tool said.
 #[derive(Clone, Debug, Default)]
-pub struct Output {
+pub(crate) struct ToolOutput {
     /// Of standard output and standard error, in the order of arrival.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<OutputLine>,
     /// Exit code; 128 + n when signal n ended it.
     pub(crate) code: i32,
 }
 
 /// One line and when its end arrived.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Line {
+pub(crate) struct OutputLine {
     /// Seconds since the tool started.
     pub(crate) at_s: f64,
-    pub(crate) stream: Stream,
+    /// Where it was said.
+    pub(crate) stream: OutputStream,
     /// Without the line feed.
     pub(crate) text: String,
 }
 
 /// Where a tool said something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
-    Output,
-    Error,
+pub(crate) enum OutputStream {
+    Stdout,
+    Stderr,
 }
 
 impl Tool {
@@ -110,13 +91,9 @@ impl Tool {
             .stdin(Stdio::null())
             .output()
             .with_context(|| path.display().to_string())?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let version = text
-            .lines()
-            .next()
-            .unwrap_or("version unknown")
-            .trim()
-            .to_owned();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let version = text.lines().next().unwrap_or("version unknown");
+        let version = version.trim().to_owned();
         Ok(Self { path, version })
     }
 
@@ -125,27 +102,51 @@ impl Tool {
     }
 }
 
-impl Launcher for Here {
-    fn start(&self, tool: &Tool, arguments: &[String]) -> Result<Running> {
-        let mut command = Command::new(&tool.path);
-        command.args(arguments);
-        let child = KillOnDrop::spawn(prepared(&mut command));
-        let child = child.with_context(|| format!("{} did not start", tool.name()))?;
-        Ok(Running::ByItself(child))
+impl Launcher {
+    /// Starts `tool`; it ends when the result is dropped.
+    ///
+    /// # Errors
+    /// The tool did not start.
+    pub fn start(self, tool: &Tool, arguments: &[String]) -> Result<Running> {
+        let started = match self {
+            Self::OnHost => {
+                let mut command = Command::new(&tool.path);
+                KillOnDrop::spawn(prepared(command.args(arguments))).map(Running::ByItself)
+            }
+            Self::InTestBed => {
+                let program = OsString::from(&tool.path);
+                let arguments = arguments.iter().map(OsString::from);
+                let argv: Vec<OsString> = iter::once(program).chain(arguments).collect();
+                let mut command = contain::command(&NetNs::current()?, &argv)?;
+                Contained::spawn(prepared(&mut command)).map(Running::Contained)
+            }
+        };
+        started.with_context(|| format!("{} did not start", tool.name()))
     }
-}
 
-impl Launcher for Within {
-    fn start(&self, tool: &Tool, arguments: &[String]) -> Result<Running> {
-        let arguments = arguments.iter().map(OsString::from);
-        let argv: Vec<OsString> = [OsString::from(&tool.path)]
-            .into_iter()
-            .chain(arguments)
-            .collect();
-        let here = NetNs::current()?;
-        let contained = Contained::spawn(prepared(&mut contain::command(&here, &argv)?));
-        let contained = contained.with_context(|| format!("{} did not start", tool.name()))?;
-        Ok(Running::Contained(contained))
+    /// Runs `tool` to its end and keeps its output.
+    ///
+    /// # Errors
+    /// The tool did not start, said too much, or was stopped for the cause that is named.
+    pub(crate) fn run(self, tool: &Tool, arguments: &[String], stop: &Stop) -> Result<ToolOutput> {
+        let mut running = self.start(tool, arguments)?;
+        let lines = lines_of(running.streams(), stop).with_context(|| tool.name())?;
+        let code = running.wait()?;
+        Ok(ToolOutput { lines, code })
+    }
+
+    /// Measures with a tool and its arguments, whose output `parse` understands.
+    pub(super) fn measure(
+        self,
+        prepared: Result<(Tool, Vec<String>)>,
+        stop: &Stop,
+        parse: impl FnOnce(&ToolOutput) -> Measurement,
+    ) -> Measurement {
+        prepared.map_or_else(failed, |(tool, arguments)| {
+            let output = self.run(&tool, &arguments, stop);
+            let measurement = output.map_or_else(failed, |output| parse(&output));
+            measurement.with_fact("tool", &tool.version)
+        })
     }
 }
 
@@ -165,22 +166,29 @@ impl Running {
     }
 }
 
-impl Output {
+impl ToolOutput {
     /// Standard output alone.
-    pub(crate) fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let lines = self.lines.iter();
-        lines
-            .filter(|line| line.stream == Stream::Output)
-            .map(|line| line.text.clone() + "\n")
-            .collect()
+        let lines = lines.filter(|line| line.stream == OutputStream::Stdout);
+        lines.map(|line| line.text.clone() + "\n").collect()
+    }
+
+    /// The lines of both streams.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().map(|line| line.text.as_str())
     }
 
     /// The last line that says something, for an error message.
-    pub(crate) fn last_words(&self) -> &str {
-        let said = self.lines.iter().rev().map(|line| line.text.trim());
-        said.into_iter()
-            .find(|text| !text.is_empty())
-            .unwrap_or("no output")
+    pub(super) fn last_words(&self) -> &str {
+        let mut said = self.lines.iter().rev().map(|line| line.text.trim());
+        said.find(|text| !text.is_empty()).unwrap_or("no output")
+    }
+
+    /// How `tool` ended, for an error message.
+    pub(super) fn ending(&self, tool: &str) -> String {
+        let (code, said) = (self.code, self.last_words());
+        format!("{tool} ended with code {code}: {said}")
     }
 }
 
@@ -193,21 +201,21 @@ fn prepared(command: &mut Command) -> &mut Command {
 }
 
 /// Every line that `child` says, until it closes its streams.
-fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<Line>> {
+fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<OutputLine>> {
     let start = Instant::now();
     let (sender, receiver) = mpsc::sync_channel(LINES_AHEAD);
     if let Some(stdout) = child.stdout.take() {
-        read_lines(stdout, Stream::Output, start, sender.clone());
+        read_lines(stdout, OutputStream::Stdout, start, sender.clone());
     }
     if let Some(stderr) = child.stderr.take() {
-        read_lines(stderr, Stream::Error, start, sender);
+        read_lines(stderr, OutputStream::Stderr, start, sender);
     }
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines: Vec<OutputLine> = Vec::new();
     let mut room = MOST_OUTPUT;
     loop {
         match receiver.recv_timeout(STOP_INTERVAL) {
             Ok(line) => {
-                room = room.saturating_sub(line.text.len() + size_of::<Line>());
+                room = room.saturating_sub(line.text.len() + size_of::<OutputLine>());
                 lines.push(line);
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(lines),
@@ -223,24 +231,21 @@ fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<Line>> {
 /// Sends on every line of `source`, one that is too long in pieces.
 fn read_lines(
     source: impl Read + Send + 'static,
-    stream: Stream,
+    stream: OutputStream,
     start: Instant,
-    sender: SyncSender<Line>,
+    sender: SyncSender<OutputLine>,
 ) {
     const LONGEST_LINE: u64 = 1 << 20;
     thread::spawn(move || {
         let mut source = BufReader::new(source);
         loop {
             let mut bytes = Vec::new();
-            match (&mut source)
-                .take(LONGEST_LINE)
-                .read_until(b'\n', &mut bytes)
-            {
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
-            }
+            let mut piece = (&mut source).take(LONGEST_LINE);
+            let Ok(1..) = piece.read_until(b'\n', &mut bytes) else {
+                return;
+            };
             let text = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-            let line = Line {
+            let line = OutputLine {
                 at_s: start.elapsed().as_secs_f64(),
                 stream,
                 text: String::from_utf8_lossy(text).into_owned(),
@@ -258,21 +263,21 @@ pub(crate) mod tests {
     use std::time::Duration;
 
     /// Captured standard output with times of arrival of 0.
-    pub(crate) fn captured(text: &str, code: i32) -> Output {
-        let line = |text: &str| Line {
+    pub(crate) fn captured(text: &str, code: i32) -> ToolOutput {
+        let line = |text: &str| OutputLine {
             at_s: 0.0,
-            stream: Stream::Output,
+            stream: OutputStream::Stdout,
             text: text.to_owned(),
         };
-        Output {
+        ToolOutput {
             lines: text.lines().map(line).collect(),
             code,
         }
     }
 
-    fn shell(script: &str, stop: &Stop) -> Result<Output> {
+    fn shell(script: &str, stop: &Stop) -> Result<ToolOutput> {
         let tool = Tool::find("sh", "--version", "dash").unwrap();
-        Here.launch(&tool, &["-c", script].map(str::to_owned), stop)
+        Launcher::OnHost.run(&tool, &["-c", script].map(str::to_owned), stop)
     }
 
     #[test]
@@ -317,7 +322,8 @@ pub(crate) mod tests {
             path: "/dev/null".into(),
             version: String::new(),
         };
-        let error = Here.launch(&tool, &[], &Stop::default()).unwrap_err();
+        let error = Launcher::OnHost.run(&tool, &[], &Stop::default());
+        let error = error.unwrap_err();
         assert!(
             format!("{error:#}").contains("/dev/null did not start"),
             "{error:#}"

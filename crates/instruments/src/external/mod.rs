@@ -3,7 +3,7 @@
 pub mod choice;
 pub(crate) mod curl;
 #[cfg(any(test, fuzzing))]
-pub(crate) mod hostile;
+pub(crate) mod fuzzing;
 pub(crate) mod iperf;
 pub(crate) mod iperf3;
 pub(crate) mod launch;
@@ -12,4 +12,4 @@ pub(crate) mod ping;
 pub(crate) mod streams;
 pub(crate) mod wget;
 
-pub use launch::{Here, Launcher, Running, Tool, Within};
+pub use launch::{Launcher, Running, Tool};

@@ -5,10 +5,16 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail, ensure};
 
-use super::launch::{Output, Tool};
-use super::streams::{self, StreamTest, StreamTool, amount, direction};
+use super::launch::{Tool, ToolOutput};
+use super::streams::{self, StreamTest, StreamTool, amount, direction, switches};
 use crate::iperf3::plan::{Plan, Protocol, Way};
-use record::{Figure, Measurement, Metric, Sample, Statistic};
+use crate::measured::{figures, samples};
+use record::Metric::{
+    ConnectMs, ElapsedS, GoodputBitPerS, LostPackets, LostPercent, ReceivedBytes,
+    ReceiverCpuPercent, RetransmittedPackets, SenderCpuPercent, SentPackets,
+};
+use record::Statistic::{Mean, Total};
+use record::{Figure, Measurement, Sample};
 
 /// The port of its control connections unless told otherwise, and the lowest; data goes to the ports from 5001 on.
 const PORT: u16 = 5000;
@@ -66,15 +72,13 @@ impl StreamTool for Nuttcp {
             format!("-N{}", plan.parallel),
             format!("-R{rate}k"),
         ];
-        for (flag, wanted) in [
+        arguments.extend(switches(&[
             ("-4", target.is_ipv4()),
             ("-6", target.is_ipv6()),
             ("-u", plan.protocol == Protocol::Udp),
             ("-r", plan.way == Way::Down),
             ("-D", plan.no_delay),
-        ] {
-            arguments.extend(wanted.then(|| flag.to_owned()));
-        }
+        ]));
         arguments.extend(plan.length.map(|bytes| format!("-l{bytes}")));
         arguments.extend(window.map(|kib| format!("-w{kib}k")));
         arguments.extend(plan.mss.map(|bytes| format!("-M{bytes}")));
@@ -83,109 +87,99 @@ impl StreamTool for Nuttcp {
         Ok(arguments)
     }
 
-    fn parse(&self, output: &Output, plan: &Plan) -> Measurement {
-        let rows: Vec<Row<'_>> = output.lines.iter().filter_map(|l| row(&l.text)).collect();
-        let whole = rows.iter().find(|row| row.contains_key("real_seconds"));
-        Measurement {
-            samples: samples(&rows, plan),
-            figures: whole.map(|row| figures(row, plan)).unwrap_or_default(),
+    fn parse(&self, output: &ToolOutput, plan: &Plan) -> Measurement {
+        let reports: Vec<Pairs<'_>> = output.texts().filter_map(report).collect();
+        let whole = reports
+            .iter()
+            .find(|report| report.contains_key("real_seconds"));
+        let measurement = Measurement {
+            samples: interval_samples(&reports, plan),
+            figures: whole
+                .map(|report| whole_figures(report, plan))
+                .unwrap_or_default(),
             failure: failure(output, whole),
             ..Measurement::default()
-        }
-        .with_fact("goodput", "what the receiving end's nuttcp counted (L7)")
-        .with_fact(
-            "connect",
-            "what nuttcp prints as RTT: the time that connecting took",
-        )
+        };
+        measurement
+            .with_fact("goodput", "what the receiving end's nuttcp counted (L7)")
+            .with_fact(
+                "connect",
+                "what nuttcp prints as RTT: the time that connecting took",
+            )
     }
 }
 
 /// The pairs of one line.
-type Row<'a> = HashMap<&'a str, f64>;
+type Pairs<'a> = HashMap<&'a str, f64>;
 
 /// `megabytes=839.6875 real_sec=0.50 rate_Mbps=14075.0074 retrans=0`: a line without bytes is not a report.
-fn row(line: &str) -> Option<Row<'_>> {
+fn report(line: &str) -> Option<Pairs<'_>> {
     let pairs = line.split_whitespace().filter_map(|word| {
         let (key, value) = word.split_once('=')?;
         Some((key, amount(value)?))
     });
-    let row: Row<'_> = pairs.collect();
-    row.contains_key("megabytes").then_some(row)
+    let report: Pairs<'_> = pairs.collect();
+    report.contains_key("megabytes").then_some(report)
+}
+
+fn bytes(report: &Pairs<'_>) -> Option<f64> {
+    report
+        .get("megabytes")
+        .map(|megabytes| megabytes * MEGABYTE)
 }
 
 /// What arrived in each interval; the last one, cut short, nuttcp keeps to itself.
-fn samples(rows: &[Row<'_>], plan: &Plan) -> Vec<Sample> {
+fn interval_samples(reports: &[Pairs<'_>], plan: &Plan) -> Vec<Sample> {
     let mut at_s = 0.0;
-    let mut samples = Vec::new();
-    let intervals = rows
+    let mut all = Vec::new();
+    let intervals = reports
         .iter()
-        .filter_map(|row| Some((row, *row.get("real_sec")?)));
-    for ((row, length_s), index) in intervals.zip(1..) {
+        .filter_map(|report| Some((report, report.get("real_sec")?)));
+    for ((report, length_s), index) in intervals.zip(1..) {
         at_s += length_s;
         let found = [
-            (
-                Metric::ReceivedBytes,
-                row.get("megabytes").map(|mb| mb * MEGABYTE),
-            ),
-            (Metric::RetransmittedPackets, row.get("retrans").copied()),
-            (Metric::LostPackets, row.get("drop").copied()),
+            (ReceivedBytes, bytes(report)),
+            (RetransmittedPackets, report.get("retrans").copied()),
+            (LostPackets, report.get("drop").copied()),
         ];
-        samples.extend(found.into_iter().filter_map(|(metric, value)| {
-            Some(Sample::new(at_s, metric, index, value?).toward(direction(plan)))
-        }));
+        all.extend(samples(at_s, index, direction(plan), found));
     }
-    samples
+    all
 }
 
-fn figures(row: &Row<'_>, plan: &Plan) -> Vec<Figure> {
-    let direction = direction(plan);
-    let get = |key: &str| row.get(key).copied();
-    let bytes = get("megabytes").map(|megabytes| megabytes * MEGABYTE);
+fn whole_figures(report: &Pairs<'_>, plan: &Plan) -> Vec<Figure> {
+    let get = |key: &str| report.get(key).copied();
     let along = [
-        (Metric::ReceivedBytes, Statistic::Total, bytes),
+        (ReceivedBytes, Total, bytes(report)),
         (
-            Metric::GoodputBitPerS,
-            Statistic::Mean,
+            GoodputBitPerS,
+            Mean,
             get("rate_Mbps").map(|mbps| mbps * 1e6),
         ),
-        (Metric::ElapsedS, Statistic::Total, get("real_seconds")),
-        (
-            Metric::RetransmittedPackets,
-            Statistic::Total,
-            get("retrans"),
-        ),
-        (Metric::SentPackets, Statistic::Total, get("pkt")),
-        (Metric::LostPackets, Statistic::Total, get("drop")),
-        (Metric::LostPercent, Statistic::Mean, get("data_loss")),
+        (ElapsedS, Total, get("real_seconds")),
+        (RetransmittedPackets, Total, get("retrans")),
+        (SentPackets, Total, get("pkt")),
+        (LostPackets, Total, get("drop")),
+        (LostPercent, Mean, get("data_loss")),
     ];
     let around = [
-        (Metric::ConnectMs, get("rtt_ms")),
-        (Metric::SenderCpuPercent, get("tx_cpu")),
-        (Metric::ReceiverCpuPercent, get("rx_cpu")),
+        (ConnectMs, Mean, get("rtt_ms")),
+        (SenderCpuPercent, Mean, get("tx_cpu")),
+        (ReceiverCpuPercent, Mean, get("rx_cpu")),
     ];
-    let along = along.into_iter().filter_map(|(metric, statistic, value)| {
-        Some(Figure::new(metric, statistic, value?).toward(direction))
-    });
-    let around = around
-        .into_iter()
-        .filter_map(|(metric, value)| Some(Figure::new(metric, Statistic::Mean, value?)));
-    along.chain(around).collect()
+    let along = figures(Some(direction(plan)), along);
+    along.chain(figures(None, around)).collect()
 }
 
-fn failure(output: &Output, whole: Option<&Row<'_>>) -> Option<String> {
-    let said = output.lines.iter().find_map(|line| {
-        let (_, cause) = line.text.split_once("Error: ")?;
-        Some(cause.trim().to_owned())
-    });
-    match whole {
-        _ if said.is_some() => said.map(|cause| format!("nuttcp: {cause}")),
-        Some(row) if row.get("megabytes").is_some_and(|mb| *mb > 0.0) => None,
+fn failure(output: &ToolOutput, whole: Option<&Pairs<'_>>) -> Option<String> {
+    let mut lines = output.texts();
+    if let Some((_, cause)) = lines.find_map(|line| line.split_once("Error: ")) {
+        return Some(format!("nuttcp: {}", cause.trim()));
+    }
+    match whole.and_then(bytes) {
+        Some(bytes) if bytes > 0.0 => None,
         Some(_) => Some("nothing arrived".to_owned()),
-        None => Some(format!(
-            "nuttcp ended with code {}: {}",
-            output.code,
-            output.last_words()
-        )),
+        None => Some(output.ending("nuttcp")),
     }
 }
 
@@ -197,7 +191,7 @@ pub(super) mod tests {
     use super::super::streams::command_line;
     use super::super::streams::tests::plan;
     use super::*;
-    use record::Direction;
+    use record::{Direction, Metric};
 
     /// nuttcp 6.1.2.
     pub(in super::super) const TCP: &str = include_str!("fixtures/nuttcp_tcp.txt");
@@ -218,28 +212,28 @@ pub(super) mod tests {
         let measurement = parse(TCP, &plan(Protocol::Tcp, Way::Up));
         assert_eq!(measurement.failure, None);
         let get = |metric| figure(&measurement, metric).unwrap();
-        assert_eq!(get(Metric::GoodputBitPerS), 12_162_266_300.0);
-        assert_eq!(get(Metric::ReceivedBytes), 1450.625 * MEGABYTE);
-        assert_eq!(get(Metric::RetransmittedPackets), 0.0);
-        assert_eq!(get(Metric::ConnectMs), 0.10);
-        assert_eq!(get(Metric::SenderCpuPercent), 44.0);
-        assert_eq!(get(Metric::ReceiverCpuPercent), 31.0);
+        assert_eq!(get(GoodputBitPerS), 12_162_266_300.0);
+        assert_eq!(get(ReceivedBytes), 1450.625 * MEGABYTE);
+        assert_eq!(get(RetransmittedPackets), 0.0);
+        assert_eq!(get(ConnectMs), 0.10);
+        assert_eq!(get(SenderCpuPercent), 44.0);
+        assert_eq!(get(ReceiverCpuPercent), 31.0);
         assert_eq!(measurement.samples[0].value, 839.6875 * MEGABYTE);
     }
 
     #[test]
     fn a_reverse_test_goes_down() {
         let measurement = parse(REVERSE, &plan(Protocol::Tcp, Way::Down));
-        assert_eq!(figure(&measurement, Metric::SenderCpuPercent), Some(25.0));
+        assert_eq!(figure(&measurement, SenderCpuPercent), Some(25.0));
         assert_eq!(measurement.samples[0].direction, Some(Direction::Down));
-        assert_eq!(figure(&measurement, Metric::ConnectMs), None);
+        assert_eq!(figure(&measurement, ConnectMs), None);
     }
 
     #[test]
     fn udp_has_loss() {
         let measurement = parse(UDP, &plan(Protocol::Udp, Way::Up));
-        assert_eq!(figure(&measurement, Metric::SentPackets), Some(432.0));
-        assert_eq!(figure(&measurement, Metric::LostPercent), Some(0.0));
+        assert_eq!(figure(&measurement, SentPackets), Some(432.0));
+        assert_eq!(figure(&measurement, LostPercent), Some(0.0));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The system's own ping (iputils) as an instrument, its output parsed into the same samples.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::launch::{Launcher, Output, Tool};
+use super::launch::{Launcher, Tool, ToolOutput};
+use super::streams::{word, words};
 use crate::echo_stats::EchoStats;
 use crate::endpoint::Local;
 use crate::ping::PingPlan;
@@ -14,22 +14,15 @@ use record::Measurement;
 
 /// Pings `target` with the ping on PATH, run by `launcher`.
 pub(crate) fn measure(
-    launcher: &dyn Launcher,
+    launcher: Launcher,
     target: IpAddr,
     plan: &PingPlan,
     local: Option<&Local>,
     stop: &Stop,
 ) -> Measurement {
-    let tool = match tool() {
-        Ok(tool) => tool,
-        Err(error) => return Measurement::failed(error),
-    };
-    let measurement = match launcher.launch(&tool, &arguments(target, plan, local), stop) {
-        Ok(output) => parse(&output, plan),
-        Err(error) => Measurement::failed(format!("{error:#}")),
-    };
+    let prepared = tool().map(|tool| (tool, arguments(target, plan, local)));
+    let measurement = launcher.measure(prepared, stop, |output| parse(output, plan));
     measurement
-        .with_fact("tool", &tool.version)
         .with_fact("rtt", plan.describe(target))
         .with_fact(
             "timestamps",
@@ -46,55 +39,36 @@ pub(crate) fn tool() -> Result<Tool> {
 }
 
 fn arguments(target: IpAddr, plan: &PingPlan, local: Option<&Local>) -> Vec<String> {
-    let seconds = |time: Duration| format!("{}", time.as_secs_f64());
-    let mut arguments = vec!["-n".to_owned(), "-D".to_owned(), "-O".to_owned()];
-    for (flag, value) in [
-        ("-s", plan.size.to_string()),
-        ("-c", plan.count.to_string()),
-        ("-i", seconds(plan.interval)),
-        ("-W", seconds(plan.timeout)),
-    ] {
-        arguments.extend([flag.to_owned(), value]);
-    }
-    for (flag, value) in [
-        ("-Q", plan.tos.map(|tos| tos.to_string())),
-        ("-t", plan.ttl.map(|ttl| ttl.to_string())),
-        ("-I", local.map(ToString::to_string)),
-    ] {
-        arguments.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
-    }
+    let mut arguments = ["-n", "-D", "-O"].map(str::to_owned).to_vec();
+    arguments.extend(words(&[
+        ("-s", word(plan.size)),
+        ("-c", word(plan.count)),
+        ("-i", word(plan.interval.as_secs_f64())),
+        ("-W", word(plan.timeout.as_secs_f64())),
+        ("-Q", plan.tos.and_then(word)),
+        ("-t", plan.ttl.and_then(word)),
+        ("-I", local.and_then(word)),
+    ]));
     arguments.push(target.to_string());
     arguments
 }
 
 /// What ping said, as samples; lines that it did not mean for us are passed over.
-pub(super) fn parse(output: &Output, plan: &PingPlan) -> Measurement {
-    match try_parse(output, plan) {
-        Ok(measurement) => measurement,
-        Err(error) => Measurement::failed(format!("{error:#}")),
-    }
-}
-
-fn try_parse(output: &Output, plan: &PingPlan) -> Result<Measurement> {
-    let texts = || output.lines.iter().map(|line| line.text.as_str());
+pub(super) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
     // Without its closing statistics ping never came to ping, or was killed.
-    let sent = texts().find_map(transmitted).with_context(|| {
-        format!(
-            "ping ended with code {}: {}",
-            output.code,
-            output.last_words()
-        )
-    })?;
+    let Some(sent) = output.texts().find_map(transmitted) else {
+        return Measurement::failed(output.ending("ping"));
+    };
     let mut tally = EchoStats::new(plan.timeout);
     // ping states when answers came, not when requests left: the schedule stands for that.
     for probe in 0..sent.min(u64::from(plan.count)) {
         tally.sent(plan.interval.as_secs_f64() * probe as f64);
     }
     let mut wraps = SequenceNumbers::default();
-    for (sequence, rtt_ms) in texts().filter_map(answer) {
+    for (sequence, rtt_ms) in output.texts().filter_map(answer) {
         tally.answered(wraps.unwrap(sequence), rtt_ms);
     }
-    Ok(tally.finish())
+    tally.finish()
 }
 
 /// `[1795291848.6] 1208 bytes from 127.0.0.1: icmp_seq=1 ttl=64 time=0.907 ms`: sequence and time.
@@ -140,17 +114,9 @@ impl SequenceNumbers {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::external::fuzzing::PING as PLAN;
     use crate::external::launch::tests::captured;
     use record::{Metric, Statistic};
-
-    pub(in super::super) const PLAN: PingPlan = PingPlan {
-        size: 1200,
-        count: 3,
-        interval: Duration::from_millis(100),
-        timeout: Duration::from_secs(1),
-        tos: None,
-        ttl: None,
-    };
 
     /// iputils 20221126.
     pub(in super::super) const ANSWERED: &str = "\

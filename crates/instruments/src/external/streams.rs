@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use serde::Deserialize;
 
-use super::launch::{Launcher, Output, Tool};
+use super::launch::{Launcher, Tool, ToolOutput};
 use crate::Session;
 use crate::endpoint::Local;
-use crate::iperf3::plan::{Plan, Until, Way};
+use crate::iperf3::plan::{Plan, Protocol, Until, Way};
 use record::{Direction, Measurement};
 
 /// What a tool may take beyond the time of its test: to connect, and to exchange results.
@@ -55,7 +56,7 @@ pub(crate) trait StreamTool {
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>>;
 
     /// What it said, as samples and figures; lines that it did not mean for us are passed over.
-    fn parse(&self, output: &Output, plan: &Plan) -> Measurement;
+    fn parse(&self, output: &ToolOutput, plan: &Plan) -> Measurement;
 }
 
 impl<'a> StreamTest<'a> {
@@ -82,27 +83,18 @@ pub(crate) fn command_line(by: &dyn StreamTool, test: &StreamTest<'_>) -> Result
 /// Does `test` with a tool run by `launcher`.
 pub(crate) fn measure(
     by: &dyn StreamTool,
-    launcher: &dyn Launcher,
+    launcher: Launcher,
     test: &StreamTest<'_>,
     session: &Session,
 ) -> Measurement {
-    let plan = test.plan;
-    let prepared = by
-        .tool()
-        .and_then(|tool| Ok((tool, command_line(by, test)?)));
-    let (tool, arguments) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => return Measurement::failed(format!("{error:#}")),
-    };
-    let stop = match plan.duration() {
-        Some(time) => session.stop.within(time + GRACE),
-        None => session.stop.clone(),
-    };
-    let measurement = match launcher.launch(&tool, &arguments, &stop) {
-        Ok(output) => by.parse(&output, plan),
-        Err(error) => Measurement::failed(format!("{error:#}")),
-    };
-    measurement.with_fact("tool", &tool.version)
+    let prepared = by.tool();
+    let prepared = prepared.and_then(|tool| Ok((tool, command_line(by, test)?)));
+    let time = test.plan.duration();
+    let stop = time.map_or_else(
+        || session.stop.clone(),
+        |time| session.stop.within(time + GRACE),
+    );
+    launcher.measure(prepared, &stop, |output| by.parse(output, test.plan))
 }
 
 /// Where the data goes, in a test of one direction.
@@ -141,23 +133,40 @@ pub(super) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()
     Ok(())
 }
 
-/// A number that a tool said, if it can be one.
-pub(super) fn amount(text: &str) -> Option<f64> {
-    text.parse().ok().filter(|value| is_amount(*value))
+/// A number that a tool said and that can be an amount of anything here: not negative, and no more than a year at
+/// 100 Tbit/s has bits.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "f64")]
+pub(super) struct ToolNumber(pub(super) f64);
+
+impl TryFrom<f64> for ToolNumber {
+    type Error = &'static str;
+
+    fn try_from(value: f64) -> Result<Self, Self::Error> {
+        const MOST: f64 = 1e22;
+        let possible = (0.0..=MOST).contains(&value).then_some(Self(value));
+        possible.ok_or("this cannot be an amount")
+    }
 }
 
-/// Whether `value` can be an amount of anything here: not negative, and no more than a year at 100 Tbit/s has bits.
-pub(super) fn is_amount(value: f64) -> bool {
-    const MOST: f64 = 1e22;
-    (0.0..=MOST).contains(&value)
+/// An amount that a tool said, if it is one.
+pub(super) fn amount(text: &str) -> Option<f64> {
+    let amount = ToolNumber::try_from(text.parse::<f64>().ok()?);
+    amount.ok().map(|ToolNumber(value)| value)
 }
 
 /// Flags, each with its value, as words of a command line; without those that have none.
-pub(super) fn words<const N: usize>(pairs: [(&str, Option<String>); N]) -> Vec<String> {
-    let said = pairs
-        .into_iter()
-        .filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+pub(super) fn words(flags: &[(&str, Option<String>)]) -> Vec<String> {
+    let said = flags
+        .iter()
+        .filter_map(|(flag, value)| Some([(*flag).to_owned(), value.clone()?]));
     said.flatten().collect()
+}
+
+/// The flags that are wanted.
+pub(super) fn switches(flags: &[(&str, bool)]) -> impl Iterator<Item = String> {
+    let wanted = flags.iter().filter(|(_, wanted)| *wanted);
+    wanted.map(|(flag, _)| (*flag).to_owned())
 }
 
 /// A number as a word of a command line.
@@ -165,10 +174,38 @@ pub(super) fn word(number: impl ToString) -> Option<String> {
     Some(number.to_string())
 }
 
+/// What the clients of iperf and iperf3 take alike, with each one's own words for the test's `length` and for the `rest`.
+pub(super) fn iperf_client(
+    test: &StreamTest<'_>,
+    length: &[(&str, Option<String>)],
+    rest: &[(&str, Option<String>)],
+) -> Vec<String> {
+    let (target, plan) = (test.target, test.plan);
+    // Unless told, iperf3 sends 1 Mbit/s of datagrams; 0 is as fast as it goes.
+    let unlimited = (plan.protocol == Protocol::Udp).then_some(0);
+    let mut arguments = words(&[("-c", word(target.ip())), ("-p", word(target.port()))]);
+    arguments.extend(words(length));
+    arguments.extend(words(&[
+        ("-i", word(plan.interval.as_secs_f64())),
+        ("-P", word(plan.parallel)),
+        ("-b", plan.bitrate.or(unlimited).and_then(word)),
+        ("-l", plan.length.and_then(word)),
+        ("-w", plan.window.and_then(word)),
+        ("-M", plan.mss.and_then(word)),
+        ("-S", plan.tos.and_then(word)),
+    ]));
+    arguments.extend(words(rest));
+    arguments.extend(switches(&[
+        ("-u", plan.protocol == Protocol::Udp),
+        ("-R", plan.way == Way::Down),
+        ("-N", plan.no_delay),
+    ]));
+    arguments
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::iperf3::plan::Protocol;
 
     /// Two seconds of one stream.
     pub(in super::super) fn plan(protocol: Protocol, way: Way) -> Plan {

@@ -5,35 +5,33 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
-use super::launch::{Launcher, Line, Output, Tool};
+use super::launch::{Launcher, Tool, ToolOutput};
 use crate::endpoint::Local;
 use crate::http::{HttpTarget, download_figures};
+use crate::measured::failed;
 use crate::meter::Meter;
 use netio::stop::Stop;
 use record::Measurement;
 
+/// Bytes that a dot stands for.
 const DOT: u64 = 8 * 1024;
+
+const OPTIONS: &str = "--no-config --max-redirect=0 --tries=1 --no-proxy --connect-timeout=20 \
+    --read-timeout=60 --output-document=/dev/null --progress=dot:binary";
 
 /// Downloads `target` with the wget on PATH, run by `launcher`.
 pub(crate) fn measure(
-    launcher: &dyn Launcher,
+    launcher: Launcher,
     target: &HttpTarget,
     interval: Duration,
     local: Option<&Local>,
     stop: &Stop,
 ) -> Measurement {
     let prepared = tool().and_then(|tool| Ok((tool, arguments(target, local)?)));
-    let (tool, arguments) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => return Measurement::failed(format!("{error:#}")),
-    };
-    let measurement = match launcher.launch(&tool, &arguments, stop) {
-        Ok(output) => parse(&output, interval),
-        Err(error) => Measurement::failed(format!("{error:#}")),
-    };
-    measurement.with_fact("tool", &tool.version).with_fact(
+    let measurement = launcher.measure(prepared, stop, |output| parse(output, interval));
+    measurement.with_fact(
         "goodput",
         "HTTP body bytes (L7) from the answer's headers to the end, as wget's rows of dots arrived",
     )
@@ -56,107 +54,71 @@ pub(crate) fn tool() -> Result<Tool> {
 }
 
 fn arguments(target: &HttpTarget, local: Option<&Local>) -> Result<Vec<String>> {
-    let bind = match local {
-        Some(Local::Address(address)) => Some(format!("--bind-address={address}")),
+    let mut arguments: Vec<String> = OPTIONS.split(' ').map(str::to_owned).collect();
+    match local {
+        Some(Local::Address(address)) => arguments.push(format!("--bind-address={address}")),
         Some(Local::Interface(name)) => {
             bail!("wget takes an address to bind to, not an interface ({name})")
         }
-        None => None,
-    };
-    let arguments = [
-        "--no-config",
-        "--max-redirect=0",
-        "--tries=1",
-        "--no-proxy",
-        "--connect-timeout=20",
-        "--read-timeout=60",
-        "--output-document=/dev/null",
-        "--progress=dot:binary",
-    ]
-    .into_iter()
-    .map(str::to_owned)
-    .chain(bind)
-    .chain([target.to_string()]);
-    Ok(arguments.collect())
+        None => {}
+    }
+    arguments.push(target.to_string());
+    Ok(arguments)
 }
 
 /// What wget said, as samples; lines that it did not mean for us are passed over.
-pub(super) fn parse(output: &Output, interval: Duration) -> Measurement {
+pub(super) fn parse(output: &ToolOutput, interval: Duration) -> Measurement {
     let mut meter = Meter::new(interval);
-    let start_s = output
-        .lines
-        .iter()
-        .find(|line| is_start(line))
-        .map_or(0.0, |line| line.at_s);
+    let mut lines = output.lines.iter();
+    let start = lines.find(|line| line.text.starts_with("Saving to: "));
+    let start_s = start.map_or(0.0, |line| line.at_s);
     let mut end_s = 0.0;
     for line in &output.lines {
-        let Some(bytes) = row_bytes(&line.text) else {
-            continue;
-        };
-        end_s = (line.at_s - start_s).max(end_s);
-        meter.add(end_s, bytes);
-    }
-    match outcome(output) {
-        Ok(bytes) => {
-            // Dots count whole 8 KiB only: what is left over arrived with the last row.
-            meter.add(end_s, bytes.saturating_sub(meter.total()));
-            Measurement {
-                samples: meter.finish(end_s),
-                figures: download_figures(bytes, end_s, None),
-                ..Measurement::default()
-            }
+        if let Some(bytes) = row_bytes(&line.text) {
+            end_s = (line.at_s - start_s).max(end_s);
+            meter.add(end_s, bytes);
         }
-        Err(error) => Measurement {
-            samples: meter.finish(end_s),
-            ..Measurement::failed(format!("{error:#}"))
-        },
     }
-}
-
-/// The bytes of a download that ended well.
-fn outcome(output: &Output) -> Result<u64> {
-    if output.code != 0 {
-        bail!(
-            "wget ended with code {}: {}",
-            output.code,
-            output.last_words()
-        );
+    let saved = saved_bytes(output);
+    // Dots count whole 8 KiB only: what is left over arrived with the last row.
+    let left_over = saved
+        .as_ref()
+        .map(|saved| saved.saturating_sub(meter.total()));
+    meter.add(end_s, left_over.unwrap_or_default());
+    let measurement = saved.map_or_else(failed, |bytes| Measurement {
+        figures: download_figures(bytes, end_s, None),
+        ..Measurement::default()
+    });
+    Measurement {
+        samples: meter.finish(end_s),
+        ..measurement
     }
-    output
-        .lines
-        .iter()
-        .find_map(|line| saved_bytes(&line.text))
-        .with_context(|| format!("wget did not say what it saved: {}", output.last_words()))
-}
-
-fn is_start(line: &Line) -> bool {
-    line.text.starts_with("Saving to: ")
 }
 
 /// `  384K ................ ................ ................ 26% 1.85M 1s`: the bytes of its dots.
 fn row_bytes(line: &str) -> Option<u64> {
     let (offset, dots) = line.trim_start().split_once("K ")?;
     offset.parse::<u64>().ok()?;
-    let row = dots.split(['%', '=']).next()?;
-    let count = row
-        .bytes()
-        .take_while(|byte| matches!(byte, b'.' | b' ' | b','))
-        .filter(|&byte| byte == b'.')
-        .count();
-    Some(count as u64 * DOT)
+    let dots = dots.bytes().take_while(|byte| b". ,".contains(byte));
+    Some(dots.filter(|&byte| byte == b'.').count() as u64 * DOT)
 }
 
-/// `2026-11-21 20:10:48 (1.96 MB/s) - '/dev/null' saved [3000000/3000000]`: the first count.
-fn saved_bytes(line: &str) -> Option<u64> {
-    let (_, counts) = line.split_once("saved [")?;
-    counts.split(['/', ']']).next()?.parse().ok()
+/// The bytes of a download that ended well: the first count in
+/// `2026-11-21 20:10:48 (1.96 MB/s) - '/dev/null' saved [3000000/3000000]`.
+fn saved_bytes(output: &ToolOutput) -> Result<u64> {
+    ensure!(output.code == 0, output.ending("wget"));
+    let saved = output.texts().find_map(|line| {
+        let (_, counts) = line.split_once("saved [")?;
+        counts.split(['/', ']']).next()?.parse().ok()
+    });
+    saved.with_context(|| format!("wget did not say what it saved: {}", output.last_words()))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::external::launch::Stream;
     use crate::external::launch::tests::captured;
+    use crate::external::launch::{OutputLine, OutputStream};
     use record::{Metric, Statistic};
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -214,13 +176,13 @@ Saving to: '/dev/null'
 2026-11-21 20:10:48 (1.96 MB/s) - '/dev/null' saved [3000000/3000000]
 ";
 
-    fn rows() -> Output {
-        let lines = ROWS.iter().map(|&(at_s, text)| Line {
+    fn rows() -> ToolOutput {
+        let lines = ROWS.iter().map(|&(at_s, text)| OutputLine {
             at_s,
-            stream: Stream::Error,
+            stream: OutputStream::Stderr,
             text: text.to_owned(),
         });
-        Output {
+        ToolOutput {
             lines: lines.collect(),
             code: 0,
         }

@@ -17,7 +17,7 @@ use crate::failure::{Blame, Failure};
 use crate::http;
 use crate::http::files;
 use crate::http::files::{DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS};
-use crate::http::sizes::Sizes;
+use crate::http::sizes::FileSizes;
 use crate::http::{Amount, DEFAULT_INTERVAL, HttpPlan, HttpTarget};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 
@@ -60,7 +60,7 @@ struct FilesArgs {
     count: Option<u32>,
     /// Their sizes: 10kb, `1kb,10kb` in turn, 1kb..100kb, lognormal:MEDIAN,SIGMA, pareto:LEAST,ALPHA
     #[arg(long, visible_alias = "size", value_name = "SIZES", conflicts_with_all = ["bytes", "duration"])]
-    sizes: Option<Sizes>,
+    sizes: Option<FileSizes>,
     /// Of the sizes drawn: the same seed fetches the same sizes
     #[arg(long, default_value_t = 1)]
     seed: u64,

@@ -1,18 +1,25 @@
 //! Many files over a few HTTP/1.1 connections: the time to each one's first byte and to its completion.
 
-mod fetch;
-mod results;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use self::fetch::File;
-use super::HttpTarget;
-use super::sizes::Sizes;
-use crate::Session;
+use super::connection::{HttpConnection, ResponseHead, Waited};
+use super::sizes::FileSizes;
+use super::{HttpTarget, LIVE_INTERVAL};
 use crate::endpoint::Local;
-use record::Measurement;
+use crate::{Session, measured};
+use netio::stop::Stop;
+use record::Statistic::{Mean, Median, P90, P99, Total};
+use record::{Figure, Measurement, Metric, Sample};
+use stats::{order_statistics, t_interval};
 
 /// Connections in parallel unless said, as browsers open them to one server.
 pub(crate) const DEFAULT_CONNECTIONS: u32 = 6;
@@ -25,7 +32,7 @@ pub(crate) struct FilesPlan {
     /// How many.
     pub(crate) count: u32,
     /// Their sizes; what the URLs give when absent.
-    pub(crate) sizes: Option<Sizes>,
+    pub(crate) sizes: Option<FileSizes>,
     /// Of the sizes drawn.
     pub(crate) seed: u64,
     /// In parallel, 1 to [`MOST_CONNECTIONS`].
@@ -43,11 +50,20 @@ pub(crate) fn measure(
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
-    let (fetched, failure) = fetch::fetch(files(targets, plan), plan, local, session);
+    let fetch = Fetch {
+        files: files(targets, plan),
+        plan,
+        local,
+        stop: &session.stop,
+        start: Instant::now(),
+        next: AtomicUsize::new(0),
+        failed: AtomicBool::new(false),
+    };
+    let (fetched, failure) = fetch.all(session);
     let names: Vec<String> = targets.iter().map(ToString::to_string).collect();
     let measurement = Measurement {
-        samples: results::samples(&fetched, plan.connections),
-        figures: results::figures(&fetched, plan),
+        samples: samples(&fetched, plan.connections),
+        figures: figures(&fetched, plan),
         failure,
         ..Measurement::default()
     };
@@ -56,24 +72,19 @@ pub(crate) fn measure(
 
 /// The files in their order: the targets in turn, each with its drawn size.
 fn files(targets: &[HttpTarget], plan: &FilesPlan) -> Vec<File> {
-    let turns = targets.iter().cycle();
-    match &plan.sizes {
-        Some(sizes) => {
-            let sizes = sizes.draw(plan.count, plan.seed);
-            let file = |(target, size): (&HttpTarget, u64)| File {
-                target: target.of_size(size),
-                size: Some(size),
-            };
-            turns.zip(sizes).map(file).collect()
-        }
-        None => {
-            let file = |(target, _): (&HttpTarget, u32)| File {
-                target: target.clone(),
-                size: None,
-            };
-            turns.zip(0..plan.count).map(file).collect()
-        }
-    }
+    let draw = |sizes: &FileSizes| sizes.draw(plan.count, plan.seed).into_iter();
+    let mut sizes = plan.sizes.as_ref().map(draw);
+    let file = |(target, _): (&HttpTarget, u32)| {
+        let size = sizes.as_mut().and_then(Iterator::next);
+        let target = size.map_or_else(|| target.clone(), |size| target.of_size(size));
+        File { target, size }
+    };
+    targets
+        .iter()
+        .cycle()
+        .zip(0..plan.count)
+        .map(file)
+        .collect()
 }
 
 fn describe(measurement: Measurement, plan: &FilesPlan) -> Measurement {
@@ -104,4 +115,244 @@ fn describe(measurement: Measurement, plan: &FilesPlan) -> Measurement {
         Some(sizes) => measurement.with_fact("sizes", format!("{sizes}; seed {}", plan.seed)),
         None => measurement.with_fact("sizes", "what the URLs give"),
     }
+}
+
+/// One file of many.
+#[derive(Clone, Debug)]
+struct File {
+    target: HttpTarget,
+    /// What its body must have, where that is known.
+    size: Option<u64>,
+}
+
+/// What one file took.
+#[derive(Clone, Copy, Debug)]
+struct Fetched {
+    /// From 1.
+    index: u64,
+    /// From 1.
+    connection: u32,
+    /// When its turn came, since the start.
+    at_s: f64,
+    /// Absent on a connection that was there already.
+    connect_ms: Option<f64>,
+    first_byte_ms: f64,
+    completion_ms: f64,
+    bytes: u64,
+}
+
+/// What the connections share.
+struct Fetch<'a> {
+    files: Vec<File>,
+    plan: &'a FilesPlan,
+    local: Option<&'a Local>,
+    stop: &'a Stop,
+    start: Instant,
+    next: AtomicUsize,
+    failed: AtomicBool,
+}
+
+impl Fetch<'_> {
+    /// The files that came, and the first failure, which ends all.
+    fn all(&self, session: &Session) -> (Vec<Fetched>, Option<String>) {
+        let (mut fetched, mut failure) = (Vec::new(), None);
+        let mut live_at = LIVE_INTERVAL;
+        let mut take = |result| {
+            match result {
+                Ok(file) => fetched.push(file),
+                Err(error) => {
+                    self.failed.store(true, Ordering::Relaxed);
+                    failure.get_or_insert_with(|| format!("{error:#}"));
+                }
+            }
+            let now = self.start.elapsed();
+            if now >= live_at {
+                live_at = now + LIVE_INTERVAL;
+                let (now_s, done, all) = (now.as_secs_f64(), fetched.len(), self.plan.count);
+                session
+                    .live
+                    .line(format_args!("{now_s:.1} s: {done} of {all} files"));
+            }
+        };
+        thread::scope(|scope| {
+            let (sender, results) = mpsc::channel::<Result<Fetched>>();
+            for connection in 1..=self.plan.connections.clamp(1, MOST_CONNECTIONS) {
+                let sender = sender.clone();
+                scope.spawn(move || self.work(connection, &sender));
+            }
+            drop(sender);
+            results.iter().for_each(&mut take);
+        });
+        fetched.sort_by_key(|file| file.index);
+        (fetched, failure)
+    }
+
+    /// Takes one file after the other until there is none left or one failed.
+    fn work(&self, connection: u32, results: &Sender<Result<Fetched>>) {
+        let mut kept = None;
+        while !self.failed.load(Ordering::Relaxed) {
+            let at = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(file) = self.files.get(at) else {
+                return;
+            };
+            let number = at + 1;
+            let fetched = self.fetch(file, &mut kept).map(|times| Fetched {
+                index: number as u64,
+                connection,
+                ..times
+            });
+            let fetched = fetched.with_context(|| format!("file {number} ({})", file.target));
+            let failed = fetched.is_err();
+            if results.send(fetched).is_err() || failed {
+                return;
+            }
+        }
+    }
+
+    /// Fetches `file` over the connection that was `kept`, or over a new one, which may be kept in turn.
+    fn fetch(&self, file: &File, kept: &mut Option<HttpConnection>) -> Result<Fetched> {
+        let turn = Instant::now();
+        let mut connected = None;
+        let (mut connection, sent, head) = match self.ask_again(file, kept.take())? {
+            Some(answered) => answered,
+            None => {
+                let mut connection = HttpConnection::open(&file.target, self.local, self.stop)?;
+                connected = Some(Instant::now());
+                let sent = connection.request(&file.target, self.plan.keep_alive)?;
+                let head = connection.head(self.stop)?;
+                let head = head.context("the server closed the connection and gave no answer")?;
+                (connection, sent, head)
+            }
+        };
+        let (first_byte, persistent) = (head.first_byte, head.persistent);
+        let bytes = self.receive(&mut connection, head)?;
+        let completed = Instant::now();
+        let wanted = file.size.unwrap_or(bytes);
+        if bytes != wanted {
+            bail!("the server gave {bytes} bytes where {wanted} were asked for");
+        }
+        *kept = Some(connection).filter(|_| persistent && self.plan.keep_alive);
+        Ok(Fetched {
+            index: 0,
+            connection: 0,
+            at_s: (turn - self.start).as_secs_f64(),
+            connect_ms: connected.map(|connected| millis(connected - turn)),
+            first_byte_ms: millis(first_byte - sent),
+            completion_ms: millis(completed - turn),
+            bytes,
+        })
+    }
+
+    /// Asks on the connection that was kept, if it goes to the file's server; nothing if that has closed it
+    /// meanwhile, as it may (RFC 9112 §9.3.1).
+    fn ask_again(
+        &self,
+        file: &File,
+        kept: Option<HttpConnection>,
+    ) -> Result<Option<(HttpConnection, Instant, ResponseHead)>> {
+        let same_server = |kept: &HttpConnection| kept.authority == file.target.authority;
+        let Some(mut kept) = kept.filter(same_server) else {
+            return Ok(None);
+        };
+        let Ok(sent) = kept.request(&file.target, true) else {
+            return Ok(None);
+        };
+        let head = kept.head(self.stop)?;
+        Ok(head.map(|head| (kept, sent, head)))
+    }
+
+    /// Reads a whole body; how many bytes of payload it has.
+    fn receive(&self, connection: &mut HttpConnection, head: ResponseHead) -> Result<u64> {
+        let mut body = head.body;
+        let mut total = 0;
+        while !body.complete() {
+            let waited = connection.wait(self.stop, None);
+            match waited.with_context(|| format!("after {total} bytes"))? {
+                Waited::Bytes => total += body.feed(connection.take())?,
+                Waited::Closed | Waited::TimeUp => {
+                    body.closed(total)?;
+                    break;
+                }
+            }
+            if self.failed.load(Ordering::Relaxed) {
+                bail!("another file failed");
+            }
+        }
+        Ok(total)
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The times of each file, over `connections` in parallel.
+fn samples(fetched: &[Fetched], connections: u32) -> Vec<Sample> {
+    let of = |file: &Fetched| {
+        let sample = |metric, value| {
+            let sample = Sample::new(file.at_s, metric, file.index, value).size(file.bytes);
+            match connections {
+                1 => sample,
+                _ => sample.stream(file.connection),
+            }
+        };
+        let connect = file.connect_ms.map(|ms| sample(Metric::ConnectMs, ms));
+        connect.into_iter().chain([
+            sample(Metric::FirstByteMs, file.first_byte_ms),
+            sample(Metric::CompletionMs, file.completion_ms),
+        ])
+    };
+    let mut samples: Vec<Sample> = fetched.iter().flat_map(of).collect();
+    samples.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    samples
+}
+
+/// The times of all files.
+fn figures(fetched: &[Fetched], plan: &FilesPlan) -> Vec<Figure> {
+    if fetched.is_empty() {
+        return Vec::new();
+    }
+    let bytes: u64 = fetched.iter().map(|file| file.bytes).sum();
+    let ends = fetched.iter().map(|f| f.at_s + f.completion_ms / 1e3);
+    let elapsed_s = ends.fold(0.0, f64::max);
+    let (count, bits) = (fetched.len() as f64, bytes as f64 * 8.0);
+    let mut figures = vec![
+        Figure::new(Metric::Files, Total, count),
+        Figure::new(Metric::ReceivedBytes, Total, bytes as f64),
+        Figure::new(Metric::ElapsedS, Total, elapsed_s),
+        Figure::new(Metric::FilesPerS, Mean, count / elapsed_s),
+        Figure::new(Metric::GoodputBitPerS, Mean, bits / elapsed_s),
+    ];
+    let of = |values: &dyn Fn(&Fetched) -> Option<f64>| fetched.iter().filter_map(values).collect();
+    let connect_ms = of(&|file| file.connect_ms);
+    let first_byte_ms = of(&|file| Some(file.first_byte_ms));
+    let completion_ms = of(&|file| Some(file.completion_ms));
+    figures.extend(distribution(Metric::ConnectMs, connect_ms));
+    figures.extend(distribution(Metric::FirstByteMs, first_byte_ms));
+    figures.extend(distribution(Metric::CompletionMs, completion_ms));
+    // Where sizes come in turn, what a file takes can be told by its size.
+    let sizes = plan.sizes.as_ref().map(FileSizes::distinct);
+    for size in sizes.unwrap_or_default() {
+        let of_size = of(&|file| (file.bytes == size).then_some(file.completion_ms));
+        let mut all = distribution(Metric::CompletionMs, of_size).into_iter();
+        let median = all.find(|figure| figure.statistic == Median);
+        figures.extend(median.map(|figure| figure.size(size)));
+    }
+    figures
+}
+
+/// Mean, median with its interval, and the upper percentiles.
+fn distribution(metric: Metric, mut values: Vec<f64>) -> Vec<Figure> {
+    values.sort_by(f64::total_cmp);
+    let found = [
+        (metric, Mean, t_interval::mean(&values)),
+        (metric, Median, order_statistics::quantile(&values, 0.5)),
+        (metric, P90, order_statistics::percentile(&values, 0.90)),
+        (metric, P99, order_statistics::percentile(&values, 0.99)),
+    ];
+    let mut figures: Vec<Figure> = measured::figures(None, found).collect();
+    if let Some(median) = figures.get_mut(1) {
+        median.interval = order_statistics::median_interval(&values);
+    }
+    figures
 }

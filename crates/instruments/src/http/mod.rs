@@ -1,25 +1,25 @@
 //! An HTTP/1.1 download (RFC 9112): bytes over time, time to the first byte, goodput.
 
 pub mod args;
-mod body;
 mod connection;
 pub(crate) mod files;
-pub mod server;
+pub(crate) mod server;
 pub(crate) mod sizes;
-mod target;
 
+use std::fmt;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use self::body::Body;
-use self::connection::{Afterwards, Connection, Read};
-pub(crate) use self::target::HttpTarget;
+use self::connection::{HttpConnection, ResponseHead, Waited};
 use super::meter::Meter;
 use super::{Session, seconds};
-use crate::endpoint::Local;
-use record::{Figure, Measurement, Metric, Statistic};
+use crate::endpoint::{self, Family, Local};
+use crate::measured::{failed, failure, figures};
+use record::Statistic::{Mean, Total};
+use record::{Figure, Measurement, Metric};
 
 /// From one live line to the next.
 const LIVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -50,6 +50,86 @@ pub(crate) enum Amount {
     For(Duration),
 }
 
+/// Stands in a URL for a file's size in bytes.
+const SIZE: &str = "{size}";
+
+/// What to download from where.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct HttpTarget {
+    address: SocketAddr,
+    /// Host and port as the Host header has them.
+    authority: String,
+    path: String,
+}
+
+impl HttpTarget {
+    /// The resource `path` of the server at `address`.
+    #[cfg(test)]
+    pub(crate) fn of(address: SocketAddr, path: &str) -> Self {
+        Self {
+            address,
+            authority: address.to_string(),
+            path: path.to_owned(),
+        }
+    }
+
+    /// With `size` in place of every [`SIZE`] in its path.
+    pub(crate) fn of_size(&self, size: u64) -> Self {
+        self.clone().at(&self.path.replace(SIZE, &size.to_string()))
+    }
+
+    /// Whether its path has a [`SIZE`] to be put in.
+    pub(crate) fn has_size(&self) -> bool {
+        self.path.contains(SIZE)
+    }
+
+    /// The same server at another path.
+    pub(crate) fn at(self, path: &str) -> Self {
+        let path = path.to_owned();
+        Self { path, ..self }
+    }
+
+    /// The files of `farwire serve` on the same server, each by its size.
+    pub(crate) fn sized(&self) -> Self {
+        self.clone().at(&format!("/bytes/{SIZE}"))
+    }
+
+    /// Whether it names a server and nothing on it.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.path == "/"
+    }
+
+    /// The resource that `url` names.
+    ///
+    /// # Errors
+    /// Not an `http://` URL, or a host that does not resolve to `family`.
+    pub(crate) fn resolve(url: &str, family: Family) -> Result<Self> {
+        let uri = url.parse::<http::Uri>();
+        let uri = uri.with_context(|| format!("`{url}` is not a URL"))?;
+        ensure!(
+            uri.scheme_str() == Some("http"),
+            "`{url}`: write http://HOST[:PORT]/PATH (farwire measures without TLS)"
+        );
+        let authority = uri.authority().context("a URL needs a host")?;
+        let port = authority.port_u16().unwrap_or(80);
+        let address = endpoint::resolve(authority.host(), port, family)?;
+        Ok(Self {
+            address,
+            authority: authority.to_string(),
+            path: uri
+                .path_and_query()
+                .map_or("/", |path| path.as_str())
+                .to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for HttpTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}{}", self.authority, self.path)
+    }
+}
+
 /// Downloads `target` from the calling thread's namespace, and from `local` if that is said.
 pub(crate) fn measure(
     target: &HttpTarget,
@@ -57,23 +137,21 @@ pub(crate) fn measure(
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
-    let mut measurement = match Download::request(target, plan, local, session) {
+    let measurement = match Download::request(target, plan, local, session) {
         Ok(mut download) => {
-            let cause = download.receive(session).err();
-            let mut measurement = download.finish();
-            measurement.failure = cause.map(|error| format!("{error:#}"));
-            measurement
+            let failure = failure(download.receive(session));
+            Measurement {
+                failure,
+                ..download.finish()
+            }
         }
-        Err(error) => Measurement::failed(format!("{error:#}")),
+        Err(error) => failed(error),
     };
-    measurement
-        .facts
-        .insert("url".to_owned(), target.to_string());
     let end = match plan.amount {
         Amount::Whole | Amount::Bytes(_) => "the last byte received",
         Amount::For(_) => "the end of the stated time",
     };
-    measurement.with_fact(
+    measurement.with_fact("url", target).with_fact(
         "goodput",
         format!("HTTP body bytes (L7) from sending the request to {end}"),
     )
@@ -81,12 +159,10 @@ pub(crate) fn measure(
 
 struct Download<'a> {
     plan: &'a HttpPlan,
-    connection: Connection,
+    connection: HttpConnection,
     start: Instant,
-    first_byte_s: f64,
+    head: ResponseHead,
     last_byte_s: f64,
-    congestion: Option<String>,
-    body: Body,
     meter: Meter,
 }
 
@@ -97,8 +173,8 @@ impl<'a> Download<'a> {
         local: Option<&Local>,
         session: &Session,
     ) -> Result<Self> {
-        let mut connection = Connection::open(target, local, &session.stop)?;
-        let start = connection.request(target, Afterwards::Close)?;
+        let mut connection = HttpConnection::open(target, local, &session.stop)?;
+        let start = connection.request(target, false)?;
         let head = connection.head(&session.stop)?;
         let head =
             head.context("the server closed the connection within the answer's head, at once")?;
@@ -106,10 +182,8 @@ impl<'a> Download<'a> {
             plan,
             connection,
             start,
-            first_byte_s: (head.first_byte - start).as_secs_f64(),
+            head,
             last_byte_s: 0.0,
-            congestion: head.congestion,
-            body: head.body,
             meter: Meter::new(plan.interval),
         })
     }
@@ -122,58 +196,58 @@ impl<'a> Download<'a> {
             Amount::For(time) => (None, Some(time)),
         };
         let until = time.map(|time| self.start + time);
+        let body = &mut self.head.body;
         let mut live_at = LIVE_INTERVAL;
         loop {
             let total = self.meter.total();
             if most.is_some_and(|most| total >= most) {
                 return Ok(());
             }
-            if self.body.complete() {
+            if body.complete() {
                 return whole(total, most);
             }
-            let read = self.connection.read(&session.stop, until);
-            match read.with_context(|| format!("after {total} bytes"))? {
-                Read::Bytes(data) => {
-                    let payload = self.body.feed(data)?;
+            let waited = self.connection.wait(&session.stop, until);
+            match waited.with_context(|| format!("after {total} bytes"))? {
+                Waited::Bytes => {
+                    let payload = body.feed(self.connection.take())?;
                     self.last_byte_s = self.start.elapsed().as_secs_f64();
                     self.meter.add(self.last_byte_s, payload);
                 }
-                Read::Closed => {
-                    self.body.closed(total)?;
+                Waited::Closed => {
+                    body.closed(total)?;
                     return whole(total, most);
                 }
-                Read::TimeUp => {
+                Waited::TimeUp => {
                     self.last_byte_s = time.unwrap_or_default().as_secs_f64();
                     return Ok(());
                 }
             }
             if self.start.elapsed() >= live_at {
                 live_at += LIVE_INTERVAL;
-                let total = self.meter.total();
+                let (at_s, total) = (self.last_byte_s, self.meter.total());
                 session
                     .live
-                    .line(format_args!("{:.1} s: {total} bytes", self.last_byte_s));
+                    .line(format_args!("{at_s:.1} s: {total} bytes"));
             }
         }
     }
 
     fn finish(self) -> Measurement {
         let duration_s = self.last_byte_s;
+        let first_byte_s = (self.head.first_byte - self.start).as_secs_f64();
         let bytes = self.meter.total();
         let arrived = self.connection.arrived();
-        let samples = self.meter.finish(duration_s);
-        let mut figures = download_figures(bytes, duration_s, Some(self.first_byte_s));
-        for goodput in &mut figures {
-            if goodput.metric == Metric::GoodputBitPerS {
-                goodput.interval = arrived.map(|arrived| {
-                    let most = bytes.max(arrived) as f64 * 8.0 / duration_s;
-                    [goodput.value, most]
-                });
-            }
+        let mut figures = download_figures(bytes, duration_s, Some(first_byte_s));
+        let mut goodputs = figures
+            .iter_mut()
+            .filter(|f| f.metric == Metric::GoodputBitPerS);
+        if let (Some(goodput), Some(arrived)) = (goodputs.next(), arrived) {
+            let most = bytes.max(arrived) as f64 * 8.0 / duration_s;
+            goodput.interval = Some([goodput.value, most]);
         }
         let measurement = Measurement {
             figures,
-            samples,
+            samples: self.meter.finish(duration_s),
             ..Measurement::default()
         }
         .with_fact(
@@ -181,7 +255,7 @@ impl<'a> Download<'a> {
             "of what the network carried meanwhile, to which sampling adds nothing: all of the body that was read, and at most what \
              arrived (TCP_INFO), with what came twice and the answer's head",
         );
-        match self.congestion {
+        match self.head.congestion {
             Some(name) => measurement.with_fact("sender's congestion control", name),
             None => measurement,
         }
@@ -191,9 +265,9 @@ impl<'a> Download<'a> {
 /// Whether a body of `total` bytes has all of the `most` that were asked for, if so many were.
 fn whole(total: u64, most: Option<u64>) -> Result<()> {
     match most {
-        Some(most) if total < most => Err(anyhow!(
-            "the server gave {total} of the {most} bytes asked for"
-        )),
+        Some(most) if total < most => {
+            bail!("the server gave {total} of the {most} bytes asked for")
+        }
         _ => Ok(()),
     }
 }
@@ -205,20 +279,17 @@ pub(crate) fn download_figures(
     first_byte_s: Option<f64>,
 ) -> Vec<Figure> {
     let rate = (duration_s > 0.0).then(|| bytes as f64 * 8.0 / duration_s);
-    let figures = [
-        (Metric::ReceivedBytes, Statistic::Total, Some(bytes as f64)),
-        (Metric::ElapsedS, Statistic::Total, Some(duration_s)),
-        (Metric::GoodputBitPerS, Statistic::Mean, rate),
+    let found = [
+        (Metric::ReceivedBytes, Total, Some(bytes as f64)),
+        (Metric::ElapsedS, Total, Some(duration_s)),
+        (Metric::GoodputBitPerS, Mean, rate),
         (
             Metric::FirstByteMs,
-            Statistic::Mean,
+            Mean,
             first_byte_s.map(|time| time * 1e3),
         ),
     ];
-    figures
-        .into_iter()
-        .filter_map(|(metric, statistic, value)| Some(Figure::new(metric, statistic, value?)))
-        .collect()
+    figures(None, found).collect()
 }
 
 #[cfg(test)]
@@ -264,7 +335,7 @@ mod tests {
     }
 
     fn bytes(measurement: &Measurement) -> f64 {
-        let bytes = measurement.figure(Metric::ReceivedBytes, Statistic::Total);
+        let bytes = measurement.figure(Metric::ReceivedBytes, Total);
         bytes.unwrap_or_else(|| panic!("{:?}", measurement.failure))
     }
 
@@ -295,7 +366,7 @@ mod tests {
             amount,
         );
         assert_eq!(measurement.failure, None);
-        let elapsed = measurement.figure(Metric::ElapsedS, Statistic::Total);
+        let elapsed = measurement.figure(Metric::ElapsedS, Total);
         assert!((elapsed.unwrap() - 0.3).abs() < 1e-9);
         assert!(bytes(&measurement) > 0.0);
     }
@@ -406,5 +477,37 @@ mod tests {
             .failure
             .unwrap();
         assert!(cause.contains(&address.to_string()), "{cause}");
+    }
+
+    #[test]
+    fn urls_are_checked() {
+        assert_eq!(
+            HttpTarget::resolve("http://127.0.0.1:81/a?b", Family::Any)
+                .unwrap()
+                .to_string(),
+            "http://127.0.0.1:81/a?b"
+        );
+        assert_eq!(
+            HttpTarget::resolve("http://[::1]", Family::V6)
+                .unwrap()
+                .address
+                .to_string(),
+            "[::1]:80"
+        );
+        for (url, family) in [
+            ("https://127.0.0.1/", Family::Any),
+            ("127.0.0.1", Family::Any),
+            ("http://127.0.0.1/", Family::V6),
+        ] {
+            assert!(HttpTarget::resolve(url, family).is_err());
+        }
+    }
+
+    #[test]
+    fn a_size_takes_its_place_in_the_path() {
+        let url = "http://127.0.0.1:81/f/{size}?n={size}";
+        let target = HttpTarget::resolve(url, Family::Any).unwrap();
+        assert!(target.has_size() && !target.is_bare());
+        assert_eq!(target.of_size(512).path, "/f/512?n=512");
     }
 }

@@ -15,7 +15,7 @@ const LARGEST: u64 = 1_000_000_000;
 /// Text: `10kb`, `1kb,10kb,100kb` (in turn), `1kb..100kb` (uniform), `lognormal:MEDIAN,SIGMA`, `pareto:LEAST,ALPHA`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub(crate) enum Sizes {
+pub(crate) enum FileSizes {
     /// One after the other, and again from the first.
     InTurn(Vec<u64>),
     /// Every whole number from `least` to `most` alike.
@@ -26,17 +26,13 @@ pub(crate) enum Sizes {
     Pareto { least: u64, alpha: f64 },
 }
 
-impl Sizes {
+impl FileSizes {
     /// The sizes of `count` files; the same seed gives the same ones.
     pub(crate) fn draw(&self, count: u32, seed: u64) -> Vec<u64> {
         let mut random = fastrand::Rng::with_seed(seed);
-        match self {
-            Self::InTurn(sizes) => {
-                let turns = sizes.iter().copied().cycle();
-                turns.zip(0..count).map(|(size, _)| size).collect()
-            }
-            _ => (0..count).map(|_| self.one(&mut random)).collect(),
-        }
+        (0..count as usize)
+            .map(|at| self.one(at, &mut random))
+            .collect()
     }
 
     /// The few sizes that there are, each once and ascending; nothing of a distribution.
@@ -50,9 +46,9 @@ impl Sizes {
         sizes
     }
 
-    fn one(&self, random: &mut fastrand::Rng) -> u64 {
+    fn one(&self, at: usize, random: &mut fastrand::Rng) -> u64 {
         let size = match *self {
-            Self::InTurn(ref sizes) => return sizes.first().copied().unwrap_or_default(),
+            Self::InTurn(ref sizes) => return sizes[at % sizes.len()],
             Self::Uniform { least, most } => return random.u64(least..=most),
             Self::LogNormal { median, sigma } => median as f64 * (sigma * normal(random)).exp(),
             Self::Pareto { least, alpha } => least as f64 * open_unit(random).powf(-1.0 / alpha),
@@ -62,15 +58,13 @@ impl Sizes {
 
     fn check(&self) -> Result<()> {
         let (least, most) = match self {
-            Self::InTurn(sizes) => (
-                sizes.iter().copied().min().unwrap_or_default(),
-                sizes.iter().copied().max().unwrap_or_default(),
-            ),
-            Self::Uniform { least, most } => (*least, *most),
+            Self::InTurn(sizes) => (sizes.iter().min(), sizes.iter().max()),
+            Self::Uniform { least, most } => (Some(least), Some(most)),
             Self::LogNormal { median: size, .. } | Self::Pareto { least: size, .. } => {
-                (*size, *size)
+                (Some(size), Some(size))
             }
         };
+        let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
         ensure!(least > 0, "a file has at least 1 byte");
         ensure!(
             least <= most,
@@ -84,7 +78,7 @@ impl Sizes {
     }
 }
 
-impl FromStr for Sizes {
+impl FromStr for FileSizes {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -107,7 +101,7 @@ impl FromStr for Sizes {
     }
 }
 
-impl TryFrom<String> for Sizes {
+impl TryFrom<String> for FileSizes {
     type Error = anyhow::Error;
 
     fn try_from(text: String) -> Result<Self> {
@@ -115,21 +109,23 @@ impl TryFrom<String> for Sizes {
     }
 }
 
-impl From<Sizes> for String {
-    fn from(sizes: Sizes) -> Self {
+impl From<FileSizes> for String {
+    fn from(sizes: FileSizes) -> Self {
         match sizes {
-            Sizes::InTurn(sizes) => {
+            FileSizes::InTurn(sizes) => {
                 let texts: Vec<Self> = sizes.iter().map(|&size| Bytes(size).to_string()).collect();
                 texts.join(",")
             }
-            Sizes::Uniform { least, most } => format!("{}..{}", Bytes(least), Bytes(most)),
-            Sizes::LogNormal { median, sigma } => format!("lognormal:{},{sigma}", Bytes(median)),
-            Sizes::Pareto { least, alpha } => format!("pareto:{},{alpha}", Bytes(least)),
+            FileSizes::Uniform { least, most } => format!("{}..{}", Bytes(least), Bytes(most)),
+            FileSizes::LogNormal { median, sigma } => {
+                format!("lognormal:{},{sigma}", Bytes(median))
+            }
+            FileSizes::Pareto { least, alpha } => format!("pareto:{},{alpha}", Bytes(least)),
         }
     }
 }
 
-impl fmt::Display for Sizes {
+impl fmt::Display for FileSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InTurn(sizes) => {
@@ -200,7 +196,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn draw(text: &str, count: u32, seed: u64) -> Vec<u64> {
-        text.parse::<Sizes>().unwrap().draw(count, seed)
+        text.parse::<FileSizes>().unwrap().draw(count, seed)
     }
 
     fn median(text: &str) -> u64 {
@@ -250,7 +246,7 @@ mod tests {
             ("pareto:1kb,0", "above 0"),
             ("pareto:1kb,NaN", "above 0"),
         ] {
-            let error = format!("{:#}", text.parse::<Sizes>().unwrap_err());
+            let error = format!("{:#}", text.parse::<FileSizes>().unwrap_err());
             assert!(error.contains(cause), "{text}: {error}");
         }
     }
@@ -258,9 +254,9 @@ mod tests {
     proptest! {
         #[test]
         fn every_size_is_within_its_bounds(median in 1..=LARGEST, sigma in 0.01..20.0, seed: u64) {
-            let sizes = Sizes::LogNormal { median, sigma };
+            let sizes = FileSizes::LogNormal { median, sigma };
             prop_assert!(sizes.draw(20, seed).iter().all(|size| (1..=LARGEST).contains(size)));
-            let sizes = Sizes::Pareto { least: median, alpha: sigma };
+            let sizes = FileSizes::Pareto { least: median, alpha: sigma };
             prop_assert!(sizes.draw(20, seed).iter().all(|size| (median..=LARGEST).contains(size)));
         }
     }

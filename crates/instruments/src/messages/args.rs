@@ -5,10 +5,10 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint;
-use crate::instrument::{Common, FarEnd as Bed};
-use crate::messages::sizes::{Load, Sizes, Sweep};
+use crate::instrument::{Common, FarEnd};
+use crate::messages::sizes::{Load, MessageSizes, Sweep};
 use crate::messages::wire::{DEFAULT_PORT, SIZES};
-use crate::messages::{FarEnd, SILENCE};
+use crate::messages::{MessageTarget, SILENCE};
 use record::profile::{Calibration, Carrier, Headline, HostLimit, Profile};
 use record::{Direction, Metric, Statistic};
 
@@ -40,7 +40,7 @@ pub(crate) struct Messages {
         default_value = "1",
         conflicts_with = "sweep"
     )]
-    size: Sizes,
+    size: MessageSizes,
     /// Sizes and counts of a published table instead
     #[arg(long, value_name = "NAME")]
     pub(crate) sweep: Option<Sweep>,
@@ -51,7 +51,7 @@ pub(crate) struct Messages {
 
 impl Connection {
     /// Measures toward `far_end` from now on.
-    pub(crate) fn aim(&mut self, far_end: &Bed) {
+    pub(crate) fn aim(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 
@@ -79,8 +79,8 @@ impl Connection {
     }
 
     /// Finds the far end.
-    pub(crate) fn far_end(&self, common: &Common) -> Result<FarEnd> {
-        Ok(FarEnd {
+    pub(crate) fn far_end(&self, common: &Common) -> Result<MessageTarget> {
+        Ok(MessageTarget {
             address: endpoint::resolve(&self.host, DEFAULT_PORT, common.family())?,
             local: common.bind.clone(),
             mss: self.set_mss,

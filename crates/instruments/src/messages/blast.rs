@@ -1,15 +1,18 @@
-//! `blast`: messages one way; the far end swallows them and sends one byte at the end (document 003).
+//! `blast`: messages one way; the far end swallows them and sends one byte at the end, as nettest had it
+//! ("Experiment on Oct 10").
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::client::{Call, FarEnd, incompressible};
+use super::client::{MessageTarget, incompressible};
 use super::sizes::Load;
-use super::wire::Request;
-use crate::Session;
+use super::wire::Mode;
+use super::{VARIATION, nagle_in_words};
+use crate::{Session, measured};
 use netio::stop::Stop;
-use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
+use record::Statistic::{Mean, Sd};
+use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::t_interval;
 
 /// Sends between two looks at whether to stop.
@@ -27,87 +30,60 @@ pub(crate) struct BlastPlan {
 }
 
 /// Measures from the calling thread's namespace.
-pub(crate) fn measure(far: &FarEnd, plan: &BlastPlan, session: &Session) -> Measurement {
+pub(crate) fn measure(far: &MessageTarget, plan: &BlastPlan, session: &Session) -> Measurement {
     let began = Instant::now();
-    let mut measurement = Measurement::default();
-    state(plan, &mut measurement);
-    for load in &plan.loads {
+    let mut measurement = with_facts(plan);
+    let outcome = plan.loads.iter().try_for_each(|load| {
         let mut elapsed_s = Vec::new();
-        for number in 1..=plan.runs {
-            match run(far, plan, *load, &session.stop, &mut measurement) {
-                Ok(elapsed) => elapsed_s.push(elapsed.as_secs_f64()),
-                Err(error) => measurement.failure = Some(format!("{error:#}")),
-            }
-            let Some(run_s) = elapsed_s.last().filter(|_| measurement.failure.is_none()) else {
-                break;
-            };
+        let outcome = (1..=plan.runs).try_for_each(|number| {
+            let run_s = run(far, plan, *load, &session.stop, &mut measurement)?.as_secs_f64();
+            elapsed_s.push(run_s);
             let at_s = began.elapsed().as_secs_f64();
-            let rate = goodput(*load, *run_s);
-            let size = load.size as u64;
-            measurement.samples.extend([
-                Sample::new(at_s, Metric::ElapsedS, number.into(), *run_s).size(size),
-                Sample::new(at_s, Metric::GoodputBitPerS, number.into(), rate)
-                    .toward(Direction::Up)
-                    .size(size),
-            ]);
+            let rate = goodput(*load, run_s);
+            let Load { size, count } = *load;
+            let elapsed = Sample::new(at_s, Metric::ElapsedS, number.into(), run_s);
+            let goodput = Sample::new(at_s, Metric::GoodputBitPerS, number.into(), rate);
+            let samples = [elapsed, goodput.toward(Direction::Up)];
+            let samples = samples.map(|sample| sample.size(size as u64));
+            measurement.samples.extend(samples);
             session.live.line(format_args!(
-                "{size} bytes, run {number} of {}: {} messages in {run_s:.6} s, {:.3} Mbit/s",
+                "{size} bytes, run {number} of {}: {count} messages in {run_s:.6} s, {:.3} Mbit/s",
                 plan.runs,
-                load.count,
                 rate / 1e6
             ));
-        }
+            Ok(())
+        });
         measurement.figures.extend(figures(*load, &elapsed_s));
-        if measurement.failure.is_some() {
-            break;
-        }
-    }
+        outcome
+    });
+    measurement.failure = measured::failure(outcome);
     measurement
 }
 
+/// One run: from the first send to the far end's byte that says it has all.
 fn run(
-    far: &FarEnd,
+    far: &MessageTarget,
     plan: &BlastPlan,
     load: Load,
     stop: &Stop,
     measurement: &mut Measurement,
 ) -> Result<Duration> {
-    let request = Request::Blast {
-        size: load.size,
-        count: load.count,
-        nagle: plan.nagle,
-    };
-    let Call {
-        channel, segment, ..
-    } = far.ask(far.connect(stop)?, &request)?;
-    segment.state(measurement);
-    let message = incompressible(load.size);
+    let Load { size, count } = load;
+    let mode = Mode::Blast { size, count };
+    let (stream, _) = far.ask(mode, plan.nagle, stop, measurement)?;
+    let message = incompressible(size);
     let start = Instant::now();
-    for number in 1..=load.count {
-        let sent = channel.send(&message);
-        let sent = sent.and_then(|()| {
-            if number % SENDS == 0 {
-                channel.go_on()
-            } else {
-                Ok(())
-            }
-        });
-        sent.map_err(|broken| {
-            far.blame(
-                &format!("message {number} of {} of {} bytes", load.count, load.size),
-                broken,
-            )
-        })?;
+    for number in 1..=count {
+        let mut sent = stream.send(&message);
+        if number % SENDS == 0 {
+            sent = sent.and_then(|()| stream.go_on());
+        }
+        sent.map_err(|broken| far.blame(&load.message(number), broken))?;
     }
-    let mut last = [0];
-    channel.receive(&mut last).map_err(|broken| {
-        far.blame(
-            &format!(
-                "the byte after {} messages of {} bytes",
-                load.count, load.size
-            ),
-            broken,
-        )
+    let last = stream.receive(&mut [0]);
+    last.map_err(|broken| {
+        let doing = format!("the byte after {count} messages of {size} bytes");
+        far.blame(&doing, broken)
     })?;
     Ok(start.elapsed())
 }
@@ -122,47 +98,30 @@ fn figures(load: Load, elapsed_s: &[f64]) -> Vec<Figure> {
         return Vec::new();
     };
     let goodputs: Vec<f64> = elapsed_s.iter().map(|&time| goodput(load, time)).collect();
-    // Document 003's: the bytes of one run over the mean time of the runs.
-    let mut rate = Figure::new(
-        Metric::GoodputBitPerS,
-        Statistic::Mean,
-        goodput(load, mean_s),
-    )
-    .toward(Direction::Up);
-    if let Some([low, high]) = t_interval::mean_interval(&goodputs) {
-        rate = rate.within(low.max(0.0), high);
-    }
-    let sd = t_interval::sample_sd(elapsed_s);
-    let sd = sd.map(|sd| Figure::new(Metric::ElapsedS, Statistic::Sd, sd));
-    let mean = Figure::new(Metric::ElapsedS, Statistic::Mean, mean_s);
-    let figures = [Some(mean), sd, Some(rate)].into_iter().flatten();
+    let goodput = (Metric::GoodputBitPerS, Mean, Some(goodput(load, mean_s)));
+    let elapsed = [
+        (Metric::ElapsedS, Mean, Some(mean_s)),
+        (Metric::ElapsedS, Sd, t_interval::sample_sd(elapsed_s)),
+    ];
+    // nettest's: the bytes of one run over the mean time of the runs.
+    let interval = t_interval::mean_interval(&goodputs).map(|[low, high]| [low.max(0.0), high]);
+    let rate = measured::figures(Some(Direction::Up), [goodput]);
+    let rate = rate.map(|figure| Figure { interval, ..figure });
+    let figures = measured::figures(None, elapsed).chain(rate);
     figures
         .map(|figure| figure.size(load.size as u64))
         .collect()
 }
 
-fn state(plan: &BlastPlan, measurement: &mut Measurement) {
-    let facts = [
-        (
+/// Nothing measured yet, with what is known of the numbers to come.
+fn with_facts(plan: &BlastPlan) -> Measurement {
+    Measurement::default()
+        .with_fact(
             "goodput",
             "payload (L7): iterations x size / elapsed, from the first send to the far end's byte that says it has all",
-        ),
-        ("messages", "each is one call of send(2), also the smallest"),
-        (
-            "nagle",
-            if plan.nagle {
-                "on"
-            } else {
-                "off (TCP_NODELAY)"
-            },
-        ),
-        (
-            "variation",
-            "mean absolute deviation of the runs, as document 003 has it; SD is the sample standard deviation (n - 1)",
-        ),
-        ("interval", "Student's t over the runs' goodputs"),
-    ];
-    measurement
-        .facts
-        .extend(facts.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        )
+        .with_fact("messages", "each is one call of send(2), also the smallest")
+        .with_fact("nagle", nagle_in_words(plan.nagle))
+        .with_fact("variation", VARIATION)
+        .with_fact("interval", "Student's t over the runs' goodputs")
 }

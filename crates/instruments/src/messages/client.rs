@@ -7,8 +7,8 @@ use anyhow::{Context, Result, anyhow};
 use netio::tcp;
 use socket2::SockRef;
 
-use super::exchange::{Broken, Channel, Watch};
-use super::wire::{Grant, Request};
+use super::connection::{MessageError, MessageStream};
+use super::wire::{Grant, Mode, Request};
 use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
 use netio::stop::Stop;
 use record::Measurement;
@@ -18,7 +18,7 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(20);
 
 /// Where the far end is and how to reach it.
 #[derive(Clone, Debug)]
-pub(crate) struct FarEnd {
+pub(crate) struct MessageTarget {
     /// The server.
     pub(crate) address: SocketAddr,
     /// The near end, if it matters.
@@ -29,94 +29,53 @@ pub(crate) struct FarEnd {
     pub(crate) silence: Duration,
 }
 
-/// A connection whose request was granted.
-pub(super) struct Call {
-    pub(super) channel: Channel,
-    pub(super) grant: Grant,
-    /// Payload bytes of a full segment, and the MTU of the path, as the kernel knows them.
-    pub(super) segment: Segment,
-}
-
-/// What the connection's packets may hold, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
-    /// Payload of a full segment of this end's, options deducted.
-    pub(super) mss: u32,
-    /// Of the path; absent where the kernel does not say.
-    pub(super) mtu: Option<u32>,
-}
-
-impl FarEnd {
-    /// Connects.
+impl MessageTarget {
+    /// Connects, asks for `mode` with Nagle's algorithm on or off, and takes the answer; states what the connection's packets may hold among the facts of
+    /// `measurement`.
     ///
     /// # Errors
-    /// No connection within [`CONNECT_TIMEOUT`].
-    pub(super) fn connect(&self, stop: &Stop) -> Result<Channel> {
+    /// No connection within [`CONNECT_TIMEOUT`]; or the far end refuses, is something else, or falls silent.
+    pub(super) fn ask(
+        &self,
+        mode: Mode,
+        nagle: bool,
+        stop: &Stop,
+        measurement: &mut Measurement,
+    ) -> Result<(MessageStream, Grant)> {
         let socket = endpoint::tcp(self.address, self.local.as_ref())?;
         if let Some(mss) = self.mss {
-            socket
-                .set_tcp_mss(mss)
-                .with_context(|| format!("the kernel refuses an MSS of {mss}"))?;
+            let set = socket.set_tcp_mss(mss);
+            set.with_context(|| format!("the kernel refuses an MSS of {mss}"))?;
         }
         let stream = endpoint::connect(socket, self.address, CONNECT_TIMEOUT, stop)?;
-        let watch = Watch {
-            stop: stop.clone(),
-            silence: self.silence,
-        };
-        Ok(Channel::new(stream, watch)?)
-    }
-
-    /// Asks over `channel`, and takes the answer.
-    ///
-    /// # Errors
-    /// The far end refuses, is something else, or falls silent.
-    pub(super) fn ask(&self, channel: Channel, request: &Request) -> Result<Call> {
-        let answer = channel
-            .send_line(&request.to_string())
-            .and_then(|()| channel.receive_line())
-            .map_err(|broken| self.blame("answering the request", broken))?;
-        let grant = Grant::parse(&answer).with_context(|| {
+        let stream = MessageStream::new(stream, stop.clone(), self.silence)?;
+        let answer = stream.send_line(&Request { mode, nagle }.to_string());
+        let answer = answer.and_then(|()| stream.receive_line());
+        let answer = answer.map_err(|broken| self.blame("answering the request", broken))?;
+        let wrong = || {
             format!(
                 "{}: is `farwire serve` of this version there?",
                 self.address
             )
-        })?;
-        let nagle = match *request {
-            Request::Pingpong { nagle, .. }
-            | Request::Blast { nagle, .. }
-            | Request::Transfer { nagle, .. } => nagle,
         };
-        channel.stream().set_nodelay(!nagle)?;
-        let segment = Segment {
-            mss: SockRef::from(channel.stream()).tcp_mss()?,
-            mtu: tcp::path_mtu(channel.stream()).ok(),
-        };
-        Ok(Call {
-            channel,
-            grant,
-            segment,
-        })
+        let grant = Grant::parse(&answer).with_context(wrong)?;
+        let socket = stream.socket();
+        socket.set_nodelay(!nagle)?;
+        let mss = SockRef::from(socket).tcp_mss()?;
+        let mss = format!("{mss} bytes of payload in a full segment");
+        measurement.facts.insert("mss".to_owned(), mss);
+        if let Ok(mtu) = tcp::path_mtu(socket) {
+            let mtu = format!("{mtu} bytes, of the path");
+            measurement.facts.insert("mtu".to_owned(), mtu);
+        }
+        Ok((stream, grant))
     }
 
     /// The error of a connection that broke while the far end was `doing` something.
-    pub(super) fn blame(&self, doing: &str, broken: Broken) -> anyhow::Error {
+    pub(super) fn blame(&self, doing: &str, broken: MessageError) -> anyhow::Error {
         match broken {
-            Broken::Stopped(cause) => anyhow!("{cause}"),
+            MessageError::Stopped(cause) => anyhow!("{cause}"),
             broken => anyhow!("{} failed at {doing}: {broken}", self.address),
-        }
-    }
-}
-
-impl Segment {
-    /// States it among the facts of `measurement`.
-    pub(super) fn state(self, measurement: &mut Measurement) {
-        let facts = &mut measurement.facts;
-        facts.insert(
-            "mss".to_owned(),
-            format!("{} bytes of payload in a full segment", self.mss),
-        );
-        if let Some(mtu) = self.mtu {
-            facts.insert("mtu".to_owned(), format!("{mtu} bytes, of the path"));
         }
     }
 }

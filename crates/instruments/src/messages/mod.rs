@@ -1,28 +1,31 @@
-//! Messages over TCP or UDP, as nettest (document 003) and the Perl transfer test (document 004) sent them:
-//! `pingpong` for round-trip times, `blast` for throughput against message size, `transfer` for the reads at the
-//! receiver. One small framing of ours carries all three: see [`wire`].
+//! Messages over TCP or UDP: `pingpong` for round-trip times and `blast` for throughput against message size, as nettest sent
+//! them ("Experiment on Oct 10", kernel 2.4.10); `transfer` for the reads at the receiver ("Perl TCP Transfer Test").
+//! One small framing of ours carries all three: see [`wire`].
 
 pub mod args;
 pub(crate) mod blast;
 pub mod blast_args;
 mod client;
-mod datagrams;
-pub(crate) mod exchange;
-pub(crate) mod far_end;
-mod fields;
-mod floor;
+mod connection;
 pub(crate) mod pingpong;
 pub mod pingpong_args;
-mod recorder;
-pub mod server;
+mod round_trips;
+pub(crate) mod server;
 pub mod sizes;
 pub(crate) mod tables;
 pub(crate) mod transfer;
 pub mod transfer_args;
-mod udp_pingpong;
 pub mod wire;
 
-pub(crate) use client::{FarEnd, SILENCE};
+pub(crate) use client::{MessageTarget, SILENCE};
+
+/// What the variation of the runs is, as a fact.
+const VARIATION: &str = "mean absolute deviation of the runs, as \"Experiment on Oct 10\" has it; SD is the sample standard deviation (n - 1)";
+
+/// Whether Nagle's algorithm is on, as a fact.
+fn nagle_in_words(on: bool) -> &'static str {
+    if on { "on" } else { "off (TCP_NODELAY)" }
+}
 
 #[cfg(test)]
 mod tests;

@@ -1,19 +1,24 @@
-//! `pingpong`: a message there and the same message back, again and again (document 003).
+//! `pingpong`: a message there and the same message back, again and again, as nettest had it ("Experiment on Oct 10").
+//!
+//! Over UDP they are numbered datagrams, one at a time, with a connection beside them for the far end's count.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
-use super::client::{Call, FarEnd, incompressible};
-use super::recorder::{Recorder, network};
+use super::client::{MessageTarget, incompressible};
+use super::connection::{
+    DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of, put_number,
+};
+use super::round_trips::{RoundTrips, host_overhead, network_part};
 use super::sizes::Load;
-use super::wire::{Request, Wait};
-use super::{floor, udp_pingpong};
-use crate::Session;
+use super::wire::{DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Wait};
+use super::{VARIATION, nagle_in_words};
+use crate::{Session, endpoint, measured};
 use netio::stop::STOP_INTERVAL;
-use netio::stop::Stop;
-use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
-use stats::t_interval;
+use record::Statistic::{Mean, Sd, Total};
+use record::{Direction, Figure, Measurement, Metric, Sample};
+use stats::{proportion, t_interval};
 
 /// With more messages than this in all, single round-trip times are kept in a histogram only.
 const MOST_SAMPLES: u64 = 20_000;
@@ -33,261 +38,315 @@ pub(crate) struct PingpongPlan {
     pub(crate) udp: Option<Duration>,
 }
 
-/// How one run went.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Run {
-    /// From the first message sent to the last answer, or its time-out.
-    pub(super) elapsed: Duration,
-    /// Of UDP.
-    pub(super) datagrams: Option<udp_pingpong::Counts>,
-}
-
 /// Measures from the calling thread's namespace.
-pub(crate) fn measure(far: &FarEnd, plan: &PingpongPlan, session: &Session) -> Measurement {
+pub(crate) fn measure(far: &MessageTarget, plan: &PingpongPlan, session: &Session) -> Measurement {
     let began = Instant::now();
-    let mut measurement = Measurement::default();
     let messages: u64 = plan.loads.iter().map(|load| load.count).sum();
     let keep = messages * u64::from(plan.runs) <= MOST_SAMPLES;
-    state(plan, keep, &mut measurement);
-    for load in &plan.loads {
-        let mut size = OfSize::new(*load, keep, began);
-        let outcome = size.measure(far, plan, session, &mut measurement);
-        size.finish(plan, &session.stop, &mut measurement);
-        if let Err(error) = outcome {
-            measurement.failure = Some(format!("{error:#}"));
-            break;
-        }
-    }
+    let mut measurement = with_facts(plan, keep);
+    let outcome = plan.loads.iter().try_for_each(|load| {
+        let mut runs = Runs {
+            far,
+            plan,
+            session,
+            load: *load,
+            round_trips: RoundTrips::new(keep, began),
+            elapsed_s: Vec::new(),
+            mean_rtt_ms: Vec::new(),
+            datagrams: DatagramCounts::default(),
+            measurement: &mut measurement,
+        };
+        let outcome = runs.all();
+        runs.finish();
+        outcome
+    });
+    measurement.failure = measured::failure(outcome);
     let by_time = |a: &Sample, b: &Sample| a.at_s.total_cmp(&b.at_s);
     measurement.samples.sort_by(by_time);
     measurement
 }
 
 /// All runs of one size.
-struct OfSize {
+struct Runs<'a> {
+    far: &'a MessageTarget,
+    plan: &'a PingpongPlan,
+    session: &'a Session,
     load: Load,
-    recorder: Recorder,
+    round_trips: RoundTrips,
     /// Of the runs that were completed.
     elapsed_s: Vec<f64>,
     mean_rtt_ms: Vec<f64>,
-    datagrams: Option<udp_pingpong::Counts>,
+    datagrams: DatagramCounts,
+    measurement: &'a mut Measurement,
 }
 
-impl OfSize {
-    fn new(load: Load, keep: bool, began: Instant) -> Self {
-        Self {
-            load,
-            recorder: Recorder::new(keep, began),
-            elapsed_s: Vec::new(),
-            mean_rtt_ms: Vec::new(),
-            datagrams: None,
-        }
-    }
+/// Datagrams of one or more runs.
+#[derive(Clone, Copy, Debug, Default)]
+struct DatagramCounts {
+    sent: u64,
+    /// At the far end, each once.
+    arrived: u64,
+    /// Answered in time.
+    answered: u64,
+    /// Answers to earlier messages: after the time-out, or second ones.
+    late: u64,
+}
 
-    fn measure(
-        &mut self,
-        far: &FarEnd,
-        plan: &PingpongPlan,
-        session: &Session,
-        measurement: &mut Measurement,
-    ) -> Result<()> {
-        for number in 1..=plan.runs {
-            let (sum_before, before) = self.recorder.sum();
-            let run = match plan.udp {
-                Some(timeout) => udp_pingpong::run(
-                    far,
-                    plan,
-                    self.load,
-                    timeout,
-                    &session.stop,
-                    &mut self.recorder,
-                    measurement,
-                ),
-                None => run(
-                    far,
-                    plan,
-                    self.load,
-                    &session.stop,
-                    &mut self.recorder,
-                    measurement,
-                ),
+impl Runs<'_> {
+    fn all(&mut self) -> Result<()> {
+        for number in 1..=self.plan.runs {
+            let (sum_before, before) = self.round_trips.sum();
+            let elapsed = match self.plan.udp {
+                Some(timeout) => self.over_udp(timeout),
+                None => self.over_tcp(),
             }?;
-            self.elapsed_s.push(run.elapsed.as_secs_f64());
-            let (sum, after) = self.recorder.sum();
+            let elapsed_s = elapsed.as_secs_f64();
+            self.elapsed_s.push(elapsed_s);
+            let (sum, after) = self.round_trips.sum();
             if after > before {
                 let mean = (sum - sum_before).as_secs_f64() / (after - before) as f64;
                 self.mean_rtt_ms.push(mean * 1e3);
             }
-            if let Some(counts) = run.datagrams {
-                self.datagrams = Some(self.datagrams.unwrap_or_default().and(counts));
-            }
-            let at_s = self.recorder.now_s();
-            let (number, elapsed_s) = (u64::from(number), run.elapsed.as_secs_f64());
-            measurement.samples.push(
-                Sample::new(at_s, Metric::ElapsedS, number, elapsed_s).size(self.load.size as u64),
-            );
-            session.live.line(format_args!(
-                "{} bytes, run {number} of {}: {} messages in {elapsed_s:.6} s",
-                self.load.size, plan.runs, self.load.count
+            let Load { size, count } = self.load;
+            let at_s = self.round_trips.now_s();
+            let sample = Sample::new(at_s, Metric::ElapsedS, number.into(), elapsed_s);
+            self.measurement.samples.push(sample.size(size as u64));
+            self.session.live.line(format_args!(
+                "{size} bytes, run {number} of {}: {count} messages in {elapsed_s:.6} s",
+                self.plan.runs
             ));
         }
         Ok(())
     }
 
-    fn finish(self, plan: &PingpongPlan, stop: &Stop, measurement: &mut Measurement) {
-        let size = self.load.size as u64;
-        let kept = self.recorder.samples();
-        measurement
-            .samples
-            .extend(kept.map(|sample| sample.size(size)));
-        let mut figures = Vec::new();
-        if let Some(mean) = t_interval::mean(&self.elapsed_s) {
-            figures.push(Figure::new(Metric::ElapsedS, Statistic::Mean, mean));
+    /// One run over TCP: from the first message sent to the last answer.
+    fn over_tcp(&mut self) -> Result<Duration> {
+        let (mut stream, _) = self.ask(None)?;
+        stream.wait = self.plan.wait;
+        let message = incompressible(self.load.size);
+        let mut answer = vec![0; self.load.size];
+        let start = Instant::now();
+        let (mut before, mut looked) = (start, start);
+        for number in 1..=self.load.count {
+            let sent = stream.send(&message);
+            let exchanged = sent.and_then(|()| stream.receive(&mut answer));
+            let after = Instant::now();
+            exchanged.map_err(|broken| self.far.blame(&self.load.message(number), broken))?;
+            self.round_trips.add(after - before, after);
+            before = after;
+            if after - looked >= STOP_INTERVAL {
+                looked = after;
+                let going_on = stream.go_on();
+                going_on.map_err(|broken| self.far.blame("", broken))?;
+            }
         }
-        if let Some(sd) = t_interval::sample_sd(&self.elapsed_s) {
-            figures.push(Figure::new(Metric::ElapsedS, Statistic::Sd, sd));
-        }
-        let hosts_ms = self.hosts_ms(plan, stop, measurement);
-        if let Some(mean) = t_interval::mean(&self.mean_rtt_ms) {
-            let mean = Figure::new(Metric::RttMs, Statistic::Mean, mean);
-            let interval = t_interval::mean_interval(&self.mean_rtt_ms);
-            figures.push(network(mean, interval, hosts_ms));
-        }
-        figures.extend(self.recorder.figures(hosts_ms));
-        figures.extend(
-            self.datagrams
-                .into_iter()
-                .flat_map(|counts| counts.figures()),
+        ensure!(
+            answer == message,
+            "{} sends back other bytes than it got",
+            self.far.address
         );
-        measurement
-            .figures
-            .extend(figures.into_iter().map(|figure| figure.size(size)));
+        Ok(before - start)
+    }
+
+    /// One run over UDP: from the first message sent to the last answer, or its time-out.
+    fn over_udp(&mut self, timeout: Duration) -> Result<Duration> {
+        let (far, load) = (self.far, self.load);
+        let mut address = far.address;
+        let socket = endpoint::udp(address, far.local.as_ref())?;
+        let (stream, grant) = self.ask(Some(socket.local_addr()?.port()))?;
+        let port = grant.udp.context("the far end grants no UDP port")?;
+        if port != address.port() {
+            address.set_port(port);
+            socket.connect(address)?;
+        }
+        let mut datagrams = NumberedDatagrams::new(socket, self.plan.wait)?;
+        let mut answer = vec![0; usize::from(LARGEST_DATAGRAM) + 1];
+        let mut message = incompressible(load.size);
+        let mut counts = DatagramCounts::default();
+        let start = Instant::now();
+        let mut end = start;
+        for number in 1..=load.count {
+            let blame = |broken| far.blame(&load.message(number), broken);
+            put_number(&mut message, number);
+            let before = Instant::now();
+            let deadline = before + timeout;
+            datagrams.send(&message).map_err(blame)?;
+            let answered = loop {
+                let received = datagrams.receive(&mut answer, Some(deadline));
+                let now = Instant::now();
+                if let DatagramWait::Datagram(length) = received.map_err(blame)? {
+                    let is_current = length == message.len()
+                        && number_of(&answer[..length]) == number_of(&message);
+                    if is_current && now <= deadline {
+                        break Some(now);
+                    }
+                    counts.late += 1;
+                }
+                if now >= deadline {
+                    break None;
+                }
+                stream.go_on().map_err(blame)?;
+            };
+            counts.sent += 1;
+            stream.go_on().map_err(blame)?;
+            end = answered.unwrap_or_else(Instant::now);
+            match answered {
+                Some(at) => {
+                    counts.answered += 1;
+                    self.round_trips.add(at - before, at);
+                }
+                // Before the end the far end says nothing over the connection but that it gives up.
+                None if stream.is_readable() => {
+                    let line = stream.receive_line();
+                    return Err(blame(
+                        line.map_or_else(|broken| broken, MessageError::NoLine),
+                    ));
+                }
+                None => {}
+            }
+        }
+        let result = stream.send_line(DONE);
+        let result = result.and_then(|()| datagrams.send(&[]));
+        let result = result.and_then(|()| stream.receive_line());
+        let result = result.map_err(|broken| far.blame("counting the messages", broken))?;
+        let result: EchoResult = result.parse().with_context(|| far.address.to_string())?;
+        ensure!(
+            counts.answered <= result.received && result.received <= counts.sent,
+            "{} counts {} messages, of {} that were sent and {} that it answered",
+            far.address,
+            result.received,
+            counts.sent,
+            counts.answered
+        );
+        counts.arrived = result.received;
+        self.datagrams.add(counts);
+        Ok(end - start)
+    }
+
+    fn ask(&mut self, udp: Option<u16>) -> Result<(MessageStream, Grant)> {
+        let mode = Mode::Pingpong {
+            size: self.load.size,
+            count: self.load.count,
+            wait: self.plan.wait,
+            udp,
+        };
+        let (nagle, stop) = (self.plan.nagle, &self.session.stop);
+        let (stream, grant) = self.far.ask(mode, nagle, stop, self.measurement)?;
+        self.state_wait(grant.wait);
+        Ok((stream, grant))
+    }
+
+    /// States how both ends wait.
+    fn state_wait(&mut self, granted: Wait) {
+        let asked = self.plan.wait;
+        let text = if asked == granted {
+            asked.to_string()
+        } else {
+            format!("{asked}; the far end has no core to spare: {granted}")
+        };
+        self.measurement.facts.insert("wait".to_owned(), text);
+    }
+
+    fn finish(mut self) {
+        let size = self.load.size as u64;
+        let hosts_ms = self.hosts_ms();
+        let elapsed = [
+            (Metric::ElapsedS, Mean, t_interval::mean(&self.elapsed_s)),
+            (Metric::ElapsedS, Sd, t_interval::sample_sd(&self.elapsed_s)),
+        ];
+        let mean_rtt = [(Metric::RttMs, Mean, t_interval::mean(&self.mean_rtt_ms))];
+        let interval = network_part(t_interval::mean_interval(&self.mean_rtt_ms), hosts_ms);
+        let mean_rtt =
+            measured::figures(None, mean_rtt).map(|figure| Figure { interval, ..figure });
+        let figures = measured::figures(None, elapsed)
+            .chain(mean_rtt)
+            .chain(self.round_trips.figures(hosts_ms))
+            .chain(self.datagrams.figures())
+            .map(|figure| figure.size(size));
+        self.measurement.figures.extend(figures);
+        let samples = self.round_trips.samples().map(|sample| sample.size(size));
+        self.measurement.samples.extend(samples);
     }
 
     /// What the hosts add to a round-trip time at most: twice the loopback's, as much again for a far end, or a load,
     /// that is not seen here.
-    fn hosts_ms(
-        &self,
-        plan: &PingpongPlan,
-        stop: &Stop,
-        measurement: &mut Measurement,
-    ) -> Option<f64> {
-        let pause = self.recorder.median();
-        match floor::measure(self.load.size, plan.wait, pause, stop) {
-            Ok(floor) => Some(2.0 * floor.as_secs_f64() * 1e3),
+    fn hosts_ms(&mut self) -> Option<f64> {
+        let pause = self.round_trips.median();
+        let stop = &self.session.stop;
+        match host_overhead(self.load.size, self.plan.wait, pause, stop) {
+            Ok(overhead) => Some(2.0 * overhead.as_secs_f64() * 1e3),
             Err(error) => {
                 let cause = format!("none: no loopback to estimate the hosts' part on: {error:#}");
-                measurement.facts.insert("interval".to_owned(), cause);
+                self.measurement.facts.insert("interval".to_owned(), cause);
                 None
             }
         }
     }
 }
 
-fn run(
-    far: &FarEnd,
-    plan: &PingpongPlan,
-    load: Load,
-    stop: &Stop,
-    recorder: &mut Recorder,
-    measurement: &mut Measurement,
-) -> Result<Run> {
-    let request = Request::Pingpong {
-        size: load.size,
-        count: load.count,
-        wait: plan.wait,
-        nagle: plan.nagle,
-        udp: None,
-    };
-    let Call {
-        mut channel,
-        grant,
-        segment,
-    } = far.ask(far.connect(stop)?, &request)?;
-    segment.state(measurement);
-    state_wait(plan.wait, grant.wait, measurement);
-    channel.wait = plan.wait;
-    let message = incompressible(load.size);
-    let mut answer = vec![0; load.size];
-    let start = Instant::now();
-    let (mut before, mut looked) = (start, start);
-    for number in 1..=load.count {
-        let exchanged = channel
-            .send(&message)
-            .and_then(|()| channel.receive(&mut answer));
-        let after = Instant::now();
-        exchanged.map_err(|broken| {
-            far.blame(
-                &format!("message {number} of {} of {} bytes", load.count, load.size),
-                broken,
-            )
-        })?;
-        recorder.add(after - before, after);
-        before = after;
-        if after - looked >= STOP_INTERVAL {
-            looked = after;
-            channel.go_on().map_err(|broken| far.blame("", broken))?;
-        }
+impl DatagramCounts {
+    fn add(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.arrived += other.arrived;
+        self.answered += other.answered;
+        self.late += other.late;
     }
-    ensure!(
-        answer == message,
-        "{} sends back other bytes than it got",
-        far.address
-    );
-    Ok(Run {
-        elapsed: before - start,
-        datagrams: None,
-    })
+
+    /// Lost by direction: on the way up what the far end did not count, on the way down what it sent back and did not
+    /// come in time. Nothing without a datagram.
+    fn figures(self) -> impl Iterator<Item = Figure> {
+        let count = |metric, way, count: u64| {
+            let figure = Figure::new(metric, Total, count as f64);
+            (self.sent > 0).then(|| figure.toward(way))
+        };
+        let lost = |way, of: u64, left: u64| {
+            let lost = of.saturating_sub(left);
+            let [low, high] = proportion::wilson(lost, of)?;
+            let percent = 100.0 * lost as f64 / of as f64;
+            let figure = Figure::new(Metric::LostPercent, Mean, percent).toward(way);
+            Some(figure.within(100.0 * low, 100.0 * high))
+        };
+        let (up, down) = (Direction::Up, Direction::Down);
+        let figures = [
+            count(Metric::SentPackets, up, self.sent),
+            count(Metric::ReceivedPackets, up, self.arrived),
+            count(Metric::ReceivedPackets, down, self.answered),
+            count(Metric::LatePackets, down, self.late),
+            lost(up, self.sent, self.arrived),
+            lost(down, self.arrived, self.answered),
+        ];
+        figures.into_iter().flatten()
+    }
 }
 
-fn state(plan: &PingpongPlan, keep: bool, measurement: &mut Measurement) {
+/// Nothing measured yet, with what is known of the numbers to come; `keep` says whether every message is a sample.
+fn with_facts(plan: &PingpongPlan, keep: bool) -> Measurement {
     let transport = match plan.udp {
-        None => "TCP: from handing the message to the kernel to having read the whole of it back"
-            .to_owned(),
+        None => {
+            "TCP: from handing the message to the kernel to having read the whole of it back".into()
+        }
         Some(timeout) => format!(
-            "UDP: one message at a time; lost without an answer within {} s, and the next one follows; \
-             means are of answered messages",
+            "UDP: one message at a time; lost without an answer within {} s, and the next one follows; means are of \
+             answered messages",
             timeout.as_secs_f64()
         ),
     };
-    let kept = if keep {
-        "every message's round-trip time is a sample"
-    } else {
-        "more than 20000 messages: the times of the runs are samples, those of single messages were kept in a \
-         histogram of 0.01 %"
+    let kept = match keep {
+        true => "every message's round-trip time is a sample",
+        false => {
+            "more than 20000 messages: the times of the runs are samples, those of single messages were kept in a \
+             histogram of 0.01 %"
+        }
     };
-    let facts = [
-        ("rtt", format!("{transport}; user space, both hosts included")),
-        ("samples", kept.to_owned()),
-        ("nagle", if plan.nagle { "on, at both ends" } else { "off (TCP_NODELAY), at both ends" }.to_owned()),
-        (
-            "variation",
-            "mean absolute deviation of the runs, as document 003 has it; SD is the sample standard deviation (n - 1)".to_owned(),
-        ),
-        (
+    let nagle = nagle_in_words(plan.nagle);
+    Measurement::default()
+        .with_fact("rtt", format!("{transport}; user space, both hosts included"))
+        .with_fact("samples", kept)
+        .with_fact("nagle", format!("{nagle}, at both ends"))
+        .with_fact("variation", VARIATION)
+        .with_fact(
             "interval",
             "of the mean: Student's t over the runs; of the median: order statistics of all messages; their lower ends \
-             less twice the mean over loopback, which bounds the hosts' part; of loss: Wilson's".to_owned(),
-        ),
-    ];
-    measurement
-        .facts
-        .extend(facts.map(|(name, value)| (name.to_owned(), value)));
-}
-
-/// States how both ends wait.
-pub(super) fn state_wait(asked: Wait, granted: Wait, measurement: &mut Measurement) {
-    let far = if asked == granted {
-        String::new()
-    } else {
-        format!("; the far end has no core to spare: {granted}")
-    };
-    measurement
-        .facts
-        .insert("wait".to_owned(), format!("{asked}{far}"));
-}
-
-/// A figure of messages that went one way.
-pub(super) fn one_way(metric: Metric, way: Direction, value: f64) -> Figure {
-    Figure::new(metric, Statistic::Total, value).toward(way)
+             less twice the mean over loopback, which bounds the hosts' part; of loss: Wilson's",
+        )
 }

@@ -1,35 +1,55 @@
 //! The far end of pingpong, blast and transfer: a thread a connection, a connection a run.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use super::connection::{DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of};
+use super::transfer;
+use super::wire::{self, DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Request};
+use super::wire::{TransferResult, Wait};
 use crate::endpoint::Local;
-use crate::messages::exchange::{Channel, Watch};
-use crate::messages::far_end;
-use crate::messages::far_end::{Place, Served};
-use crate::messages::transfer;
-use crate::messages::wire;
-use crate::messages::wire::{Request, Wait};
 use crate::service::{
     ACCEPT_PAUSE, Permit, Refusal, Service, Shared, Slots, WAITING_ROOM, accept_all, listen,
 };
-use record::{Direction, Figure, Measurement, Metric, Statistic};
+use record::Statistic::{Mean, Total};
+use record::{Direction, Figure, Measurement, Metric};
 
 /// A client that sends no whole request for so long is dropped.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// What blast swallows at most at once.
+const SWALLOW: usize = 256 * 1024;
 
 /// What the threads of this service share.
-struct Desk {
+struct MessageServer {
     shared: Arc<Shared>,
-    place: Place,
+    /// TCP's, and UDP's for the clients that ask for it.
+    port: u16,
+    /// If it is bound to one.
+    interface: Option<String>,
     connections: Slots,
     /// Connections that wait by spinning.
     spinning: Slots,
+}
+
+/// One test, and what it brought until its end or its failure.
+struct MessageTest<'a> {
+    server: &'a MessageServer,
+    stream: MessageStream,
+    buffer: Vec<u8>,
+    /// Payload bytes received.
+    received: u64,
+    /// Payload bytes sent back.
+    sent: u64,
+    /// From the answer to the request on.
+    time: Duration,
+    /// Of a transfer.
+    transfer: Option<TransferResult>,
 }
 
 /// Serves on `port` of `bind`, TCP; UDP sockets on the same port are opened for the clients that ask.
@@ -44,18 +64,16 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
         Local::Address(_) => None,
     });
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let desk = Desk {
+    let server = MessageServer {
         connections: Slots::new(shared.limits().tests.saturating_add(WAITING_ROOM)),
         spinning: Slots::new((cores / 2).max(1)),
         shared,
-        place: Place {
-            port: address.port(),
-            interface,
-        },
+        port: address.port(),
+        interface,
     };
     let thread = thread::Builder::new()
         .name("messages".to_owned())
-        .spawn(move || desk.accept(&listener))?;
+        .spawn(move || server.accept(&listener))?;
     Ok(Service {
         name: "messages",
         address,
@@ -63,7 +81,7 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
     })
 }
 
-impl Desk {
+impl MessageServer {
     fn accept(&self, listener: &TcpListener) {
         thread::scope(|scope| {
             let take = |stream, peer| {
@@ -85,38 +103,32 @@ impl Desk {
     /// One connection, from its request to its end.
     fn attend(&self, stream: TcpStream, peer: SocketAddr) {
         let limits = self.shared.limits();
-        let watch = Watch {
-            stop: self.shared.as_stop(),
-            silence: limits.idle.min(REQUEST_TIMEOUT),
-        };
-        let Ok(mut channel) = Channel::new(stream, watch) else {
+        let patience = limits.idle.min(REQUEST_TIMEOUT);
+        let Ok(mut stream) = MessageStream::new(stream, self.shared.as_stop(), patience) else {
             return;
         };
-        match self.request(&channel, peer) {
+        match self.request(&stream, peer) {
             Ok((request, permit)) => {
-                channel.watch = Watch {
-                    stop: self.shared.as_stop().within(limits.duration),
-                    silence: limits.idle,
-                };
-                let measurement = self.test(&mut channel, &request);
-                permit.finish(&measurement);
+                stream.stop = self.shared.as_stop().within(limits.duration);
+                stream.silence = limits.idle;
+                permit.finish(&self.test(stream, &request));
             }
-            Err(error) => refuse(&channel, &error),
+            Err(error) => refuse(&stream, &error),
         }
     }
 
     /// What the client asks for, if it may.
-    fn request(&self, channel: &Channel, peer: SocketAddr) -> Result<(Request, Permit)> {
-        let line = channel.receive_line()?;
+    fn request(&self, stream: &MessageStream, peer: SocketAddr) -> Result<(Request, Permit)> {
+        let line = stream.receive_line()?;
         let request: Request = line.parse()?;
         let limits = self.shared.limits();
-        let memory = far_end::memory_for(&request) as u64;
+        let memory = memory_for(&request.mode) as u64;
         ensure!(
             memory <= limits.memory.0,
             "{memory} bytes of memory are more than the {} of a test here",
             limits.memory.0
         );
-        if let Request::Transfer { latency, .. } = request {
+        if let Mode::Transfer { latency, .. } = request.mode {
             ensure!(
                 latency < limits.idle,
                 "a latency of {} s is more than the {} s of silence that are allowed here",
@@ -124,33 +136,35 @@ impl Desk {
                 limits.idle.as_secs_f64()
             );
         }
-        let permit = self.shared.admit(peer, request.mode());
-        let permit = permit.map_err(|refusal| anyhow!("{refusal}"))?;
-        Ok((request, permit))
+        let permit = self.shared.admit(peer, request.mode.name());
+        Ok((request, permit.map_err(|refusal| anyhow!("{refusal}"))?))
     }
 
-    fn test(&self, channel: &mut Channel, request: &Request) -> Measurement {
-        let asked = match request {
-            Request::Pingpong { wait, .. } => *wait,
-            Request::Blast { .. } | Request::Transfer { .. } => Wait::Block,
+    fn test(&self, stream: MessageStream, request: &Request) -> Measurement {
+        let seat = match request.mode {
+            Mode::Pingpong {
+                wait: Wait::Spin, ..
+            } => self.spinning.take(),
+            _ => None,
         };
-        let slot = (asked == Wait::Spin)
-            .then(|| self.spinning.take())
-            .flatten();
-        let wait = if slot.is_some() {
-            Wait::Spin
-        } else {
-            Wait::Block
+        let wait = seat.as_ref().map_or(Wait::Block, |_| Wait::Spin);
+        let mut test = MessageTest {
+            server: self,
+            stream,
+            buffer: vec![0; memory_for(&request.mode)],
+            received: 0,
+            sent: 0,
+            time: Duration::ZERO,
+            transfer: None,
         };
-        let mut served = Served::default();
-        let outcome = far_end::serve(channel, request, wait, &self.place, &mut served);
+        let outcome = test.serve(request, wait);
         if let Err(error) = &outcome
-            && served.time == Duration::ZERO
+            && test.time == Duration::ZERO
         {
-            refuse(channel, error);
+            refuse(&test.stream, error);
         }
         Measurement {
-            figures: figures(request, &served),
+            figures: test.figures(&request.mode),
             failure: outcome.err().map(|error| format!("{error:#}")),
             ..Measurement::default()
         }
@@ -167,59 +181,223 @@ fn turn_away(mut stream: TcpStream) {
 
 /// Says why in one line, and closes so that the line arrives: what the client has sent is read first, because the
 /// kernel resets a connection that is closed with unread bytes.
-fn refuse(channel: &Channel, error: &anyhow::Error) {
+fn refuse(stream: &MessageStream, error: &anyhow::Error) {
     const DRAIN_AT_MOST: usize = 16;
     let mut buffer = [0; 4096];
-    if channel.send_line(&wire::refusal(error)).is_err() {
+    if stream.send_line(&wire::refusal(error)).is_err() {
         return;
     }
-    let _ = channel.stream().shutdown(Shutdown::Write);
-    let _ = channel.stream().set_read_timeout(Some(ACCEPT_PAUSE));
+    let _ = stream.socket().shutdown(Shutdown::Write);
+    let _ = stream.socket().set_read_timeout(Some(ACCEPT_PAUSE));
     for _ in 0..DRAIN_AT_MOST {
-        if !matches!(channel.stream().read(&mut buffer), Ok(1..)) {
+        if !matches!(stream.socket().read(&mut buffer), Ok(1..)) {
             return;
         }
     }
 }
 
-/// What the far end can say of one connection.
-fn figures(request: &Request, served: &Served) -> Vec<Figure> {
-    let total = |metric, value| Figure::new(metric, Statistic::Total, value);
-    let (received, sent) = (served.received as f64, served.sent as f64);
-    let time_s = served.time.as_secs_f64();
-    let (size, figures) = match *request {
-        Request::Pingpong { size, .. } => (
-            size,
-            vec![
-                total(Metric::ReceivedBytes, received).toward(Direction::Up),
-                total(Metric::SentBytes, sent).toward(Direction::Down),
-                total(Metric::ElapsedS, time_s),
-            ],
-        ),
-        Request::Blast { size, .. } => (
-            size,
-            vec![
-                total(Metric::ReceivedBytes, received).toward(Direction::Up),
-                total(Metric::ElapsedS, time_s).toward(Direction::Up),
-                Figure::new(
-                    Metric::GoodputBitPerS,
-                    Statistic::Mean,
-                    received * 8.0 / time_s,
-                )
-                .toward(Direction::Up),
-            ],
-        ),
-        Request::Transfer { block, .. } => {
-            let values = served.transfer.iter().flat_map(transfer::values);
-            let figures = values.map(|(metric, value)| {
-                let statistic = transfer::statistic(metric);
-                Figure::new(metric, statistic, value).toward(Direction::Up)
-            });
-            (block, figures.collect())
+/// Bytes of memory that serving `mode` takes.
+fn memory_for(mode: &Mode) -> usize {
+    match *mode {
+        Mode::Pingpong { udp: Some(_), .. } => LARGEST_DATAGRAM.into(),
+        Mode::Pingpong { size, .. } => size,
+        Mode::Blast { .. } => SWALLOW,
+        Mode::Transfer { block, .. } => block,
+    }
+}
+
+impl MessageTest<'_> {
+    /// Answers `request` and serves it. `wait` is what is granted of what was asked for.
+    ///
+    /// # Errors
+    /// The connection broke, or a UDP socket could not be had.
+    fn serve(&mut self, request: &Request, wait: Wait) -> Result<()> {
+        self.stream.socket().set_nodelay(!request.nagle)?;
+        let port = self.server.port;
+        let udp = match request.mode {
+            Mode::Pingpong { udp, .. } => udp,
+            Mode::Blast { .. } | Mode::Transfer { .. } => None,
+        };
+        // Ready, and emptied, before the client knows: what it sends from then on is kept.
+        let datagrams =
+            udp.map(|theirs| NumberedDatagrams::new(self.answering_socket(theirs)?, wait));
+        let datagrams = datagrams.transpose();
+        let datagrams = datagrams.with_context(|| format!("no UDP socket on port {port}"))?;
+        let grant = Grant {
+            wait,
+            mss: SockRef::from(self.stream.socket()).tcp_mss()?,
+            udp: udp.map(|_| port),
+        };
+        self.stream.send_line(&grant.to_string())?;
+        self.stream.wait = wait;
+        let start = Instant::now();
+        let outcome = match (&request.mode, datagrams) {
+            (Mode::Pingpong { count, .. }, Some(datagrams)) => {
+                self.echo_datagrams(datagrams, *count)
+            }
+            (Mode::Pingpong { count, .. }, None) => self.echo(*count),
+            (Mode::Blast { size, count }, _) => self.swallow(*size as u64 * count),
+            (Mode::Transfer { bytes, .. }, _) => self.account(*bytes),
+        };
+        self.time = start.elapsed();
+        Ok(outcome?)
+    }
+
+    /// Sends `count` messages back, each when the whole of it has come.
+    fn echo(&mut self, count: u64) -> Result<(), MessageError> {
+        let (stream, message) = (&self.stream, &mut self.buffer);
+        for _ in 0..count {
+            stream.receive(message)?;
+            self.received += message.len() as u64;
+            stream.send(message)?;
+            self.sent += message.len() as u64;
+            // While the answer is on its way: who is never kept waiting never looks otherwise.
+            stream.go_on()?;
         }
-    };
-    let finite = figures
-        .into_iter()
-        .filter(|figure| figure.value.is_finite());
-    finite.map(|figure| figure.size(size as u64)).collect()
+        Ok(())
+    }
+
+    /// Sends datagrams back until the client says that it is done; what comes after `count` of them is a copy, and not
+    /// answered.
+    fn echo_datagrams(
+        &mut self,
+        mut datagrams: NumberedDatagrams,
+        count: u64,
+    ) -> Result<(), MessageError> {
+        let stream = &self.stream;
+        let mut result = EchoResult::default();
+        let mut last = None;
+        let mut quiet = None;
+        loop {
+            match datagrams.receive(&mut self.buffer, None)? {
+                DatagramWait::Datagram(length) => {
+                    quiet = None;
+                    stream.go_on()?;
+                    self.received += length as u64;
+                    let message = &self.buffer[..length];
+                    if result.received == count {
+                        result.duplicates += 1;
+                        continue;
+                    }
+                    if last.replace(number_of(message)) == Some(number_of(message)) {
+                        result.duplicates += 1;
+                    } else {
+                        result.received += 1;
+                    }
+                    datagrams.send(message)?;
+                    self.sent += length as u64;
+                }
+                DatagramWait::Empty | DatagramWait::Nothing if stream.is_readable() => break,
+                DatagramWait::Empty => stream.go_on()?,
+                DatagramWait::Nothing => stream.check(&mut quiet)?,
+            }
+        }
+        match stream.receive_line()? {
+            line if line == DONE => stream.send_line(&result.to_string()),
+            line => Err(MessageError::NoLine(line)),
+        }
+    }
+
+    /// Swallows `bytes` bytes and sends one.
+    fn swallow(&mut self, bytes: u64) -> Result<(), MessageError> {
+        while self.received < bytes {
+            self.received += self.read_up_to(bytes - self.received)?;
+            self.stream.go_on()?;
+        }
+        self.stream.send(&[1])?;
+        self.sent = 1;
+        Ok(())
+    }
+
+    /// Reads `bytes` bytes and accounts for the reads as the server of "Perl TCP Transfer Test" did: the time within them
+    /// apart.
+    fn account(&mut self, bytes: u64) -> Result<(), MessageError> {
+        let start = Instant::now();
+        let mut result = TransferResult::default();
+        while result.bytes < bytes {
+            let before = Instant::now();
+            let read = self.read_up_to(bytes - result.bytes);
+            let after = Instant::now();
+            result.network += after - before;
+            result.total = after - start;
+            result.bytes += *read.as_ref().unwrap_or(&0);
+            result.reads += u64::from(read.is_ok());
+            self.received = result.bytes;
+            self.transfer = Some(result);
+            read?;
+            self.stream.go_on()?;
+        }
+        self.stream.send_line(&result.to_string())
+    }
+
+    /// One read of no more than `most` bytes.
+    fn read_up_to(&mut self, most: u64) -> Result<u64, MessageError> {
+        let buffer = &mut self.buffer;
+        let room = usize::try_from(most).map_or(buffer.len(), |most| most.min(buffer.len()));
+        match self.stream.read(&mut buffer[..room])? {
+            0 => Err(MessageError::Closed),
+            count => Ok(count as u64),
+        }
+    }
+
+    /// A socket on the server's UDP port that hears this client's port `theirs` alone, at the address that the client
+    /// has reached.
+    fn answering_socket(&self, theirs: u16) -> io::Result<UdpSocket> {
+        let local = self.stream.socket().local_addr()?.ip().to_canonical();
+        let mut local: SocketAddr = (local, self.server.port).into();
+        let peer = match self.stream.peer {
+            // The scope of a link-local address stays.
+            SocketAddr::V6(mut v6) if v6.ip().to_ipv4_mapped().is_none() => {
+                v6.set_port(theirs);
+                SocketAddr::V6(v6)
+            }
+            other => (other.ip().to_canonical(), theirs).into(),
+        };
+        if let (SocketAddr::V6(local), SocketAddr::V6(peer)) = (&mut local, peer) {
+            local.set_scope_id(peer.scope_id());
+        }
+        let socket = Socket::new(Domain::for_address(peer), Type::DGRAM, Some(Protocol::UDP))?;
+        // Several clients' sockets stand on one port; each is connected to its client.
+        socket.set_reuse_port(true)?;
+        if let Some(name) = &self.server.interface {
+            socket.bind_device(Some(name.as_bytes()))?;
+        }
+        socket.bind(&local.into())?;
+        socket.connect(&peer.into())?;
+        Ok(socket.into())
+    }
+
+    /// What the far end can say of the test.
+    fn figures(&self, mode: &Mode) -> Vec<Figure> {
+        let (received, sent) = (self.received as f64, self.sent as f64);
+        let time_s = self.time.as_secs_f64();
+        let figure = Figure::new;
+        let up = |metric, statistic, value| figure(metric, statistic, value).toward(Direction::Up);
+        let (size, mut figures) = match *mode {
+            Mode::Pingpong { size, .. } => {
+                let sent = figure(Metric::SentBytes, Total, sent).toward(Direction::Down);
+                let elapsed = figure(Metric::ElapsedS, Total, time_s);
+                (
+                    size,
+                    vec![up(Metric::ReceivedBytes, Total, received), sent, elapsed],
+                )
+            }
+            Mode::Blast { size, .. } => (
+                size,
+                vec![
+                    up(Metric::ReceivedBytes, Total, received),
+                    up(Metric::ElapsedS, Total, time_s),
+                    up(Metric::GoodputBitPerS, Mean, received * 8.0 / time_s),
+                ],
+            ),
+            Mode::Transfer { block, .. } => {
+                let values = self.transfer.iter().flat_map(transfer::values);
+                let figures = values.map(|(metric, statistic, value)| up(metric, statistic, value));
+                (block, figures.collect())
+            }
+        };
+        figures.retain(|figure| figure.value.is_finite());
+        let figures = figures.into_iter();
+        figures.map(|figure| figure.size(size as u64)).collect()
+    }
 }

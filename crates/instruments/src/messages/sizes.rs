@@ -20,7 +20,7 @@ pub struct Load {
 /// Message sizes as a user writes them: `64`, `1,2,4`, `1..131072` (doubling; the last is included).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub struct Sizes(Vec<usize>);
+pub struct MessageSizes(Vec<usize>);
 
 /// A sweep that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub enum Sweep {
     Nettest,
 }
 
-/// nettest's sizes with its iterations of pingpong and of blast (document 003).
+/// nettest's sizes with its iterations of pingpong and of blast ("Experiment on Oct 10" with nettest, kernel 2.4.10).
 const NETTEST: [(usize, u64, u64); 25] = [
     (1, 100_000, 1_000_000),
     (2, 100_000, 1_000_000),
@@ -59,14 +59,14 @@ const NETTEST: [(usize, u64, u64); 25] = [
     (131_072, 1_000, 100_000),
 ];
 
-/// The eight block sizes of document 004.
+/// The eight block sizes of "Perl TCP Transfer Test".
 pub(crate) const TRANSFER_BLOCKS: [usize; 8] =
     [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
 
 /// The longest list of sizes.
 const MOST: usize = 100;
 
-impl Sizes {
+impl MessageSizes {
     /// The sizes in the order written.
     pub fn list(&self) -> &[usize] {
         &self.0
@@ -76,6 +76,13 @@ impl Sizes {
     pub(crate) fn loads(&self, count: u64) -> Vec<Load> {
         let load = |&size| Load { size, count };
         self.0.iter().map(load).collect()
+    }
+}
+
+impl Load {
+    /// The message of this `number`, for an error message.
+    pub(super) fn message(self, number: u64) -> String {
+        format!("message {number} of {} of {} bytes", self.count, self.size)
     }
 }
 
@@ -103,7 +110,7 @@ fn scaled(sweep: impl Iterator<Item = (usize, u64)> + Clone, most: Option<u64>) 
         .collect()
 }
 
-impl FromStr for Sizes {
+impl FromStr for MessageSizes {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -121,11 +128,8 @@ impl FromStr for Sizes {
             }
             ensure!(sizes.len() <= MOST, "more than {MOST} sizes");
         }
-        let twice = sizes
-            .iter()
-            .enumerate()
-            .find(|(at, size)| sizes[..*at].contains(size));
-        if let Some((_, size)) = twice {
+        let mut numbered = sizes.iter().enumerate();
+        if let Some((_, size)) = numbered.find(|(at, size)| sizes[..*at].contains(size)) {
             bail!("{size} comes twice");
         }
         Ok(Self(sizes))
@@ -143,7 +147,7 @@ fn size(text: &str) -> Result<usize> {
     usize::try_from(bytes.0).context("too large")
 }
 
-impl TryFrom<String> for Sizes {
+impl TryFrom<String> for MessageSizes {
     type Error = anyhow::Error;
 
     fn try_from(text: String) -> Result<Self> {
@@ -151,13 +155,13 @@ impl TryFrom<String> for Sizes {
     }
 }
 
-impl From<Sizes> for String {
-    fn from(sizes: Sizes) -> Self {
+impl From<MessageSizes> for String {
+    fn from(sizes: MessageSizes) -> Self {
         sizes.to_string()
     }
 }
 
-impl fmt::Display for Sizes {
+impl fmt::Display for MessageSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<String> = self.0.iter().map(ToString::to_string).collect();
         f.write_str(&all.join(","))
@@ -178,16 +182,16 @@ mod tests {
             ("5..5", "5"),
             ("1KiB..4KiB,10kb", "1024,2048,4096,10000"),
         ] {
-            assert_eq!(text.parse::<Sizes>().unwrap().to_string(), sizes);
+            assert_eq!(text.parse::<MessageSizes>().unwrap().to_string(), sizes);
         }
-        let all: Sizes = "1..131072".parse().unwrap();
+        let all: MessageSizes = "1..131072".parse().unwrap();
         assert_eq!(all.list().len(), 18);
     }
 
     #[test]
     fn sizes_that_are_none_are_refused() {
         for text in ["", "0", "-1", "8..1", "1..", "a", "1,,2", "4,1..8"] {
-            assert!(text.parse::<Sizes>().is_err(), "{text}");
+            assert!(text.parse::<MessageSizes>().is_err(), "{text}");
         }
     }
 

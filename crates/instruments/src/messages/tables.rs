@@ -1,4 +1,5 @@
-//! The tables of pingpong, blast and transfer, with the columns of documents 003 and 004.
+//! The tables of pingpong, blast and transfer, with the columns of nettest ("Experiment on Oct 10") and of
+//! "Perl TCP Transfer Test".
 
 use crate::messages::sizes::Load;
 use crate::messages::transfer::MIB;
@@ -9,62 +10,64 @@ use stats::t_interval;
 
 /// A row a message size: the runs' elapsed times, their mean and variation, and round-trip times.
 pub(crate) fn pingpong_table(measurement: &Measurement, loads: &[Load]) -> Table {
-    let runs = most_runs(measurement, loads.iter().map(|load| load.size));
-    let lossy = has(measurement, Metric::LostPercent);
-    let mut header = elapsed_header(&["tested size\nbyte", "iteration\ntimes"], runs);
-    header.extend(
-        [
-            "average RTT\nus",
-            "95 % interval\nus",
-            "median\nus",
-            "p99\nus",
-        ]
-        .map(str::to_owned),
+    let runs = most_runs(measurement, loads);
+    let mut figures = measurement.figures.iter();
+    let lossy = figures.any(|figure| figure.metric == Metric::LostPercent);
+    let last: &[&str] = &["lost up\n%", "lost down\n%"];
+    let last = if lossy { last } else { &[] };
+    let times = [
+        "average RTT\nus",
+        "95 % interval\nus",
+        "median\nus",
+        "p99\nus",
+    ];
+    let header = header(
+        &["tested size\nbyte", "iteration\ntimes"],
+        runs,
+        &[&times, last].concat(),
     );
-    if lossy {
-        header.extend(["lost up\n%", "lost down\n%"].map(str::to_owned));
-    }
     let rows = loads.iter().filter_map(|load| {
-        let of = OfSize::new(measurement, load.size)?;
+        let of = SizeResults::new(measurement, load.size)?;
         let mut row = vec![load.size.to_string(), load.count.to_string()];
         row.extend(of.elapsed(runs));
         let mean = of.figure(Metric::RttMs, Statistic::Mean, None);
         let us = |value: Option<f64>| optional(value.map(|ms| ms * 1e3), 2);
         row.push(us(mean.map(|figure| figure.value)));
         row.push(interval(mean, 1e3, 2));
-        row.push(us(of.value(Metric::RttMs, Statistic::Median, None)));
-        row.push(us(of.value(Metric::RttMs, Statistic::P99, None)));
+        for statistic in [Statistic::Median, Statistic::P99] {
+            let figure = of.figure(Metric::RttMs, statistic, None);
+            row.push(us(figure.map(|figure| figure.value)));
+        }
         if lossy {
-            let lost = |way| of.value(Metric::LostPercent, Statistic::Mean, Some(way));
+            let lost = |way| of.mean(Metric::LostPercent, way);
             row.extend([Direction::Up, Direction::Down].map(|way| optional(lost(way), 3)));
         }
         Some(row)
     });
-    table(header, rows)
+    Table::new("", header.into_iter().map(Column::numbers)).with(rows)
 }
 
 /// A row a message size: the runs' elapsed times, their mean and variation, and the throughput.
 pub(crate) fn blast_table(measurement: &Measurement, loads: &[Load]) -> Table {
-    let runs = most_runs(measurement, loads.iter().map(|load| load.size));
+    let runs = most_runs(measurement, loads);
     let first = ["tested size\nbyte", "log2(size)", "iteration\ntimes"];
-    let mut header = elapsed_header(&first, runs);
-    header.extend(["throughput\nbyte/s", "95 % interval\nbyte/s"].map(str::to_owned));
+    let header = header(
+        &first,
+        runs,
+        &["throughput\nbyte/s", "95 % interval\nbyte/s"],
+    );
     let rows = loads.iter().filter_map(|load| {
-        let of = OfSize::new(measurement, load.size)?;
+        let of = SizeResults::new(measurement, load.size)?;
         let log = format!("{:.5}", (load.size as f64).log2());
-        let log = log.trim_end_matches('0').trim_end_matches('.');
-        let mut row = vec![
-            load.size.to_string(),
-            log.to_owned(),
-            load.count.to_string(),
-        ];
+        let log = log.trim_end_matches('0').trim_end_matches('.').to_owned();
+        let mut row = vec![load.size.to_string(), log, load.count.to_string()];
         row.extend(of.elapsed(runs));
         let goodput = of.figure(Metric::GoodputBitPerS, Statistic::Mean, Some(Direction::Up));
         row.push(optional(goodput.map(|figure| figure.value / 8.0), 2));
         row.push(interval(goodput, 0.125, 0));
         Some(row)
     });
-    table(header, rows)
+    Table::new("", header.into_iter().map(Column::numbers)).with(rows)
 }
 
 /// A row a block size: the far end's reads, means over the runs.
@@ -82,19 +85,17 @@ pub(crate) fn transfer_table(measurement: &Measurement, blocks: &[usize]) -> Tab
         "avg\nms/MiB",
         "avg\nMiB/s",
     ];
-    let mtu = measurement
-        .facts
-        .get("mtu")
-        .and_then(|fact| fact.split(' ').next());
+    let mtu = measurement.facts.get("mtu");
+    let mtu = mtu.and_then(|fact| fact.split(' ').next()).unwrap_or("–");
     let rows = blocks.iter().filter_map(|&block| {
-        let of = OfSize::new(measurement, block)?;
-        let mean = |metric| of.value(metric, Statistic::Mean, Some(Direction::Up));
+        let of = SizeResults::new(measurement, block)?;
+        let mean = |metric| of.mean(metric, Direction::Up);
         let bytes = mean(Metric::ReceivedBytes);
         let network_s = mean(Metric::NetworkElapsedS);
         let rate = bytes.zip(network_s).map(|(bytes, time)| bytes / MIB / time);
         Some(vec![
             block.to_string(),
-            mtu.unwrap_or("–").to_owned(),
+            mtu.to_owned(),
             of.elapsed_s.len().to_string(),
             optional(mean(Metric::Reads), 1),
             optional(bytes, 0),
@@ -106,18 +107,18 @@ pub(crate) fn transfer_table(measurement: &Measurement, blocks: &[usize]) -> Tab
             optional(rate, 1),
         ])
     });
-    table(header.map(str::to_owned).into(), rows)
+    Table::new("", header.map(Column::numbers)).with(rows)
 }
 
 /// What was found of one message size.
-struct OfSize<'a> {
+struct SizeResults<'a> {
     size: u64,
     figures: &'a [Figure],
     /// Of each run.
     elapsed_s: Vec<f64>,
 }
 
-impl<'a> OfSize<'a> {
+impl<'a> SizeResults<'a> {
     /// Nothing if no run of this size was completed.
     fn new(measurement: &'a Measurement, size: usize) -> Option<Self> {
         let size = size as u64;
@@ -142,56 +143,44 @@ impl<'a> OfSize<'a> {
         figures.find(|f| (f.metric, f.statistic, f.direction, f.size) == wanted)
     }
 
-    fn value(
-        &self,
-        metric: Metric,
-        statistic: Statistic,
-        direction: Option<Direction>,
-    ) -> Option<f64> {
-        self.figure(metric, statistic, direction)
-            .map(|figure| figure.value)
+    fn mean(&self, metric: Metric, way: Direction) -> Option<f64> {
+        let figure = self.figure(metric, Statistic::Mean, Some(way));
+        figure.map(|figure| figure.value)
     }
 
-    /// The runs, their mean, the mean absolute deviation that document 003 calls variation, and the SD.
-    fn elapsed(&self, runs: usize) -> Vec<String> {
-        let mean = t_interval::mean(&self.elapsed_s);
-        let away = |mean: f64| -> Vec<f64> {
-            self.elapsed_s
-                .iter()
-                .map(|time| (time - mean).abs())
-                .collect()
-        };
-        let variation = mean.and_then(|mean| t_interval::mean(&away(mean)));
-        let sd = t_interval::sample_sd(&self.elapsed_s);
-        let each = (0..runs).map(|run| self.elapsed_s.get(run).copied());
-        each.chain([mean, variation, sd])
-            .map(|value| optional(value, 6))
-            .collect()
+    /// The runs, their mean, the mean absolute deviation that nettest calls variation, and the SD.
+    fn elapsed(&self, runs: usize) -> impl Iterator<Item = String> {
+        let times = &self.elapsed_s;
+        let mean = t_interval::mean(times);
+        let variation = mean.and_then(|mean| {
+            let away: Vec<f64> = times.iter().map(|time| (time - mean).abs()).collect();
+            t_interval::mean(&away)
+        });
+        let each = (0..runs).map(|run| times.get(run).copied());
+        let all = each.chain([mean, variation, t_interval::sample_sd(times)]);
+        all.map(|value| optional(value, 6))
     }
 }
 
-fn most_runs(measurement: &Measurement, sizes: impl Iterator<Item = usize>) -> usize {
-    let of_sizes = sizes.filter_map(|size| OfSize::new(measurement, size));
+fn most_runs(measurement: &Measurement, loads: &[Load]) -> usize {
+    let of_sizes = loads
+        .iter()
+        .filter_map(|load| SizeResults::new(measurement, load.size));
     of_sizes.map(|of| of.elapsed_s.len()).max().unwrap_or(0)
 }
 
-fn has(measurement: &Measurement, metric: Metric) -> bool {
-    measurement
-        .figures
-        .iter()
-        .any(|figure| figure.metric == metric)
-}
-
-fn elapsed_header(first: &[&str], runs: usize) -> Vec<String> {
+fn header(first: &[&str], runs: usize, last: &[&str]) -> Vec<String> {
     let ordinal = |run| match run {
         1 => "1st\ns".to_owned(),
         2 => "2nd\ns".to_owned(),
         3 => "3rd\ns".to_owned(),
         _ => format!("{run}th\ns"),
     };
-    let first = first.iter().map(|title| (*title).to_owned());
-    let last = ["AVG\ns", "variation\ns", "SD\ns"].map(str::to_owned);
-    first.chain((1..=runs).map(ordinal)).chain(last).collect()
+    let mut header: Vec<String> = first.iter().map(|title| (*title).to_owned()).collect();
+    header.extend((1..=runs).map(ordinal));
+    let last = ["AVG\ns", "variation\ns", "SD\ns"].iter().chain(last);
+    header.extend(last.map(|title| (*title).to_owned()));
+    header
 }
 
 fn interval(figure: Option<&Figure>, factor: f64, digits: usize) -> String {
@@ -199,10 +188,6 @@ fn interval(figure: Option<&Figure>, factor: f64, digits: usize) -> String {
     interval.map_or_else(String::new, |[low, high]| {
         format!("{:.digits$} to {:.digits$}", low * factor, high * factor)
     })
-}
-
-fn table(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> Table {
-    Table::new("", header.into_iter().map(Column::numbers)).with(rows)
 }
 
 #[cfg(test)]
@@ -221,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_document_003_has_its_average_and_its_variation() {
+    fn a_row_of_nettest_has_its_average_and_its_variation() {
         let mut measurement = runs(1, &[14.19, 14.18, 14.12, 14.23, 14.14]);
         let mean = Figure::new(Metric::RttMs, Statistic::Mean, 0.141_72).size(1);
         measurement.figures.push(mean.within(0.14, 0.15));

@@ -10,7 +10,7 @@ use crate::Session;
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
 use crate::messages::args::Connection;
-use crate::messages::sizes::{Sizes, TRANSFER_BLOCKS};
+use crate::messages::sizes::{MessageSizes, TRANSFER_BLOCKS};
 use crate::messages::tables;
 use crate::messages::transfer;
 use crate::messages::transfer::{Data, TransferPlan};
@@ -40,7 +40,7 @@ pub struct TransferArgs {
         default_value = "8192",
         conflicts_with = "sweep"
     )]
-    block: Sizes,
+    block: MessageSizes,
     /// The eight block sizes from 1 KiB to 128 KiB
     #[arg(long)]
     sweep: bool,

@@ -15,22 +15,22 @@
 //! transfer: the server reads `bytes` bytes, at most `block` at a time, and answers
 //! `result reads=N bytes=N total_ns=N network_ns=N`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-
-use super::fields::Fields;
+use strum::Display;
 
 /// TCP, and UDP for pingpong over UDP, unless the server was told otherwise.
 pub const DEFAULT_PORT: u16 = 5203;
 /// Bytes of a line, line feed included.
 pub(crate) const LONGEST_LINE: usize = 256;
-/// Bytes of one message of pingpong and blast, as document 003's nettest had them.
+/// Bytes of one message of pingpong and blast, as nettest had them ("Experiment on Oct 10").
 pub(crate) const SIZES: RangeInclusive<u64> = 1..=1_000_000;
 /// Messages of one run.
 pub(crate) const COUNTS: RangeInclusive<u64> = 1..=1_000_000_000;
@@ -40,10 +40,14 @@ pub(crate) const BLOCKS: RangeInclusive<u64> = 1..=8 * 1024 * 1024;
 pub(crate) const LARGEST_DATAGRAM: u16 = 65_507;
 
 const GREETING: &str = "farwire-messages/1";
+const WAITS: [(&str, Wait); 2] = [("block", Wait::Block), ("spin", Wait::Spin)];
 
 /// How both ends wait for a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Wait {
     /// Sleep in the kernel until it comes
     #[default]
@@ -54,27 +58,30 @@ pub(crate) enum Wait {
 
 /// What the client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub(crate) struct Request {
+    /// What is to be done with the messages.
+    pub(crate) mode: Mode,
+    /// Nagle's algorithm on, at the server (RFC 896).
+    pub(crate) nagle: bool,
+}
+
+/// What the server does with the messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
     /// Send every message back.
     Pingpong {
         size: usize,
         count: u64,
         wait: Wait,
-        nagle: bool,
         /// The client's UDP port, when the messages are to be datagrams.
         udp: Option<u16>,
     },
     /// Swallow every message.
-    Blast {
-        size: usize,
-        count: u64,
-        nagle: bool,
-    },
+    Blast { size: usize, count: u64 },
     /// Swallow and account for every read.
     Transfer {
         block: usize,
         bytes: u64,
-        nagle: bool,
         /// How long the client pauses after each block.
         latency: Duration,
     },
@@ -103,7 +110,7 @@ pub(crate) struct EchoResult {
 /// What the server of a transfer saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TransferResult {
-    /// Reads that gave something; document 004 calls them packets.
+    /// Reads that gave something; "Perl TCP Transfer Test" calls them packets.
     pub(crate) reads: u64,
     /// Payload bytes read.
     pub(crate) bytes: u64,
@@ -116,19 +123,9 @@ pub(crate) struct TransferResult {
 /// The line with which the client ends a UDP pingpong.
 pub(crate) const DONE: &str = "done";
 
-impl Request {
-    /// Payload bytes that the client will send; over UDP they may arrive or not.
-    pub(crate) fn bytes(&self) -> u64 {
-        match *self {
-            Self::Pingpong { size, count, .. } | Self::Blast { size, count, .. } => {
-                size as u64 * count
-            }
-            Self::Transfer { bytes, .. } => bytes,
-        }
-    }
-
-    /// The name of the mode.
-    pub(crate) fn mode(&self) -> &'static str {
+impl Mode {
+    /// Its name.
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Pingpong { .. } => "pingpong",
             Self::Blast { .. } => "blast",
@@ -139,30 +136,29 @@ impl Request {
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{GREETING} {} ", self.mode())?;
-        match self {
-            Self::Pingpong {
+        let nagle = if self.nagle { "yes" } else { "no" };
+        write!(f, "{GREETING} {} ", self.mode.name())?;
+        match &self.mode {
+            Mode::Pingpong {
                 size,
                 count,
                 wait,
-                nagle,
                 udp,
             } => {
-                write!(f, "size={size} count={count} wait={wait} ")?;
-                write!(f, "nagle={}", yes_or_no(*nagle))?;
+                write!(f, "size={size} count={count} wait={wait} nagle={nagle}")?;
                 udp.map_or(Ok(()), |port| write!(f, " udp={port}"))
             }
-            Self::Blast { size, count, nagle } => {
-                write!(f, "size={size} count={count} nagle={}", yes_or_no(*nagle))
-            }
-            Self::Transfer {
+            Mode::Blast { size, count } => write!(f, "size={size} count={count} nagle={nagle}"),
+            Mode::Transfer {
                 block,
                 bytes,
-                nagle,
                 latency,
             } => {
-                write!(f, "block={block} bytes={bytes} nagle={}", yes_or_no(*nagle))?;
-                write!(f, " latency_us={}", latency.as_micros())
+                let latency_us = latency.as_micros();
+                write!(
+                    f,
+                    "block={block} bytes={bytes} nagle={nagle} latency_us={latency_us}"
+                )
             }
         }
     }
@@ -179,37 +175,30 @@ impl FromStr for Request {
         );
         let mode = words.next().unwrap_or_default();
         let mut fields = Fields::parse(words)?;
-        let request = match mode {
+        let mode = match mode {
             "pingpong" => {
                 let udp: Option<u16> = fields.optional("udp")?;
-                let largest = if udp.is_some() {
-                    LARGEST_DATAGRAM.into()
-                } else {
-                    *SIZES.end()
-                };
-                Self::Pingpong {
+                let largest = udp.map_or(*SIZES.end(), |_| LARGEST_DATAGRAM.into());
+                Mode::Pingpong {
                     size: fields.size("size", *SIZES.start()..=largest)?,
                     count: fields.within("count", COUNTS)?,
-                    wait: fields.wait()?,
-                    nagle: fields.flag("nagle")?,
+                    wait: fields.choice("wait", WAITS)?,
                     udp,
                 }
             }
-            "blast" => Self::Blast {
+            "blast" => Mode::Blast {
                 size: fields.size("size", SIZES)?,
                 count: fields.within("count", COUNTS)?,
-                nagle: fields.flag("nagle")?,
             },
-            "transfer" => Self::Transfer {
+            "transfer" => Mode::Transfer {
                 block: fields.size("block", BLOCKS)?,
                 bytes: fields.within("bytes", 1..=i64::MAX.unsigned_abs())?,
-                nagle: fields.flag("nagle")?,
-                latency: Duration::from_micros(fields.within("latency_us", 0..=u64::MAX)?),
+                latency: Duration::from_micros(fields.required("latency_us")?),
             },
             _ => bail!("the mode is pingpong, blast or transfer"),
         };
-        fields.end()?;
-        Ok(request)
+        let nagle = fields.choice("nagle", [("yes", true), ("no", false)])?;
+        fields.end(Self { mode, nagle })
     }
 }
 
@@ -227,13 +216,12 @@ impl Grant {
             bail!("refused: {cause}");
         }
         let mut fields = Fields::after("ok", line)?;
-        let grant = Self {
-            wait: fields.wait()?,
+        let read = Self {
+            wait: fields.choice("wait", WAITS)?,
             mss: fields.required("mss")?,
             udp: fields.optional("udp")?,
         };
-        fields.end()?;
-        Ok(grant)
+        fields.end(read)
     }
 }
 
@@ -249,12 +237,11 @@ impl FromStr for EchoResult {
 
     fn from_str(line: &str) -> Result<Self> {
         let mut fields = Fields::after("result", line)?;
-        let result = Self {
+        let read = Self {
             received: fields.required("received")?,
             duplicates: fields.required("duplicates")?,
         };
-        fields.end()?;
-        Ok(result)
+        fields.end(read)
     }
 }
 
@@ -271,23 +258,13 @@ impl FromStr for TransferResult {
 
     fn from_str(line: &str) -> Result<Self> {
         let mut fields = Fields::after("result", line)?;
-        let result = Self {
+        let read = Self {
             reads: fields.required("reads")?,
             bytes: fields.required("bytes")?,
             total: Duration::from_nanos(fields.required("total_ns")?),
             network: Duration::from_nanos(fields.required("network_ns")?),
         };
-        fields.end()?;
-        Ok(result)
-    }
-}
-
-impl fmt::Display for Wait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Block => "block",
-            Self::Spin => "spin",
-        })
+        fields.end(read)
     }
 }
 
@@ -298,8 +275,84 @@ pub(crate) fn refusal(cause: &anyhow::Error) -> String {
     text.chars().take(LONGEST_LINE - 1).collect()
 }
 
-fn yes_or_no(flag: bool) -> &'static str {
-    if flag { "yes" } else { "no" }
+/// `key=value` words, each key once.
+struct Fields<'a>(BTreeMap<&'a str, &'a str>);
+
+impl<'a> Fields<'a> {
+    /// Reads words; empty ones are passed over.
+    fn parse(words: impl Iterator<Item = &'a str>) -> Result<Self> {
+        let mut fields = BTreeMap::new();
+        for word in words.filter(|word| !word.is_empty()) {
+            let (key, value) = word
+                .split_once('=')
+                .with_context(|| format!("{word:?} is not key=value"))?;
+            ensure!(fields.insert(key, value).is_none(), "{key:?} comes twice");
+        }
+        Ok(Self(fields))
+    }
+
+    /// Reads what stands behind the word `first` of a line.
+    fn after(first: &str, line: &'a str) -> Result<Self> {
+        let mut words = line.split(' ');
+        ensure!(
+            words.next() == Some(first),
+            "came {line:?} where a line starts with `{first} `"
+        );
+        Self::parse(words)
+    }
+
+    /// A number, if it is there.
+    fn optional<T: FromStr>(&mut self, key: &str) -> Result<Option<T>> {
+        let Some(value) = self.0.remove(key) else {
+            return Ok(None);
+        };
+        let number = value.parse().ok();
+        let number =
+            number.with_context(|| format!("{key}={value:?} is not a number that fits"))?;
+        Ok(Some(number))
+    }
+
+    /// A number that must be there.
+    fn required<T: FromStr>(&mut self, key: &str) -> Result<T> {
+        let value = self.optional(key)?;
+        value.with_context(|| format!("{key} is missing"))
+    }
+
+    /// A number that must be there, within a range.
+    fn within(&mut self, key: &str, range: RangeInclusive<u64>) -> Result<u64> {
+        let value = self.required(key)?;
+        ensure!(
+            range.contains(&value),
+            "{key}={value} is not within {} to {}",
+            range.start(),
+            range.end()
+        );
+        Ok(value)
+    }
+
+    /// As [`Fields::within`], of bytes in memory.
+    fn size(&mut self, key: &str, range: RangeInclusive<u64>) -> Result<usize> {
+        Ok(usize::try_from(self.within(key, range)?)?)
+    }
+
+    /// One of two words, for what it stands; must be there.
+    fn choice<T>(&mut self, key: &str, choices: [(&str, T); 2]) -> Result<T> {
+        let value = self.0.remove(key).unwrap_or_default();
+        let [(first, _), (second, _)] = choices;
+        let mut choices = choices.into_iter();
+        let chosen = choices.find(|(word, _)| *word == value);
+        let (_, chosen) =
+            chosen.with_context(|| format!("{key} is {first} or {second}, not {value:?}"))?;
+        Ok(chosen)
+    }
+
+    /// What was `read` of the words, if there is nothing else among them.
+    fn end<T>(self, read: T) -> Result<T> {
+        match self.0.first_key_value() {
+            Some((key, _)) => bail!("there is no {key:?} here"),
+            None => Ok(read),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -308,33 +361,34 @@ mod tests {
     use proptest::prelude::*;
 
     fn requests() -> Vec<Request> {
-        vec![
-            Request::Pingpong {
+        let modes = [
+            Mode::Pingpong {
                 size: 1,
                 count: 1_000_000_000,
                 wait: Wait::Spin,
-                nagle: true,
                 udp: Some(40_000),
             },
-            Request::Pingpong {
+            Mode::Pingpong {
                 size: 1_000_000,
                 count: 1,
                 wait: Wait::Block,
-                nagle: false,
                 udp: None,
             },
-            Request::Blast {
+            Mode::Blast {
                 size: 131_072,
                 count: 100_000,
-                nagle: true,
             },
-            Request::Transfer {
+            Mode::Transfer {
                 block: 8192,
                 bytes: 10_485_760,
-                nagle: false,
                 latency: Duration::from_millis(5),
             },
-        ]
+        ];
+        let nagle = [true, false, true, false];
+        let requests = modes.into_iter().zip(nagle);
+        requests
+            .map(|(mode, nagle)| Request { mode, nagle })
+            .collect()
     }
 
     #[test]

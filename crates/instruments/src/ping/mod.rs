@@ -8,12 +8,12 @@ pub mod args;
 
 use std::io::IoSliceMut;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::poll::PollFlags;
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt,
     sockopt::ReceiveTimestampns,
@@ -25,6 +25,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::echo_stats::EchoStats;
 use super::{Session, seconds};
 use crate::endpoint::{self, Local};
+use crate::measured::{failed, failure};
 use netio::stop::STOP_INTERVAL;
 use record::{Figure, Measurement, Metric, Statistic};
 use stats::layers::{ETHERNET_HEADER, ip_header};
@@ -91,16 +92,12 @@ pub(crate) fn measure(
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
-    let measurement = match Pinger::open(target, plan, local) {
-        Ok(mut pinger) => pinger.run(session),
-        Err(error) => Measurement::failed(format!("{error:#}")),
-    };
+    let pinger = Pinger::open(target, plan, local);
+    let measurement = pinger.map_or_else(failed, |pinger| pinger.run(session));
+    let loss = format!("no answer within {:?} of sending", plan.timeout);
     measurement
         .with_fact("rtt", plan.describe(target))
-        .with_fact(
-            "loss",
-            format!("no answer within {:?} of sending", plan.timeout),
-        )
+        .with_fact("loss", loss)
 }
 
 struct Pinger<'a> {
@@ -122,9 +119,8 @@ impl<'a> Pinger<'a> {
         let target = SocketAddr::new(target, 0);
         endpoint::bind(&socket, target, local)?;
         mark(&socket, plan, target)?;
-        socket
-            .connect(&target.into())
-            .with_context(|| target.ip().to_string())?;
+        let connected = socket.connect(&target.into());
+        connected.with_context(|| target.ip().to_string())?;
         let kernel_stamps = setsockopt(&socket, ReceiveTimestampns, &true).is_ok();
         Ok(Self {
             plan,
@@ -139,63 +135,20 @@ impl<'a> Pinger<'a> {
         })
     }
 
-    fn run(&mut self, session: &Session) -> Measurement {
-        let cause = self.exchange(session).err();
-        let tally = std::mem::replace(&mut self.tally, EchoStats::new(self.plan.timeout));
-        let mut measurement = tally.finish();
-        if let Some(cause) = cause {
-            measurement.failure = Some(format!("{cause:#}"));
-        }
-        let measurement = measurement.with_fact(
-            "timestamps",
-            if self.kernel_stamps {
-                "user space at sending, kernel at receipt"
-            } else {
-                "user space"
-            },
-        );
-        self.split(measurement)
-    }
-
-    /// Says how much of the round trips the hosts added at most, and what is then left for the network.
-    ///
-    /// The kernel's receive stamp leaves out the waking up; what remains is the way down through this host's kernel, which
-    /// a send call lasts (where no queue delays the packet, it is on the wire when the call returns), and the far end's
-    /// way up and down with the echo, which is taken to last no longer.
-    fn split(&mut self, mut measurement: Measurement) -> Measurement {
-        self.sending_ms.sort_by(f64::total_cmp);
-        let (true, Some(sending_ms)) = (
-            self.kernel_stamps,
-            order_statistics::percentile(&self.sending_ms, 0.9),
-        ) else {
-            return measurement;
+    fn run(mut self, session: &Session) -> Measurement {
+        let failure = failure(self.exchange(session));
+        let stamps = match self.kernel_stamps {
+            true => "user space at sending, kernel at receipt",
+            false => "user space",
         };
-        let host_ms = 2.0 * sending_ms;
-        let rtts = measurement
-            .samples
-            .iter()
-            .filter(|s| s.metric == Metric::RttMs);
-        let mut rtts: Vec<f64> = rtts.map(|sample| sample.value).collect();
-        rtts.sort_by(f64::total_cmp);
-        for figure in &mut measurement.figures {
-            if (figure.metric, figure.statistic) == (Metric::RttMs, Statistic::Median)
-                && let Some([low, high]) = order_statistics::median_interval(&rtts)
-            {
-                figure.interval = Some([(low - host_ms).max(0.0), high]);
-            }
+        let mut measurement = self.tally.finish().with_fact("timestamps", stamps);
+        measurement.failure = failure.or(measurement.failure);
+        self.sending_ms.sort_by(f64::total_cmp);
+        let sending_ms = order_statistics::percentile(&self.sending_ms, 0.9);
+        match sending_ms.filter(|_| self.kernel_stamps) {
+            Some(sending_ms) => with_hosts_part(measurement, 2.0 * sending_ms),
+            None => measurement,
         }
-        let host = Figure::new(Metric::HostMs, Statistic::Max, host_ms);
-        measurement.figures.push(host);
-        measurement
-            .with_fact(
-                "rtt interval",
-                "of the median, by the ranks of the round trips, its lower end less the hosts' part at most",
-            )
-            .with_fact(
-                "host",
-                "the hosts' part of a round trip at most: twice the 90th percentile of what a send call here lasts, \
-                 once for sending here and once for echoing there",
-            )
     }
 
     /// Sends on schedule and takes answers until the last is in or overdue.
@@ -209,11 +162,11 @@ impl<'a> Pinger<'a> {
             let now = self.start.elapsed();
             if now >= live_at {
                 live_at = now + LIVE_INTERVAL;
-                let (answered, sent) = (self.tally.answers(), self.tally.count());
-                session.live.line(format_args!(
-                    "{:.1} s: {answered} of {sent} answered",
-                    now.as_secs_f64()
-                ));
+                let (answered, now_s) = (self.tally.answers(), now.as_secs_f64());
+                let sent = self.tally.count();
+                session
+                    .live
+                    .line(format_args!("{now_s:.1} s: {answered} of {sent} answered"));
             }
             let wake = if self.tally.count() < count {
                 let due = self.plan.interval.mul_f64(self.tally.count() as f64);
@@ -241,13 +194,11 @@ impl<'a> Pinger<'a> {
                 break;
             }
         }
-        if self.tally.flooded() {
-            bail!(
-                "{} answers without end: more than any network makes of {} requests",
-                self.target.ip(),
-                self.tally.count()
-            );
-        }
+        let (target, sent) = (self.target.ip(), self.tally.count());
+        ensure!(
+            !self.tally.flooded(),
+            "{target} answers without end: more than any network makes of {sent} requests"
+        );
         Ok(())
     }
 
@@ -256,9 +207,8 @@ impl<'a> Pinger<'a> {
         let request = self.request(sequence(index));
         let at_s = self.start.elapsed().as_secs_f64();
         self.tally.sent(at_s);
-        self.socket
-            .send(&request)
-            .with_context(|| format!("echo request {index} to {}", self.target.ip()))?;
+        let sent = self.socket.send(&request);
+        sent.with_context(|| format!("echo request {index} to {}", self.target.ip()))?;
         let returned_s = self.start.elapsed().as_secs_f64();
         self.sending_ms.push((returned_s - at_s) * 1e3);
         Ok(())
@@ -279,15 +229,9 @@ impl<'a> Pinger<'a> {
     }
 
     fn wait(&self, at_most: Duration) -> Result<()> {
-        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        match ppoll(
-            &mut fds,
-            Some(TimeSpec::from_duration(at_most.min(STOP_INTERVAL))),
-            None,
-        ) {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(errno) => Err(errno).context("waiting for echo replies"),
-        }
+        let at_most = at_most.min(STOP_INTERVAL);
+        let waited = endpoint::wait_for(&self.socket, PollFlags::POLLIN, at_most);
+        waited.map(drop).context("waiting for echo replies")
     }
 
     /// Takes the next packet that waits, for an answer if it is one; whether there was one.
@@ -335,6 +279,39 @@ impl<'a> Pinger<'a> {
     }
 }
 
+/// Says how much of the round trips the hosts added at most (`host_ms`), and what is then left for the network.
+///
+/// The kernel's receive stamp leaves out the waking up; what remains is the way down through this host's kernel, which
+/// a send call lasts (where no queue delays the packet, it is on the wire when the call returns), and the far end's
+/// way up and down with the echo, which is taken to last no longer.
+fn with_hosts_part(mut measurement: Measurement, host_ms: f64) -> Measurement {
+    let rtts = measurement
+        .samples
+        .iter()
+        .filter(|s| s.metric == Metric::RttMs);
+    let mut rtts: Vec<f64> = rtts.map(|sample| sample.value).collect();
+    rtts.sort_by(f64::total_cmp);
+    for figure in &mut measurement.figures {
+        if (figure.metric, figure.statistic) == (Metric::RttMs, Statistic::Median)
+            && let Some([low, high]) = order_statistics::median_interval(&rtts)
+        {
+            figure.interval = Some([(low - host_ms).max(0.0), high]);
+        }
+    }
+    let host = Figure::new(Metric::HostMs, Statistic::Max, host_ms);
+    measurement.figures.push(host);
+    measurement
+        .with_fact(
+            "rtt interval",
+            "of the median, by the ranks of the round trips, its lower end less the hosts' part at most",
+        )
+        .with_fact(
+            "host",
+            "the hosts' part of a round trip at most: twice the 90th percentile of what a send call here lasts, \
+             once for sending here and once for echoing there",
+        )
+}
+
 /// A socket for echo requests to `target`, and whether it is a raw one.
 fn icmp_socket(target: IpAddr) -> Result<(Socket, bool)> {
     let (domain, protocol) = match target {
@@ -351,14 +328,17 @@ fn icmp_socket(target: IpAddr) -> Result<(Socket, bool)> {
 
 /// Sets what the requests' IP headers are to have.
 fn mark(socket: &Socket, plan: &PingPlan, target: SocketAddr) -> Result<()> {
-    let ttl = plan.ttl.map(u32::from);
-    let tos = plan.tos.map(u32::from);
-    if target.is_ipv4() {
-        ttl.map_or(Ok(()), |ttl| socket.set_ttl_v4(ttl))?;
-        tos.map_or(Ok(()), |tos| socket.set_tos_v4(tos))?;
-    } else {
-        ttl.map_or(Ok(()), |ttl| socket.set_unicast_hops_v6(ttl))?;
-        tos.map_or(Ok(()), |tos| socket.set_tclass_v6(tos))?;
+    if let Some(ttl) = plan.ttl.map(u32::from) {
+        match target {
+            SocketAddr::V4(_) => socket.set_ttl_v4(ttl)?,
+            SocketAddr::V6(_) => socket.set_unicast_hops_v6(ttl)?,
+        }
+    }
+    if let Some(tos) = plan.tos.map(u32::from) {
+        match target {
+            SocketAddr::V4(_) => socket.set_tos_v4(tos)?,
+            SocketAddr::V6(_) => socket.set_tclass_v6(tos)?,
+        }
     }
     Ok(())
 }
@@ -396,15 +376,8 @@ fn kernel_stamp(
 
 /// RFC 1071.
 fn internet_checksum(data: &[u8]) -> u16 {
-    let sum: u32 = data
-        .chunks(2)
-        .map(|pair| {
-            u32::from(u16::from_be_bytes([
-                pair[0],
-                pair.get(1).copied().unwrap_or(0),
-            ]))
-        })
-        .sum();
+    let word = |pair: &[u8]| u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]);
+    let sum: u32 = data.chunks(2).map(|pair| u32::from(word(pair))).sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     let [.., high, low] = (folded + (folded >> 16)).to_be_bytes();
     !u16::from_be_bytes([high, low])

@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::*;
 use crate::serve::{self, ServeConfig, Server};
 use netio::stop::Stop;
-use record::{Metric, Statistic};
 
 fn plan(count: u32, sizes: &str) -> FilesPlan {
     FilesPlan {
@@ -52,12 +51,9 @@ fn every_file_is_fetched_once_with_its_own_size() {
     let wanted: Vec<_> = (1..).zip(sizes.iter().copied().map(Some)).collect();
     assert_eq!(values(&measurement, Metric::CompletionMs), wanted);
     assert_eq!(values(&measurement, Metric::FirstByteMs), wanted);
-    let total = measurement.figure(Metric::ReceivedBytes, Statistic::Total);
+    let total = measurement.figure(Metric::ReceivedBytes, Total);
     assert_eq!(total, Some(sizes.iter().sum::<u64>() as f64));
-    assert_eq!(
-        measurement.figure(Metric::Files, Statistic::Total),
-        Some(40.0)
-    );
+    assert_eq!(measurement.figure(Metric::Files, Total), Some(40.0));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A far end that answers every connection as `answer` does, which gets the request's line.
-fn impostor(answer: impl Fn(&mut TcpStream, &str) + Send + 'static) -> FarEnd {
+fn impostor(answer: impl Fn(&mut TcpStream, &str) + Send + 'static) -> MessageTarget {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -68,7 +68,7 @@ fn a_far_end_that_falls_silent_is_given_up() {
             // Until the client gives up.
             let _ = stream.read_to_end(&mut Vec::new());
         });
-        let far = FarEnd {
+        let far = MessageTarget {
             silence: Duration::from_millis(150),
             ..far
         };

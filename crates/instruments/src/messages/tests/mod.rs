@@ -9,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use super::FarEnd;
+use super::MessageTarget;
 use super::blast::{self, BlastPlan};
 use super::pingpong::{self, PingpongPlan};
 use super::sizes::Load;
@@ -20,7 +20,7 @@ use crate::serve::{self, Limits, ServeConfig, Server};
 use netio::stop::Stop;
 use record::{Direction, Measurement, Metric, Statistic};
 
-fn server(limits: Limits) -> (Server, FarEnd) {
+fn server(limits: Limits) -> (Server, MessageTarget) {
     let config = ServeConfig {
         limits,
         ..ServeConfig::on_loopback()
@@ -30,8 +30,8 @@ fn server(limits: Limits) -> (Server, FarEnd) {
     (server, far)
 }
 
-fn far_end(address: SocketAddr) -> FarEnd {
-    FarEnd {
+fn far_end(address: SocketAddr) -> MessageTarget {
+    MessageTarget {
         address,
         local: None,
         mss: None,
@@ -164,7 +164,7 @@ fn a_transfer_arrives_whole_in_reads_of_a_block_at_most() {
 }
 
 #[test]
-fn a_transfer_s_figures_are_document_004_s() {
+fn a_transfer_s_figures_are_those_of_the_perl_transfer_test() {
     let result = TransferResult {
         reads: 1751,
         bytes: 7_140_343,
@@ -175,9 +175,9 @@ fn a_transfer_s_figures_are_document_004_s() {
     let of = |wanted| {
         values
             .iter()
-            .find(|(metric, _)| *metric == wanted)
+            .find(|(metric, ..)| *metric == wanted)
             .unwrap()
-            .1
+            .2
     };
     assert!((of(Metric::ReadSizeBytes) - 4077.87).abs() < 0.005);
     assert!((of(Metric::ReadTimeMs) - 6.882_582_524).abs() < 1e-6);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::launch::{Line, Output, Stream};
+use super::launch::{OutputLine, OutputStream, ToolOutput};
 use super::streams::StreamTool;
 use super::{curl, iperf, iperf3, nuttcp, ping, wget};
 use crate::iperf3::plan::{Plan, Protocol, Way};
@@ -11,6 +11,16 @@ use record::Measurement;
 
 /// No character of an output gives more samples than this.
 const MOST_SAMPLES: usize = 16;
+
+/// Three requests, a tenth of a second apart.
+pub(super) const PING: PingPlan = PingPlan {
+    size: 1200,
+    count: 3,
+    interval: Duration::from_millis(100),
+    timeout: Duration::from_secs(1),
+    tos: None,
+    ttl: None,
+};
 
 /// Has every parser read `text`, under every plan that changes what it does.
 ///
@@ -22,10 +32,8 @@ pub(crate) fn parse_all(text: &str) {
         for measurement in measurements(&output) {
             assert!(measurement.samples.len() <= MOST_SAMPLES * (text.len() + 1));
             for sample in &measurement.samples {
-                assert!(
-                    sample.value.is_finite() && sample.at_s.is_finite(),
-                    "{sample:?}"
-                );
+                let finite = sample.value.is_finite() && sample.at_s.is_finite();
+                assert!(finite, "{sample:?}");
             }
             for figure in &measurement.figures {
                 assert!(figure.value.is_finite(), "{figure:?}");
@@ -35,45 +43,35 @@ pub(crate) fn parse_all(text: &str) {
 }
 
 /// Standard output, with every seventh line from standard error.
-fn said(text: &str, code: i32) -> Output {
-    let lines = text.lines().zip(1..).map(|(text, number)| Line {
+fn said(text: &str, code: i32) -> ToolOutput {
+    let lines = text.lines().zip(1..).map(|(text, number)| OutputLine {
         at_s: 0.0,
         stream: match number % 7 {
-            0 => Stream::Error,
-            _ => Stream::Output,
+            0 => OutputStream::Stderr,
+            _ => OutputStream::Stdout,
         },
         text: text.to_owned(),
     });
-    Output {
+    ToolOutput {
         lines: lines.collect(),
         code,
     }
 }
 
-fn measurements(output: &Output) -> Vec<Measurement> {
+fn measurements(output: &ToolOutput) -> Vec<Measurement> {
     let tools: [&dyn StreamTool; 3] = [&iperf3::Iperf3, &iperf::Iperf, &nuttcp::Nuttcp];
-    let plans = [Protocol::Tcp, Protocol::Udp]
-        .into_iter()
-        .flat_map(|protocol| {
-            [Way::Up, Way::Down, Way::Both].map(|way| Plan {
-                way,
-                ..Plan::new(protocol)
-            })
-        });
-    let mut measurements: Vec<Measurement> = plans
-        .flat_map(|plan| tools.map(|tool| tool.parse(output, &plan)))
-        .collect();
-    let pings = PingPlan {
-        size: 1200,
-        count: 3,
-        interval: Duration::from_millis(100),
-        timeout: Duration::from_secs(1),
-        tos: None,
-        ttl: None,
-    };
-    measurements.push(curl::parse(output));
-    measurements.push(wget::parse(output, Duration::from_secs(1)));
-    measurements.push(ping::parse(output, &pings));
+    let mut measurements = vec![
+        curl::parse(output),
+        wget::parse(output, Duration::from_secs(1)),
+        ping::parse(output, &PING),
+    ];
+    for protocol in [Protocol::Tcp, Protocol::Udp] {
+        let mut plan = Plan::new(protocol);
+        for way in [Way::Up, Way::Down, Way::Both] {
+            plan.way = way;
+            measurements.extend(tools.map(|tool| tool.parse(output, &plan)));
+        }
+    }
     measurements
 }
 
@@ -85,10 +83,10 @@ mod tests {
     use super::*;
 
     const PROPER: [&str; 9] = [
-        iperf3::report::tests::TCP,
-        iperf3::report::tests::UDP,
-        iperf::report::tests::TCP,
-        iperf::report::tests::UDP,
+        iperf3::tests::TCP,
+        iperf3::tests::UDP,
+        iperf::tests::TCP,
+        iperf::tests::UDP,
         nuttcp::tests::TCP,
         nuttcp::tests::UDP,
         curl::tests::FETCHED,

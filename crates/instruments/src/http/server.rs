@@ -1,38 +1,42 @@
 //! HTTP/1.1: `GET /bytes/N` gives N bytes, `GET /seconds/T` streams until T seconds have passed.
 
-mod body;
-
 use std::convert::Infallible;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
 
-use self::body::{Filler, Payload};
 use crate::endpoint::Local;
 use crate::service::{
     ACCEPT_PAUSE, Permit, Refusal, Service, Shared, Slot, Slots, WAITING_ROOM, listen,
 };
 use netio::stop::STOP_INTERVAL;
-use record::{Direction, Figure, Measurement, Metric, Statistic};
+use record::Statistic::Total;
+use record::{Direction, Figure, Measurement, Metric};
 
 /// The header in which the server states the congestion control that its socket really uses.
 pub(crate) const CONGESTION_HEADER: &str = "farwire-congestion-control";
 
+/// Bytes of which every body is made, again and again.
+const BLOCK: usize = 256 * 1024;
+const SEED: u64 = 1;
 /// How long one who is turned away may take to send a request, which clients do before they read an answer.
-const PARTING: Duration = Duration::from_secs(1);
+const TURNING_AWAY: Duration = Duration::from_secs(1);
 /// Connections that are turned away at a time; more are closed at once.
-const MOST_PARTING: usize = 64;
+const MOST_TURNED_AWAY: usize = 64;
 
 /// Serves on `port` of `bind`.
 ///
@@ -41,9 +45,8 @@ const MOST_PARTING: usize = 64;
 pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
     let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build()?;
     let thread = thread::Builder::new()
         .name("http".to_owned())
         .spawn(move || runtime.block_on(serve(listener, shared)))?;
@@ -71,29 +74,37 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
         Ok(listener) => listener,
         Err(error) => return eprintln!("farwire: the far end cannot accept: {error}"),
     };
-    let filler = Filler::new();
+    let filler = incompressible_block();
     let connections = Slots::new(shared.limits().tests.saturating_add(WAITING_ROOM));
-    let partings = Slots::new(MOST_PARTING);
+    let turned_away = Slots::new(MOST_TURNED_AWAY);
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let slot = if shared.allows(peer.ip()) {
-            let busy = Refusal::Busy(shared.limits().tests);
-            connections.take().ok_or(busy)
-        } else {
-            Err(Refusal::NotAllowed)
+        let seat = match shared.allows(peer.ip()) {
+            true => connections
+                .take()
+                .ok_or(Refusal::Busy(shared.limits().tests)),
+            false => Err(Refusal::NotAllowed),
         };
-        match slot {
-            Ok(slot) => {
-                let client = Client::new(peer, filler.clone(), Arc::clone(shared));
-                tokio::spawn(client.attend(stream, slot));
+        match seat {
+            Ok(seat) => {
+                let client = HttpSession {
+                    peer,
+                    filler: filler.clone(),
+                    shared: Arc::clone(shared),
+                    permit: OnceLock::new(),
+                    sent: Arc::default(),
+                    requests: AtomicU64::new(0),
+                    began: Instant::now(),
+                };
+                tokio::spawn(client.attend(stream, seat));
             }
             Err(refusal) => {
-                if let Some(slot) = partings.take() {
-                    let parting = turn_away(stream, refusal, slot);
-                    tokio::spawn(tokio::time::timeout(PARTING, parting));
+                if let Some(seat) = turned_away.take() {
+                    let turning_away = turn_away(stream, refusal, seat);
+                    tokio::spawn(tokio::time::timeout(TURNING_AWAY, turning_away));
                 }
             }
         }
@@ -128,9 +139,9 @@ async fn turn_away(stream: tokio::net::TcpStream, refusal: Refusal, _slot: Slot)
 }
 
 /// One connection; what it tested is logged when it is dropped, however it ends.
-struct Client {
+struct HttpSession {
     peer: SocketAddr,
-    filler: Filler,
+    filler: Bytes,
     shared: Arc<Shared>,
     /// From the first request of a test on.
     permit: OnceLock<Permit>,
@@ -139,19 +150,7 @@ struct Client {
     began: Instant,
 }
 
-impl Client {
-    fn new(peer: SocketAddr, filler: Filler, shared: Arc<Shared>) -> Self {
-        Self {
-            peer,
-            filler,
-            shared,
-            permit: OnceLock::new(),
-            sent: Arc::default(),
-            requests: AtomicU64::new(0),
-            began: Instant::now(),
-        }
-    }
-
+impl HttpSession {
     /// Answers requests until the connection ends, or has lasted as long as a test may.
     async fn attend(self, stream: tokio::net::TcpStream, _slot: Slot) {
         let limits = self.shared.limits();
@@ -174,21 +173,15 @@ impl Client {
         let mut response = if matches!(*request.method(), Method::GET | Method::HEAD) {
             self.resource(request.uri().path())
         } else {
-            let mut refusal = text(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "only GET and HEAD\n".to_owned(),
-            );
-            refusal
-                .headers_mut()
-                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            refusal
+            let refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            with_header(refusal, ALLOW, "GET, HEAD")
         };
         if let Ok(congestion) = HeaderValue::from_str(self.shared.congestion()) {
             response.headers_mut().insert(CONGESTION_HEADER, congestion);
         }
         if request.method() == Method::HEAD {
             // hyper sends no body after HEAD, but the length that a GET would have must be said.
-            if let Some(length) = response.body().length() {
+            if let Some(length) = response.body().size_hint().exact() {
                 response.headers_mut().insert(CONTENT_LENGTH, length.into());
             }
         }
@@ -197,46 +190,35 @@ impl Client {
 
     fn resource(&self, path: &str) -> Response<Payload> {
         let longest = self.shared.limits().duration;
-        let payload = match path.trim_start_matches('/').split_once('/') {
+        let end = match path.trim_start_matches('/').split_once('/') {
             None if path == "/" => {
-                return text(
-                    StatusCode::OK,
-                    "farwire: GET /bytes/N or /seconds/T\n".to_owned(),
-                );
+                return text(StatusCode::OK, "farwire: GET /bytes/N or /seconds/T\n");
             }
-            Some(("bytes", count)) => count
-                .parse()
-                .map(|count| Payload::bytes(&self.filler, count, &self.sent))
-                .ok(),
+            Some(("bytes", count)) => count.parse().ok().map(BodyEnd::After),
             Some(("seconds", time)) => {
-                seconds(time, longest).map(|time| Payload::seconds(&self.filler, time, &self.sent))
+                seconds(time, longest).map(|time| BodyEnd::At(Instant::now() + time))
             }
-            _ => {
-                return text(
-                    StatusCode::NOT_FOUND,
-                    "there is /bytes/N and /seconds/T\n".to_owned(),
-                );
-            }
+            _ => return text(StatusCode::NOT_FOUND, "there is /bytes/N and /seconds/T\n"),
         };
-        let Some(payload) = payload else {
-            return text(
-                StatusCode::BAD_REQUEST,
-                format!(
-                    "N is a whole number of bytes, T seconds from 0 to {}\n",
-                    longest.as_secs()
-                ),
-            );
+        let Some(end) = end else {
+            let longest_s = longest.as_secs();
+            let form = format!("N is a whole number of bytes, T seconds from 0 to {longest_s}\n");
+            return text(StatusCode::BAD_REQUEST, form);
         };
         if let Err(refusal) = self.admit() {
-            let mut response = text(StatusCode::SERVICE_UNAVAILABLE, format!("{refusal}\n"));
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(CONNECTION, close);
-            return response;
+            let refusal = text(StatusCode::SERVICE_UNAVAILABLE, format!("{refusal}\n"));
+            return with_header(refusal, CONNECTION, "close");
         }
-        let mut response = Response::new(payload);
-        let kind = HeaderValue::from_static("application/octet-stream");
-        response.headers_mut().insert(CONTENT_TYPE, kind);
-        response
+        let payload = Payload {
+            block: self.filler.clone(),
+            end,
+            sent: Arc::clone(&self.sent),
+        };
+        with_header(
+            Response::new(payload),
+            CONTENT_TYPE,
+            "application/octet-stream",
+        )
     }
 
     /// Takes the connection for a test from now on, if one may run.
@@ -250,36 +232,110 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for HttpSession {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else {
             return;
         };
-        let total = |metric, value: u64| Figure::new(metric, Statistic::Total, value as f64);
-        let sent = total(Metric::SentBytes, self.sent.load(Ordering::Relaxed));
+        let requests = self.requests.load(Ordering::Relaxed) as f64;
+        let sent = self.sent.load(Ordering::Relaxed) as f64;
         let elapsed = self.began.elapsed().as_secs_f64();
+        let figures = vec![
+            Figure::new(Metric::Requests, Total, requests),
+            Figure::new(Metric::SentBytes, Total, sent).toward(Direction::Down),
+            Figure::new(Metric::ElapsedS, Total, elapsed),
+        ];
         permit.finish(&Measurement {
-            figures: vec![
-                total(Metric::Requests, self.requests.load(Ordering::Relaxed)),
-                sent.toward(Direction::Down),
-                Figure::new(Metric::ElapsedS, Statistic::Total, elapsed),
-            ],
+            figures,
             ..Measurement::default()
         });
     }
 }
 
 fn seconds(text: &str, longest: Duration) -> Option<Duration> {
-    let seconds: f64 = text.parse().ok()?;
-    (0.0..=longest.as_secs_f64())
-        .contains(&seconds)
-        .then(|| Duration::from_secs_f64(seconds))
+    let time = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
+    (time <= longest).then_some(time)
 }
 
-fn text(status: StatusCode, text: String) -> Response<Payload> {
-    let mut response = Response::new(Payload::text(text));
+fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Payload> {
+    let block = text.into();
+    let mut response = Response::new(Payload {
+        end: BodyEnd::After(block.len() as u64),
+        block,
+        sent: Arc::default(),
+    });
     *response.status_mut() = status;
     response
+}
+
+fn with_header(
+    mut response: Response<Payload>,
+    name: HeaderName,
+    value: &'static str,
+) -> Response<Payload> {
+    let value = HeaderValue::from_static(value);
+    response.headers_mut().insert(name, value);
+    response
+}
+
+/// A response's body.
+#[derive(Debug)]
+struct Payload {
+    /// Sent again and again; a slice of it costs no allocation.
+    block: Bytes,
+    end: BodyEnd,
+    /// What the connection has sent is counted there.
+    sent: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+enum BodyEnd {
+    /// After so many bytes more.
+    After(u64),
+    /// After as many bytes as are taken until then.
+    At(Instant),
+}
+
+/// The block of which every body is made; the same in every run, so that two runs carry the same load.
+fn incompressible_block() -> Bytes {
+    let mut block = vec![0; BLOCK];
+    fastrand::Rng::with_seed(SEED).fill(&mut block);
+    block.into()
+}
+
+impl Body for Payload {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let block = self.block.len();
+        let length = match &mut self.end {
+            BodyEnd::After(left) => {
+                let length = usize::try_from(*left).map_or(block, |left| left.min(block));
+                *left -= length as u64;
+                length
+            }
+            BodyEnd::At(deadline) if Instant::now() < *deadline => block,
+            BodyEnd::At(_) => 0,
+        };
+        self.sent.fetch_add(length as u64, Ordering::Relaxed);
+        let frame = (length > 0).then(|| Ok(Frame::data(self.block.slice(..length))));
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.end, BodyEnd::After(0))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.end {
+            BodyEnd::After(left) => SizeHint::with_exact(left),
+            BodyEnd::At(_) => SizeHint::default(),
+        }
+    }
 }
 
 #[cfg(test)]
