@@ -3,11 +3,12 @@
 //! Whatever the bytes, a parser ends without a panic, and what it takes to be right it takes the same way once more after
 //! writing it: nothing means one thing to one end and another to the other.
 
+pub(crate) mod tools;
+
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use crate::capacity::wire::{Activation, LoadHeader, Setup, Status, Version};
-use crate::external;
 use crate::iperf3::messages::Params;
 use crate::iperf3::messages::Results;
 use crate::iperf3::wire::{Cookie, ErrorCode, State};
@@ -99,7 +100,7 @@ pub fn messages(bytes: &[u8]) {
 
 /// The output of external tools.
 pub fn tools(bytes: &[u8]) {
-    external::fuzzing::parse_all(&String::from_utf8_lossy(bytes));
+    tools::parse_all(&String::from_utf8_lossy(bytes));
 }
 
 /// What a line says, it says again after it was written.

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use crate::Session;
 use crate::endpoint::{Family, Local};
+use crate::external::FarTool;
 use crate::external::Tool;
-use crate::external::choice::FarTool;
 use crate::failure::Failure;
 
 /// What all instruments take.

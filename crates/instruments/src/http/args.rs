@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::Session;
 use crate::external::Tool;
-use crate::external::choice::DownloadTool;
 use crate::failure::{Blame, Failure};
 use crate::http;
 use crate::http::files;
 use crate::http::files::{DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS};
 use crate::http::sizes::FileSizes;
+use crate::http::tool::DownloadTool;
 use crate::http::{Amount, DEFAULT_INTERVAL, HttpPlan, HttpTarget};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 

@@ -2,9 +2,12 @@
 
 pub mod args;
 mod connection;
+pub(crate) mod curl;
 pub(crate) mod files;
 pub(crate) mod server;
 pub(crate) mod sizes;
+pub(crate) mod tool;
+pub(crate) mod wget;
 
 use std::fmt;
 use std::net::SocketAddr;

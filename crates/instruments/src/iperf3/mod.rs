@@ -10,5 +10,6 @@ pub(crate) mod run;
 pub(crate) mod server;
 pub(crate) mod start;
 pub(crate) mod tcp;
+pub(crate) mod tool;
 pub mod udp;
 pub(crate) mod wire;

@@ -5,6 +5,7 @@
 //! receive stamp, so that waking up is not added to the round trip.
 
 pub mod args;
+pub(crate) mod tool;
 
 use std::io::IoSliceMut;
 use std::net::{IpAddr, SocketAddr};

@@ -1,16 +1,40 @@
 //! What iperf3, iperf and nuttcp have in common: streams of TCP or UDP from one end to the other for a time.
 
+pub(crate) mod iperf;
+pub(crate) mod iperf3;
+pub(crate) mod nuttcp;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use serde::Deserialize;
 
-use super::launch::{Launcher, Tool, ToolOutput};
+use clap::ValueEnum;
+use serde::Serialize;
+
+use self::iperf::Iperf;
+use self::iperf3::Iperf3;
+use self::nuttcp::Nuttcp;
 use crate::Session;
 use crate::endpoint::Local;
+use crate::endpoint::{self, Family};
+use crate::external::{FarTool, Launcher, Tool, ToolNumber, ToolOutput, word, words};
+use crate::failure::{Blame, Failure};
 use crate::iperf3::plan::{Plan, Protocol, Until, Way};
 use record::{Direction, Measurement};
+
+/// What measures streams of TCP or UDP; the server must be of the same kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum StreamTool {
+    /// The iperf3 on PATH (Debian: iperf3)
+    Iperf3,
+    /// The iperf 2 on PATH (Debian: iperf)
+    Iperf,
+    /// The nuttcp on PATH (Debian: nuttcp)
+    Nuttcp,
+}
 
 /// What a tool may take beyond the time of its test: to connect, and to exchange results.
 const GRACE: Duration = Duration::from_secs(30);
@@ -29,7 +53,7 @@ pub(crate) struct StreamTest<'a> {
 }
 
 /// A tool that measures streams.
-pub(crate) trait StreamTool {
+pub(crate) trait StreamProgram {
     /// The one on PATH.
     ///
     /// # Errors
@@ -75,14 +99,14 @@ impl<'a> StreamTest<'a> {
 ///
 /// # Errors
 /// It has no option for something; says for what.
-pub(crate) fn command_line(by: &dyn StreamTool, test: &StreamTest<'_>) -> Result<Vec<String>> {
+pub(crate) fn command_line(by: &dyn StreamProgram, test: &StreamTest<'_>) -> Result<Vec<String>> {
     by.check(test.plan)?;
     by.arguments(test)
 }
 
 /// Does `test` with a tool run by `launcher`.
 pub(crate) fn measure(
-    by: &dyn StreamTool,
+    by: &dyn StreamProgram,
     launcher: Launcher,
     test: &StreamTest<'_>,
     session: &Session,
@@ -98,7 +122,7 @@ pub(crate) fn measure(
 }
 
 /// Where the data goes, in a test of one direction.
-pub(super) fn direction(plan: &Plan) -> Direction {
+pub(crate) fn direction(plan: &Plan) -> Direction {
     match plan.way {
         Way::Up | Way::Both => Direction::Up,
         Way::Down => Direction::Down,
@@ -109,7 +133,7 @@ pub(super) fn direction(plan: &Plan) -> Direction {
 ///
 /// # Errors
 /// The plan asks for something else; names `tool`.
-pub(super) fn plain_time(tool: &str, plan: &Plan) -> Result<Duration> {
+pub(crate) fn plain_time(tool: &str, plan: &Plan) -> Result<Duration> {
     ensure!(
         plan.way != Way::Both,
         "{tool} is used in one direction at a time"
@@ -125,7 +149,7 @@ pub(super) fn plain_time(tool: &str, plan: &Plan) -> Result<Duration> {
 ///
 /// # Errors
 /// One is; names `tool`.
-pub(super) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()> {
+pub(crate) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()> {
     ensure!(
         test.connect_timeout.is_none(),
         "{tool} cannot be told how long connecting may take: it has no such option"
@@ -133,49 +157,20 @@ pub(super) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()
     Ok(())
 }
 
-/// A number that a tool said and that can be an amount of anything here: not negative, and no more than a year at
-/// 100 Tbit/s has bits.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "f64")]
-pub(super) struct ToolNumber(pub(super) f64);
-
-impl TryFrom<f64> for ToolNumber {
-    type Error = &'static str;
-
-    fn try_from(value: f64) -> Result<Self, Self::Error> {
-        const MOST: f64 = 1e22;
-        let possible = (0.0..=MOST).contains(&value).then_some(Self(value));
-        possible.ok_or("this cannot be an amount")
-    }
-}
-
 /// An amount that a tool said, if it is one.
-pub(super) fn amount(text: &str) -> Option<f64> {
+pub(crate) fn amount(text: &str) -> Option<f64> {
     let amount = ToolNumber::try_from(text.parse::<f64>().ok()?);
     amount.ok().map(|ToolNumber(value)| value)
 }
 
-/// Flags, each with its value, as words of a command line; without those that have none.
-pub(super) fn words(flags: &[(&str, Option<String>)]) -> Vec<String> {
-    let said = flags
-        .iter()
-        .filter_map(|(flag, value)| Some([(*flag).to_owned(), value.clone()?]));
-    said.flatten().collect()
-}
-
 /// The flags that are wanted.
-pub(super) fn switches(flags: &[(&str, bool)]) -> impl Iterator<Item = String> {
+pub(crate) fn switches(flags: &[(&str, bool)]) -> impl Iterator<Item = String> {
     let wanted = flags.iter().filter(|(_, wanted)| *wanted);
     wanted.map(|(flag, _)| (*flag).to_owned())
 }
 
-/// A number as a word of a command line.
-pub(super) fn word(number: impl ToString) -> Option<String> {
-    Some(number.to_string())
-}
-
 /// What the clients of iperf and iperf3 take alike, with each one's own words for the test's `length` and for the `rest`.
-pub(super) fn iperf_client(
+pub(crate) fn iperf_client(
     test: &StreamTest<'_>,
     length: &[(&str, Option<String>)],
     rest: &[(&str, Option<String>)],
@@ -203,8 +198,74 @@ pub(super) fn iperf_client(
     arguments
 }
 
+impl StreamTool {
+    /// Where its server listens unless told otherwise.
+    pub(crate) fn port(self) -> u16 {
+        self.external().port()
+    }
+
+    /// The one on PATH.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub(crate) fn found(self) -> Result<Tool> {
+        self.external().tool()
+    }
+
+    /// The server that it needs at `host` for `plan`, where that is not farwire's.
+    ///
+    /// # Errors
+    /// It is not there, or has no option for something in the plan.
+    pub(crate) fn server(self, host: &str, plan: &Plan) -> Result<Option<FarTool>> {
+        let tool = self.external();
+        tool.check(plan)?;
+        let port = tool.port();
+        let target = endpoint::resolve(host, port, Family::Any)?;
+        let Some(arguments) = tool.server_arguments(target, plan) else {
+            return Ok(None);
+        };
+        Ok(Some(FarTool {
+            tool: tool.tool()?,
+            arguments,
+            port,
+        }))
+    }
+
+    /// Measures in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// The tool is not here, or has no option for something that is asked for.
+    pub(crate) fn measure(
+        self,
+        test: &StreamTest<'_>,
+        session: &Session,
+    ) -> Result<Measurement, Failure> {
+        let by = self.external();
+        let mut plan = test.plan.clone();
+        if session.in_bed && plan.way == Way::Down {
+            // The server that sends was started with it.
+            plan.congestion = None;
+        }
+        let test = &StreamTest {
+            plan: &plan,
+            ..*test
+        };
+        command_line(by, test).or_bad_input()?;
+        by.tool().or_machine()?;
+        Ok(measure(by, session.launcher(), test, session))
+    }
+
+    fn external(self) -> &'static dyn StreamProgram {
+        match self {
+            Self::Iperf3 => &Iperf3,
+            Self::Iperf => &Iperf,
+            Self::Nuttcp => &Nuttcp,
+        }
+    }
+}
+
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Two seconds of one stream.

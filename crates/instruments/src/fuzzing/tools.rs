@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use super::launch::{OutputLine, OutputStream, ToolOutput};
-use super::streams::StreamTool;
-use super::{curl, iperf, iperf3, nuttcp, ping, wget};
+use crate::external::{OutputLine, OutputStream, ToolOutput};
+use crate::http::{curl, wget};
 use crate::iperf3::plan::{Plan, Protocol, Way};
+use crate::iperf3::tool::StreamProgram;
+use crate::iperf3::tool::{iperf, iperf3, nuttcp};
 use crate::ping::PingPlan;
+use crate::ping::tool as ping;
 use record::Measurement;
 
 /// No character of an output gives more samples than this.
 const MOST_SAMPLES: usize = 16;
 
 /// Three requests, a tenth of a second apart.
-pub(super) const PING: PingPlan = PingPlan {
+pub(crate) const PING: PingPlan = PingPlan {
     size: 1200,
     count: 3,
     interval: Duration::from_millis(100),
@@ -59,7 +61,7 @@ fn said(text: &str, code: i32) -> ToolOutput {
 }
 
 fn measurements(output: &ToolOutput) -> Vec<Measurement> {
-    let tools: [&dyn StreamTool; 3] = [&iperf3::Iperf3, &iperf::Iperf, &nuttcp::Nuttcp];
+    let tools: [&dyn StreamProgram; 3] = [&iperf3::Iperf3, &iperf::Iperf, &nuttcp::Nuttcp];
     let mut measurements = vec![
         curl::parse(output),
         wget::parse(output, Duration::from_secs(1)),
@@ -76,7 +78,7 @@ fn measurements(output: &ToolOutput) -> Vec<Measurement> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
     use proptest::test_runner::RngSeed;
 

@@ -4,13 +4,63 @@ use std::net::IpAddr;
 
 use anyhow::Result;
 
-use super::launch::{Launcher, Tool, ToolOutput};
-use super::streams::{word, words};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::Session;
 use crate::echo_stats::EchoStats;
 use crate::endpoint::Local;
+use crate::external::{Launcher, Tool, ToolOutput, word, words};
+use crate::failure::{Blame, Failure};
 use crate::ping::PingPlan;
 use netio::stop::Stop;
 use record::Measurement;
+
+/// What ping may take beyond its plan before it is stopped.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What pings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PingTool {
+    /// The ping on PATH (Debian: iputils-ping)
+    Ping,
+}
+
+impl PingTool {
+    /// The one on PATH.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub(crate) fn found(self) -> Result<Tool> {
+        match self {
+            Self::Ping => tool(),
+        }
+    }
+
+    /// Measures in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// The tool is not here.
+    pub(crate) fn measure(
+        self,
+        target: IpAddr,
+        plan: &PingPlan,
+        local: Option<&Local>,
+        session: &Session,
+    ) -> Result<Measurement, Failure> {
+        match self {
+            Self::Ping => {
+                tool().or_machine()?;
+                let stop = &session.stop.within(plan.longest() + GRACE);
+                let launcher = session.launcher();
+                Ok(measure(launcher, target, plan, local, stop))
+            }
+        }
+    }
+}
 
 /// Pings `target` with the ping on PATH, run by `launcher`.
 pub(crate) fn measure(
@@ -54,7 +104,7 @@ fn arguments(target: IpAddr, plan: &PingPlan, local: Option<&Local>) -> Vec<Stri
 }
 
 /// What ping said, as samples; lines that it did not mean for us are passed over.
-pub(super) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
+pub(crate) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
     // Without its closing statistics ping never came to ping, or was killed.
     let Some(sent) = output.texts().find_map(transmitted) else {
         return Measurement::failed(output.ending("ping"));
@@ -112,14 +162,14 @@ impl SequenceNumbers {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::external::fuzzing::PING as PLAN;
-    use crate::external::launch::tests::captured;
+    use crate::external::tests::captured;
+    use crate::fuzzing::tools::PING as PLAN;
     use record::{Metric, Statistic};
 
     /// iputils 20221126.
-    pub(in super::super) const ANSWERED: &str = "\
+    pub(crate) const ANSWERED: &str = "\
 PING 127.0.0.1 (127.0.0.1) 1200(1228) bytes of data.
 [1795291848.603981] 1208 bytes from 127.0.0.1: icmp_seq=1 ttl=64 time=0.907 ms
 [1795291848.703278] 1208 bytes from 127.0.0.1: icmp_seq=2 ttl=64 time=0.038 ms
@@ -131,7 +181,7 @@ rtt min/avg/max/mdev = 0.034/0.326/0.907/0.410 ms
 ";
 
     /// iputils 20221126, a neighbour that does not answer and a duplicate.
-    const TROUBLED: &str = "\
+    pub(crate) const TROUBLED: &str = "\
 PING 10.77.0.2 (10.77.0.2) 1200(1228) bytes of data.
 [1795291848.603981] no answer yet for icmp_seq=1
 [1795291848.703278] 1208 bytes from 10.77.0.2: icmp_seq=2 ttl=64 time=1.74 ms

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use super::launch::{Tool, ToolOutput};
-use super::streams::{StreamTest, StreamTool, iperf_client, switches, word};
+use super::{StreamProgram, StreamTest, iperf_client, switches};
 use crate::endpoint::{CONNECT_TIMEOUT, Local};
+use crate::external::word;
+use crate::external::{Tool, ToolOutput};
 use crate::iperf3::plan::{Plan, Protocol, Until, Way};
 use crate::measured::{figures, samples};
 use record::Metric::{
@@ -22,7 +23,7 @@ use record::{Direction, Figure, Measurement, Sample};
 #[derive(Debug)]
 pub(crate) struct Iperf3;
 
-impl StreamTool for Iperf3 {
+impl StreamProgram for Iperf3 {
     fn tool(&self) -> Result<Tool> {
         Tool::find("iperf3", "--version", "iperf3")
     }
@@ -258,22 +259,22 @@ fn number(object: &Value, key: &str) -> Option<f64> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
-    use super::super::launch::tests::captured;
-    use super::super::streams::command_line;
-    use super::super::streams::tests::plan;
+    use super::super::command_line;
+    use super::super::tests::plan;
     use super::*;
+    use crate::external::tests::captured;
     use record::{Metric, Statistic};
 
     /// iperf3 3.12: two streams for a second, a sample each half second.
-    pub(in super::super) const TCP: &str = include_str!("fixtures/iperf3_tcp.json");
-    const REVERSE: &str = include_str!("fixtures/iperf3_rev.json");
-    pub(in super::super) const UDP: &str = include_str!("fixtures/iperf3_udp.json");
-    const BOTH: &str = include_str!("fixtures/iperf3_bidir.json");
+    pub(crate) const TCP: &str = include_str!("fixtures/iperf3_tcp.json");
+    pub(crate) const REVERSE: &str = include_str!("fixtures/iperf3_rev.json");
+    pub(crate) const UDP: &str = include_str!("fixtures/iperf3_udp.json");
+    pub(crate) const BOTH: &str = include_str!("fixtures/iperf3_bidir.json");
     const UDP_REVERSE: &str = include_str!("fixtures/iperf3_udprev.json");
-    const REFUSED: &str = include_str!("fixtures/iperf3_refused.json");
+    pub(crate) const REFUSED: &str = include_str!("fixtures/iperf3_refused.json");
 
     fn parse(text: &str, plan: &Plan) -> Measurement {
         Iperf3.parse(&captured(text, 0), plan)

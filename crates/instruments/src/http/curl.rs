@@ -4,10 +4,10 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::launch::{Launcher, Tool, ToolOutput};
-use super::streams::{ToolNumber, word, words};
 use crate::Session;
 use crate::endpoint::Local;
+use crate::external::{Launcher, Tool, ToolOutput};
+use crate::external::{ToolNumber, word, words};
 use crate::http::{HttpTarget, download_figures};
 use crate::measured::failed;
 use record::{Figure, Measurement, Metric, Statistic};
@@ -58,7 +58,7 @@ struct Times {
 }
 
 /// What curl said, as figures.
-pub(super) fn parse(output: &ToolOutput) -> Measurement {
+pub(crate) fn parse(output: &ToolOutput) -> Measurement {
     figures(output).map_or_else(failed, |figures| Measurement {
         figures,
         ..Measurement::default()
@@ -92,12 +92,12 @@ fn figures(output: &ToolOutput) -> Result<Vec<Figure>> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::super::launch::tests::captured;
+pub(crate) mod tests {
     use super::*;
+    use crate::external::tests::captured;
 
     /// curl 7.88.1.
-    pub(in super::super) const FETCHED: &str = include_str!("fixtures/curl.json");
+    pub(crate) const FETCHED: &str = include_str!("fixtures/curl.json");
     const NOT_FOUND: &str = include_str!("fixtures/curl404.json");
 
     #[test]

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail, ensure};
 
-use super::launch::{Tool, ToolOutput};
-use super::streams::{self, StreamTest, StreamTool, amount, direction, iperf_client};
-use super::streams::{switches, word, words};
+use super::switches;
+use super::{StreamProgram, StreamTest, amount, direction, iperf_client};
 use crate::endpoint::Local;
+use crate::external::{Tool, ToolOutput};
+use crate::external::{word, words};
 use crate::iperf3::plan::{Plan, Protocol, Way};
 use crate::measured::{figures, samples};
 use record::Metric::{
@@ -22,7 +23,7 @@ use record::{Figure, Measurement, Sample};
 #[derive(Debug)]
 pub(crate) struct Iperf;
 
-impl StreamTool for Iperf {
+impl StreamProgram for Iperf {
     fn tool(&self) -> Result<Tool> {
         Tool::find("iperf", "-v", "iperf")
     }
@@ -37,7 +38,7 @@ impl StreamTool for Iperf {
             plan.protocol == Protocol::Tcp || plan.bitrate.is_some(),
             "iperf sends datagrams at a rate only: say which"
         );
-        streams::plain_time("iperf", plan).map(drop)
+        super::plain_time("iperf", plan).map(drop)
     }
 
     fn server_arguments(&self, target: SocketAddr, plan: &Plan) -> Option<Vec<String>> {
@@ -52,9 +53,9 @@ impl StreamTool for Iperf {
     }
 
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>> {
-        streams::no_connect_timeout("iperf", test)?;
+        super::no_connect_timeout("iperf", test)?;
         let plan = test.plan;
-        let time = streams::plain_time("iperf", plan)?;
+        let time = super::plain_time("iperf", plan)?;
         let address = match test.local {
             Some(Local::Address(address)) => word(address),
             Some(Local::Interface(name)) => {
@@ -285,18 +286,18 @@ fn failure(
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::super::launch::tests::captured;
-    use super::super::streams::command_line;
-    use super::super::streams::tests::plan;
+pub(crate) mod tests {
+    use super::super::command_line;
+    use super::super::tests::plan;
     use super::*;
+    use crate::external::tests::captured;
     use record::Direction;
 
     /// iperf 2.1.8: two streams for two seconds, a row each second.
-    pub(in super::super) const TCP: &str = include_str!("fixtures/iperf_tcp.txt");
-    const REVERSE: &str = include_str!("fixtures/iperf_rev.txt");
-    pub(in super::super) const UDP: &str = include_str!("fixtures/iperf_udp.txt");
-    const SILENT: &str = include_str!("fixtures/iperf_silent.txt");
+    pub(crate) const TCP: &str = include_str!("fixtures/iperf_tcp.txt");
+    pub(crate) const REVERSE: &str = include_str!("fixtures/iperf_rev.txt");
+    pub(crate) const UDP: &str = include_str!("fixtures/iperf_udp.txt");
+    pub(crate) const SILENT: &str = include_str!("fixtures/iperf_silent.txt");
 
     fn parse(text: &str, plan: &Plan) -> Measurement {
         Iperf.parse(&captured(text, 0), plan)

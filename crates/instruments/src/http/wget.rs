@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::launch::{Launcher, Tool, ToolOutput};
 use crate::endpoint::Local;
+use crate::external::{Launcher, Tool, ToolOutput};
 use crate::http::{HttpTarget, download_figures};
 use crate::measured::failed;
 use crate::meter::Meter;
@@ -67,7 +67,7 @@ fn arguments(target: &HttpTarget, local: Option<&Local>) -> Result<Vec<String>> 
 }
 
 /// What wget said, as samples; lines that it did not mean for us are passed over.
-pub(super) fn parse(output: &ToolOutput, interval: Duration) -> Measurement {
+pub(crate) fn parse(output: &ToolOutput, interval: Duration) -> Measurement {
     let mut meter = Meter::new(interval);
     let mut lines = output.lines.iter();
     let start = lines.find(|line| line.text.starts_with("Saving to: "));
@@ -115,10 +115,10 @@ fn saved_bytes(output: &ToolOutput) -> Result<u64> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::external::launch::tests::captured;
-    use crate::external::launch::{OutputLine, OutputStream};
+    use crate::external::tests::captured;
+    use crate::external::{OutputLine, OutputStream};
     use record::{Metric, Statistic};
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -169,7 +169,7 @@ pub(super) mod tests {
     ];
 
     /// The rows' form in one text.
-    pub(in super::super) const ENDED: &str = "\
+    pub(crate) const ENDED: &str = "\
 Saving to: '/dev/null'
      0K ................ ................ ................ 13% 2.45M 1s
   2688K ................ ..............                   100% 2.35M=1.5s

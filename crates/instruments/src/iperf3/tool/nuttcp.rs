@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail, ensure};
 
-use super::launch::{Tool, ToolOutput};
-use super::streams::{self, StreamTest, StreamTool, amount, direction, switches};
+use super::{StreamProgram, StreamTest, amount, direction, switches};
+use crate::external::{Tool, ToolOutput};
 use crate::iperf3::plan::{Plan, Protocol, Way};
 use crate::measured::{figures, samples};
 use record::Metric::{
@@ -25,7 +25,7 @@ const MEGABYTE: f64 = 1_048_576.0;
 #[derive(Debug)]
 pub(crate) struct Nuttcp;
 
-impl StreamTool for Nuttcp {
+impl StreamProgram for Nuttcp {
     fn tool(&self) -> Result<Tool> {
         Tool::find("nuttcp", "-V", "nuttcp")
     }
@@ -40,7 +40,7 @@ impl StreamTool for Nuttcp {
                 "nuttcp cannot choose the congestion control {congestion}: it has no such option"
             );
         }
-        streams::plain_time("nuttcp", plan).map(drop)
+        super::plain_time("nuttcp", plan).map(drop)
     }
 
     fn server_arguments(&self, target: SocketAddr, _plan: &Plan) -> Option<Vec<String>> {
@@ -50,7 +50,7 @@ impl StreamTool for Nuttcp {
     }
 
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>> {
-        streams::no_connect_timeout("nuttcp", test)?;
+        super::no_connect_timeout("nuttcp", test)?;
         let (target, plan) = (test.target, test.plan);
         if let Some(local) = test.local {
             bail!("nuttcp cannot bind to {local}: it has no such option");
@@ -60,7 +60,7 @@ impl StreamTool for Nuttcp {
             "nuttcp takes control ports from {PORT} on, not {}",
             target.port()
         );
-        let time = streams::plain_time("nuttcp", plan)?;
+        let time = super::plain_time("nuttcp", plan)?;
         // Unless told, it sends 1 Mbit/s of datagrams; 0 is as fast as it goes.
         let rate = plan.bitrate.map_or(0, |rate| rate.div_ceil(1000));
         let window = plan.window.map(|bytes| bytes.div_ceil(1024));
@@ -184,19 +184,19 @@ fn failure(output: &ToolOutput, whole: Option<&Pairs<'_>>) -> Option<String> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
-    use super::super::launch::tests::captured;
-    use super::super::streams::command_line;
-    use super::super::streams::tests::plan;
+    use super::super::command_line;
+    use super::super::tests::plan;
     use super::*;
+    use crate::external::tests::captured;
     use record::{Direction, Metric};
 
     /// nuttcp 6.1.2.
-    pub(in super::super) const TCP: &str = include_str!("fixtures/nuttcp_tcp.txt");
-    const REVERSE: &str = include_str!("fixtures/nuttcp_rev.txt");
-    pub(in super::super) const UDP: &str = include_str!("fixtures/nuttcp_udp.txt");
+    pub(crate) const TCP: &str = include_str!("fixtures/nuttcp_tcp.txt");
+    pub(crate) const REVERSE: &str = include_str!("fixtures/nuttcp_rev.txt");
+    pub(crate) const UDP: &str = include_str!("fixtures/nuttcp_udp.txt");
 
     fn parse(text: &str, plan: &Plan) -> Measurement {
         Nuttcp.parse(&captured(text, 0), plan)

@@ -1,5 +1,6 @@
 //! External tools: found on PATH, run where the traffic is, their output kept with its time of arrival.
 
+use serde::Deserialize;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
 use std::iter;
@@ -136,7 +137,7 @@ impl Launcher {
     }
 
     /// Measures with a tool and its arguments, whose output `parse` understands.
-    pub(super) fn measure(
+    pub(crate) fn measure(
         self,
         prepared: Result<(Tool, Vec<String>)>,
         stop: &Stop,
@@ -168,7 +169,7 @@ impl Running {
 
 impl ToolOutput {
     /// Standard output alone.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let lines = self.lines.iter();
         let lines = lines.filter(|line| line.stream == OutputStream::Stdout);
         lines.map(|line| line.text.clone() + "\n").collect()
@@ -180,13 +181,13 @@ impl ToolOutput {
     }
 
     /// The last line that says something, for an error message.
-    pub(super) fn last_words(&self) -> &str {
+    pub(crate) fn last_words(&self) -> &str {
         let mut said = self.lines.iter().rev().map(|line| line.text.trim());
         said.find(|text| !text.is_empty()).unwrap_or("no output")
     }
 
     /// How `tool` ended, for an error message.
-    pub(super) fn ending(&self, tool: &str) -> String {
+    pub(crate) fn ending(&self, tool: &str) -> String {
         let (code, said) = (self.code, self.last_words());
         format!("{tool} ended with code {code}: {said}")
     }
@@ -255,6 +256,45 @@ fn read_lines(
             }
         }
     });
+}
+
+/// A tool's own server, to run at the far end.
+pub struct FarTool {
+    /// The program.
+    pub tool: Tool,
+    /// What it is started with.
+    pub arguments: Vec<String>,
+    /// Where it listens.
+    pub port: u16,
+}
+
+/// A number as a word of a command line.
+pub(crate) fn word(number: impl ToString) -> Option<String> {
+    Some(number.to_string())
+}
+
+/// Flags, each with its value, as words of a command line; without those that have none.
+pub(crate) fn words(flags: &[(&str, Option<String>)]) -> Vec<String> {
+    let said = flags
+        .iter()
+        .filter_map(|(flag, value)| Some([(*flag).to_owned(), value.clone()?]));
+    said.flatten().collect()
+}
+
+/// A number that a tool said and that can be an amount of anything here: not negative, and no more than a year at
+/// 100 Tbit/s has bits.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "f64")]
+pub(crate) struct ToolNumber(pub(crate) f64);
+
+impl TryFrom<f64> for ToolNumber {
+    type Error = &'static str;
+
+    fn try_from(value: f64) -> Result<Self, Self::Error> {
+        const MOST: f64 = 1e22;
+        let possible = (0.0..=MOST).contains(&value).then_some(Self(value));
+        possible.ok_or("this cannot be an amount")
+    }
 }
 
 #[cfg(test)]
