@@ -19,7 +19,7 @@ use instruments::output;
 use instruments::output::Prepared;
 use netio::stop::Stop;
 use record::plan::{Case, Order, Plan};
-use record::{GivenScenario, Head, Journal, Record};
+use record::{GivenScenario, Head, Record, RecordWriter};
 
 /// How an experiment is run, and what of it.
 #[derive(Args, Debug)]
@@ -65,9 +65,9 @@ impl ExperimentArgs {
         prepare: impl FnOnce(Plan) -> Plan,
     ) -> Result<Option<FinishedExperiment>, Failure> {
         if let Some(directory) = &self.resume {
-            let (record, journal) = Journal::resume(directory).or_bad_input()?;
+            let (record, writer) = RecordWriter::resume(directory).or_bad_input()?;
             tools(record.plan()).or_machine()?;
-            return self.finish(record, journal).map(Some);
+            return self.finish(record, writer).map(Some);
         }
         let (given, mut plan) = given(self.quick).or_bad_input()?;
         keep_only(&mut plan, &self.only).or_bad_input()?;
@@ -86,8 +86,8 @@ impl ExperimentArgs {
             .with_context(|| format!("{}: cannot create", directory.display()))
             .or_bad_input()?;
         let head = Head::new(given, plan, host::collect(tools));
-        let journal = Journal::begin(&directory, &head).or_bad_input()?;
-        self.finish(Record::new(head), journal).map(Some)
+        let writer = RecordWriter::begin(&directory, &head).or_bad_input()?;
+        self.finish(Record::new(head), writer).map(Some)
     }
 
     /// What sets up the test beds of `plan`; each was set up once.
@@ -102,7 +102,7 @@ impl ExperimentArgs {
     fn finish(
         &self,
         mut record: Record,
-        mut journal: Journal,
+        mut writer: RecordWriter,
     ) -> Result<FinishedExperiment, Failure> {
         let builder = self.testbeds(record.plan())?;
         let set_up = |case: &Case, seed| builder.set_up(&testbed(case), seed);
@@ -111,11 +111,11 @@ impl ExperimentArgs {
             record.baseline = baseline::measure(&set_up, record.plan(), &stop)?;
             // What a signal cut short is no measurement.
             if let Some(baseline) = record.baseline.as_ref().filter(|_| stop.cause().is_none()) {
-                journal.keep_baseline(baseline)?;
+                writer.keep_baseline(baseline)?;
             }
         }
-        runner::run(&set_up, &mut record, &mut journal, &stop)?;
-        let directory = journal.path().parent().unwrap_or(Path::new(".")).to_owned();
+        runner::run(&set_up, &mut record, &mut writer, &stop)?;
+        let directory = writer.path().parent().unwrap_or(Path::new(".")).to_owned();
         let page = report::html(&record)?;
         output::write(Some(&directory.join("report.html")), &page)?;
         let samples = Prepared::open(&directory.join("samples.csv"))?;

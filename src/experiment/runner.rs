@@ -15,7 +15,7 @@ use instruments::Session;
 use instruments::measure::{self, InstrumentArgs};
 use netio::stop::Stop;
 use record::plan::{Case, Instrument, Plan, PlannedRun};
-use record::{Journal, Latest, LinkCounts, Measured, Outcome, Record, Run, now};
+use record::{Latest, LinkCounts, Measured, Outcome, Record, RecordWriter, Run, now};
 use record::{Measurement, Metric, Statistic};
 use stats::repeats;
 
@@ -31,14 +31,14 @@ const GRACE: Duration = Duration::from_secs(30);
 /// What one without a stated time may take.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Does the runs of `record`'s plan that it has not, adds each to it and keeps it in `journal`, until `stop`.
+/// Does the runs of `record`'s plan that it has not, adds each to it and keeps it in `writer`, until `stop`.
 ///
 /// # Errors
-/// Only those of the journal: whatever else fails is part of the record.
+/// Only those of the writer: whatever else fails is part of the record.
 pub(crate) fn run(
     set_up: &SetUp<'_>,
     record: &mut Record,
-    journal: &mut Journal,
+    writer: &mut RecordWriter,
     stop: &Stop,
 ) -> Result<()> {
     let plan = record.plan().clone();
@@ -56,14 +56,14 @@ pub(crate) fn run(
                     return Ok(());
                 }
                 progress.finish(&format!("{}: {}", label(&planned), outcome_line(&run)));
-                journal.keep(&run)?;
+                writer.keep(&run)?;
                 record.runs.push(run);
             }
         }
     }
     if record.finished_at.is_none() {
         let at = now();
-        journal.finish(&at)?;
+        writer.finish(&at)?;
         record.finished_at = Some(at);
     }
     Ok(())

@@ -143,7 +143,7 @@ pub(super) fn summary(
         spin_ns: waiter.guard().0,
         real_time: waiter.real_time(),
         send_error: stats.send_error.clone(),
-        truth: packet_log,
+        packet_log,
     }
 }
 

@@ -50,7 +50,7 @@ fn every_packet_has_a_line() -> Result<()> {
         ensure!(number? == expected, "a gap before {expected}: {said}");
     }
     ensure!(
-        said.contains(&format!("truth: {} lines", rows.len())),
+        said.contains(&format!("packet log: {} lines", rows.len())),
         "{said}"
     );
     Ok(())

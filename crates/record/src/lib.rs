@@ -24,5 +24,5 @@ pub use measurement::{Figure, Measurement, Sample};
 pub use metric::{Direction, Metric, Phase, Statistic};
 pub use quantity::{figure_in_words, quantity};
 pub use record::{
-    GivenScenario, Head, Journal, Latest, LinkCounts, Measured, Outcome, Record, Run, now,
+    GivenScenario, Head, Latest, LinkCounts, Measured, Outcome, Record, RecordWriter, Run, now,
 };

@@ -68,7 +68,7 @@ enum Line<R> {
 
 /// A record that grows.
 #[derive(Debug)]
-pub struct Journal {
+pub struct RecordWriter {
     file: File,
     path: PathBuf,
 }
@@ -290,7 +290,7 @@ fn file_of(path: &Path) -> PathBuf {
     }
 }
 
-impl Journal {
+impl RecordWriter {
     /// Begins the record of an experiment in `directory`, in place of one that is there.
     ///
     /// # Errors
@@ -343,7 +343,7 @@ impl Journal {
     /// Keeps what the machine does with nothing in the way.
     ///
     /// # Errors
-    /// As [`Journal::keep`].
+    /// As [`RecordWriter::keep`].
     pub fn keep_baseline(&mut self, baseline: &Baseline) -> Result<()> {
         self.write(&Line::<&Run>::Baseline(baseline.clone()))
     }
@@ -359,7 +359,7 @@ impl Journal {
     /// Says that all runs took place.
     ///
     /// # Errors
-    /// As [`Journal::keep`].
+    /// As [`RecordWriter::keep`].
     pub fn finish(&mut self, at: &str) -> Result<()> {
         self.write(&Line::<&Run>::FinishedAt(at.to_owned()))
     }
@@ -420,17 +420,17 @@ mod tests {
     }
 
     fn written(directory: &Path, record: &Record) -> Vec<u8> {
-        let mut journal = Journal::begin(directory, &record.head).unwrap();
+        let mut writer = RecordWriter::begin(directory, &record.head).unwrap();
         if let Some(baseline) = &record.baseline {
-            journal.keep_baseline(baseline).unwrap();
+            writer.keep_baseline(baseline).unwrap();
         }
         for run in &record.runs {
-            journal.keep(run).unwrap();
+            writer.keep(run).unwrap();
         }
         if let Some(at) = &record.finished_at {
-            journal.finish(at).unwrap();
+            writer.finish(at).unwrap();
         }
-        fs::read(journal.path()).unwrap()
+        fs::read(writer.path()).unwrap()
     }
 
     #[test]
@@ -470,12 +470,12 @@ mod tests {
         let file = directory.path().join(FILE);
         let head = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         fs::write(&file, &bytes[..usize::midpoint(head, bytes.len())]).unwrap();
-        let (cut, mut journal) = Journal::resume(directory.path()).unwrap();
+        let (cut, mut writer) = RecordWriter::resume(directory.path()).unwrap();
         for run in &record.runs[cut.runs.len()..] {
-            journal.keep(run).unwrap();
+            writer.keep(run).unwrap();
         }
         if let Some(at) = &record.finished_at {
-            journal.finish(at).unwrap();
+            writer.finish(at).unwrap();
         }
         assert!(Record::read(&file).unwrap() == record);
     }
@@ -489,7 +489,7 @@ mod tests {
         );
         fs::copy(file, directory.path().join(FILE)).unwrap();
         assert!(Record::read(directory.path()).is_ok());
-        let error = format!("{:#}", Journal::resume(directory.path()).unwrap_err());
+        let error = format!("{:#}", RecordWriter::resume(directory.path()).unwrap_err());
         assert!(
             error.contains("only one of version 5 can be resumed"),
             "{error}"

@@ -29,9 +29,9 @@ pub struct Summary {
     /// The first error of sending, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_error: Option<String>,
-    /// What was kept of the truth of every packet, where that was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub truth: Option<PacketLogSummary>,
+    /// What was kept of the log of every packet, where that was asked for.
+    #[serde(default, alias = "truth", skip_serializing_if = "Option::is_none")]
+    pub packet_log: Option<PacketLogSummary>,
 }
 
 /// One direction. Packets are the segments that the model saw, bytes are L2 without FCS.
@@ -158,7 +158,7 @@ impl fmt::Display for Micros {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let silent = self.up.packets + self.down.packets == 0;
-        if silent && self.invalid().is_none() && self.truth.is_none() {
+        if silent && self.invalid().is_none() && self.packet_log.is_none() {
             return f.write_str("nothing crossed the link");
         }
         writeln!(f, "what crossed the link")?;
@@ -186,8 +186,8 @@ impl fmt::Display for Summary {
         if let Some(error) = &self.send_error {
             write!(f, "\nfirst send error: {error}")?;
         }
-        if let Some(truth) = &self.truth {
-            write!(f, "\ntruth: {truth}")?;
+        if let Some(log) = &self.packet_log {
+            write!(f, "\npacket log: {log}")?;
         }
         Ok(())
     }

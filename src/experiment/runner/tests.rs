@@ -94,10 +94,10 @@ fn head(cases: &str) -> Head {
 
 /// Runs what `directory`'s record is missing; what it then holds.
 fn go_on(directory: &Path, loopback: &Loopback) -> Record {
-    let (mut record, mut journal) = Journal::resume(directory).unwrap();
+    let (mut record, mut writer) = RecordWriter::resume(directory).unwrap();
     let stop = Stop::on(Arc::clone(&loopback.stop));
     let set_up = |case: &Case, _| loopback.set_up(case);
-    run(&set_up, &mut record, &mut journal, &stop).unwrap();
+    run(&set_up, &mut record, &mut writer, &stop).unwrap();
     let kept = Record::read(directory).unwrap();
     assert!(kept == record);
     kept
@@ -105,7 +105,7 @@ fn go_on(directory: &Path, loopback: &Loopback) -> Record {
 
 fn experiment(cases: &str) -> Record {
     let directory = tempfile::tempdir().unwrap();
-    Journal::begin(directory.path(), &head(cases)).unwrap();
+    RecordWriter::begin(directory.path(), &head(cases)).unwrap();
     go_on(directory.path(), &Loopback::default())
 }
 
@@ -190,7 +190,7 @@ fn instruments_of_one_group_run_at_the_same_time() {
 fn what_a_signal_cut_short_is_done_when_it_is_resumed_and_nothing_twice() {
     let directory = tempfile::tempdir().unwrap();
     let cases = "[[cases]]\nname = 'first'\nrepeats = 2\n[[cases]]\nname = 'last'\n";
-    Journal::begin(directory.path(), &head(cases)).unwrap();
+    RecordWriter::begin(directory.path(), &head(cases)).unwrap();
     let loopback = Loopback::default();
     let cut = go_on(directory.path(), &loopback);
     assert_eq!((cut.runs.len(), cut.finished_at), (1, None));
@@ -198,9 +198,9 @@ fn what_a_signal_cut_short_is_done_when_it_is_resumed_and_nothing_twice() {
     loopback.stop.store(false, Ordering::Relaxed);
     assert_eq!(go_on(directory.path(), &loopback).runs.len(), 1);
     let whole = {
-        let (mut record, mut journal) = Journal::resume(directory.path()).unwrap();
+        let (mut record, mut writer) = RecordWriter::resume(directory.path()).unwrap();
         let set_up = |case: &Case, _| loopback.set_up(case);
-        run(&set_up, &mut record, &mut journal, &Stop::default()).unwrap();
+        run(&set_up, &mut record, &mut writer, &Stop::default()).unwrap();
         record
     };
     let runs: Vec<_> = whole

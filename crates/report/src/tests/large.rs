@@ -6,7 +6,7 @@ use crate::analysis::tests::record;
 use crate::html;
 use record::Record;
 use record::{Direction, Metric, Sample};
-use record::{Journal, Run};
+use record::{RecordWriter, Run};
 
 const SAMPLES: usize = 1_000_000;
 
@@ -75,9 +75,9 @@ fn large_records_are_written() {
         let record = large(runs);
         let directory = Path::new(&directory).join(runs.to_string());
         std::fs::create_dir_all(&directory).unwrap();
-        let mut journal = Journal::begin(&directory, &record.head).unwrap();
+        let mut writer = RecordWriter::begin(&directory, &record.head).unwrap();
         for run in &record.runs {
-            journal.keep(run).unwrap();
+            writer.keep(run).unwrap();
         }
     }
 }
