@@ -15,7 +15,7 @@ pub(crate) fn report(failure: &Failure) -> ExitCode {
     ExitCode::from(failure.code())
 }
 
-/// As [`report`], for `exec`: 125 like env(1), so that the command's own codes stay apart.
+/// As [`report()`], for `exec`: 125 like env(1), so that the command's own codes stay apart.
 pub(crate) fn report_as_env(failure: &Failure) -> ExitCode {
     eprintln!("farwire: {failure}");
     ExitCode::from(ENV_FAILED)

@@ -1,6 +1,5 @@
-//! The instruments: each acts in the calling thread's network namespace and hands back one [`Measurement`].
+//! The instruments: each acts in the calling thread's network namespace and hands back one [`Measurement`](record::Measurement).
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
 
 pub mod capacity;
 mod codec;

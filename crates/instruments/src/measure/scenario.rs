@@ -215,6 +215,7 @@ pub fn tools(planned: &plan::Instrument) -> Result<Vec<Tool>> {
 pub struct OptionText {
     /// Its long name.
     pub name: String,
+    /// What `--help` says of it, in plain text.
     pub help: String,
     /// Whether it has no value.
     pub flag: bool,

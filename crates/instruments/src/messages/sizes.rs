@@ -92,7 +92,7 @@ impl Sweep {
         scaled(NETTEST.iter().map(|&(size, count, _)| (size, count)), most)
     }
 
-    /// The sweep as blast has it; see [`Sweep::pingpong`].
+    /// The sweep as blast has it: its own counts, or those scaled so that the largest is `most`.
     pub fn blast(self, most: Option<u64>) -> Vec<Load> {
         scaled(NETTEST.iter().map(|&(size, _, count)| (size, count)), most)
     }

@@ -1,6 +1,6 @@
 //! The framing of `pingpong`, `blast` and `transfer`: one line asks, one line answers, then the messages follow.
 //!
-//! A line is ASCII of at most [`LONGEST_LINE`] bytes with its line feed. A connection is one run of one size:
+//! A line is ASCII of at most 256 bytes with its line feed. A connection is one run of one size:
 //!
 //! ```text
 //! client  farwire-messages/1 pingpong size=64 count=1000 wait=block nagle=no [udp=PORT]

@@ -21,7 +21,7 @@ pub use self::log::Log;
 use netio::stop::Stop;
 use record::Measurement;
 
-/// One protocol, served from threads of its own until the stop of [`Shared`] rises.
+/// One protocol, served from threads of its own until the stop that all services share rises.
 #[derive(Debug)]
 pub struct Service {
     /// As users call it: "http".
