@@ -297,7 +297,9 @@ fn headline(measurement: &Measurement) -> Option<String> {
             .map(|figure| figure.value)
     };
     let rate = rate(Metric::GoodputBitPerS).or_else(|| rate(Metric::SentRateBitPerS));
+    let connect = measurement.figure(Metric::ConnectMs, Statistic::Median);
     rate.map(|rate| format!("{:.3} MB/s", rate / 8e6))
+        .or_else(|| Some(format!("{:.3} ms", connect?)))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod common;
 
 mod cable_cut;
 mod capacity;
+mod connect;
 mod external;
 mod http;
 mod messages;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     external::add(&mut suite);
     http::add(&mut suite);
+    connect::add(&mut suite);
     messages::add(&mut suite);
     capacity::add(&mut suite);
     cable_cut::add(&mut suite);

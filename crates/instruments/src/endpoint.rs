@@ -77,13 +77,7 @@ pub(crate) fn connect(
     timeout: Duration,
     stop: &Stop,
 ) -> Result<TcpStream> {
-    socket.set_nonblocking(true)?;
-    let outcome = match socket.connect(&target.into()) {
-        Err(error) if error.raw_os_error() == Some(Errno::EINPROGRESS as i32) => {
-            connected(&socket, timeout, stop)?
-        }
-        known => known,
-    };
+    let outcome = attempt(&socket, target, timeout, stop)?;
     outcome.map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => {
             anyhow!("{target} refuses the connection: nothing listens there")
@@ -96,6 +90,25 @@ pub(crate) fn connect(
     })?;
     socket.set_nonblocking(false)?;
     Ok(socket.into())
+}
+
+/// How connecting `socket`, which does not block from now on, to `target` went; it timed out after `timeout`.
+///
+/// # Errors
+/// Stopped, or the kernel has no memory for it.
+pub(crate) fn attempt(
+    socket: &Socket,
+    target: SocketAddr,
+    timeout: Duration,
+    stop: &Stop,
+) -> Result<io::Result<()>> {
+    socket.set_nonblocking(true)?;
+    match socket.connect(&target.into()) {
+        Err(error) if error.raw_os_error() == Some(Errno::EINPROGRESS as i32) => {
+            connected(socket, timeout, stop)
+        }
+        known => Ok(known),
+    }
 }
 
 /// How connecting went.

@@ -3,6 +3,7 @@
 
 pub mod capacity;
 mod codec;
+pub mod connect;
 mod echo_stats;
 pub mod endpoint;
 pub mod external;

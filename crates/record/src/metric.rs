@@ -171,7 +171,7 @@ words! {
         RateRow,
         /// Packets or trains that this host's full socket dropped: not the network's.
         HostDroppedPackets,
-        /// From asking for a TCP connection until it is there.
+        /// From asking for a TCP connection until it is there; for `measure connect`, or until it is refused.
         ConnectMs,
         /// From a file's turn, connecting included, to its last byte.
         CompletionMs,

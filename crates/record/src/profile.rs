@@ -104,6 +104,9 @@ pub struct Calibration {
     /// Payload that agrees on a test beside what is counted, each way: half of what it may be, and as much uncertain.
     #[serde(default, skip_serializing_if = "is_default")]
     pub control_bytes: u32,
+    /// Whether the kernel sends again what the link drops, so that what is lost there is not what the probes lose.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sends_again: bool,
     /// Runs of which the time is a mean; the time is a total when absent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub runs: Option<u32>,
@@ -128,6 +131,7 @@ impl Profile {
                 figure,
                 omits_start: false,
                 control_bytes: 0,
+                sends_again: false,
                 runs: None,
             },
         }

@@ -41,6 +41,7 @@ macro_rules! kinds {
 
 kinds! {
     Ping "ping" crate::ping::args::PingArgs,
+    Connect "connect" crate::connect::args::ConnectArgs,
     Http "http" crate::http::args::HttpArgs,
     Capacity "capacity" crate::capacity::args::CapacityArgs,
     Pingpong "pingpong" crate::messages::pingpong_args::PingpongArgs,

@@ -82,7 +82,9 @@ pub(crate) fn near(
     };
     match instrument.profile.host_limit {
         HostLimit::RoundTrip => {
-            let (rtt, floor) = of(Metric::RttMs, Statistic::Median).zip(baseline.rtt_floor_ms)?;
+            let median = |metric| of(metric, Statistic::Median);
+            let rtt = median(Metric::RttMs).or_else(|| median(Metric::ConnectMs));
+            let (rtt, floor) = rtt.zip(baseline.rtt_floor_ms)?;
             (NEAR * rtt <= floor).then(|| {
                 format!(
                     "a round trip of {rtt:.3} ms, of which hosts and emulator take {floor:.3} ms with nothing in the way: \

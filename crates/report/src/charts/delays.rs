@@ -22,6 +22,7 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
     let shown = [
         (Metric::RttMs, None),
         (Metric::NetworkRttMs, None),
+        (Metric::ConnectMs, None),
         (Metric::OneWayDelayMs, Some(Direction::Up)),
         (Metric::OneWayDelayMs, Some(Direction::Down)),
     ];

@@ -147,7 +147,9 @@ impl Crossing<'_> {
     /// Whether each of its packets is one of the link's: TCP's, and a search's, are sent again or not counted by direction.
     fn counts_losses(&self) -> bool {
         let profile = self.profile();
-        profile.samples == Some(SampleKind::Probes) || profile.is_datagram_stream()
+        let is_of_packets =
+            profile.samples == Some(SampleKind::Probes) || profile.is_datagram_stream();
+        is_of_packets && !profile.calibration.sends_again
     }
 
     /// What the emulated network dropped. What the kernel's token bucket drops is not counted.

@@ -1,0 +1,70 @@
+//! `measure connect` against a listener, a closed port and the far end of a test bed.
+
+use std::process::Output;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use socket2::{Domain, Socket, Type};
+
+use crate::common::far_end::FarEnd;
+use crate::common::measured::figure;
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test("every handshake with the far end is timed", &[], answered);
+    suite.test("a closed port answers by refusing", &[], refused);
+    suite.test(
+        "a handshake takes one round trip",
+        &[Need::Namespaces],
+        || {
+            let mut command = farwire();
+            let program = command.get_program().to_owned();
+            command.args(["exec", "--delay", "10ms", "--"]).arg(program);
+            command.args(["measure", "connect", "10.77.0.2", "-c", "6", "-i", "1ms"]);
+            let measured = json(&process::run(command.args(["--json", "-"]))?)?;
+            let least = figure(&measured, "connect_ms", "min").context("a least")?;
+            ensure!(least >= 20.0, "{measured}");
+            Ok(())
+        },
+    );
+}
+
+fn answered() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let measured = measure(&far_end.address("http")?.to_string())?;
+    ensure!(measured["facts"]["refused"] == "0 of 6", "{measured}");
+    Ok(())
+}
+
+fn refused() -> Result<()> {
+    // Bound and not listening: nobody else gets the port, and the kernel refuses.
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    let any: std::net::SocketAddr = "127.0.0.1:0".parse()?;
+    socket.bind(&any.into())?;
+    let closed = socket.local_addr()?.as_socket().context("an address")?;
+    let measured = measure(&closed.to_string())?;
+    ensure!(measured["facts"]["refused"] == "6 of 6", "{measured}");
+    Ok(())
+}
+
+/// What six handshakes with `target` gave, each with an answer.
+fn measure(target: &str) -> Result<Value> {
+    let mut command = farwire();
+    command.args(["measure", "connect", target, "-c", "6", "-i", "1ms"]);
+    let measured = json(&process::run(command.args(["--json", "-"]))?)?;
+    for (metric, statistic, wanted) in [
+        ("sent_packets", "total", 6.0),
+        ("received_packets", "total", 6.0),
+        ("lost_percent", "mean", 0.0),
+    ] {
+        let found = figure(&measured, metric, statistic);
+        ensure!(found == Some(wanted), "{measured}");
+    }
+    Ok(measured)
+}
+
+fn json(output: &Output) -> Result<Value> {
+    ensure!(output.status.success(), "{output:?}");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
