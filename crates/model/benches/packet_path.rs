@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use farwire_model::{
-    Bytes, Conditions, Factor, Framing, HopConfig, Link, LinkConfig, Nanos, Packet, PacketId, Rate,
-    Side, Toffee,
+    Bytes, Delay, Effect, Factor, Framing, Link, LinkConfig, Nanos, Packet, PacketId, QueueLimit,
+    Rate, Side, StageSpec, Toffee,
 };
 
 /// Packets between two readings of the clock.
@@ -34,72 +34,83 @@ fn floor(bencher: Bencher<'_, '_>) {
 /// A box that delays: one stage in each direction.
 #[divan::bench]
 fn delay(bencher: Bencher<'_, '_>) {
-    let own = Conditions {
-        delay: Nanos::from_millis(1),
-        ..Conditions::default()
-    };
-    cross(bencher, vec![hop("box", own)], Nanos(600));
+    cross(bencher, &[delayed("box")], Nanos(600));
 }
 
 /// A wire and a box that delay: two stages in each direction.
 #[divan::bench]
 fn delay_two_hops(bencher: Bencher<'_, '_>) {
-    let own = Conditions {
-        delay: Nanos::from_millis(1),
-        ..Conditions::default()
-    };
-    cross(bencher, vec![hop("wire", own), hop("box", own)], Nanos(600));
+    cross(bencher, &[delayed("wire"), delayed("box")], Nanos(600));
 }
 
 /// Delay and loss.
 #[divan::bench]
 fn delay_and_loss(bencher: Bencher<'_, '_>) {
-    let own = Conditions {
-        loss: "1%".parse().expect("a probability"),
-        delay: Nanos::from_millis(1),
-        ..Conditions::default()
-    };
-    cross(bencher, vec![hop("box", own)], Nanos(600));
+    cross(bencher, &[lossy("box"), delayed("box")], Nanos(600));
 }
 
 /// A bottleneck at 20 Gb/s, offered a little less than it serves.
 #[divan::bench]
 fn rate_idle(bencher: Bencher<'_, '_>) {
-    cross(bencher, vec![hop("box", bottleneck())], Nanos(610));
+    cross(bencher, &[bottleneck("box"), delayed("box")], Nanos(610));
 }
 
 /// The same, offered a little more: the queue is always full.
 #[divan::bench]
 fn rate_full(bencher: Bencher<'_, '_>) {
-    cross(bencher, vec![hop("box", bottleneck())], Nanos(600));
+    cross(bencher, &[bottleneck("box"), delayed("box")], Nanos(600));
+}
+
+/// Rate, loss and delay.
+#[divan::bench]
+fn rate_loss_delay(bencher: Bencher<'_, '_>) {
+    let stages = [bottleneck("box"), lossy("box"), delayed("box")];
+    cross(bencher, &stages, Nanos(610));
 }
 
 /// Every kind of stage twice, both directions sharing TOFFEE's server: a delay holds its packets.
 #[divan::bench]
 fn everything_two_hops(bencher: Bencher<'_, '_>) {
-    let own = Conditions {
-        loss: "1%".parse().expect("a probability"),
-        size_delay: Factor::new(10.0).ok(),
-        ..bottleneck()
-    };
-    let mut last = hop("box", own);
-    last.toffee = Some(Toffee {
+    let server = Effect::Toffee(Toffee {
         delay: Nanos(100),
         dynamic: None,
-        loss: "0.171875%".parse().expect("a probability"),
-        queue: "1000pkt".parse().expect("a queue limit"),
+        queue: QueueLimit::Packets(1_000).into(),
     });
-    cross(bencher, vec![hop("wire", own), last], Nanos(610));
+    let by_size = |hop| {
+        let delay = Delay {
+            time: Nanos::from_millis(1),
+            by_size: Factor::new(10.0).ok(),
+            ..Delay::default()
+        };
+        (hop, "delay", Effect::Delay(delay))
+    };
+    let drop = Effect::Loss("0.171875%".parse().expect("a probability"));
+    let stages = [
+        bottleneck("wire"),
+        lossy("wire"),
+        by_size("wire"),
+        ("toffee", "", server),
+        ("box", "drop", drop),
+        bottleneck("box"),
+        lossy("box"),
+        by_size("box"),
+    ];
+    cross(bencher, &stages, Nanos(610));
 }
 
-/// Offers packets of both sides in turn, each side's `gap` apart, and polls after each.
-fn cross(bencher: Bencher<'_, '_>, hops: Vec<HopConfig>, gap: Nanos) {
-    let config = LinkConfig {
-        seed: 1,
-        link: 0,
-        hops,
+/// A hop, what it does there, and how.
+type Stage = (&'static str, &'static str, Effect);
+
+/// Offers packets of both sides in turn, each side's `gap` apart, and polls after each. Stages without a kind are shared.
+fn cross(bencher: Bencher<'_, '_>, stages: &[Stage], gap: Nanos) {
+    let path = |direction: &str| {
+        let named = |(hop, kind, effect): &Stage| match *kind {
+            "" => StageSpec::new(*hop, effect.clone()),
+            kind => StageSpec::new(format!("{hop}.{direction}.{kind}"), effect.clone()),
+        };
+        stages.iter().map(named).collect()
     };
-    let mut link = Link::new(&config).expect("a link");
+    let mut link = Link::new(&LinkConfig::new(1, path("up"), path("down"))).expect("a link");
     let (mut now, mut n) = (Nanos::ZERO, 0);
     bencher
         .counter(ItemsCount::new(BATCH))
@@ -118,30 +129,31 @@ fn cross(bencher: Bencher<'_, '_>, hops: Vec<HopConfig>, gap: Nanos) {
 }
 
 fn packet(n: u64) -> Packet {
-    Packet {
-        id: PacketId(n),
-        len: Bytes(1_514),
-    }
+    Packet::new(PacketId(n), Bytes(1_514))
 }
 
-fn hop(name: &str, own: Conditions) -> HopConfig {
-    HopConfig {
-        name: name.into(),
-        up: own,
-        down: own,
-        toffee: None,
-    }
+fn delayed(hop: &'static str) -> Stage {
+    let delay = Delay {
+        time: Nanos::from_millis(1),
+        ..Delay::default()
+    };
+    (hop, "delay", Effect::Delay(delay))
 }
 
-fn bottleneck() -> Conditions {
-    Conditions {
-        rate: Some(Rate {
-            fluctuation: None,
-            rate: "20gbit".parse().expect("a rate"),
-            framing: Framing::L2,
-            queue: "1ms".parse().expect("a queue limit"),
-        }),
-        delay: Nanos::from_millis(1),
-        ..Conditions::default()
-    }
+fn lossy(hop: &'static str) -> Stage {
+    (
+        hop,
+        "loss",
+        Effect::Loss("1%".parse().expect("a probability")),
+    )
+}
+
+fn bottleneck(hop: &'static str) -> Stage {
+    let rate = Rate {
+        fluctuation: None,
+        rate: "20gbit".parse().ok(),
+        framing: Framing::L2,
+        queue: "1ms".parse::<QueueLimit>().expect("a queue limit").into(),
+    };
+    (hop, "rate", Effect::Rate(rate))
 }

@@ -1,7 +1,7 @@
 //! A seeded bad link in a unit test: a protocol over 2 % loss and 20 ms of delay, in virtual time.
 
 use farwire_model::{
-    Bytes, Conditions, HopConfig, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side,
+    Bytes, Delay, Effect, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side, StageSpec,
 };
 
 /// The protocol under test: stop and wait. Sends `count` messages, each again after `timeout` until it
@@ -25,30 +25,26 @@ fn stop_and_wait(link: &mut Link, count: u64, timeout: Nanos) -> (Nanos, u64) {
 
 /// When a frame of `len` that enters the link at `at` leaves it; `None` if it is lost.
 fn cross(link: &mut Link, at: Nanos, side: Side, len: Bytes) -> Option<Nanos> {
-    let id = PacketId(0);
-    link.offer(at, side, Packet { id, len });
+    link.offer(at, side, Packet::new(PacketId(0), len));
     match link.poll(Nanos::MAX)? {
         Outcome::Deliver { due, .. } => Some(due),
-        Outcome::Drop { .. } => None,
+        _ => None,
     }
 }
 
 fn transfer(seed: u64) -> (Nanos, u64) {
-    let bad = Conditions {
-        loss: "2%".parse().expect("a probability"),
-        delay: "20ms".parse().expect("a time"),
-        ..Conditions::default()
+    let bad = |direction: &str| {
+        let loss = Effect::Loss("2%".parse().expect("a probability"));
+        let delay = Effect::Delay(Delay {
+            time: "20ms".parse().expect("a time"),
+            ..Delay::default()
+        });
+        vec![
+            StageSpec::new(format!("wan.{direction}.loss"), loss),
+            StageSpec::new(format!("wan.{direction}.delay"), delay),
+        ]
     };
-    let config = LinkConfig {
-        seed,
-        link: 0,
-        hops: vec![HopConfig {
-            name: "wan".into(),
-            up: bad,
-            down: bad,
-            toffee: None,
-        }],
-    };
+    let config = LinkConfig::new(seed, bad("up"), bad("down"));
     let mut link = Link::new(&config).expect("conditions within their ranges");
     stop_and_wait(&mut link, 1_000, Nanos::from_millis(100))
 }

@@ -1,40 +1,85 @@
-//! What a link did, in counters that add up: offered = delivered + lost + queue full + held.
+//! What a link did, in counters that add up: packets + copies = delivered + dropped + held.
 
 use crate::packet::DropCause;
 
-/// Counts of one direction.
+/// Counts of the packets of one class that came from one side.
 ///
-/// A packet counts as delivered or dropped when its outcome is handed out; until then it is held
-/// ([`crate::Link::held`]).
+/// A packet counts as delivered or dropped when its outcome is handed out; until then it is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets offered.
     pub packets: u64,
     /// Their L2 bytes.
     pub bytes: u64,
-    /// Packets delivered: their outcome was handed out.
+    /// Copies made of them.
+    pub copies: u64,
+    /// Packets and copies delivered: their outcome was handed out.
     pub delivered: u64,
     /// L2 bytes delivered.
     pub delivered_bytes: u64,
-    /// Dropped by [`DropCause::Loss`].
-    pub lost: u64,
-    /// Dropped by [`DropCause::QueueFull`].
-    pub queue_full: u64,
+    /// Of those delivered, with a congestion mark that they did not come with.
+    pub marked: u64,
+    /// Of those delivered, with changed bytes.
+    pub edited: u64,
+    dropped: [u64; DropCause::ALL.len()],
     /// Arrivals older than what was already decided for their direction, and taken as if they came then.
     pub late: u64,
 }
 
-/// What one stage of a link did, both directions together where it stands in both paths.
+impl Counters {
+    /// Packets and copies dropped for `cause`.
+    #[must_use]
+    pub fn dropped(&self, cause: DropCause) -> u64 {
+        self.dropped[cause as usize]
+    }
+
+    /// Packets and copies dropped for any cause.
+    #[must_use]
+    pub fn all_dropped(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// Packets and copies whose outcome was not handed out yet.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.packets + self.copies - self.delivered - self.all_dropped()
+    }
+
+    pub(crate) fn drop(&mut self, cause: DropCause) {
+        self.dropped[cause as usize] += 1;
+    }
+}
+
+impl core::ops::Add for Counters {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.copies += other.copies;
+        self.delivered += other.delivered;
+        self.delivered_bytes += other.delivered_bytes;
+        self.marked += other.marked;
+        self.edited += other.edited;
+        self.late += other.late;
+        for (own, others) in self.dropped.iter_mut().zip(other.dropped) {
+            *own += others;
+        }
+        self
+    }
+}
+
+/// What one stage of a link did, in all paths together where it stands in several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageReport<'a> {
-    /// Hop, direction and kind: "box.up.loss", or "box.toffee" for what both directions share.
+    /// Its name: "box.up.loss", or "box.toffee" for what both directions share.
     pub name: &'a str,
-    /// Packets that came to it.
+    /// Packets and copies that came to it.
     pub packets: u64,
-    /// Packets that it dropped.
+    /// Those that it dropped.
     pub dropped: u64,
-    /// Why it drops, if it can.
-    pub cause: Option<DropCause>,
+    /// Copies that it made.
+    pub copied: u64,
     /// Packets in it now: in flight, waiting or in service.
     pub held: u64,
     /// The most packets that ever waited in its queue.

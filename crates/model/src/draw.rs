@@ -1,4 +1,8 @@
-//! Counter-based randomness: a draw depends on the seed, the link, the stage and the packet's index, never on other draws.
+//! Counter-based randomness: a draw depends on the seed, the link, the stage, the stream and the packet's index, never on
+//! other draws.
+
+use crate::in_flight::Stream;
+use crate::units::Probability;
 
 /// The odd fraction of the golden ratio by which splitmix64 steps its counter.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -25,6 +29,27 @@ impl Draws {
         }
     }
 
+    /// The draws of another purpose, or of other packets, at the same stage; stream 0 is these.
+    pub(crate) fn stream(self, stream: u64) -> Self {
+        if stream == 0 {
+            return self;
+        }
+        let inner = absorb(self.outer, stream);
+        Self {
+            inner,
+            outer: absorb(inner, GOLDEN),
+        }
+    }
+
+    /// The draws for packets of `stream`: those of originals are these.
+    #[inline]
+    pub(crate) fn of(self, stream: Stream) -> Self {
+        match stream {
+            Stream::Originals => self,
+            Stream::Copies => self.stream(u64::MAX),
+        }
+    }
+
     /// The draw of packet number `index`, uniform over all 64-bit values.
     ///
     /// Two rounds with a key before each: with one, two stages' draws would be the same sequence from
@@ -32,6 +57,28 @@ impl Draws {
     #[inline]
     pub(crate) fn at(self, index: u64) -> u64 {
         mix(self.outer ^ mix(self.inner.wrapping_add(index.wrapping_mul(GOLDEN))))
+    }
+}
+
+/// A probability, as the draws that hit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chance {
+    threshold: u128,
+}
+
+impl Chance {
+    pub(crate) const NEVER: Self = Self { threshold: 0 };
+
+    pub(crate) fn of(probability: Probability) -> Self {
+        Self {
+            threshold: probability.threshold(),
+        }
+    }
+
+    /// Whether that draw hits.
+    #[inline]
+    pub(crate) fn hits(self, draw: u64) -> bool {
+        u128::from(draw) < self.threshold
     }
 }
 
@@ -106,6 +153,8 @@ mod tests {
             Draws::new(1, 0, "box.down.loss"),
             Draws::new(1, 0, "bow.up.loss"),
             Draws::new(1, 0, "bo"),
+            draws.stream(1),
+            draws.stream(2),
         ] {
             for shift in 0..3 {
                 assert_uniform(

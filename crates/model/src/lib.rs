@@ -6,27 +6,35 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod config;
+mod change;
+mod check;
 mod counters;
 mod decimal;
 mod draw;
 mod impair;
 mod in_flight;
+mod line;
 mod link;
+mod named;
 mod packet;
+mod path;
 mod queue;
 #[cfg(any(feature = "serde", feature = "schema"))]
 mod serialized;
+mod spec;
 mod stage;
 mod time;
 mod timers;
-mod topology;
 mod units;
 
-pub use config::{Conditions, ConfigError, Fluctuation, HopConfig, LinkConfig, Rate, Toffee};
 pub use counters::{Counters, StageReport};
 pub use decimal::UnitError;
 pub use link::Link;
-pub use packet::{DropCause, Outcome, Packet, PacketId, Side};
+pub use packet::{DropCause, Ecn, Edit, Flow, Outcome, Packet, PacketId, Reply, Side};
+pub use spec::{
+    Codel, ConfigError, Delay, Discipline, DualPi2, Effect, Fluctuation, FqCodel, Gate,
+    GilbertElliott, Jitter, Law, LinkConfig, OPPORTUNITY, Opportunities, Ordering, PathSpec, Queue,
+    Rate, Repeating, StageSpec, Toffee, Trace,
+};
 pub use time::Nanos;
 pub use units::{BitsPerSec, Bytes, Factor, Framing, Probability, QueueLimit};

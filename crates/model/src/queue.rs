@@ -1,6 +1,9 @@
-//! The bottleneck: a queue and the server behind it.
+//! The bottleneck: a server, and the queue before it, one discipline a file.
 
-pub(crate) mod fifo;
-pub(crate) mod fluctuating;
+mod constant;
+pub(crate) mod discipline;
+mod fifo;
+mod fluctuating;
 pub(crate) mod server;
-pub(crate) mod service;
+mod service;
+mod trace;

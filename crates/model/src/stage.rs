@@ -1,97 +1,295 @@
-//! A stage: one thing that happens to every packet of a path, and what it counted.
+//! A stage: one thing that happens to every packet of a path. Its contract, and every kind there is.
 
-use alloc::string::String;
-use core::mem;
+use alloc::vec::Vec;
 
-use crate::counters::StageReport;
-use crate::impair::delay::{Delay, DelayLine};
+use crate::draw::Draws;
+use crate::impair::corrupt::Corrupt;
+use crate::impair::delay::DelayLaw;
+use crate::impair::duplicate::Duplicate;
+use crate::impair::gate::GateStage;
+use crate::impair::gilbert_elliott::BurstLoss;
 use crate::impair::loss::Loss;
-use crate::in_flight::{Entered, InFlight};
-use crate::packet::DropCause;
+use crate::impair::mtu::Mtu;
+use crate::in_flight::InFlight;
+use crate::packet::{DropCause, Reply};
 use crate::queue::server::Server;
+use crate::spec::{Delay, Effect, Ordering};
 use crate::time::Nanos;
 
-/// A stage of a link, with its name and its counters.
-#[derive(Debug)]
-pub(crate) struct NamedStage {
-    name: String,
-    pub(crate) stage: Stage,
-    packets: u64,
-    dropped: u64,
-}
+/// What happens to packets at one place of their path.
+///
+/// A stage answers for the packet that enters, and says all else through [`Out`]. It never waits for a packet's sake: one that
+/// passes later than it came is kept by the link, if anything after it needs that.
+pub(crate) trait Stage {
+    /// Takes in `t` at `at`; it is number `index` of its stream here.
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered;
 
-/// What a stage does.
-#[derive(Debug)]
-pub(crate) enum Stage {
-    Server(Server),
-    Loss(Loss),
-    /// A delay after the path's last server: it answers with the due time at once.
-    Delay(Delay),
-    /// A delay before a server: it holds its packets until they are due.
-    DelayLine(DelayLine),
-}
-
-impl NamedStage {
-    pub(crate) fn new(name: String, stage: Stage) -> Self {
-        Self {
-            name,
-            stage,
-            packets: 0,
-            dropped: 0,
-        }
+    /// Does what is due at `at`, the time that [`Stage::next`] named; the packet that leaves then, if one does, before all
+    /// that is said through `out`.
+    fn wake(&mut self, _at: Nanos, _out: &mut Out) -> Option<InFlight> {
+        None
     }
 
-    /// Takes `in_flight` in at `at`.
+    /// When something may become of a packet that it holds.
+    fn next(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Does `effect` from `at` on, which is of its kind or [`Effect::Nothing`].
+    fn set(&mut self, at: Nanos, effect: &Effect);
+
+    /// Packets that it holds.
+    fn held(&self) -> usize {
+        0
+    }
+
+    /// The most packets that ever waited in it.
+    fn longest_queue(&self) -> usize {
+        0
+    }
+
+    /// Whether nothing that it passed can be overtaken any more by what passes at `at` if it does nothing.
+    fn settled(&self, _at: Nanos) -> bool {
+        self.held() == 0
+    }
+}
+
+/// What became of a packet that entered a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entered {
+    /// It leaves at this time, which may lie ahead.
+    Passes(Nanos),
+    /// It is dropped.
+    Dropped(DropCause),
+    /// It is dropped, and its sender is told.
+    Refused(DropCause, Reply),
+    /// The stage holds it.
+    Taken,
+}
+
+/// What a stage's entries need, and what it gives: from this the link knows where packets must wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nature {
+    pub(crate) needs: Needs,
+    pub(crate) gives: Gives,
+}
+
+/// What must hold of a stage's entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Needs {
+    /// Nothing: each packet stands for itself.
+    Nothing,
+    /// They come in the order of their times.
+    Order,
+    /// They come when model time is theirs: what the stage does depends on what else it holds.
+    Now,
+}
+
+/// When packets leave a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Gives {
+    /// When they enter, or when the stage is woken.
+    AtOnce,
+    /// Later, in the order in which they entered.
+    LaterInOrder,
+    /// Later, and some before others that entered earlier.
+    AnyOrder,
+}
+
+/// What a stage says beside the answer for the packet that entered.
+#[derive(Debug, Default)]
+pub(crate) struct Out {
+    said: Vec<Said>,
+}
+
+/// A packet, and what becomes of it at that time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said {
+    pub(crate) at: Nanos,
+    pub(crate) t: InFlight,
+    pub(crate) fate: Fate,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// One that was held leaves.
+    Passes,
+    /// A copy is made, and leaves.
+    Copied,
+    /// One that was held is dropped.
+    Dropped(DropCause),
+}
+
+impl Out {
+    /// A packet that was held leaves at `at`.
     #[inline]
-    pub(crate) fn enter(&mut self, at: Nanos, in_flight: InFlight) -> Entered {
-        let index = self.packets;
-        self.packets += 1;
-        let entered = match &mut self.stage {
-            Stage::Delay(delay) => Entered::Passes(delay.due(at, in_flight.packet.len)),
-            Stage::Loss(loss) if loss.hits(index) => Entered::Dropped(DropCause::Loss),
-            Stage::Loss(_) => Entered::Passes(at),
-            Stage::DelayLine(line) => line.enter(at, in_flight),
-            Stage::Server(server) => server.enter(at, in_flight),
+    pub(crate) fn pass(&mut self, at: Nanos, t: InFlight) {
+        self.say(at, t, Fate::Passes);
+    }
+
+    /// A copy of `t` leaves at `at`, behind it.
+    pub(crate) fn copy(&mut self, at: Nanos, t: InFlight) {
+        self.say(at, t, Fate::Copied);
+    }
+
+    /// A packet that was held is dropped.
+    pub(crate) fn drop(&mut self, at: Nanos, t: InFlight, cause: DropCause) {
+        self.say(at, t, Fate::Dropped(cause));
+    }
+
+    /// How much was said and not taken away.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.said.len()
+    }
+
+    pub(crate) fn get(&self, place: usize) -> &Said {
+        &self.said[place]
+    }
+
+    pub(crate) fn get_mut(&mut self, place: usize) -> &mut Said {
+        &mut self.said[place]
+    }
+
+    /// Takes away what was said last, down to a length of `len`.
+    #[inline]
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.said.truncate(len);
+    }
+
+    #[inline]
+    fn say(&mut self, at: Nanos, t: InFlight, fate: Fate) {
+        self.said.push(Said { at, t, fate });
+    }
+}
+
+impl Nature {
+    /// Of something that does nothing.
+    pub(crate) const NONE: Self = Self {
+        needs: Needs::Nothing,
+        gives: Gives::AtOnce,
+    };
+
+    /// What both need, and what either may do.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            needs: self.needs.max(other.needs),
+            gives: self.gives.max(other.gives),
+        }
+    }
+}
+
+impl Effect {
+    pub(crate) fn nature(&self) -> Nature {
+        let (needs, gives) = match self {
+            Self::Nothing
+            | Self::Loss(_)
+            | Self::Duplicate(_)
+            | Self::Corrupt(_)
+            | Self::Mtu(_) => {
+                return Nature::NONE;
+            }
+            Self::GilbertElliott(_) => (Needs::Order, Gives::AtOnce),
+            Self::Rate(_) | Self::Trace(_) | Self::Toffee(_) | Self::Gate(_) => {
+                (Needs::Now, Gives::AtOnce)
+            }
+            Self::Delay(delay) => match delay {
+                Delay {
+                    ordering: Ordering::Free,
+                    ..
+                } => (Needs::Nothing, Gives::AnyOrder),
+                _ => (Needs::Order, Gives::LaterInOrder),
+            },
         };
-        self.dropped += u64::from(matches!(entered, Entered::Dropped(_)));
-        entered
+        Nature { needs, gives }
     }
+}
 
-    /// The packet that leaves at `at`, the time this stage asked for, and the next such time.
-    pub(crate) fn release(&mut self, at: Nanos) -> Option<(InFlight, Option<Nanos>)> {
-        match &mut self.stage {
-            Stage::Server(server) => server.release(at),
-            Stage::DelayLine(line) => line.release(),
-            Stage::Loss(_) | Stage::Delay(_) => None,
+/// Lists every kind of stage: the one enum through which the link calls them.
+macro_rules! kinds {
+    ($($kind:ident($stage:ty): $($effect:ident)|+,)+) => {
+        /// A stage of any kind.
+        #[derive(Debug)]
+        pub(crate) enum AnyStage {
+            $($kind($stage),)+
+            /// One that never does anything.
+            Nothing,
         }
-    }
 
-    /// Makes a delay hold its packets.
-    pub(crate) fn hold(&mut self) {
-        if let Stage::Delay(delay) = &mut self.stage {
-            let delay = mem::take(delay);
-            self.stage = Stage::DelayLine(DelayLine::new(delay));
+        impl AnyStage {
+            /// A stage of the kind of `effect`, which does nothing yet.
+            pub(crate) fn of_kind(effect: &Effect, start: Nanos, draws: Draws) -> Self {
+                match effect {
+                    $($(Effect::$effect(_))|+ => Self::$kind(<$stage>::new(start, draws)),)+
+                    Effect::Nothing => Self::Nothing,
+                }
+            }
         }
-    }
 
-    pub(crate) fn report(&self) -> StageReport<'_> {
-        let (cause, held, longest_queue) = match &self.stage {
-            Stage::Server(server) => (
-                Some(DropCause::QueueFull),
-                server.held(),
-                server.longest_queue(),
-            ),
-            Stage::DelayLine(line) => (None, line.held(), 0),
-            Stage::Loss(_) => (Some(DropCause::Loss), 0, 0),
-            Stage::Delay(_) => (None, 0, 0),
-        };
-        StageReport {
-            name: &self.name,
-            packets: self.packets,
-            dropped: self.dropped,
-            cause,
-            held: held as u64,
-            longest_queue: longest_queue as u64,
+        impl Stage for AnyStage {
+            #[inline]
+            fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
+                match self {
+                    $(Self::$kind(stage) => stage.enter(at, index, t, out),)+
+                    Self::Nothing => Entered::Passes(at),
+                }
+            }
+
+            #[inline]
+            fn wake(&mut self, at: Nanos, out: &mut Out) -> Option<InFlight> {
+                match self {
+                    $(Self::$kind(stage) => stage.wake(at, out),)+
+                    Self::Nothing => None,
+                }
+            }
+
+            #[inline]
+            fn next(&self) -> Option<Nanos> {
+                match self {
+                    $(Self::$kind(stage) => stage.next(),)+
+                    Self::Nothing => None,
+                }
+            }
+
+            fn set(&mut self, at: Nanos, effect: &Effect) {
+                match self {
+                    $(Self::$kind(stage) => stage.set(at, effect),)+
+                    Self::Nothing => {}
+                }
+            }
+
+            fn held(&self) -> usize {
+                match self {
+                    $(Self::$kind(stage) => stage.held(),)+
+                    Self::Nothing => 0,
+                }
+            }
+
+            fn longest_queue(&self) -> usize {
+                match self {
+                    $(Self::$kind(stage) => stage.longest_queue(),)+
+                    Self::Nothing => 0,
+                }
+            }
+
+            fn settled(&self, at: Nanos) -> bool {
+                match self {
+                    $(Self::$kind(stage) => stage.settled(at),)+
+                    Self::Nothing => true,
+                }
+            }
         }
-    }
+    };
+}
+
+kinds! {
+    Server(Server): Rate | Trace | Toffee,
+    Loss(Loss): Loss,
+    BurstLoss(BurstLoss): GilbertElliott,
+    Duplicate(Duplicate): Duplicate,
+    Corrupt(Corrupt): Corrupt,
+    Mtu(Mtu): Mtu,
+    Delay(DelayLaw): Delay,
+    Gate(GateStage): Gate,
 }

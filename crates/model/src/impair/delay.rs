@@ -1,85 +1,98 @@
-//! Propagation delay, which keeps the order of packets.
+//! Propagation delay.
 
-use alloc::collections::VecDeque;
-
-use crate::in_flight::{Entered, InFlight};
+use crate::draw::Draws;
+use crate::impair::jitter::Offsets;
+use crate::in_flight::InFlight;
+use crate::spec::{Delay, Effect, Ordering};
+use crate::stage::{Entered, Out, Stage};
 use crate::time::Nanos;
-use crate::units::{Bytes, Factor};
+use crate::units::Bytes;
 
-/// Propagation: a constant, and perhaps a part that grows with the packet.
+/// Propagation: a constant, perhaps a part that grows with the packet, perhaps a random one.
 ///
-/// A later packet never leaves before an earlier one: due = max(own, the previous packet's).
-#[derive(Debug, Default)]
-pub(crate) struct Delay {
-    constant: Nanos,
-    per_size: Option<Factor>,
+/// In order, a later packet never leaves before an earlier one: due = max(own, the previous packet's).
+#[derive(Debug)]
+pub(crate) struct DelayLaw {
+    law: Delay,
+    offsets: Offsets,
+    draws: Draws,
+    /// When the last of all that entered leaves.
     last: Nanos,
 }
 
-impl Delay {
-    pub(crate) fn new(constant: Nanos, per_size: Option<Factor>) -> Self {
+impl DelayLaw {
+    pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
-            constant,
-            per_size,
+            law: Delay::default(),
+            offsets: Offsets::NONE,
+            draws,
             last: Nanos::ZERO,
         }
     }
 
-    /// When a packet of `len` that enters at `at` leaves.
+    /// How long a packet of `len` takes by itself, apart from jitter.
     #[inline]
-    pub(crate) fn due(&mut self, at: Nanos, len: Bytes) -> Nanos {
+    fn mean(&self, len: Bytes) -> Nanos {
         let growing = self
-            .per_size
+            .law
+            .by_size
             .map_or(Nanos::ZERO, |factor| factor.time_for(len));
-        self.last = self.last.max(at + self.constant + growing);
-        self.last
+        self.law.time + growing
     }
 }
 
-/// A delay before a stage whose decision depends on when packets reach it: it holds them until they are due.
-#[derive(Debug)]
-pub(crate) struct DelayLine {
-    delay: Delay,
-    held: VecDeque<(Nanos, InFlight)>,
-}
-
-impl DelayLine {
-    pub(crate) fn new(delay: Delay) -> Self {
-        Self {
-            delay,
-            held: VecDeque::new(),
-        }
-    }
-
-    /// Takes `in_flight` in at `at`; asks to be woken if no packet was held before.
+impl Stage for DelayLaw {
     #[inline]
-    pub(crate) fn enter(&mut self, at: Nanos, in_flight: InFlight) -> Entered {
-        let due = self.delay.due(at, in_flight.packet.len);
-        self.held.push_back((due, in_flight));
-        Entered::Held((self.held.len() == 1).then_some(due))
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+        let mut takes = self.mean(t.packet.len);
+        if self.law.jitter.is_some() {
+            takes = self
+                .offsets
+                .apply(takes, self.draws.of(t.stream()).at(index));
+        }
+        let own = at + takes;
+        self.last = self.last.max(own);
+        Entered::Passes(match self.law.ordering {
+            Ordering::Fifo => self.last,
+            Ordering::Free => own,
+        })
     }
 
-    /// The packet that is due, and when the next one is.
-    pub(crate) fn release(&mut self) -> Option<(InFlight, Option<Nanos>)> {
-        let (_, in_flight) = self.held.pop_front()?;
-        Some((in_flight, self.held.front().map(|&(due, _)| due)))
+    fn set(&mut self, _at: Nanos, effect: &Effect) {
+        self.law = match effect {
+            Effect::Delay(delay) => *delay,
+            _ => Delay::default(),
+        };
+        self.offsets = self.law.jitter.map_or(Offsets::NONE, Offsets::of);
     }
 
-    /// Packets held.
-    pub(crate) fn held(&self) -> usize {
-        self.held.len()
+    fn settled(&self, at: Nanos) -> bool {
+        self.last <= at
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Factor;
 
     #[test]
     fn a_short_packet_does_not_overtake_a_long_one() {
-        let mut delay = Delay::new(Nanos(100), Factor::new(1.0).ok());
-        assert_eq!(delay.due(Nanos(0), Bytes(10)), Nanos(10_100));
-        assert_eq!(delay.due(Nanos(50), Bytes(1)), Nanos(10_100));
-        assert_eq!(delay.due(Nanos(20_000), Bytes(1)), Nanos(21_100));
+        let mut delay = DelayLaw::new(Nanos::ZERO, Draws::new(1, 0, "box.up.delay"));
+        delay.set(
+            Nanos::ZERO,
+            &Effect::Delay(Delay {
+                time: Nanos(100),
+                by_size: Factor::new(1.0).ok(),
+                ..Delay::default()
+            }),
+        );
+        let mut due = |at, len| {
+            let mut t = InFlight::for_test(len);
+            delay.enter(Nanos(at), 0, &mut t, &mut Out::default())
+        };
+        assert_eq!(due(0, 10), Entered::Passes(Nanos(10_100)));
+        assert_eq!(due(50, 1), Entered::Passes(Nanos(10_100)));
+        assert_eq!(due(20_000, 1), Entered::Passes(Nanos(21_100)));
     }
 }

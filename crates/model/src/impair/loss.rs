@@ -1,38 +1,60 @@
 //! Random loss.
 
-use crate::draw::Draws;
-use crate::units::Probability;
+use crate::draw::{Chance, Draws};
+use crate::in_flight::InFlight;
+use crate::packet::DropCause;
+use crate::spec::Effect;
+use crate::stage::{Entered, Out, Stage};
+use crate::time::Nanos;
 
 /// Bernoulli loss: every packet is lost with the same probability, independently of the others.
 #[derive(Debug)]
 pub(crate) struct Loss {
-    threshold: u128,
+    chance: Chance,
     draws: Draws,
 }
 
 impl Loss {
-    pub(crate) fn new(probability: Probability, draws: Draws) -> Self {
+    pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
-            threshold: probability.threshold(),
+            chance: Chance::NEVER,
             draws,
         }
     }
+}
 
-    /// Whether packet number `index` of this stage is lost.
+impl Stage for Loss {
     #[inline]
-    pub(crate) fn hits(&self, index: u64) -> bool {
-        u128::from(self.draws.at(index)) < self.threshold
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+        match self.chance.hits(self.draws.of(t.stream()).at(index)) {
+            true => Entered::Dropped(DropCause::Loss),
+            false => Entered::Passes(at),
+        }
+    }
+
+    fn set(&mut self, _at: Nanos, effect: &Effect) {
+        self.chance = match effect {
+            Effect::Loss(probability) => Chance::of(*probability),
+            _ => Chance::NEVER,
+        };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::in_flight::Stream;
+
+    /// Whether each packet of that loss is lost.
+    fn verdicts(text: &str) -> impl Fn(u64) -> bool {
+        let draws = Draws::new(1, 0, "box.up.loss");
+        let chance = Chance::of(text.parse().unwrap());
+        move |index| chance.hits(draws.of(Stream::Originals).at(index))
+    }
 
     fn hits(text: &str, packets: u64) -> usize {
-        let draws = Draws::new(1, 0, "box.up.loss");
-        let loss = Loss::new(text.parse().unwrap(), draws);
-        (0..packets).filter(|&index| loss.hits(index)).count()
+        let lost = verdicts(text);
+        (0..packets).filter(|&index| lost(index)).count()
     }
 
     #[test]
@@ -57,9 +79,9 @@ mod tests {
 
     #[test]
     fn losses_come_in_bursts_no_more_often_than_chance() {
-        let loss = Loss::new("10%".parse().unwrap(), Draws::new(1, 0, "box.up.loss"));
+        let lost = verdicts("10%");
         let pairs = (0..1_000_000)
-            .filter(|&index| loss.hits(index) && loss.hits(index + 1))
+            .filter(|&index| lost(index) && lost(index + 1))
             .count();
         // Mean 10,000; neighbours share a packet, so the variance is np^2(1 + 2p - 3p^2).
         assert!((9_642..=10_358).contains(&pairs), "{pairs}");

@@ -1,9 +1,14 @@
-//! A drop-tail queue.
+//! A drop-tail queue, and the packets and bytes of any queue.
 
 use alloc::collections::VecDeque;
 
 use crate::in_flight::InFlight;
+use crate::packet::DropCause;
+use crate::queue::discipline::Discipline;
 use crate::queue::service::{Load, Service};
+use crate::spec::{Discipline as Spec, Queue};
+use crate::stage::{Entered, Out};
+use crate::time::Nanos;
 use crate::units::{Bytes, QueueLimit};
 
 /// First in, first out, up to a limit; neither the packet in service nor those further along the path are in it.
@@ -11,11 +16,44 @@ use crate::units::{Bytes, QueueLimit};
 pub(crate) struct Fifo {
     limit: QueueLimit,
     waiting: VecDeque<InFlight>,
-    /// L2 bytes waiting.
-    bytes: Bytes,
-    /// What waits, as the server counts it.
+    backlog: Backlog,
+}
+
+/// How much waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Backlog {
+    /// L2 bytes.
+    pub(crate) bytes: Bytes,
+    /// As the server counts it.
     load: Load,
-    longest: usize,
+}
+
+impl Backlog {
+    #[inline]
+    pub(crate) fn plus(self, len: Bytes, service: &Service) -> Self {
+        Self {
+            bytes: Bytes(self.bytes.0 + len.0),
+            load: self.load.plus(service.load(len)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn minus(self, len: Bytes, service: &Service) -> Self {
+        Self {
+            bytes: Bytes(self.bytes.0 - len.0),
+            load: self.load.minus(service.load(len)),
+        }
+    }
+
+    /// Whether so much may wait.
+    #[inline]
+    pub(crate) fn fits(self, limit: QueueLimit, service: &Service) -> bool {
+        match limit {
+            QueueLimit::Packets(limit) => self.load.packets <= u64::from(limit),
+            QueueLimit::Bytes(limit) => self.bytes <= limit,
+            QueueLimit::Time(limit) => service.time(self.load) <= limit,
+        }
+    }
 }
 
 impl Fifo {
@@ -23,44 +61,46 @@ impl Fifo {
         Self {
             limit,
             waiting: VecDeque::new(),
-            bytes: Bytes(0),
-            load: Load::default(),
-            longest: 0,
+            backlog: Backlog::default(),
         }
     }
+}
 
-    /// Queues `in_flight` for `service`, or refuses it if that would exceed the limit.
-    pub(crate) fn push(&mut self, in_flight: InFlight, service: &Service) -> bool {
-        let bytes = Bytes(self.bytes.0 + in_flight.packet.len.0);
-        let load = self.load.plus(service.load(in_flight.packet.len));
-        let fits = match self.limit {
-            QueueLimit::Packets(limit) => load.packets <= u64::from(limit),
-            QueueLimit::Bytes(limit) => bytes <= limit,
-            QueueLimit::Time(limit) => service.time(load) <= limit,
-        };
-        if fits {
-            self.waiting.push_back(in_flight);
-            (self.bytes, self.load) = (bytes, load);
-            self.longest = self.longest.max(self.waiting.len());
+impl Discipline for Fifo {
+    #[inline]
+    fn enqueue(&mut self, _: Nanos, t: InFlight, service: &Service, _: &mut Out) -> Entered {
+        let backlog = self.backlog.plus(t.packet.len, service);
+        if !backlog.fits(self.limit, service) {
+            return Entered::Dropped(DropCause::QueueFull);
         }
-        fits
+        self.backlog = backlog;
+        self.waiting.push_back(t);
+        Entered::Taken
     }
 
-    /// The packet that waited longest.
-    pub(crate) fn pop(&mut self, service: &Service) -> Option<InFlight> {
-        let in_flight = self.waiting.pop_front()?;
-        self.bytes.0 -= in_flight.packet.len.0;
-        self.load = self.load.minus(service.load(in_flight.packet.len));
-        Some(in_flight)
+    #[inline]
+    fn dequeue(&mut self, _: Nanos, service: &Service, _: &mut Out) -> Option<InFlight> {
+        self.give_up(service)
     }
 
-    /// Packets waiting now.
-    pub(crate) fn len(&self) -> usize {
+    fn set(&mut self, queue: &Queue) -> bool {
+        self.limit = queue.limit;
+        queue.discipline == Spec::DropTail
+    }
+
+    fn adopt(&mut self, t: InFlight, service: &Service) {
+        self.backlog = self.backlog.plus(t.packet.len, service);
+        self.waiting.push_back(t);
+    }
+
+    #[inline]
+    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
+        let t = self.waiting.pop_front()?;
+        self.backlog = self.backlog.minus(t.packet.len, service);
+        Some(t)
+    }
+
+    fn len(&self) -> usize {
         self.waiting.len()
-    }
-
-    /// The most packets that ever waited.
-    pub(crate) fn longest(&self) -> usize {
-        self.longest
     }
 }

@@ -1,12 +1,9 @@
 //! A rate that varies, as that of a radio channel.
 
-use crate::config::Fluctuation;
 use crate::draw::Draws;
+use crate::spec::Fluctuation;
 use crate::time::Nanos;
-use crate::units::{BitsPerSec, Bytes};
-
-/// Work is counted in bits times 10^9, so that a rate of N bit/s does N of it in each nanosecond.
-const WORK_PER_BYTE: u128 = 8_000_000_000;
+use crate::units::BitsPerSec;
 
 /// A rate drawn anew for every period; draw number N is for the Nth period after the first packet.
 #[derive(Debug)]
@@ -14,19 +11,26 @@ pub(crate) struct Fluctuating {
     rate: BitsPerSec,
     config: Fluctuation,
     draws: Draws,
+    /// The draw of the first period.
+    first: u64,
     /// When the first packet was served.
     origin: Option<Nanos>,
+    /// The last period in which a packet was served.
+    last: u64,
     /// Work done in advance because the last packet's end was rounded up to a whole nanosecond.
     credit: u128,
 }
 
 impl Fluctuating {
-    pub(crate) fn new(rate: BitsPerSec, config: Fluctuation, draws: Draws) -> Self {
+    /// Draws from number `first` on.
+    pub(crate) fn new(rate: BitsPerSec, config: Fluctuation, draws: Draws, first: u64) -> Self {
         Self {
             rate,
             config,
             draws,
+            first,
             origin: None,
+            last: 0,
             credit: 0,
         }
     }
@@ -41,10 +45,37 @@ impl Fluctuating {
         self.credit = 0;
     }
 
-    /// When `bytes` served from `at` on are done; when the rate changes, what is left of them is served at the new rate.
-    pub(crate) fn serve(&mut self, at: Nanos, bytes: Bytes) -> Nanos {
+    /// The first draw that no period has used.
+    pub(crate) fn drawn(&self) -> u64 {
+        self.first + self.last + 1
+    }
+
+    /// The work that is left at `at` of what ends at `ends`.
+    pub(crate) fn left(&self, at: Nanos, ends: Nanos) -> u128 {
+        let origin = self.origin.unwrap_or(at);
+        let (mut from, until) = (
+            at.0.saturating_sub(origin.0),
+            ends.0.saturating_sub(origin.0),
+        );
+        let mut work = 0;
+        while from < until {
+            let period = from / self.config.hold.0;
+            let end = self
+                .config
+                .hold
+                .0
+                .saturating_mul(period.saturating_add(1))
+                .min(until);
+            work += u128::from(end - from) * self.in_period(period);
+            from = end;
+        }
+        work.saturating_sub(self.credit)
+    }
+
+    /// When `work` done from `at` on is done; when the rate changes, what is left of it is done at the new rate.
+    pub(crate) fn serve(&mut self, at: Nanos, work: u128) -> Nanos {
         let origin = *self.origin.get_or_insert(at);
-        let mut left = (u128::from(bytes.0) * WORK_PER_BYTE).saturating_sub(self.credit);
+        let mut left = work.saturating_sub(self.credit);
         let mut from = at.0.saturating_sub(origin.0);
         loop {
             let period = from / self.config.hold.0;
@@ -54,6 +85,7 @@ impl Fluctuating {
             if left <= until_end || end == u64::MAX {
                 let time = left.div_ceil(rate);
                 self.credit = time * rate - left;
+                self.last = period;
                 let time = u64::try_from(time).unwrap_or(u64::MAX);
                 return Nanos(origin.0.saturating_add(from).saturating_add(time));
             }
@@ -66,7 +98,7 @@ impl Fluctuating {
     fn in_period(&self, period: u64) -> u128 {
         let mean = u128::from(self.rate.get());
         let spread = (mean * self.config.spread.threshold()) >> 64;
-        let drawn = (2 * spread * u128::from(self.draws.at(period))) >> 64;
+        let drawn = (2 * spread * u128::from(self.draws.at(self.first + period))) >> 64;
         (mean - spread + drawn).max(1)
     }
 }
@@ -77,6 +109,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::queue::constant::WORK_PER_BYTE;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -86,7 +119,7 @@ mod tests {
             hold: Nanos(hold),
         };
         let draws = Draws::new(1, 0, "box.up.rate");
-        Fluctuating::new(rate.parse().unwrap(), config, draws)
+        Fluctuating::new(rate.parse().unwrap(), config, draws, 0)
     }
 
     /// What is served of 1500-byte packets in each second, in bit/s.
@@ -94,7 +127,7 @@ mod tests {
         let mut served = vec![0.0; usize::try_from(seconds).unwrap() + 1];
         let mut now = Nanos::ZERO;
         while now.0 < seconds * SECOND {
-            now = server.serve(now, Bytes(1500));
+            now = server.serve(now, 1_500 * WORK_PER_BYTE);
             served[usize::try_from(now.0 / SECOND).unwrap()] += 12_000.0;
         }
         served.pop();
@@ -106,7 +139,7 @@ mod tests {
         let mut server = fluctuating("100gbit", "0%", 1000);
         let mut now = Nanos::ZERO;
         for _ in 0..1_000 {
-            now = server.serve(now, Bytes(1_514));
+            now = server.serve(now, 1_514 * WORK_PER_BYTE);
         }
         assert_eq!(now, Nanos(121_120));
     }
@@ -134,7 +167,7 @@ mod tests {
         let mut server = fluctuating("1mbit", "50%", SECOND);
         let rates: Vec<u128> = (0..3).map(|period| server.in_period(period)).collect();
         let bits = rates[0] + rates[1] + rates[2] / 2;
-        let end = server.serve(Nanos(7), Bytes(u64::try_from(bits / 8).unwrap()));
+        let end = server.serve(Nanos(7), bits / 8 * WORK_PER_BYTE);
         let late = end.0.abs_diff(7 + 5 * SECOND / 2);
         assert!(late < 20_000, "{end:?}");
     }
@@ -148,6 +181,9 @@ mod tests {
     #[test]
     fn the_end_of_time_is_no_loop() {
         let mut server = fluctuating("1bit", "0%", u64::MAX);
-        assert_eq!(server.serve(Nanos(5), Bytes(u64::MAX)), Nanos::MAX);
+        assert_eq!(
+            server.serve(Nanos(5), u128::from(u64::MAX) * WORK_PER_BYTE),
+            Nanos::MAX
+        );
     }
 }

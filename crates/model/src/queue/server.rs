@@ -1,86 +1,169 @@
 //! A bottleneck server: one packet in service, the others wait.
 
-use crate::in_flight::{Entered, InFlight};
-use crate::packet::DropCause;
-use crate::queue::fifo::Fifo;
+use core::iter;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::draw::Draws;
+use crate::in_flight::InFlight;
+use crate::queue::discipline::{AnyDiscipline, Discipline};
 use crate::queue::service::Service;
+use crate::spec::{Effect, Queue, Rate, Toffee};
+use crate::stage::{Entered, Out, Stage};
 use crate::time::Nanos;
-use crate::units::QueueLimit;
+use crate::units::{Framing, QueueLimit};
 
 /// A bottleneck that serves one packet after the other.
 ///
-/// What it holds are events, not departures computed in advance, so that a change of the rate can
-/// reach the packet in service and those that wait.
+/// What it holds are events, not departures computed in advance, so that a change of the rate reaches the packet in service,
+/// which keeps what was served of it, and those that wait.
 #[derive(Debug)]
 pub(crate) struct Server {
+    start: Nanos,
+    draws: Draws,
+    effect: Effect,
     service: Service,
-    queue: Fifo,
+    queue: AnyDiscipline,
     in_service: Option<InFlight>,
-    /// What rounding up the service times of this busy period has served in advance, in the unit of
-    /// `BitsPerSec::time_with_credit`.
-    credit: u64,
+    /// When that is done; [`Nanos::MAX`] in a stall.
+    ends: Nanos,
+    /// What is left of its work, in a stall.
+    left: u128,
+    longest: usize,
 }
 
 impl Server {
-    pub(crate) fn new(service: Service, limit: QueueLimit) -> Self {
+    pub(crate) fn new(start: Nanos, draws: Draws) -> Self {
+        let queue = Queue::from(QueueLimit::Packets(u32::MAX));
         Self {
-            service,
-            queue: Fifo::new(limit),
+            start,
+            draws,
+            effect: Effect::Nothing,
+            service: Service::Unlimited,
+            queue: AnyDiscipline::new(&queue, draws),
             in_service: None,
-            credit: 0,
+            ends: Nanos::MAX,
+            left: 0,
+            longest: 0,
         }
     }
 
-    /// Takes `in_flight` in at `at`.
     #[inline]
-    pub(crate) fn enter(&mut self, at: Nanos, in_flight: InFlight) -> Entered {
-        if self.in_service.is_none() {
-            self.begin_busy_period();
-            return Entered::Held(Some(self.serve(at, in_flight)));
+    fn begin(&mut self, at: Nanos, t: InFlight) {
+        self.ends = self.service.serve(at, t.packet.len);
+        if self.ends == Nanos::MAX {
+            self.left = self.service.work(t.packet.len);
         }
-        if self.queue.push(in_flight, &self.service) {
-            Entered::Held(None)
-        } else {
-            Entered::Dropped(DropCause::QueueFull)
-        }
+        self.in_service = Some(t);
     }
 
-    /// The packet whose service ends at `at`, and when the next one's will.
-    pub(crate) fn release(&mut self, at: Nanos) -> Option<(InFlight, Option<Nanos>)> {
-        let done = self.in_service.take()?;
-        let next = self.queue.pop(&self.service);
-        Some((done, next.map(|next| self.serve(at, next))))
+    fn follow_service(&mut self, at: Nanos, effect: &Effect) {
+        let len = self.in_service.as_ref().map(|t| t.packet.len);
+        if let Some(len) = len.filter(|_| self.ends != Nanos::MAX) {
+            self.left = self.service.left(at, len, self.ends);
+        }
+        self.service = Service::new(effect, self.start, self.draws, &self.service);
+        if let Some(len) = len {
+            self.ends = self.service.resume(at, len, self.left);
+        }
+    }
+}
+
+impl Stage for Server {
+    #[inline]
+    fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, out: &mut Out) -> Entered {
+        t.since = at;
+        if self.in_service.is_none() && self.queue.is_plain() {
+            self.service.begin_busy_period(at);
+            self.begin(at, *t);
+            return Entered::Taken;
+        }
+        let entered = self.queue.enqueue(at, *t, &self.service, out);
+        self.longest = self.longest.max(self.queue.len());
+        if self.in_service.is_none()
+            && let Some(first) = self.queue.dequeue(at, &self.service, out)
+        {
+            self.service.begin_busy_period(at);
+            self.begin(at, first);
+        }
+        entered
     }
 
-    /// Packets waiting or in service.
-    pub(crate) fn held(&self) -> usize {
+    #[inline]
+    fn wake(&mut self, at: Nanos, out: &mut Out) -> Option<InFlight> {
+        let done = self.in_service.take();
+        if let Some(next) = self.queue.dequeue(at, &self.service, out) {
+            self.begin(at, next);
+        }
+        done
+    }
+
+    #[inline]
+    fn next(&self) -> Option<Nanos> {
+        (self.in_service.is_some() && self.ends != Nanos::MAX).then_some(self.ends)
+    }
+
+    fn set(&mut self, at: Nanos, effect: &Effect) {
+        if *effect == self.effect {
+            return;
+        }
+        // What a queue counts of a packet follows the framing, so that one changes while the queue is empty.
+        let mut waiting = Vec::new();
+        if framing(effect) != framing(&self.effect) {
+            waiting.extend(iter::from_fn(|| self.queue.give_up(&self.service)));
+        }
+        if !is_same_service(effect, &self.effect) {
+            self.follow_service(at, effect);
+        }
+        if let Some(queue) = queue(effect) {
+            self.queue.turn_into(queue, &self.service, self.draws);
+        }
+        waiting
+            .into_iter()
+            .for_each(|t| self.queue.adopt(t, &self.service));
+        self.effect = effect.clone();
+    }
+
+    fn held(&self) -> usize {
         self.queue.len() + usize::from(self.in_service.is_some())
     }
 
-    /// The most packets that ever waited.
-    pub(crate) fn longest_queue(&self) -> usize {
-        self.queue.longest()
+    fn longest_queue(&self) -> usize {
+        self.longest
     }
+}
 
-    fn serve(&mut self, at: Nanos, in_flight: InFlight) -> Nanos {
-        let load = self.service.load(in_flight.packet.len);
-        self.in_service = Some(in_flight);
-        match &mut self.service {
-            Service::Rate(rate, _) => {
-                let (time, credit) = rate.time_with_credit(load.bytes, self.credit);
-                self.credit = credit;
-                at + time
-            }
-            Service::Fluctuating(rate, _) => rate.serve(at, load.bytes),
-            Service::Toffee(..) => at + self.service.time(load),
-        }
+fn queue(effect: &Effect) -> Option<&Queue> {
+    match effect {
+        Effect::Rate(rate) => Some(&rate.queue),
+        Effect::Trace(trace) => Some(&trace.queue),
+        Effect::Toffee(toffee) => Some(&toffee.queue),
+        _ => None,
     }
+}
 
-    /// What rounding served in advance in the last busy period is not carried into the next.
-    fn begin_busy_period(&mut self) {
-        self.credit = 0;
-        if let Service::Fluctuating(rate, _) = &mut self.service {
-            rate.begin_busy_period();
+fn framing(effect: &Effect) -> Framing {
+    match effect {
+        Effect::Rate(rate) => rate.framing,
+        _ => Framing::L2,
+    }
+}
+
+/// Whether two effects differ in their queues at most.
+fn is_same_service(one: &Effect, other: &Effect) -> bool {
+    match (one, other) {
+        (Effect::Rate(one), Effect::Rate(other)) => {
+            let queue = other.queue;
+            Rate { queue, ..*one } == *other
         }
+        (Effect::Toffee(one), Effect::Toffee(other)) => {
+            let queue = other.queue;
+            Toffee { queue, ..*one } == *other
+        }
+        (Effect::Trace(one), Effect::Trace(other)) => {
+            Arc::ptr_eq(&one.opportunities, &other.opportunities)
+        }
+        (one, other) => one == other,
     }
 }

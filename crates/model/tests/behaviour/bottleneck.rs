@@ -1,18 +1,18 @@
 //! The server and its waiting room, held against what arrivals and departures say.
 
 use crate::drive::{
-    Arrival, any_queue, any_rate, any_traffic, drive, dues, hop, link, rate, stream,
+    Arrival, Way, any_queue, any_rate, any_traffic, drive, dues, hop, link, rate, stream,
 };
-use farwire_model::{Bytes, Conditions, LinkConfig, Nanos, QueueLimit, Rate, Side};
+use farwire_model::{Bytes, LinkConfig, Nanos, QueueLimit, Rate, Side};
 use proptest::prelude::*;
 
 /// A link that is one server in the up direction.
 fn one_server(rate: Rate) -> LinkConfig {
-    let up = Conditions {
+    let up = Way {
         rate: Some(rate),
-        ..Conditions::default()
+        ..Way::default()
     };
-    link(vec![hop("box", up, Conditions::default())])
+    link(vec![hop("box", up, Way::default())])
 }
 
 fn up_only(mut traffic: Vec<Arrival>) -> Vec<Arrival> {
@@ -23,11 +23,12 @@ fn up_only(mut traffic: Vec<Arrival>) -> Vec<Arrival> {
 /// What waits, in the limit's unit; the packet in service is not part of it.
 fn waiting(rate: &Rate, packets: &[Bytes]) -> u64 {
     let counted = |bytes: &Bytes| rate.framing.bytes_counted(*bytes).0;
-    match rate.queue {
+    match rate.queue.limit {
         QueueLimit::Packets(_) => packets.len() as u64,
         QueueLimit::Bytes(_) => packets.iter().map(|bytes| bytes.0).sum(),
         QueueLimit::Time(_) => {
             rate.rate
+                .unwrap()
                 .time_for(Bytes(packets.iter().map(counted).sum()))
                 .0
         }
@@ -35,7 +36,7 @@ fn waiting(rate: &Rate, packets: &[Bytes]) -> u64 {
 }
 
 fn limit(rate: &Rate) -> u64 {
-    match rate.queue {
+    match rate.queue.limit {
         QueueLimit::Packets(packets) => u64::from(packets),
         QueueLimit::Bytes(bytes) => bytes.0,
         QueueLimit::Time(time) => time.0,
@@ -63,21 +64,21 @@ proptest! {
                 work += bits;
                 // Departures are whole nanoseconds, the window's start rounded up.
                 let window = u128::from((until - from).0 + 1);
-                prop_assert!(work <= window * u128::from(rate.rate.get()));
+                prop_assert!(work <= window * u128::from(rate.rate.unwrap().get()));
             }
         }
     }
 
     #[test]
     fn a_busy_server_wastes_nothing(rate in any_rate(), lens in prop::collection::vec(42..9_018_u64, 1..100)) {
-        let rate = Rate { queue: QueueLimit::Packets(100), ..rate };
+        let rate = Rate { queue: QueueLimit::Packets(100).into(), ..rate };
         let burst: Vec<_> = lens
             .iter()
             .map(|&len| Arrival { at: Nanos::ZERO, side: Side::A, len: Bytes(len) })
             .collect();
         let dues = dues(&drive(&one_server(rate), &burst, &[]));
         let bytes = lens.iter().map(|&len| rate.framing.bytes_counted(Bytes(len)).0).sum();
-        prop_assert_eq!(dues.last().copied().flatten(), Some(rate.rate.time_for(Bytes(bytes))));
+        prop_assert_eq!(dues.last().copied().flatten(), Some(rate.rate.unwrap().time_for(Bytes(bytes))));
     }
 
     #[test]
@@ -86,7 +87,7 @@ proptest! {
         queue in any_queue(),
         traffic in any_traffic().prop_map(up_only),
     ) {
-        let rate = Rate { queue, ..rate };
+        let rate = Rate { queue: queue.into(), ..rate };
         let dues = dues(&drive(&one_server(rate), &traffic, &[]));
         // Admitted packets and the start of their service.
         let mut admitted: Vec<(Nanos, Bytes)> = Vec::new();
@@ -113,7 +114,7 @@ proptest! {
 fn packets_in_flight_do_not_fill_the_queue() {
     let mut up = rate("100mbit", "5pkt");
     up.delay = Nanos::from_secs(1);
-    let config = link(vec![hop("box", up, Conditions::default())]);
+    let config = link(vec![hop("box", up, Way::default())]);
     // At the rate exactly, for as long as the delay lasts: 8,000 packets in flight.
     let traffic = stream(Side::A, 8_000, Nanos::from_micros(125), 1_500);
     let dues = dues(&drive(&config, &traffic, &[]));
@@ -122,11 +123,7 @@ fn packets_in_flight_do_not_fill_the_queue() {
 
 #[test]
 fn a_packet_that_leaves_makes_room_for_one_that_arrives_at_the_same_instant() {
-    let config = link(vec![hop(
-        "box",
-        rate("8mbit", "1pkt"),
-        Conditions::default(),
-    )]);
+    let config = link(vec![hop("box", rate("8mbit", "1pkt"), Way::default())]);
     let mut traffic = stream(Side::A, 100, Nanos::from_millis(1), 1_000);
     traffic.insert(0, traffic[0]);
     let dues = dues(&drive(&config, &traffic, &[]));
@@ -138,11 +135,7 @@ fn a_queue_is_full_when_its_limit_is_reached_in_each_unit() {
     // One packet of 1,000 bytes in service, and room for exactly three more.
     for (exact, short) in [("3pkt", "2pkt"), ("3000b", "2999b"), ("3ms", "2999999ns")] {
         for (queue, served) in [(exact, 4), (short, 3)] {
-            let config = link(vec![hop(
-                "box",
-                rate("8mbit", queue),
-                Conditions::default(),
-            )]);
+            let config = link(vec![hop("box", rate("8mbit", queue), Way::default())]);
             let dues = dues(&drive(
                 &config,
                 &stream(Side::A, 5, Nanos::ZERO, 1_000),
@@ -155,11 +148,7 @@ fn a_queue_is_full_when_its_limit_is_reached_in_each_unit() {
 
 #[test]
 fn a_server_that_was_idle_starts_afresh() {
-    let config = link(vec![hop(
-        "box",
-        rate("10gbit", "10pkt"),
-        Conditions::default(),
-    )]);
+    let config = link(vec![hop("box", rate("10gbit", "10pkt"), Way::default())]);
     // 1,211.2 ns each: what rounding up left over serves the next packet only while the server is busy.
     let apart = stream(Side::A, 2, Nanos(10_000), 1_514);
     let dues_apart = dues(&drive(&config, &apart, &[]));
@@ -171,11 +160,7 @@ fn a_server_that_was_idle_starts_afresh() {
 
 #[test]
 fn a_queue_shorter_than_a_packet_lets_none_wait() {
-    let config = link(vec![hop(
-        "box",
-        rate("1mbit", "10ms"),
-        Conditions::default(),
-    )]);
+    let config = link(vec![hop("box", rate("1mbit", "10ms"), Way::default())]);
     let traffic = stream(Side::A, 3, Nanos::ZERO, 1_514);
     let served: Vec<_> = dues(&drive(&config, &traffic, &[]));
     assert_eq!(served, [Some(Nanos(12_112_000)), None, None]);

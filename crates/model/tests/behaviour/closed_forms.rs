@@ -1,26 +1,31 @@
 //! Hops in a row, arrivals out of order, and TOFFEE's shared server: closed forms.
 
-use crate::drive::{Arrival, delay, drain, drive, dues, hop, link, loss, packet, rate, stream};
+use crate::drive::{
+    Arrival, Hop, Way, delay, drain, drive, dues, hop, link, loss, packet, rate, stream,
+};
 use farwire_model::{
-    Bytes, Conditions, Factor, HopConfig, Link, LinkConfig, Nanos, Outcome, Probability,
-    QueueLimit, Side, Toffee,
+    Bytes, DropCause, Factor, Link, LinkConfig, Nanos, Outcome, Probability, QueueLimit, Side,
+    Toffee,
 };
 
 /// The frame of the ping of The TOFFEE Project, "TOFFEE-Mocha test cases, Raspberry Pi", 2016: 1,200 bytes of data.
 const PING: Bytes = Bytes(1_242);
 
-fn toffee(delay: &str, dynamic: Option<f64>) -> LinkConfig {
+fn toffee_hop(delay: &str, dynamic: Option<f64>, queue: u32) -> Hop {
     let toffee = Toffee {
         delay: delay.parse().unwrap(),
         dynamic: dynamic.map(|k| Factor::new(k).unwrap()),
-        loss: Probability::ZERO,
-        queue: QueueLimit::Packets(1_000),
+        queue: QueueLimit::Packets(queue).into(),
     };
-    link(vec![HopConfig {
+    Hop {
         name: "box".into(),
-        toffee: Some(toffee),
-        ..HopConfig::default()
-    }])
+        toffee: Some((toffee, Probability::ZERO)),
+        ..Hop::default()
+    }
+}
+
+fn toffee(delay: &str, dynamic: Option<f64>) -> LinkConfig {
+    link(vec![toffee_hop(delay, dynamic, 1_000)])
 }
 
 /// When a frame of `len` that enters an idle link leaves it.
@@ -42,9 +47,9 @@ fn round_trip(config: &LinkConfig) -> Nanos {
 #[test]
 fn a_link_without_conditions_passes_at_once() {
     assert_eq!(
-        round_trip(&link(vec![HopConfig {
+        round_trip(&link(vec![Hop {
             name: "box".into(),
-            ..HopConfig::default()
+            ..Hop::default()
         }])),
         Nanos::ZERO
     );
@@ -93,7 +98,7 @@ fn a_download_through_one_millisecond_gets_a_segment_and_half_an_ack_per_1500_us
     const ACK: usize = usize::MAX;
     while received < 2_000 {
         now = now.max(link.next_at().unwrap());
-        let Some(Outcome::Deliver { id, due }) = link.poll(now) else {
+        let Some(Outcome::Deliver { id, due, .. }) = link.poll(now) else {
             continue;
         };
         if id == packet(ACK, PING).id {
@@ -114,20 +119,19 @@ fn a_download_through_one_millisecond_gets_a_segment_and_half_an_ack_per_1500_us
 
 #[test]
 fn toffees_waiting_room_is_one_for_both_directions() {
-    let mut config = toffee("1ms", None);
-    config.hops[0].toffee.as_mut().unwrap().queue = QueueLimit::Packets(2);
+    let config = link(vec![toffee_hop("1ms", None, 2)]);
     let mut link = Link::new(&config).unwrap();
     for (id, side) in [Side::A, Side::B, Side::A, Side::B].into_iter().enumerate() {
         link.offer(Nanos(0), side, packet(id, PING));
     }
     assert_eq!(drain(&mut link, Nanos::MAX).len(), 4);
     assert_eq!(link.counters(Side::A).delivered, 2);
-    assert_eq!(link.counters(Side::B).queue_full, 1);
+    assert_eq!(link.counters(Side::B).dropped(DropCause::QueueFull), 1);
 }
 
 #[test]
 fn hops_in_series_add() {
-    let up = Conditions {
+    let up = Way {
         delay: Nanos::from_millis(3),
         ..rate("8mbit", "10pkt")
     };
@@ -146,10 +150,10 @@ fn hops_in_series_add() {
 
 #[test]
 fn a_packet_still_on_the_wire_does_not_keep_a_shared_server_busy() {
-    let mut config = toffee("1ms", None);
-    config
-        .hops
-        .insert(0, hop("wire", delay("10ms"), Conditions::default()));
+    let config = link(vec![
+        hop("wire", delay("10ms"), Way::default()),
+        toffee_hop("1ms", None, 1_000),
+    ]);
     let mut link = Link::new(&config).unwrap();
     link.offer(Nanos(0), Side::A, packet(0, PING));
     link.offer(Nanos::from_millis(5), Side::B, packet(1, PING));
@@ -177,20 +181,20 @@ fn a_packet_going_down_meets_the_hops_in_reverse() {
         came,
         [
             ("wire.up.loss", 1),
-            ("wire.down.loss", 1),
             ("box.up.rate", 0),
-            ("box.down.rate", 1)
+            ("box.down.rate", 1),
+            ("wire.down.loss", 1)
         ]
     );
 }
 
 #[test]
 fn stages_report_what_they_dropped_and_how_long_their_queue_was() {
-    let up = Conditions {
+    let up = Way {
         loss: "100%".parse().unwrap(),
         ..rate("8mbit", "4pkt")
     };
-    let mut link = Link::new(&link(vec![hop("box", up, Conditions::default())])).unwrap();
+    let mut link = Link::new(&link(vec![hop("box", up, Way::default())])).unwrap();
     for id in 0..10 {
         link.offer(Nanos(0), Side::A, packet(id, PING));
     }
@@ -211,7 +215,10 @@ fn delay_and_loss_are_decided_at_the_offer_with_the_due_time_ahead() {
         outcome,
         Some(Outcome::Deliver {
             id: packet(0, PING).id,
-            due
+            copy: 0,
+            due,
+            mark: false,
+            edit: None,
         })
     );
     assert_eq!(link.next_at(), None);
@@ -219,11 +226,11 @@ fn delay_and_loss_are_decided_at_the_offer_with_the_due_time_ahead() {
 
 #[test]
 fn a_short_packet_behind_a_long_one_is_due_no_earlier() {
-    let up = Conditions {
+    let up = Way {
         size_delay: Factor::new(1.0).ok(),
-        ..Conditions::default()
+        ..Way::default()
     };
-    let config = link(vec![hop("box", up, Conditions::default())]);
+    let config = link(vec![hop("box", up, Way::default())]);
     let frames = [9_000, 42].map(|len| Arrival {
         at: Nanos::ZERO,
         side: Side::A,
@@ -283,11 +290,7 @@ fn a_wake_up_that_decides_nothing_makes_no_arrival_late() {
 
 #[test]
 fn a_stream_below_the_rate_never_waits() {
-    let config = link(vec![hop(
-        "box",
-        rate("8mbit", "1pkt"),
-        Conditions::default(),
-    )]);
+    let config = link(vec![hop("box", rate("8mbit", "1pkt"), Way::default())]);
     let traffic = stream(Side::A, 100, Nanos::from_millis(2), 1_000);
     for (arrival, due) in traffic.iter().zip(dues(&drive(&config, &traffic, &[]))) {
         assert_eq!(due, Some(arrival.at + Nanos::from_millis(1)));

@@ -1,8 +1,8 @@
 //! A link driven in virtual time, and strategies for links and traffic.
 
 use farwire_model::{
-    BitsPerSec, Bytes, Conditions, Factor, Framing, HopConfig, Link, LinkConfig, Nanos, Outcome,
-    Packet, PacketId, Probability, QueueLimit, Rate, Side, Toffee,
+    BitsPerSec, Bytes, Delay, Effect, Factor, Framing, Link, LinkConfig, Nanos, Outcome, Packet,
+    PacketId, Probability, QueueLimit, Rate, Side, StageSpec, Toffee,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -86,7 +86,7 @@ pub(crate) fn drain(link: &mut Link, now: Nanos) -> Vec<Outcome> {
 pub(crate) fn dues(outcomes: &[Outcome]) -> Vec<Option<Nanos>> {
     let mut dues = vec![None; outcomes.len()];
     for outcome in outcomes {
-        if let Outcome::Deliver { id, due } = outcome {
+        if let Outcome::Deliver { id, due, .. } = outcome {
             dues[usize::try_from(id.0).unwrap()] = Some(*due);
         }
     }
@@ -105,22 +105,82 @@ pub(crate) fn stream(side: Side, count: u64, gap: Nanos, len: u64) -> Vec<Arriva
 }
 
 pub(crate) fn packet(id: usize, len: Bytes) -> Packet {
-    Packet {
-        id: PacketId(id as u64),
-        len,
+    Packet::new(PacketId(id as u64), len)
+}
+
+/// A hop: what each direction meets, and what both share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hop {
+    pub(crate) name: String,
+    pub(crate) up: Way,
+    pub(crate) down: Way,
+    /// TOFFEE's server before everything else, and its loss in each direction.
+    pub(crate) toffee: Option<(Toffee, Probability)>,
+}
+
+/// One direction of a hop, in this order.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Way {
+    pub(crate) rate: Option<Rate>,
+    pub(crate) loss: Probability,
+    pub(crate) delay: Nanos,
+    pub(crate) size_delay: Option<Factor>,
+}
+
+impl Hop {
+    fn stages(&self, direction: &str, way: &Way) -> Vec<StageSpec> {
+        let mut stages = Vec::new();
+        let mut add = |kind: &str, effect| {
+            let name = format!("{}.{direction}.{kind}", self.name);
+            stages.push(StageSpec::new(name, effect));
+        };
+        if let Some((_, loss)) = self.toffee.filter(|(_, loss)| *loss != Probability::ZERO) {
+            add("drop", Effect::Loss(loss));
+        }
+        if let Some(rate) = way.rate {
+            add("rate", Effect::Rate(rate));
+        }
+        if way.loss != Probability::ZERO {
+            add("loss", Effect::Loss(way.loss));
+        }
+        if way.delay != Nanos::ZERO || way.size_delay.is_some() {
+            let (time, by_size) = (way.delay, way.size_delay);
+            add(
+                "delay",
+                Effect::Delay(Delay {
+                    time,
+                    by_size,
+                    ..Delay::default()
+                }),
+            );
+        }
+        let server = self.toffee.map(|(toffee, _)| toffee);
+        let server = server.filter(|t| t.delay != Nanos::ZERO || t.dynamic.is_some());
+        let shared =
+            server.map(|t| StageSpec::new(format!("{}.toffee", self.name), Effect::Toffee(t)));
+        shared.into_iter().chain(stages).collect()
     }
 }
 
-pub(crate) fn link(hops: Vec<HopConfig>) -> LinkConfig {
+/// A link of hops, which a packet going down meets in reverse.
+pub(crate) fn config(seed: u64, link: u64, hops: &[Hop]) -> LinkConfig {
+    let up = hops.iter().flat_map(|hop| hop.stages("up", &hop.up));
+    let down = hops
+        .iter()
+        .rev()
+        .flat_map(|hop| hop.stages("down", &hop.down));
     LinkConfig {
-        seed: 1,
-        link: 0,
-        hops,
+        link,
+        ..LinkConfig::new(seed, up.collect(), down.collect())
     }
 }
 
-pub(crate) fn hop(name: &str, up: Conditions, down: Conditions) -> HopConfig {
-    HopConfig {
+pub(crate) fn link(hops: Vec<Hop>) -> LinkConfig {
+    config(1, 0, &hops)
+}
+
+pub(crate) fn hop(name: &str, up: Way, down: Way) -> Hop {
+    Hop {
         name: name.into(),
         up,
         down,
@@ -128,64 +188,59 @@ pub(crate) fn hop(name: &str, up: Conditions, down: Conditions) -> HopConfig {
     }
 }
 
-pub(crate) fn loss(text: &str) -> Conditions {
-    Conditions {
+pub(crate) fn loss(text: &str) -> Way {
+    Way {
         loss: text.parse().unwrap(),
-        ..Conditions::default()
+        ..Way::default()
     }
 }
 
-pub(crate) fn delay(text: &str) -> Conditions {
-    Conditions {
+pub(crate) fn delay(text: &str) -> Way {
+    Way {
         delay: text.parse().unwrap(),
-        ..Conditions::default()
+        ..Way::default()
     }
 }
 
-pub(crate) fn rate(rate: &str, queue: &str) -> Conditions {
-    Conditions {
+pub(crate) fn rate(rate: &str, queue: &str) -> Way {
+    Way {
         rate: Some(Rate {
             fluctuation: None,
-            rate: rate.parse().unwrap(),
+            rate: rate.parse().ok(),
             framing: Framing::L2,
-            queue: queue.parse().unwrap(),
+            queue: queue.parse::<QueueLimit>().unwrap().into(),
         }),
-        ..Conditions::default()
+        ..Way::default()
     }
 }
 
-/// Links of one to three hops with every kind of stage.
-pub(crate) fn any_link() -> impl Strategy<Value = LinkConfig> {
-    let hop = (any_conditions(), any_conditions(), option::of(any_toffee()));
-    (
-        any::<u64>(),
-        any::<u64>(),
-        prop::collection::vec(hop, 1..=3),
-    )
-        .prop_map(|(seed, link, hops)| LinkConfig {
-            seed,
-            link,
-            hops: hops
-                .into_iter()
-                .enumerate()
-                .map(|(n, (up, down, toffee))| HopConfig {
-                    name: format!("hop{n}"),
-                    up,
-                    down,
-                    toffee,
-                })
-                .collect(),
-        })
+/// One to three hops with every kind of stage that keeps order.
+pub(crate) fn any_hops() -> impl Strategy<Value = Vec<Hop>> {
+    let hop = (any_way(), any_way(), option::of(any_toffee()));
+    let named = |(n, (up, down, toffee))| Hop {
+        name: format!("hop{n}"),
+        up,
+        down,
+        toffee,
+    };
+    prop::collection::vec(hop, 1..=3)
+        .prop_map(move |hops| hops.into_iter().enumerate().map(named).collect())
 }
 
-pub(crate) fn any_conditions() -> impl Strategy<Value = Conditions> {
+/// Links of such hops.
+pub(crate) fn any_link() -> impl Strategy<Value = LinkConfig> {
+    (any::<u64>(), any::<u64>(), any_hops())
+        .prop_map(|(seed, link, hops)| config(seed, link, &hops))
+}
+
+pub(crate) fn any_way() -> impl Strategy<Value = Way> {
     (
         option::of(any_rate()),
         any_loss(),
         prop_oneof![Just(0), 0..5_000_000_u64],
         option::of(any_factor()),
     )
-        .prop_map(|(rate, loss, delay, size_delay)| Conditions {
+        .prop_map(|(rate, loss, delay, size_delay)| Way {
             rate,
             loss,
             delay: Nanos(delay),
@@ -201,9 +256,9 @@ pub(crate) fn any_rate() -> impl Strategy<Value = Rate> {
     )
         .prop_map(|(rate, framing, queue)| Rate {
             fluctuation: None,
-            rate: BitsPerSec::new(rate).unwrap(),
+            rate: BitsPerSec::new(rate).ok(),
             framing,
-            queue,
+            queue: queue.into(),
         })
 }
 
@@ -215,18 +270,20 @@ pub(crate) fn any_queue() -> impl Strategy<Value = QueueLimit> {
     ]
 }
 
-pub(crate) fn any_toffee() -> impl Strategy<Value = Toffee> {
+pub(crate) fn any_toffee() -> impl Strategy<Value = (Toffee, Probability)> {
     (
         0..1_000_000_u64,
         option::of(any_factor()),
         any_loss(),
         any_queue(),
     )
-        .prop_map(|(delay, dynamic, loss, queue)| Toffee {
-            delay: Nanos(delay),
-            dynamic,
-            loss,
-            queue,
+        .prop_map(|(delay, dynamic, loss, queue)| {
+            let toffee = Toffee {
+                delay: Nanos(delay),
+                dynamic,
+                queue: queue.into(),
+            };
+            (toffee, loss)
         })
 }
 
@@ -263,4 +320,25 @@ pub(crate) fn any_wakes() -> impl Strategy<Value = Vec<Wake>> {
         any::<u8>().prop_map(Wake::Once)
     ];
     prop::collection::vec(wake, 200)
+}
+
+/// Numbers that follow from the first one alone (splitmix64), so that a case is the same wherever and whenever it is made.
+#[derive(Debug)]
+pub(crate) struct Draw(pub(crate) u64);
+
+impl Draw {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub(crate) fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
 }

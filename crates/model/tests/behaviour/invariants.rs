@@ -1,18 +1,21 @@
 //! What holds for every link under every traffic, in virtual time.
 
-use crate::drive::{Arrival, any_link, any_traffic, any_wakes, attend, drain, drive, dues, packet};
-use farwire_model::{Conditions, HopConfig, Link, LinkConfig, Nanos, Outcome, Rate, Side};
+use crate::drive::{
+    Arrival, Hop, any_hops, any_link, any_traffic, any_wakes, attend, drain, drive, dues, link,
+    packet,
+};
+use farwire_model::{Link, Nanos, Outcome, Rate, Side};
 use proptest::prelude::*;
 
 /// The least that a link adds to a packet of `len` from `side`.
-fn configured_delay(config: &LinkConfig, arrival: &Arrival) -> Nanos {
-    let hop_delay = |hop: &HopConfig| {
-        let own: &Conditions = match arrival.side {
+fn configured_delay(hops: &[Hop], arrival: &Arrival) -> Nanos {
+    let hop_delay = |hop: &Hop| {
+        let own = match arrival.side {
             Side::A => &hop.up,
             Side::B => &hop.down,
         };
-        let service = |rate: Rate| rate.rate.time_for(arrival.len);
-        let toffee = hop.toffee.map_or(Nanos::ZERO, |toffee| {
+        let service = |rate: Rate| rate.rate.unwrap().time_for(arrival.len);
+        let toffee = hop.toffee.map_or(Nanos::ZERO, |(toffee, _)| {
             toffee.delay
                 + toffee
                     .dynamic
@@ -23,9 +26,7 @@ fn configured_delay(config: &LinkConfig, arrival: &Arrival) -> Nanos {
             .map_or(Nanos::ZERO, |k| k.time_for(arrival.len));
         toffee + own.rate.map_or(Nanos::ZERO, service) + own.delay + by_size
     };
-    config
-        .hops
-        .iter()
+    hops.iter()
         .fold(Nanos::ZERO, |sum, hop| sum + hop_delay(hop))
 }
 
@@ -41,17 +42,17 @@ proptest! {
             }
             for (side, out) in [(Side::A, handed_out[0]), (Side::B, handed_out[1])] {
                 let counters = link.counters(side);
-                let gone = counters.delivered + counters.lost + counters.queue_full;
+                let gone = counters.delivered + counters.all_dropped();
                 assert_eq!(gone, out);
-                assert_eq!(counters.packets, gone + link.held(side));
+                assert_eq!(counters.packets, gone + counters.held());
             }
             let in_stages: u64 = link.stages().map(|stage| stage.held).sum();
-            assert!(in_stages <= link.held(Side::A) + link.held(Side::B));
+            assert!(in_stages <= (link.counters(Side::A) + link.counters(Side::B)).held());
         });
-        prop_assert_eq!(link.held(Side::A) + link.held(Side::B), 0);
+        let counters = link.counters(Side::A) + link.counters(Side::B);
+        prop_assert_eq!(counters.held(), 0);
         let dropped: u64 = link.stages().map(|stage| stage.dropped).sum();
-        let counted = |side| link.counters(side).lost + link.counters(side).queue_full;
-        prop_assert_eq!(dropped, counted(Side::A) + counted(Side::B));
+        prop_assert_eq!(dropped, counters.all_dropped());
     }
 
     #[test]
@@ -99,7 +100,7 @@ proptest! {
     fn each_direction_keeps_its_order(config in any_link(), traffic in any_traffic()) {
         let mut latest = [None; 2];
         for outcome in drive(&config, &traffic, &[]) {
-            if let Outcome::Deliver { id, due } = outcome {
+            if let Outcome::Deliver { id, due, .. } = outcome {
                 let side = traffic[usize::try_from(id.0).unwrap()].side;
                 let before = latest[side as usize].replace((id, due));
                 prop_assert!(before.is_none_or(|(earlier, at)| earlier < id && at <= due));
@@ -109,13 +110,14 @@ proptest! {
 
     #[test]
     fn no_packet_is_due_before_its_arrival_and_the_configured_delay(
-        config in any_link(),
+        hops in any_hops(),
         traffic in any_traffic(),
     ) {
+        let config = link(hops.clone());
         for (arrival, due) in traffic.iter().zip(dues(&drive(&config, &traffic, &[]))) {
             // A busy server rounds over many packets, so that one may be a nanosecond short.
-            let servers = Nanos(config.hops.len() as u64);
-            let least = arrival.at + configured_delay(&config, arrival) - servers;
+            let servers = Nanos(hops.len() as u64);
+            let least = arrival.at + configured_delay(&hops, arrival) - servers;
             prop_assert!(due.is_none_or(|due| due >= least), "{:?} < {:?}", due, least);
         }
     }

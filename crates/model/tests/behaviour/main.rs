@@ -8,6 +8,7 @@ mod bottleneck;
 mod closed_forms;
 mod drive;
 mod invariants;
+mod kept;
 mod randomness;
 #[cfg(any(feature = "serde", feature = "schema"))]
 mod serialized;

@@ -1,7 +1,7 @@
 //! Who is lost depends on the seed, the link and the stage, and on nothing else.
 
-use crate::drive::{delay, drive, dues, hop, link, loss, rate, stream};
-use farwire_model::{Conditions, HopConfig, LinkConfig, Nanos, QueueLimit, Side, Toffee};
+use crate::drive::{Hop, Way, delay, drive, dues, hop, link, loss, rate, stream};
+use farwire_model::{LinkConfig, Nanos, QueueLimit, Side, Toffee};
 use proptest::prelude::*;
 
 const PACKETS: u64 = 100_000;
@@ -52,13 +52,12 @@ fn toffees_loss_holds_in_each_direction() {
     let toffee = Toffee {
         delay: Nanos::ZERO,
         dynamic: None,
-        loss: "5.5%".parse().unwrap(),
-        queue: QueueLimit::Packets(1),
+        queue: QueueLimit::Packets(1).into(),
     };
-    let config = link(vec![HopConfig {
+    let config = link(vec![Hop {
         name: "box".into(),
-        toffee: Some(toffee),
-        ..HopConfig::default()
+        toffee: Some((toffee, "5.5%".parse().unwrap())),
+        ..Hop::default()
     }]);
     for side in [Side::A, Side::B] {
         let lost = count(lost_from(&config, side));
@@ -91,7 +90,7 @@ fn another_seed_link_hop_or_direction_loses_other_packets() {
 #[test]
 fn what_else_a_link_has_does_not_change_who_is_lost() {
     let reference = lost(&ten_percent());
-    let busy = Conditions {
+    let busy = Way {
         loss: "10%".parse().unwrap(),
         delay: Nanos::from_millis(7),
         ..rate("1gbit", "100pkt")

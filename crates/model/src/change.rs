@@ -1,0 +1,269 @@
+//! Other conditions for a link that runs.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::check::{check, is_of_kind};
+use crate::counters::Counters;
+use crate::draw::Draws;
+use crate::link::Link;
+use crate::named::NamedStage;
+use crate::packet::Side;
+use crate::path::Path;
+use crate::spec::{ConfigError, Effect, PathSpec, StageSpec};
+use crate::stage::{Nature, Needs};
+use crate::time::Nanos;
+
+impl Link {
+    /// Puts the conditions `paths` into force at `at`, in all paths at one instant; or refuses them, and changes nothing.
+    ///
+    /// The instant is the answer: `at`, or the latest arrival or event, if that was later. What is decided keeps its outcome.
+    /// What is not meets the new conditions at the stages of the path by which it came; a packet in service keeps what was
+    /// served of it. A stage that is not named any more does nothing from now on, and goes when nothing that it passed can be
+    /// overtaken. Schedules count from the link's start.
+    ///
+    /// # Errors
+    /// What [`Link::new`] refuses; a name that becomes another kind of stage; stages that change places; a stage that leaves
+    /// some of its paths only; a link that was stopped.
+    pub fn change(&mut self, at: Nanos, paths: &[PathSpec]) -> Result<Nanos, ConfigError> {
+        check(paths)?;
+        self.check_change(paths)?;
+        let at = at.max(self.clocks[0]).max(self.clocks[1]);
+        // What happens at this instant happens under the new conditions.
+        while at > Nanos::ZERO && self.step(Nanos(at.0 - 1)) {}
+        self.clocks = [at; 2];
+        let stages = self.set_stages(at, paths);
+        let new = self.merge_leaving(paths, &stages);
+        for path in self.current.iter().flatten() {
+            self.paths[*path as usize].is_old = true;
+        }
+        self.current = [Vec::new(), Vec::new()];
+        for path in new {
+            self.install(path);
+        }
+        for side in Side::BOTH {
+            if self.current[side.index()].is_empty() {
+                self.install(Path::new(side, 0, []));
+            }
+        }
+        self.retire_settled(at);
+        self.settle_order();
+        Ok(at)
+    }
+
+    fn check_change(&self, paths: &[PathSpec]) -> Result<(), ConfigError> {
+        if self.is_stopped {
+            return Err(ConfigError::Stopped);
+        }
+        let named = |name: &str| self.find(name).map(|stage| &self.stages[stage]);
+        for path in paths {
+            for spec in &path.stages {
+                let is_new_kind = |stage: &NamedStage| {
+                    !is_of_kind(spec.kind(), stage.kind())
+                        || (*stage.kind() == Effect::Nothing && *spec.kind() != Effect::Nothing)
+                };
+                if named(&spec.name).is_some_and(is_new_kind) {
+                    return Err(ConfigError::OtherKind(spec.name.clone()));
+                }
+            }
+            let Some(old) = self.current[path.side.index()].get(usize::from(path.class)) else {
+                continue;
+            };
+            let mut passed = 0;
+            for step in &self.paths[*old as usize].steps {
+                let name = self.stages[step.stage].name();
+                match path.stages.iter().position(|spec| spec.name == name) {
+                    Some(place) if place < passed => {
+                        return Err(ConfigError::Reordered(name.into()));
+                    }
+                    Some(place) => passed = place,
+                    None if is_named(paths, name) => {
+                        return Err(ConfigError::LeavesHalf(name.into()));
+                    }
+                    None => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes or changes every stage that `paths` names, and has the others leave; their indexes by name.
+    fn set_stages<'s>(&mut self, at: Nanos, paths: &'s [PathSpec]) -> BTreeMap<&'s str, usize> {
+        let mut known = BTreeMap::new();
+        for spec in paths.iter().flat_map(|path| &path.stages) {
+            if !known.contains_key(spec.name.as_str()) {
+                known.insert(spec.name.as_str(), self.set_stage(at, spec));
+            }
+        }
+        for stage in &mut self.stages {
+            if !known.contains_key(stage.name()) && !stage.is_leaving {
+                stage.leave(at);
+                self.leaving += 1;
+            }
+        }
+        known
+    }
+
+    fn set_stage(&mut self, at: Nanos, spec: &StageSpec) -> usize {
+        if let Some(index) = self.find(&spec.name) {
+            let stage = &mut self.stages[index];
+            self.leaving -= usize::from(stage.is_leaving);
+            stage.set(spec, self.start, at);
+            return index;
+        }
+        let draws = Draws::new(self.seed, self.link, &spec.name);
+        let new = NamedStage::new(spec, self.start, at, draws);
+        match self.stages.iter().position(NamedStage::is_gone) {
+            Some(free) => {
+                self.stages[free] = new;
+                free
+            }
+            None => {
+                self.stages.push(new);
+                self.stages.len() - 1
+            }
+        }
+    }
+
+    /// The new paths; in each, what leaves stands where it stood.
+    fn merge_leaving(&self, paths: &[PathSpec], stages: &BTreeMap<&str, usize>) -> Vec<Path> {
+        let merged = |path: &PathSpec| {
+            let mut indexes: Vec<usize> = path
+                .stages
+                .iter()
+                .map(|spec| stages[spec.name.as_str()])
+                .collect();
+            let old = self.current[path.side.index()].get(usize::from(path.class));
+            let old = old.map_or(&[][..], |old| &self.paths[*old as usize].steps);
+            let mut place = 0;
+            for step in old {
+                match indexes.iter().position(|index| *index == step.stage) {
+                    Some(stays) => place = stays + 1,
+                    None => {
+                        indexes.insert(place, step.stage);
+                        place += 1;
+                    }
+                }
+            }
+            Path::new(path.side, path.class, indexes)
+        };
+        let mut paths: Vec<&PathSpec> = paths.iter().collect();
+        paths.sort_by_key(|path| path.class);
+        paths.into_iter().map(merged).collect()
+    }
+
+    /// Makes `path` the one that packets of its side and class take; classes come in order.
+    fn install(&mut self, path: Path) {
+        let (side, class) = (path.side.index(), usize::from(path.class));
+        let is_free = |path: &Path| path.is_old && path.inside == 0;
+        let place = match self.paths.iter().position(is_free) {
+            Some(free) => {
+                self.paths[free] = path;
+                free
+            }
+            None => {
+                self.paths.push(path);
+                self.paths.len() - 1
+            }
+        };
+        let place = u32::try_from(place).expect("fewer paths than packets in flight");
+        match self.current[side].get_mut(class) {
+            Some(current) => *current = place,
+            None => self.current[side].push(place),
+        }
+        if self.counters[side].len() <= class {
+            self.counters[side].push(Counters::default());
+        }
+    }
+
+    /// Takes stages out of the paths that are leaving and whose order nothing depends on any more at `at`.
+    pub(crate) fn retire_settled(&mut self, at: Nanos) {
+        let is_settled =
+            |stage: &NamedStage| stage.is_leaving && !stage.is_gone() && stage.is_settled(at);
+        let settled: Vec<usize> = (0..self.stages.len())
+            .filter(|stage| is_settled(&self.stages[*stage]))
+            .collect();
+        if settled.is_empty() {
+            return;
+        }
+        for current in self.current.concat() {
+            let Path {
+                side,
+                class,
+                ref steps,
+                ..
+            } = self.paths[current as usize];
+            if steps.iter().any(|step| settled.contains(&step.stage)) {
+                let stays = steps.iter().map(|step| step.stage);
+                let stays = stays
+                    .filter(|stage| !settled.contains(stage))
+                    .collect::<Vec<_>>();
+                self.paths[current as usize].is_old = true;
+                self.install(Path::new(side, class, stays));
+            }
+        }
+        for stage in settled {
+            let is_met = |path: &Path| {
+                (!path.is_old || path.inside > 0)
+                    && path.steps.iter().any(|step| step.stage == stage)
+            };
+            if !self.paths.iter().any(is_met) {
+                self.stages[stage].go();
+                self.leaving -= 1;
+            }
+        }
+        self.settle_order();
+    }
+
+    /// Finds out anew where packets wait, which directions share a stage, and when every stage is to be woken.
+    fn settle_order(&mut self) {
+        let users = |stage: usize, side: Option<Side>| {
+            let of_side =
+                |path: &&u32| side.is_none_or(|side| self.paths[**path as usize].side == side);
+            let meets = |path: &&u32| {
+                self.paths[**path as usize]
+                    .steps
+                    .iter()
+                    .any(|step| step.stage == stage)
+            };
+            self.current
+                .iter()
+                .flatten()
+                .filter(of_side)
+                .filter(meets)
+                .count()
+        };
+        let natures: Vec<Nature> = (0..self.stages.len())
+            .map(|stage| {
+                let own = self.stages[stage].nature();
+                let needs = if users(stage, None) > 1 {
+                    Needs::Now
+                } else {
+                    own.needs
+                };
+                Nature { needs, ..own }
+            })
+            .collect();
+        self.shared = (0..self.stages.len())
+            .any(|stage| Side::BOTH.iter().all(|side| users(stage, Some(*side)) > 0));
+        for path in &mut self.paths {
+            path.find_waits(|stage| natures[stage]);
+        }
+        for stage in 0..self.stages.len() {
+            self.rewake(stage, self.stages[stage].next());
+        }
+        self.check_held();
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        let is_it = |stage: &NamedStage| !stage.is_gone() && stage.name() == name;
+        self.stages.iter().position(is_it)
+    }
+}
+
+fn is_named(paths: &[PathSpec], name: &str) -> bool {
+    paths
+        .iter()
+        .flat_map(|path| &path.stages)
+        .any(|spec| spec.name == name)
+}

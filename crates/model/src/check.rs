@@ -1,0 +1,314 @@
+//! Which conditions a link can be built from.
+
+use core::mem::discriminant;
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+
+use crate::packet::Side;
+use crate::spec::{
+    ConfigError, Delay, Discipline, Effect, Fluctuation, Gate, PathSpec, Queue, Rate, StageSpec,
+    Toffee,
+};
+use crate::time::Nanos;
+use crate::units::{Bytes, Factor, QueueLimit};
+
+/// The longest delay and the longest queue in time: a longer one is taken for a mistaken unit.
+const LONGEST: Nanos = Nanos::from_secs(3_600);
+
+/// The shortest time for which a rate lasts: serving a packet costs a step for every interval it spans.
+const SHORTEST_HOLD: Nanos = Nanos::from_millis(1);
+
+/// The longest packet that a delay by size must carry within [`LONGEST`]: a whole GSO frame.
+const LARGEST_PACKET: Bytes = Bytes(65_550);
+
+/// Refuses what no link can be built from.
+pub(crate) fn check(paths: &[PathSpec]) -> Result<(), ConfigError> {
+    check_classes(paths)?;
+    let mut known: BTreeMap<&str, &StageSpec> = BTreeMap::new();
+    for path in paths {
+        for (place, stage) in path.stages.iter().enumerate() {
+            if stage.name.is_empty() {
+                return Err(ConfigError::Unnamed(place + 1));
+            }
+            let is_same = |other: &StageSpec| other.name == stage.name;
+            if path.stages[..place].iter().any(is_same) {
+                return Err(ConfigError::Twice(stage.name.clone()));
+            }
+            match known.insert(&stage.name, stage) {
+                Some(other) if other != stage => {
+                    return Err(ConfigError::NotTheSame(stage.name.clone()));
+                }
+                Some(_) => {}
+                None => stage.check()?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_classes(paths: &[PathSpec]) -> Result<(), ConfigError> {
+    let last = paths.iter().map(|path| path.class).max();
+    for side in Side::BOTH {
+        let mut classes: alloc::vec::Vec<u16> = paths
+            .iter()
+            .filter(|path| path.side == side)
+            .map(|path| path.class)
+            .collect();
+        classes.sort_unstable();
+        if let Some(pair) = classes.windows(2).find(|pair| pair[0] == pair[1]) {
+            let class = pair[0];
+            return Err(ConfigError::TwoPaths { class, side });
+        }
+        let missing = last.and_then(|last| (0..=last).find(|class| !classes.contains(class)));
+        if let Some(class) = missing {
+            return Err(ConfigError::NoPath { class, side });
+        }
+    }
+    Ok(())
+}
+
+/// Whether two effects are of one kind, so that a stage may turn from one to the other.
+pub(crate) fn is_of_kind(effect: &Effect, kind: &Effect) -> bool {
+    matches!((effect, kind), (Effect::Nothing, _) | (_, Effect::Nothing))
+        || discriminant(effect) == discriminant(kind)
+}
+
+impl StageSpec {
+    fn check(&self) -> Result<(), ConfigError> {
+        if !self.schedule.is_sorted_by_key(|(at, _)| *at) {
+            return Err(ConfigError::Backwards(self.name.clone()));
+        }
+        let kind = self.kind();
+        for effect in self.effects() {
+            if !is_of_kind(effect, kind) {
+                return Err(ConfigError::OtherKind(self.name.clone()));
+            }
+            self.check_effect(effect)?;
+        }
+        Ok(())
+    }
+
+    /// What kind of stage it is: its first effect that is one.
+    pub(crate) fn kind(&self) -> &Effect {
+        let real = |effect: &&Effect| **effect != Effect::Nothing;
+        self.effects().find(real).unwrap_or(&Effect::Nothing)
+    }
+
+    fn check_effect(&self, effect: &Effect) -> Result<(), ConfigError> {
+        match effect {
+            Effect::Nothing
+            | Effect::Loss(_)
+            | Effect::GilbertElliott(_)
+            | Effect::Duplicate(_)
+            | Effect::Corrupt(_) => Ok(()),
+            Effect::Rate(rate) => self.check_rate(rate),
+            Effect::Trace(trace) => self.check_queue(&trace.queue),
+            Effect::Toffee(toffee) => self.check_toffee(toffee),
+            Effect::Delay(delay) => self.check_delays(delay),
+            Effect::Mtu(mtu) => {
+                let right = "an MTU is at least 68, what IPv4 asks for";
+                self.require(*mtu >= 68, "mtu", mtu, right)
+            }
+            Effect::Gate(Gate { queue, .. }) => {
+                let right = "a gate's queue is in packets or bytes, above 0";
+                let within = !matches!(queue, QueueLimit::Time(_)) && is_queue(*queue);
+                self.require(within, "queue", queue, right)
+            }
+        }
+    }
+
+    fn check_rate(&self, rate: &Rate) -> Result<(), ConfigError> {
+        self.check_queue(&rate.queue)?;
+        let Some(Fluctuation { spread, hold }) = rate.fluctuation else {
+            return Ok(());
+        };
+        let right = "a rate fluctuates by less than 100%";
+        self.require(spread.fraction() < 1.0, "fluctuation.spread", spread, right)?;
+        let within = (SHORTEST_HOLD..=LONGEST).contains(&hold);
+        let right = "a rate lasts 1ms to 3600s";
+        self.require(within, "fluctuation.hold", hold, right)
+    }
+
+    fn check_toffee(&self, toffee: &Toffee) -> Result<(), ConfigError> {
+        self.check_delay("delay", toffee.delay)?;
+        self.check_by_size("dynamic", toffee.dynamic)?;
+        self.check_queue(&toffee.queue)
+    }
+
+    fn check_delays(&self, delay: &Delay) -> Result<(), ConfigError> {
+        self.check_delay("delay", delay.time)?;
+        let jitter = delay.jitter.map_or(Nanos::ZERO, |jitter| jitter.spread);
+        self.check_delay("jitter", jitter)?;
+        self.check_by_size("size_delay", delay.by_size)
+    }
+
+    fn check_delay(&self, field: &'static str, delay: Nanos) -> Result<(), ConfigError> {
+        self.require(delay <= LONGEST, field, delay, "a delay is at most 3600s")
+    }
+
+    fn check_by_size(&self, field: &'static str, k: Option<Factor>) -> Result<(), ConfigError> {
+        let right = "the factor is so small that a long packet takes more than 3600s";
+        k.map_or(Ok(()), |k| {
+            self.require(k.time_for(LARGEST_PACKET) <= LONGEST, field, k, right)
+        })
+    }
+
+    fn check_queue(&self, queue: &Queue) -> Result<(), ConfigError> {
+        let right = "a queue is above 0 and at most 3600s";
+        self.require(is_queue(queue.limit), "queue", queue.limit, right)?;
+        let right = "it is above 0 and at most 3600s";
+        let times: &[(&'static str, Nanos)] = match &queue.discipline {
+            Discipline::DropTail => &[],
+            Discipline::Codel(codel) => &[("target", codel.target), ("interval", codel.interval)],
+            Discipline::FqCodel(fq) => {
+                self.require(fq.flows > 0, "flows", fq.flows, "at least one queue")?;
+                self.require(fq.quantum > 0, "quantum", fq.quantum, "at least one byte")?;
+                &[("target", fq.codel.target), ("interval", fq.codel.interval)]
+            }
+            Discipline::DualPi2(dual) => &[
+                ("target", dual.target),
+                ("t_update", dual.t_update),
+                ("l_threshold", dual.l_threshold),
+            ],
+        };
+        for &(field, time) in times {
+            self.require(time > Nanos::ZERO && time <= LONGEST, field, time, right)?;
+        }
+        Ok(())
+    }
+
+    fn require(
+        &self,
+        within: bool,
+        field: &'static str,
+        value: impl ToString,
+        right: &'static str,
+    ) -> Result<(), ConfigError> {
+        if within {
+            return Ok(());
+        }
+        Err(ConfigError::OutOfRange {
+            stage: String::from(&self.name),
+            field,
+            value: value.to_string(),
+            right,
+        })
+    }
+}
+
+fn is_queue(limit: QueueLimit) -> bool {
+    match limit {
+        QueueLimit::Packets(packets) => packets > 0,
+        QueueLimit::Bytes(bytes) => bytes.0 > 0,
+        QueueLimit::Time(time) => time.0 > 0 && time <= LONGEST,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::spec::LinkConfig;
+
+    fn refusal(up: Vec<StageSpec>) -> String {
+        let config = LinkConfig::new(1, up, vec![]);
+        check(&config.paths).unwrap_err().to_string()
+    }
+
+    fn loss(name: &str, percent: &str) -> StageSpec {
+        StageSpec::new(name, Effect::Loss(percent.parse().unwrap()))
+    }
+
+    #[test]
+    fn stages_have_names_of_their_own() {
+        assert_eq!(
+            refusal(vec![loss("wire", "1%"), loss("", "1%")]),
+            "stage 2 of a path has no name: give it one, such as box.up.loss"
+        );
+        assert_eq!(
+            refusal(vec![
+                loss("box", "1%"),
+                loss("wire", "1%"),
+                loss("box", "1%")
+            ]),
+            "box stands twice in one path: give each stage a name of its own"
+        );
+        let shared = LinkConfig::new(1, vec![loss("box", "1%")], vec![loss("box", "2%")]);
+        assert_eq!(
+            check(&shared.paths).unwrap_err().to_string(),
+            "box is not the same everywhere: a name in several paths is one stage"
+        );
+    }
+
+    #[test]
+    fn a_value_out_of_range_is_named_with_its_stage_and_field() {
+        let delay = |delay| StageSpec::new("box.down.delay", Effect::Delay(delay));
+        let late = delay(Delay {
+            time: Nanos::from_secs(7_200),
+            ..Delay::default()
+        });
+        assert_eq!(
+            refusal(vec![late]),
+            "box.down.delay: delay = 7200s is out of range: a delay is at most 3600s"
+        );
+        let crowded = Effect::Rate(Rate {
+            rate: "1mbit".parse().ok(),
+            fluctuation: None,
+            framing: crate::units::Framing::L2,
+            queue: QueueLimit::Packets(0).into(),
+        });
+        assert_eq!(
+            refusal(vec![StageSpec::new("box.up.rate", crowded)]),
+            "box.up.rate: queue = 0pkt is out of range: a queue is above 0 and at most 3600s"
+        );
+        let steep = delay(Delay {
+            by_size: Factor::new(1e-9).ok(),
+            ..Delay::default()
+        });
+        assert!(
+            refusal(vec![steep]).starts_with("box.down.delay: size_delay = 0.000000001 is out")
+        );
+    }
+
+    #[test]
+    fn every_class_has_a_path_from_either_side() {
+        let mut config = LinkConfig::new(1, vec![], vec![]);
+        config.paths.push(PathSpec {
+            side: Side::A,
+            class: 1,
+            stages: vec![],
+        });
+        let missing = ConfigError::NoPath {
+            class: 1,
+            side: Side::B,
+        };
+        assert_eq!(check(&config.paths), Err(missing));
+        config.paths.push(config.paths[1].clone());
+        let twice = ConfigError::TwoPaths {
+            class: 0,
+            side: Side::B,
+        };
+        assert_eq!(check(&config.paths), Err(twice));
+    }
+
+    #[test]
+    fn a_schedule_runs_forwards_and_keeps_to_its_kind() {
+        let mut stage = loss("box", "1%");
+        stage.schedule = vec![
+            (Nanos(5), Effect::Nothing),
+            (Nanos(4), Effect::Loss("2%".parse().unwrap())),
+        ];
+        assert_eq!(
+            check(&LinkConfig::new(1, vec![stage.clone()], vec![]).paths),
+            Err(ConfigError::Backwards("box".into()))
+        );
+        stage.schedule = vec![(Nanos(5), Effect::Mtu(1_500))];
+        assert_eq!(
+            check(&LinkConfig::new(1, vec![stage], vec![]).paths),
+            Err(ConfigError::OtherKind("box".into()))
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! Loss in bursts: a chain of two states.
+
+use crate::decimal::UnitError;
+use crate::draw::{Chance, Draws};
+use crate::in_flight::{InFlight, Stream};
+use crate::packet::DropCause;
+use crate::spec::{Effect, GilbertElliott};
+use crate::stage::{Entered, Out, Stage};
+use crate::time::Nanos;
+use crate::units::Probability;
+
+/// The model of Gilbert (1960) and Elliott (1963) in the order of tc's `gemodel` (Linux, `net/sched/sch_netem.c`,
+/// `loss_gilb_ell`): the state changes first, the state that was left decides.
+///
+/// Originals and copies each walk a chain of their own, so that duplication changes nothing for originals.
+#[derive(Debug)]
+pub(crate) struct BurstLoss {
+    to_bad: Chance,
+    to_good: Chance,
+    bad_loss: Chance,
+    good_loss: Chance,
+    /// Of originals, of copies.
+    is_bad: [bool; 2],
+    transitions: Draws,
+    losses: Draws,
+}
+
+impl BurstLoss {
+    pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
+        Self {
+            to_bad: Chance::NEVER,
+            to_good: Chance::NEVER,
+            bad_loss: Chance::NEVER,
+            good_loss: Chance::NEVER,
+            is_bad: [false; 2],
+            transitions: draws,
+            losses: draws.stream(1),
+        }
+    }
+}
+
+impl Stage for BurstLoss {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+        let stream = t.stream();
+        let is_bad = &mut self.is_bad[usize::from(stream == Stream::Copies)];
+        let (change, loss) = match *is_bad {
+            true => (self.to_good, self.bad_loss),
+            false => (self.to_bad, self.good_loss),
+        };
+        *is_bad ^= change.hits(self.transitions.of(stream).at(index));
+        match loss.hits(self.losses.of(stream).at(index)) {
+            true => Entered::Dropped(DropCause::Loss),
+            false => Entered::Passes(at),
+        }
+    }
+
+    fn set(&mut self, _at: Nanos, effect: &Effect) {
+        let nothing = GilbertElliott::NOTHING;
+        let law = match effect {
+            Effect::GilbertElliott(law) => law,
+            _ => &nothing,
+        };
+        self.to_bad = Chance::of(law.to_bad);
+        self.to_good = Chance::of(law.to_good);
+        self.bad_loss = Chance::of(law.bad_loss);
+        self.good_loss = Chance::of(law.good_loss);
+    }
+}
+
+impl GilbertElliott {
+    const NOTHING: Self = Self {
+        to_bad: Probability::ZERO,
+        to_good: Probability::ZERO,
+        bad_loss: Probability::ZERO,
+        good_loss: Probability::ZERO,
+    };
+
+    /// The chain that loses `loss` of all packets in runs of `burst` in the mean (Gilbert's: everything in the bad state,
+    /// nothing in the good one): to good with r = 1/B, to bad with p = r L / (1 - L).
+    ///
+    /// # Errors
+    /// A burst below one packet, or one so short that the good state would last less than a packet.
+    pub fn of_bursts(loss: Probability, burst: f64) -> Result<Self, UnitError> {
+        let share = loss.fraction();
+        let to_good = Probability::from_percent(100.0 / burst)?;
+        let to_bad = Probability::from_percent(to_good.percent() * share / (1.0 - share))?;
+        Ok(Self {
+            to_bad,
+            to_good,
+            bad_loss: Probability::from_percent(100.0)?,
+            good_loss: Probability::ZERO,
+        })
+    }
+
+    /// The share of packets that are lost in the long run; 0 for a chain that never moves.
+    #[must_use]
+    pub fn stationary_loss(&self) -> f64 {
+        let (p, r) = (self.to_bad.fraction(), self.to_good.fraction());
+        let bad = if p > 0.0 { p / (p + r) } else { 0.0 };
+        bad * self.bad_loss.fraction() + (1.0 - bad) * self.good_loss.fraction()
+    }
+}

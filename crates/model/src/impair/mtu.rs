@@ -1,0 +1,39 @@
+//! A hop that a packet may be too long for.
+
+use crate::draw::Draws;
+use crate::in_flight::InFlight;
+use crate::packet::{DropCause, Reply};
+use crate::spec::Effect;
+use crate::stage::{Entered, Out, Stage};
+use crate::time::Nanos;
+
+/// Drops what is longer than an MTU, and has its sender told, as a router does that may not fragment.
+#[derive(Debug)]
+pub(crate) struct Mtu {
+    mtu: Option<u16>,
+}
+
+impl Mtu {
+    pub(crate) fn new(_start: Nanos, _: Draws) -> Self {
+        Self { mtu: None }
+    }
+}
+
+impl Stage for Mtu {
+    fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+        let l3 = t.packet.len.0.saturating_sub(u64::from(t.packet.l3_at));
+        match self.mtu {
+            Some(mtu) if l3 > u64::from(mtu) => {
+                Entered::Refused(DropCause::TooBig, Reply::TooBig { mtu })
+            }
+            _ => Entered::Passes(at),
+        }
+    }
+
+    fn set(&mut self, _at: Nanos, effect: &Effect) {
+        self.mtu = match effect {
+            Effect::Mtu(mtu) => Some(*mtu),
+            _ => None,
+        };
+    }
+}

@@ -1,0 +1,195 @@
+//! A stage of a link with all that the link keeps for it.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::counters::StageReport;
+use crate::draw::Draws;
+use crate::in_flight::{InFlight, Stream};
+use crate::line::Line;
+use crate::spec::{Effect, StageSpec};
+use crate::stage::{AnyStage, Entered, Nature, Needs, Out, Stage};
+use crate::time::Nanos;
+
+/// A stage, its name, its schedule, its counters, and the packets that passed it at a time that lies ahead.
+#[derive(Debug)]
+pub(crate) struct NamedStage {
+    name: String,
+    /// What it may turn into: its kind.
+    kind: Effect,
+    stage: AnyStage,
+    nature: Nature,
+    /// What it will do, the next first, at times of the model.
+    schedule: Vec<(Nanos, Effect)>,
+    /// How much of the schedule is over.
+    over: usize,
+    /// When the schedule goes on.
+    pub(crate) changes_at: Nanos,
+    pub(crate) line: Line,
+    /// Whether it left the conditions, and stands in paths only until nothing that it passed can be overtaken.
+    pub(crate) is_leaving: bool,
+    /// Whether it is in no path any more.
+    is_gone: bool,
+    entered: [u64; 2],
+    pub(crate) dropped: u64,
+    pub(crate) copied: u64,
+}
+
+impl NamedStage {
+    /// A new stage of a link that started at `start`, which begins to do at `at` what `spec` says.
+    pub(crate) fn new(spec: &StageSpec, start: Nanos, at: Nanos, draws: Draws) -> Self {
+        let kind = spec.kind().clone();
+        let mut new = Self {
+            name: spec.name.clone(),
+            stage: AnyStage::of_kind(&kind, start, draws),
+            kind,
+            nature: Nature::NONE,
+            schedule: Vec::new(),
+            over: 0,
+            changes_at: Nanos::MAX,
+            line: Line::default(),
+            is_leaving: false,
+            is_gone: false,
+            entered: [0; 2],
+            dropped: 0,
+            copied: 0,
+        };
+        new.set(spec, start, at);
+        new
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn kind(&self) -> &Effect {
+        &self.kind
+    }
+
+    /// Does from `at` on what `spec`, of the same kind, says, whose schedule counts from `start`.
+    pub(crate) fn set(&mut self, spec: &StageSpec, start: Nanos, at: Nanos) {
+        self.nature = spec
+            .effects()
+            .map(Effect::nature)
+            .fold(Nature::NONE, Nature::and);
+        if !spec.schedule.is_empty() {
+            // Between two entries the schedule may move on, so they come in order.
+            self.nature.needs = self.nature.needs.max(Needs::Order);
+        }
+        self.is_leaving = false;
+        self.stage.set(at, &spec.effect);
+        let absolute = |(after, effect): &(Nanos, Effect)| (start + *after, effect.clone());
+        self.schedule = spec.schedule.iter().map(absolute).collect();
+        self.over = 0;
+        self.changes_at = self.schedule.first().map_or(Nanos::MAX, |(at, _)| *at);
+        self.follow_schedule(at);
+    }
+
+    /// Does nothing from `at` on, and keeps the order of what it passed.
+    pub(crate) fn leave(&mut self, at: Nanos) {
+        self.is_leaving = true;
+        self.changes_at = Nanos::MAX;
+        self.stage.set(at, &Effect::Nothing);
+    }
+
+    /// Its place is free for another.
+    pub(crate) fn go(&mut self) {
+        self.is_gone = true;
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// Whether it may go for good.
+    pub(crate) fn is_settled(&self, at: Nanos) -> bool {
+        self.line.len() == 0 && self.stage.settled(at)
+    }
+
+    pub(crate) fn nature(&self) -> Nature {
+        self.nature
+    }
+
+    /// Takes `t` in at `at`.
+    #[inline]
+    pub(crate) fn enter(&mut self, at: Nanos, t: &mut InFlight, out: &mut Out) -> Entered {
+        if at >= self.changes_at {
+            self.follow_schedule(at);
+        }
+        let entered = &mut self.entered[usize::from(t.stream() == Stream::Copies)];
+        let index = *entered;
+        *entered += 1;
+        let entered = self.stage.enter(at, index, t, out);
+        debug_assert!(!matches!(entered, Entered::Passes(later) if later < at));
+        entered
+    }
+
+    /// Does what is due at `at`; the packet that leaves then, if one does, before all that is said through `out`.
+    #[inline]
+    pub(crate) fn wake(&mut self, at: Nanos, out: &mut Out) -> Option<InFlight> {
+        if at >= self.changes_at {
+            self.follow_schedule(at);
+        }
+        if self.line.next().is_some_and(|due| due <= at) {
+            return self.line.pop().map(|(_, t)| t);
+        }
+        match self.stage.next() {
+            Some(due) if due <= at => self.stage.wake(at, out),
+            _ => None,
+        }
+    }
+
+    /// When it is to be woken next.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<Nanos> {
+        let held = match (self.line.next(), self.stage.next()) {
+            (Some(line), Some(stage)) => Some(line.min(stage)),
+            (line, stage) => line.or(stage),
+        };
+        if self.changes_at != Nanos::MAX && self.stage.held() > 0 {
+            return held.map_or(Some(self.changes_at), |held| {
+                Some(held.min(self.changes_at))
+            });
+        }
+        held
+    }
+
+    /// Gives up all that it holds, at the end.
+    pub(crate) fn empty(&mut self, at: Nanos, out: &mut Out) {
+        while let Some((_, t)) = self.line.pop() {
+            out.pass(at, t);
+        }
+        self.leave(at);
+        while self.stage.held() > 0 {
+            if let Some(t) = self.stage.wake(at, out) {
+                out.pass(at, t);
+            }
+        }
+    }
+
+    pub(crate) fn report(&self) -> StageReport<'_> {
+        StageReport {
+            name: &self.name,
+            packets: self.entered.iter().sum(),
+            dropped: self.dropped,
+            copied: self.copied,
+            held: (self.stage.held() + self.line.len()) as u64,
+            longest_queue: self.stage.longest_queue() as u64,
+        }
+    }
+
+    /// Does what the schedule has for times up to `at`, each at its own time.
+    #[cold]
+    fn follow_schedule(&mut self, at: Nanos) {
+        while let Some((time, effect)) =
+            self.schedule.get(self.over).filter(|(time, _)| *time <= at)
+        {
+            self.stage.set(*time, effect);
+            self.over += 1;
+        }
+        self.changes_at = self
+            .schedule
+            .get(self.over)
+            .map_or(Nanos::MAX, |(time, _)| *time);
+    }
+}

@@ -1,0 +1,116 @@
+//! A path: the stages that packets of one class from one side meet, and where they must wait between them.
+
+use alloc::vec::Vec;
+
+use crate::packet::Side;
+use crate::stage::{Gives, Nature, Needs};
+
+/// A way through the link. It never changes: other conditions make another one, and packets keep theirs.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) side: Side,
+    pub(crate) class: u16,
+    pub(crate) steps: Vec<Step>,
+    /// Packets on it whose outcome is not decided.
+    pub(crate) inside: u64,
+    /// Whether packets that arrive now take another one.
+    pub(crate) is_old: bool,
+}
+
+/// A stage of a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) stage: usize,
+    pub(crate) after: After,
+}
+
+/// How a packet goes on that passed a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// At once, even if its time lies ahead: nothing can change what becomes of it.
+    Go,
+    /// When model time is its time.
+    WaitIfAhead,
+    /// When model time is its time, behind all events of that time that are due by then.
+    Wait,
+}
+
+impl Path {
+    pub(crate) fn new(side: Side, class: u16, stages: impl IntoIterator<Item = usize>) -> Self {
+        let step = |stage| Step {
+            stage,
+            after: After::Wait,
+        };
+        Self {
+            side,
+            class,
+            steps: stages.into_iter().map(step).collect(),
+            inside: 0,
+            is_old: false,
+        }
+    }
+
+    /// Finds out where packets must wait.
+    ///
+    /// Up to the last stage that needs model time, packets enter every stage at their time. After it they are carried ahead,
+    /// and wait only where order is needed and was lost.
+    pub(crate) fn find_waits(&mut self, nature: impl Fn(usize) -> Nature) {
+        let needs_now = |step: &Step| nature(step.stage).needs == Needs::Now;
+        let last_now = self.steps.iter().rposition(needs_now);
+        let mut is_ordered = true;
+        let mut before: Option<(&mut Step, Gives)> = None;
+        for (place, step) in self.steps.iter_mut().enumerate() {
+            let Nature { needs, gives } = nature(step.stage);
+            let is_lost = !is_ordered && needs != Needs::Nothing;
+            let waits = last_now.is_some_and(|last| place <= last) || is_lost;
+            is_ordered |= waits;
+            if let Some((before, given)) = before {
+                before.after = match (waits, given) {
+                    (false, _) => After::Go,
+                    (true, Gives::AtOnce) => After::WaitIfAhead,
+                    (true, _) => After::Wait,
+                };
+            }
+            is_ordered &= gives != Gives::AnyOrder;
+            before = Some((step, gives));
+        }
+        if let Some((last, _)) = before {
+            last.after = After::Go;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    /// Where packets wait among stages of these natures.
+    fn afters(natures: &[(Needs, Gives)]) -> Vec<After> {
+        let mut path = Path::new(Side::A, 0, 0..natures.len());
+        path.find_waits(|stage| {
+            let (needs, gives) = natures[stage];
+            Nature { needs, gives }
+        });
+        path.steps.iter().map(|step| step.after).collect()
+    }
+
+    const LOSS: (Needs, Gives) = (Needs::Nothing, Gives::AtOnce);
+    const SERVER: (Needs, Gives) = (Needs::Now, Gives::AtOnce);
+    const DELAY: (Needs, Gives) = (Needs::Order, Gives::LaterInOrder);
+    const JITTER: (Needs, Gives) = (Needs::Nothing, Gives::AnyOrder);
+
+    #[test]
+    fn packets_wait_up_to_the_last_server_and_where_order_was_lost() {
+        use After::{Go, Wait, WaitIfAhead};
+        assert_eq!(afters(&[LOSS, DELAY, LOSS]), vec![Go, Go, Go]);
+        assert_eq!(
+            afters(&[DELAY, LOSS, SERVER, LOSS, DELAY, DELAY]),
+            vec![Wait, WaitIfAhead, Go, Go, Go, Go]
+        );
+        assert_eq!(afters(&[JITTER, DELAY, DELAY]), vec![Wait, Go, Go]);
+        assert_eq!(afters(&[JITTER, LOSS, DELAY]), vec![Go, WaitIfAhead, Go]);
+        assert_eq!(afters(&[JITTER, LOSS, JITTER]), vec![Go, Go, Go]);
+    }
+}

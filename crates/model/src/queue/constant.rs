@@ -1,0 +1,39 @@
+//! A constant rate.
+
+use crate::time::Nanos;
+use crate::units::{BitsPerSec, Bytes};
+
+/// Work is counted in bits times 10^9, so that a rate of N bit/s does N of it in each nanosecond.
+pub(crate) const WORK_PER_BYTE: u128 = 8_000_000_000;
+
+/// A rate, and what rounding up the service times of this busy period has served in advance.
+#[derive(Debug)]
+pub(crate) struct Constant {
+    pub(crate) rate: BitsPerSec,
+    pub(crate) credit: u64,
+}
+
+impl Constant {
+    /// When `bytes` served from `at` on are done.
+    #[inline]
+    pub(crate) fn serve(&mut self, at: Nanos, bytes: Bytes) -> Nanos {
+        let (time, credit) = self.rate.time_with_credit(bytes, self.credit);
+        self.credit = credit;
+        at + time
+    }
+
+    /// The work that is left at `at` of what ends at `ends`.
+    pub(crate) fn left(&self, at: Nanos, ends: Nanos) -> u128 {
+        let time = u128::from(ends.0.saturating_sub(at.0));
+        (time * u128::from(self.rate.get())).saturating_sub(u128::from(self.credit))
+    }
+
+    /// When `work` done from `at` on is done.
+    pub(crate) fn resume(&mut self, at: Nanos, work: u128) -> Nanos {
+        let rate = u128::from(self.rate.get());
+        let time = work.div_ceil(rate);
+        // Less than the rate, which fits.
+        self.credit = u64::try_from(time * rate - work).unwrap_or(0);
+        at + Nanos(u64::try_from(time).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,431 @@
+//! What a link is built from: named stages in a list for each side and class, as plain data.
+
+use core::fmt;
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::packet::Side;
+use crate::time::Nanos;
+use crate::units::{BitsPerSec, Bytes, Factor, Framing, Probability, QueueLimit};
+
+/// A whole link: the seed of its randomness and its paths.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkConfig {
+    /// Every random draw follows from it; the same seed gives the same verdicts.
+    pub seed: u64,
+    /// Tells links of one experiment apart, so that two of them never lose the same packets.
+    pub link: u64,
+    /// When the link begins: the origin of schedules and traces.
+    pub start: Nanos,
+    /// The paths from either side, by class. A side without any passes everything at once.
+    pub paths: Vec<PathSpec>,
+}
+
+/// What packets of one class that enter by one side meet, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathSpec {
+    /// Where they enter.
+    pub side: Side,
+    /// Their class. The classes of a side are numbered from 0 without a gap.
+    pub class: u16,
+    /// The stages. A name that stands in several paths is one stage, which all of them share.
+    pub stages: Vec<StageSpec>,
+}
+
+/// A stage with its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StageSpec {
+    /// What counters call it; its random draws follow from it: "box.up.loss".
+    pub name: String,
+    /// What it does at first.
+    pub effect: Effect,
+    /// What it does from later times on, counted from the link's start, in order.
+    pub schedule: Vec<(Nanos, Effect)>,
+}
+
+/// What a stage does to packets.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Nothing. Of a kind only where the schedule says something else.
+    Nothing,
+    /// A bottleneck of a rate.
+    Rate(Rate),
+    /// A bottleneck that serves when a trace says so.
+    Trace(Trace),
+    /// TOFFEE-Mocha's bottleneck: so long a packet.
+    Toffee(Toffee),
+    /// Every packet is lost with this probability, independently of the others.
+    Loss(Probability),
+    /// Losses in bursts.
+    GilbertElliott(GilbertElliott),
+    /// Each packet is followed by a copy with this probability.
+    Duplicate(Probability),
+    /// One bit of each packet is flipped with this probability.
+    Corrupt(Probability),
+    /// What is longer, in L3 bytes, is dropped, and its sender told by ICMP. Whole GSO frames meet it segment by segment.
+    Mtu(u16),
+    /// Propagation.
+    Delay(Delay),
+    /// What comes while it is closed waits until it opens.
+    Gate(Gate),
+}
+
+/// A bottleneck: how fast it serves, what it counts, how much may wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Service rate; in the mean, if it fluctuates. `None` stalls: packets wait until another rate takes over.
+    pub rate: Option<BitsPerSec>,
+    /// How it varies, if it does.
+    pub fluctuation: Option<Fluctuation>,
+    /// The bytes it counts.
+    pub framing: Framing,
+    /// What may wait, the packet in service not counted.
+    pub queue: Queue,
+}
+
+/// The waiting room of a bottleneck. What joins it and what leaves it next is its discipline's business.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Queue {
+    /// How much may wait.
+    pub limit: QueueLimit,
+    /// Who is dropped or marked before it is full, and who goes first.
+    pub discipline: Discipline,
+}
+
+/// A queue discipline.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Discipline {
+    /// First in, first out; what finds it full is dropped.
+    #[default]
+    DropTail,
+    /// RFC 8289.
+    Codel(Codel),
+    /// RFC 8290.
+    FqCodel(FqCodel),
+    /// RFC 9332.
+    DualPi2(DualPi2),
+}
+
+/// The parameters of CoDel (RFC 8289).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Codel {
+    /// The waiting time that may last.
+    pub target: Nanos,
+    /// For how long a queue may exceed it.
+    pub interval: Nanos,
+    /// Whether packets are marked, where they allow it, instead of dropped.
+    pub ecn: bool,
+}
+
+/// The parameters of FQ-CoDel (RFC 8290).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FqCodel {
+    /// Those of each flow's CoDel.
+    pub codel: Codel,
+    /// Queues to which flows are hashed.
+    pub flows: u16,
+    /// Bytes that a flow may send in its turn.
+    pub quantum: u32,
+}
+
+/// The parameters of DualPI2 (RFC 9332, appendix A).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DualPi2 {
+    /// The delay of the Classic queue that the controller aims at.
+    pub target: Nanos,
+    /// How often it looks.
+    pub t_update: Nanos,
+    /// The delay of the L4S queue from which on marks begin.
+    pub l_threshold: Nanos,
+}
+
+/// A rate that is drawn anew at regular intervals, as a radio channel's rate varies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fluctuation {
+    /// How far the rate may lie from its mean, each value equally likely; below 100 %.
+    pub spread: Probability,
+    /// How long each rate lasts, 1 ms to 1 h; the first interval begins with the first packet.
+    pub hold: Nanos,
+}
+
+/// TOFFEE-Mocha's kind of emulator: a delay is the service time of one server, which its paths share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Toffee {
+    /// Constant service time a packet.
+    pub delay: Nanos,
+    /// Service time that grows with the packet: microseconds = L2 bytes / factor.
+    pub dynamic: Option<Factor>,
+    /// What may wait for the server, all directions together.
+    pub queue: Queue,
+}
+
+/// A bottleneck that serves at given times, as Mahimahi's trace-driven links do.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// When it serves.
+    pub opportunities: Arc<dyn Opportunities>,
+    /// What may wait, the packet in service not counted.
+    pub queue: Queue,
+}
+
+/// When a trace-driven bottleneck serves: times that never run backwards, each good for
+/// [`OPPORTUNITY`] bytes of L2. Long traces are read by whoever implements this; the model reads no files.
+pub trait Opportunities: fmt::Debug + Send + Sync {
+    /// The time of opportunity number `index` (from 0) after the link's start; [`Nanos::MAX`] for none any more.
+    fn at(&self, index: u64) -> Nanos;
+}
+
+/// The bytes that one opportunity of a trace is good for (Mahimahi's packet: 1,500 bytes of L3 and 4 of its own).
+pub const OPPORTUNITY: Bytes = Bytes(1_504);
+
+/// Opportunities that repeat: those of one period, and the next period from the time of the last one on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repeating(Vec<Nanos>);
+
+impl Repeating {
+    /// The period that ends with the last of `times`.
+    ///
+    /// # Errors
+    /// No time at all, times that run backwards, or a last one of 0.
+    pub fn new(times: Vec<Nanos>) -> Result<Self, ConfigError> {
+        let refused = |right| ConfigError::BadTrace { right };
+        match times.last() {
+            None => Err(refused("give at least one time")),
+            Some(&Nanos::ZERO) => Err(refused("its last time is how long it lasts: above 0")),
+            Some(_) if times.is_sorted() => Ok(Self(times)),
+            Some(_) => Err(refused("its times must not run backwards")),
+        }
+    }
+}
+
+impl Opportunities for Repeating {
+    fn at(&self, index: u64) -> Nanos {
+        let len = self.0.len() as u64;
+        let period = self.0[self.0.len() - 1].saturating_mul(index / len);
+        let within = usize::try_from(index % len).map(|place| self.0[place]);
+        within.map_or(Nanos::MAX, |within| period + within)
+    }
+}
+
+/// Propagation, perhaps with jitter.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Delay {
+    /// One way.
+    pub time: Nanos,
+    /// What grows with the packet: microseconds = L2 bytes / factor.
+    pub by_size: Option<Factor>,
+    /// What is drawn for each packet; what would fall below 0 in all is 0.
+    pub jitter: Option<Jitter>,
+    /// Whether packets may overtake each other.
+    pub ordering: Ordering,
+}
+
+/// A random part of a delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jitter {
+    /// How far: half the width if uniform, the standard deviation if normal.
+    pub spread: Nanos,
+    /// How it is distributed.
+    pub law: Law,
+}
+
+/// A distribution about 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Law {
+    /// Each value within the spread is equally likely.
+    #[default]
+    Uniform,
+    /// Normal.
+    Normal,
+}
+
+/// Whether a delay keeps the order of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ordering {
+    /// None leaves before one that entered earlier.
+    #[default]
+    Fifo,
+    /// Each leaves when its own delay is over.
+    Free,
+}
+
+/// Loss with a memory of one state (Gilbert 1960, Elliott 1963), as tc's `gemodel`: first the state changes, then the
+/// state that was left decides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GilbertElliott {
+    /// The probability that a bad state follows a good one, a packet.
+    pub to_bad: Probability,
+    /// The probability that a good state follows a bad one, a packet.
+    pub to_good: Probability,
+    /// The probability of loss in the bad state (tc's 1-h).
+    pub bad_loss: Probability,
+    /// The probability of loss in the good state (tc's 1-k).
+    pub good_loss: Probability,
+}
+
+/// A gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Whether packets pass.
+    pub open: bool,
+    /// What may wait before it while it is closed; what finds that full is dropped. Not a time: nothing is served.
+    pub queue: QueueLimit,
+}
+
+impl StageSpec {
+    /// A stage without a schedule.
+    #[must_use]
+    pub fn new(name: impl Into<String>, effect: Effect) -> Self {
+        Self {
+            name: name.into(),
+            effect,
+            schedule: Vec::new(),
+        }
+    }
+
+    /// All that it does at one time or another.
+    pub fn effects(&self) -> impl Iterator<Item = &Effect> {
+        core::iter::once(&self.effect).chain(self.schedule.iter().map(|(_, effect)| effect))
+    }
+}
+
+impl LinkConfig {
+    /// A link on which every packet from either side meets `up` and `down`, that side's stages.
+    #[must_use]
+    pub fn new(seed: u64, up: Vec<StageSpec>, down: Vec<StageSpec>) -> Self {
+        let path = |side, stages| PathSpec {
+            side,
+            class: 0,
+            stages,
+        };
+        Self {
+            seed,
+            paths: [path(Side::A, up), path(Side::B, down)].into(),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<QueueLimit> for Queue {
+    fn from(limit: QueueLimit) -> Self {
+        Self {
+            limit,
+            discipline: Discipline::DropTail,
+        }
+    }
+}
+
+impl Default for Codel {
+    /// 5 ms, 100 ms, drops (RFC 8289, section 4.4).
+    fn default() -> Self {
+        Self {
+            target: Nanos::from_millis(5),
+            interval: Nanos::from_millis(100),
+            ecn: false,
+        }
+    }
+}
+
+impl Default for FqCodel {
+    /// 1,024 queues, 1,514 bytes, marks (RFC 8290, section 5.2; tc's quantum and ecn).
+    fn default() -> Self {
+        let codel = Codel {
+            ecn: true,
+            ..Codel::default()
+        };
+        Self {
+            codel,
+            flows: 1_024,
+            quantum: 1_514,
+        }
+    }
+}
+
+impl Default for DualPi2 {
+    /// 15 ms, 16 ms, 800 us (RFC 9332, appendix A.1).
+    fn default() -> Self {
+        Self {
+            target: Nanos::from_millis(15),
+            t_update: Nanos::from_millis(16),
+            l_threshold: Nanos::from_micros(800),
+        }
+    }
+}
+
+impl PartialEq for Trace {
+    /// Equal if it is the same trace, not only one of the same times.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.opportunities, &other.opportunities) && self.queue == other.queue
+    }
+}
+
+/// Conditions that contradict each other or lie out of range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A stage without a name could not be told from another in counters and draws.
+    #[error("stage {0} of a path has no name: give it one, such as box.up.loss")]
+    Unnamed(usize),
+    /// One path that meets a stage twice.
+    #[error("{0} stands twice in one path: give each stage a name of its own")]
+    Twice(String),
+    /// One name for two different stages.
+    #[error("{0} is not the same everywhere: a name in several paths is one stage")]
+    NotTheSame(String),
+    /// A class that only one side, or one path between, knows.
+    #[error(
+        "class {class} has no path from side {side:?}: classes are numbered from 0, and each has one from either side"
+    )]
+    NoPath {
+        /// The class.
+        class: u16,
+        /// Where it has none.
+        side: Side,
+    },
+    /// Two lists for packets of one class from one side.
+    #[error("class {class} has two paths from side {side:?}: give it one")]
+    TwoPaths {
+        /// The class.
+        class: u16,
+        /// Where it has two.
+        side: Side,
+    },
+    /// A schedule that runs backwards.
+    #[error("{0}: its schedule goes back in time: put it in order")]
+    Backwards(String),
+    /// A name whose effect becomes one of another kind.
+    #[error("{0} would become a stage of another kind: give the new one a name of its own")]
+    OtherKind(String),
+    /// A change that would have packets meet stages in another order.
+    #[error(
+        "{0} would change places with another stage: a change keeps the order of those that stay"
+    )]
+    Reordered(String),
+    /// A change that has packets of one path meet a shared stage no more, which could then overtake others that do.
+    #[error(
+        "{0} would leave one path and stay in another: a stage that paths share leaves all of them or none"
+    )]
+    LeavesHalf(String),
+    /// A trace that cannot be one.
+    #[error("a trace is out of range: {right}")]
+    BadTrace {
+        /// What would be right.
+        right: &'static str,
+    },
+    /// A value that its field cannot have.
+    #[error("{stage}: {field} = {value} is out of range: {right}")]
+    OutOfRange {
+        /// The stage's name.
+        stage: String,
+        /// The field.
+        field: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be right.
+        right: &'static str,
+    },
+    /// The link was stopped.
+    #[error("the link has been stopped: nothing can be changed any more")]
+    Stopped,
+}
