@@ -1,10 +1,14 @@
 //! A queue discipline: who waits, who goes next, and who is dropped or marked. The contract, and every kind.
 
-use crate::draw::Draws;
+use alloc::boxed::Box;
+
 use crate::in_flight::InFlight;
+use crate::queue::codel::Codel;
+use crate::queue::dual_pi2::DualPi2;
 use crate::queue::fifo::Fifo;
+use crate::queue::fq_codel::FqCodel;
 use crate::queue::service::Service;
-use crate::spec::Queue;
+use crate::spec::{Discipline as Spec, Queue};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 
@@ -19,10 +23,10 @@ pub(crate) trait Discipline {
     /// The packet that is served next; others, of any flow, may be dropped through `out`.
     fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight>;
 
-    /// Takes over `queue`'s parameters, if it is of their kind.
-    fn set(&mut self, queue: &Queue) -> bool;
+    /// Takes over `queue`'s parameters from `at` on and keeps its state, if it is of their kind.
+    fn set(&mut self, at: Nanos, queue: &Queue) -> bool;
 
-    /// Takes in a packet that another discipline held, whatever the limit.
+    /// Takes in a packet whatever the limit: one that finds the server idle, or that another discipline held.
     fn adopt(&mut self, t: InFlight, service: &Service);
 
     /// Gives up the packet that would go next if nobody was dropped.
@@ -36,13 +40,31 @@ pub(crate) trait Discipline {
 #[derive(Debug)]
 pub(crate) enum AnyDiscipline {
     Fifo(Fifo),
+    Codel(Box<Codel>),
+    FqCodel(Box<FqCodel>),
+    DualPi2(Box<DualPi2>),
+}
+
+/// Calls the discipline that it is.
+macro_rules! each {
+    ($any:expr, $queue:ident => $call:expr) => {
+        match $any {
+            AnyDiscipline::Fifo($queue) => $call,
+            AnyDiscipline::Codel($queue) => $call,
+            AnyDiscipline::FqCodel($queue) => $call,
+            AnyDiscipline::DualPi2($queue) => $call,
+        }
+    };
 }
 
 impl AnyDiscipline {
-    /// An empty queue.
-    pub(crate) fn new(queue: &Queue, draws: Draws) -> Self {
-        match &queue.discipline {
-            _ => Self::Fifo(Fifo::new(queue.limit)),
+    /// An empty queue, from `at` on.
+    pub(crate) fn new(at: Nanos, queue: &Queue) -> Self {
+        match queue.discipline {
+            Spec::DropTail => Self::Fifo(Fifo::new(queue.limit)),
+            Spec::Codel(law) => Self::Codel(Codel::new(queue.limit, law).into()),
+            Spec::FqCodel(law) => Self::FqCodel(FqCodel::new(queue.limit, law).into()),
+            Spec::DualPi2(law) => Self::DualPi2(DualPi2::new(at, queue.limit, law).into()),
         }
     }
 
@@ -52,13 +74,13 @@ impl AnyDiscipline {
         matches!(self, Self::Fifo(_))
     }
 
-    /// Follows `queue`'s parameters; if they are of another kind, as a new discipline that takes over what waits, with the
-    /// times of arrival.
-    pub(crate) fn turn_into(&mut self, queue: &Queue, service: &Service, draws: Draws) {
-        if self.set(queue) {
+    /// Follows `queue`'s parameters from `at` on; if they are of another kind, as a new discipline that takes over what waits,
+    /// with the times of arrival.
+    pub(crate) fn turn_into(&mut self, at: Nanos, queue: &Queue, service: &Service) {
+        if self.set(at, queue) {
             return;
         }
-        let mut new = Self::new(queue, draws);
+        let mut new = Self::new(at, queue);
         while let Some(t) = self.give_up(service) {
             new.adopt(t, service);
         }
@@ -69,40 +91,28 @@ impl AnyDiscipline {
 impl Discipline for AnyDiscipline {
     #[inline]
     fn enqueue(&mut self, now: Nanos, t: InFlight, service: &Service, out: &mut Out) -> Entered {
-        match self {
-            Self::Fifo(queue) => queue.enqueue(now, t, service, out),
-        }
+        each!(self, queue => queue.enqueue(now, t, service, out))
     }
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight> {
-        match self {
-            Self::Fifo(queue) => queue.dequeue(now, service, out),
-        }
+        each!(self, queue => queue.dequeue(now, service, out))
     }
 
-    fn set(&mut self, queue: &Queue) -> bool {
-        match self {
-            Self::Fifo(own) => own.set(queue),
-        }
+    fn set(&mut self, at: Nanos, spec: &Queue) -> bool {
+        each!(self, queue => queue.set(at, spec))
     }
 
     fn adopt(&mut self, t: InFlight, service: &Service) {
-        match self {
-            Self::Fifo(queue) => queue.adopt(t, service),
-        }
+        each!(self, queue => queue.adopt(t, service));
     }
 
     fn give_up(&mut self, service: &Service) -> Option<InFlight> {
-        match self {
-            Self::Fifo(queue) => queue.give_up(service),
-        }
+        each!(self, queue => queue.give_up(service))
     }
 
     #[inline]
     fn len(&self) -> usize {
-        match self {
-            Self::Fifo(queue) => queue.len(),
-        }
+        each!(self, queue => queue.len())
     }
 }

@@ -83,7 +83,7 @@ impl Discipline for Fifo {
         self.give_up(service)
     }
 
-    fn set(&mut self, queue: &Queue) -> bool {
+    fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
         self.limit = queue.limit;
         queue.discipline == Spec::DropTail
     }

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
-use crate::queue::discipline::{AnyDiscipline, Discipline};
+use crate::queue::discipline::{AnyDiscipline, Discipline as _};
 use crate::queue::service::Service;
-use crate::spec::{Effect, Queue, Rate, Toffee};
+use crate::spec::{Discipline, Effect, Queue, Rate, Toffee};
 use crate::stage::{Entered, Out, Stage};
 use crate::time::Nanos;
 use crate::units::{Framing, QueueLimit};
@@ -33,15 +33,20 @@ pub(crate) struct Server {
     longest: usize,
 }
 
+/// The queue of a server that does nothing: nobody waits long, and nobody is dropped.
+const UNLIMITED: Queue = Queue {
+    limit: QueueLimit::Packets(u32::MAX),
+    discipline: Discipline::DropTail,
+};
+
 impl Server {
     pub(crate) fn new(start: Nanos, draws: Draws) -> Self {
-        let queue = Queue::from(QueueLimit::Packets(u32::MAX));
         Self {
             start,
             draws,
             effect: Effect::Nothing,
             service: Service::Unlimited,
-            queue: AnyDiscipline::new(&queue, draws),
+            queue: AnyDiscipline::new(start, &UNLIMITED),
             in_service: None,
             ends: Nanos::MAX,
             left: 0,
@@ -79,14 +84,17 @@ impl Stage for Server {
             self.begin(at, *t);
             return Entered::Taken;
         }
+        if self.in_service.is_none() {
+            // Nothing waits, and this one need not either, whatever the limit.
+            self.queue.adopt(*t, &self.service);
+            if let Some(first) = self.queue.dequeue(at, &self.service, out) {
+                self.service.begin_busy_period(at);
+                self.begin(at, first);
+            }
+            return Entered::Taken;
+        }
         let entered = self.queue.enqueue(at, *t, &self.service, out);
         self.longest = self.longest.max(self.queue.len());
-        if self.in_service.is_none()
-            && let Some(first) = self.queue.dequeue(at, &self.service, out)
-        {
-            self.service.begin_busy_period(at);
-            self.begin(at, first);
-        }
         entered
     }
 
@@ -116,9 +124,9 @@ impl Stage for Server {
         if !is_same_service(effect, &self.effect) {
             self.follow_service(at, effect);
         }
-        if let Some(queue) = queue(effect) {
-            self.queue.turn_into(queue, &self.service, self.draws);
-        }
+        let queue = queue(effect).unwrap_or(&UNLIMITED);
+        let at = at.max(self.start);
+        self.queue.turn_into(at, queue, &self.service);
         waiting
             .into_iter()
             .for_each(|t| self.queue.adopt(t, &self.service));

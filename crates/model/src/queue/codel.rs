@@ -1,0 +1,226 @@
+//! CoDel (RFC 8289): drops at the head while packets have waited too long for too long.
+
+use alloc::collections::VecDeque;
+
+use crate::in_flight::InFlight;
+use crate::packet::DropCause;
+use crate::queue::discipline::Discipline;
+use crate::queue::fifo::Backlog;
+use crate::queue::service::Service;
+use crate::spec::{Codel as Law, Discipline as Spec, Queue};
+use crate::stage::{Entered, Out};
+use crate::time::Nanos;
+use crate::units::{Bytes, QueueLimit};
+
+/// One queue under CoDel.
+#[derive(Debug)]
+pub(crate) struct Codel {
+    limit: QueueLimit,
+    law: Law,
+    waiting: VecDeque<InFlight>,
+    backlog: Backlog,
+    /// The longest packet that came.
+    longest: Bytes,
+    control: Control,
+}
+
+/// The state of RFC 8289, section 5.4, by its names.
+///
+/// `control_law` has the exact square root, rounded down to a nanosecond: Linux approximates it by one Newton step, which
+/// differs from the fourth drop on. An empty `first_above_time` stands for its 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Control {
+    first_above_time: Option<Nanos>,
+    drop_next: Nanos,
+    count: u32,
+    lastcount: u32,
+    dropping: bool,
+}
+
+/// For how many intervals after its last drop a queue remembers how often it had to drop.
+const REMEMBERED: u64 = 16;
+
+impl Codel {
+    pub(crate) fn new(limit: QueueLimit, law: Law) -> Self {
+        Self {
+            limit,
+            law,
+            waiting: VecDeque::new(),
+            backlog: Backlog::default(),
+            longest: Bytes(0),
+            control: Control::EMPTY,
+        }
+    }
+}
+
+impl Discipline for Codel {
+    fn enqueue(&mut self, _: Nanos, t: InFlight, service: &Service, _: &mut Out) -> Entered {
+        if !self
+            .backlog
+            .plus(t.packet.len, service)
+            .fits(self.limit, service)
+        {
+            return Entered::Dropped(DropCause::QueueFull);
+        }
+        self.adopt(t, service);
+        Entered::Taken
+    }
+
+    fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight> {
+        let (waiting, backlog) = (&mut self.waiting, &mut self.backlog);
+        let take = || {
+            let t = waiting.pop_front()?;
+            *backlog = backlog.minus(t.packet.len, service);
+            Some((t, backlog.bytes))
+        };
+        self.control
+            .dequeue(&self.law, self.longest, now, take, out)
+    }
+
+    fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
+        let Spec::Codel(law) = queue.discipline else {
+            return false;
+        };
+        self.limit = queue.limit;
+        self.law = law;
+        true
+    }
+
+    fn adopt(&mut self, t: InFlight, service: &Service) {
+        self.longest = self.longest.max(t.packet.len);
+        self.backlog = self.backlog.plus(t.packet.len, service);
+        self.waiting.push_back(t);
+    }
+
+    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
+        let t = self.waiting.pop_front()?;
+        self.backlog = self.backlog.minus(t.packet.len, service);
+        Some(t)
+    }
+
+    fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+impl Control {
+    /// Of a queue that nothing has come to.
+    pub(crate) const EMPTY: Self = Self {
+        first_above_time: None,
+        drop_next: Nanos::ZERO,
+        count: 0,
+        lastcount: 0,
+        dropping: false,
+    };
+
+    /// The packet that is served at `now` from a queue whose head `take` gives, with the bytes that wait behind it.
+    ///
+    /// RFC 8289, section 5.5. Where `law` and the packet allow, a mark stands for a drop: the packet is served, so it ends the
+    /// search for one.
+    pub(crate) fn dequeue(
+        &mut self,
+        law: &Law,
+        longest: Bytes,
+        now: Nanos,
+        mut take: impl FnMut() -> Option<(InFlight, Bytes)>,
+        out: &mut Out,
+    ) -> Option<InFlight> {
+        let (mut head, mut ok_to_drop) = self.look(law, longest, now, take());
+        if self.dropping {
+            self.dropping = ok_to_drop;
+            while self.dropping && now >= self.drop_next {
+                self.count = self.count.saturating_add(1);
+                head = drop_or_mark(law, now, head?, out);
+                if head.is_some() {
+                    self.drop_next = self.control_law(law, self.drop_next);
+                    break;
+                }
+                (head, ok_to_drop) = self.look(law, longest, now, take());
+                if ok_to_drop {
+                    self.drop_next = self.control_law(law, self.drop_next);
+                } else {
+                    self.dropping = false;
+                }
+            }
+        } else if ok_to_drop {
+            head = drop_or_mark(law, now, head?, out);
+            if head.is_none() {
+                (head, _) = self.look(law, longest, now, take());
+            }
+            self.begin_dropping(law, now);
+        }
+        head
+    }
+
+    /// The RFC's `dodequeue`: the head, and whether it has been above target for an interval.
+    fn look(
+        &mut self,
+        law: &Law,
+        longest: Bytes,
+        now: Nanos,
+        head: Option<(InFlight, Bytes)>,
+    ) -> (Option<InFlight>, bool) {
+        let Some((t, behind)) = head else {
+            self.first_above_time = None;
+            return (None, false);
+        };
+        if now - t.since < law.target || behind <= longest {
+            self.first_above_time = None;
+            return (Some(t), false);
+        }
+        let first_above = *self.first_above_time.get_or_insert(now + law.interval);
+        // At first sight it lies an interval ahead, which is never 0.
+        (Some(t), now >= first_above)
+    }
+
+    /// Enters the dropping state: at the rate at which it was left, if that is not long ago.
+    fn begin_dropping(&mut self, law: &Law, now: Nanos) {
+        self.dropping = true;
+        let delta = self.count.wrapping_sub(self.lastcount);
+        let is_recent = now - self.drop_next < law.interval.saturating_mul(REMEMBERED);
+        self.count = if delta > 1 && is_recent { delta } else { 1 };
+        self.drop_next = self.control_law(law, now);
+        self.lastcount = self.count;
+    }
+
+    /// When to drop next after a drop that was due at `last`: interval / sqrt(count) later.
+    fn control_law(&self, law: &Law, last: Nanos) -> Nanos {
+        let interval = u128::from(law.interval.0);
+        let squared = interval * interval / u128::from(self.count);
+        last + Nanos(u64::try_from(squared.isqrt()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Marks `t`, which then is served, or drops it.
+fn drop_or_mark(law: &Law, now: Nanos, mut t: InFlight, out: &mut Out) -> Option<InFlight> {
+    if law.ecn && t.mark() {
+        return Some(t);
+    }
+    out.drop(now, t, DropCause::Aqm);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_control_law_is_the_exact_square_root() {
+        let law = Law::default();
+        let after = |count| {
+            let control = Control {
+                count,
+                ..Control::EMPTY
+            };
+            control.control_law(&law, Nanos(7)).0 - 7
+        };
+        assert_eq!(after(1), 100_000_000);
+        assert_eq!(after(2), 70_710_678);
+        assert_eq!(after(3), 57_735_026);
+        assert_eq!(after(4), 50_000_000);
+        assert_eq!(after(u32::MAX), 1_525);
+        // The drops of a queue that stays above target, the first at 0: the fifth comes 278 ms later.
+        let fifth: u64 = (1..5).map(after).sum();
+        assert_eq!(fifth, 278_445_704);
+    }
+}

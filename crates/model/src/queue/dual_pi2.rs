@@ -1,0 +1,258 @@
+//! DualPI2 (RFC 9332, appendix A): a queue for L4S beside a Classic one, their marks and drops coupled.
+
+use alloc::collections::VecDeque;
+
+use crate::in_flight::InFlight;
+use crate::packet::{DropCause, Ecn};
+use crate::queue::discipline::Discipline;
+use crate::queue::fifo::Backlog;
+use crate::queue::service::Service;
+use crate::spec::{Discipline as Spec, DualPi2 as Law, Queue};
+use crate::stage::{Entered, Out};
+use crate::time::Nanos;
+use crate::units::QueueLimit;
+
+/// Two queues behind one limit, an AQM on each, and a controller of both.
+///
+/// By the pseudo-code of appendix A with its overload handling (A.2); likelihoods are counted up by `recur`, so that nothing is
+/// drawn. Between the queues a weighted round robin by bytes decides, 15 to 1 for L4S, while both wait. The controller has
+/// no timer: it catches up before anything else happens, its first tick one `t_update` after its beginning, a tick before
+/// what happens at its instant.
+#[derive(Debug)]
+pub(crate) struct DualPi2 {
+    limit: QueueLimit,
+    law: Law,
+    l4s: Lane,
+    classic: Lane,
+    backlog: Backlog,
+    /// How far the Classic queue's turn is, in bytes; above 0 it has come.
+    turn: i64,
+    /// The base probability p'.
+    base: f64,
+    /// The longer queue's delay at the last tick, in nanoseconds.
+    before: f64,
+    next_tick: Nanos,
+}
+
+/// A queue, and the likelihoods of its packets added up.
+#[derive(Debug, Default)]
+struct Lane {
+    waiting: VecDeque<InFlight>,
+    count: f64,
+}
+
+/// k: how many times the base probability L4S packets are marked with.
+const COUPLING: f64 = 2.0;
+
+/// The probability from which on Classic packets are dropped even if they may be marked: 1 / k^2, at which p_CL is 1.
+const CLASSIC_MAX: f64 = 1.0 / (COUPLING * COUPLING);
+
+/// RTT_max, the worst round trip that the gains are made for.
+const RTT_MAX: f64 = 1e8;
+
+/// Where the ramp of L4S marks ends, beyond its threshold.
+const RAMP: Nanos = Nanos::from_micros(400);
+
+/// How many L4S packets may wait behind one that is not marked for the delay of its own queue.
+const UNMARKED: usize = 1;
+
+/// The bytes of L4S for one of Classic while both wait.
+const WEIGHT: i64 = 15;
+
+impl DualPi2 {
+    pub(crate) fn new(start: Nanos, limit: QueueLimit, law: Law) -> Self {
+        Self {
+            limit,
+            law,
+            l4s: Lane::default(),
+            classic: Lane::default(),
+            backlog: Backlog::default(),
+            turn: 0,
+            base: 0.0,
+            before: 0.0,
+            next_tick: start + law.t_update,
+        }
+    }
+
+    /// Lets every tick up to `now` happen. Nothing else has happened since the last one.
+    fn catch_up(&mut self, now: Nanos) {
+        while self.next_tick <= now {
+            let is_settled = match self.longer_delay(self.next_tick) {
+                // Nothing waits, and nothing is left of what did.
+                None => self.base == 0.0 && self.before == 0.0,
+                // It grows from here on, and the probability can't.
+                Some(delay) => self.base == 1.0 && delay > self.before && delay >= self.target(),
+            };
+            if is_settled {
+                let ticks = (now - self.next_tick).0 / self.law.t_update.0;
+                self.next_tick += self.law.t_update.saturating_mul(ticks);
+            }
+            self.tick();
+            let next = self.next_tick + self.law.t_update;
+            if next == self.next_tick {
+                return;
+            }
+            self.next_tick = next;
+        }
+    }
+
+    /// The RFC's `dualpi2_update`.
+    fn tick(&mut self) {
+        let t_update = self.law.t_update.0 as f64;
+        let alpha = 0.1 * t_update / (RTT_MAX * RTT_MAX);
+        let beta = 0.3 / RTT_MAX;
+        let delay = self.longer_delay(self.next_tick).unwrap_or(0.0);
+        let change = alpha * (delay - self.target()) + beta * (delay - self.before);
+        self.base = (self.base + change).clamp(0.0, 1.0);
+        self.before = delay;
+    }
+
+    fn target(&self) -> f64 {
+        self.law.target.0 as f64
+    }
+
+    /// How long the first packet of either queue that came before `at` has waited then.
+    fn longer_delay(&self, at: Nanos) -> Option<f64> {
+        let first = |lane: &Lane| {
+            let first = lane.waiting.front().filter(|t| t.since < at)?;
+            Some((at - first.since).0)
+        };
+        let longer = first(&self.l4s).max(first(&self.classic));
+        longer.map(|delay| delay as f64)
+    }
+
+    /// Takes a packet from the queue whose turn it is; whether that is the L4S queue.
+    fn take(&mut self, service: &Service) -> Option<(InFlight, bool)> {
+        let both = !self.l4s.waiting.is_empty() && !self.classic.waiting.is_empty();
+        let is_l4s = !self.l4s.waiting.is_empty() && (!both || self.turn <= 0);
+        let lane = if is_l4s {
+            &mut self.l4s
+        } else {
+            &mut self.classic
+        };
+        let t = lane.waiting.pop_front()?;
+        self.backlog = self.backlog.minus(t.packet.len, service);
+        let len = i64::try_from(t.packet.len.0).unwrap_or(i64::MAX);
+        self.turn = match (both, is_l4s) {
+            (false, _) => 0,
+            (true, true) => self.turn.saturating_add(len),
+            (true, false) => self.turn.saturating_sub(len.saturating_mul(WEIGHT)),
+        };
+        Some((t, is_l4s))
+    }
+
+    /// What becomes of an L4S packet that leaves its queue; `None` for a drop.
+    fn judge_l4s(&mut self, now: Nanos, mut t: InFlight) -> Option<InFlight> {
+        let coupled = COUPLING * self.base;
+        let is_hit = if coupled < 1.0 {
+            let own = if self.l4s.waiting.len() > UNMARKED {
+                self.ramp(now - t.since)
+            } else {
+                0.0
+            };
+            self.l4s.recur(own.max(coupled))
+        } else {
+            // Overload: marks alone can't hold the queue any more.
+            if self.l4s.recur(self.base * self.base) {
+                return None;
+            }
+            self.l4s.recur(1.0)
+        };
+        if is_hit {
+            t.mark();
+        }
+        Some(t)
+    }
+
+    /// What becomes of a Classic packet that leaves its queue; `None` for a drop.
+    fn judge_classic(&mut self, mut t: InFlight) -> Option<InFlight> {
+        let squared = self.base * self.base;
+        let is_hit = self.classic.recur(squared);
+        (!is_hit || (squared < CLASSIC_MAX && t.mark())).then_some(t)
+    }
+
+    /// The share of L4S packets to mark after this delay in their queue.
+    fn ramp(&self, delay: Nanos) -> f64 {
+        let beyond = (delay - self.law.l_threshold).0 as f64;
+        (beyond / RAMP.0 as f64).min(1.0)
+    }
+}
+
+impl Lane {
+    /// Whether this packet makes the likelihoods of packets add up to one more.
+    fn recur(&mut self, likelihood: f64) -> bool {
+        self.count += likelihood;
+        let is_hit = self.count > 1.0;
+        if is_hit {
+            self.count -= 1.0;
+        }
+        is_hit
+    }
+}
+
+impl Discipline for DualPi2 {
+    fn enqueue(&mut self, now: Nanos, t: InFlight, service: &Service, _: &mut Out) -> Entered {
+        self.catch_up(now);
+        if !self
+            .backlog
+            .plus(t.packet.len, service)
+            .fits(self.limit, service)
+        {
+            return Entered::Dropped(DropCause::QueueFull);
+        }
+        self.adopt(t, service);
+        Entered::Taken
+    }
+
+    fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight> {
+        self.catch_up(now);
+        loop {
+            let (t, is_l4s) = self.take(service)?;
+            let served = if is_l4s {
+                self.judge_l4s(now, t)
+            } else {
+                self.judge_classic(t)
+            };
+            if served.is_some() {
+                return served;
+            }
+            out.drop(now, t, DropCause::Aqm);
+        }
+    }
+
+    /// The next tick stays where it is.
+    fn set(&mut self, at: Nanos, queue: &Queue) -> bool {
+        let Spec::DualPi2(law) = queue.discipline else {
+            return false;
+        };
+        self.catch_up(at);
+        self.limit = queue.limit;
+        self.law = law;
+        true
+    }
+
+    fn adopt(&mut self, t: InFlight, service: &Service) {
+        self.backlog = self.backlog.plus(t.packet.len, service);
+        match t.ecn() {
+            Ecn::Ect1 | Ecn::Ce => self.l4s.waiting.push_back(t),
+            Ecn::NotEct | Ecn::Ect0 => self.classic.waiting.push_back(t),
+        }
+    }
+
+    /// By arrival, as if there was one queue.
+    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
+        let since = |lane: &Lane| lane.waiting.front().map(|t| t.since);
+        let lane = match (since(&self.l4s), since(&self.classic)) {
+            (Some(l4s), Some(classic)) if l4s <= classic => &mut self.l4s,
+            (Some(_), None) => &mut self.l4s,
+            _ => &mut self.classic,
+        };
+        let t = lane.waiting.pop_front()?;
+        self.backlog = self.backlog.minus(t.packet.len, service);
+        Some(t)
+    }
+
+    fn len(&self) -> usize {
+        self.l4s.waiting.len() + self.classic.waiting.len()
+    }
+}

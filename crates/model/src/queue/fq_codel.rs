@@ -1,0 +1,275 @@
+//! FQ-CoDel (RFC 8290): queues that take turns, each under CoDel.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::in_flight::InFlight;
+use crate::packet::DropCause;
+use crate::queue::codel::Control;
+use crate::queue::discipline::Discipline;
+use crate::queue::fifo::Backlog;
+use crate::queue::service::Service;
+use crate::spec::{Discipline as Spec, FqCodel as Law, Queue};
+use crate::stage::{Entered, Out};
+use crate::time::Nanos;
+use crate::units::{Bytes, QueueLimit};
+
+/// Queues to which flows are hashed, served by deficit round robin, those of new flows first.
+///
+/// Three things are as RFC 8290 has them, and not as Linux does. An emptied queue of the new ones always goes to the end of the
+/// old ones (section 4.2); Linux deactivates it at once if there are none. At overflow half of the fattest queue's *packets* go,
+/// 64 at most (section 4.1); Linux stops at half of its bytes. These drops leave CoDel's `count` alone; Linux has added them
+/// since 5.3. Credits of 0 are used up, as in Linux: the RFC calls them negative when a quantum was sent.
+#[derive(Debug)]
+pub(crate) struct FqCodel {
+    limit: QueueLimit,
+    law: Law,
+    queues: Vec<Flow>,
+    /// Active queues, by their place in `queues`.
+    new: VecDeque<u16>,
+    old: VecDeque<u16>,
+    store: Store,
+    backlog: Backlog,
+    /// The longest packet that came.
+    longest: Bytes,
+    packets: usize,
+}
+
+/// One of the queues, and where it stands in its turns.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    chain: Chain,
+    /// Bytes that it may still send in its turn.
+    credits: i64,
+    is_active: bool,
+    control: Control,
+}
+
+/// Packets in the order in which they came.
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    first: Option<u32>,
+    last: u32,
+    packets: u32,
+    bytes: u64,
+}
+
+/// The packets of all queues, each with the place of the one behind it; free places are used again.
+#[derive(Debug, Default)]
+struct Store {
+    places: Vec<(InFlight, Option<u32>)>,
+    free: Vec<u32>,
+}
+
+/// Where packets leave a queue, and what counts them.
+struct Head<'a> {
+    chain: &'a mut Chain,
+    store: &'a mut Store,
+    service: &'a Service,
+    backlog: &'a mut Backlog,
+    packets: &'a mut usize,
+}
+
+/// The most packets that an overflow drops at once.
+const BATCH: u32 = 64;
+
+impl FqCodel {
+    pub(crate) fn new(limit: QueueLimit, law: Law) -> Self {
+        Self {
+            limit,
+            law,
+            queues: vec![Flow::EMPTY; usize::from(law.flows)],
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            store: Store::default(),
+            backlog: Backlog::default(),
+            longest: Bytes(0),
+            packets: 0,
+        }
+    }
+
+    /// The queue whose turn it is, and whether it is one of the new ones.
+    fn select(&mut self) -> Option<(u16, bool)> {
+        loop {
+            let is_new = !self.new.is_empty();
+            let turn = if is_new { &self.new } else { &self.old };
+            let place = *turn.front()?;
+            let queue = &mut self.queues[usize::from(place)];
+            if queue.credits > 0 {
+                return Some((place, is_new));
+            }
+            queue.credits += i64::from(self.law.quantum);
+            self.pass_turn(place, is_new);
+        }
+    }
+
+    /// Puts the queue whose turn it is behind the old ones.
+    fn pass_turn(&mut self, place: u16, is_new: bool) {
+        self.leave_turn(is_new);
+        self.old.push_back(place);
+    }
+
+    fn leave_turn(&mut self, is_new: bool) {
+        if is_new {
+            self.new.pop_front();
+        } else {
+            self.old.pop_front();
+        }
+    }
+
+    /// What `take` gives of the queue whose turn it is; of the next one, if it empties that without giving any.
+    fn take_by_turns(
+        &mut self,
+        service: &Service,
+        mut take: impl FnMut(&mut Control, &mut Head<'_>) -> Option<InFlight>,
+    ) -> Option<InFlight> {
+        loop {
+            let (place, is_new) = self.select()?;
+            let (control, mut head) = self.head(place, service);
+            if let Some(t) = take(control, &mut head) {
+                let sent = i64::try_from(t.packet.len.0).unwrap_or(i64::MAX);
+                self.queues[usize::from(place)].credits -= sent;
+                return Some(t);
+            }
+            if is_new {
+                self.pass_turn(place, is_new);
+            } else {
+                self.queues[usize::from(place)].is_active = false;
+                self.leave_turn(is_new);
+            }
+        }
+    }
+
+    fn head<'q>(&'q mut self, place: u16, service: &'q Service) -> (&'q mut Control, Head<'q>) {
+        let Flow { control, chain, .. } = &mut self.queues[usize::from(place)];
+        let head = Head {
+            chain,
+            store: &mut self.store,
+            service,
+            backlog: &mut self.backlog,
+            packets: &mut self.packets,
+        };
+        (control, head)
+    }
+
+    /// Drops from the head of the queue of most bytes; of the first of those, if there are several.
+    fn drop_batch(&mut self, now: Nanos, service: &Service, out: &mut Out) {
+        let mut fattest = 0;
+        for place in 0..self.law.flows {
+            let bytes = |place: u16| self.queues[usize::from(place)].chain.bytes;
+            if bytes(place) > bytes(fattest) {
+                fattest = place;
+            }
+        }
+        let (_, mut head) = self.head(fattest, service);
+        for _ in 0..head.chain.packets.div_ceil(2).min(BATCH) {
+            if let Some((t, _)) = head.pop() {
+                out.drop(now, t, DropCause::QueueFull);
+            }
+        }
+    }
+}
+
+impl Discipline for FqCodel {
+    fn enqueue(&mut self, now: Nanos, t: InFlight, service: &Service, out: &mut Out) -> Entered {
+        self.adopt(t, service);
+        while !self.backlog.fits(self.limit, service) {
+            self.drop_batch(now, service, out);
+        }
+        Entered::Taken
+    }
+
+    fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight> {
+        let (law, longest) = (self.law.codel, self.longest);
+        self.take_by_turns(service, |control, head| {
+            control.dequeue(&law, longest, now, || head.pop(), out)
+        })
+    }
+
+    /// Another number of queues is another discipline: flows are hashed anew.
+    fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
+        match queue.discipline {
+            Spec::FqCodel(law) if law.flows == self.law.flows => self.law = law,
+            _ => return false,
+        }
+        self.limit = queue.limit;
+        true
+    }
+
+    fn adopt(&mut self, t: InFlight, service: &Service) {
+        // Less than the number of queues, which is 16 bits wide.
+        let place = u16::try_from(t.packet.flow.id % u32::from(self.law.flows)).unwrap_or(0);
+        let queue = &mut self.queues[usize::from(place)];
+        queue.chain.push(t, &mut self.store);
+        if !queue.is_active {
+            queue.is_active = true;
+            queue.credits = i64::from(self.law.quantum);
+            self.new.push_back(place);
+        }
+        self.longest = self.longest.max(t.packet.len);
+        self.backlog = self.backlog.plus(t.packet.len, service);
+        self.packets += 1;
+    }
+
+    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
+        self.take_by_turns(service, |_, head| head.pop().map(|(t, _)| t))
+    }
+
+    fn len(&self) -> usize {
+        self.packets
+    }
+}
+
+impl Flow {
+    const EMPTY: Self = Self {
+        chain: Chain {
+            first: None,
+            last: 0,
+            packets: 0,
+            bytes: 0,
+        },
+        credits: 0,
+        is_active: false,
+        control: Control::EMPTY,
+    };
+}
+
+impl Chain {
+    fn push(&mut self, t: InFlight, store: &mut Store) {
+        let place = store.put(t);
+        match self.first {
+            None => self.first = Some(place),
+            Some(_) => store.places[self.last as usize].1 = Some(place),
+        }
+        self.last = place;
+        self.packets += 1;
+        self.bytes += t.packet.len.0;
+    }
+}
+
+impl Head<'_> {
+    /// The first packet, and the bytes behind it.
+    fn pop(&mut self) -> Option<(InFlight, Bytes)> {
+        let place = self.chain.first?;
+        let (t, behind) = self.store.places[place as usize];
+        self.store.free.push(place);
+        self.chain.first = behind;
+        self.chain.packets -= 1;
+        self.chain.bytes -= t.packet.len.0;
+        *self.backlog = self.backlog.minus(t.packet.len, self.service);
+        *self.packets -= 1;
+        Some((t, Bytes(self.chain.bytes)))
+    }
+}
+
+impl Store {
+    fn put(&mut self, t: InFlight) -> u32 {
+        if let Some(place) = self.free.pop() {
+            self.places[place as usize] = (t, None);
+            return place;
+        }
+        self.places.push((t, None));
+        u32::try_from(self.places.len() - 1).expect("fewer packets than 4 billion")
+    }
+}
