@@ -211,6 +211,7 @@ macro_rules! kinds {
     ($($kind:ident($stage:ty): $($effect:ident)|+,)+) => {
         /// A stage of any kind.
         #[derive(Debug)]
+        #[expect(clippy::large_enum_variant, reason = "a link has few, and none is moved: a box would cost every packet")]
         pub(crate) enum AnyStage {
             $($kind($stage),)+
             /// One that never does anything.

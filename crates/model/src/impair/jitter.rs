@@ -46,7 +46,12 @@ impl Offsets {
 /// The value of `table`, whose first and last entries stand for draws of 0 and 2^64, at `draw`.
 fn interpolated(table: &[i64], draw: u64) -> i64 {
     let place = u128::from(draw) * (table.len() as u128 - 1);
-    let (index, part) = ((place >> 64) as usize, i128::from(place as u64));
+    let (index, part) = (place >> 64, place % (1 << 64));
+    // Below the table's length, and below 2^64.
+    let (index, part) = (
+        usize::try_from(index).unwrap_or(0),
+        i128::try_from(part).unwrap_or(0),
+    );
     let (below, above) = (i128::from(table[index]), i128::from(table[index + 1]));
     i64::try_from(below + (((above - below) * part) >> 64)).unwrap_or(i64::MAX)
 }

@@ -5,7 +5,9 @@
 )]
 
 mod bottleneck;
+mod bottleneck_of;
 mod closed_forms;
+mod codel;
 mod drive;
 mod invariants;
 mod kept;

@@ -1,0 +1,237 @@
+//! A bottleneck of 8 Mbit/s with any queue discipline, arrivals to hold it against, and the frame of a model of it.
+
+use farwire_model::{
+    Bytes, DropCause, Ecn, Effect, Flow, Framing, Link, LinkConfig, Nanos, Outcome, Packet,
+    PacketId, Queue, Rate, Side, StageSpec,
+};
+
+use crate::drive::Draw;
+
+/// A packet to offer; its id is its place in the list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item {
+    pub(crate) id: usize,
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+    pub(crate) flow: u32,
+    pub(crate) ecn: Ecn,
+    pub(crate) is_ect: bool,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Unknown,
+    Delivered { due: u64, mark: bool },
+    Dropped(u64, DropCause),
+}
+
+impl Fate {
+    /// Marked: its due time comes later.
+    pub(crate) fn mark(&mut self) {
+        *self = Self::Delivered { due: 0, mark: true };
+    }
+}
+
+pub(crate) fn bottleneck(queue: &Queue) -> LinkConfig {
+    let rate = Rate {
+        rate: "8mbit".parse().ok(),
+        fluctuation: None,
+        framing: Framing::L2,
+        queue: *queue,
+    };
+    let up = StageSpec::new("box.up.rate", Effect::Rate(rate));
+    LinkConfig::new(1, vec![up], vec![])
+}
+
+pub(crate) fn packet_of(item: &Item) -> Packet {
+    let flow = Flow {
+        id: item.flow,
+        ..Flow::default()
+    };
+    Packet {
+        flow,
+        ecn: item.ecn,
+        ..Packet::new(PacketId(item.id as u64), Bytes(item.len))
+    }
+}
+
+/// What the link makes of `items`.
+pub(crate) fn fates(queue: &Queue, items: &[Item]) -> Vec<Fate> {
+    let mut link = Link::new(&bottleneck(queue)).unwrap();
+    let mut fates = vec![Fate::Unknown; items.len()];
+    for item in items {
+        link.offer(Nanos(item.at), Side::A, packet_of(item));
+    }
+    while let Some(outcome) = link.poll(Nanos::MAX) {
+        let fate = &mut fates[usize::try_from(outcome.id().0).unwrap()];
+        assert_eq!(*fate, Fate::Unknown, "two outcomes");
+        *fate = match outcome {
+            Outcome::Deliver { due, mark, .. } => Fate::Delivered { due: due.0, mark },
+            Outcome::Drop { at, cause, .. } => Fate::Dropped(at.0, cause),
+            Outcome::Copied { .. } => panic!("nothing here copies"),
+        };
+    }
+    fates
+}
+
+/// A model's server, and what a model of a queue answers.
+pub(crate) mod model {
+    use super::{Ecn, Fate, Item};
+
+    /// At 8 Mbit/s.
+    pub(crate) const NANOS_PER_BYTE: u64 = 1_000;
+
+    pub(crate) trait Waiting {
+        /// An item comes; to an idle server if `is_idle`, whatever the limit.
+        fn arrive(&mut self, now: u64, item: Item, is_idle: bool, fates: &mut [Fate]);
+        /// The item to serve next.
+        fn depart(&mut self, now: u64, fates: &mut [Fate]) -> Option<Item>;
+    }
+
+    /// Serves `items`; one that is done makes room before another comes at the same instant.
+    pub(crate) fn serve(mut queue: impl Waiting, items: &[Item]) -> Vec<Fate> {
+        let mut fates = vec![Fate::Unknown; items.len()];
+        let mut coming = items.iter().copied().peekable();
+        let mut done: Option<u64> = None;
+        loop {
+            let now = match (done, coming.peek()) {
+                (Some(done), Some(item)) if item.at < done => item.at,
+                (Some(done), _) => done,
+                (None, Some(item)) => item.at,
+                (None, None) => return fates,
+            };
+            if done == Some(now) {
+                done = None;
+            } else if let Some(item) = coming.next() {
+                queue.arrive(now, item, done.is_none(), &mut fates);
+            }
+            if done.is_none()
+                && let Some(item) = queue.depart(now, &mut fates)
+            {
+                let due = now + item.len * NANOS_PER_BYTE;
+                let is_marked = matches!(fates[item.id], Fate::Delivered { mark: true, .. });
+                // One that came marked does not count as marked here.
+                let mark = is_marked && item.ecn != Ecn::Ce;
+                fates[item.id] = Fate::Delivered { due, mark };
+                done = Some(due);
+            }
+        }
+    }
+}
+
+/// Arrivals to try a discipline with: fixed, and each for a reason.
+pub(crate) fn patterns() -> Vec<(&'static str, Vec<Item>)> {
+    use Ecn::{Ect0, Ect1, NotEct};
+    let mut draw = Draw(9);
+    vec![
+        ("one burst", every(400, 0, |_| (1_500, 1, NotEct))),
+        (
+            "a light load",
+            every(800, 2_000_000, |_| (1_500, 1, NotEct)),
+        ),
+        (
+            "exactly the rate",
+            every(800, 1_500_000, |n| (1_500, n, Ect0)),
+        ),
+        (
+            "a fourth too much",
+            every(3_000, 1_200_000, |_| (1_500, 1, NotEct)),
+        ),
+        (
+            "the same with ECN",
+            every(3_000, 1_200_000, |_| (1_500, 1, Ect0)),
+        ),
+        (
+            "three times too much, half of it with ECN",
+            every(3_000, 500_000, |n| {
+                (1_500, n % 5, if n % 2 == 0 { NotEct } else { Ect1 })
+            }),
+        ),
+        (
+            "a fat flow and a sparse one",
+            every(2_500, 1_000_000, |n| match n % 50 {
+                0 => (60, 7, NotEct),
+                _ => (1_500, 1, NotEct),
+            }),
+        ),
+        (
+            "overload that stops for a while and comes again",
+            in_bursts(6, 500, 900_000, 300_000_000, |n| (1_400, n % 2, NotEct)),
+        ),
+        (
+            "overload that comes again long after",
+            in_bursts(4, 500, 900_000, 3_000_000_000, |n| (1_400, n % 2, Ect0)),
+        ),
+        (
+            "bursts of many flows",
+            in_bursts(20, 120, 1_000, 150_000_000, |n| (1_000, n % 37, NotEct)),
+        ),
+        ("all sizes, many flows, all at random", {
+            let mut at = 0;
+            let mut item = |id| {
+                at += draw.below(1_600_000);
+                let ecn = [NotEct, Ect0, Ect1, Ecn::Ce][draw.below(4) as usize];
+                let (len, flow) = (60 + draw.below(1_455), draw.below(11) as u32);
+                new(id, at, len, flow, ecn)
+            };
+            (0..4_000).map(&mut item).collect()
+        }),
+        ("flows that come and go", {
+            let mut at = 0;
+            let mut item = |id: usize| {
+                at += if id % 200 == 0 {
+                    80_000_000
+                } else {
+                    draw.below(1_900_000)
+                };
+                let flow = (id / 150) as u32 + draw.below(3) as u32;
+                let ecn = if flow % 3 == 0 { Ect0 } else { NotEct };
+                new(id, at, 200 + draw.below(1_300), flow, ecn)
+            };
+            (0..4_000).map(&mut item).collect()
+        }),
+        (
+            "a jumbo among small ones",
+            every(3_000, 400_000, |n| match n % 40 {
+                0 => (9_000, 1, NotEct),
+                _ => (300, n % 4, Ect0),
+            }),
+        ),
+    ]
+}
+
+/// `count` packets a `gap` apart; length, flow and ECN by number.
+pub(crate) fn every(count: usize, gap: u64, of: impl Fn(u32) -> (u64, u32, Ecn)) -> Vec<Item> {
+    let item = |id: usize| {
+        let (len, flow, ecn) = of(u32::try_from(id).unwrap());
+        new(id, id as u64 * gap, len, flow, ecn)
+    };
+    (0..count).map(item).collect()
+}
+
+/// `bursts` of `count` packets a `gap` apart, with a `pause` between bursts.
+fn in_bursts(
+    bursts: usize,
+    count: usize,
+    gap: u64,
+    pause: u64,
+    of: impl Fn(u32) -> (u64, u32, Ecn),
+) -> Vec<Item> {
+    let mut items = every(bursts * count, gap, of);
+    for item in &mut items {
+        item.at += (item.id / count) as u64 * pause;
+    }
+    items
+}
+
+fn new(id: usize, at: u64, len: u64, flow: u32, ecn: Ecn) -> Item {
+    Item {
+        id,
+        at,
+        len,
+        flow,
+        ecn,
+        is_ect: ecn != Ecn::NotEct,
+    }
+}

@@ -1,0 +1,339 @@
+//! CoDel and FQ-CoDel against models written from RFC 8289 and RFC 8290, packet for packet.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::bottleneck_of::{Fate, Item, fates, model, patterns};
+use farwire_model::{Bytes, Codel, Discipline, DropCause, FqCodel, Nanos, Queue, QueueLimit};
+
+/// RFC 8289's variables, in its types: times are nanoseconds, and 0 is its "not yet".
+#[derive(Default)]
+struct Rfc8289 {
+    first_above: u64,
+    drop_next: u64,
+    count: u64,
+    last_count: u64,
+    in_drop_state: bool,
+}
+
+/// A queue of the model.
+#[derive(Default)]
+struct Shelf {
+    items: VecDeque<Item>,
+    state: Rfc8289,
+    /// FQ-CoDel's.
+    credits: i64,
+}
+
+/// A model of a whole bottleneck's queue: what arrives, what is served next, and what became of the others.
+struct Model {
+    params: FqCodel,
+    limit: QueueLimit,
+    shelves: BTreeMap<u32, Shelf>,
+    fresh: Vec<u32>,
+    stale: Vec<u32>,
+    is_fair: bool,
+    largest: u64,
+}
+
+impl Shelf {
+    fn bytes(&self) -> u64 {
+        self.items.iter().map(|item| item.len).sum()
+    }
+
+    /// `dodequeue()` of the RFC.
+    fn do_dequeue(&mut self, now: u64, params: &Codel, largest: u64) -> (Option<Item>, bool) {
+        let Some(item) = self.items.pop_front() else {
+            self.state.first_above = 0;
+            return (None, false);
+        };
+        let is_below = now - item.at < params.target.0 || self.bytes() <= largest;
+        if is_below {
+            self.state.first_above = 0;
+        } else if self.state.first_above == 0 {
+            self.state.first_above = now + params.interval.0;
+        } else if now >= self.state.first_above {
+            return (Some(item), true);
+        }
+        (Some(item), false)
+    }
+
+    /// `dequeue()` of the RFC, with marks.
+    fn dequeue(
+        &mut self,
+        now: u64,
+        params: &Codel,
+        largest: u64,
+        fates: &mut [Fate],
+    ) -> Option<Item> {
+        let (mut item, mut ok_to_drop) = self.do_dequeue(now, params, largest);
+        if self.state.in_drop_state {
+            if !ok_to_drop {
+                self.state.in_drop_state = false;
+            }
+            while self.state.in_drop_state && now >= self.state.drop_next {
+                let head = item.take().unwrap();
+                self.state.count += 1;
+                if params.ecn && head.is_ect {
+                    fates[head.id].mark();
+                    self.state.drop_next += interval_by_root(params, self.state.count);
+                    return Some(head);
+                }
+                fates[head.id] = Fate::Dropped(now, DropCause::Aqm);
+                (item, ok_to_drop) = self.do_dequeue(now, params, largest);
+                if ok_to_drop {
+                    self.state.drop_next += interval_by_root(params, self.state.count);
+                } else {
+                    self.state.in_drop_state = false;
+                }
+            }
+            return item;
+        }
+        if !ok_to_drop {
+            return item;
+        }
+        let head = item.take().unwrap();
+        if params.ecn && head.is_ect {
+            fates[head.id].mark();
+            item = Some(head);
+        } else {
+            fates[head.id] = Fate::Dropped(now, DropCause::Aqm);
+            item = self.do_dequeue(now, params, largest).0;
+        }
+        self.state.in_drop_state = true;
+        let delta = self.state.count - self.state.last_count;
+        self.state.count = 1;
+        if delta > 1 && (now as i64 - self.state.drop_next as i64) < 16 * params.interval.0 as i64 {
+            self.state.count = delta;
+        }
+        self.state.drop_next = now + interval_by_root(params, self.state.count);
+        self.state.last_count = self.state.count;
+        item
+    }
+}
+
+/// interval / sqrt(count): the greatest whole number whose square, times the count, does not exceed the interval's.
+fn interval_by_root(params: &Codel, count: u64) -> u64 {
+    let squared = u128::from(params.interval.0).pow(2);
+    let (mut low, mut high) = (0, u128::from(params.interval.0) + 1);
+    while high - low > 1 {
+        let middle = (low + high) / 2;
+        if middle * middle * u128::from(count) <= squared {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    u64::try_from(low).unwrap()
+}
+
+impl Model {
+    fn new(queue: &Queue) -> Self {
+        let (params, is_fair) = match queue.discipline {
+            Discipline::Codel(codel) => {
+                let params = FqCodel {
+                    codel,
+                    ..FqCodel::default()
+                };
+                (params, false)
+            }
+            Discipline::FqCodel(params) => (params, true),
+            _ => panic!("no model of this"),
+        };
+        Self {
+            params,
+            limit: queue.limit,
+            shelves: BTreeMap::new(),
+            fresh: Vec::new(),
+            stale: Vec::new(),
+            is_fair,
+            largest: 0,
+        }
+    }
+
+    fn is_over_limit(&self) -> bool {
+        let items = || self.shelves.values().flat_map(|shelf| &shelf.items);
+        let bytes: u64 = items().map(|item| item.len).sum();
+        match self.limit {
+            QueueLimit::Packets(packets) => items().count() > packets as usize,
+            QueueLimit::Bytes(limit) => bytes > limit.0,
+            QueueLimit::Time(time) => bytes * model::NANOS_PER_BYTE > time.0,
+        }
+    }
+
+    fn place(&mut self, item: Item) -> u32 {
+        let place = match self.is_fair {
+            true => item.flow % u32::from(self.params.flows),
+            false => 0,
+        };
+        self.largest = self.largest.max(item.len);
+        self.shelves.entry(place).or_default().items.push_back(item);
+        let is_known = self.fresh.contains(&place) || self.stale.contains(&place);
+        if self.is_fair && !is_known {
+            self.shelves.get_mut(&place).unwrap().credits = i64::from(self.params.quantum);
+            self.fresh.push(place);
+        }
+        place
+    }
+
+    /// RFC 8290, section 4.1, second half.
+    fn drop_half_of_the_fattest(&mut self, now: u64, fates: &mut [Fate]) {
+        let most = self.shelves.values().map(Shelf::bytes).max().unwrap();
+        let fattest = self
+            .shelves
+            .values_mut()
+            .find(|shelf| shelf.bytes() == most);
+        let items = &mut fattest.unwrap().items;
+        let half = items.len() - items.len() / 2;
+        for item in items.drain(..half.min(64)) {
+            fates[item.id] = Fate::Dropped(now, DropCause::QueueFull);
+        }
+    }
+
+    /// RFC 8290, section 4.2.
+    fn dequeue_fairly(&mut self, now: u64, fates: &mut [Fate]) -> Option<Item> {
+        loop {
+            let is_fresh = !self.fresh.is_empty();
+            let list = if is_fresh {
+                &mut self.fresh
+            } else {
+                &mut self.stale
+            };
+            let place = *list.first()?;
+            let shelf = self.shelves.get_mut(&place).unwrap();
+            if shelf.credits <= 0 {
+                shelf.credits += i64::from(self.params.quantum);
+                list.remove(0);
+                self.stale.push(place);
+                continue;
+            }
+            match shelf.dequeue(now, &self.params.codel, self.largest, fates) {
+                Some(item) => {
+                    shelf.credits -= item.len as i64;
+                    return Some(item);
+                }
+                None if is_fresh => {
+                    list.remove(0);
+                    self.stale.push(place);
+                }
+                None => {
+                    list.remove(0);
+                }
+            }
+        }
+    }
+}
+
+impl model::Waiting for Model {
+    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, fates: &mut [Fate]) {
+        let place = self.place(item);
+        if is_idle {
+            return;
+        }
+        if self.is_fair {
+            while self.is_over_limit() {
+                self.drop_half_of_the_fattest(now, fates);
+            }
+        } else if self.is_over_limit() {
+            self.shelves.get_mut(&place).unwrap().items.pop_back();
+            fates[item.id] = Fate::Dropped(now, DropCause::QueueFull);
+        }
+    }
+
+    fn depart(&mut self, now: u64, fates: &mut [Fate]) -> Option<Item> {
+        if self.is_fair {
+            return self.dequeue_fairly(now, fates);
+        }
+        let shelf = self.shelves.get_mut(&0)?;
+        shelf.dequeue(now, &self.params.codel, self.largest, fates)
+    }
+}
+
+/// Holds the link against the model on every pattern and limit; how many were dropped by the AQM, at a full queue, and marked.
+fn compare(discipline: Discipline) -> (usize, usize, usize) {
+    let (mut aqm, mut full, mut marked) = (0, 0, 0);
+    let limits = [
+        QueueLimit::Packets(1_000),
+        QueueLimit::Packets(40),
+        QueueLimit::Bytes(Bytes(200_000)),
+        QueueLimit::Time(Nanos::from_millis(150)),
+    ];
+    for (pattern, items) in patterns() {
+        for limit in limits {
+            let queue = Queue { limit, discipline };
+            let ours = fates(&queue, &items);
+            let theirs = model::serve(Model::new(&queue), &items);
+            let differs = ours
+                .iter()
+                .zip(&theirs)
+                .position(|(one, other)| one != other);
+            assert_eq!(
+                differs.map(|id| (ours[id], theirs[id])),
+                None,
+                "{pattern}, {limit}, packet {differs:?}"
+            );
+            for fate in ours {
+                match fate {
+                    Fate::Dropped(_, DropCause::Aqm) => aqm += 1,
+                    Fate::Dropped(..) => full += 1,
+                    Fate::Delivered { mark, .. } => marked += usize::from(mark),
+                    Fate::Unknown => panic!("{pattern}: without a fate"),
+                }
+            }
+        }
+    }
+    (aqm, full, marked)
+}
+
+#[test]
+fn codel_is_rfc_8289_packet_for_packet() {
+    let (aqm, full, marked) = compare(Discipline::Codel(Codel::default()));
+    assert!(aqm > 1_000 && full > 1_000 && marked == 0);
+    let ecn = Codel {
+        ecn: true,
+        ..Codel::default()
+    };
+    let (aqm, full, marked) = compare(Discipline::Codel(ecn));
+    assert!(aqm > 1_000 && full > 1_000 && marked > 1_000);
+    let hasty = Codel {
+        target: Nanos::from_micros(1_500),
+        interval: Nanos::from_millis(20),
+        ecn: true,
+    };
+    compare(Discipline::Codel(hasty));
+}
+
+#[test]
+fn fq_codel_is_rfc_8290_packet_for_packet() {
+    let (aqm, full, marked) = compare(Discipline::FqCodel(FqCodel::default()));
+    assert!(
+        aqm > 500 && full > 500 && marked > 500,
+        "{aqm} {full} {marked}"
+    );
+    let crowded = FqCodel {
+        flows: 3,
+        quantum: 300,
+        ..FqCodel::default()
+    };
+    compare(Discipline::FqCodel(crowded));
+}
+
+#[test]
+fn a_sparse_flow_does_not_wait_for_a_fat_one_under_fq_codel() {
+    let (_, items) = patterns()
+        .into_iter()
+        .find(|(name, _)| *name == "a fat flow and a sparse one")
+        .unwrap();
+    let of = |discipline| {
+        let limit = QueueLimit::Packets(1_000);
+        let fates = fates(&Queue { limit, discipline }, &items);
+        let sparse = items.iter().zip(fates).filter(|(item, _)| item.flow == 7);
+        let waits = sparse.map(|(item, fate)| match fate {
+            Fate::Delivered { due, .. } => due - item.at,
+            _ => u64::MAX,
+        });
+        waits.max().unwrap()
+    };
+    // Its own 60 bytes and a packet of 1,500 that may be in service, at 1 us a byte.
+    assert!(of(Discipline::FqCodel(FqCodel::default())) <= 1_560_000);
+    assert!(of(Discipline::DropTail) > 100_000_000);
+}
