@@ -9,6 +9,7 @@ mod bottleneck_of;
 mod closed_forms;
 mod codel;
 mod drive;
+mod dual_pi2;
 mod invariants;
 mod kept;
 mod randomness;

@@ -1,0 +1,370 @@
+//! DualPI2 against a model written from RFC 9332, appendix A, and what it is for.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::bottleneck_of::{Fate, Item, bottleneck, every, fates, model, packet_of, patterns};
+use farwire_model::{
+    Bytes, Discipline, DropCause, DualPi2, Ecn, Effect, Link, LinkConfig, Nanos, Outcome, Queue,
+    QueueLimit, Side,
+};
+
+/// The RFC's pseudo-code with overload handling, one tick at a time; times of queues in seconds.
+struct Model {
+    params: DualPi2,
+    limit: QueueLimit,
+    l: VecDeque<Item>,
+    c: VecDeque<Item>,
+    p: f64,
+    prevq: f64,
+    l_count: f64,
+    c_count: f64,
+    /// Bytes that L is ahead of its share.
+    ahead: i64,
+    ticked: u64,
+}
+
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+fn recur(count: &mut f64, likelihood: f64) -> bool {
+    *count += likelihood;
+    if *count > 1.0 {
+        *count -= 1.0;
+        return true;
+    }
+    false
+}
+
+impl Model {
+    fn new(queue: &Queue) -> Self {
+        let Discipline::DualPi2(params) = queue.discipline else {
+            panic!("no model of this");
+        };
+        Self {
+            params,
+            limit: queue.limit,
+            l: VecDeque::new(),
+            c: VecDeque::new(),
+            p: 0.0,
+            prevq: 0.0,
+            l_count: 0.0,
+            c_count: 0.0,
+            ahead: 0,
+            ticked: 0,
+        }
+    }
+
+    fn update(&mut self, now: u64) {
+        let (t_update, rtt_max) = (seconds(self.params.t_update.0), 0.1);
+        let (alpha, beta) = (0.1 * t_update / (rtt_max * rtt_max), 0.3 / rtt_max);
+        while self.ticked + self.params.t_update.0 <= now {
+            self.ticked += self.params.t_update.0;
+            let time =
+                |queue: &VecDeque<Item>| queue.front().map_or(0, |item| self.ticked - item.at);
+            let curq = seconds(time(&self.l).max(time(&self.c)));
+            self.p += alpha * (curq - seconds(self.params.target.0)) + beta * (curq - self.prevq);
+            self.p = self.p.clamp(0.0, 1.0);
+            self.prevq = curq;
+        }
+    }
+
+    fn schedule_l(&mut self) -> bool {
+        let is_l = match (self.l.front(), self.c.front()) {
+            (Some(_), None) => true,
+            (Some(_), Some(_)) => self.ahead <= 0,
+            _ => false,
+        };
+        self.ahead = match (self.l.front(), self.c.front()) {
+            (Some(item), Some(_)) if is_l => self.ahead + item.len as i64,
+            (Some(_), Some(item)) => self.ahead - 15 * item.len as i64,
+            _ => 0,
+        };
+        is_l
+    }
+}
+
+impl model::Waiting for Model {
+    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, fates: &mut [Fate]) {
+        self.update(now);
+        let bytes: u64 = self.l.iter().chain(&self.c).map(|item| item.len).sum();
+        let fits = match self.limit {
+            QueueLimit::Packets(limit) => self.l.len() + self.c.len() < limit as usize,
+            QueueLimit::Bytes(limit) => bytes + item.len <= limit.0,
+            QueueLimit::Time(limit) => (bytes + item.len) * model::NANOS_PER_BYTE <= limit.0,
+        };
+        if !fits && !is_idle {
+            fates[item.id] = Fate::Dropped(now, DropCause::QueueFull);
+        } else if matches!(item.ecn, Ecn::Ect1 | Ecn::Ce) {
+            self.l.push_back(item);
+        } else {
+            self.c.push_back(item);
+        }
+    }
+
+    fn depart(&mut self, now: u64, fates: &mut [Fate]) -> Option<Item> {
+        self.update(now);
+        while !self.l.is_empty() || !self.c.is_empty() {
+            let (p_c, p_cl) = (self.p * self.p, (2.0 * self.p).min(1.0));
+            if self.schedule_l() {
+                let item = self.l.pop_front()?;
+                if p_cl < 1.0 {
+                    let waited = seconds(now - item.at);
+                    let min_th = seconds(self.params.l_threshold.0);
+                    let native = match self.l.len() > 1 {
+                        true => ((waited - min_th) / 0.0004).clamp(0.0, 1.0),
+                        false => 0.0,
+                    };
+                    if recur(&mut self.l_count, native.max(p_cl)) {
+                        fates[item.id].mark();
+                    }
+                } else {
+                    if recur(&mut self.l_count, p_c) {
+                        fates[item.id] = Fate::Dropped(now, DropCause::Aqm);
+                        continue;
+                    }
+                    if recur(&mut self.l_count, p_cl) {
+                        fates[item.id].mark();
+                    }
+                }
+                return Some(item);
+            }
+            let item = self.c.pop_front()?;
+            if recur(&mut self.c_count, p_c) {
+                if item.ecn == Ecn::NotEct || p_c >= 0.25 {
+                    fates[item.id] = Fate::Dropped(now, DropCause::Aqm);
+                    continue;
+                }
+                fates[item.id].mark();
+            }
+            return Some(item);
+        }
+        None
+    }
+}
+
+fn dual_pi2(limit: QueueLimit) -> Queue {
+    let discipline = Discipline::DualPi2(DualPi2::default());
+    Queue { limit, discipline }
+}
+
+#[test]
+fn dual_pi2_is_rfc_9332_packet_for_packet() {
+    let (mut dropped, mut marked) = (0, 0);
+    for (pattern, items) in patterns() {
+        for limit in [
+            QueueLimit::Packets(1_000),
+            QueueLimit::Bytes(Bytes(100_000)),
+            QueueLimit::Time(Nanos::from_millis(250)),
+        ] {
+            let queue = dual_pi2(limit);
+            let ours = fates(&queue, &items);
+            let theirs = model::serve(Model::new(&queue), &items);
+            let differs = ours
+                .iter()
+                .zip(&theirs)
+                .position(|(one, other)| one != other);
+            let fates = differs.map(|id| (ours[id], theirs[id]));
+            assert_eq!(fates, None, "{pattern}, {limit}, packet {differs:?}");
+            for (fate, item) in ours.iter().zip(&items) {
+                match fate {
+                    Fate::Dropped(_, DropCause::Aqm) => dropped += 1,
+                    Fate::Delivered { mark: true, .. } => {
+                        assert!(matches!(item.ecn, Ecn::Ect0 | Ecn::Ect1), "{pattern}");
+                        marked += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    assert!(dropped > 1_000 && marked > 1_000, "{dropped} {marked}");
+}
+
+/// What a sender does about congestion.
+#[derive(Clone, Copy, PartialEq)]
+enum Sender {
+    /// Halves its window, once a round trip.
+    Classic(Ecn),
+    /// Half a packet less for each mark, as scalable congestion controls do in the mean.
+    Scalable,
+}
+
+/// What one sender saw after it had settled.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    packets: f64,
+    /// Marked or dropped.
+    told: f64,
+    dropped: f64,
+    /// Time in the bottleneck, all together, in milliseconds.
+    waited: f64,
+}
+
+/// Senders that always have something to send, for a minute over 100 Mbit/s and 20 ms; the first ten seconds do not count.
+fn compete(queue: &Queue, senders: &[Sender]) -> Vec<Seen> {
+    let round_trip = 20_000_000;
+    let mut config = bottleneck(queue);
+    if let Effect::Rate(rate) = &mut config.paths[0].stages[0].effect {
+        rate.rate = "100mbit".parse().ok();
+    }
+    let mut link = Link::new(&config).unwrap();
+    let mut seen = vec![Seen::default(); senders.len()];
+    let mut windows = vec![10.0_f64; senders.len()];
+    let mut out = vec![0.0; senders.len()];
+    let mut calm_until = vec![0; senders.len()];
+    let mut sent: Vec<(usize, u64)> = Vec::new();
+    // When it is known what became of a packet: its number, whether it is to slow down, whether it was lost.
+    let mut news: BinaryHeap<Reverse<(u64, usize, bool, bool)>> = BinaryHeap::new();
+    let mut now = 0;
+    loop {
+        for (number, sender) in senders.iter().enumerate() {
+            let ecn = match sender {
+                Sender::Classic(ecn) => *ecn,
+                Sender::Scalable => Ecn::Ect1,
+            };
+            while out[number] + 1.0 <= windows[number] {
+                let item = Item {
+                    id: sent.len(),
+                    at: now,
+                    len: 1_500,
+                    flow: 0,
+                    ecn,
+                    is_ect: ecn != Ecn::NotEct,
+                };
+                sent.push((number, now));
+                link.offer(Nanos(now), Side::A, packet_of(&item));
+                out[number] += 1.0;
+            }
+        }
+        let told = news.peek().map(|Reverse(first)| first.0);
+        let wakes = link.next_at().map(|at| at.0.max(now));
+        now = told.into_iter().chain(wakes).min().unwrap();
+        if now > 60_000_000_000 {
+            return seen;
+        }
+        while let Some(outcome) = link.poll(Nanos(now)) {
+            let id = usize::try_from(outcome.id().0).unwrap();
+            let (at, mark, lost) = match outcome {
+                Outcome::Deliver { due, mark, .. } => (due.0, mark, false),
+                Outcome::Drop { at, .. } => (at.0, true, true),
+                Outcome::Copied { .. } => panic!("nothing here copies"),
+            };
+            news.push(Reverse((at + round_trip, id, mark, lost)));
+            let (number, from) = sent[id];
+            if now > 10_000_000_000 {
+                let seen = &mut seen[number];
+                seen.packets += 1.0;
+                seen.told += f64::from(u8::from(mark));
+                seen.dropped += f64::from(u8::from(lost));
+                seen.waited += (at - from) as f64 / 1e6;
+            }
+        }
+        while let Some(Reverse((_, id, slow, _))) = news.pop_if_due(now) {
+            let (number, from) = sent[id];
+            out[number] -= 1.0;
+            let window = &mut windows[number];
+            match (senders[number], slow) {
+                (_, false) => *window += 1.0 / *window,
+                (Sender::Scalable, true) => *window = (*window - 0.5).max(2.0),
+                (Sender::Classic(_), true) if from >= calm_until[number] => {
+                    *window = (*window / 2.0).max(2.0);
+                    calm_until[number] = now;
+                }
+                (Sender::Classic(_), true) => {}
+            }
+        }
+    }
+}
+
+trait PopIfDue {
+    fn pop_if_due(&mut self, now: u64) -> Option<Reverse<(u64, usize, bool, bool)>>;
+}
+
+impl PopIfDue for BinaryHeap<Reverse<(u64, usize, bool, bool)>> {
+    fn pop_if_due(&mut self, now: u64) -> Option<Reverse<(u64, usize, bool, bool)>> {
+        self.peek().filter(|first| first.0.0 <= now)?;
+        self.pop()
+    }
+}
+
+#[test]
+fn classic_delay_settles_about_target_and_l4s_delay_far_below() {
+    for classic in [Ecn::NotEct, Ecn::Ect0] {
+        let senders = [
+            Sender::Classic(classic),
+            Sender::Classic(classic),
+            Sender::Scalable,
+            Sender::Scalable,
+        ];
+        let seen = compete(&dual_pi2(QueueLimit::Packets(2_000)), &senders);
+        let [first, second, third, fourth] = seen[..] else {
+            panic!("four senders");
+        };
+        let sum = |one: Seen, other: Seen| Seen {
+            packets: one.packets + other.packets,
+            told: one.told + other.told,
+            dropped: one.dropped + other.dropped,
+            waited: one.waited + other.waited,
+        };
+        let (classics, l4s) = (sum(first, second), sum(third, fourth));
+        let wait = |seen: Seen| seen.waited / seen.packets;
+        assert!((10.0..20.0).contains(&wait(classics)), "{seen:?}");
+        assert!(wait(l4s) < 1.5, "{seen:?}");
+        assert!(l4s.dropped == 0.0);
+        assert!((classics.dropped > 0.0) == (classic == Ecn::NotEct));
+        // p_L = k p' and p_C = p'^2: the L4S share is twice the root of the Classic one, less what p' varies by.
+        let share = |seen: Seen| seen.told / seen.packets;
+        let coupling = share(l4s) / share(classics).sqrt();
+        assert!((1.6..2.05).contains(&coupling), "{coupling} {seen:?}");
+        // Neither is starved: within a factor of two of each other.
+        let balance = l4s.packets / classics.packets;
+        assert!((0.5..2.0).contains(&balance), "{balance}");
+    }
+}
+
+#[test]
+fn l4s_packets_are_dropped_only_in_overload() {
+    let queue = dual_pi2(QueueLimit::Packets(10_000));
+    let aqm = |gap| {
+        let items = every(8_000, gap, |_| (1_000, 1, Ecn::Ect1));
+        let fates = fates(&queue, &items);
+        let count = |is: fn(&Fate) -> bool| fates.iter().filter(|fate| is(fate)).count();
+        (
+            count(|fate| matches!(fate, Fate::Dropped(_, DropCause::Aqm))),
+            count(|fate| matches!(fate, Fate::Delivered { mark: true, .. })),
+        )
+    };
+    // Exactly what is served, then twice as much by senders that do not listen.
+    assert_eq!(aqm(1_000_000), (0, 0));
+    let (dropped, marked) = aqm(500_000);
+    assert!(dropped > 2_500 && marked > 3_500, "{dropped} {marked}");
+}
+
+#[test]
+fn an_idle_controller_costs_nothing_and_forgets_in_time() {
+    let config = LinkConfig {
+        start: Nanos::from_secs(1_000_000_000),
+        ..bottleneck(&dual_pi2(QueueLimit::Packets(1_000)))
+    };
+    let mut link = Link::new(&config).unwrap();
+    let marked = |link: &mut Link, from: Nanos| {
+        let items = every(300, 500_000, |_| (1_000, 1, Ecn::Ect0));
+        items.iter().for_each(|item| {
+            link.offer(from + Nanos(item.at), Side::A, packet_of(item));
+        });
+        let outcomes = std::iter::from_fn(|| link.poll(Nanos::MAX));
+        outcomes
+            .map(|outcome| !matches!(outcome, Outcome::Deliver { mark: false, .. }))
+            .collect::<Vec<_>>()
+    };
+    let first = marked(&mut link, config.start);
+    assert!(first.contains(&true));
+    // Ten years later, on a tick as the first time: 16 ms divides the time between.
+    let later = config.start + Nanos::from_millis(16 * 20_000_000_000);
+    let again = marked(&mut link, later);
+    // Only what `recur` had counted up is left.
+    let count = |marks: &[bool]| marks.iter().filter(|mark| **mark).count();
+    assert!(count(&first).abs_diff(count(&again)) <= 1);
+}
