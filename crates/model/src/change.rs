@@ -33,18 +33,24 @@ impl Link {
         while at > Nanos::ZERO && self.step(Nanos(at.0 - 1)) {}
         self.clocks = [at; 2];
         let stages = self.set_stages(at, paths);
-        let new = self.merge_leaving(paths, &stages);
+        // A side that has no path any more still has what leaves its old one.
+        let is_bare = |side: &Side| paths.iter().all(|path| path.side != *side);
+        let bare: Vec<PathSpec> = Side::BOTH
+            .into_iter()
+            .filter(is_bare)
+            .map(|side| PathSpec {
+                side,
+                class: 0,
+                stages: Vec::new(),
+            })
+            .collect();
+        let new = self.merge_leaving(paths.iter().chain(&bare), &stages);
         for path in self.current.iter().flatten() {
             self.paths[*path as usize].is_old = true;
         }
         self.current = [Vec::new(), Vec::new()];
         for path in new {
             self.install(path);
-        }
-        for side in Side::BOTH {
-            if self.current[side.index()].is_empty() {
-                self.install(Path::new(side, 0, []));
-            }
         }
         self.retire_settled(at);
         self.settle_order();
@@ -126,7 +132,11 @@ impl Link {
     }
 
     /// The new paths; in each, what leaves stands where it stood.
-    fn merge_leaving(&self, paths: &[PathSpec], stages: &BTreeMap<&str, usize>) -> Vec<Path> {
+    fn merge_leaving<'p>(
+        &self,
+        paths: impl Iterator<Item = &'p PathSpec>,
+        stages: &BTreeMap<&str, usize>,
+    ) -> Vec<Path> {
         let merged = |path: &PathSpec| {
             let mut indexes: Vec<usize> = path
                 .stages
@@ -147,7 +157,7 @@ impl Link {
             }
             Path::new(path.side, path.class, indexes)
         };
-        let mut paths: Vec<&PathSpec> = paths.iter().collect();
+        let mut paths: Vec<&PathSpec> = paths.collect();
         paths.sort_by_key(|path| path.class);
         paths.into_iter().map(merged).collect()
     }

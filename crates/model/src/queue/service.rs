@@ -33,7 +33,7 @@ pub(crate) struct Load {
 }
 
 /// A packet's whole service in TOFFEE's unit of work, of which a change keeps what was served.
-const WHOLE: u128 = 1 << 32;
+const WHOLE: u128 = 1 << 64;
 
 impl Service {
     /// What `effect` asks for; `before` is what served until now.
@@ -145,7 +145,8 @@ impl Service {
                 trace.serve(at, Bytes(u64::try_from(left).unwrap_or(u64::MAX)))
             }
             Self::Toffee(..) => {
-                let time = u128::from(self.time(load).0) * left / WHOLE;
+                // Rounded up, so that what `left` lost by rounding down does not count.
+                let time = (u128::from(self.time(load).0) * left).div_ceil(WHOLE);
                 at + Nanos(u64::try_from(time).unwrap_or(u64::MAX))
             }
             Self::Unlimited => at,

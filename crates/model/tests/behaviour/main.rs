@@ -10,8 +10,10 @@ mod closed_forms;
 mod codel;
 mod drive;
 mod dual_pi2;
+mod effects;
 mod invariants;
 mod kept;
+mod over_time;
 mod randomness;
 #[cfg(any(feature = "serde", feature = "schema"))]
 mod serialized;

@@ -1,0 +1,426 @@
+//! Servers, gates and queues whose conditions change: by a trace, by a schedule, by hand.
+
+use std::sync::Arc;
+
+use crate::drive::{Draw, drain, dues, packet};
+use farwire_model::{
+    BitsPerSec, Bytes, Codel, Discipline, DropCause, DualPi2, Effect, Fluctuation, FqCodel,
+    Framing, Gate, Link, LinkConfig, Nanos, Outcome, PathSpec, Queue, QueueLimit, Rate, Repeating,
+    Side, StageSpec, Toffee, Trace,
+};
+
+const MANY: QueueLimit = QueueLimit::Packets(100_000);
+
+fn ms(millis: u64) -> Nanos {
+    Nanos::from_millis(millis)
+}
+
+fn queued(rate: Option<&str>, queue: impl Into<Queue>) -> Effect {
+    Effect::Rate(Rate {
+        rate: rate.map(|rate| rate.parse::<BitsPerSec>().unwrap()),
+        fluctuation: None,
+        framing: Framing::L2,
+        queue: queue.into(),
+    })
+}
+
+fn rate(rate: &str) -> Effect {
+    queued(Some(rate), MANY)
+}
+
+fn scheduled(effect: Effect, schedule: Vec<(Nanos, Effect)>) -> LinkConfig {
+    let stage = StageSpec {
+        schedule,
+        ..StageSpec::new("box.up", effect)
+    };
+    LinkConfig::new(1, vec![stage], vec![])
+}
+
+fn alone(effect: Effect) -> LinkConfig {
+    scheduled(effect, vec![])
+}
+
+fn offer(link: &mut Link, at: Nanos, id: usize, len: u64) {
+    link.offer(at, Side::A, packet(id, Bytes(len)));
+}
+
+fn traced(times: &[u64]) -> Effect {
+    let times = times.iter().map(|time| ms(*time)).collect();
+    Effect::Trace(Trace {
+        opportunities: Arc::new(Repeating::new(times).unwrap()),
+        queue: MANY.into(),
+    })
+}
+
+#[test]
+fn a_trace_serves_at_its_times_and_wraps() {
+    let mut link = Link::new(&alone(traced(&[1, 2, 5, 5]))).unwrap();
+    // 752 bytes share an opportunity; the 2,000 bytes take the rest of two and what they leave serves the next.
+    for (id, len) in [752, 752, 2_000, 1_008].into_iter().enumerate() {
+        offer(&mut link, Nanos::ZERO, id, len);
+    }
+    let first: Vec<_> = dues(&drain(&mut link, Nanos::MAX));
+    assert_eq!(first, [1, 1, 5, 5].map(|time| Some(ms(time))));
+    // The second opportunity at 5 ms was not used up, but nothing waited; that at 6 finds nothing. The period is 5 ms.
+    offer(&mut link, Nanos(6_000_001), 0, 1_504);
+    offer(&mut link, Nanos(6_000_001), 1, 1);
+    let next: Vec<_> = dues(&drain(&mut link, Nanos::MAX));
+    assert_eq!(next, [Some(ms(7)), Some(ms(10))]);
+}
+
+/// Mahimahi's link: each opportunity takes up to 1,504 bytes from what waits.
+fn mahimahi(times: &[u64], arrivals: &[(u64, u64)]) -> Vec<Option<Nanos>> {
+    let mut dues = vec![None; arrivals.len()];
+    let (mut served, mut left) = (0, arrivals[0].1);
+    for index in 0.. {
+        let period = times[times.len() - 1] * 1_000_000 * (index / times.len()) as u64;
+        let now = period + times[index % times.len()] * 1_000_000;
+        let mut budget = 1_504;
+        while served < arrivals.len() && arrivals[served].0 <= now && budget > 0 {
+            let taken = left.min(budget);
+            (budget, left) = (budget - taken, left - taken);
+            if left == 0 {
+                dues[served] = Some(Nanos(now));
+                served += 1;
+                left = arrivals.get(served).map_or(0, |next| next.1);
+            }
+        }
+        if served == arrivals.len() {
+            break;
+        }
+    }
+    dues
+}
+
+#[test]
+fn a_trace_is_served_as_mahimahi_does() {
+    let times = [0, 3, 3, 4, 9, 9, 9, 10, 17, 30];
+    for seed in 0..20 {
+        let mut draw = Draw(seed);
+        let mut at = 0;
+        let arrivals: Vec<(u64, u64)> = (0..2_000)
+            .map(|_| {
+                // Never at a millisecond: who is first at one instant is not Mahimahi's business.
+                at += 2 * draw.below(2_000_000 + 200_000 * seed) + 2;
+                (
+                    at / 1_000_000 * 1_000_000 + 1 + at % 999_998,
+                    60 + draw.below(4_000),
+                )
+            })
+            .collect();
+        let mut link = Link::new(&alone(traced(&times))).unwrap();
+        for (id, (at, len)) in arrivals.iter().enumerate() {
+            offer(&mut link, Nanos(*at), id, *len);
+        }
+        let ours = dues(&drain(&mut link, Nanos::MAX));
+        assert!(ours == mahimahi(&times, &arrivals), "seed {seed}");
+    }
+}
+
+#[test]
+fn two_classes_share_a_server_by_its_name() {
+    let path = |side, class, own: Option<&str>| {
+        let own = own.map(|loss| {
+            let effect = Effect::Loss(loss.parse().unwrap());
+            StageSpec::new("box.voice.up.loss", effect)
+        });
+        let shared = StageSpec::new("box.up.rate", rate("8mbit"));
+        let stages = [shared].into_iter().chain(own).collect();
+        PathSpec {
+            side,
+            class,
+            stages,
+        }
+    };
+    let nothing = |class| PathSpec {
+        side: Side::B,
+        class,
+        stages: vec![],
+    };
+    let config = LinkConfig {
+        paths: vec![
+            path(Side::A, 0, None),
+            path(Side::A, 1, Some("100%")),
+            nothing(0),
+            nothing(1),
+        ],
+        ..LinkConfig::default()
+    };
+    let mut link = Link::new(&config).unwrap();
+    for id in 0..6 {
+        let mut packet = packet(id, Bytes(1_000));
+        packet.class = [0, 1, 9][id % 3];
+        link.offer(Nanos::ZERO, Side::A, packet);
+    }
+    let served: Vec<(u64, bool)> = drain(&mut link, Nanos::MAX)
+        .iter()
+        .map(|outcome| match outcome {
+            Outcome::Deliver { due, .. } => (due.0, true),
+            Outcome::Drop { at, .. } => (at.0, false),
+            Outcome::Copied { .. } => panic!("nothing copies"),
+        })
+        .collect();
+    // One after the other; a class that the link does not have is class 0.
+    let expected = [true, false, true, true, false, true];
+    let expected: Vec<_> = (1..).map(|n| n * 1_000_000).zip(expected).collect();
+    assert_eq!(served, expected);
+    let by_class: Vec<(u64, u64)> = link
+        .by_class(Side::A)
+        .iter()
+        .map(|counters| (counters.delivered, counters.dropped(DropCause::Loss)))
+        .collect();
+    assert_eq!(by_class, [(4, 0), (0, 2)]);
+}
+
+fn gate(open: bool) -> Effect {
+    let queue = QueueLimit::Packets(3);
+    Effect::Gate(Gate { open, queue })
+}
+
+#[test]
+fn a_gate_holds_what_comes_until_its_schedule_opens_it() {
+    let config = scheduled(
+        gate(true),
+        vec![(ms(10), gate(false)), (ms(30), gate(true))],
+    );
+    let mut link = Link::new(&config).unwrap();
+    for (id, at) in [9, 10, 11, 29, 29, 30, 31].into_iter().enumerate() {
+        offer(&mut link, ms(at), id, 1_000);
+    }
+    let outcomes = drain(&mut link, Nanos::MAX);
+    let held = [
+        Some(9),
+        Some(30),
+        Some(30),
+        Some(30),
+        None,
+        Some(30),
+        Some(31),
+    ];
+    assert_eq!(dues(&outcomes), held.map(|due| due.map(ms)));
+    let order: Vec<u64> = outcomes.iter().map(|outcome| outcome.id().0).collect();
+    assert_eq!(order, [0, 4, 1, 2, 3, 5, 6]);
+}
+
+#[test]
+fn a_gate_opens_when_the_link_is_changed() {
+    let mut link = Link::new(&alone(gate(false))).unwrap();
+    offer(&mut link, ms(1), 0, 1_000);
+    offer(&mut link, ms(2), 1, 1_000);
+    assert_eq!((link.poll(ms(50)), link.next_at()), (None, None));
+    link.change(ms(60), &alone(gate(true)).paths).unwrap();
+    assert_eq!(link.next_at(), Some(ms(60)));
+    assert_eq!(dues(&drain(&mut link, ms(60))), [Some(ms(60)); 2]);
+}
+
+/// When a packet of 10,000 bytes and one behind it are done that came at 0, under `first` and from then on `changes`.
+fn done(first: Effect, changes: &[(u64, Effect)]) -> [Nanos; 2] {
+    let by_schedule = {
+        let changes = changes.iter().map(|(at, effect)| (ms(*at), effect.clone()));
+        let mut link = Link::new(&scheduled(first.clone(), changes.collect())).unwrap();
+        (0..2).for_each(|id| offer(&mut link, Nanos::ZERO, id, 10_000));
+        dues(&drain(&mut link, Nanos::MAX))
+    };
+    let mut link = Link::new(&alone(first)).unwrap();
+    (0..2).for_each(|id| offer(&mut link, Nanos::ZERO, id, 10_000));
+    for (at, effect) in changes {
+        link.change(ms(*at), &alone(effect.clone()).paths).unwrap();
+    }
+    let by_hand = dues(&drain(&mut link, Nanos::MAX));
+    assert_eq!(by_schedule, by_hand);
+    [by_hand[0].unwrap(), by_hand[1].unwrap()]
+}
+
+#[test]
+fn a_new_rate_holds_for_the_rest_of_the_packet_in_service() {
+    // 10 ms a packet; 6,000 bytes are left at 4 ms.
+    assert_eq!(done(rate("8mbit"), &[]), [ms(10), ms(20)]);
+    assert_eq!(done(rate("8mbit"), &[(4, rate("16mbit"))]), [ms(7), ms(12)]);
+    assert_eq!(done(rate("8mbit"), &[(4, rate("4mbit"))]), [ms(16), ms(36)]);
+    let twice = [(4, rate("16mbit")), (6, rate("8mbit"))];
+    assert_eq!(done(rate("8mbit"), &twice), [ms(8), ms(18)]);
+    let stall = queued(None, MANY);
+    let stalled = [(4, stall.clone()), (10, rate("8mbit"))];
+    assert_eq!(done(rate("8mbit"), &stalled), [ms(16), ms(26)]);
+    assert_eq!(done(stall, &[(10, rate("8mbit"))]), [ms(20), ms(30)]);
+    let toffee = |millis| {
+        Effect::Toffee(Toffee {
+            delay: ms(millis),
+            dynamic: None,
+            queue: MANY.into(),
+        })
+    };
+    assert_eq!(done(toffee(10), &[(4, toffee(20))]), [ms(16), ms(36)]);
+}
+
+#[test]
+fn what_a_fluctuating_rate_left_over_is_served_at_the_new_one() {
+    let fluctuating = |spread: &str| {
+        let Effect::Rate(steady) = rate("8mbit") else {
+            panic!("a rate");
+        };
+        let spread = spread.parse().unwrap();
+        let fluctuation = Some(Fluctuation {
+            spread,
+            hold: ms(1),
+        });
+        Effect::Rate(Rate {
+            fluctuation,
+            ..steady
+        })
+    };
+    assert_eq!(
+        done(fluctuating("0%"), &[(4, rate("16mbit"))]),
+        [ms(7), ms(12)]
+    );
+    assert_eq!(
+        done(rate("16mbit"), &[(2, fluctuating("0%"))]),
+        [ms(8), ms(18)]
+    );
+    // Whatever was left at 4 ms, at half the rate it takes twice as long.
+    let [fast, _] = done(fluctuating("60%"), &[(4, rate("16mbit"))]);
+    let [slow, _] = done(fluctuating("60%"), &[(4, rate("8mbit"))]);
+    let (fast, slow) = (fast - ms(4), slow - ms(4));
+    assert!(fast > Nanos::ZERO && fast != ms(3), "{fast}");
+    assert!((2 * fast.0).abs_diff(slow.0) <= 2, "{fast} {slow}");
+}
+
+#[test]
+fn a_schedule_applies_before_what_happens_at_its_instant() {
+    let loss = |share: &str| Effect::Loss(share.parse().unwrap());
+    let config = scheduled(
+        loss("0%"),
+        vec![(ms(5), loss("100%")), (ms(6), Effect::Nothing)],
+    );
+    let mut link = Link::new(&config).unwrap();
+    for (id, at) in [4_999_999, 5_000_000, 5_999_999, 6_000_000]
+        .into_iter()
+        .enumerate()
+    {
+        offer(&mut link, Nanos(at), id, 1_000);
+    }
+    let passed: Vec<bool> = dues(&drain(&mut link, Nanos::MAX))
+        .iter()
+        .map(Option::is_some)
+        .collect();
+    assert_eq!(passed, [true, false, false, true]);
+    // A packet whose service begins at that instant has the new rate from its first bit on.
+    assert_eq!(
+        done(rate("8mbit"), &[(10, rate("80mbit"))]),
+        [ms(10), ms(11)]
+    );
+}
+
+/// One of each discipline.
+fn disciplines() -> [Discipline; 4] {
+    [
+        Discipline::DropTail,
+        Discipline::Codel(Codel::default()),
+        Discipline::FqCodel(FqCodel::default()),
+        Discipline::DualPi2(DualPi2::default()),
+    ]
+}
+
+fn under(limit: QueueLimit, discipline: Discipline) -> Queue {
+    Queue { limit, discipline }
+}
+
+#[test]
+fn a_stopped_link_yields_what_it_holds_in_a_stall_too() {
+    for discipline in disciplines() {
+        let stall = queued(None, under(MANY, discipline));
+        let mut link = Link::new(&alone(stall)).unwrap();
+        (0..50).for_each(|id| offer(&mut link, ms(id as u64), id, 1_000));
+        assert_eq!(
+            (link.poll(Nanos::from_secs(9)), link.next_at()),
+            (None, None)
+        );
+        let mut held: Vec<u64> = link.stop().iter().map(|(id, _)| id.0).collect();
+        held.sort_unstable();
+        assert_eq!(held, (0..50).collect::<Vec<_>>(), "{discipline:?}");
+        assert_eq!(link.counters(Side::A).held(), 50);
+        assert!(link.change(Nanos::from_secs(9), &[]).is_err());
+    }
+}
+
+#[test]
+fn a_new_discipline_takes_over_what_waits_with_its_times_of_arrival() {
+    let config = |discipline| alone(queued(Some("8mbit"), under(MANY, discipline)));
+    let mut link = Link::new(&config(Discipline::DropTail)).unwrap();
+    (0..400).for_each(|id| offer(&mut link, Nanos::ZERO, id, 1_500));
+    let codel = Discipline::Codel(Codel::default());
+    link.change(ms(100), &config(codel).paths).unwrap();
+    let mut drops = Vec::new();
+    let mut delivered = 0;
+    for outcome in drain(&mut link, Nanos::MAX) {
+        match outcome {
+            Outcome::Drop { at, .. } => drops.push(at),
+            _ => delivered += 1,
+        }
+    }
+    // Above target at the next dequeue (100.5 ms) already, so the first drop is an interval later: at a multiple of 1.5 ms.
+    assert_eq!(drops[0], ms(201));
+    assert_eq!(drops.len() + delivered, 400);
+}
+
+#[test]
+fn a_change_of_discipline_loses_and_reorders_nothing() {
+    let config = |discipline| alone(queued(Some("8mbit"), under(MANY, discipline)));
+    for first in disciplines() {
+        for second in disciplines() {
+            let mut link = Link::new(&config(first)).unwrap();
+            (0..20).for_each(|id| offer(&mut link, Nanos::ZERO, id, 1_000));
+            // So soon that no AQM has begun to drop.
+            link.change(Nanos(1_500_000), &config(second).paths)
+                .unwrap();
+            let expected: Vec<_> = (1..=20).map(|n| Some(ms(n))).collect();
+            assert_eq!(
+                dues(&drain(&mut link, Nanos::MAX)),
+                expected,
+                "{first:?} {second:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_bottleneck_that_is_removed_drops_nothing_any_more() {
+    for discipline in disciplines() {
+        let stage = queued(Some("8mbit"), under(MANY, discipline));
+        let mut link = Link::new(&alone(stage)).unwrap();
+        (0..400).for_each(|id| offer(&mut link, Nanos::ZERO, id, 1_500));
+        let before = drain(&mut link, ms(90));
+        link.change(ms(90), &[]).unwrap();
+        let after = drain(&mut link, ms(90));
+        assert_eq!(before.len() + after.len(), 400, "{discipline:?}");
+        let all_now =
+            |outcome: &Outcome| matches!(outcome, Outcome::Deliver { due, .. } if *due == ms(90));
+        assert!(after.iter().all(all_now), "{discipline:?}");
+        offer(&mut link, ms(91), 0, 1_500);
+        assert_eq!(dues(&drain(&mut link, ms(91))), [Some(ms(91))]);
+    }
+}
+
+#[test]
+fn a_delay_that_is_removed_lets_nothing_overtake() {
+    let delay = farwire_model::Delay {
+        time: ms(100),
+        ..farwire_model::Delay::default()
+    };
+    let config = alone(Effect::Delay(delay));
+    let mut link = Link::new(&config).unwrap();
+    (0..50).for_each(|id| offer(&mut link, ms(id as u64), id, 1_000));
+    link.change(ms(50), &[]).unwrap();
+    (50..200).for_each(|id| offer(&mut link, ms(id as u64), id, 1_000));
+    let expected = (0..200).map(|id| match id {
+        // Those that passed it, then those that would overtake the last of them, then all others at once.
+        0..50 => Some(ms(id + 100)),
+        50..149 => Some(ms(149)),
+        _ => Some(ms(id)),
+    });
+    assert_eq!(
+        dues(&drain(&mut link, Nanos::MAX)),
+        expected.collect::<Vec<_>>()
+    );
+    assert_eq!(link.stages().count(), 0);
+}
