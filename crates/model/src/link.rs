@@ -265,7 +265,6 @@ impl Link {
     }
 
     /// Passes `t`, whose time is `at`, from stage to stage, until it waits somewhere or its outcome is decided.
-    #[inline(always)]
     fn carry(&mut self, now: Nanos, mut at: Nanos, mut t: InFlight) {
         loop {
             let Some(&step) = self.paths[t.path as usize].steps.get(usize::from(t.step)) else {

@@ -111,7 +111,7 @@ impl NamedStage {
     }
 
     /// Takes `t` in at `at`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&mut self, at: Nanos, t: &mut InFlight, out: &mut Out) -> Entered {
         if at >= self.changes_at {
             self.follow_schedule(at);
@@ -129,14 +129,14 @@ impl NamedStage {
     pub(crate) fn wake(&mut self, at: Nanos, out: &mut Out) -> Option<InFlight> {
         if at >= self.changes_at {
             self.follow_schedule(at);
+            if self.next().is_none_or(|due| due > at) {
+                return None;
+            }
         }
         if self.line.next().is_some_and(|due| due <= at) {
             return self.line.pop().map(|(_, t)| t);
         }
-        match self.stage.next() {
-            Some(due) if due <= at => self.stage.wake(at, out),
-            _ => None,
-        }
+        self.stage.wake(at, out)
     }
 
     /// When it is to be woken next.
