@@ -24,7 +24,7 @@ impl DelayLaw {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
             law: Delay::default(),
-            offsets: Offsets::NONE,
+            offsets: Offsets::default(),
             draws,
             last: Nanos::ZERO,
         }
@@ -63,7 +63,7 @@ impl Stage for DelayLaw {
             Effect::Delay(delay) => *delay,
             _ => Delay::default(),
         };
-        self.offsets = self.law.jitter.map_or(Offsets::NONE, Offsets::of);
+        self.offsets.set(self.law.jitter);
     }
 
     fn settled(&self, at: Nanos) -> bool {

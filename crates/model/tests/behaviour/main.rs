@@ -9,6 +9,7 @@ mod closed_forms;
 mod drive;
 mod invariants;
 mod kept;
+mod live;
 mod randomness;
 #[cfg(any(feature = "serde", feature = "schema"))]
 mod serialized;
