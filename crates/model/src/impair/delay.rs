@@ -44,13 +44,8 @@ impl DelayLaw {
 impl Stage for DelayLaw {
     #[inline]
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
-        let mut takes = self.mean(t.packet.len);
-        if self.law.jitter.is_some() {
-            takes = self
-                .offsets
-                .apply(takes, self.draws.of(t.stream()).at(index));
-        }
-        let own = at + takes;
+        let draw = || self.draws.of(t.stream()).at(index);
+        let own = at + self.offsets.apply(self.mean(t.packet.len), draw);
         self.last = self.last.max(own);
         Entered::Passes(match self.law.ordering {
             Ordering::Fifo => self.last,
