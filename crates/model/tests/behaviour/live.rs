@@ -9,14 +9,8 @@ use farwire_model::{
 };
 use proptest::prelude::*;
 
-/// How long the change of every millisecond goes on: a minute where there is time for it.
-fn seconds() -> u64 {
-    if std::env::var_os("FARWIRE_SOAK").is_some() {
-        60
-    } else {
-        3
-    }
-}
+/// For how long conditions change every millisecond.
+const SECONDS: u64 = 60;
 
 /// One direction of what never loses a packet: a gate, a bottleneck that may stall, and delays, each there or not.
 fn lossless(draw: &mut Draw, direction: &str) -> Vec<StageSpec> {
@@ -101,7 +95,7 @@ fn a_change_a_millisecond_loses_nothing_and_reorders_nothing() {
             latest[side] = due;
         }
     };
-    let offered = usize::try_from(seconds() * 100_000).unwrap();
+    let offered = usize::try_from(SECONDS * 100_000).unwrap();
     for id in 0..offered {
         let now = Nanos(id as u64 * 10_000);
         if id % 100 == 0 {
@@ -111,7 +105,7 @@ fn a_change_a_millisecond_loses_nothing_and_reorders_nothing() {
         link.offer(now, side, packet(id, Bytes(60 + draw.below(1_454))));
         left(&mut link, now);
     }
-    let end = Nanos::from_secs(seconds());
+    let end = Nanos::from_secs(SECONDS);
     link.change(end, &LinkConfig::new(1, vec![], vec![]).paths)
         .unwrap();
     left(&mut link, Nanos::MAX);
