@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use crate::counters::StageReport;
 use crate::draw::Draws;
+use crate::impair::AnyStage;
 use crate::in_flight::{InFlight, Stream};
 use crate::line::Line;
 use crate::spec::{Effect, StageSpec};
-use crate::stage::{AnyStage, Entered, Nature, Needs, Out, Stage};
+use crate::stage::{Entered, Nature, Needs, Out, Stage};
 use crate::time::Nanos;
 
 /// A stage, its name, its schedule, its counters, and the packets that passed it at a time that lies ahead.

@@ -4,7 +4,7 @@ use crate::draw::Draws;
 use crate::impair::jitter::Offsets;
 use crate::in_flight::InFlight;
 use crate::spec::{Delay, Effect, Ordering};
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
 use crate::time::Nanos;
 use crate::units::Bytes;
 
@@ -42,6 +42,16 @@ impl DelayLaw {
 }
 
 impl Stage for DelayLaw {
+    fn nature(effect: &Effect) -> Nature {
+        let (needs, gives) = match effect {
+            Effect::Delay(delay) if delay.ordering == Ordering::Free => {
+                (Needs::Nothing, Gives::AnyOrder)
+            }
+            _ => (Needs::Order, Gives::LaterInOrder),
+        };
+        Nature { needs, gives }
+    }
+
     #[inline]
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         let draw = || self.draws.of(t.stream()).at(index);
