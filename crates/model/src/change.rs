@@ -1,5 +1,7 @@
 //! Other conditions for a link that runs.
 
+use core::mem;
+
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -10,7 +12,7 @@ use crate::link::Link;
 use crate::named::NamedStage;
 use crate::packet::Side;
 use crate::path::Path;
-use crate::spec::{ConfigError, Effect, PathSpec, StageSpec};
+use crate::spec::{ConfigError, PathSpec, StageSpec};
 use crate::stage::{Nature, Needs};
 use crate::time::Nanos;
 
@@ -20,7 +22,8 @@ impl Link {
     /// The instant is the answer: `at`, or the latest arrival or event, if that was later. What is decided keeps its outcome.
     /// What is not meets the new conditions at the stages of the path by which it came; a packet in service keeps what was
     /// served of it. A stage that is not named any more does nothing from now on, and goes when nothing that it passed can be
-    /// overtaken. Schedules count from the link's start.
+    /// overtaken; until then it keeps its place (to keep a stage's place for longer, name it with [`Effect::Nothing`]).
+    /// Schedules count from the link's start.
     ///
     /// # Errors
     /// What [`Link::new`] refuses; a name that becomes another kind of stage; stages that change places; a stage that leaves
@@ -45,13 +48,7 @@ impl Link {
             })
             .collect();
         let new = self.merge_leaving(paths.iter().chain(&bare), &stages);
-        for path in self.current.iter().flatten() {
-            self.paths[*path as usize].is_old = true;
-        }
-        self.current = [Vec::new(), Vec::new()];
-        for path in new {
-            self.install(path);
-        }
+        self.replace_paths(new);
         self.retire_settled(at);
         self.settle_order();
         Ok(at)
@@ -64,10 +61,7 @@ impl Link {
         let named = |name: &str| self.find(name).map(|stage| &self.stages[stage]);
         for path in paths {
             for spec in &path.stages {
-                let is_new_kind = |stage: &NamedStage| {
-                    !is_of_kind(spec.kind(), stage.kind())
-                        || (*stage.kind() == Effect::Nothing && *spec.kind() != Effect::Nothing)
-                };
+                let is_new_kind = |stage: &NamedStage| !is_of_kind(spec.kind(), stage.kind());
                 if named(&spec.name).is_some_and(is_new_kind) {
                     return Err(ConfigError::OtherKind(spec.name.clone()));
                 }
@@ -102,7 +96,7 @@ impl Link {
             }
         }
         for stage in &mut self.stages {
-            if !known.contains_key(stage.name()) && !stage.is_leaving {
+            if !known.contains_key(stage.name()) && !stage.is_leaving && !stage.is_retired() {
                 stage.leave(at);
                 self.leaving += 1;
             }
@@ -111,15 +105,16 @@ impl Link {
     }
 
     fn set_stage(&mut self, at: Nanos, spec: &StageSpec) -> usize {
+        let draws = Draws::new(self.seed, self.link, &spec.name);
         if let Some(index) = self.find(&spec.name) {
             let stage = &mut self.stages[index];
             self.leaving -= usize::from(stage.is_leaving);
-            stage.set(spec, self.start, at);
+            stage.set(spec, self.start, at, draws);
             return index;
         }
-        let draws = Draws::new(self.seed, self.link, &spec.name);
-        let new = NamedStage::new(spec, self.start, at, draws);
-        match self.stages.iter().position(NamedStage::is_gone) {
+        let mut new = NamedStage::new(&spec.name);
+        new.set(spec, self.start, at, draws);
+        match (0..self.stages.len()).find(|stage| self.is_free(*stage)) {
             Some(free) => {
                 self.stages[free] = new;
                 free
@@ -162,11 +157,35 @@ impl Link {
         paths.into_iter().map(merged).collect()
     }
 
-    /// Makes `path` the one that packets of its side and class take; classes come in order.
-    fn install(&mut self, path: Path) {
-        let (side, class) = (path.side.index(), usize::from(path.class));
-        let is_free = |path: &Path| path.is_old && path.inside == 0;
-        let place = match self.paths.iter().position(is_free) {
+    /// Has packets that arrive from now on take the paths `new`, whose classes come in order. One that is as before stays.
+    fn replace_paths(&mut self, new: Vec<Path>) {
+        let old = mem::take(&mut self.current);
+        for path in old.iter().flatten() {
+            self.paths[*path as usize].is_old = true;
+        }
+        for path in new {
+            let (side, class) = (path.side.index(), usize::from(path.class));
+            let before = old[side].get(class).copied();
+            let is_same = |before: &u32| self.paths[*before as usize].stages().eq(path.stages());
+            let place = match before.filter(is_same) {
+                Some(place) => {
+                    self.paths[place as usize].is_old = false;
+                    place
+                }
+                None => self.install(path),
+            };
+            self.current[side].push(place);
+        }
+        for side in Side::BOTH {
+            let classes = self.current[side.index()].len();
+            let counters = &mut self.counters[side.index()];
+            counters.resize(classes.max(counters.len()), Counters::default());
+        }
+    }
+
+    /// Puts `path` where there is room.
+    fn install(&mut self, path: Path) -> u32 {
+        let place = match self.paths.iter().position(Path::is_free) {
             Some(free) => {
                 self.paths[free] = path;
                 free
@@ -176,51 +195,32 @@ impl Link {
                 self.paths.len() - 1
             }
         };
-        let place = u32::try_from(place).expect("fewer paths than packets in flight");
-        match self.current[side].get_mut(class) {
-            Some(current) => *current = place,
-            None => self.current[side].push(place),
-        }
-        if self.counters[side].len() <= class {
-            self.counters[side].push(Counters::default());
-        }
+        u32::try_from(place).expect("fewer paths than packets in flight")
     }
 
     /// Takes stages out of the paths that are leaving and whose order nothing depends on any more at `at`.
     pub(crate) fn retire_settled(&mut self, at: Nanos) {
-        let is_settled =
-            |stage: &NamedStage| stage.is_leaving && !stage.is_gone() && stage.is_settled(at);
         let settled: Vec<usize> = (0..self.stages.len())
-            .filter(|stage| is_settled(&self.stages[*stage]))
+            .filter(|stage| self.stages[*stage].is_leaving && self.stages[*stage].is_settled(at))
             .collect();
         if settled.is_empty() {
             return;
         }
-        for current in self.current.concat() {
-            let Path {
-                side,
-                class,
-                ref steps,
-                ..
-            } = self.paths[current as usize];
-            if steps.iter().any(|step| settled.contains(&step.stage)) {
-                let stays = steps.iter().map(|step| step.stage);
-                let stays = stays
-                    .filter(|stage| !settled.contains(stage))
-                    .collect::<Vec<_>>();
-                self.paths[current as usize].is_old = true;
-                self.install(Path::new(side, class, stays));
+        for side in Side::BOTH {
+            for class in 0..self.current[side.index()].len() {
+                let before = self.current[side.index()][class] as usize;
+                let path = &mut self.paths[before];
+                if path.stages().any(|stage| settled.contains(&stage)) {
+                    path.is_old = true;
+                    let stays = path.stages().filter(|stage| !settled.contains(stage));
+                    let without = Path::new(side, path.class, stays);
+                    self.current[side.index()][class] = self.install(without);
+                }
             }
         }
         for stage in settled {
-            let is_met = |path: &Path| {
-                (!path.is_old || path.inside > 0)
-                    && path.steps.iter().any(|step| step.stage == stage)
-            };
-            if !self.paths.iter().any(is_met) {
-                self.stages[stage].go();
-                self.leaving -= 1;
-            }
+            self.stages[stage].retire();
+            self.leaving -= 1;
         }
         self.settle_order();
     }
@@ -228,19 +228,14 @@ impl Link {
     /// Finds out anew where packets wait, which directions share a stage, and when every stage is to be woken.
     fn settle_order(&mut self) {
         let users = |stage: usize, side: Option<Side>| {
-            let of_side =
-                |path: &&u32| side.is_none_or(|side| self.paths[**path as usize].side == side);
-            let meets = |path: &&u32| {
-                self.paths[**path as usize]
-                    .steps
-                    .iter()
-                    .any(|step| step.stage == stage)
-            };
-            self.current
+            let paths = self
+                .current
                 .iter()
                 .flatten()
-                .filter(of_side)
-                .filter(meets)
+                .map(|path| &self.paths[*path as usize]);
+            let of_side = paths.filter(|path| side.is_none_or(|side| path.side == side));
+            of_side
+                .filter(|path| path.stages().any(|met| met == stage))
                 .count()
         };
         let natures: Vec<Nature> = (0..self.stages.len())
@@ -256,7 +251,7 @@ impl Link {
             .collect();
         self.shared = (0..self.stages.len())
             .any(|stage| Side::BOTH.iter().all(|side| users(stage, Some(*side)) > 0));
-        for path in &mut self.paths {
+        for path in self.paths.iter_mut().filter(|path| !path.is_free()) {
             path.find_waits(|stage| natures[stage]);
         }
         for stage in 0..self.stages.len() {
@@ -266,8 +261,14 @@ impl Link {
     }
 
     fn find(&self, name: &str) -> Option<usize> {
-        let is_it = |stage: &NamedStage| !stage.is_gone() && stage.name() == name;
+        let is_it = |stage: &NamedStage| !stage.is_retired() && stage.name() == name;
         self.stages.iter().position(is_it)
+    }
+
+    /// Whether a stage's place may be another's: it has retired, and no packet will meet it any more.
+    fn is_free(&self, stage: usize) -> bool {
+        let meets = |path: &Path| !path.is_free() && path.stages().any(|met| met == stage);
+        self.stages[stage].is_retired() && !self.paths.iter().any(meets)
     }
 }
 

@@ -1,10 +1,116 @@
-//! What happens to packets beside queueing: one effect a file.
+//! What happens to packets: one effect a file, and the list of them all.
 
-pub(crate) mod corrupt;
-pub(crate) mod delay;
-pub(crate) mod duplicate;
-pub(crate) mod gate;
-pub(crate) mod gilbert_elliott;
-pub(crate) mod jitter;
-pub(crate) mod loss;
-pub(crate) mod mtu;
+mod corrupt;
+mod delay;
+mod duplicate;
+mod gate;
+mod gilbert_elliott;
+mod jitter;
+mod loss;
+mod mtu;
+
+use crate::draw::Draws;
+use crate::in_flight::InFlight;
+use crate::queue::server::Server;
+use crate::spec::Effect;
+use crate::stage::{Entered, Nature, Out, Stage};
+use crate::time::Nanos;
+
+/// Lists every kind of stage: the one enum through which the link calls them.
+macro_rules! kinds {
+    ($($kind:ident($stage:ty): $($effect:ident)|+,)+) => {
+        /// A stage of any kind.
+        #[derive(Debug)]
+        #[expect(clippy::large_enum_variant, reason = "a link has few, and none is moved: a box would cost every packet")]
+        pub(crate) enum AnyStage {
+            $($kind($stage),)+
+            /// One that never does anything.
+            Nothing,
+        }
+
+        impl AnyStage {
+            /// A stage of the kind of `effect`, which does nothing yet.
+            pub(crate) fn of_kind(effect: &Effect, start: Nanos, draws: Draws) -> Self {
+                match effect {
+                    $($(Effect::$effect(_))|+ => Self::$kind(<$stage>::new(start, draws)),)+
+                    Effect::Nothing => Self::Nothing,
+                }
+            }
+        }
+
+        impl Effect {
+            /// What the entries of a stage that does this need, and what it gives.
+            pub(crate) fn nature(&self) -> Nature {
+                match self {
+                    $($(Self::$effect(_))|+ => <$stage>::nature(self),)+
+                    Self::Nothing => Nature::NONE,
+                }
+            }
+        }
+
+        impl Stage for AnyStage {
+            #[inline]
+            fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
+                match self {
+                    $(Self::$kind(stage) => stage.enter(at, index, t, out),)+
+                    Self::Nothing => Entered::Passes(at),
+                }
+            }
+
+            #[inline]
+            fn wake(&mut self, at: Nanos, out: &mut Out) -> Option<InFlight> {
+                match self {
+                    $(Self::$kind(stage) => stage.wake(at, out),)+
+                    Self::Nothing => None,
+                }
+            }
+
+            #[inline]
+            fn next(&self) -> Option<Nanos> {
+                match self {
+                    $(Self::$kind(stage) => stage.next(),)+
+                    Self::Nothing => None,
+                }
+            }
+
+            fn set(&mut self, at: Nanos, effect: &Effect) {
+                match self {
+                    $(Self::$kind(stage) => stage.set(at, effect),)+
+                    Self::Nothing => {}
+                }
+            }
+
+            fn held(&self) -> usize {
+                match self {
+                    $(Self::$kind(stage) => stage.held(),)+
+                    Self::Nothing => 0,
+                }
+            }
+
+            fn longest_queue(&self) -> usize {
+                match self {
+                    $(Self::$kind(stage) => stage.longest_queue(),)+
+                    Self::Nothing => 0,
+                }
+            }
+
+            fn settled(&self, at: Nanos) -> bool {
+                match self {
+                    $(Self::$kind(stage) => stage.settled(at),)+
+                    Self::Nothing => true,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    Server(Server): Rate | Trace | Toffee,
+    Loss(loss::Loss): Loss,
+    BurstLoss(gilbert_elliott::BurstLoss): GilbertElliott,
+    Duplicate(duplicate::Duplicate): Duplicate,
+    Corrupt(corrupt::Corrupt): Corrupt,
+    Mtu(mtu::Mtu): Mtu,
+    Delay(delay::DelayLaw): Delay,
+    Gate(gate::GateStage): Gate,
+}

@@ -8,8 +8,10 @@ use crate::in_flight::InFlight;
 use crate::time::Nanos;
 
 /// Packets in the order of their times; those of one time in the order in which they came.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Line {
+    /// When the first of them goes on; [`Nanos::MAX`] if there is none.
+    next: Nanos,
     in_order: VecDeque<(Nanos, u64, InFlight)>,
     /// What came after one with a later time.
     early: BinaryHeap<Early>,
@@ -22,6 +24,7 @@ struct Early(Nanos, u64, InFlight);
 impl Line {
     pub(crate) fn push(&mut self, at: Nanos, t: InFlight) {
         self.pushed += 1;
+        self.next = self.next.min(at);
         match self.in_order.back() {
             Some((last, ..)) if at < *last => self.early.push(Early(at, self.pushed, t)),
             _ => self.in_order.push_back((at, self.pushed, t)),
@@ -31,16 +34,19 @@ impl Line {
     /// When the first of them goes on.
     #[inline]
     pub(crate) fn next(&self) -> Option<Nanos> {
-        let early = self.early.peek().map(|early| early.0);
-        let queued = self.in_order.front().map(|queued| queued.0);
-        match (early, queued) {
-            (Some(early), Some(queued)) => Some(early.min(queued)),
-            (early, queued) => early.or(queued),
-        }
+        (self.next != Nanos::MAX).then_some(self.next)
     }
 
     /// The first of them, with its time.
     pub(crate) fn pop(&mut self) -> Option<(Nanos, InFlight)> {
+        let first = self.pop_first();
+        let queued = self.in_order.front().map_or(Nanos::MAX, |queued| queued.0);
+        let early = self.early.peek().map_or(Nanos::MAX, |early| early.0);
+        self.next = queued.min(early);
+        first
+    }
+
+    fn pop_first(&mut self) -> Option<(Nanos, InFlight)> {
         let queued = self.in_order.front().map(|(at, order, _)| (*at, *order));
         let is_early = |early: &Early| queued.is_none_or(|queued| (early.0, early.1) < queued);
         if self.early.peek().is_some_and(is_early) {
@@ -51,6 +57,17 @@ impl Line {
 
     pub(crate) fn len(&self) -> usize {
         self.in_order.len() + self.early.len()
+    }
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            next: Nanos::MAX,
+            in_order: VecDeque::new(),
+            early: BinaryHeap::new(),
+            pushed: 0,
+        }
     }
 }
 

@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use crate::counters::StageReport;
 use crate::draw::Draws;
+use crate::impair::AnyStage;
 use crate::in_flight::{InFlight, Stream};
 use crate::line::Line;
 use crate::spec::{Effect, StageSpec};
-use crate::stage::{AnyStage, Entered, Nature, Needs, Out, Stage};
+use crate::stage::{Entered, Nature, Needs, Out, Stage};
 use crate::time::Nanos;
 
 /// A stage, its name, its schedule, its counters, and the packets that passed it at a time that lies ahead.
@@ -28,34 +29,31 @@ pub(crate) struct NamedStage {
     pub(crate) line: Line,
     /// Whether it left the conditions, and stands in paths only until nothing that it passed can be overtaken.
     pub(crate) is_leaving: bool,
-    /// Whether it is in no path any more.
-    is_gone: bool,
+    /// Whether it left for good: only packets that came before meet it, to whom it does nothing.
+    is_retired: bool,
     entered: [u64; 2],
     pub(crate) dropped: u64,
     pub(crate) copied: u64,
 }
 
 impl NamedStage {
-    /// A new stage of a link that started at `start`, which begins to do at `at` what `spec` says.
-    pub(crate) fn new(spec: &StageSpec, start: Nanos, at: Nanos, draws: Draws) -> Self {
-        let kind = spec.kind().clone();
-        let mut new = Self {
-            name: spec.name.clone(),
-            stage: AnyStage::of_kind(&kind, start, draws),
-            kind,
+    /// A stage that does nothing yet, and is of no kind.
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            kind: Effect::Nothing,
+            stage: AnyStage::Nothing,
             nature: Nature::NONE,
             schedule: Vec::new(),
             over: 0,
             changes_at: Nanos::MAX,
             line: Line::default(),
             is_leaving: false,
-            is_gone: false,
+            is_retired: false,
             entered: [0; 2],
             dropped: 0,
             copied: 0,
-        };
-        new.set(spec, start, at);
-        new
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -66,10 +64,16 @@ impl NamedStage {
         &self.kind
     }
 
-    /// Does from `at` on what `spec`, of the same kind, says, whose schedule counts from `start`.
-    pub(crate) fn set(&mut self, spec: &StageSpec, start: Nanos, at: Nanos) {
+    /// Does from `at` on what `spec` says, which is of its kind if it has one; the schedule counts from `start`.
+    pub(crate) fn set(&mut self, spec: &StageSpec, start: Nanos, at: Nanos, draws: Draws) {
+        if self.kind == Effect::Nothing {
+            self.kind = spec.kind().clone();
+            self.stage = AnyStage::of_kind(&self.kind, start, draws);
+        }
+        // Though it does nothing now, it may hold what it took in before.
         self.nature = spec
             .effects()
+            .chain([&self.kind])
             .map(Effect::nature)
             .fold(Nature::NONE, Nature::and);
         if !spec.schedule.is_empty() {
@@ -92,16 +96,17 @@ impl NamedStage {
         self.stage.set(at, &Effect::Nothing);
     }
 
-    /// Its place is free for another.
-    pub(crate) fn go(&mut self) {
-        self.is_gone = true;
+    /// Leaves for good: its name may be another's.
+    pub(crate) fn retire(&mut self) {
+        self.is_leaving = false;
+        self.is_retired = true;
     }
 
-    pub(crate) fn is_gone(&self) -> bool {
-        self.is_gone
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired
     }
 
-    /// Whether it may go for good.
+    /// Whether nothing that it passed can be overtaken any more.
     pub(crate) fn is_settled(&self, at: Nanos) -> bool {
         self.line.len() == 0 && self.stage.settled(at)
     }
@@ -111,7 +116,7 @@ impl NamedStage {
     }
 
     /// Takes `t` in at `at`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&mut self, at: Nanos, t: &mut InFlight, out: &mut Out) -> Entered {
         if at >= self.changes_at {
             self.follow_schedule(at);
@@ -129,14 +134,14 @@ impl NamedStage {
     pub(crate) fn wake(&mut self, at: Nanos, out: &mut Out) -> Option<InFlight> {
         if at >= self.changes_at {
             self.follow_schedule(at);
+            if self.next().is_none_or(|due| due > at) {
+                return None;
+            }
         }
         if self.line.next().is_some_and(|due| due <= at) {
             return self.line.pop().map(|(_, t)| t);
         }
-        match self.stage.next() {
-            Some(due) if due <= at => self.stage.wake(at, out),
-            _ => None,
-        }
+        self.stage.wake(at, out)
     }
 
     /// When it is to be woken next.

@@ -50,6 +50,16 @@ impl Path {
         }
     }
 
+    /// The stages, in order.
+    pub(crate) fn stages(&self) -> impl Iterator<Item = usize> {
+        self.steps.iter().map(|step| step.stage)
+    }
+
+    /// Whether no packet takes it any more.
+    pub(crate) fn is_free(&self) -> bool {
+        self.is_old && self.inside == 0
+    }
+
     /// Finds out where packets must wait.
     ///
     /// Up to the last stage that needs model time, packets enter every stage at their time. After it they are carried ahead,

@@ -1,19 +1,10 @@
-//! A stage: one thing that happens to every packet of a path. Its contract, and every kind there is.
+//! A stage: one thing that happens to every packet of a path. The contract.
 
 use alloc::vec::Vec;
 
-use crate::draw::Draws;
-use crate::impair::corrupt::Corrupt;
-use crate::impair::delay::DelayLaw;
-use crate::impair::duplicate::Duplicate;
-use crate::impair::gate::GateStage;
-use crate::impair::gilbert_elliott::BurstLoss;
-use crate::impair::loss::Loss;
-use crate::impair::mtu::Mtu;
 use crate::in_flight::InFlight;
 use crate::packet::{DropCause, Reply};
-use crate::queue::server::Server;
-use crate::spec::{Delay, Effect, Ordering};
+use crate::spec::Effect;
 use crate::time::Nanos;
 
 /// What happens to packets at one place of their path.
@@ -21,6 +12,14 @@ use crate::time::Nanos;
 /// A stage answers for the packet that enters, and says all else through [`Out`]. It never waits for a packet's sake: one that
 /// passes later than it came is kept by the link, if anything after it needs that.
 pub(crate) trait Stage {
+    /// What its entries need while it does `effect`, and what it gives.
+    fn nature(_effect: &Effect) -> Nature
+    where
+        Self: Sized,
+    {
+        Nature::NONE
+    }
+
     /// Takes in `t` at `at`; it is number `index` of its stream here.
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered;
 
@@ -165,7 +164,7 @@ impl Out {
 }
 
 impl Nature {
-    /// Of something that does nothing.
+    /// Each packet stands for itself, and leaves at once: of most effects, and of none.
     pub(crate) const NONE: Self = Self {
         needs: Needs::Nothing,
         gives: Gives::AtOnce,
@@ -178,119 +177,4 @@ impl Nature {
             gives: self.gives.max(other.gives),
         }
     }
-}
-
-impl Effect {
-    pub(crate) fn nature(&self) -> Nature {
-        let (needs, gives) = match self {
-            Self::Nothing
-            | Self::Loss(_)
-            | Self::Duplicate(_)
-            | Self::Corrupt(_)
-            | Self::Mtu(_) => {
-                return Nature::NONE;
-            }
-            Self::GilbertElliott(_) => (Needs::Order, Gives::AtOnce),
-            Self::Rate(_) | Self::Trace(_) | Self::Toffee(_) | Self::Gate(_) => {
-                (Needs::Now, Gives::AtOnce)
-            }
-            Self::Delay(delay) => match delay {
-                Delay {
-                    ordering: Ordering::Free,
-                    ..
-                } => (Needs::Nothing, Gives::AnyOrder),
-                _ => (Needs::Order, Gives::LaterInOrder),
-            },
-        };
-        Nature { needs, gives }
-    }
-}
-
-/// Lists every kind of stage: the one enum through which the link calls them.
-macro_rules! kinds {
-    ($($kind:ident($stage:ty): $($effect:ident)|+,)+) => {
-        /// A stage of any kind.
-        #[derive(Debug)]
-        #[expect(clippy::large_enum_variant, reason = "a link has few, and none is moved: a box would cost every packet")]
-        pub(crate) enum AnyStage {
-            $($kind($stage),)+
-            /// One that never does anything.
-            Nothing,
-        }
-
-        impl AnyStage {
-            /// A stage of the kind of `effect`, which does nothing yet.
-            pub(crate) fn of_kind(effect: &Effect, start: Nanos, draws: Draws) -> Self {
-                match effect {
-                    $($(Effect::$effect(_))|+ => Self::$kind(<$stage>::new(start, draws)),)+
-                    Effect::Nothing => Self::Nothing,
-                }
-            }
-        }
-
-        impl Stage for AnyStage {
-            #[inline]
-            fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
-                match self {
-                    $(Self::$kind(stage) => stage.enter(at, index, t, out),)+
-                    Self::Nothing => Entered::Passes(at),
-                }
-            }
-
-            #[inline]
-            fn wake(&mut self, at: Nanos, out: &mut Out) -> Option<InFlight> {
-                match self {
-                    $(Self::$kind(stage) => stage.wake(at, out),)+
-                    Self::Nothing => None,
-                }
-            }
-
-            #[inline]
-            fn next(&self) -> Option<Nanos> {
-                match self {
-                    $(Self::$kind(stage) => stage.next(),)+
-                    Self::Nothing => None,
-                }
-            }
-
-            fn set(&mut self, at: Nanos, effect: &Effect) {
-                match self {
-                    $(Self::$kind(stage) => stage.set(at, effect),)+
-                    Self::Nothing => {}
-                }
-            }
-
-            fn held(&self) -> usize {
-                match self {
-                    $(Self::$kind(stage) => stage.held(),)+
-                    Self::Nothing => 0,
-                }
-            }
-
-            fn longest_queue(&self) -> usize {
-                match self {
-                    $(Self::$kind(stage) => stage.longest_queue(),)+
-                    Self::Nothing => 0,
-                }
-            }
-
-            fn settled(&self, at: Nanos) -> bool {
-                match self {
-                    $(Self::$kind(stage) => stage.settled(at),)+
-                    Self::Nothing => true,
-                }
-            }
-        }
-    };
-}
-
-kinds! {
-    Server(Server): Rate | Trace | Toffee,
-    Loss(Loss): Loss,
-    BurstLoss(BurstLoss): GilbertElliott,
-    Duplicate(Duplicate): Duplicate,
-    Corrupt(Corrupt): Corrupt,
-    Mtu(Mtu): Mtu,
-    Delay(DelayLaw): Delay,
-    Gate(GateStage): Gate,
 }

@@ -4,50 +4,58 @@ use alloc::vec::Vec;
 
 use crate::time::Nanos;
 
-/// A table of deadlines, at most one for each stage; equal deadlines expire in the order in which they were set.
+/// The stages that are to be woken; those of one time in the order in which they were set. Few are at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    deadlines: Vec<Option<Deadline>>,
-    /// The index of the earliest, kept because it is asked for more often than it changes.
-    first: Option<usize>,
+    armed: Vec<Deadline>,
+    /// Where the earliest stands.
+    first: usize,
     set: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 struct Deadline {
     at: Nanos,
     order: u64,
+    stage: usize,
 }
 
 impl Timers {
     /// Wakes `stage` at `at`, or not at all; replaces what it asked for before.
+    #[inline]
     pub(crate) fn set(&mut self, stage: usize, at: Option<Nanos>) {
         self.set += 1;
         let order = self.set;
-        if stage >= self.deadlines.len() {
-            self.deadlines.resize(stage + 1, None);
+        let place = self.armed.iter().position(|armed| armed.stage == stage);
+        match (at, place) {
+            (Some(at), Some(place)) => self.armed[place] = Deadline { at, order, stage },
+            (Some(at), None) => self.armed.push(Deadline { at, order, stage }),
+            (None, Some(place)) => {
+                self.armed.swap_remove(place);
+            }
+            (None, None) => return,
         }
-        self.deadlines[stage] = at.map(|at| Deadline { at, order });
-        self.first = self
-            .deadlines
-            .iter()
-            .enumerate()
-            .filter_map(|(stage, deadline)| deadline.map(|deadline| (deadline, stage)))
-            .min()
-            .map(|(_, stage)| stage);
+        self.first = 0;
+        for (place, armed) in self.armed.iter().enumerate().skip(1) {
+            let first = self.armed[self.first];
+            if (armed.at, armed.order) < (first.at, first.order) {
+                self.first = place;
+            }
+        }
     }
 
     /// When `stage` is to be woken.
     #[inline]
     pub(crate) fn get(&self, stage: usize) -> Option<Nanos> {
-        self.deadlines.get(stage)?.map(|deadline| deadline.at)
+        let armed = self.armed.iter().find(|armed| armed.stage == stage)?;
+        Some(armed.at)
     }
 
     /// The earliest deadline and its stage.
     #[inline]
     pub(crate) fn first(&self) -> Option<(Nanos, usize)> {
-        let stage = self.first?;
-        self.deadlines[stage].map(|deadline| (deadline.at, stage))
+        let first = self.armed.get(self.first)?;
+        Some((first.at, first.stage))
     }
 }
 

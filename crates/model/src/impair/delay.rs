@@ -4,7 +4,7 @@ use crate::draw::Draws;
 use crate::impair::jitter::Offsets;
 use crate::in_flight::InFlight;
 use crate::spec::{Delay, Effect, Ordering};
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
 use crate::time::Nanos;
 use crate::units::Bytes;
 
@@ -24,7 +24,7 @@ impl DelayLaw {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
             law: Delay::default(),
-            offsets: Offsets::NONE,
+            offsets: Offsets::default(),
             draws,
             last: Nanos::ZERO,
         }
@@ -42,15 +42,20 @@ impl DelayLaw {
 }
 
 impl Stage for DelayLaw {
+    fn nature(effect: &Effect) -> Nature {
+        let (needs, gives) = match effect {
+            Effect::Delay(delay) if delay.ordering == Ordering::Free => {
+                (Needs::Nothing, Gives::AnyOrder)
+            }
+            _ => (Needs::Order, Gives::LaterInOrder),
+        };
+        Nature { needs, gives }
+    }
+
     #[inline]
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
-        let mut takes = self.mean(t.packet.len);
-        if self.law.jitter.is_some() {
-            takes = self
-                .offsets
-                .apply(takes, self.draws.of(t.stream()).at(index));
-        }
-        let own = at + takes;
+        let draw = || self.draws.of(t.stream()).at(index);
+        let own = at + self.offsets.apply(self.mean(t.packet.len), draw);
         self.last = self.last.max(own);
         Entered::Passes(match self.law.ordering {
             Ordering::Fifo => self.last,
@@ -63,7 +68,7 @@ impl Stage for DelayLaw {
             Effect::Delay(delay) => *delay,
             _ => Delay::default(),
         };
-        self.offsets = self.law.jitter.map_or(Offsets::NONE, Offsets::of);
+        self.offsets.set(self.law.jitter);
     }
 
     fn settled(&self, at: Nanos) -> bool {

@@ -6,7 +6,7 @@ use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::spec::{Effect, Gate};
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
 use crate::time::Nanos;
 use crate::units::QueueLimit;
 
@@ -40,6 +40,13 @@ impl GateStage {
 }
 
 impl Stage for GateStage {
+    fn nature(_: &Effect) -> Nature {
+        Nature {
+            needs: Needs::Now,
+            gives: Gives::AtOnce,
+        }
+    }
+
     fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         if self.gate.open && self.waiting.is_empty() {
             return Entered::Passes(at);

@@ -5,7 +5,7 @@ use crate::draw::{Chance, Draws};
 use crate::in_flight::{InFlight, Stream};
 use crate::packet::DropCause;
 use crate::spec::{Effect, GilbertElliott};
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
 use crate::time::Nanos;
 use crate::units::Probability;
 
@@ -40,6 +40,13 @@ impl BurstLoss {
 }
 
 impl Stage for BurstLoss {
+    fn nature(_: &Effect) -> Nature {
+        Nature {
+            needs: Needs::Order,
+            gives: Gives::AtOnce,
+        }
+    }
+
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         let stream = t.stream();
         let is_bad = &mut self.is_bad[usize::from(stream == Stream::Copies)];

@@ -10,7 +10,7 @@ use crate::in_flight::InFlight;
 use crate::queue::discipline::{AnyDiscipline, Discipline as _};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Effect, Queue, Rate, Toffee};
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
 use crate::time::Nanos;
 use crate::units::{Framing, QueueLimit};
 
@@ -76,6 +76,13 @@ impl Server {
 }
 
 impl Stage for Server {
+    fn nature(_: &Effect) -> Nature {
+        Nature {
+            needs: Needs::Now,
+            gives: Gives::AtOnce,
+        }
+    }
+
     #[inline]
     fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, out: &mut Out) -> Entered {
         t.since = at;

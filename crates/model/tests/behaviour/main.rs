@@ -13,6 +13,7 @@ mod dual_pi2;
 mod effects;
 mod invariants;
 mod kept;
+mod live;
 mod over_time;
 mod randomness;
 #[cfg(any(feature = "serde", feature = "schema"))]
