@@ -142,8 +142,8 @@ mod tests {
             parse("x --delay 20ms --loss 1% --rate 10mbit --down-rate 2mbit --seed 7").unwrap();
         let hop = spec.hop("box").unwrap();
         let slowest = |stages: &[StageSpec]| Way(stages.to_vec()).slowest().unwrap().0;
-        assert_eq!(slowest(&hop.up), "10mbit".parse().unwrap());
-        assert_eq!(slowest(&hop.down), "2mbit".parse().unwrap());
+        assert_eq!(slowest(&hop.rest.up), "10mbit".parse().unwrap());
+        assert_eq!(slowest(&hop.rest.down), "2mbit".parse().unwrap());
         assert_eq!(spec.seed(), 7);
     }
 

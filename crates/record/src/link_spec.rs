@@ -1,18 +1,24 @@
 //! A link's conditions as a user writes them, in a file or on the command line, and their way into the model.
 
+mod classes;
 mod hop;
 mod rules;
+mod stages;
+mod values;
 
 use std::str::FromStr;
 
-use anyhow::{Result, bail};
-use model::{BitsPerSec, Factor, Fluctuation, Link, Nanos, Probability, QueueLimit};
+use anyhow::{Result, bail, ensure};
+use model::{Factor, Fluctuation, Link, Nanos, Probability, QueueLimit};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::{Deserialize, Serialize};
 
-pub use self::hop::Hop;
+pub use self::hop::{Hop, Stages};
 pub(crate) use self::hop::{emulated_link, route};
+pub use self::classes::ClassSpec;
 pub use self::rules::{EmulatedLink, Protocol, Rule, Rules};
+pub use self::stages::{Place, StageKind, StageParameters, StageStep, StageTable};
+pub use self::values::{AqmSpec, JitterSpec, LineRate, LossSpec};
 use crate::key_values::{self, KeyValues};
 
 /// The waiting room of a rate for which none was asked: 100 ms at that rate.
@@ -43,7 +49,7 @@ macro_rules! conditions {
         $key:ident: $kind:ty = $value_name:literal,
     )+) => {
         /// The conditions of one direction, or those of both.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct DirectionSpec {
             $(
@@ -52,6 +58,30 @@ macro_rules! conditions {
                 #[serde(default, skip_serializing_if = "Option::is_none")]
                 pub $key: Option<$kind>,
             )+
+            /// What changes later, in order of time.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub schedule: Vec<Step>,
+        }
+
+        /// Conditions from a time on; what it does not name stays as it was.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct Step {
+            /// From when on, counted from the link's start.
+            pub at: Nanos,
+            $(
+                #[doc = $help]
+                $(#[$attribute])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $key: Option<$kind>,
+            )+
+        }
+
+        impl Step {
+            /// What it says, without its time.
+            fn conditions(&self) -> DirectionSpec {
+                DirectionSpec { $($key: self.$key,)+ schedule: Vec::new() }
+            }
         }
 
         /// Every condition, in the order of help and files.
@@ -69,12 +99,16 @@ macro_rules! conditions {
             /// What this says, and of all else what `other` says.
             #[must_use]
             pub fn or(self, other: Self) -> Self {
-                Self { $($key: self.$key.or(other.$key),)+ }
+                let schedule = either(self.schedule, other.schedule);
+                Self { $($key: self.$key.or(other.$key),)+ schedule }
             }
 
             /// What this says and `other` does not.
-            fn without(self, other: Self) -> Self {
-                Self { $($key: self.$key.filter(|_| other.$key.is_none()),)+ }
+            fn without(mut self, other: &Self) -> Self {
+                if !other.schedule.is_empty() {
+                    self.schedule.clear();
+                }
+                Self { $($key: self.$key.filter(|_| other.$key.is_none()),)+ ..self }
             }
         }
 
@@ -106,18 +140,76 @@ macro_rules! conditions {
             /// Overrides from server to client.
             #[serde(default, skip_serializing_if = "DirectionSpec::is_empty")]
             down: DirectionSpec,
+            /// What changes later, in order of time.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            schedule: Vec<Step>,
+            /// What no condition says.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            stages: Vec<StageTable>,
+            /// Packets that meet something else; the first class that takes a packet has it.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            classes: Vec<ClassSpec>,
+        }
+
+        /// [`ClassSpec`] as files have it.
+        #[derive(Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, rename = "ClassSpec")]
+        /// Packets that a rule takes, and what is different for them.
+        struct FlatClassSpec {
+            /// Its name in summaries.
+            name: String,
+            /// The protocol that IP carries; any when absent.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            protocol: Option<Protocol>,
+            /// The port of UDP or TCP at either end; any when absent.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            port: Option<u16>,
+            $(
+                #[doc = $help]
+                $(#[$attribute])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                $key: Option<$kind>,
+            )+
+            /// Overrides from client to server.
+            #[serde(default, skip_serializing_if = "DirectionSpec::is_empty")]
+            up: DirectionSpec,
+            /// Overrides from server to client.
+            #[serde(default, skip_serializing_if = "DirectionSpec::is_empty")]
+            down: DirectionSpec,
+            /// What changes later, in order of time.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            schedule: Vec<Step>,
+        }
+
+        impl From<FlatClassSpec> for ClassSpec {
+            fn from(flat: FlatClassSpec) -> Self {
+                let FlatClassSpec { name, protocol, port, $($key,)+ up, down, schedule } = flat;
+                let both = DirectionSpec { $($key,)+ schedule };
+                Self { rule: Rule { name, protocol, port }, both, up, down }
+            }
+        }
+
+        impl From<ClassSpec> for FlatClassSpec {
+            fn from(ClassSpec { rule, both, up, down }: ClassSpec) -> Self {
+                let Rule { name, protocol, port } = rule;
+                let schedule = both.schedule;
+                Self { name, protocol, port, $($key: both.$key,)+ up, down, schedule }
+            }
         }
 
         impl From<FlatLinkSpec> for LinkSpec {
-            fn from(FlatLinkSpec { $($key,)+ toffee, seed, up, down }: FlatLinkSpec) -> Self {
-                let both = DirectionSpec { $($key,)+ };
-                Self { both, toffee, seed, up, down }
+            fn from(flat: FlatLinkSpec) -> Self {
+                let FlatLinkSpec { $($key,)+ toffee, seed, up, down, schedule, stages, classes } = flat;
+                let both = DirectionSpec { $($key,)+ schedule };
+                Self { both, toffee, seed, up, down, stages, classes }
             }
         }
 
         impl From<LinkSpec> for FlatLinkSpec {
-            fn from(LinkSpec { both, toffee, seed, up, down }: LinkSpec) -> Self {
-                Self { $($key: both.$key,)+ toffee, seed, up, down }
+            fn from(spec: LinkSpec) -> Self {
+                let LinkSpec { both, toffee, seed, up, down, stages, classes } = spec;
+                let schedule = both.schedule;
+                Self { $($key: both.$key,)+ toffee, seed, up, down, schedule, stages, classes }
             }
         }
     };
@@ -126,15 +218,23 @@ macro_rules! conditions {
 conditions! {
     /// Propagation delay, one way: 20ms, 500us
     delay: Nanos = "TIME",
-    /// Random loss, one way: 1%
-    loss: Probability = "PERCENT",
-    /// Bottleneck of one direction, counting L2 bytes without FCS: 10mbit, 1gbit
-    rate: BitsPerSec = "RATE",
+    /// How far each packet's delay varies, and how: 2ms, 2ms,normal, 2ms,free (packets may overtake each other)
+    jitter: JitterSpec = "TIME[,LAW][,free]",
+    /// Random loss, one way: 1%, or in bursts of 8 in the mean: 1%,burst=8
+    loss: LossSpec = "PERCENT[,burst=N]",
+    /// How many packets are followed by a copy: 1%
+    duplicate: Probability = "PERCENT",
+    /// How many packets have one bit flipped: 0.1%
+    corrupt: Probability = "PERCENT",
+    /// Bottleneck of one direction, counting L2 bytes without FCS: 10mbit, 1gbit; 0bit serves nothing
+    rate: LineRate = "RATE",
     /// How far the rate varies and how long each value holds: spread=20%,hold=5s
     #[serde(deserialize_with = "key_values::text_or_table")]
     fluctuation: FluctuationSpec = "KEY=VALUE,...",
-    /// Waiting room of the bottleneck: 100pkt, 64KiB, 50ms [default: 100ms at the rate]
+    /// Waiting room of the bottleneck: 100pkt, 64KiB, 50ms [default: 100ms at the rate; with AQM, as many packets as tc]
     queue: QueueLimit = "LIMIT",
+    /// Active management of the queue: codel, fq_codel, dualpi2, with options: fq_codel,target=5ms,noecn
+    aqm: AqmSpec = "NAME[,OPTION...]",
     /// Delay that grows with the packet: microseconds = L2 bytes / FACTOR
     size_delay: Factor = "FACTOR",
 }
@@ -153,6 +253,10 @@ pub struct LinkSpec {
     pub up: DirectionSpec,
     /// Overrides from server to client.
     pub down: DirectionSpec,
+    /// What no condition says.
+    pub stages: Vec<StageTable>,
+    /// Packets that meet something else; the first class that takes a packet has it.
+    pub classes: Vec<ClassSpec>,
 }
 
 /// A rate that is drawn anew again and again, each direction's by itself; every value within the spread is alike.
@@ -195,11 +299,13 @@ impl LinkSpec {
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
-            up: self.up.or(other.up.without(self.both)),
-            down: self.down.or(other.down.without(self.both)),
+            up: self.up.or(other.up.without(&self.both)),
+            down: self.down.or(other.down.without(&self.both)),
             both: self.both.or(other.both),
             toffee: self.toffee.or(other.toffee),
             seed: self.seed.or(other.seed),
+            stages: either(self.stages, other.stages),
+            classes: either(self.classes, other.classes),
         }
     }
 
@@ -208,7 +314,7 @@ impl LinkSpec {
     /// # Errors
     /// As [`LinkSpec::hop`].
     pub fn to_link(&self, hop: &str) -> Result<EmulatedLink> {
-        Ok(emulated_link(vec![self.hop(hop)?], self.seed(), 0))
+        Ok(emulated_link(&[self.hop(hop)?], self.seed(), 0))
     }
 
     /// Refuses what the model would refuse, before anything is built.
@@ -226,8 +332,38 @@ impl DirectionSpec {
         *self == Self::default()
     }
 
+    /// All that it says at one time or another.
+    fn ever(&self) -> Self {
+        let said = self.schedule.iter().map(Step::conditions);
+        said.fold(self.clone(), Self::or)
+    }
+
+    /// What it says at a time; at first, for none.
+    fn then(&self, time: Option<Nanos>) -> Self {
+        let until_then = self.schedule.iter().filter(|step| Some(step.at) <= time);
+        let base = Self {
+            schedule: Vec::new(),
+            ..self.clone()
+        };
+        until_then.fold(base, |before, step| step.conditions().or(before))
+    }
+
+    fn check_order(&self) -> Result<()> {
+        for pair in self.schedule.windows(2) {
+            let [before, after] = [pair[0].at, pair[1].at];
+            ensure!(
+                before <= after,
+                "schedule: {after} stands behind {before}: put it in order of time"
+            );
+        }
+        Ok(())
+    }
+
     /// Refuses what needs a rate, where there is none.
     fn refuse_rateless(&self) -> Result<()> {
+        if self.aqm.is_some() {
+            bail!("aqm: it manages the queue of a rate: state rate too, or leave aqm out");
+        }
         if self.queue.is_some() {
             bail!("queue: a queue needs a rate that fills it: state rate too, or leave queue out");
         }
@@ -283,6 +419,17 @@ fn loss_of(k: Factor) -> Option<Probability> {
     (k >= 1.0).then(|| Probability::from_percent(percent).expect("0 to 5.5"))
 }
 
+/// Whether it may be part of the names of stages.
+fn is_name(text: &str) -> bool {
+    let is_right = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    !text.is_empty() && text.chars().all(is_right)
+}
+
+/// The first list, unless it is empty.
+fn either<T>(first: Vec<T>, second: Vec<T>) -> Vec<T> {
+    if first.is_empty() { second } else { first }
+}
+
 /// A table that may be written as text too.
 fn text_too(schema: &mut Schema) {
     let table = std::mem::take(schema);
@@ -302,7 +449,7 @@ mod tests {
 
     /// What the stage of this name does, in either direction.
     fn effect(hop: &Hop, name: &str) -> Option<Effect> {
-        let mut all = hop.up.iter().chain(&hop.down);
+        let mut all = hop.rest.up.iter().chain(&hop.rest.down);
         let found = all.find(|stage| stage.name == format!("box.{name}"));
         found.map(|stage| stage.effect.clone())
     }
@@ -365,8 +512,8 @@ mod tests {
         assert_eq!(toffee(&text).queue, DEFAULT_TOFFEE_QUEUE.into());
         let names =
             |stages: &[StageSpec]| stages.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
-        assert_eq!(names(&text.up), ["box.toffee", "box.up.drop"]);
-        assert_eq!(names(&text.down), ["box.toffee", "box.down.drop"]);
+        assert_eq!(names(&text.rest.up), ["box.toffee", "box.up.drop"]);
+        assert_eq!(names(&text.rest.down), ["box.toffee", "box.down.drop"]);
     }
 
     #[test]
