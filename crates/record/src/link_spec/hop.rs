@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use model::{
-    BitsPerSec, Bytes, ConfigError, Delay, Effect, Framing, LinkConfig, Nanos, PathSpec, Probability,
-    Queue, QueueLimit, Rate, Side, StageSpec, Toffee,
+    BitsPerSec, Bytes, ConfigError, Delay, Effect, Framing, LinkConfig, Nanos, PathSpec,
+    Probability, Queue, QueueLimit, Rate, Side, StageSpec, Toffee,
 };
 
 use super::classes;
@@ -50,7 +50,9 @@ impl Hop {
 
     /// What packets of this class meet.
     fn stages(&self, class: usize) -> &Stages {
-        let own = class.checked_sub(1).and_then(|index| self.classes.get(index));
+        let own = class
+            .checked_sub(1)
+            .and_then(|index| self.classes.get(index));
         own.map_or(&self.rest, |(_, stages)| stages)
     }
 }
@@ -127,7 +129,8 @@ impl LinkSpec {
 
     /// Refuses schedules out of order, and what needs a rate where there never is one.
     fn check_layers(&self) -> Result<()> {
-        let has_rate = |layers: &[&DirectionSpec]| layers.iter().any(|one| one.ever().rate.is_some());
+        let has_rate =
+            |layers: &[&DirectionSpec]| layers.iter().any(|one| one.ever().rate.is_some());
         let check = |own: &DirectionSpec, rates: bool| {
             own.check_order()?;
             if rates {
@@ -240,7 +243,9 @@ fn over_time(layers: &[&DirectionSpec], prefix: &str) -> [StageSpec; SLOTS] {
         .collect();
     let first = then(None);
     let rate_of = |all: &DirectionSpec| all.rate.and_then(|rate| rate.0);
-    let all = [&first].into_iter().chain(moments.iter().map(|(_, all)| all));
+    let all = [&first]
+        .into_iter()
+        .chain(moments.iter().map(|(_, all)| all));
     let mut rate = all.clone().find_map(rate_of);
     let mut stages = first
         .effects(rate)
@@ -261,7 +266,9 @@ impl DirectionSpec {
     /// served.
     fn effects(&self, rate: Option<BitsPerSec>) -> [(&'static str, Effect); SLOTS] {
         let nothing = Effect::Nothing;
-        let [loss, bursts] = self.loss.map_or([nothing.clone(), nothing], |loss| loss.effects());
+        let [loss, bursts] = self
+            .loss
+            .map_or([nothing.clone(), nothing], |loss| loss.effects());
         let share = |share: Option<Probability>, effect: fn(Probability) -> Effect| {
             or_nothing(share.unwrap_or_default(), Probability::ZERO, effect)
         };
@@ -271,7 +278,10 @@ impl DirectionSpec {
             ("burst-loss", bursts),
             ("duplicate", share(self.duplicate, Effect::Duplicate)),
             ("corrupt", share(self.corrupt, Effect::Corrupt)),
-            ("delay", or_nothing(self.delay(), Delay::default(), Effect::Delay)),
+            (
+                "delay",
+                or_nothing(self.delay(), Delay::default(), Effect::Delay),
+            ),
         ]
     }
 
@@ -297,9 +307,9 @@ impl DirectionSpec {
         let usual = self.aqm.map_or(DEFAULT_QUEUE, AqmSpec::usual_limit);
         let limit = match (rate, self.queue.unwrap_or(usual)) {
             // A time needs a rate: that which served before, or will serve.
-            (None, QueueLimit::Time(time)) => {
-                known.map_or(STALLED_QUEUE, |rate| QueueLimit::Bytes(bytes_in(rate, time)))
-            }
+            (None, QueueLimit::Time(time)) => known.map_or(STALLED_QUEUE, |rate| {
+                QueueLimit::Bytes(bytes_in(rate, time))
+            }),
             (_, limit) => limit,
         };
         Effect::Rate(Rate {

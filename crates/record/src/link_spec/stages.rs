@@ -184,7 +184,8 @@ impl StageTable {
             "name: a stage needs a name of letters, digits, - and _, such as gate"
         );
         let mut now = self.parameters();
-        let mut stage = StageSpec::new(format!("{prefix}.{}", self.name()), self.kind.effect(&now)?);
+        let mut stage =
+            StageSpec::new(format!("{prefix}.{}", self.name()), self.kind.effect(&now)?);
         let mut last = Nanos::ZERO;
         for step in &self.schedule {
             let at = step.at;
@@ -244,8 +245,12 @@ impl StageKind {
             Self::Gemodel => {
                 let all = Probability::from_percent(100.0)?;
                 Effect::GilbertElliott(GilbertElliott {
-                    to_bad: with.p.context("p: how often a burst begins is missing: p = \"1%\"")?,
-                    to_good: with.r.context("r: how often a burst ends is missing: r = \"10%\"")?,
+                    to_bad: with
+                        .p
+                        .context("p: how often a burst begins is missing: p = \"1%\"")?,
+                    to_good: with
+                        .r
+                        .context("r: how often a burst ends is missing: r = \"10%\"")?,
                     bad_loss: with.bad_loss.unwrap_or(all),
                     good_loss: with.good_loss.unwrap_or_default(),
                 })
