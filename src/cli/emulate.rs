@@ -42,8 +42,8 @@ impl EmulateArgs {
     /// Runs the box until a signal ends it.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
-        let config = spec.to_link("box").or_bad_input()?;
-        let link = Link::new(&config).or_bad_input()?;
+        let emulated = spec.to_link("box").or_bad_input()?;
+        let link = Link::new(&emulated.config).or_bad_input()?;
         let options = self.forwarder.options()?;
         let wan_box = WanBox::up([&self.a, &self.b], self.force, link, options)?;
         eprintln!("farwire: {} <-> {} until a signal", self.a, self.b);

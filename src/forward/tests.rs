@@ -1,6 +1,6 @@
 //! The forwarder between two ports in memory, in virtual time.
 
-use model::{BitsPerSec, Conditions, Framing, HopConfig, LinkConfig, QueueLimit, Rate};
+use model::{BitsPerSec, Delay, Effect, Framing, LinkConfig, QueueLimit, Rate, StageSpec};
 use netio::{Frame, Gso, GsoKind, MemoryPort, Offload, PartialChecksum, Sent};
 use proptest::prelude::*;
 
@@ -40,19 +40,28 @@ fn numbers(sent: &[Sent]) -> Vec<u32> {
         .collect()
 }
 
+/// What each direction of the link has.
+#[derive(Clone, Copy, Default)]
+struct Conditions {
+    rate: Option<Rate>,
+    delay: Nanos,
+}
+
 fn link(conditions: Conditions) -> Link {
-    let hop = HopConfig {
-        name: "box".to_owned(),
-        up: conditions,
-        down: conditions,
-        toffee: None,
+    let stages = |way: &str| {
+        let delay = Effect::Delay(Delay {
+            time: conditions.delay,
+            ..Delay::default()
+        });
+        let rate = conditions.rate.map(Effect::Rate);
+        let delay = (conditions.delay > Nanos::ZERO).then_some(delay);
+        let named = [("rate", rate), ("delay", delay)];
+        let named = named.into_iter().filter_map(|(kind, effect)| {
+            Some(StageSpec::new(format!("box.{way}.{kind}"), effect?))
+        });
+        named.collect()
     };
-    Link::new(&LinkConfig {
-        seed: 3,
-        link: 0,
-        hops: vec![hop],
-    })
-    .unwrap()
+    Link::new(&LinkConfig::new(3, stages("up"), stages("down"))).unwrap()
 }
 
 type InMemory = Forwarder<MemoryPort>;
@@ -65,9 +74,9 @@ fn forwarder(conditions: Conditions, gso: bool, memory: usize) -> InMemory {
 fn rate(bits: u64) -> Option<Rate> {
     Some(Rate {
         fluctuation: None,
-        rate: BitsPerSec::new(bits).unwrap(),
+        rate: BitsPerSec::new(bits).ok(),
         framing: Framing::L2,
-        queue: QueueLimit::Packets(100_000),
+        queue: QueueLimit::Packets(100_000).into(),
     })
 }
 
@@ -118,7 +127,7 @@ proptest! {
 fn frames_that_were_looked_at_late_meet_the_queue_as_it_was_when_they_came() {
     let conditions = Conditions {
         rate: Some(Rate {
-            queue: QueueLimit::Packets(5),
+            queue: QueueLimit::Packets(5).into(),
             ..rate(10_000_000).unwrap()
         }),
         ..Conditions::default()

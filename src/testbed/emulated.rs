@@ -1,12 +1,13 @@
 //! A bed of namespaces with the emulator running on its links.
 
 use anyhow::{Context, Result};
-use model::{Link, LinkConfig};
+use model::Link;
 use netio::AfPacket;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 use netio::netns::NetNs;
 
 use crate::forward::thread::{ForwarderOptions, ForwarderThread, RING_SLOTS};
+use record::link_spec::EmulatedLink;
 use record::summary::Summary;
 
 /// A bed whose links are emulated.
@@ -18,13 +19,16 @@ pub(crate) struct EmulatedBed {
 
 impl EmulatedBed {
     /// Builds the bed, with a segment for each of `links`, and starts to forward.
-    pub(crate) fn up(bed: &BedConfig, links: Vec<(LinkConfig, ForwarderOptions)>) -> Result<Self> {
+    pub(crate) fn up(
+        bed: &BedConfig,
+        links: Vec<(EmulatedLink, ForwarderOptions)>,
+    ) -> Result<Self> {
         let bed = Bed::build(&BedConfig {
             segments: u8::try_from(links.len()).context("more links than a bed can have")?,
             ..bed.clone()
         })?;
-        let forward = |(emulator, (link, options)): (&NetNs, (LinkConfig, ForwarderOptions))| {
-            let link = Link::new(&link)?;
+        let forward = |(emulator, (link, options)): (&NetNs, (EmulatedLink, ForwarderOptions))| {
+            let link = Link::new(&link.config)?;
             let ports = emulator.run(|| -> Result<_> {
                 let open = |name| AfPacket::open(name, RING_SLOTS);
                 Ok([open(CLIENT_PORT)?, open(SERVER_PORT)?])

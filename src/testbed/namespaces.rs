@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use anyhow::{Result, bail};
-use model::LinkConfig;
 use netio::CpuUse;
 use netio::bed::{BedConfig, Endpoint, Side, WAN};
 use netio::netns::NetNs;
@@ -20,6 +19,7 @@ use instruments::measure::FarEnd;
 use instruments::serve::Server;
 use record::Measurement;
 use record::bed::{Bed, Ends};
+use record::link_spec::EmulatedLink;
 
 /// Namespaces of its own.
 struct Namespaces {
@@ -53,7 +53,7 @@ pub(super) fn set_up(spec: &TestbedSpec<'_>, seed: u64, cpu: CpuUse) -> Result<B
     };
     let links = spec.bed.links(spec.link, seed)?;
     let with_options =
-        |(name, link): (String, LinkConfig)| (name, (link, ForwarderOptions::from(cpu)));
+        |(name, link): (String, EmulatedLink)| (name, (link, ForwarderOptions::from(cpu)));
     let (names, links): (Vec<_>, Vec<_>) = links.into_iter().map(with_options).unzip();
     let bed = EmulatedBed::up(&config, links)?;
     if let Some(bucket) = spec.bed.token_bucket() {
