@@ -1,5 +1,6 @@
 //! Stages that no condition stands for, and second ones of those that have one.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -19,7 +20,7 @@ const DEFAULT_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
 
 /// What a stage does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum StageKind {
     /// What comes while it is not `open` waits until it opens, in `queue`.
     Gate,
@@ -29,6 +30,8 @@ pub enum StageKind {
     Gemodel,
     /// What is longer than `mtu` is dropped, and its sender told by ICMP.
     Mtu,
+    /// Every `n`-th packet is lost.
+    EveryNth,
     /// Random `loss`.
     Loss,
     /// Propagation: `delay`, `jitter`, `size_delay`.
@@ -145,6 +148,8 @@ parameters! {
     bad_loss: Probability,
     /// Loss in the good state (1-k); none when absent.
     good_loss: Probability,
+    /// Which packets are lost by counting: 3 is every third.
+    n: NonZeroU32,
     /// The longest packet that passes, in L3 bytes.
     mtu: u16,
     /// Random loss.
@@ -208,6 +213,7 @@ impl StageKind {
             Self::Trace => "trace",
             Self::Gemodel => "gemodel",
             Self::Mtu => "mtu",
+            Self::EveryNth => "every-nth",
             Self::Loss => "loss",
             Self::Delay => "delay",
             Self::Duplicate => "duplicate",
@@ -222,6 +228,7 @@ impl StageKind {
             Self::Trace => &["times", "queue", "aqm"],
             Self::Gemodel => &["p", "r", "bad_loss", "good_loss"],
             Self::Mtu => &["mtu"],
+            Self::EveryNth => &["n"],
             Self::Loss => &["loss"],
             Self::Delay => &["delay", "jitter", "size_delay"],
             Self::Duplicate => &["duplicate"],
@@ -256,6 +263,7 @@ impl StageKind {
                 })
             }
             Self::Mtu => Effect::Mtu(with.mtu.context("mtu: it is missing: mtu = 1400")?),
+            Self::EveryNth => Effect::EveryNth(with.n.context("n: it is missing: n = 100")?),
             Self::Loss => {
                 let loss = with.loss.context("loss: it is missing: loss = \"1%\"")?;
                 match loss.effects() {
