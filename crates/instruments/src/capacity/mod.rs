@@ -22,21 +22,18 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::client::measure;
 pub(crate) use self::wire::{Algorithm, Thresholds};
 use self::wire::{Sizes, StartRow, TestParameters};
-use crate::seconds;
 
 /// From one feedback to the next (RFC 9097).
 const FEEDBACK: Duration = Duration::from_millis(50);
 
 /// How to search for the capacity.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CapacityPlan {
     /// Which way the load goes.
     pub(crate) direction: Direction,
     /// How long; whole seconds, 1 to 3,600.
-    #[serde(rename = "duration_s", with = "seconds")]
     pub(crate) duration: Duration,
     /// The time over which the capacity is the mean; 100 ms to 10 s.
-    #[serde(rename = "sub_interval_s", with = "seconds")]
     pub(crate) sub_interval: Duration,
     /// How the rate follows the feedback.
     pub(crate) algorithm: Algorithm,

@@ -9,7 +9,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
 
 use super::connection::{HttpConnection, ResponseHead, Waited};
 use super::sizes::FileSizes;
@@ -27,7 +26,7 @@ pub(crate) const DEFAULT_CONNECTIONS: u32 = 6;
 pub(crate) const MOST_CONNECTIONS: u32 = 256;
 
 /// Which files to fetch, and how.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FilesPlan {
     /// How many.
     pub(crate) count: u32,

@@ -14,11 +14,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::{Deserialize, Serialize};
 
 use self::connection::{HttpConnection, ResponseHead, Waited};
 use super::meter::Meter;
-use super::{Session, seconds};
+use super::Session;
 use crate::endpoint::{self, Family, Local};
 use crate::measured::{failed, failure, figures};
 use record::Statistic::{Mean, Total};
@@ -31,25 +30,22 @@ const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How to download.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HttpPlan {
     /// When to end.
     pub(crate) amount: Amount,
     /// Length of the intervals in which bytes are counted.
-    #[serde(rename = "interval_s", with = "seconds")]
     pub(crate) interval: Duration,
 }
 
 /// How much to download.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Amount {
     /// Everything that the URL gives.
     Whole,
     /// So many payload bytes.
     Bytes(u64),
     /// What comes within this time of the request.
-    #[serde(rename = "for_s", with = "seconds")]
     For(Duration),
 }
 

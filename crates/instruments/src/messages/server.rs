@@ -71,14 +71,7 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
         port: address.port(),
         interface,
     };
-    let thread = thread::Builder::new()
-        .name("messages".to_owned())
-        .spawn(move || server.accept(&listener))?;
-    Ok(Service {
-        name: "messages",
-        address,
-        thread,
-    })
+    Service::start("messages", address, move || server.accept(&listener))
 }
 
 impl MessageServer {

@@ -9,7 +9,7 @@ use model::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Messages of one size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Bytes of a message.
     pub size: usize,

@@ -20,11 +20,10 @@ use nix::sys::socket::{
     sockopt::ReceiveTimestampns,
 };
 use nix::sys::time::TimeSpec;
-use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::echo_stats::EchoStats;
-use super::{Session, seconds};
+use super::Session;
 use crate::endpoint::{self, Local};
 use crate::measured::{failed, failure};
 use netio::stop::STOP_INTERVAL;
@@ -41,23 +40,19 @@ const TURN: usize = 64;
 const LONGEST_IPV4_HEADER: usize = 60;
 
 /// How to ping.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PingPlan {
     /// ICMP payload bytes, as `ping -s`; at most 65,507.
     pub(crate) size: u16,
     /// Echo requests to send.
     pub(crate) count: u32,
     /// From one request to the next, absolute.
-    #[serde(rename = "interval_s", with = "seconds")]
     pub(crate) interval: Duration,
     /// After which an answer counts as late and its request as lost (RFC 2681 asks to state it).
-    #[serde(rename = "timeout_s", with = "seconds")]
     pub(crate) timeout: Duration,
     /// DSCP and ECN of the requests, the byte of type of service; the system's when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tos: Option<u8>,
     /// TTL or hop limit of the requests; the system's when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ttl: Option<u8>,
 }
 

@@ -5,7 +5,6 @@ mod sessions;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::thread;
 
 use anyhow::Result;
 use model::Nanos;
@@ -54,14 +53,7 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
         overflowed: 0,
         shared,
     };
-    let thread = thread::Builder::new()
-        .name("stamp".to_owned())
-        .spawn(move || reflector.serve())?;
-    Ok(Service {
-        name: "stamp",
-        address,
-        thread,
-    })
+    Service::start("stamp", address, move || reflector.serve())
 }
 
 struct Reflector {
