@@ -13,12 +13,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::Session;
-use crate::echo_stats::{lost_percent, total};
 use crate::endpoint::{self, Local};
-use crate::measured::{failure, figures};
+use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
-use record::{Figure, Measurement, Metric, Sample, Statistic};
-use stats::{order_statistics, t_interval};
+use record::{Measurement, Metric, Sample, Statistic};
 
 /// From one live line to the next.
 const LIVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -147,7 +145,16 @@ impl Connector<'_> {
             total(Metric::ReceivedPackets, received),
         ];
         figures.extend((sent > 0).then(|| lost_percent(sent - received, sent)));
-        figures.extend(distribution(&times));
+        figures.extend(distribution(
+            Metric::ConnectMs,
+            &times,
+            &[
+                Statistic::Min,
+                Statistic::Mean,
+                Statistic::Median,
+                Statistic::Max,
+            ],
+        ));
         let (target, timeout) = (self.target, self.plan.timeout);
         let failure = (received == 0)
             .then(|| format!("no answer from {target} to {sent} connections within {timeout:?}"));
@@ -195,23 +202,6 @@ impl Outcome {
 }
 
 /// The least, mean, median with its interval, and the greatest; nothing of none.
-fn distribution(times: &[f64]) -> impl Iterator<Item = Figure> {
-    let sorted = order_statistics::sorted(times);
-    let found = [
-        (Statistic::Min, sorted.first().copied()),
-        (Statistic::Mean, t_interval::mean(times)),
-        (Statistic::Median, order_statistics::quantile(&sorted, 0.5)),
-        (Statistic::Max, sorted.last().copied()),
-    ];
-    let found = found.map(|(statistic, value)| (Metric::ConnectMs, statistic, value));
-    let interval = order_statistics::median_interval(&sorted);
-    figures(None, found).map(move |mut figure| {
-        if figure.statistic == Statistic::Median {
-            figure.interval = interval;
-        }
-        figure
-    })
-}
 
 #[cfg(test)]
 mod tests {

@@ -13,12 +13,12 @@ use anyhow::{Context, Result, bail};
 use super::connection::{HttpConnection, ResponseHead, Waited};
 use super::sizes::FileSizes;
 use super::{HttpTarget, LIVE_INTERVAL};
+use crate::Session;
 use crate::endpoint::Local;
-use crate::{Session, measured};
+use crate::measured::distribution;
 use netio::stop::Stop;
 use record::Statistic::{Mean, Median, P90, P99, Total};
 use record::{Figure, Measurement, Metric, Sample};
-use stats::{order_statistics, t_interval};
 
 /// Connections in parallel unless said, as browsers open them to one server.
 pub(crate) const DEFAULT_CONNECTIONS: u32 = 6;
@@ -322,36 +322,22 @@ fn figures(fetched: &[Fetched], plan: &FilesPlan) -> Vec<Figure> {
         Figure::new(Metric::FilesPerS, Mean, count / elapsed_s),
         Figure::new(Metric::GoodputBitPerS, Mean, bits / elapsed_s),
     ];
-    let of = |values: &dyn Fn(&Fetched) -> Option<f64>| fetched.iter().filter_map(values).collect();
-    let connect_ms = of(&|file| file.connect_ms);
-    let first_byte_ms = of(&|file| Some(file.first_byte_ms));
-    let completion_ms = of(&|file| Some(file.completion_ms));
-    figures.extend(distribution(Metric::ConnectMs, connect_ms));
-    figures.extend(distribution(Metric::FirstByteMs, first_byte_ms));
-    figures.extend(distribution(Metric::CompletionMs, completion_ms));
+    let of = |values: &dyn Fn(&Fetched) -> Option<f64>| -> Vec<f64> {
+        fetched.iter().filter_map(values).collect()
+    };
+    for (metric, values) in [
+        (Metric::ConnectMs, of(&|file| file.connect_ms)),
+        (Metric::FirstByteMs, of(&|file| Some(file.first_byte_ms))),
+        (Metric::CompletionMs, of(&|file| Some(file.completion_ms))),
+    ] {
+        figures.extend(distribution(metric, &values, &[Mean, Median, P90, P99]));
+    }
     // Where sizes come in turn, what a file takes can be told by its size.
     let sizes = plan.sizes.as_ref().map(FileSizes::distinct);
     for size in sizes.unwrap_or_default() {
         let of_size = of(&|file| (file.bytes == size).then_some(file.completion_ms));
-        let mut all = distribution(Metric::CompletionMs, of_size).into_iter();
-        let median = all.find(|figure| figure.statistic == Median);
-        figures.extend(median.map(|figure| figure.size(size)));
-    }
-    figures
-}
-
-/// Mean, median with its interval, and the upper percentiles.
-fn distribution(metric: Metric, mut values: Vec<f64>) -> Vec<Figure> {
-    values.sort_by(f64::total_cmp);
-    let found = [
-        (metric, Mean, t_interval::mean(&values)),
-        (metric, Median, order_statistics::quantile(&values, 0.5)),
-        (metric, P90, order_statistics::percentile(&values, 0.90)),
-        (metric, P99, order_statistics::percentile(&values, 0.99)),
-    ];
-    let mut figures: Vec<Figure> = measured::figures(None, found).collect();
-    if let Some(median) = figures.get_mut(1) {
-        median.interval = order_statistics::median_interval(&values);
+        let median = distribution(Metric::CompletionMs, &of_size, &[Median]);
+        figures.extend(median.into_iter().map(|figure| figure.size(size)));
     }
     figures
 }

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use self::connection::{HttpConnection, ResponseHead, Waited};
-use super::meter::Meter;
 use super::Session;
+use super::meter::Meter;
 use crate::endpoint::{self, Family, Local};
 use crate::measured::{failed, failure, figures};
 use record::Statistic::{Mean, Total};

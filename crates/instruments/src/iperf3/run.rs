@@ -161,6 +161,11 @@ pub(crate) fn settle(
     sides.local.streams = streams.results();
 }
 
+/// Seconds from one moment to another; none where that is earlier.
+pub(crate) fn seconds(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64()
+}
+
 /// Locks `mutex`; what a thread counted until it panicked stands.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -22,8 +22,8 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::echo_stats::EchoStats;
 use super::Session;
+use super::echo_stats::EchoStats;
 use crate::endpoint::{self, Local};
 use crate::measured::{failed, failure};
 use netio::stop::STOP_INTERVAL;
@@ -137,12 +137,13 @@ impl<'a> Pinger<'a> {
             true => "user space at sending, kernel at receipt",
             false => "user space",
         };
-        let mut measurement = self.tally.finish().with_fact("timestamps", stamps);
-        measurement.failure = failure.or(measurement.failure);
         self.sending_ms.sort_by(f64::total_cmp);
         let sending_ms = order_statistics::percentile(&self.sending_ms, 0.9);
-        match sending_ms.filter(|_| self.kernel_stamps) {
-            Some(sending_ms) => with_hosts_part(measurement, 2.0 * sending_ms),
+        let hosts_ms = sending_ms.filter(|_| self.kernel_stamps).map(|ms| 2.0 * ms);
+        let mut measurement = self.tally.finish(hosts_ms).with_fact("timestamps", stamps);
+        measurement.failure = failure.or(measurement.failure);
+        match hosts_ms {
+            Some(hosts_ms) => with_hosts_part(measurement, hosts_ms),
             None => measurement,
         }
     }
@@ -281,19 +282,6 @@ impl<'a> Pinger<'a> {
 /// a send call lasts (where no queue delays the packet, it is on the wire when the call returns), and the far end's
 /// way up and down with the echo, which is taken to last no longer.
 fn with_hosts_part(mut measurement: Measurement, host_ms: f64) -> Measurement {
-    let rtts = measurement
-        .samples
-        .iter()
-        .filter(|s| s.metric == Metric::RttMs);
-    let mut rtts: Vec<f64> = rtts.map(|sample| sample.value).collect();
-    rtts.sort_by(f64::total_cmp);
-    for figure in &mut measurement.figures {
-        if (figure.metric, figure.statistic) == (Metric::RttMs, Statistic::Median)
-            && let Some([low, high]) = order_statistics::median_interval(&rtts)
-        {
-            figure.interval = Some([(low - host_ms).max(0.0), high]);
-        }
-    }
     let host = Figure::new(Metric::HostMs, Statistic::Max, host_ms);
     measurement.figures.push(host);
     measurement

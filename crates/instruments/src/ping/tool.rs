@@ -118,7 +118,7 @@ pub(crate) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
     for (sequence, rtt_ms) in output.texts().filter_map(answer) {
         tally.answered(wraps.unwrap(sequence), rtt_ms);
     }
-    tally.finish()
+    tally.finish(None)
 }
 
 /// `[1795291848.6] 1208 bytes from 127.0.0.1: icmp_seq=1 ttl=64 time=0.907 ms`: sequence and time.

@@ -10,7 +10,7 @@ use super::delay::{self, Delays, Offset, Relation};
 use super::loss::{self, Losses};
 use super::probe_log::{ProbeLog, Received};
 use super::sender::ProbePlan;
-use crate::echo_stats::{lost_percent, total};
+use crate::measured::{lost_percent, total};
 
 /// How far off the stamps of a packet are taken to be, one way: interrupts and queues of both kernels.
 const STAMP_ERROR_MS: f64 = 0.1;

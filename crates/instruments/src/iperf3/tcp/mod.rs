@@ -17,7 +17,7 @@ use self::stream::{DataStream, Sending};
 pub(crate) use self::stream::{StreamInterval, cwnd_bytes};
 use super::messages::StreamResults;
 use super::plan::{Plan, StreamSpec, Until};
-use super::run::{CpuTime, Progress, Streams};
+use super::run::{CpuTime, Progress, Streams, seconds};
 
 /// Bytes of a block when the user does not say: as large as iperf3 takes, for fewer calls.
 const DEFAULT_BLOCK: u32 = 1 << 20;
@@ -441,8 +441,4 @@ pub(crate) fn set_tos(plan: &Plan, socket: &SockRef<'_>, peer: IpAddr) -> Result
         IpAddr::V6(_) => socket.set_tclass_v6(tos.into()),
     };
     set.with_context(|| format!("a type of service of {tos:#04x} cannot be set"))
-}
-
-fn seconds(from: Instant, to: Instant) -> f64 {
-    to.saturating_duration_since(from).as_secs_f64()
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use super::super::messages::Sides;
 use super::super::plan::{Plan, Until};
 use super::{Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
+use crate::measured::{at_layers, mean, rates, total};
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
 
@@ -190,24 +191,9 @@ impl<'a> TcpTest<'a> {
 
     /// Goodput and what it takes on each layer.
     fn rates(&self, sends: bool, sum: &Sum) -> Vec<Figure> {
-        let Some(goodput) = sum.goodput() else {
-            return Vec::new();
-        };
-        let bounds = self.bounds(sends, sum);
-        let rate = |metric, of: &dyn Fn(f64) -> f64| {
-            let figure = Figure::new(metric, Statistic::Mean, of(goodput));
-            match bounds {
-                Some([low, high]) => figure.within(of(low), of(high)),
-                None => figure,
-            }
-        };
-        let mut figures = vec![rate(Metric::GoodputBitPerS, &|goodput| goodput)];
-        if let Some(layers) = self.layers(sends) {
-            figures.push(rate(Metric::L3RateBitPerS, &|goodput| layers.l3(goodput)));
-            figures.push(rate(Metric::L2RateBitPerS, &|goodput| layers.l2(goodput)));
-            figures.push(rate(Metric::L1RateBitPerS, &|goodput| layers.l1(goodput)));
-        }
-        figures
+        let goodput = sum.goodput();
+        let of = |goodput| rates(goodput, self.bounds(sends, sum), self.layers(sends));
+        goodput.into_iter().flat_map(of).collect()
     }
 
     /// What is known of one stream only; of one of several also what is known of all.
@@ -221,8 +207,7 @@ impl<'a> TcpTest<'a> {
         }
         let stream = self.stream(total);
         let goodput = stream.goodput();
-        figures
-            .extend(goodput.map(|rate| Figure::new(Metric::GoodputBitPerS, Statistic::Mean, rate)));
+        figures.extend(goodput.map(|rate| mean(Metric::GoodputBitPerS, rate)));
         figures.extend(totals(&stream));
         let figures = figures.into_iter();
         figures.map(|figure| figure.stream(total.spec.id)).collect()
@@ -256,12 +241,8 @@ impl<'a> TcpTest<'a> {
             };
             let arrived: u64 = streams().map(|stream| stream.arrived).sum();
             let goodput = arrived as f64 * 8.0 / lasted;
-            samples.push(sample(Metric::GoodputBitPerS, goodput));
-            if let Some(layers) = layers {
-                samples.push(sample(Metric::L3RateBitPerS, layers.l3(goodput)));
-                samples.push(sample(Metric::L2RateBitPerS, layers.l2(goodput)));
-                samples.push(sample(Metric::L1RateBitPerS, layers.l1(goodput)));
-            }
+            let rates = at_layers(goodput, layers).into_iter();
+            samples.extend(rates.map(|(metric, rate)| sample(metric, rate)));
             let cpu = if sends {
                 Metric::SenderCpuPercent
             } else {
@@ -353,17 +334,15 @@ impl<'a> TcpTest<'a> {
 
 /// What both ends counted, as far as known.
 fn totals(sum: &Sum) -> Vec<Figure> {
-    let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
-    [
-        sum.sent.map(|(bytes, _)| total(Metric::SentBytes, bytes)),
-        sum.received
-            .map(|(bytes, _)| total(Metric::ReceivedBytes, bytes)),
-        sum.retransmits
-            .map(|count| total(Metric::RetransmittedPackets, count)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let counts = [
+        (Metric::SentBytes, sum.sent.map(|(bytes, _)| bytes)),
+        (Metric::ReceivedBytes, sum.received.map(|(bytes, _)| bytes)),
+        (Metric::RetransmittedPackets, sum.retransmits),
+    ];
+    let counts = counts.into_iter();
+    counts
+        .filter_map(|(metric, count)| Some(total(metric, count?)))
+        .collect()
 }
 
 /// What only the sender's kernel knows of a stream.

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 use netio::udp::{LONGEST_TRAIN, TrainReceiver, TrainSender};
 use socket2::SockRef;
 
-use super::readings::{self, Ending, Reading, SentReading, StreamReading};
+use super::readings::{self, Ending, Reading, StreamReading};
 use super::receiver::{self, Incoming};
-use super::receiver_stats::ReceiverStats;
+use super::receiver_stats::{ReceiverCounts, ReceiverStats};
 use super::sender::{self, SendConfig, SenderStats};
 use super::wire::Counter;
 use crate::iperf3::detail::Detail;
@@ -246,16 +246,19 @@ impl Stream {
     }
 
     fn reading(&self) -> StreamReading {
-        match &self.half {
+        let (sends, counts) = match &self.half {
             Half::Sends { stats, .. } => {
                 let sent = lock(stats);
-                StreamReading::Sent(SentReading {
-                    datagrams: sent.number - sent.omitted,
+                let left = ReceiverCounts {
+                    received: sent.number - sent.omitted,
                     bytes: sent.bytes,
-                })
+                    ..ReceiverCounts::default()
+                };
+                (true, left)
             }
-            Half::Receives(incoming) => StreamReading::Came(lock(&incoming.stats).counts),
-        }
+            Half::Receives(incoming) => (false, lock(&incoming.stats).counts),
+        };
+        StreamReading { sends, counts }
     }
 
     /// Whether all has come that the sender says it `sent`, as far as it says so.

@@ -13,11 +13,11 @@ use netio::{Arrival, SendReport, TimestampedUdp, clock};
 
 use self::sessions::{ClockReading, EndedSession, SessionKey, Sessions};
 use crate::endpoint::{self, Local};
-use crate::service::await_input;
-use crate::service::{Service, Shared};
+use crate::measured::total;
+use crate::service::{Service, Shared, await_input};
 use crate::stamp::wire;
 use crate::stamp::wire::ErrorEstimate;
-use record::{Direction, Figure, Measurement, Metric, Statistic};
+use record::{Direction, Measurement, Metric};
 
 /// Where a reflector listens that is not allowed to use STAMP's own port.
 const UNPRIVILEGED_PORT: u16 = 8620;
@@ -148,10 +148,9 @@ impl Reflector {
     }
 
     fn log(&self, ended: &EndedSession) {
-        let count = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
         let figures = vec![
-            count(Metric::SentPackets, ended.sent).toward(Direction::Up),
-            count(Metric::ReceivedPackets, ended.received.into()).toward(Direction::Up),
+            total(Metric::SentPackets, ended.sent).toward(Direction::Up),
+            total(Metric::ReceivedPackets, ended.received.into()).toward(Direction::Up),
         ];
         let measurement = Measurement {
             figures,
