@@ -6,13 +6,11 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use model::Nanos;
 
-use crate::Session;
-use crate::capacity;
 use crate::capacity::wire::CONTROL_PORT;
-use crate::capacity::{Algorithm, CapacityPlan, Datagrams, Thresholds};
-use crate::endpoint;
+use crate::capacity::{self, Algorithm, CapacityPlan, Datagrams, Thresholds};
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
+use crate::{Session, endpoint};
 use record::profile::{Headline, HostLimit, Profile, SampleKind};
 use record::{Direction, Measurement, Metric, Sample, Statistic};
 use serde::{Deserialize, Serialize};

@@ -7,12 +7,10 @@ use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::Session;
-use crate::connect;
-use crate::connect::ConnectPlan;
-use crate::endpoint;
+use crate::connect::{self, ConnectPlan};
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
+use crate::{Session, endpoint};
 use record::profile::{Calibration, Headline, HostLimit, Profile, SampleKind};
 use record::{Measurement, Metric, Sample, Statistic};
 

@@ -6,8 +6,7 @@ use serde_json::Value;
 
 use crate::Session;
 use crate::endpoint::Local;
-use crate::external::{Launcher, Tool, ToolOutput};
-use crate::external::{ToolNumber, word, words};
+use crate::external::{Launcher, Tool, ToolNumber, ToolOutput, word, words};
 use crate::http::{HttpTarget, download_figures};
 use crate::measured::failed;
 use record::{Figure, Measurement, Metric, Statistic};

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use crate::Session;
 use crate::endpoint::{self, CONNECT_TIMEOUT};
-use crate::external::FarTool;
-use crate::external::Tool;
+use crate::external::{FarTool, Tool};
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
 use crate::iperf3::client::Server;
@@ -16,8 +15,7 @@ use crate::iperf3::plan::{
     LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, Plan, Protocol, Until, Way,
 };
 use crate::iperf3::tcp::measure;
-use crate::iperf3::tool::StreamTest;
-use crate::iperf3::tool::StreamTool;
+use crate::iperf3::tool::{StreamTest, StreamTool};
 use record::profile::{
     Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind,
 };

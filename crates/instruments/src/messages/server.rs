@@ -11,8 +11,9 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::connection::{DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of};
 use super::transfer;
-use super::wire::{self, DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Request};
-use super::wire::{TransferResult, Wait};
+use super::wire::{
+    self, DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Request, TransferResult, Wait,
+};
 use crate::endpoint::Local;
 use crate::service::{
     ACCEPT_PAUSE, Permit, Refusal, Service, Shared, Slots, WAITING_ROOM, accept_all, listen,

@@ -7,15 +7,13 @@ use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::Session;
-use crate::endpoint;
 use crate::external::Tool;
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 use crate::iperf3::args::{dscp, tos};
-use crate::ping;
-use crate::ping::PingPlan;
 use crate::ping::tool::PingTool;
+use crate::ping::{self, PingPlan};
+use crate::{Session, endpoint};
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
 use record::{Measurement, Metric, Sample, Statistic};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use model::Nanos;
-use netio::clock::WallClock;
-use netio::{CpuUse, SendReport, TimestampedUdp, Waiter, clock};
+use netio::clock::{self, WallClock};
+use netio::{CpuUse, SendReport, TimestampedUdp, Waiter};
 use nix::errno::Errno;
 
 use super::probe_log::{AnswerTimes, ProbeLog};

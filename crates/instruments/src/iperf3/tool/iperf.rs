@@ -5,11 +5,9 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail, ensure};
 
-use super::switches;
-use super::{StreamProgram, StreamTest, amount, direction, iperf_client};
+use super::{StreamProgram, StreamTest, amount, direction, iperf_client, switches};
 use crate::endpoint::Local;
-use crate::external::{Tool, ToolOutput};
-use crate::external::{word, words};
+use crate::external::{Tool, ToolOutput, word, words};
 use crate::iperf3::plan::{Plan, Protocol, Way};
 use crate::measured::{figures, samples};
 use record::Metric::{

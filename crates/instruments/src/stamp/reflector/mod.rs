@@ -8,15 +8,14 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use model::Nanos;
-use netio::clock::WallClock;
-use netio::{Arrival, SendReport, TimestampedUdp, clock};
+use netio::clock::{self, WallClock};
+use netio::{Arrival, SendReport, TimestampedUdp};
 
 use self::sessions::{ClockReading, EndedSession, SessionKey, Sessions};
 use crate::endpoint::{self, Local};
 use crate::measured::total;
 use crate::service::{Service, Shared, await_input};
-use crate::stamp::wire;
-use crate::stamp::wire::ErrorEstimate;
+use crate::stamp::wire::{self, ErrorEstimate};
 use record::{Direction, Measurement, Metric};
 
 /// Where a reflector listens that is not allowed to use STAMP's own port.
