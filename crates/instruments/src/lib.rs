@@ -20,6 +20,7 @@ pub mod messages;
 mod meter;
 pub mod output;
 pub mod ping;
+mod seen_numbers;
 pub mod serve;
 mod service;
 pub mod stamp;

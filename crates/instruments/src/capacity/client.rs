@@ -19,6 +19,7 @@ use super::wire::{
 };
 use crate::Session;
 use crate::endpoint::{self, Local};
+use crate::failure::go_on;
 
 /// A request is repeated after so long, until [`SILENCE`] has passed.
 const REPEAT: Duration = Duration::from_secs(1);
@@ -187,9 +188,7 @@ impl TestRequest<'_> {
         let mut wrong = None;
         let mut buffer = [0; LONGEST_MESSAGE];
         while began.elapsed() < SILENCE {
-            if let Some(cause) = self.session.stop.cause() {
-                bail!("{cause}");
-            }
+            go_on(&self.session.stop)?;
             if began.elapsed() >= REPEAT * asked {
                 self.explained(self.socket.send(request))?;
                 asked += 1;

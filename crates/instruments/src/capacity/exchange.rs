@@ -235,9 +235,9 @@ impl Run<'_> {
             Err(error) => End::Failed(error),
         };
         let channel = &self.exchange.channel;
-        self.outcome.kernel_stamps = channel.kernel_stamps();
-        self.outcome.host_drops = channel.dropped();
-        self.outcome.unsent = channel.unsent();
+        self.outcome.kernel_stamps = channel.kernel_stamps;
+        self.outcome.host_drops = channel.dropped;
+        self.outcome.unsent = channel.unsent;
         self.outcome
     }
 
@@ -492,7 +492,7 @@ impl Run<'_> {
             let until = trial_ends.min(now + STOP_INTERVAL.into());
             waiter.sleep(&[self.exchange.channel.as_fd()], now, Some(until));
         };
-        let totals = receiver.totals();
+        let totals = receiver.totals;
         self.outcome.totals = Some(totals);
         self.outcome.feedback_missed = totals.feedback_missed;
         if !is_server || matches!(end, End::Stopped(_)) {

@@ -10,16 +10,14 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 
 use crate::Session;
 use crate::endpoint::{self, Local};
+use crate::failure::go_on;
 use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
 use record::{Measurement, Metric, Sample, Statistic};
-
-/// From one live line to the next.
-const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Which connections to ask for.
 #[derive(Clone, Copy, Debug)]
@@ -79,30 +77,24 @@ struct Connector<'a> {
 impl Connector<'_> {
     /// A connection that is stopped is not counted.
     fn run(&mut self, session: &Session) -> Result<()> {
-        let mut live_at = LIVE_INTERVAL;
+        let mut progress = session.live.since(self.start);
         let mut due = Duration::ZERO;
         for _ in 0..self.plan.count {
             self.wait_until(due, session)?;
             let begun = self.start.elapsed();
             due = begun + self.plan.interval;
             self.probe(begun, session)?;
-            let now = self.start.elapsed();
-            if now >= live_at {
-                live_at = now + LIVE_INTERVAL;
-                let (sent, now_s) = (self.probes.len(), now.as_secs_f64());
-                let answered = self.answers().count();
-                let line = format_args!("{now_s:.1} s: {answered} of {sent} answered");
-                session.live.line(line);
-            }
+            progress.tell(|| {
+                let (answered, sent) = (self.answers().count(), self.probes.len());
+                format!("{answered} of {sent} answered")
+            });
         }
         Ok(())
     }
 
     fn wait_until(&self, due: Duration, session: &Session) -> Result<()> {
         loop {
-            if let Some(cause) = session.stop.cause() {
-                bail!("{cause}");
-            }
+            go_on(&session.stop)?;
             let left = due.saturating_sub(self.start.elapsed());
             if left.is_zero() {
                 return Ok(());

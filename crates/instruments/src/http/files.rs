@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::HttpTarget;
 use super::connection::{HttpConnection, ResponseHead, Waited};
 use super::sizes::FileSizes;
-use super::{HttpTarget, LIVE_INTERVAL};
 use crate::Session;
 use crate::endpoint::Local;
 use crate::measured::distribution;
@@ -155,7 +155,7 @@ impl Fetch<'_> {
     /// The files that came, and the first failure, which ends all.
     fn all(&self, session: &Session) -> (Vec<Fetched>, Option<String>) {
         let (mut fetched, mut failure) = (Vec::new(), None);
-        let mut live_at = LIVE_INTERVAL;
+        let mut progress = session.live.since(self.start);
         let mut take = |result| {
             match result {
                 Ok(file) => fetched.push(file),
@@ -164,14 +164,7 @@ impl Fetch<'_> {
                     failure.get_or_insert_with(|| format!("{error:#}"));
                 }
             }
-            let now = self.start.elapsed();
-            if now >= live_at {
-                live_at = now + LIVE_INTERVAL;
-                let (now_s, done, all) = (now.as_secs_f64(), fetched.len(), self.plan.count);
-                session
-                    .live
-                    .line(format_args!("{now_s:.1} s: {done} of {all} files"));
-            }
+            progress.tell(|| format!("{} of {} files", fetched.len(), self.plan.count));
         };
         thread::scope(|scope| {
             let (sender, results) = mpsc::channel::<Result<Fetched>>();

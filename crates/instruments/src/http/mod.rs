@@ -23,9 +23,6 @@ use crate::measured::{failed, failure, figures};
 use record::Statistic::{Mean, Total};
 use record::{Figure, Measurement, Metric};
 
-/// From one live line to the next.
-const LIVE_INTERVAL: Duration = Duration::from_secs(1);
-
 /// Length of the intervals in which bytes are counted, unless said.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -196,7 +193,7 @@ impl<'a> Download<'a> {
         };
         let until = time.map(|time| self.start + time);
         let body = &mut self.head.body;
-        let mut live_at = LIVE_INTERVAL;
+        let mut progress = session.live.since(self.start);
         loop {
             let total = self.meter.total();
             if most.is_some_and(|most| total >= most) {
@@ -221,13 +218,7 @@ impl<'a> Download<'a> {
                     return Ok(());
                 }
             }
-            if self.start.elapsed() >= live_at {
-                live_at += LIVE_INTERVAL;
-                let (at_s, total) = (self.last_byte_s, self.meter.total());
-                session
-                    .live
-                    .line(format_args!("{at_s:.1} s: {total} bytes"));
-            }
+            progress.tell(|| format!("{} bytes", self.meter.total()));
         }
     }
 

@@ -11,7 +11,7 @@ use crate::external::Tool;
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 use crate::iperf3::args::{dscp, tos};
-use crate::ping::tool::PingTool;
+use crate::ping::tool::{self, PingTool};
 use crate::ping::{self, PingPlan};
 use crate::{Session, endpoint};
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
@@ -76,7 +76,7 @@ impl Instrument for PingArgs {
     }
 
     fn tool(&self) -> Result<Option<Tool>> {
-        self.tool.map(PingTool::found).transpose()
+        self.tool.map(|_| tool::tool()).transpose()
     }
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
@@ -84,7 +84,7 @@ impl Instrument for PingArgs {
         let plan = self.plan();
         let local = self.common.bind.as_ref();
         let measurement = match self.tool {
-            Some(tool) => tool.measure(target.ip(), &plan, local, session)?,
+            Some(PingTool::Ping) => tool::measure(target.ip(), &plan, local, session)?,
             None => {
                 ping::check(target.ip()).or_machine()?;
                 ping::measure(target.ip(), &plan, local, session)

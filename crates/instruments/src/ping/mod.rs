@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{
@@ -25,6 +25,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::Session;
 use super::echo_stats::EchoStats;
 use crate::endpoint::{self, Local};
+use crate::failure::go_on;
 use crate::measured::{failed, failure};
 use netio::stop::STOP_INTERVAL;
 use record::{Figure, Measurement, Metric, Statistic};
@@ -32,8 +33,6 @@ use stats::layers::{ETHERNET_HEADER, ip_header};
 use stats::order_statistics;
 
 const ICMP_HEADER: usize = 8;
-/// From one live line to the next.
-const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Packets taken in a turn: a flood must not keep requests from leaving, nor a stop from being heard.
 const TURN: usize = 64;
 /// The longest IPv4 header, which a raw socket hands over before the answer.
@@ -151,20 +150,14 @@ impl<'a> Pinger<'a> {
     /// Sends on schedule and takes answers until the last is in or overdue.
     fn exchange(&mut self, session: &Session) -> Result<()> {
         let count = u64::from(self.plan.count);
-        let mut live_at = LIVE_INTERVAL;
+        let mut progress = session.live.since(self.start);
         while self.tally.count() < count || !self.tally.complete() {
-            if let Some(cause) = session.stop.cause() {
-                bail!("{cause}");
-            }
+            go_on(&session.stop)?;
             let now = self.start.elapsed();
-            if now >= live_at {
-                live_at = now + LIVE_INTERVAL;
-                let (answered, now_s) = (self.tally.answers(), now.as_secs_f64());
-                let sent = self.tally.count();
-                session
-                    .live
-                    .line(format_args!("{now_s:.1} s: {answered} of {sent} answered"));
-            }
+            progress.tell(|| {
+                let (answered, sent) = (self.tally.answers(), self.tally.count());
+                format!("{answered} of {sent} answered")
+            });
             let wake = if self.tally.count() < count {
                 let due = self.plan.interval.mul_f64(self.tally.count() as f64);
                 if now >= due {

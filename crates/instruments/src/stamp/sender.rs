@@ -15,6 +15,7 @@ use super::tlv::{self, HEADER, SameClock, TlvKind};
 use super::wire::{BASE, ErrorEstimate};
 use crate::Session;
 use crate::endpoint::{self, Local};
+use crate::failure::go_on;
 use crate::failure::{Blame, Failure};
 use netio::stop::STOP_INTERVAL;
 
@@ -140,9 +141,7 @@ impl Sender {
         while self.log.probes.len() < count || !self.log.complete() {
             let now = clock::now();
             if now >= asked {
-                if let Some(cause) = session.stop.cause() {
-                    bail!("{cause}");
-                }
+                go_on(&session.stop)?;
                 asked = now + STOP_INTERVAL.into();
             }
             if now >= shown + LIVE_INTERVAL {
