@@ -1,13 +1,12 @@
 //! The ends of a measurement: what HOST names, which local address or interface to use, and sockets between the two.
 
-use std::fmt;
-use std::io;
 use std::net::{
     IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket,
 };
 use std::os::fd::AsFd;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use nix::errno::Errno;

@@ -3,12 +3,11 @@
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
-use std::iter;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
-use std::thread;
 use std::time::Instant;
+use std::{iter, thread};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use netio::contain::{self, Contained};

@@ -15,8 +15,7 @@ use super::tlv::{self, HEADER, SameClock, TlvKind};
 use super::wire::{BASE, ErrorEstimate};
 use crate::Session;
 use crate::endpoint::{self, Local};
-use crate::failure::go_on;
-use crate::failure::{Blame, Failure};
+use crate::failure::{Blame, Failure, go_on};
 use netio::stop::STOP_INTERVAL;
 
 /// The longest payload of UDP over IPv4.
