@@ -20,6 +20,7 @@ use super::wire::{
 use crate::Session;
 use crate::endpoint::{self, Local};
 use crate::failure::go_on;
+use crate::iperf3::control::is_pause;
 
 /// A request is repeated after so long, until [`SILENCE`] has passed.
 const REPEAT: Duration = Duration::from_secs(1);
@@ -194,7 +195,7 @@ impl TestRequest<'_> {
                 asked += 1;
             }
             let length = match self.socket.peek(&mut buffer) {
-                Err(error) if is_time_out(&error) => continue,
+                Err(error) if is_pause(&error) => continue,
                 peeked => self.explained(peeked)?,
             };
             let datagram = &buffer[..length];
@@ -266,11 +267,6 @@ fn check(asked: &TestParameters, given: &TestParameters) -> Result<()> {
     within("a sub-interval in ms", given.sub_interval_ms, 100, 10_000)?;
     let longest = asked.duration_s.max(REFERENCE_TIME_S);
     within("a duration in s", given.duration_s, 1, longest)
-}
-
-fn is_time_out(error: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), TimedOut | WouldBlock | Interrupted)
 }
 
 #[cfg(test)]

@@ -111,7 +111,9 @@ fn describe(measurement: Measurement, plan: &FilesPlan) -> Measurement {
             "of the median, by the ranks of the values: sampling only",
         );
     match &plan.sizes {
-        Some(sizes) => measurement.with_fact("sizes", format!("{sizes}; seed {}", plan.seed)),
+        Some(sizes) => {
+            measurement.with_fact("sizes", format!("{}; seed {}", sizes.in_words(), plan.seed))
+        }
         None => measurement.with_fact("sizes", "what the URLs give"),
     }
 }

@@ -24,6 +24,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Session;
 use super::echo_stats::EchoStats;
+use crate::codec::ones_complement_sum;
 use crate::endpoint::{self, Local};
 use crate::failure::go_on;
 use crate::measured::{failed, failure};
@@ -212,7 +213,7 @@ impl<'a> Pinger<'a> {
         request.extend((0..=u8::MAX).cycle().take(self.plan.size.into()));
         // The kernel computes ICMPv6 checksums itself: they cover a pseudo header.
         if self.target.is_ipv4() {
-            let checksum = internet_checksum(&request);
+            let checksum = !ones_complement_sum(&request);
             request[2..4].copy_from_slice(&checksum.to_be_bytes());
         }
         request
@@ -349,15 +350,6 @@ fn kernel_stamp(
         ControlMessageOwned::ScmTimestampns(stamp) => Some(stamp),
         _ => None,
     })
-}
-
-/// RFC 1071.
-fn internet_checksum(data: &[u8]) -> u16 {
-    let word = |pair: &[u8]| u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]);
-    let sum: u32 = data.chunks(2).map(|pair| u32::from(word(pair))).sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    let [.., high, low] = (folded + (folded >> 16)).to_be_bytes();
-    !u16::from_be_bytes([high, low])
 }
 
 #[cfg(test)]

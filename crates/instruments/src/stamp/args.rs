@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::codec::as_text;
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use model::{BitsPerSec, Nanos};
@@ -63,8 +64,7 @@ pub struct ProbeArgs {
 }
 
 /// A load beside the probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     /// So many TCP streams, as fast as they go.
     Tcp(u32),
@@ -173,19 +173,7 @@ impl ProbeArgs {
     }
 }
 
-impl TryFrom<String> for Beside {
-    type Error = anyhow::Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<Beside> for String {
-    fn from(load: Beside) -> Self {
-        load.to_string()
-    }
-}
+as_text!(Beside);
 
 impl fmt::Display for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

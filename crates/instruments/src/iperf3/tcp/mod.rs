@@ -41,7 +41,7 @@ pub(crate) struct TcpStreams {
     keeps_intervals: bool,
     /// As read before the sockets were closed.
     congestion_used: Option<String>,
-    peer: Option<SocketAddr>,
+    ipv6: bool,
 }
 
 /// One data connection as it was set up.
@@ -155,7 +155,7 @@ impl TcpStreams {
             intervals: Vec::new(),
             keeps_intervals: true,
             congestion_used: None,
-            peer,
+            ipv6: peer.is_some_and(|peer| peer.ip().to_canonical().is_ipv6()),
         }
     }
 
@@ -165,22 +165,10 @@ impl TcpStreams {
         self
     }
 
-    /// Every interval until now, unless they are forgotten.
-    pub(crate) fn intervals(&self) -> &[Interval] {
-        &self.intervals
-    }
-
-    /// Who is at the other end of the streams.
-    pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        self.peer
-    }
-
     /// Each stream as a whole.
     pub(crate) fn totals(&self) -> Vec<StreamTotal> {
-        self.streams
-            .iter()
-            .map(|stream| self.total(stream))
-            .collect()
+        let streams = self.streams.iter();
+        streams.map(|stream| self.total(stream)).collect()
     }
 
     fn total(&self, stream: &DataStream) -> StreamTotal {
@@ -315,12 +303,8 @@ impl Streams for TcpStreams {
         senders.for_each(DataStream::join);
         for stream in &mut self.streams {
             // What a sender wrote until it looked up was sent, and in the time until then.
-            let at = if stream.spec.sends {
-                Instant::now()
-            } else {
-                now
-            };
-            stream.end = Some(stream.snapshot(at));
+            let sends = stream.spec.sends;
+            stream.end = Some(stream.snapshot(if sends { Instant::now() } else { now }));
         }
         let end = Instant::now();
         if end.duration_since(self.ticked) > Duration::from_millis(1) {

@@ -1,12 +1,10 @@
 //! What a TCP test found, in the one form of all instruments.
 
-use std::net::SocketAddr;
-
-use super::super::messages::Sides;
+use super::super::messages::{Sides, direction};
 use super::super::plan::{Plan, Until};
 use super::{Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
 use crate::measured::{at_layers, mean, rates, total};
-use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
+use record::{Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
 
 /// Everything about a test that reports are made of.
@@ -71,10 +69,10 @@ impl<'a> TcpTest<'a> {
         Self {
             plan,
             sides,
-            intervals: streams.intervals(),
+            intervals: &streams.intervals,
             totals: streams.totals(),
             client,
-            ipv6: streams.peer().is_some_and(is_ipv6),
+            ipv6: streams.ipv6,
         }
     }
 
@@ -136,15 +134,6 @@ impl<'a> TcpTest<'a> {
         streams.reduce(Sum::with).unwrap_or_default()
     }
 
-    /// Which way what this end sends goes, or what it receives.
-    fn direction(&self, sends: bool) -> Direction {
-        if sends == self.client {
-            Direction::Up
-        } else {
-            Direction::Down
-        }
-    }
-
     /// By how much a stream's payload grows on its way down the layers; absent before a segment was seen.
     fn layers(&self, sends: bool) -> Option<Layers> {
         let totals: Vec<_> = self.of(sends).collect();
@@ -179,7 +168,7 @@ impl<'a> TcpTest<'a> {
     }
 
     fn add_figures(&self, sends: bool, figures: &mut Vec<Figure>) {
-        let way = self.direction(sends);
+        let way = direction(sends, self.client);
         let sum = self.sum(sends);
         let elapsed = sum.received.or(sum.sent);
         let elapsed = elapsed.map(|(_, s)| Figure::new(Metric::ElapsedS, Statistic::Total, s));
@@ -228,7 +217,7 @@ impl<'a> TcpTest<'a> {
     }
 
     fn add_samples(&self, sends: bool, samples: &mut Vec<Sample>) {
-        let way = self.direction(sends);
+        let way = direction(sends, self.client);
         let layers = self.layers(sends);
         let counted = self.intervals.iter().filter(|interval| !interval.omitted);
         for (interval, index) in counted.zip(1..) {
@@ -387,10 +376,6 @@ fn stream_values(stream: &StreamInterval) -> impl Iterator<Item = (Metric, f64)>
         (&[], &receiver)
     };
     [sender, receiver].concat().into_iter()
-}
-
-fn is_ipv6(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_ipv6()
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use super::flow::{Flow, Received};
 use super::readings::{Added, Ending, Reading};
 use super::streams::UdpStreams;
 use crate::iperf3::detail::{Detail, ReceiverDetail};
-use crate::iperf3::messages::{Sides, StreamResults};
+use crate::iperf3::messages::{Sides, StreamResults, direction};
 use crate::iperf3::run::{Streams as _, seconds};
 use crate::measured::at_layers;
-use record::{Direction, Figure, Measurement, Metric, Sample};
+use record::{Figure, Measurement, Metric, Sample};
 use stats::layers::Layers;
 
 /// What a test over `streams` found at this end, with what the other end said.
@@ -23,7 +23,10 @@ pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
         if !flows.is_empty() {
             report.add_samples(sends, &mut measurement.samples);
             report.add_figures(sends, &flows, &mut measurement.figures);
-            let name = format!("delays of the sender {}", report.direction(sends).name());
+            let name = format!(
+                "delays of the sender {}",
+                direction(sends, streams.client).name()
+            );
             if let Some(delays) = delays(&flows) {
                 measurement.facts.insert(name, delays);
             }
@@ -96,16 +99,8 @@ impl UdpTest<'_> {
         }
     }
 
-    fn direction(&self, sends: bool) -> Direction {
-        if sends == self.streams.is_client() {
-            Direction::Up
-        } else {
-            Direction::Down
-        }
-    }
-
     fn layers(&self) -> Layers {
-        Layers::of_datagrams(self.streams.length() as f64, self.streams.is_ipv6())
+        Layers::of_datagrams(self.streams.length() as f64, self.streams.ipv6)
     }
 
     /// What cannot be if both ends counted right.
@@ -129,7 +124,7 @@ impl UdpTest<'_> {
     }
 
     fn add_figures(&self, sends: bool, flows: &[(u32, Flow)], figures: &mut Vec<Figure>) {
-        let way = self.direction(sends);
+        let way = direction(sends, self.streams.client);
         let all = flows.iter().map(|(_, flow)| *flow);
         let Some(whole) = all.reduce(Flow::with) else {
             return;
@@ -150,22 +145,22 @@ impl UdpTest<'_> {
 
     /// When the first interval that counts began.
     fn omitted_s(&self) -> f64 {
-        let readings = self.streams.readings();
+        let readings = &self.streams.readings;
         let omitted = readings.iter().take_while(|r| r.ending != Ending::Counted);
         let began = omitted.last().map(|reading| reading.at);
-        began.map_or(0.0, |at| seconds(self.streams.started(), at))
+        began.map_or(0.0, |at| seconds(self.streams.started, at))
     }
 
     fn add_samples(&self, sends: bool, samples: &mut Vec<Sample>) {
-        let way = self.direction(sends);
+        let way = direction(sends, self.streams.client);
         let mut before: Option<&Reading> = None;
         let mut index = 0;
         let several = self.flows(sends).len() > 1;
-        for reading in self.streams.readings() {
-            let began = before.map_or(self.streams.started(), |before| before.at);
+        for reading in &self.streams.readings {
+            let began = before.map_or(self.streams.started, |before| before.at);
             if reading.ending == Ending::Counted {
                 index += 1;
-                let at_s = seconds(self.streams.started(), reading.at);
+                let at_s = seconds(self.streams.started, reading.at);
                 let lasted = seconds(began, reading.at);
                 let sample = |(metric, value)| Sample::new(at_s, metric, index, value).toward(way);
                 if let Some(all) = Added::between(before, reading, sends, |_| true) {

@@ -48,8 +48,8 @@ pub(crate) fn memory(plan: &Plan) -> u64 {
 #[derive(Debug)]
 pub(crate) struct UdpStreams {
     config: SendConfig,
-    client: bool,
-    ipv6: bool,
+    pub(super) client: bool,
+    pub(super) ipv6: bool,
     /// Payload bytes to send after what is omitted.
     limit: Option<u64>,
     streams: Vec<Stream>,
@@ -58,11 +58,11 @@ pub(crate) struct UdpStreams {
     sending: Option<JoinHandle<()>>,
     receiving: Option<JoinHandle<()>>,
     cpu: Vec<Arc<CpuMeter>>,
-    started: Instant,
+    pub(super) started: Instant,
     /// When what counts began, and when it ended.
     began: Instant,
     ended: Option<Instant>,
-    readings: Vec<Reading>,
+    pub(super) readings: Vec<Reading>,
 }
 
 /// One of them.
@@ -150,21 +150,6 @@ impl UdpStreams {
         })
     }
 
-    /// How far the streams were at the end of each interval.
-    pub(crate) fn readings(&self) -> &[Reading] {
-        &self.readings
-    }
-
-    /// When the test began, with what is omitted.
-    pub(crate) fn started(&self) -> Instant {
-        self.started
-    }
-
-    /// Whether this end is the client.
-    pub(crate) fn is_client(&self) -> bool {
-        self.client
-    }
-
     /// Payload bytes of a datagram.
     pub(crate) fn length(&self) -> usize {
         self.config.length
@@ -173,11 +158,6 @@ impl UdpStreams {
     /// Whether a start is omitted.
     pub(crate) fn omits(&self) -> bool {
         self.started != self.began
-    }
-
-    /// Whether the datagrams travel in IPv6.
-    pub(crate) fn is_ipv6(&self) -> bool {
-        self.ipv6
     }
 
     fn spawn(
