@@ -143,6 +143,18 @@ impl EchoStats {
     }
 }
 
+/// What people see of a probe.
+pub(crate) fn line(sample: &Sample) -> Option<String> {
+    let (index, value) = (sample.index, sample.value);
+    Some(match sample.metric {
+        Metric::RttMs | Metric::ConnectMs => format!("{index}: {value:.3} ms\n"),
+        Metric::LostPackets => format!("{index}: lost\n"),
+        Metric::LateRttMs => format!("{index}: late, {value:.3} ms\n"),
+        Metric::DuplicateRttMs => format!("{index}: duplicate, {value:.3} ms\n"),
+        _ => return None,
+    })
+}
+
 /// Where the probe of this number is.
 fn place(index: u64) -> Option<usize> {
     usize::try_from(index).ok()?.checked_sub(1)

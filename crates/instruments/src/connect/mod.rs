@@ -14,6 +14,7 @@ use model::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::Session;
+use crate::echo_stats::line;
 use crate::endpoint::{self, Local};
 use crate::failure::{Blame, Failure, go_on};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
@@ -94,15 +95,6 @@ impl ConnectArgs {
             interval: self.interval.into(),
             timeout: self.timeout.into(),
         }
-    }
-}
-
-fn line(sample: &Sample) -> Option<String> {
-    let (index, value) = (sample.index, sample.value);
-    match sample.metric {
-        Metric::ConnectMs => Some(format!("{index}: {value:.3} ms\n")),
-        Metric::LostPackets => Some(format!("{index}: lost\n")),
-        _ => None,
     }
 }
 

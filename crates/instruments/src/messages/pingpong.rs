@@ -23,11 +23,11 @@ use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 use crate::messages::tables;
 use crate::{Session, endpoint, measured};
 use netio::stop::STOP_INTERVAL;
-use record::Statistic::{self, Mean, Sd, Total};
+use record::Statistic::{self, Mean, Sd};
 use record::profile::{Carrier, Headline, HostLimit, Profile, SampleKind};
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
-use stats::{proportion, t_interval};
+use stats::t_interval;
 
 /// Round-trip time of messages, as nettest measured it
 ///
@@ -396,15 +396,11 @@ impl DatagramCounts {
     /// come in time. Nothing without a datagram.
     fn figures(self) -> impl Iterator<Item = Figure> {
         let count = |metric, way, count: u64| {
-            let figure = Figure::new(metric, Total, count as f64);
-            (self.sent > 0).then(|| figure.toward(way))
+            (self.sent > 0).then(|| measured::total(metric, count).toward(way))
         };
         let lost = |way, of: u64, left: u64| {
             let lost = of.saturating_sub(left);
-            let [low, high] = proportion::wilson(lost, of)?;
-            let percent = 100.0 * lost as f64 / of as f64;
-            let figure = Figure::new(Metric::LostPercent, Mean, percent).toward(way);
-            Some(figure.within(100.0 * low, 100.0 * high))
+            (of > 0).then(|| measured::lost_percent(lost, of).toward(way))
         };
         let (up, down) = (Direction::Up, Direction::Down);
         let figures = [

@@ -15,7 +15,7 @@ use crate::ping::tool::{self, PingTool};
 use crate::ping::{self, PingPlan};
 use crate::{Session, endpoint};
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
-use record::{Measurement, Metric, Sample, Statistic};
+use record::{Measurement, Metric, Statistic};
 
 /// ICMP echo, as ping(8) measures it
 #[derive(Args, Debug, Serialize, Deserialize)]
@@ -108,16 +108,5 @@ impl PingArgs {
             tos: self.tos.or(self.dscp.map(|dscp| dscp << 2)),
             ttl: self.ttl,
         }
-    }
-}
-
-fn line(sample: &Sample) -> Option<String> {
-    let (index, value) = (sample.index, sample.value);
-    match sample.metric {
-        Metric::RttMs => Some(format!("{index}: {value:.3} ms\n")),
-        Metric::LostPackets => Some(format!("{index}: lost\n")),
-        Metric::LateRttMs => Some(format!("{index}: late, {value:.3} ms\n")),
-        Metric::DuplicateRttMs => Some(format!("{index}: duplicate, {value:.3} ms\n")),
-        _ => None,
     }
 }

@@ -320,14 +320,10 @@ impl ProbeResults {
         let Some(error) = far_end.error else {
             return "no answer".to_owned();
         };
-        let what = if far_end.is_farwire {
-            "farwire"
-        } else {
-            "not farwire"
-        };
+        let not = if far_end.is_farwire { "" } else { "not " };
         let form = if error.ptp { "PTP" } else { "NTP" };
         let ttl = self.log.answers.last().map_or(0, |answer| answer.ttl);
-        format!("{what}, stamps in {form}'s form, probes arrive there with TTL {ttl}")
+        format!("{not}farwire, stamps in {form}'s form, probes arrive there with TTL {ttl}")
     }
 
     /// What should not be, if it is.

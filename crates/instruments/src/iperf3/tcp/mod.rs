@@ -141,10 +141,9 @@ impl TcpStreams {
             .first()
             .and_then(|(_, socket)| socket.peer_addr().ok());
         let streams = streams.into_iter();
+        let streams = streams.map(|(spec, socket)| DataStream::new(spec, socket));
         Self {
-            streams: streams
-                .map(|(spec, socket)| DataStream::new(spec, socket))
-                .collect(),
+            streams: streams.collect(),
             sending: Arc::new(Sending::new(block(plan), plan.bitrate)),
             until: plan.until,
             start: now,

@@ -239,25 +239,21 @@ impl<'a> TcpTest<'a> {
             };
             samples.push(sample(cpu, interval.cpu_percent));
             for stream in streams() {
-                let of_stream = |sample: Sample| {
-                    if self.plan.parallel > 1 {
-                        sample.stream(stream.spec.id)
-                    } else {
-                        sample
-                    }
-                };
+                let id = Some(stream.spec.id).filter(|_| self.plan.parallel > 1);
                 let goodput = stream.arrived as f64 * 8.0 / lasted;
-                let own = (self.plan.parallel > 1).then_some((Metric::GoodputBitPerS, goodput));
-                let values = stream_values(stream).chain(own);
-                let new = values.map(|(metric, value)| of_stream(sample(metric, value)));
-                samples.extend(new);
+                let own = id.map(|_| (Metric::GoodputBitPerS, goodput));
+                let values = stream_values(stream).into_iter().chain(own);
+                samples.extend(values.map(|(metric, value)| Sample {
+                    stream: id,
+                    ..sample(metric, value)
+                }));
             }
         }
     }
 
     fn add_facts(&self, measurement: &mut Measurement) {
-        let mut fact = |name: &str, text: String| {
-            measurement.facts.insert(name.to_owned(), text);
+        let mut fact = |name: &str, text: &str| {
+            measurement.facts.insert(name.to_owned(), text.to_owned());
         };
         let window = match self.plan.until {
             Until::For(_) => "until the client's word that the test is over",
@@ -265,7 +261,7 @@ impl<'a> TcpTest<'a> {
         };
         fact(
             "goodput",
-            format!(
+            &format!(
                 "payload bytes (L7) that the receiver read, over its time {window}; in intervals of a sender, \
                  what the receiver acknowledged"
             ),
@@ -273,13 +269,12 @@ impl<'a> TcpTest<'a> {
         fact(
             "interval",
             "of what the network carried meanwhile, to which sampling adds nothing: all that the receiver read, and at most what \
-             the sender wrote until then and TCP sent again"
-                .to_owned(),
+             the sender wrote until then and TCP sent again",
         );
         if let Some(layers) = self.layers(true).or(self.layers(false)) {
             fact(
                 "layers",
-                format!(
+                &format!(
                     "computed from goodput with {:.1} bytes of payload a segment (TCP_INFO of this end) and {} bytes of \
                      IPv{} and TCP headers; L2 without FCS, L1 with FCS, preamble and gap; retransmissions and \
                      acknowledgements are not in them",
@@ -291,31 +286,25 @@ impl<'a> TcpTest<'a> {
         }
         fact(
             "cpu",
-            "percent of one CPU: the data threads of this end; the whole process of an iperf3"
-                .to_owned(),
+            "percent of one CPU: the data threads of this end; the whole process of an iperf3",
         );
         fact(
             "receiving",
-            "the kernel discards what this end receives without copying it (MSG_TRUNC)".to_owned(),
+            "the kernel discards what this end receives without copying it (MSG_TRUNC)",
         );
         fact(
             "rtt",
-            "the kernel's smoothed round-trip time (TCP_INFO) at the ends of intervals".to_owned(),
+            "the kernel's smoothed round-trip time (TCP_INFO) at the ends of intervals",
         );
-        let names = [
-            (self.client, &self.sides.local.congestion_used),
-            (
-                !self.client,
-                self.sides
-                    .remote
-                    .as_ref()
-                    .map_or(&None, |remote| &remote.congestion_used),
-            ),
+        let remote = self.sides.remote.as_ref();
+        let ends = [
+            (self.client, Some(&self.sides.local)),
+            (!self.client, remote),
         ];
-        for (client, name) in names {
-            if let Some(name) = name {
+        for (client, said) in ends {
+            if let Some(name) = said.and_then(|said| said.congestion_used.as_ref()) {
                 let end = if client { "client" } else { "server" };
-                fact(&format!("congestion control of the {end}"), name.clone());
+                fact(&format!("congestion control of the {end}"), name);
             }
         }
     }
@@ -358,24 +347,18 @@ fn sender_figures(total: &StreamTotal) -> Vec<Figure> {
     figures
 }
 
-fn stream_values(stream: &StreamInterval) -> impl Iterator<Item = (Metric, f64)> {
+fn stream_values(stream: &StreamInterval) -> Vec<(Metric, f64)> {
     let bytes = stream.bytes as f64;
-    let sender = [
+    if !stream.spec.sends {
+        return vec![(Metric::ReceivedBytes, bytes)];
+    }
+    let cwnd = cwnd_bytes(&stream.info) as f64;
+    vec![
         (Metric::SentBytes, bytes),
         (Metric::RetransmittedPackets, stream.retransmits.into()),
         (Metric::TcpRttMs, stream.info.rtt.as_secs_f64() * 1e3),
-        (
-            Metric::CongestionWindowBytes,
-            cwnd_bytes(&stream.info) as f64,
-        ),
-    ];
-    let receiver = [(Metric::ReceivedBytes, bytes)];
-    let (sender, receiver): (&[_], &[_]) = if stream.spec.sends {
-        (&sender, &[])
-    } else {
-        (&[], &receiver)
-    };
-    [sender, receiver].concat().into_iter()
+        (Metric::CongestionWindowBytes, cwnd),
+    ]
 }
 
 #[cfg(test)]
