@@ -143,16 +143,19 @@ impl EchoStats {
     }
 }
 
-/// What people see of a probe.
-pub(crate) fn line(sample: &Sample) -> Option<String> {
-    let (index, value) = (sample.index, sample.value);
-    Some(match sample.metric {
-        Metric::RttMs | Metric::ConnectMs => format!("{index}: {value:.3} ms\n"),
-        Metric::LostPackets => format!("{index}: lost\n"),
-        Metric::LateRttMs => format!("{index}: late, {value:.3} ms\n"),
-        Metric::DuplicateRttMs => format!("{index}: duplicate, {value:.3} ms\n"),
-        _ => return None,
-    })
+/// What people see of each probe.
+pub(crate) fn lines(measurement: &Measurement) -> String {
+    let line = |sample: &Sample| {
+        let (index, value) = (sample.index, sample.value);
+        Some(match sample.metric {
+            Metric::RttMs | Metric::ConnectMs => format!("{index}: {value:.3} ms\n"),
+            Metric::LostPackets => format!("{index}: lost\n"),
+            Metric::LateRttMs => format!("{index}: late, {value:.3} ms\n"),
+            Metric::DuplicateRttMs => format!("{index}: duplicate, {value:.3} ms\n"),
+            _ => return None,
+        })
+    };
+    measurement.samples.iter().filter_map(line).collect()
 }
 
 /// Where the probe of this number is.

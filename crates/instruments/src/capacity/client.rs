@@ -121,13 +121,11 @@ impl TestRequest<'_> {
                         )
                     })?;
                 }
-                Some(SetupAnswer::BAD_JUMBO) if jumbo_open => {
-                    jumbo_open = false;
+                Some(SetupAnswer::BAD_JUMBO) if std::mem::take(&mut jumbo_open) => {
                     self.sizes.jumbo = !self.sizes.jumbo;
                     self.note("datagrams", "sizes as the server wants them");
                 }
-                Some(SetupAnswer::BAD_TRADITIONAL) if traditional_open => {
-                    traditional_open = false;
+                Some(SetupAnswer::BAD_TRADITIONAL) if std::mem::take(&mut traditional_open) => {
                     self.sizes.traditional = !self.sizes.traditional;
                     self.note("datagrams", "sizes as the server wants them");
                 }

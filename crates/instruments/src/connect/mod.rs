@@ -14,7 +14,7 @@ use model::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::Session;
-use crate::echo_stats::line;
+use crate::echo_stats::lines;
 use crate::endpoint::{self, Local};
 use crate::failure::{Blame, Failure, go_on};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
@@ -84,7 +84,7 @@ impl Instrument for ConnectArgs {
     }
 
     fn text(&self, measurement: &Measurement) -> String {
-        measurement.samples.iter().filter_map(line).collect()
+        lines(measurement)
     }
 }
 
@@ -271,8 +271,6 @@ impl Outcome {
         }
     }
 }
-
-/// The least, mean, median with its interval, and the greatest; nothing of none.
 
 #[cfg(test)]
 mod tests {

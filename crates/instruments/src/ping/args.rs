@@ -7,6 +7,7 @@ use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
 
+use crate::echo_stats::lines;
 use crate::external::Tool;
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
@@ -94,7 +95,7 @@ impl Instrument for PingArgs {
     }
 
     fn text(&self, measurement: &Measurement) -> String {
-        measurement.samples.iter().filter_map(line).collect()
+        lines(measurement)
     }
 }
 

@@ -18,8 +18,7 @@ pub(crate) use data::{
     Action, ArrivalCounts, LOAD_HEADER, LoadHeader, NO_DELAY, Status, SubInterval,
 };
 
-use crate::codec::ones_complement_sum;
-use crate::codec::{Wire, wire_order};
+use crate::codec::{Wire, ones_complement_sum, wire_order};
 
 /// Where servers listen: registered with IANA. obudpst before release 9 used 25000.
 pub const CONTROL_PORT: u16 = 24601;
