@@ -65,8 +65,6 @@ pub(crate) trait Streams {
 /// How far a test has come since the omitted start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Payload bytes sent, all streams.
-    pub(crate) sent: u64,
     /// Payload bytes received, all streams.
     pub(crate) received: u64,
     /// Of what was sent since the start, how much the other end has; grows while the path works.

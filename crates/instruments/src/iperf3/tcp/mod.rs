@@ -94,8 +94,8 @@ pub(crate) struct StreamTotal {
     pub(crate) limited: Limited,
     /// The kernel's view at the end.
     pub(crate) info: TcpInfo,
-    /// Least, mean and greatest smoothed round-trip time at the ends of intervals.
-    pub(crate) rtt: Option<[Duration; 3]>,
+    /// Mean and greatest smoothed round-trip time at the ends of intervals.
+    pub(crate) rtt: Option<[Duration; 2]>,
     /// The greatest congestion window at the end of an interval, in bytes.
     pub(crate) most_cwnd: u64,
 }
@@ -280,7 +280,6 @@ impl Streams for TcpStreams {
             let now = stream.latest();
             let bytes = now.bytes - stream.base.bytes;
             if stream.spec.sends {
-                progress.sent += bytes;
                 progress.moved += now.info.bytes_acked;
                 idle &= now.info.unacked == 0 && now.info.notsent_bytes == 0;
                 idle &= stream.ended().is_some();

@@ -330,7 +330,7 @@ fn sender_figures(total: &StreamTotal) -> Vec<Figure> {
     if let Some(least) = total.info.min_rtt {
         add(Metric::TcpRttMs, Statistic::Min, least.as_secs_f64() * 1e3);
     }
-    if let Some([_, mean, most]) = total.rtt {
+    if let Some([mean, most]) = total.rtt {
         add(Metric::TcpRttMs, Statistic::Mean, mean.as_secs_f64() * 1e3);
         add(Metric::TcpRttMs, Statistic::Max, most.as_secs_f64() * 1e3);
         let most_cwnd = total.most_cwnd as f64;

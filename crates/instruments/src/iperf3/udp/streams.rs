@@ -345,12 +345,12 @@ impl Streams for UdpStreams {
             delivered: spent && self.sending.as_ref().is_none_or(JoinHandle::is_finished),
             ..Progress::default()
         };
-        let mut receives = false;
+        let (mut receives, mut bytes_sent) = (false, 0);
         for stream in &self.streams {
             match &stream.half {
                 Half::Sends { stats, .. } => {
                     let sent = lock(stats);
-                    progress.sent += sent.bytes;
+                    bytes_sent += sent.bytes;
                     let broken = sent.broken.as_ref();
                     let broken = broken.map(|why| format!("stream {}: {why}", stream.id));
                     progress.broken = progress.broken.or(broken);
@@ -365,7 +365,7 @@ impl Streams for UdpStreams {
         progress.moved = if receives {
             progress.received
         } else {
-            progress.sent
+            bytes_sent
         };
         progress
     }
