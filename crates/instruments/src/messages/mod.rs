@@ -16,6 +16,9 @@ pub mod wire;
 
 pub(crate) use client::{MessageTarget, SILENCE};
 
+/// Bytes of a MiB.
+const MIB: f64 = 1024.0 * 1024.0;
+
 /// What the variation of the runs is, as a fact.
 const VARIATION: &str = "mean absolute deviation of the runs, as \"Experiment on Oct 10\" has it; SD is the sample standard deviation (n - 1)";
 

@@ -79,7 +79,7 @@ pub(super) struct Snapshot {
 pub(super) struct SenderRange {
     count: u32,
     rtt_sum: Duration,
-    /// The least and the greatest round-trip time.
+    /// The greatest round-trip time.
     rtt_most: Duration,
     /// The greatest congestion window, in bytes.
     pub(super) most_cwnd: u64,
