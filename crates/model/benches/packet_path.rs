@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use farwire_model::{
-    Bytes, Delay, Effect, Factor, Framing, Link, LinkConfig, Nanos, Packet, PacketId, QueueLimit,
-    Rate, Side, StageSpec, Toffee,
+    Bytes, Codel, Delay, Discipline, DualPi2, Ecn, Effect, Factor, Flow, FqCodel, Framing,
+    GilbertElliott, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Packet, PacketId, Queue,
+    QueueLimit, Rate, Side, StageSpec, Toffee,
 };
 
 /// Packets between two readings of the clock.
@@ -98,11 +99,77 @@ fn everything_two_hops(bencher: Bencher<'_, '_>) {
     cross(bencher, &stages, Nanos(610));
 }
 
+/// The same bottleneck under CoDel.
+#[divan::bench]
+fn codel(bencher: Bencher<'_, '_>) {
+    let codel = managed(Discipline::Codel(Codel::default()));
+    cross_with(bencher, &[codel, delayed("box")], Nanos(600), of_a_flow);
+}
+
+/// The same bottleneck under FQ-CoDel, with eight flows.
+#[divan::bench]
+fn fq_codel(bencher: Bencher<'_, '_>) {
+    let fq_codel = managed(Discipline::FqCodel(FqCodel::default()));
+    cross_with(bencher, &[fq_codel, delayed("box")], Nanos(600), of_a_flow);
+}
+
+/// The same bottleneck under DualPI2, with all four codepoints of ECN.
+#[divan::bench]
+fn dual_pi2(bencher: Bencher<'_, '_>) {
+    let dual_pi2 = managed(Discipline::DualPi2(DualPi2::default()));
+    cross_with(bencher, &[dual_pi2, delayed("box")], Nanos(600), of_a_flow);
+}
+
+/// Losses in bursts.
+#[divan::bench]
+fn gilbert_elliott(bencher: Bencher<'_, '_>) {
+    let loss = "1%".parse().expect("a probability");
+    let bursts = GilbertElliott::of_bursts(loss, 8.0).expect("a chain");
+    let bursts = ("box", "burst-loss", Effect::GilbertElliott(bursts));
+    cross(bencher, &[bursts, delayed("box")], Nanos(600));
+}
+
+/// A delay with normal jitter in which packets overtake each other.
+#[divan::bench]
+fn jitter_free(bencher: Bencher<'_, '_>) {
+    let delay = Delay {
+        time: Nanos::from_millis(1),
+        jitter: Some(Jitter {
+            spread: Nanos::from_micros(100),
+            law: Law::Normal,
+        }),
+        ordering: Ordering::Free,
+        ..Delay::default()
+    };
+    cross(
+        bencher,
+        &[("box", "delay", Effect::Delay(delay))],
+        Nanos(600),
+    );
+}
+
+/// A copy of every hundredth packet.
+#[divan::bench]
+fn duplicate(bencher: Bencher<'_, '_>) {
+    let copies = Effect::Duplicate("1%".parse().expect("a probability"));
+    let copies = ("box", "duplicate", copies);
+    cross(bencher, &[copies, delayed("box")], Nanos(600));
+}
+
 /// A hop, what it does there, and how.
 type Stage = (&'static str, &'static str, Effect);
 
 /// Offers packets of both sides in turn, each side's `gap` apart, and polls after each. Stages without a kind are shared.
 fn cross(bencher: Bencher<'_, '_>, stages: &[Stage], gap: Nanos) {
+    cross_with(bencher, stages, gap, packet);
+}
+
+fn cross_with(
+    bencher: Bencher<'_, '_>,
+    stages: &[Stage],
+    gap: Nanos,
+    packet: impl Fn(u64) -> Packet,
+) {
     let path = |direction: &str| {
         let named = |(hop, kind, effect): &Stage| match *kind {
             "" => StageSpec::new(*hop, effect.clone()),
@@ -132,6 +199,21 @@ fn packet(n: u64) -> Packet {
     Packet::new(PacketId(n), Bytes(1_514))
 }
 
+/// A packet of one of eight flows, with one of the codepoints of ECN.
+fn of_a_flow(n: u64) -> Packet {
+    let [first, ..] = n.to_le_bytes();
+    let flow = Flow {
+        id: u32::from(first % 8),
+        ..Flow::default()
+    };
+    let ecn = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce][usize::from(first / 2 % 4)];
+    Packet {
+        flow,
+        ecn,
+        ..packet(n)
+    }
+}
+
 fn delayed(hop: &'static str) -> Stage {
     let delay = Delay {
         time: Nanos::from_millis(1),
@@ -149,11 +231,20 @@ fn lossy(hop: &'static str) -> Stage {
 }
 
 fn bottleneck(hop: &'static str) -> Stage {
-    let rate = Rate {
+    (hop, "rate", Effect::Rate(rate("1ms", Discipline::DropTail)))
+}
+
+/// The bottleneck with a queue that is long enough for `discipline` to keep it shorter.
+fn managed(discipline: Discipline) -> Stage {
+    ("box", "rate", Effect::Rate(rate("100ms", discipline)))
+}
+
+fn rate(limit: &str, discipline: Discipline) -> Rate {
+    let limit = limit.parse::<QueueLimit>().expect("a queue limit");
+    Rate {
         fluctuation: None,
         rate: "20gbit".parse().ok(),
         framing: Framing::L2,
-        queue: "1ms".parse::<QueueLimit>().expect("a queue limit").into(),
-    };
-    (hop, "rate", Effect::Rate(rate))
+        queue: Queue { limit, discipline },
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::bottleneck_of::{Fate, Item, fates, model, patterns};
+use crate::discipline::{Fate, Item, fates, model, patterns};
 use farwire_model::{Bytes, Codel, Discipline, DropCause, FqCodel, Nanos, Queue, QueueLimit};
 
 /// RFC 8289's variables, in its types: times are nanoseconds, and 0 is its "not yet".

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::bottleneck_of::{Fate, Item, bottleneck, every, fates, model, packet_of, patterns};
+use crate::discipline::{Fate, Item, bottleneck, every, fates, model, packet_of, patterns};
 use farwire_model::{
     Bytes, Discipline, DropCause, DualPi2, Ecn, Effect, Link, LinkConfig, Nanos, Outcome, Queue,
     QueueLimit, Side,

@@ -123,13 +123,15 @@ fn phi(z: f64) -> f64 {
 #[test]
 fn free_jitter_has_its_distribution() {
     let count = 200_000;
-    let uniform = |x: f64| ((x + 5.0) / 10.0).clamp(0.0, 1.0);
-    let normal = |x: f64| phi(x / 3.0);
-    let cases: [(Law, &str, f64, &dyn Fn(f64) -> f64); 2] = [
-        (Law::Uniform, "5ms", 5.0 / 3.0_f64.sqrt(), &uniform),
-        (Law::Normal, "3ms", 3.0, &normal),
-    ];
-    for (law, spread, deviation, distribution) in cases {
+    for law in [Law::Uniform, Law::Normal] {
+        let (spread, deviation) = match law {
+            Law::Uniform => ("5ms", 5.0 / 3.0_f64.sqrt()),
+            Law::Normal => ("3ms", 3.0),
+        };
+        let distribution = |x: f64| match law {
+            Law::Uniform => ((x + 5.0) / 10.0).clamp(0.0, 1.0),
+            Law::Normal => phi(x / 3.0),
+        };
         let config = up(vec![("box.up.delay", jittery(law, spread, Ordering::Free))]);
         let (outcomes, _) = cross(&config, count, 1_000, |_| 1_000);
         let dues = dues(&outcomes, count);
@@ -151,7 +153,7 @@ fn free_jitter_has_its_distribution() {
         );
         offsets.sort_unstable_by(f64::total_cmp);
         let apart = offsets.iter().enumerate().map(|(place, x)| {
-            let expected = distribution(*x);
+            let expected: f64 = distribution(*x);
             (expected - place as f64 / n)
                 .abs()
                 .max((expected - (place + 1) as f64 / n).abs())

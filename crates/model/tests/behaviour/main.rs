@@ -5,9 +5,9 @@
 )]
 
 mod bottleneck;
-mod bottleneck_of;
 mod closed_forms;
 mod codel;
+mod discipline;
 mod drive;
 mod dual_pi2;
 mod effects;

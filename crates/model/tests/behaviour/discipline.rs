@@ -145,7 +145,11 @@ pub(crate) fn patterns() -> Vec<(&'static str, Vec<Item>)> {
         (
             "three times too much, half of it with ECN",
             every(3_000, 500_000, |n| {
-                (1_500, n % 5, if n % 2 == 0 { NotEct } else { Ect1 })
+                (
+                    1_500,
+                    n % 5,
+                    if n.is_multiple_of(2) { NotEct } else { Ect1 },
+                )
             }),
         ),
         (
@@ -171,8 +175,8 @@ pub(crate) fn patterns() -> Vec<(&'static str, Vec<Item>)> {
             let mut at = 0;
             let mut item = |id| {
                 at += draw.below(1_600_000);
-                let ecn = [NotEct, Ect0, Ect1, Ecn::Ce][draw.below(4) as usize];
-                let (len, flow) = (60 + draw.below(1_455), draw.below(11) as u32);
+                let ecn = [NotEct, Ect0, Ect1, Ecn::Ce][small(&mut draw, 4)];
+                let (len, flow) = (60 + draw.below(1_455), flow_below(&mut draw, 11));
                 new(id, at, len, flow, ecn)
             };
             (0..4_000).map(&mut item).collect()
@@ -180,13 +184,13 @@ pub(crate) fn patterns() -> Vec<(&'static str, Vec<Item>)> {
         ("flows that come and go", {
             let mut at = 0;
             let mut item = |id: usize| {
-                at += if id % 200 == 0 {
+                at += if id.is_multiple_of(200) {
                     80_000_000
                 } else {
                     draw.below(1_900_000)
                 };
-                let flow = (id / 150) as u32 + draw.below(3) as u32;
-                let ecn = if flow % 3 == 0 { Ect0 } else { NotEct };
+                let flow = u32::try_from(id / 150).unwrap() + flow_below(&mut draw, 3);
+                let ecn = if flow.is_multiple_of(3) { Ect0 } else { NotEct };
                 new(id, at, 200 + draw.below(1_300), flow, ecn)
             };
             (0..4_000).map(&mut item).collect()
@@ -223,6 +227,14 @@ fn in_bursts(
         item.at += (item.id / count) as u64 * pause;
     }
     items
+}
+
+fn small(draw: &mut Draw, end: u64) -> usize {
+    usize::try_from(draw.below(end)).unwrap()
+}
+
+fn flow_below(draw: &mut Draw, end: u64) -> u32 {
+    u32::try_from(draw.below(end)).unwrap()
 }
 
 fn new(id: usize, at: u64, len: u64, flow: u32, ecn: Ecn) -> Item {
