@@ -2,6 +2,7 @@
 
 mod af_packet;
 pub mod bed;
+mod change;
 mod checksum;
 pub mod clock;
 pub mod contain;
@@ -10,6 +11,7 @@ pub mod cpu;
 mod flow;
 mod frame;
 mod gso;
+mod icmp;
 pub mod iface;
 pub mod ingress_drop;
 mod ip;
@@ -38,6 +40,7 @@ pub use control::is_link_control;
 pub use flow::Flow;
 pub use frame::{Frame, Gso, GsoKind, Lent, Offload, PartialChecksum, Vlan};
 pub use gso::{GsoFrame, UnsupportedGso};
+pub use icmp::too_big;
 pub use memory::{MemoryPort, Sent};
 pub use netlink::NetlinkError;
 pub use packet::Headers;

@@ -97,19 +97,19 @@ impl TxFrame<'_> {
         let start = usize::from(partial.start);
         let at = start + usize::from(partial.offset);
         let head = self.head.bytes();
-        if head.len() < at + 2 || !(head.len() - start).is_multiple_of(2) {
+        if head.len() < at + 2 || !(head.len() - start).is_multiple_of(2) && !self.body.is_empty() {
             // Not a head that a segment was given: the checksum stands in the body.
             let mut bytes = [head, &self.body].concat();
             if let Some(summed) = bytes.get(start..)
                 && at + 2 <= bytes.len()
             {
-                let sum = !checksum::sum(&[summed]);
+                let sum = checksum::complete(&[summed]);
                 bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
             }
             (self.head, self.body) = (Head::EMPTY, bytes.into());
             return;
         }
-        let sum = !checksum::sum(&[&head[start..], &self.body]);
+        let sum = checksum::complete(&[&head[start..], &self.body]);
         self.head.bytes_mut()[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
 }
