@@ -22,7 +22,7 @@ const HOPS: u8 = 64;
 #[must_use]
 pub fn too_big(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
     let (kind, l3) = ether_type(packet)?;
-    let ip = Ip::of(packet).filter(|ip| is_answered(packet, *ip))?;
+    let ip = Ip::of(packet).filter(|ip| ip.next <= packet.len() && is_answered(packet, *ip))?;
     let end = ip.end(packet)?.clamp(ip.next, packet.len());
     let original = packet.get(l3..end)?;
     let (destination, source) = (packet.get(..6)?, packet.get(6..12)?);
