@@ -1,15 +1,18 @@
 //! A link's conditions as a user writes them, in a file or on the command line, and their way into the model.
 
+mod hop;
+mod rules;
+
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail};
-use model::{
-    BitsPerSec, Conditions, ConfigError, Factor, Fluctuation, Framing, HopConfig, Link, LinkConfig,
-    Nanos, Probability, QueueLimit, Rate, Toffee,
-};
+use anyhow::{Result, bail};
+use model::{BitsPerSec, Factor, Fluctuation, Link, Nanos, Probability, QueueLimit};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::{Deserialize, Serialize};
 
+pub use self::hop::Hop;
+pub(crate) use self::hop::{emulated_link, route};
+pub use self::rules::{EmulatedLink, Protocol, Rule, Rules};
 use crate::key_values::{self, KeyValues};
 
 /// The waiting room of a rate for which none was asked: 100 ms at that rate.
@@ -200,35 +203,12 @@ impl LinkSpec {
         }
     }
 
-    /// The model's hop of this name under these conditions.
-    ///
-    /// # Errors
-    /// A queue where there is no rate; a drop factor below 1.
-    pub fn to_hop(&self, name: &str) -> Result<HopConfig> {
-        let up = self.up.to_model(self.both).context("up")?;
-        let down = self.down.to_model(self.both).context("down")?;
-        if up.rate.is_none() && down.rate.is_none() {
-            self.both.refuse_rateless()?;
-        }
-        let toffee = self.toffee.as_ref().map(|toffee| toffee.to_model(name));
-        Ok(HopConfig {
-            name: name.to_owned(),
-            up,
-            down,
-            toffee: toffee.transpose()?,
-        })
-    }
-
     /// A link of one hop of this name under these conditions.
     ///
     /// # Errors
-    /// As [`LinkSpec::to_hop`].
-    pub fn to_link(&self, hop: &str) -> Result<LinkConfig> {
-        Ok(LinkConfig {
-            seed: self.seed(),
-            link: 0,
-            hops: vec![self.to_hop(hop)?],
-        })
+    /// As [`LinkSpec::hop`].
+    pub fn to_link(&self, hop: &str) -> Result<EmulatedLink> {
+        Ok(emulated_link(vec![self.hop(hop)?], self.seed(), 0))
     }
 
     /// Refuses what the model would refuse, before anything is built.
@@ -236,7 +216,7 @@ impl LinkSpec {
     /// # Errors
     /// Conditions that contradict each other or lie out of range.
     pub fn check(&self) -> Result<()> {
-        Link::new(&self.to_link("link")?)?;
+        Link::new(&self.to_link("link")?.config)?;
         Ok(())
     }
 }
@@ -244,24 +224,6 @@ impl LinkSpec {
 impl DirectionSpec {
     fn is_empty(&self) -> bool {
         *self == Self::default()
-    }
-
-    fn to_model(self, both: Self) -> Result<Conditions> {
-        let all = self.or(both);
-        if all.rate.is_none() {
-            self.refuse_rateless()?;
-        }
-        Ok(Conditions {
-            rate: all.rate.map(|rate| Rate {
-                rate,
-                fluctuation: all.fluctuation.map(FluctuationSpec::to_model),
-                framing: Framing::L2,
-                queue: all.queue.unwrap_or(DEFAULT_QUEUE),
-            }),
-            loss: all.loss.unwrap_or_default(),
-            delay: all.delay.unwrap_or_default(),
-            size_delay: all.size_delay,
-        })
     }
 
     /// Refuses what needs a rate, where there is none.
@@ -294,25 +256,6 @@ impl FromStr for FluctuationSpec {
 
     fn from_str(text: &str) -> Result<Self, String> {
         key_values::parse(text)
-    }
-}
-
-impl ToffeeSpec {
-    fn to_model(&self, hop: &str) -> Result<Toffee, ConfigError> {
-        let loss = self.drop.map(|k| {
-            loss_of(k).ok_or_else(|| ConfigError::OutOfRange {
-                hop: hop.to_owned(),
-                field: "toffee.drop".to_owned(),
-                value: k.to_string(),
-                right: "a drop factor is at least 1",
-            })
-        });
-        Ok(Toffee {
-            delay: self.delay.unwrap_or_default(),
-            dynamic: self.dynamic,
-            loss: loss.transpose()?.unwrap_or_default(),
-            queue: self.queue.unwrap_or(DEFAULT_TOFFEE_QUEUE),
-        })
     }
 }
 
@@ -349,11 +292,44 @@ fn text_too(schema: &mut Schema) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::{Delay, Effect, Rate, StageSpec, Toffee};
 
-    fn hop(text: &str) -> HopConfig {
+    fn hop(text: &str) -> Hop {
         let spec: LinkSpec = toml::from_str(text).unwrap();
         spec.check().unwrap();
-        spec.to_hop("box").unwrap()
+        spec.hop("box").unwrap()
+    }
+
+    /// What the stage of this name does, in either direction.
+    fn effect(hop: &Hop, name: &str) -> Option<Effect> {
+        let mut all = hop.up.iter().chain(&hop.down);
+        let found = all.find(|stage| stage.name == format!("box.{name}"));
+        found.map(|stage| stage.effect.clone())
+    }
+
+    fn delay(text: &str) -> Option<Effect> {
+        Some(Effect::Delay(Delay {
+            time: text.parse().unwrap(),
+            ..Delay::default()
+        }))
+    }
+
+    fn loss(text: &str) -> Option<Effect> {
+        Some(Effect::Loss(text.parse().unwrap()))
+    }
+
+    fn rate(hop: &Hop, way: &str) -> Rate {
+        match effect(hop, &format!("{way}.rate")) {
+            Some(Effect::Rate(rate)) => rate,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn toffee(hop: &Hop) -> Toffee {
+        match effect(hop, "toffee") {
+            Some(Effect::Toffee(toffee)) => toffee,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn refusal(text: &str) -> String {
@@ -366,18 +342,19 @@ mod tests {
     #[test]
     fn a_common_value_holds_in_both_directions() {
         let hop = hop("delay = '20ms'\nloss = '1%'");
-        assert_eq!(hop.up, hop.down);
-        assert_eq!(hop.up.delay, "20ms".parse().unwrap());
-        assert_eq!(hop.up.loss, "1%".parse().unwrap());
+        for way in ["up", "down"] {
+            assert_eq!(effect(&hop, &format!("{way}.delay")), delay("20ms"));
+            assert_eq!(effect(&hop, &format!("{way}.loss")), loss("1%"));
+        }
     }
 
     #[test]
     fn a_direction_overrides_the_common_value() {
         let hop = hop("delay = '20ms'\nrate = '1mbit'\n[up]\nrate = '2mbit'\nqueue = '5pkt'");
-        assert_eq!(hop.up.delay, hop.down.delay);
-        assert_eq!(hop.up.rate.unwrap().rate, "2mbit".parse().unwrap());
-        assert_eq!(hop.up.rate.unwrap().queue, QueueLimit::Packets(5));
-        assert_eq!(hop.down.rate.unwrap().queue, DEFAULT_QUEUE);
+        assert_eq!(effect(&hop, "up.delay"), effect(&hop, "down.delay"));
+        assert_eq!(rate(&hop, "up").rate, "2mbit".parse().ok());
+        assert_eq!(rate(&hop, "up").queue, QueueLimit::Packets(5).into());
+        assert_eq!(rate(&hop, "down").queue, DEFAULT_QUEUE.into());
     }
 
     #[test]
@@ -385,31 +362,44 @@ mod tests {
         let text = hop("toffee = 'delay=1ms,dynamic=1,drop=2'");
         let table = hop("[toffee]\ndelay = '1ms'\ndynamic = 1\ndrop = 2");
         assert_eq!(text, table);
-        assert_eq!(text.toffee.unwrap().queue, DEFAULT_TOFFEE_QUEUE);
+        assert_eq!(toffee(&text).queue, DEFAULT_TOFFEE_QUEUE.into());
+        let names =
+            |stages: &[StageSpec]| stages.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&text.up), ["box.toffee", "box.up.drop"]);
+        assert_eq!(names(&text.down), ["box.toffee", "box.down.drop"]);
     }
 
     #[test]
     fn the_drop_factor_stands_for_the_fitted_loss() {
-        let loss = |drop: &str| hop(&format!("toffee = '{drop}'")).toffee.unwrap().loss;
-        assert_eq!(loss("drop=1").percent(), 5.5);
-        assert_eq!(loss("drop=4").percent(), 5.5 / 32.0);
-        assert!((loss("drop=2").percent() - 0.9723).abs() < 0.0001);
-        assert_eq!(loss("delay=1ms"), Probability::ZERO);
+        let loss = |drop: &str, way: &str| {
+            let hop = hop(&format!("toffee = '{drop}'"));
+            match effect(&hop, &format!("{way}.drop")) {
+                None => Probability::ZERO,
+                Some(Effect::Loss(loss)) => loss,
+                other => panic!("{other:?}"),
+            }
+        };
+        for way in ["up", "down"] {
+            assert_eq!(loss("drop=1", way).percent(), 5.5);
+            assert_eq!(loss("drop=4", way).percent(), 5.5 / 32.0);
+            assert!((loss("drop=2", way).percent() - 0.9723).abs() < 0.0001);
+            assert_eq!(loss("delay=1ms", way), Probability::ZERO);
+        }
         assert_eq!(
             refusal("toffee = 'drop=0.5'"),
-            "hop link: toffee.drop = 0.5 is out of range: a drop factor is at least 1"
+            "link.toffee: drop = 0.5 is out of range: a drop factor is at least 1"
         );
     }
 
     #[test]
     fn a_rate_may_fluctuate() {
         let hop = hop("rate = '22mbit'\nfluctuation = { spread = '20%', hold = '5s' }");
-        let fluctuation = hop.up.rate.unwrap().fluctuation.unwrap();
+        let fluctuation = rate(&hop, "up").fluctuation.unwrap();
         assert_eq!(fluctuation.hold, "5s".parse().unwrap());
-        assert_eq!(hop.up, hop.down);
+        assert_eq!(rate(&hop, "up"), rate(&hop, "down"));
         assert!(refusal("fluctuation = { spread = '20%', hold = '5s' }").contains("state rate"));
         let all = "rate = '1mbit'\nfluctuation = { spread = '100%', hold = '5s' }";
-        assert!(refusal(all).contains("up.fluctuation.spread = 100%"));
+        assert!(refusal(all).contains("link.up.rate: fluctuation.spread = 100%"));
         let brief = "rate = '1mbit'\nfluctuation = { spread = '1%', hold = '5us' }";
         assert!(refusal(brief).contains("1ms to 3600s"));
     }
@@ -419,8 +409,8 @@ mod tests {
         let table = hop("rate = '1mbit'\n[up]\nfluctuation = { spread = '20%', hold = '5s' }");
         let text = hop("rate = '1mbit'\n[up]\nfluctuation = 'spread=20%,hold=5s'");
         assert_eq!(table, text);
-        assert!(text.up.rate.unwrap().fluctuation.is_some());
-        assert!(text.down.rate.unwrap().fluctuation.is_none());
+        assert!(rate(&text, "up").fluctuation.is_some());
+        assert!(rate(&text, "down").fluctuation.is_none());
         let alone = "[up]\nfluctuation = 'spread=20%,hold=5s'";
         assert!(refusal(alone).starts_with("up: fluctuation"));
         assert!(refusal("fluctuation = 'spread=20%'").contains("missing field `hold`"));
