@@ -1,6 +1,6 @@
 //! The frames on their way, kept until the last of their segments has left or is gone.
 
-use model::{Bytes, Packet, PacketId, Side};
+use model::{PacketId, Side};
 use netio::{Frame, GsoFrame, Lent};
 
 use super::packet_log::{LogLine, PacketVerdict};
@@ -30,7 +30,7 @@ struct Held<L> {
     frame: Frame<L>,
     gso: GsoFrame,
     ingress: Side,
-    /// Segments that have neither left nor been dropped.
+    /// Segments and copies of them that have neither left nor been dropped.
     remaining: u32,
     cost: usize,
 }
@@ -93,14 +93,6 @@ impl<L: Lent> HeldFrames<L> {
         }
     }
 
-    /// Segment `segment` of the frame whose first segment is `first`, as the model sees it.
-    pub(crate) fn packet(&self, first: PacketId, segment: u32) -> Packet {
-        Packet {
-            id: PacketId(first.0 + u64::from(segment)),
-            len: Bytes(u64::from(self.gso(first).segment_len(segment))),
-        }
-    }
-
     pub(crate) fn get(&self, id: PacketId) -> (&Frame<L>, &GsoFrame) {
         let held = self.held(id);
         (&held.frame, &held.gso)
@@ -120,6 +112,13 @@ impl<L: Lent> HeldFrames<L> {
         LogLine {
             bytes: held.gso.segment_len(segment(id)),
             ..LogLine::of(&held.frame, held.ingress, verdict)
+        }
+    }
+
+    /// Keeps the frame of `id` for a copy of that segment too.
+    pub(crate) fn copied(&mut self, id: PacketId) {
+        if let Some(held) = &mut self.frames[place(id)] {
+            held.remaining += 1;
         }
     }
 

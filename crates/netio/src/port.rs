@@ -88,6 +88,17 @@ pub struct TxFrame<'a> {
     pub body: Cow<'a, [u8]>,
 }
 
+impl From<Vec<u8>> for TxFrame<'_> {
+    /// A frame that was built whole, with nothing left undone.
+    fn from(bytes: Vec<u8>) -> Self {
+        Self {
+            offload: Offload::default(),
+            head: Head::EMPTY,
+            body: bytes.into(),
+        }
+    }
+}
+
 impl TxFrame<'_> {
     /// Completes a single packet's checksum, as a port would; does nothing if it has no partial one.
     pub fn complete_checksum(&mut self) {
