@@ -121,6 +121,8 @@ fn name(prefix: &str, condition: &Condition) -> String {
 mod tests {
     use super::*;
     use clap::Parser;
+    use model::StageSpec;
+    use record::way::Way;
 
     #[derive(Parser)]
     struct Program {
@@ -138,9 +140,10 @@ mod tests {
     fn flags_become_conditions() {
         let spec =
             parse("x --delay 20ms --loss 1% --rate 10mbit --down-rate 2mbit --seed 7").unwrap();
-        let hop = spec.to_hop("box").unwrap();
-        assert_eq!(hop.up.rate.unwrap().rate, "10mbit".parse().unwrap());
-        assert_eq!(hop.down.rate.unwrap().rate, "2mbit".parse().unwrap());
+        let hop = spec.hop("box").unwrap();
+        let slowest = |stages: &[StageSpec]| Way(stages.to_vec()).slowest().unwrap().0;
+        assert_eq!(slowest(&hop.up), "10mbit".parse().unwrap());
+        assert_eq!(slowest(&hop.down), "2mbit".parse().unwrap());
         assert_eq!(spec.seed(), 7);
     }
 

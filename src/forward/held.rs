@@ -141,6 +141,11 @@ impl<L: Lent> HeldFrames<L> {
         self.peak
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0 && self.frames.iter().all(Option::is_none)
+    }
+
     fn held(&self, id: PacketId) -> &Held<L> {
         self.frames[place(id)]
             .as_ref()

@@ -280,3 +280,137 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("it did not say of what")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::io;
+    use std::os::fd::BorrowedFd;
+
+    use model::{Delay, Effect, StageSpec};
+    use netio::{Capabilities, Received, TxFrame};
+
+    use super::*;
+
+    /// A port at which nothing arrives; or something that it dies of.
+    struct TestPort {
+        silence: Alarm,
+        is_deadly: bool,
+    }
+
+    impl AsFd for TestPort {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.silence.as_fd()
+        }
+    }
+
+    impl Port for TestPort {
+        type Lent = Infallible;
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities {
+                gso: false,
+                checksum: false,
+                vlan: false,
+                arrival_stamp: true,
+                largest_frame: 0,
+            }
+        }
+
+        fn refresh(&mut self, _: Nanos) {}
+
+        fn arrival(&mut self) -> Option<Nanos> {
+            self.is_deadly.then_some(Nanos::ZERO)
+        }
+
+        fn take(&mut self) -> Option<Received<Infallible>> {
+            panic!("an arrival that kills")
+        }
+
+        fn send(&mut self, _: &[TxFrame<'_>], _: &mut dyn FnMut(usize, io::Error)) -> Nanos {
+            Nanos::ZERO
+        }
+
+        fn missed(&mut self) -> u64 {
+            0
+        }
+    }
+
+    fn start(is_deadly: bool, died: &Arc<AtomicBool>) -> ForwarderThread {
+        let ports = [false, is_deadly].map(|is_deadly| TestPort {
+            silence: Alarm::new().unwrap(),
+            is_deadly,
+        });
+        let link = EmulatedLink {
+            config: LinkConfig::new(1, delayed(1), Vec::new()),
+            rules: Rules::default(),
+        };
+        let options = ForwarderOptions {
+            died: Arc::clone(died),
+            ..CpuUse::Gentle.into()
+        };
+        ForwarderThread::between(ports, 5, link, options).unwrap()
+    }
+
+    fn delayed(millis: u64) -> Vec<StageSpec> {
+        let delay = Delay {
+            time: Nanos::from_millis(millis),
+            ..Delay::default()
+        };
+        vec![StageSpec::new("box.up.delay", Effect::Delay(delay))]
+    }
+
+    fn paths(up: Vec<StageSpec>) -> Vec<PathSpec> {
+        LinkConfig::new(1, up, Vec::new()).paths
+    }
+
+    #[test]
+    fn a_forwarder_that_sleeps_answers_every_command() {
+        let died = Arc::default();
+        let forwarder = start(false, &died);
+        let before = clock::now();
+        let mut last = before;
+        for millis in 2..10 {
+            let at = forwarder
+                .change(paths(delayed(millis)), Rules::default())
+                .unwrap();
+            assert!(at >= last && at <= clock::now());
+            last = at;
+            assert_eq!(forwarder.snapshot().unwrap().ring_bytes, 5);
+        }
+        let refused = forwarder.change(
+            paths(vec![StageSpec::new("", Effect::Nothing)]),
+            Rules::default(),
+        );
+        assert!(refused.unwrap_err().is::<ConfigError>());
+        assert_eq!(forwarder.stop().unwrap().up.packets, 0);
+        assert!(!died.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn commands_from_several_threads_are_all_answered() {
+        let died = Arc::default();
+        let forwarder = start(false, &died);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..200).for_each(|_| drop(forwarder.snapshot().unwrap())));
+            }
+        });
+        forwarder.stop().unwrap();
+    }
+
+    #[test]
+    fn a_forwarder_that_dies_raises_its_flag_and_says_of_what() {
+        let died = Arc::default();
+        let forwarder = start(true, &died);
+        assert!(forwarder.snapshot().is_err());
+        assert!(
+            forwarder
+                .change(paths(delayed(1)), Rules::default())
+                .is_err()
+        );
+        let why = forwarder.stop().unwrap_err().to_string();
+        assert!(why.contains("an arrival that kills"), "{why}");
+        assert!(died.load(Ordering::Relaxed));
+    }
+}

@@ -22,7 +22,10 @@ pub(crate) struct EmulatedBed {
 
 impl EmulatedBed {
     /// Builds the bed, with a segment for each of `links`, and starts to forward.
-    pub(crate) fn up(bed: &BedConfig, links: Vec<(EmulatedLink, ForwarderOptions)>) -> Result<Self> {
+    pub(crate) fn up(
+        bed: &BedConfig,
+        links: Vec<(EmulatedLink, ForwarderOptions)>,
+    ) -> Result<Self> {
         let bed = Bed::build(&BedConfig {
             segments: u8::try_from(links.len()).context("more links than a bed can have")?,
             ..bed.clone()

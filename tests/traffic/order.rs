@@ -68,7 +68,7 @@ fn tcp_keeps_order(link: &str) -> Result<()> {
     let (came, left) = (came.finish()?, left.finish()?);
     let up = &summary.up;
     ensure!(
-        up.queue_full + up.own_losses() == 0,
+        up.queue_full() + up.own_losses() == 0,
         "packets were dropped: {up:?}"
     );
     let (came, left) = (sequence(&came), sequence(&left));
