@@ -285,7 +285,9 @@ impl Bed {
             }
             Self::External(_) | Self::Nics(_) => Vec::new(),
         };
-        let link = |(number, (name, hops))| (name, emulated_link(hops, seed, number));
+        let link = |(number, (name, hops)): (u64, (String, Vec<Hop>))| {
+            (name, emulated_link(&hops, seed, number))
+        };
         Ok((0..).zip(hops).map(link).collect())
     }
 
@@ -299,11 +301,15 @@ impl Bed {
             Self::Chain(chain) => chain.path(chain.ends(between)?)?,
             Self::External(_) | Self::Nics(_) => Vec::new(),
         };
-        Ok(route(hops))
+        Ok(route(&hops))
     }
 }
 
 fn box_behind(wire: &LinkSpec, link: &LinkSpec) -> Result<Vec<Hop>> {
+    ensure!(
+        wire.classes.is_empty(),
+        "wire: classes: the wire is the same for all packets: say them of link"
+    );
     Ok(vec![wire.hop("wire")?, link.hop("box")?])
 }
 
