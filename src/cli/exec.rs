@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use netio::bed::{BedConfig, SERVER};
 use netio::contain::{self, Contained};
@@ -22,6 +22,7 @@ use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
 use instruments::serve::{self, Limits, Ports, ServeConfig};
 use netio::signals;
+use netio::stop::Stop;
 
 /// Run a command behind an emulated link, on a test bed of its own
 ///
@@ -93,13 +94,15 @@ impl ExecArgs {
         if let Some(code) = signals.interrupted() {
             return Ok(code);
         }
-        let died = bed.died();
+        let stop = Stop::default().or(bed.died(), EMULATOR_DIED);
         loop {
             if let Some(code) = child.try_wait()? {
                 return Ok(u8::try_from(code).unwrap_or(u8::MAX));
             }
             // Dropping the child ends it.
-            ensure!(!died.load(Ordering::Relaxed), EMULATOR_DIED);
+            if let Some(why) = stop.cause() {
+                bail!("{why}");
+            }
             if signals.terminate.swap(false, Ordering::Relaxed) {
                 child.terminate();
             }

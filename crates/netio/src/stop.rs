@@ -95,3 +95,20 @@ impl fmt::Display for StopCause {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_it_vain_stops_it_also_within_a_time_out_and_is_said() {
+        let failed = Arc::default();
+        let stop = Stop::default().or(&failed, "the bed is gone");
+        let stop = stop.within(Duration::from_secs(3600));
+        assert_eq!(stop.cause(), None);
+        failed.store(true, Ordering::Relaxed);
+        assert_eq!(stop.cause(), Some(StopCause::InVain("the bed is gone")));
+        assert_eq!(stop.cause().unwrap().to_string(), "the bed is gone");
+        assert_eq!(Stop::default().cause(), None);
+    }
+}
