@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use model::{
-    BitsPerSec, Conditions, Framing, HopConfig, Link, LinkConfig, Nanos, Probability, QueueLimit,
-    Rate,
+    BitsPerSec, Delay, Effect, Framing, Link, LinkConfig, Nanos, Probability, QueueLimit, Rate,
+    StageSpec,
 };
 use netio::{Frame, MemoryPort, Offload};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
@@ -35,28 +35,29 @@ fn main() -> Result<()> {
 
 /// 10 Mbit/s with a queue of 100 packets, 1 % random loss, 20 ms; the same both ways.
 fn link() -> Result<Link> {
-    let conditions = Conditions {
-        rate: Some(Rate {
-            rate: BitsPerSec::new(10_000_000)?,
-            framing: Framing::L2,
-            queue: QueueLimit::Packets(100),
-            fluctuation: None,
-        }),
-        loss: Probability::from_percent(1.0)?,
-        delay: Nanos::from_millis(20),
-        ..Conditions::default()
+    let rate = Effect::Rate(Rate {
+        rate: Some(BitsPerSec::new(10_000_000)?),
+        framing: Framing::L2,
+        queue: QueueLimit::Packets(100).into(),
+        fluctuation: None,
+    });
+    let loss = Effect::Loss(Probability::from_percent(1.0)?);
+    let delay = Effect::Delay(Delay {
+        time: Nanos::from_millis(20),
+        ..Delay::default()
+    });
+    let stages = |way: &str| {
+        let stage = |kind: &str, effect: &Effect| {
+            StageSpec::new(format!("wan.{way}.{kind}"), effect.clone())
+        };
+        vec![
+            stage("rate", &rate),
+            stage("loss", &loss),
+            stage("delay", &delay),
+        ]
     };
-    let hop = HopConfig {
-        name: "wan".to_owned(),
-        up: conditions,
-        down: conditions,
-        toffee: None,
-    };
-    Ok(Link::new(&LinkConfig {
-        seed: 1,
-        link: 0,
-        hops: vec![hop],
-    })?)
+    let config = LinkConfig::new(1, stages("up"), stages("down"));
+    Ok(Link::new(&config)?)
 }
 
 /// Passes the frames of `input` through `link` from side A to side B; how many went in and came out.

@@ -60,7 +60,7 @@ pub(crate) const CASES: &[Case] = &[
             }),
             // An echo is lost if either its request or its answer is.
             check("lost_percent", "mean", None, |run| {
-                let lost = run.counted("up", "lost") + run.counted("down", "lost");
+                let lost = run.dropped("up", "loss") + run.dropped("down", "loss");
                 Ok(100.0 * lost / run.counted("up", "packets"))
             }),
         ],

@@ -116,6 +116,13 @@ impl Run {
         self.link[direction][key].as_f64().unwrap_or(f64::NAN)
     }
 
+    /// What the emulated network dropped in a direction for this cause.
+    pub(crate) fn dropped(&self, direction: &str, cause: &str) -> f64 {
+        self.link[direction]["dropped"][cause]
+            .as_f64()
+            .unwrap_or(f64::NAN)
+    }
+
     /// How much later than due packets left, in the median.
     pub(crate) fn lateness_ms(&self) -> f64 {
         self.link["departure_error"]["p50_ns"]
@@ -136,7 +143,7 @@ impl Run {
 
     /// What the emulated network dropped of what was offered, in percent.
     pub(crate) fn lost_percent(&self, direction: &str) -> f64 {
-        let dropped = self.counted(direction, "lost") + self.counted(direction, "queue_full");
+        let dropped = self.dropped(direction, "loss") + self.dropped(direction, "queue_full");
         100.0 * dropped / self.counted(direction, "packets")
     }
 

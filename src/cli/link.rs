@@ -26,7 +26,7 @@ pub(crate) struct LinkArgs {
 }
 
 /// A flag for every condition in each direction, one for up and one for down.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct ConditionArgs {
     both: DirectionSpec,
     up: DirectionSpec,
@@ -42,13 +42,14 @@ impl LinkArgs {
     /// # Errors
     /// A file that cannot be read or is wrong, or conditions that contradict each other.
     pub(crate) fn to_spec(&self) -> Result<LinkSpec> {
-        let ConditionArgs { both, up, down } = self.conditions;
+        let ConditionArgs { both, up, down } = self.conditions.clone();
         let flags = LinkSpec {
             both,
             toffee: self.toffee.clone(),
             seed: self.seed,
             up,
             down,
+            ..LinkSpec::default()
         };
         let spec = match &self.link {
             Some(file) => flags.or(toml_file::read_link(file)?),
@@ -83,7 +84,7 @@ impl FromArgMatches for ConditionArgs {
             let one = |one| {
                 matches
                     .get_one::<DirectionSpec>(&name(prefix, one))
-                    .copied()
+                    .cloned()
             };
             let all = CONDITIONS.iter().filter_map(one);
             all.fold(DirectionSpec::default(), DirectionSpec::or)
@@ -121,6 +122,8 @@ fn name(prefix: &str, condition: &Condition) -> String {
 mod tests {
     use super::*;
     use clap::Parser;
+    use model::StageSpec;
+    use record::way::Way;
 
     #[derive(Parser)]
     struct Program {
@@ -138,9 +141,10 @@ mod tests {
     fn flags_become_conditions() {
         let spec =
             parse("x --delay 20ms --loss 1% --rate 10mbit --down-rate 2mbit --seed 7").unwrap();
-        let hop = spec.to_hop("box").unwrap();
-        assert_eq!(hop.up.rate.unwrap().rate, "10mbit".parse().unwrap());
-        assert_eq!(hop.down.rate.unwrap().rate, "2mbit".parse().unwrap());
+        let hop = spec.hop("box").unwrap();
+        let slowest = |stages: &[StageSpec]| Way(stages.to_vec()).slowest().unwrap().0;
+        assert_eq!(slowest(&hop.rest.up), "10mbit".parse().unwrap());
+        assert_eq!(slowest(&hop.rest.down), "2mbit".parse().unwrap());
         assert_eq!(spec.seed(), 7);
     }
 
@@ -158,7 +162,11 @@ mod tests {
     fn every_condition_has_flags_that_say_what_a_file_says() {
         let text = |key| match key {
             "delay" => "20ms",
-            "loss" => "1%",
+            "jitter" => "2ms,normal,free",
+            "loss" => "1%,burst=8",
+            "duplicate" => "1%",
+            "corrupt" => "0.1%",
+            "aqm" => "fq_codel,noecn,target=10ms,flows=16",
             "fluctuation" => "spread=20%,hold=5s",
             "queue" => "5pkt",
             "size_delay" => "2",
@@ -189,5 +197,10 @@ mod tests {
         assert!(parse("x --delay 20").is_err());
         assert!(parse("x --loss 101%").is_err());
         assert!(parse("x --toffee drop=0").is_err());
+        let refused = |line| format!("{:#}", parse(line).unwrap_err());
+        assert!(refused("x --aqm codel").contains("aqm: it manages the queue of a rate"));
+        assert!(refused("x --loss 1%,burst=0.5").contains("at least 1 packet"));
+        assert!(refused("x --jitter 2").contains("unit"));
+        assert!(parse("x --rate 0bit").is_ok());
     }
 }

@@ -1,12 +1,15 @@
 //! A bed of namespaces with the emulator running on its links.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use anyhow::{Context, Result};
-use model::{Link, LinkConfig};
 use netio::AfPacket;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 use netio::netns::NetNs;
 
 use crate::forward::thread::{ForwarderOptions, ForwarderThread, RING_SLOTS};
+use record::link_spec::EmulatedLink;
 use record::summary::Summary;
 
 /// A bed whose links are emulated.
@@ -14,26 +17,31 @@ pub(crate) struct EmulatedBed {
     bed: Bed,
     /// In the order of the bed's segments.
     running: Vec<ForwarderThread>,
+    died: Arc<AtomicBool>,
 }
 
 impl EmulatedBed {
     /// Builds the bed, with a segment for each of `links`, and starts to forward.
-    pub(crate) fn up(bed: &BedConfig, links: Vec<(LinkConfig, ForwarderOptions)>) -> Result<Self> {
+    pub(crate) fn up(
+        bed: &BedConfig,
+        links: Vec<(EmulatedLink, ForwarderOptions)>,
+    ) -> Result<Self> {
         let bed = Bed::build(&BedConfig {
             segments: u8::try_from(links.len()).context("more links than a bed can have")?,
             ..bed.clone()
         })?;
-        let forward = |(emulator, (link, options)): (&NetNs, (LinkConfig, ForwarderOptions))| {
-            let link = Link::new(&link)?;
+        let died = Arc::default();
+        let forward = |(emulator, (link, options)): (&NetNs, (EmulatedLink, ForwarderOptions))| {
             let ports = emulator.run(|| -> Result<_> {
                 let open = |name| AfPacket::open(name, RING_SLOTS);
                 Ok([open(CLIENT_PORT)?, open(SERVER_PORT)?])
             })??;
-            ForwarderThread::start(ports, link, options)
+            let died = Arc::clone(&died);
+            ForwarderThread::start(ports, link, ForwarderOptions { died, ..options })
         };
         let running = bed.emulators().iter().zip(links).map(forward);
         let running = running.collect::<Result<_>>()?;
-        Ok(Self { bed, running })
+        Ok(Self { bed, running, died })
     }
 
     /// Where the client runs.
@@ -51,11 +59,19 @@ impl EmulatedBed {
         self.bed.nodes()
     }
 
+    /// Rises when one of its forwarders dies: nothing passes there any more.
+    pub(crate) fn died(&self) -> &Arc<AtomicBool> {
+        &self.died
+    }
+
     /// Stops forwarding; what each link did, in the order of the segments.
-    pub(crate) fn down(self) -> Vec<Summary> {
-        self.running
-            .into_iter()
-            .map(ForwarderThread::stop)
-            .collect()
+    ///
+    /// # Errors
+    /// A forwarder had died.
+    pub(crate) fn down(self) -> Result<Vec<Summary>> {
+        let stopped = self.running.into_iter().map(ForwarderThread::stop);
+        // All of them, whatever the first ones say.
+        let stopped: Vec<_> = stopped.collect();
+        stopped.into_iter().collect()
     }
 }

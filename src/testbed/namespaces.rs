@@ -4,22 +4,23 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use anyhow::{Result, bail};
-use model::LinkConfig;
 use netio::CpuUse;
 use netio::bed::{BedConfig, Endpoint, Side, WAN};
 use netio::netns::NetNs;
+use netio::stop::Stop;
 use netio::tbf::TokenBucket;
 
 use super::emulated::EmulatedBed;
 use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
 use super::{ClientWork, Links, Testbed, TestbedSpec};
-use crate::forward::thread::ForwarderOptions;
+use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions};
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
 use instruments::serve::Server;
 use record::Measurement;
 use record::bed::{Bed, Ends};
+use record::link_spec::EmulatedLink;
 
 /// Namespaces of its own.
 struct Namespaces {
@@ -53,7 +54,7 @@ pub(super) fn set_up(spec: &TestbedSpec<'_>, seed: u64, cpu: CpuUse) -> Result<B
     };
     let links = spec.bed.links(spec.link, seed)?;
     let with_options =
-        |(name, link): (String, LinkConfig)| (name, (link, ForwarderOptions::from(cpu)));
+        |(name, link): (String, EmulatedLink)| (name, (link, ForwarderOptions::from(cpu)));
     let (names, links): (Vec<_>, Vec<_>) = links.into_iter().map(with_options).unzip();
     let bed = EmulatedBed::up(&config, links)?;
     if let Some(bucket) = spec.bed.token_bucket() {
@@ -132,6 +133,10 @@ impl Testbed for Namespaces {
         self.stalls.spoilt()
     }
 
+    fn stops(&self, stop: &Stop) -> Stop {
+        stop.or(self.bed.died(), EMULATOR_DIED)
+    }
+
     fn tear_down(self: Box<Self>) -> Result<Links> {
         let Self {
             bed,
@@ -140,6 +145,6 @@ impl Testbed for Namespaces {
             ..
         } = *self;
         drop(far_end);
-        Ok(names.into_iter().zip(bed.down()).collect())
+        Ok(names.into_iter().zip(bed.down()?).collect())
     }
 }

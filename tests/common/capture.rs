@@ -125,53 +125,79 @@ pub(crate) struct Passed {
     pub(crate) head: Vec<u8>,
 }
 
-/// A plain packet socket on all interfaces of a namespace. It sees what leaves at the moment of its sending, and its
-/// buffer holds few frames: for flows with a small window.
+/// A plain packet socket on all interfaces of a namespace. It sees what leaves at the moment of its sending. Its buffer
+/// holds few frames, so it is read before each train of a flow with a small window: see [`Flow::run_with`].
+///
+/// [`Flow::run_with`]: super::datagrams::Flow::run_with
 pub(crate) struct Tap {
     socket: OwnedFd,
+    /// Sends to itself: frames of the tap's own.
+    loopback: UdpSocket,
+    passed: Vec<Passed>,
+    /// Frames that found the buffer full, as told with the latest that did not.
+    missed: u32,
 }
 
 impl Tap {
     pub(crate) fn open(ns: &NetNs) -> Result<Self> {
-        let socket = ns.run(|| {
-            socket(
-                AddressFamily::Packet,
-                SockType::Raw,
-                SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC,
-                SockProtocol::EthAll,
-            )
-        })?;
-        let socket = socket.context("opening a packet socket")?;
+        let (socket, loopback) = ns.run(|| {
+            let kind = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+            let (family, all) = (AddressFamily::Packet, SockProtocol::EthAll);
+            let socket = socket(family, SockType::Raw, kind, all).context("a packet socket")?;
+            let loopback = UdpSocket::bind("127.0.0.1:0")?;
+            loopback.connect(loopback.local_addr()?)?;
+            anyhow::Ok((socket, loopback))
+        })??;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        // More than the default where that is allowed.
+        setsockopt(&socket, sockopt::RxqOvfl, &1)?;
+        // As much as this user may have, and more where that is allowed.
+        setsockopt(&socket, sockopt::RcvBuf, &(8 << 20))?;
         let _ = setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20));
-        let tap = Self { socket };
-        ns.run(|| tap.await_stamps())??;
+        let mut tap = Self {
+            socket,
+            loopback,
+            passed: Vec::new(),
+            missed: 0,
+        };
+        tap.await_stamps()?;
         Ok(tap)
     }
 
     /// Waits until the kernel stamps frames as they pass. It begins some time after it was asked to (netstamp_work in
     /// net/core/dev.c); until then a frame gets the time of its reading for a stamp.
-    fn await_stamps(&self) -> Result<()> {
-        let loopback = UdpSocket::bind("127.0.0.1:0")?;
+    fn await_stamps(&mut self) -> Result<()> {
         wait_for("frames to be stamped", || {
-            loopback.send_to(&[0], loopback.local_addr()?)?;
+            self.loopback.send(&[0])?;
             let before = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
-            let mut frames = 0;
-            let mut stamped = 0;
-            while let Some(frame) = self.next()? {
-                frames += 1;
-                stamped += u32::from(u128::from(frame.at.0) < before);
-            }
-            Ok((frames > 0 && stamped == frames).then_some(()))
+            self.read()?;
+            let frames = std::mem::take(&mut self.passed);
+            let stamped = frames.iter().all(|frame| u128::from(frame.at.0) < before);
+            Ok((!frames.is_empty() && stamped).then_some(()))
         })
     }
 
+    /// Takes in what went past until now.
+    pub(crate) fn read(&mut self) -> Result<()> {
+        while let Some(frame) = self.next()? {
+            self.passed.push(frame);
+        }
+        Ok(())
+    }
+
+    /// What went past, and how many frames the tap missed.
+    pub(crate) fn finish(mut self) -> Result<(Vec<Passed>, u32)> {
+        self.read()?;
+        // The kernel tells with a frame how many it dropped before it.
+        self.loopback.send(&[0])?;
+        self.read()?;
+        Ok((self.passed, self.missed))
+    }
+
     /// The next frame that is there, if any.
-    pub(crate) fn next(&self) -> Result<Option<Passed>> {
+    fn next(&mut self) -> Result<Option<Passed>> {
         let mut head = vec![0; KEPT];
         let mut parts = [IoSliceMut::new(&mut head)];
-        let mut control = nix::cmsg_space!(TimeSpec);
+        let mut control = nix::cmsg_space!(TimeSpec, u32);
         // MSG_TRUNC: the frame's own length, however little of it is kept.
         let flags = MsgFlags::MSG_TRUNC;
         let fd = self.socket.as_raw_fd();
@@ -180,10 +206,14 @@ impl Tap {
             Err(Errno::EAGAIN) => return Ok(None),
             Err(error) => return Err(error).context("reading a tap"),
         };
-        let stamp = message.cmsgs()?.find_map(|message| match message {
-            ControlMessageOwned::ScmTimestampns(at) => Some(at),
-            _ => None,
-        });
+        let mut stamp = None;
+        for message in message.cmsgs()? {
+            match message {
+                ControlMessageOwned::ScmTimestampns(at) => stamp = Some(at),
+                ControlMessageOwned::RxqOvfl(missed) => self.missed = missed,
+                _ => {}
+            }
+        }
         let stamp = stamp.context("a frame without a stamp")?;
         let from = message.address.context("a frame without an address")?;
         let (interface, len) = (from.ifindex(), message.bytes);
@@ -203,29 +233,5 @@ impl Tap {
             len,
             head,
         }))
-    }
-
-    /// Runs `work` and collects what goes past meanwhile.
-    pub(crate) fn during<T: Send>(
-        &self,
-        work: impl FnOnce() -> Result<T> + Send,
-    ) -> Result<(T, Vec<Passed>)> {
-        std::thread::scope(|scope| {
-            let working = scope.spawn(work);
-            let mut passed = Vec::new();
-            loop {
-                let last = working.is_finished();
-                while let Some(frame) = self.next()? {
-                    passed.push(frame);
-                }
-                if last {
-                    break;
-                }
-                let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-                let _ = poll(&mut fds, PollTimeout::from(20u8));
-            }
-            let done = working.join().expect("the work does not panic")?;
-            Ok((done, passed))
-        })
     }
 }

@@ -53,6 +53,16 @@ const LARGEST_TRAIN: usize = 60_000;
 impl Flow {
     /// Sends the flow; the last datagram arrives, so that nothing is on its way afterwards.
     pub(crate) fn run(&self, sender: &NetNs, receiver: &NetNs) -> Result<Tally> {
+        self.run_with(sender, receiver, || Ok(()))
+    }
+
+    /// The same; calls `before_train` when all but a window of what was sent before is decided, and before more is.
+    pub(crate) fn run_with(
+        &self,
+        sender: &NetNs,
+        receiver: &NetNs,
+        before_train: impl FnMut() -> Result<()> + Send,
+    ) -> Result<Tally> {
         let address = SocketAddr::new(self.to, PORT);
         let socket = receiver.run(|| UdpSocket::bind(address))??;
         // More than the default where that is allowed; what does not fit is counted by the kernel.
@@ -64,7 +74,7 @@ impl Flow {
                 progress.update(|state| state.receiver_gone = true);
                 received
             });
-            let sent = sender.run(|| self.send(address, &progress))?;
+            let sent = sender.run(|| self.send(address, &progress, before_train))?;
             progress.update(|state| state.sender_gone = true);
             let received = receiving.join().expect("the receiver does not panic");
             Ok(Tally {
@@ -74,7 +84,12 @@ impl Flow {
         })
     }
 
-    fn send(&self, to: SocketAddr, progress: &Progress) -> Result<u64> {
+    fn send(
+        &self,
+        to: SocketAddr,
+        progress: &Progress,
+        mut before_train: impl FnMut() -> Result<()>,
+    ) -> Result<u64> {
         if self.pinned {
             let mut cpu = CpuSet::new();
             cpu.set(0)?;
@@ -95,6 +110,7 @@ impl Flow {
                 next += 1;
             }
             progress.await_window(next, self.window)?;
+            before_train()?;
             if self.batch > 1 {
                 setsockopt(&socket, sockopt::UdpGsoSegment, &i32::try_from(size)?)?;
             }

@@ -1,5 +1,6 @@
 //! `farwire emulate` as a child process between the two ports of a test bed.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,8 +29,7 @@ pub(crate) struct Direction {
     pub(crate) bytes: u64,
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
-    pub(crate) lost: u64,
-    pub(crate) queue_full: u64,
+    pub(crate) dropped: BTreeMap<String, u64>,
     pub(crate) held_at_end: u64,
     pub(crate) link_control: u64,
     pub(crate) emulator_lost: Vec<OwnLoss>,
@@ -50,6 +50,16 @@ pub(crate) struct Departures {
 }
 
 impl Direction {
+    /// Packets that random loss dropped.
+    pub(crate) fn lost(&self) -> u64 {
+        self.dropped.get("loss").copied().unwrap_or(0)
+    }
+
+    /// Packets that a full queue dropped.
+    pub(crate) fn queue_full(&self) -> u64 {
+        self.dropped.get("queue_full").copied().unwrap_or(0)
+    }
+
     /// Packets that the emulator itself lost.
     pub(crate) fn own_losses(&self) -> u64 {
         self.emulator_lost.iter().map(|loss| loss.count).sum()

@@ -118,7 +118,7 @@ fn arrives_through(kind: &str, v6: bool, options: &str, segmented: Segmented) ->
     for way in [&summary.up, &summary.down] {
         ensure!(way.own_losses() == 0, "{way:?}");
     }
-    ensure!(summary.up.lost > 0, "{summary:?}");
+    ensure!(summary.up.lost() > 0, "{summary:?}");
     Ok(())
 }
 

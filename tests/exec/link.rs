@@ -56,9 +56,9 @@ fn losses_add_up() -> Result<()> {
     ensure!(down.packets == up.delivered, "{told}");
     ensure!(pings.answered.len() as u64 == down.delivered, "{told}");
     for way in [up, down] {
-        ensure!(way.delivered + way.lost == way.packets, "{told}");
+        ensure!(way.delivered + way.lost() == way.packets, "{told}");
         #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-        let (packets, lost) = (way.packets as f64, way.lost as f64);
+        let (packets, lost) = (way.packets as f64, way.lost() as f64);
         let spread = 3.2905 * (packets * 0.1 * 0.9).sqrt();
         ensure!(
             (lost - packets * 0.1).abs() <= spread,

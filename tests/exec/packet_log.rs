@@ -44,7 +44,10 @@ fn every_packet_has_a_line() -> Result<()> {
         let rows: Vec<&Row> = rows.iter().filter(|r| r["direction"] == name).collect();
         agrees(&rows, direction).with_context(|| format!("{name}: {direction:?}, {said}"))?;
     }
-    ensure!(summary.up.lost > 0 && summary.up.queue_full > 0, "{said}");
+    ensure!(
+        summary.up.lost() > 0 && summary.up.queue_full() > 0,
+        "{said}"
+    );
     let numbers = rows.iter().map(|row| row["number"].parse::<u64>());
     for (number, expected) in numbers.zip(1..) {
         ensure!(number? == expected, "a gap before {expected}: {said}");
@@ -61,8 +64,8 @@ fn agrees(rows: &[&Row], direction: &Direction) -> Result<()> {
     let of = |verdict: &str| rows.iter().filter(|r| r["verdict"] == verdict).count() as u64;
     let counted = [
         ("delivered", direction.delivered),
-        ("lost", direction.lost),
-        ("queue_full", direction.queue_full),
+        ("lost", direction.lost()),
+        ("queue_full", direction.queue_full()),
         ("held_at_end", direction.held_at_end),
         ("link_control", direction.link_control),
     ];

@@ -74,7 +74,7 @@ fn udp_leaves_at(name: &str, rate: u64) -> Result<()> {
     let samples = samples_during(&bed, || flow.run(bed.client(), bed.server()).map(drop))?;
     let summary = wan.stop()?;
     ensure!(
-        summary.up.queue_full > 0,
+        summary.up.queue_full() > 0,
         "not more was offered than {name}: {summary:?}"
     );
     let slope = slope(

@@ -95,12 +95,12 @@ fn arrives_intact(link: &str, offload: Offload, mtu: u32, to: IpAddr) -> Result<
     Counters::of(bed.server())?.check_intact()?;
     let lossy = link.contains("loss");
     ensure!(
-        (summary.up.lost > 0) == lossy,
+        (summary.up.lost() > 0) == lossy,
         "{} packets lost on a link of {link}",
-        summary.up.lost
+        summary.up.lost()
     );
     for way in [&summary.up, &summary.down] {
-        let decided = way.delivered + way.lost + way.queue_full;
+        let decided = way.delivered + way.lost() + way.queue_full();
         ensure!(decided <= way.packets, "more decided than came: {way:?}");
     }
     // Acknowledgements may have been on their way when the box was stopped, and those of the end are few.

@@ -106,7 +106,7 @@ fn add_up(link: &str, offload: Offload, to: IpAddr) -> Result<()> {
         "not all were offered to the link: {told}"
     );
     ensure!(
-        up.delivered + up.lost + up.queue_full == up.packets,
+        up.delivered + up.lost() + up.queue_full() == up.packets,
         "the link's counters do not add up: {told}"
     );
     ensure!(
@@ -118,7 +118,7 @@ fn add_up(link: &str, offload: Offload, to: IpAddr) -> Result<()> {
         "{} departures: {told}",
         summary.departure_error.count
     );
-    check_losses(link, up.packets - up.queue_full, up.lost, &told)
+    check_losses(link, up.packets - up.queue_full(), up.lost(), &told)
 }
 
 /// Losses lie in the 99.9 % interval of the binomial distribution.

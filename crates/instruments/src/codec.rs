@@ -34,6 +34,34 @@ macro_rules! wire_order {
 }
 pub(crate) use wire_order;
 
+/// RFC 1071's sum of 16-bit words, folded; 0xffff when the words hold their own checksum.
+pub(crate) fn ones_complement_sum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2);
+    let words = words.map(|pair| u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+    let sum: u32 = words.map(u32::from).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or(u16::MAX)
+}
+
+/// Serde for a type by its text, as [`Display`](std::fmt::Display) writes it and [`FromStr`](std::str::FromStr) reads it.
+macro_rules! as_text {
+    ($type:ty) => {
+        impl ::serde::Serialize for $type {
+            fn serialize<S: ::serde::Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
+                target.collect_str(self)
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $type {
+            fn deserialize<D: ::serde::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+                let text = <String as ::serde::Deserialize>::deserialize(source)?;
+                text.parse().map_err(::serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(crate) use as_text;
+
 macro_rules! integer {
     ($type:ty, $put:ident, $get:ident) => {
         impl Wire for $type {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use record::{Figure, Measurement, Metric, Sample, Statistic};
-use stats::{order_statistics, proportion, t_interval};
+use stats::t_interval;
+
+use crate::measured::{distribution, lost_percent, total};
 
 /// More answers than this to so many probes are not those of a network.
 pub(crate) fn most_answers(probes: usize) -> usize {
@@ -91,8 +93,9 @@ impl EchoStats {
             .all(|probe| probe.rtt_ms.is_some() || probe.late)
     }
 
-    /// What it all adds up to; no answer at all is a failure.
-    pub(crate) fn finish(self) -> Measurement {
+    /// What it all adds up to, with an interval where it is known what part of a round trip the hosts have at most; no
+    /// answer at all is a failure.
+    pub(crate) fn finish(self, hosts_ms: Option<f64>) -> Measurement {
         let rtts: Vec<f64> = self.probes.iter().filter_map(|p| p.rtt_ms).collect();
         let count = |metric| self.extra.iter().filter(|s| s.metric == metric).count() as u64;
         let (sent, received) = (self.probes.len() as u64, rtts.len() as u64);
@@ -103,7 +106,11 @@ impl EchoStats {
             total(Metric::LatePackets, count(Metric::LateRttMs)),
             total(Metric::DuplicatePackets, count(Metric::DuplicateRttMs)),
         ];
-        figures.extend(round_trips(&rtts));
+        figures.extend(round_trips(&rtts).into_iter().map(|figure| {
+            let interval = figure.interval.zip(hosts_ms);
+            let interval = interval.map(|([low, high], hosts)| [(low - hosts).max(0.0), high]);
+            Figure { interval, ..figure }
+        }));
         let failure = (received == 0).then(|| {
             format!(
                 "no answer to {sent} echo requests within {:?}",
@@ -136,6 +143,21 @@ impl EchoStats {
     }
 }
 
+/// What people see of each probe.
+pub(crate) fn lines(measurement: &Measurement) -> String {
+    let line = |sample: &Sample| {
+        let (index, value) = (sample.index, sample.value);
+        Some(match sample.metric {
+            Metric::RttMs | Metric::ConnectMs => format!("{index}: {value:.3} ms\n"),
+            Metric::LostPackets => format!("{index}: lost\n"),
+            Metric::LateRttMs => format!("{index}: late, {value:.3} ms\n"),
+            Metric::DuplicateRttMs => format!("{index}: duplicate, {value:.3} ms\n"),
+            _ => return None,
+        })
+    };
+    measurement.samples.iter().filter_map(line).collect()
+}
+
 /// Where the probe of this number is.
 fn place(index: u64) -> Option<usize> {
     usize::try_from(index).ok()?.checked_sub(1)
@@ -144,39 +166,18 @@ fn place(index: u64) -> Option<usize> {
 /// What ping(8) says of round-trip times, and their median; nothing of none.
 fn round_trips(values: &[f64]) -> Vec<Figure> {
     let squares: Vec<f64> = values.iter().map(|v| v * v).collect();
-    let sorted = order_statistics::sorted(values);
-    let mean = t_interval::mean(values);
-    let mean_square = t_interval::mean(&squares);
-    // The square root of the mean square less the squared mean.
-    let mdev = mean_square
-        .zip(mean)
-        .map(|(s, m)| (s - m * m).max(0.0).sqrt());
-    let figures = [
-        (Statistic::Min, sorted.first().copied()),
-        (Statistic::Mean, mean),
-        (Statistic::Median, order_statistics::quantile(&sorted, 0.5)),
-        (Statistic::Max, sorted.last().copied()),
-        (Statistic::Mdev, mdev),
+    let statistics = [
+        Statistic::Min,
+        Statistic::Mean,
+        Statistic::Median,
+        Statistic::Max,
     ];
-    let figures = figures.into_iter();
+    let mut figures = distribution(Metric::RttMs, values, &statistics);
+    // The square root of the mean square less the squared mean.
+    let means = t_interval::mean(&squares).zip(t_interval::mean(values));
+    let mdev = means.map(|(s, m)| (s - m * m).max(0.0).sqrt());
+    figures.extend(mdev.map(|mdev| Figure::new(Metric::RttMs, Statistic::Mdev, mdev)));
     figures
-        .filter_map(|(statistic, value)| Some(Figure::new(Metric::RttMs, statistic, value?)))
-        .collect()
-}
-
-/// A count as a figure.
-pub(crate) fn total(metric: Metric, count: u64) -> Figure {
-    Figure::new(metric, Statistic::Total, count as f64)
-}
-
-/// How many percent of `sent` were lost, with Wilson's interval.
-pub(crate) fn lost_percent(lost: u64, sent: u64) -> Figure {
-    let percent = proportion::percent(lost, sent).unwrap_or_default();
-    let figure = Figure::new(Metric::LostPercent, Statistic::Mean, percent);
-    match proportion::wilson(lost, sent) {
-        Some([low, high]) => figure.within(100.0 * low, 100.0 * high),
-        None => figure,
-    }
 }
 
 #[cfg(test)]
@@ -197,7 +198,7 @@ mod tests {
         stats.answered(2, 1500.0);
         stats.answered(4, 4.0);
         assert!(!stats.complete());
-        let measurement = stats.finish();
+        let measurement = stats.finish(None);
         for (metric, statistic, value) in [
             (Metric::SentPackets, Statistic::Total, 4.0),
             (Metric::ReceivedPackets, Statistic::Total, 2.0),
@@ -224,7 +225,7 @@ mod tests {
         let mut stats = stats(2);
         stats.answered(2, 1.0);
         let metrics: Vec<_> = stats
-            .finish()
+            .finish(None)
             .samples
             .iter()
             .map(|s| (s.index, s.metric))
@@ -253,7 +254,7 @@ mod tests {
         let mut stats = stats(1);
         stats.answered(0, 1.0);
         stats.answered(9, 1.0);
-        let measurement = stats.finish();
+        let measurement = stats.finish(None);
         assert!(
             measurement
                 .failure

@@ -1,20 +1,20 @@
 //! The ends of a measurement: what HOST names, which local address or interface to use, and sockets between the two.
 
-use std::fmt;
-use std::io;
 use std::net::{
     IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket,
 };
 use std::os::fd::AsFd;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::failure::go_on;
 use netio::stop::{STOP_INTERVAL, Stop};
 
 /// How long a connection may take to come about, unless the user says.
@@ -115,9 +115,7 @@ pub(crate) fn attempt(
 fn connected(socket: &Socket, timeout: Duration, stop: &Stop) -> Result<io::Result<()>> {
     let begun = Instant::now();
     loop {
-        if let Some(cause) = stop.cause() {
-            bail!("{cause}");
-        }
+        go_on(stop)?;
         let left = timeout.saturating_sub(begun.elapsed());
         if left.is_zero() {
             return Ok(Err(io::ErrorKind::TimedOut.into()));

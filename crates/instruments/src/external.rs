@@ -3,20 +3,20 @@
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
-use std::iter;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
-use std::thread;
 use std::time::Instant;
+use std::{iter, thread};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use netio::contain::{self, Contained};
 use netio::kill_on_drop::KillOnDrop;
 use netio::netns::NetNs;
 use netio::stop::{STOP_INTERVAL, Stop};
 use record::Measurement;
 
+use crate::failure::go_on;
 use crate::measured::failed;
 
 /// What a tool may say; iperf3 says 1 KiB a stream and interval.
@@ -139,15 +139,14 @@ impl Launcher {
     /// Measures with a tool and its arguments, whose output `parse` understands.
     pub(crate) fn measure(
         self,
-        prepared: Result<(Tool, Vec<String>)>,
+        tool: &Tool,
+        arguments: &[String],
         stop: &Stop,
         parse: impl FnOnce(&ToolOutput) -> Measurement,
     ) -> Measurement {
-        prepared.map_or_else(failed, |(tool, arguments)| {
-            let output = self.run(&tool, &arguments, stop);
-            let measurement = output.map_or_else(failed, |output| parse(&output));
-            measurement.with_fact("tool", &tool.version)
-        })
+        let output = self.run(tool, arguments, stop);
+        let measurement = output.map_or_else(failed, |output| parse(&output));
+        measurement.with_fact("tool", &tool.version)
     }
 }
 
@@ -223,9 +222,7 @@ fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<OutputLine>> {
             Err(RecvTimeoutError::Timeout) => {}
         }
         ensure!(room > 0, "said more than {MOST_OUTPUT} bytes");
-        if let Some(cause) = stop.cause() {
-            bail!("{cause}");
-        }
+        go_on(stop)?;
     }
 }
 

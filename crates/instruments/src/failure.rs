@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use netio::stop::Stop;
+
 /// Why a command ended without doing what was asked.
 #[derive(Debug)]
 pub struct Failure {
@@ -32,6 +34,12 @@ impl<T, E: Into<anyhow::Error>> Blame<T> for Result<T, E> {
     fn or_machine(self) -> Result<T, Failure> {
         self.map_err(|e| Failure::new(ExitCode::Machine, e.into()))
     }
+}
+
+/// Fails with the cause for which to stop now, if there is one.
+pub(crate) fn go_on(stop: &Stop) -> anyhow::Result<()> {
+    stop.cause()
+        .map_or(Ok(()), |cause| Err(anyhow::anyhow!("{cause}")))
 }
 
 impl Failure {

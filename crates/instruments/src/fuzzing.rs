@@ -9,12 +9,10 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use crate::capacity::wire::{Activation, LoadHeader, Setup, Status, Version};
-use crate::iperf3::messages::Params;
-use crate::iperf3::messages::Results;
+use crate::iperf3::messages::{Params, Results};
 use crate::iperf3::wire::{Cookie, ErrorCode, State};
 use crate::messages::wire::{EchoResult, Grant, Request, TransferResult};
-use crate::stamp::tlv;
-use crate::stamp::tlv::{FollowUp, SameClock, TlvKind};
+use crate::stamp::tlv::{self, FollowUp, SameClock, TlvKind};
 use crate::stamp::wire;
 
 /// iperf3's messages: parameters, results, states, cookies and errors.

@@ -14,8 +14,7 @@ use serde_json::Value;
 
 use crate::Session;
 use crate::endpoint::{Family, Local};
-use crate::external::FarTool;
-use crate::external::Tool;
+use crate::external::{FarTool, Tool};
 use crate::failure::Failure;
 
 /// What all instruments take.

@@ -20,6 +20,7 @@ pub mod messages;
 mod meter;
 pub mod output;
 pub mod ping;
+mod seen_numbers;
 pub mod serve;
 mod service;
 pub mod stamp;
@@ -60,20 +61,5 @@ impl Session {
         } else {
             Launcher::OnHost
         }
-    }
-}
-
-/// Serde for a duration as a number of seconds, as the names of such fields say.
-pub(crate) mod seconds {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer, de};
-
-    pub(crate) fn serialize<S: Serializer>(time: &Duration, target: S) -> Result<S::Ok, S::Error> {
-        target.serialize_f64(time.as_secs_f64())
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<Duration, D::Error> {
-        Duration::try_from_secs_f64(f64::deserialize(source)?).map_err(de::Error::custom)
     }
 }

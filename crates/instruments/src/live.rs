@@ -2,6 +2,7 @@
 
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
 
 /// Says lines on standard error, or nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,7 +13,7 @@ pub struct Live {
 impl Live {
     /// Says nothing.
     pub fn quiet() -> Self {
-        Self { enabled: false }
+        Self::default()
     }
 
     /// Speaks if standard error is a terminal.
@@ -22,10 +23,42 @@ impl Live {
         }
     }
 
+    /// Says a line a second about what began at `start`.
+    pub(crate) fn since(self, start: Instant) -> Progress {
+        Progress {
+            live: self,
+            start,
+            next: SECOND,
+        }
+    }
+
     /// Says one line.
     pub(crate) fn line(self, text: Arguments<'_>) {
         if self.enabled {
             eprintln!("{text}");
+        }
+    }
+}
+
+/// From one line about a running measurement to the next.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Says a line a second about a running measurement.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    live: Live,
+    start: Instant,
+    next: Duration,
+}
+
+impl Progress {
+    /// Says what `text` gives, behind the time since the start, if the line before was said a second ago.
+    pub(crate) fn tell(&mut self, text: impl FnOnce() -> String) {
+        let now = self.start.elapsed();
+        if now >= self.next {
+            self.next = now + SECOND;
+            let line = format_args!("{:.1} s: {}", now.as_secs_f64(), text());
+            self.live.line(line);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Measurements put together from tables of what was found; what was not found is left out.
 
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
+use stats::layers::Layers;
+use stats::{order_statistics, proportion, t_interval};
 
 /// Figures of what was found, all of one direction if they are of any.
 pub(crate) fn figures(
@@ -27,6 +29,79 @@ pub(crate) fn samples(
 ) -> impl Iterator<Item = Sample> {
     found.into_iter().filter_map(move |(metric, value)| {
         Some(Sample::new(at_s, metric, index, value?).toward(direction))
+    })
+}
+
+/// A count of all there was.
+pub(crate) fn total(metric: Metric, count: u64) -> Figure {
+    Figure::new(metric, Statistic::Total, count as f64)
+}
+
+/// A mean.
+pub(crate) fn mean(metric: Metric, value: f64) -> Figure {
+    Figure::new(metric, Statistic::Mean, value)
+}
+
+/// The percentage of `sent` that was `lost`, with Wilson's interval.
+pub(crate) fn lost_percent(lost: u64, sent: u64) -> Figure {
+    let percent = proportion::percent(lost, sent).unwrap_or_default();
+    let interval = proportion::wilson(lost, sent).map(|share| share.map(|bound| 100.0 * bound));
+    Figure {
+        interval,
+        ..mean(Metric::LostPercent, percent)
+    }
+}
+
+/// These statistics of `values`, the median with its interval by ranks; nothing of no values.
+pub(crate) fn distribution(
+    metric: Metric,
+    values: &[f64],
+    statistics: &[Statistic],
+) -> Vec<Figure> {
+    let sorted = order_statistics::sorted(values);
+    let figure = |&statistic: &Statistic| {
+        let value = match statistic {
+            Statistic::Min => sorted.first().copied(),
+            Statistic::Mean => t_interval::mean(values),
+            Statistic::Median => order_statistics::quantile(&sorted, 0.5),
+            Statistic::P90 => order_statistics::percentile(&sorted, 0.9),
+            Statistic::P99 => order_statistics::percentile(&sorted, 0.99),
+            Statistic::Max => sorted.last().copied(),
+            _ => None,
+        };
+        let by_ranks = order_statistics::median_interval(&sorted);
+        Some(Figure {
+            interval: by_ranks.filter(|_| statistic == Statistic::Median),
+            ..Figure::new(metric, statistic, value?)
+        })
+    };
+    statistics.iter().filter_map(figure).collect()
+}
+
+/// A goodput, and the rates that it takes on the layers below, where those are known.
+pub(crate) fn at_layers(goodput: f64, layers: Option<Layers>) -> Vec<(Metric, f64)> {
+    let below = layers.map(|layers| {
+        [
+            (Metric::L3RateBitPerS, layers.l3(goodput)),
+            (Metric::L2RateBitPerS, layers.l2(goodput)),
+            (Metric::L1RateBitPerS, layers.l1(goodput)),
+        ]
+    });
+    let all = [(Metric::GoodputBitPerS, goodput)].into_iter();
+    all.chain(below.into_iter().flatten()).collect()
+}
+
+/// The same as figures, with the interval of the goodput taken to each layer.
+pub(crate) fn rates(
+    goodput: f64,
+    interval: Option<[f64; 2]>,
+    layers: Option<Layers>,
+) -> impl Iterator<Item = Figure> {
+    let bounds = interval.map(|bounds| bounds.map(|bound| at_layers(bound, layers)));
+    let rates = at_layers(goodput, layers).into_iter().enumerate();
+    rates.map(move |(at, (metric, rate))| Figure {
+        interval: bounds.as_ref().map(|[low, high]| [low[at].1, high[at].1]),
+        ..mean(metric, rate)
     })
 }
 

@@ -3,6 +3,7 @@
 mod corrupt;
 mod delay;
 mod duplicate;
+mod every_nth;
 mod gate;
 mod gilbert_elliott;
 mod jitter;
@@ -108,6 +109,7 @@ kinds! {
     Server(Server): Rate | Trace | Toffee,
     Loss(loss::Loss): Loss,
     BurstLoss(gilbert_elliott::BurstLoss): GilbertElliott,
+    EveryNth(every_nth::EveryNth): EveryNth,
     Duplicate(duplicate::Duplicate): Duplicate,
     Corrupt(corrupt::Corrupt): Corrupt,
     Mtu(mtu::Mtu): Mtu,

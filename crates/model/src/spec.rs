@@ -1,6 +1,7 @@
 //! What a link is built from: named stages in a list for each side and class, as plain data.
 
 use core::fmt;
+use core::num::NonZeroU32;
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -58,6 +59,8 @@ pub enum Effect {
     Toffee(Toffee),
     /// Every packet is lost with this probability, independently of the others.
     Loss(Probability),
+    /// Every n-th packet is lost.
+    EveryNth(NonZeroU32),
     /// Losses in bursts.
     GilbertElliott(GilbertElliott),
     /// Each packet is followed by a copy with this probability.

@@ -1,18 +1,18 @@
 //! Where a case runs.
 
 use std::collections::BTreeMap;
-use std::mem;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, bail, ensure};
 use ipnet::IpNet;
-use model::{BitsPerSec, HopConfig, LinkConfig, Nanos};
+use model::{BitsPerSec, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::layers::ETHERNET_HEADER;
 
-use crate::link_spec::LinkSpec;
+use crate::link_spec::{EmulatedLink, Hop, LinkSpec, emulated_link, route};
+use crate::way::Route;
 
 /// IPv6 needs 1280 (RFC 8200 §5); veth carries no more than 65535.
 const MTUS: RangeInclusive<u32> = 1280..=65_535;
@@ -273,44 +273,44 @@ impl Bed {
     ///
     /// # Errors
     /// Conditions that contradict each other.
-    pub fn links(&self, link: &LinkSpec, seed: u64) -> Result<Vec<(String, LinkConfig)>> {
+    pub fn links(&self, link: &LinkSpec, seed: u64) -> Result<Vec<(String, EmulatedLink)>> {
         let hops = match self {
             Self::Netns(pair) => vec![(THE_LINK.to_owned(), box_behind(&pair.wire, link)?)],
             Self::Chain(chain) => {
                 let each = chain.segments().map(|name| {
-                    let hop = chain.link(&name).to_hop("link")?;
+                    let hop = chain.link(&name).hop("link")?;
                     Ok((name, vec![hop]))
                 });
                 each.collect::<Result<_>>()?
             }
             Self::External(_) | Self::Nics(_) => Vec::new(),
         };
-        let config = |(number, (name, hops))| {
-            let config = LinkConfig {
-                seed,
-                link: number,
-                hops,
-            };
-            (name, config)
+        let link = |(number, (name, hops)): (u64, (String, Vec<Hop>))| {
+            (name, emulated_link(&hops, seed, number))
         };
-        Ok((0..).zip(hops).map(config).collect())
+        Ok((0..).zip(hops).map(link).collect())
     }
 
-    /// The hops from the client to the server, whose way up leads there; none where nothing is emulated.
+    /// What is emulated between the client and the server; nothing where nothing is.
     ///
     /// # Errors
     /// As [`Bed::links`].
-    pub fn path(&self, link: &LinkSpec, between: Option<&[String; 2]>) -> Result<Vec<HopConfig>> {
-        match self {
-            Self::Netns(pair) => box_behind(&pair.wire, link),
-            Self::Chain(chain) => chain.path(chain.ends(between)?),
-            Self::External(_) | Self::Nics(_) => Ok(Vec::new()),
-        }
+    pub fn path(&self, link: &LinkSpec, between: Option<&[String; 2]>) -> Result<Route> {
+        let hops = match self {
+            Self::Netns(pair) => box_behind(&pair.wire, link)?,
+            Self::Chain(chain) => chain.path(chain.ends(between)?)?,
+            Self::External(_) | Self::Nics(_) => Vec::new(),
+        };
+        Ok(route(&hops))
     }
 }
 
-fn box_behind(wire: &LinkSpec, link: &LinkSpec) -> Result<Vec<HopConfig>> {
-    Ok(vec![wire.to_hop("wire")?, link.to_hop("box")?])
+fn box_behind(wire: &LinkSpec, link: &LinkSpec) -> Result<Vec<Hop>> {
+    ensure!(
+        wire.classes.is_empty(),
+        "wire: classes: the wire is the same for all packets: say them of link"
+    );
+    Ok(vec![wire.hop("wire")?, link.hop("box")?])
 }
 
 impl Chain {
@@ -378,17 +378,14 @@ impl Chain {
         self.links.get(name).cloned().unwrap_or_default()
     }
 
-    fn path(&self, ends: Ends) -> Result<Vec<HopConfig>> {
+    fn path(&self, ends: Ends) -> Result<Vec<Hop>> {
         let first = ends.client.min(ends.server);
         let last = ends.client.max(ends.server);
         let segments = self.segments().skip(first).take(last - first);
-        let hops = segments.map(|name| self.link(&name).to_hop("link"));
-        let mut hops: Vec<HopConfig> = hops.collect::<Result<_>>()?;
+        let hops = segments.map(|name| self.link(&name).hop("link"));
+        let mut hops: Vec<Hop> = hops.collect::<Result<_>>()?;
         if ends.server < ends.client {
-            hops.reverse();
-            for hop in &mut hops {
-                mem::swap(&mut hop.up, &mut hop.down);
-            }
+            hops = hops.into_iter().rev().map(Hop::reversed).collect();
         }
         Ok(hops)
     }
@@ -397,6 +394,7 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::way::Way;
 
     fn bed(text: &str) -> Bed {
         toml::from_str(text).unwrap()
@@ -405,6 +403,10 @@ mod tests {
     fn chain() -> Bed {
         bed("kind = 'chain'\nnodes = ['a', 'b', 'c']\n\
              links = { a-b = { rate = '1mbit' }, b-c = { up = { delay = '3ms' } } }")
+    }
+
+    fn delays(way: &Way) -> Vec<u64> {
+        way.delays().map(|delay| delay.time.0).collect()
     }
 
     fn ends(client: &str, server: &str) -> [String; 2] {
@@ -421,19 +423,23 @@ mod tests {
         let links = chain().links(&LinkSpec::default(), 7).unwrap();
         let names: Vec<&str> = links.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["a-b", "b-c"]);
-        assert_eq!((links[0].1.link, links[1].1.link), (0, 1));
-        assert_eq!(links[1].1.hops[0].up.delay.0, 3_000_000);
+        assert_eq!((links[0].1.config.link, links[1].1.config.link), (0, 1));
+        let [up, down] = &links[1].1.config.paths[..] else {
+            panic!("{links:?}");
+        };
+        assert_eq!(delays(&Way(up.stages.clone())), [3_000_000]);
+        assert!(down.stages.is_empty());
     }
 
     #[test]
     fn the_path_back_has_the_hops_turned_round() {
         let there = chain().path(&LinkSpec::default(), None).unwrap();
-        assert_eq!(there.len(), 2);
-        assert_eq!(there[1].up.delay.0, 3_000_000);
+        assert_eq!((there.up.0.len(), there.down.0.len()), (2, 1));
+        assert_eq!(delays(&there.up), [3_000_000]);
         let back = chain().path(&LinkSpec::default(), Some(&ends("c", "b")));
         let back = back.unwrap();
-        assert_eq!(back.len(), 1);
-        assert_eq!((back[0].up.delay.0, back[0].down.delay.0), (0, 3_000_000));
+        assert!(back.up.0.is_empty());
+        assert_eq!(delays(&back.down), [3_000_000]);
     }
 
     #[test]
@@ -457,7 +463,7 @@ mod tests {
         assert!(external.check(&LinkSpec::default(), None).is_ok());
         assert!(external.check(&link, None).is_err());
         assert!(refusal(&external, Some(&ends("a", "b"))).starts_with("between: only"));
-        assert!(external.path(&link, None).unwrap().is_empty());
+        assert!(external.path(&link, None).unwrap().up.0.is_empty());
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod record;
 pub mod summary;
 pub mod table;
 mod upgrade;
+pub mod way;
 
 pub use baseline::Baseline;
 pub use host::HostFacts;

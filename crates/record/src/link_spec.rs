@@ -1,15 +1,24 @@
 //! A link's conditions as a user writes them, in a file or on the command line, and their way into the model.
 
+mod classes;
+mod hop;
+mod rules;
+mod stages;
+mod values;
+
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail};
-use model::{
-    BitsPerSec, Conditions, ConfigError, Factor, Fluctuation, Framing, HopConfig, Link, LinkConfig,
-    Nanos, Probability, QueueLimit, Rate, Toffee,
-};
+use anyhow::{Result, bail, ensure};
+use model::{Factor, Fluctuation, Link, Nanos, Probability, QueueLimit};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::{Deserialize, Serialize};
 
+pub use self::classes::ClassSpec;
+pub use self::hop::{Hop, Stages};
+pub(crate) use self::hop::{emulated_link, route};
+pub use self::rules::{EmulatedLink, Protocol, Rule, Rules};
+pub use self::stages::{Place, StageKind, StageParameters, StageStep, StageTable};
+pub use self::values::{AqmSpec, JitterSpec, LineRate, LossSpec};
 use crate::key_values::{self, KeyValues};
 
 /// The waiting room of a rate for which none was asked: 100 ms at that rate.
@@ -40,7 +49,7 @@ macro_rules! conditions {
         $key:ident: $kind:ty = $value_name:literal,
     )+) => {
         /// The conditions of one direction, or those of both.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct DirectionSpec {
             $(
@@ -49,6 +58,30 @@ macro_rules! conditions {
                 #[serde(default, skip_serializing_if = "Option::is_none")]
                 pub $key: Option<$kind>,
             )+
+            /// What changes later, in order of time.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub schedule: Vec<Step>,
+        }
+
+        /// Conditions from a time on; what it does not name stays as it was.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct Step {
+            /// From when on, counted from the link's start.
+            pub at: Nanos,
+            $(
+                #[doc = $help]
+                $(#[$attribute])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $key: Option<$kind>,
+            )+
+        }
+
+        impl Step {
+            /// What it says, without its time.
+            fn conditions(&self) -> DirectionSpec {
+                DirectionSpec { $($key: self.$key,)+ schedule: Vec::new() }
+            }
         }
 
         /// Every condition, in the order of help and files.
@@ -66,12 +99,16 @@ macro_rules! conditions {
             /// What this says, and of all else what `other` says.
             #[must_use]
             pub fn or(self, other: Self) -> Self {
-                Self { $($key: self.$key.or(other.$key),)+ }
+                let schedule = either(self.schedule, other.schedule);
+                Self { $($key: self.$key.or(other.$key),)+ schedule }
             }
 
             /// What this says and `other` does not.
-            fn without(self, other: Self) -> Self {
-                Self { $($key: self.$key.filter(|_| other.$key.is_none()),)+ }
+            fn without(mut self, other: &Self) -> Self {
+                if !other.schedule.is_empty() {
+                    self.schedule.clear();
+                }
+                Self { $($key: self.$key.filter(|_| other.$key.is_none()),)+ ..self }
             }
         }
 
@@ -103,18 +140,76 @@ macro_rules! conditions {
             /// Overrides from server to client.
             #[serde(default, skip_serializing_if = "DirectionSpec::is_empty")]
             down: DirectionSpec,
+            /// What changes later, in order of time.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            schedule: Vec<Step>,
+            /// What no condition says.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            stages: Vec<StageTable>,
+            /// Packets that meet something else; the first class that takes a packet has it.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            classes: Vec<ClassSpec>,
+        }
+
+        /// [`ClassSpec`] as files have it.
+        #[derive(Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, rename = "ClassSpec")]
+        /// Packets that a rule takes, and what is different for them.
+        struct FlatClassSpec {
+            /// Its name in summaries.
+            name: String,
+            /// The protocol that IP carries; any when absent.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            protocol: Option<Protocol>,
+            /// The port of UDP or TCP at either end; any when absent.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            port: Option<u16>,
+            $(
+                #[doc = $help]
+                $(#[$attribute])*
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                $key: Option<$kind>,
+            )+
+            /// Overrides from client to server.
+            #[serde(default, skip_serializing_if = "DirectionSpec::is_empty")]
+            up: DirectionSpec,
+            /// Overrides from server to client.
+            #[serde(default, skip_serializing_if = "DirectionSpec::is_empty")]
+            down: DirectionSpec,
+            /// What changes later, in order of time.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            schedule: Vec<Step>,
+        }
+
+        impl From<FlatClassSpec> for ClassSpec {
+            fn from(flat: FlatClassSpec) -> Self {
+                let FlatClassSpec { name, protocol, port, $($key,)+ up, down, schedule } = flat;
+                let both = DirectionSpec { $($key,)+ schedule };
+                Self { rule: Rule { name, protocol, port }, both, up, down }
+            }
+        }
+
+        impl From<ClassSpec> for FlatClassSpec {
+            fn from(ClassSpec { rule, both, up, down }: ClassSpec) -> Self {
+                let Rule { name, protocol, port } = rule;
+                let schedule = both.schedule;
+                Self { name, protocol, port, $($key: both.$key,)+ up, down, schedule }
+            }
         }
 
         impl From<FlatLinkSpec> for LinkSpec {
-            fn from(FlatLinkSpec { $($key,)+ toffee, seed, up, down }: FlatLinkSpec) -> Self {
-                let both = DirectionSpec { $($key,)+ };
-                Self { both, toffee, seed, up, down }
+            fn from(flat: FlatLinkSpec) -> Self {
+                let FlatLinkSpec { $($key,)+ toffee, seed, up, down, schedule, stages, classes } = flat;
+                let both = DirectionSpec { $($key,)+ schedule };
+                Self { both, toffee, seed, up, down, stages, classes }
             }
         }
 
         impl From<LinkSpec> for FlatLinkSpec {
-            fn from(LinkSpec { both, toffee, seed, up, down }: LinkSpec) -> Self {
-                Self { $($key: both.$key,)+ toffee, seed, up, down }
+            fn from(spec: LinkSpec) -> Self {
+                let LinkSpec { both, toffee, seed, up, down, stages, classes } = spec;
+                let schedule = both.schedule;
+                Self { $($key: both.$key,)+ toffee, seed, up, down, schedule, stages, classes }
             }
         }
     };
@@ -123,15 +218,23 @@ macro_rules! conditions {
 conditions! {
     /// Propagation delay, one way: 20ms, 500us
     delay: Nanos = "TIME",
-    /// Random loss, one way: 1%
-    loss: Probability = "PERCENT",
-    /// Bottleneck of one direction, counting L2 bytes without FCS: 10mbit, 1gbit
-    rate: BitsPerSec = "RATE",
+    /// How far each packet's delay varies, and how: 2ms, 2ms,normal, 2ms,free (packets may overtake each other)
+    jitter: JitterSpec = "TIME[,LAW][,free]",
+    /// Random loss, one way: 1%, or in bursts of 8 in the mean: 1%,burst=8
+    loss: LossSpec = "PERCENT[,burst=N]",
+    /// How many packets are followed by a copy: 1%
+    duplicate: Probability = "PERCENT",
+    /// How many packets have one bit flipped: 0.1%
+    corrupt: Probability = "PERCENT",
+    /// Bottleneck of one direction, counting L2 bytes without FCS: 10mbit, 1gbit; 0bit serves nothing
+    rate: LineRate = "RATE",
     /// How far the rate varies and how long each value holds: spread=20%,hold=5s
     #[serde(deserialize_with = "key_values::text_or_table")]
     fluctuation: FluctuationSpec = "KEY=VALUE,...",
-    /// Waiting room of the bottleneck: 100pkt, 64KiB, 50ms [default: 100ms at the rate]
+    /// Waiting room of the bottleneck: 100pkt, 64KiB, 50ms [default: 100ms at the rate; with AQM, as many packets as tc]
     queue: QueueLimit = "LIMIT",
+    /// Active management of the queue: codel, fq_codel, dualpi2, with options: fq_codel,target=5ms,noecn
+    aqm: AqmSpec = "NAME[,OPTION...]",
     /// Delay that grows with the packet: microseconds = L2 bytes / FACTOR
     size_delay: Factor = "FACTOR",
 }
@@ -150,6 +253,10 @@ pub struct LinkSpec {
     pub up: DirectionSpec,
     /// Overrides from server to client.
     pub down: DirectionSpec,
+    /// What no condition says.
+    pub stages: Vec<StageTable>,
+    /// Packets that meet something else; the first class that takes a packet has it.
+    pub classes: Vec<ClassSpec>,
 }
 
 /// A rate that is drawn anew again and again, each direction's by itself; every value within the spread is alike.
@@ -192,43 +299,22 @@ impl LinkSpec {
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
-            up: self.up.or(other.up.without(self.both)),
-            down: self.down.or(other.down.without(self.both)),
+            up: self.up.or(other.up.without(&self.both)),
+            down: self.down.or(other.down.without(&self.both)),
             both: self.both.or(other.both),
             toffee: self.toffee.or(other.toffee),
             seed: self.seed.or(other.seed),
+            stages: either(self.stages, other.stages),
+            classes: either(self.classes, other.classes),
         }
-    }
-
-    /// The model's hop of this name under these conditions.
-    ///
-    /// # Errors
-    /// A queue where there is no rate; a drop factor below 1.
-    pub fn to_hop(&self, name: &str) -> Result<HopConfig> {
-        let up = self.up.to_model(self.both).context("up")?;
-        let down = self.down.to_model(self.both).context("down")?;
-        if up.rate.is_none() && down.rate.is_none() {
-            self.both.refuse_rateless()?;
-        }
-        let toffee = self.toffee.as_ref().map(|toffee| toffee.to_model(name));
-        Ok(HopConfig {
-            name: name.to_owned(),
-            up,
-            down,
-            toffee: toffee.transpose()?,
-        })
     }
 
     /// A link of one hop of this name under these conditions.
     ///
     /// # Errors
-    /// As [`LinkSpec::to_hop`].
-    pub fn to_link(&self, hop: &str) -> Result<LinkConfig> {
-        Ok(LinkConfig {
-            seed: self.seed(),
-            link: 0,
-            hops: vec![self.to_hop(hop)?],
-        })
+    /// As [`LinkSpec::hop`].
+    pub fn to_link(&self, hop: &str) -> Result<EmulatedLink> {
+        Ok(emulated_link(&[self.hop(hop)?], self.seed(), 0))
     }
 
     /// Refuses what the model would refuse, before anything is built.
@@ -236,7 +322,7 @@ impl LinkSpec {
     /// # Errors
     /// Conditions that contradict each other or lie out of range.
     pub fn check(&self) -> Result<()> {
-        Link::new(&self.to_link("link")?)?;
+        Link::new(&self.to_link("link")?.config)?;
         Ok(())
     }
 }
@@ -246,26 +332,38 @@ impl DirectionSpec {
         *self == Self::default()
     }
 
-    fn to_model(self, both: Self) -> Result<Conditions> {
-        let all = self.or(both);
-        if all.rate.is_none() {
-            self.refuse_rateless()?;
+    /// All that it says at one time or another.
+    fn ever(&self) -> Self {
+        let said = self.schedule.iter().map(Step::conditions);
+        said.fold(self.clone(), Self::or)
+    }
+
+    /// What it says at a time; at first, for none.
+    fn then(&self, time: Option<Nanos>) -> Self {
+        let until_then = self.schedule.iter().filter(|step| Some(step.at) <= time);
+        let base = Self {
+            schedule: Vec::new(),
+            ..self.clone()
+        };
+        until_then.fold(base, |before, step| step.conditions().or(before))
+    }
+
+    fn check_order(&self) -> Result<()> {
+        for pair in self.schedule.windows(2) {
+            let [before, after] = [pair[0].at, pair[1].at];
+            ensure!(
+                before <= after,
+                "schedule: {after} stands behind {before}: put it in order of time"
+            );
         }
-        Ok(Conditions {
-            rate: all.rate.map(|rate| Rate {
-                rate,
-                fluctuation: all.fluctuation.map(FluctuationSpec::to_model),
-                framing: Framing::L2,
-                queue: all.queue.unwrap_or(DEFAULT_QUEUE),
-            }),
-            loss: all.loss.unwrap_or_default(),
-            delay: all.delay.unwrap_or_default(),
-            size_delay: all.size_delay,
-        })
+        Ok(())
     }
 
     /// Refuses what needs a rate, where there is none.
     fn refuse_rateless(&self) -> Result<()> {
+        if self.aqm.is_some() {
+            bail!("aqm: it manages the queue of a rate: state rate too, or leave aqm out");
+        }
         if self.queue.is_some() {
             bail!("queue: a queue needs a rate that fills it: state rate too, or leave queue out");
         }
@@ -297,25 +395,6 @@ impl FromStr for FluctuationSpec {
     }
 }
 
-impl ToffeeSpec {
-    fn to_model(&self, hop: &str) -> Result<Toffee, ConfigError> {
-        let loss = self.drop.map(|k| {
-            loss_of(k).ok_or_else(|| ConfigError::OutOfRange {
-                hop: hop.to_owned(),
-                field: "toffee.drop".to_owned(),
-                value: k.to_string(),
-                right: "a drop factor is at least 1",
-            })
-        });
-        Ok(Toffee {
-            delay: self.delay.unwrap_or_default(),
-            dynamic: self.dynamic,
-            loss: loss.transpose()?.unwrap_or_default(),
-            queue: self.queue.unwrap_or(DEFAULT_TOFFEE_QUEUE),
-        })
-    }
-}
-
 impl KeyValues for ToffeeSpec {
     const EXAMPLE: &str = "delay=1ms,drop=2";
 }
@@ -340,6 +419,17 @@ fn loss_of(k: Factor) -> Option<Probability> {
     (k >= 1.0).then(|| Probability::from_percent(percent).expect("0 to 5.5"))
 }
 
+/// Whether it may be part of the names of stages.
+fn is_name(text: &str) -> bool {
+    let is_right = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    !text.is_empty() && text.chars().all(is_right)
+}
+
+/// The first list, unless it is empty.
+fn either<T>(first: Vec<T>, second: Vec<T>) -> Vec<T> {
+    if first.is_empty() { second } else { first }
+}
+
 /// A table that may be written as text too.
 fn text_too(schema: &mut Schema) {
     let table = std::mem::take(schema);
@@ -347,122 +437,4 @@ fn text_too(schema: &mut Schema) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn hop(text: &str) -> HopConfig {
-        let spec: LinkSpec = toml::from_str(text).unwrap();
-        spec.check().unwrap();
-        spec.to_hop("box").unwrap()
-    }
-
-    fn refusal(text: &str) -> String {
-        match toml::from_str::<LinkSpec>(text) {
-            Ok(spec) => format!("{:#}", spec.check().unwrap_err()),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    #[test]
-    fn a_common_value_holds_in_both_directions() {
-        let hop = hop("delay = '20ms'\nloss = '1%'");
-        assert_eq!(hop.up, hop.down);
-        assert_eq!(hop.up.delay, "20ms".parse().unwrap());
-        assert_eq!(hop.up.loss, "1%".parse().unwrap());
-    }
-
-    #[test]
-    fn a_direction_overrides_the_common_value() {
-        let hop = hop("delay = '20ms'\nrate = '1mbit'\n[up]\nrate = '2mbit'\nqueue = '5pkt'");
-        assert_eq!(hop.up.delay, hop.down.delay);
-        assert_eq!(hop.up.rate.unwrap().rate, "2mbit".parse().unwrap());
-        assert_eq!(hop.up.rate.unwrap().queue, QueueLimit::Packets(5));
-        assert_eq!(hop.down.rate.unwrap().queue, DEFAULT_QUEUE);
-    }
-
-    #[test]
-    fn toffee_is_a_table_or_a_text() {
-        let text = hop("toffee = 'delay=1ms,dynamic=1,drop=2'");
-        let table = hop("[toffee]\ndelay = '1ms'\ndynamic = 1\ndrop = 2");
-        assert_eq!(text, table);
-        assert_eq!(text.toffee.unwrap().queue, DEFAULT_TOFFEE_QUEUE);
-    }
-
-    #[test]
-    fn the_drop_factor_stands_for_the_fitted_loss() {
-        let loss = |drop: &str| hop(&format!("toffee = '{drop}'")).toffee.unwrap().loss;
-        assert_eq!(loss("drop=1").percent(), 5.5);
-        assert_eq!(loss("drop=4").percent(), 5.5 / 32.0);
-        assert!((loss("drop=2").percent() - 0.9723).abs() < 0.0001);
-        assert_eq!(loss("delay=1ms"), Probability::ZERO);
-        assert_eq!(
-            refusal("toffee = 'drop=0.5'"),
-            "hop link: toffee.drop = 0.5 is out of range: a drop factor is at least 1"
-        );
-    }
-
-    #[test]
-    fn a_rate_may_fluctuate() {
-        let hop = hop("rate = '22mbit'\nfluctuation = { spread = '20%', hold = '5s' }");
-        let fluctuation = hop.up.rate.unwrap().fluctuation.unwrap();
-        assert_eq!(fluctuation.hold, "5s".parse().unwrap());
-        assert_eq!(hop.up, hop.down);
-        assert!(refusal("fluctuation = { spread = '20%', hold = '5s' }").contains("state rate"));
-        let all = "rate = '1mbit'\nfluctuation = { spread = '100%', hold = '5s' }";
-        assert!(refusal(all).contains("up.fluctuation.spread = 100%"));
-        let brief = "rate = '1mbit'\nfluctuation = { spread = '1%', hold = '5us' }";
-        assert!(refusal(brief).contains("1ms to 3600s"));
-    }
-
-    #[test]
-    fn a_rate_may_fluctuate_in_one_direction_and_be_said_as_text() {
-        let table = hop("rate = '1mbit'\n[up]\nfluctuation = { spread = '20%', hold = '5s' }");
-        let text = hop("rate = '1mbit'\n[up]\nfluctuation = 'spread=20%,hold=5s'");
-        assert_eq!(table, text);
-        assert!(text.up.rate.unwrap().fluctuation.is_some());
-        assert!(text.down.rate.unwrap().fluctuation.is_none());
-        let alone = "[up]\nfluctuation = 'spread=20%,hold=5s'";
-        assert!(refusal(alone).starts_with("up: fluctuation"));
-        assert!(refusal("fluctuation = 'spread=20%'").contains("missing field `hold`"));
-        assert!(refusal("fluctuation = 'spread=20,hold=5s'").contains("spread: "));
-    }
-
-    #[test]
-    fn an_unknown_key_comes_with_the_known_ones() {
-        let message = refusal("dealy = '1ms'");
-        assert!(message.contains("unknown field `dealy`") && message.contains("`delay`"));
-        assert!(refusal("[up]\ntoffee = 'drop=1'").contains("unknown field `toffee`"));
-    }
-
-    #[test]
-    fn what_overrides_does_so_in_each_direction_that_it_is_of() {
-        let spec = |text: &str| toml::from_str::<LinkSpec>(text).unwrap();
-        let file = spec("delay = '1ms'\nloss = '1%'\nseed = 3\n[up]\ndelay = '2ms'\nloss = '2%'");
-        let merged = spec("delay = '5ms'\n[down]\nloss = '3%'").or(file);
-        let expected = "delay = '5ms'\nloss = '1%'\nseed = 3\nup.loss = '2%'\ndown.loss = '3%'";
-        assert_eq!(merged, spec(expected));
-    }
-
-    #[test]
-    fn a_queue_without_a_rate_is_refused() {
-        assert!(refusal("queue = '5pkt'").contains("needs a rate"));
-        assert!(refusal("[up]\nqueue = '5pkt'").contains("up: queue"));
-    }
-
-    #[test]
-    fn a_bare_number_and_an_unknown_unit_are_refused() {
-        assert!(refusal("delay = 20").contains("unit"));
-        assert!(refusal("delay = '20parsec'").contains("20parsec"));
-        assert!(refusal("toffee = 'dealy=1ms'").contains("unknown key `dealy`"));
-        assert!(refusal("toffee = 'delay=1ms,delay=2ms'").contains("twice"));
-    }
-
-    #[test]
-    fn what_is_written_reads_back_equal() {
-        let text = "delay = '20ms'\nloss = '1%'\nrate = '10mbit'\nqueue = '64KiB'\nseed = 7\n\
-                    toffee = 'drop=2'\n[down]\nsize_delay = 2";
-        let spec: LinkSpec = toml::from_str(text).unwrap();
-        let again: LinkSpec = toml::from_str(&toml::to_string(&spec).unwrap()).unwrap();
-        assert_eq!(spec, again);
-    }
-}
+mod tests;

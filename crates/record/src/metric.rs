@@ -1,5 +1,6 @@
 //! The words of the form: what a value is, what it says of others, and what it is of.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::hodges_lehmann::Sense;
 use strum::{EnumIter, IntoStaticStr};
@@ -9,7 +10,8 @@ macro_rules! words {
     ($(#[$of_all:meta])* $words:ident { $($(#[$of_one:meta])* $word:ident,)* }) => {
         $(#[$of_all])*
         #[derive(
-            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr, EnumIter,
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, IntoStaticStr,
+            EnumIter,
         )]
         #[serde(rename_all = "snake_case")]
         #[strum(serialize_all = "snake_case")]

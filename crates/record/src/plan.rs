@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use model::{HopConfig, LinkConfig, Nanos};
+use model::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,8 +11,9 @@ use serde_json::Value;
 use super::bed::Bed;
 use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
-use crate::link_spec::LinkSpec;
+use crate::link_spec::{EmulatedLink, LinkSpec};
 use crate::profile::Profile;
+use crate::way::Route;
 
 /// A whole experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -168,15 +169,15 @@ impl Case {
     ///
     /// # Errors
     /// Conditions that contradict each other.
-    pub fn links(&self, seed: u64) -> Result<Vec<(String, LinkConfig)>> {
+    pub fn links(&self, seed: u64) -> Result<Vec<(String, EmulatedLink)>> {
         self.bed.links(&self.link, seed)
     }
 
-    /// The hops from the client to the server, whose way up leads there; none where nothing is emulated.
+    /// What is emulated between its client and its server; nothing where nothing is.
     ///
     /// # Errors
     /// As [`Case::links`].
-    pub fn path(&self) -> Result<Vec<HopConfig>> {
+    pub fn path(&self) -> Result<Route> {
         self.bed.path(&self.link, self.between.as_ref())
     }
 

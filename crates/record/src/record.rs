@@ -22,7 +22,7 @@ use crate::upgrade;
 /// Names the format in the file.
 const FORMAT: &str = "farwire-record";
 /// Raised whenever a reader of the former version would misread the file.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 /// In the directory of an experiment.
 const FILE: &str = "record.jsonl";
 
@@ -184,7 +184,8 @@ impl Head {
         );
         let mut head: Value = serde_json::from_slice(line).context("line 1: damaged")?;
         if version < VERSION {
-            upgrade::upgrade(&mut head);
+            upgrade::upgrade_head(&mut head);
+            head["version"] = VERSION.into();
         }
         let head = serde_json::from_value(head).context("line 1: damaged")?;
         Ok((head, version))
@@ -267,7 +268,7 @@ fn read(file: &Path) -> Result<Found> {
         if !line.ends_with(b"\n") {
             break;
         }
-        match serde_json::from_slice(&line) {
+        match parse_line(&line, version) {
             Ok(Line::Baseline(baseline)) => record.baseline = Some(baseline),
             Ok(Line::Run(run)) => record.runs.push(run),
             Ok(Line::FinishedAt(at)) => record.finished_at = Some(at),
@@ -280,6 +281,15 @@ fn read(file: &Path) -> Result<Found> {
         version,
         whole,
     })
+}
+
+fn parse_line(line: &[u8], version: u32) -> serde_json::Result<Line<Run>> {
+    if version == VERSION {
+        return serde_json::from_slice(line);
+    }
+    let mut old = serde_json::from_slice(line)?;
+    upgrade::upgrade_line(&mut old);
+    serde_json::from_value(old)
 }
 
 fn file_of(path: &Path) -> PathBuf {
@@ -491,7 +501,7 @@ mod tests {
         assert!(Record::read(directory.path()).is_ok());
         let error = format!("{:#}", RecordWriter::resume(directory.path()).unwrap_err());
         assert!(
-            error.contains("only one of version 5 can be resumed"),
+            error.contains("only one of version 6 can be resumed"),
             "{error}"
         );
     }
@@ -518,6 +528,7 @@ mod tests {
             (r#"{"format":"farwire-record","version":99}"#, "version 99"),
             (r#"{"format":"farwire-record","version":4}"#, "damaged"),
             (r#"{"format":"farwire-record","version":5}"#, "damaged"),
+            (r#"{"format":"farwire-record","version":6}"#, "damaged"),
             (
                 r#"{"format":"farwire-record","version":4,"plan":{"cases":[1,{"instruments":[{"kind":"x","options":[1,"--a"]}]}]}}"#,
                 "damaged",

@@ -1,7 +1,9 @@
 //! What the emulator did, in the form that is printed and kept in a record.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use model::{Counters, DropCause};
 use serde::{Deserialize, Serialize};
 
 /// The link's counters by direction, and how far the emulator can be trusted.
@@ -46,12 +48,25 @@ pub struct DirectionSummary {
     pub delivered: u64,
     /// Their bytes.
     pub delivered_bytes: u64,
-    /// Dropped by random loss: the emulated network's doing.
-    pub lost: u64,
-    /// Dropped by a full queue: the emulated network's doing.
-    pub queue_full: u64,
-    /// On their way when the emulator stopped: packets = delivered + lost + queue full + failed sends + these.
+    /// Copies that the emulated network made of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub copies: u64,
+    /// Packets and copies that the emulated network dropped, by [`DropCause::name`]; a cause that never was may be absent.
+    pub dropped: BTreeMap<String, u64>,
+    /// Of those delivered, with a congestion mark that they did not come with.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub marked: u64,
+    /// Of those delivered, with bytes that the emulated network changed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub edited: u64,
+    /// Senders who were told by ICMP why a packet of theirs was dropped; packets of nobody's, counted nowhere else.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub replies: u64,
+    /// On their way when the emulator stopped: packets + copies = delivered + dropped + failed sends + these.
     pub held_at_end: u64,
+    /// What each class of packets met, in their order; the rest was of none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassSummary>,
     /// Arrivals older than model time, taken as if they came at it.
     pub late_arrivals: u64,
     /// ARP, discovery and the like: passed unimpaired, not counted above.
@@ -59,6 +74,34 @@ pub struct DirectionSummary {
     /// Lost by the emulator itself, by cause: frames for which the receive ring had no room, and packets
     /// dropped for want of memory, because a train could not be cut, as too long, or by a failed send.
     pub emulator_lost: Vec<OwnLoss>,
+}
+
+/// One class of a direction's packets, as the model counted them: delivered is what it let through, whether or not the
+/// egress interface then took it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassSummary {
+    /// The class's name.
+    pub name: String,
+    /// Offered to the link.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Copies made of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub copies: u64,
+    /// Packets and copies that were let through.
+    pub delivered: u64,
+    /// Their bytes.
+    pub delivered_bytes: u64,
+    /// Packets and copies that were dropped, by [`DropCause::name`].
+    pub dropped: BTreeMap<String, u64>,
+    /// Of those delivered, with a congestion mark that they did not come with.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub marked: u64,
+    /// Of those delivered, with changed bytes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub edited: u64,
 }
 
 /// Packets that the emulator itself lost for one cause.
@@ -129,12 +172,92 @@ impl Summary {
 }
 
 impl DirectionSummary {
+    /// Dropped by random loss.
+    pub fn lost(&self) -> u64 {
+        self.dropped_for(DropCause::Loss)
+    }
+
+    /// Dropped by a full queue.
+    pub fn queue_full(&self) -> u64 {
+        self.dropped_for(DropCause::QueueFull)
+    }
+
+    /// Dropped for this cause.
+    pub fn dropped_for(&self, cause: DropCause) -> u64 {
+        self.dropped.get(cause.name()).copied().unwrap_or(0)
+    }
+
+    /// Dropped by the emulated network for any cause.
+    pub fn dropped_all(&self) -> u64 {
+        self.dropped.values().sum()
+    }
+
+    /// What was dropped, by cause in words, and what was done otherwise; random loss and full queues come first, and are
+    /// there though they never were.
+    pub fn in_words(&self) -> Vec<(String, u64)> {
+        let usual = [DropCause::Loss, DropCause::QueueFull];
+        let first = usual.map(|cause| (dropped_in_words(cause.name()), self.dropped_for(cause)));
+        let is_other = |name: &str| usual.iter().all(|usual| usual.name() != name);
+        let dropped = self.dropped.iter().filter(|(name, _)| is_other(name));
+        let others = dropped.map(|(name, count)| (dropped_in_words(name), *count));
+        let done = [
+            ("copied", self.copies),
+            ("marked", self.marked),
+            ("changed", self.edited),
+        ];
+        let done = done.map(|(what, count)| (what.to_owned(), count));
+        let occurred = others.chain(done).filter(|(_, count)| *count > 0);
+        first.into_iter().chain(occurred).collect()
+    }
+
     fn loss_percent(&self) -> f64 {
-        let dropped = self.lost + self.queue_full;
         #[expect(clippy::cast_precision_loss, reason = "a share needs no more digits")]
         let share = |n: u64| n as f64;
-        100.0 * share(dropped) / share(self.packets.max(1))
+        100.0 * share(self.dropped_all()) / share((self.packets + self.copies).max(1))
     }
+}
+
+impl ClassSummary {
+    /// What the model counted of the class of this name.
+    pub fn new(name: &str, counters: &Counters) -> Self {
+        Self {
+            name: name.to_owned(),
+            packets: counters.packets,
+            bytes: counters.bytes,
+            copies: counters.copies,
+            delivered: counters.delivered,
+            delivered_bytes: counters.delivered_bytes,
+            dropped: dropped_by_cause(counters),
+            marked: counters.marked,
+            edited: counters.edited,
+        }
+    }
+}
+
+/// What was dropped, by cause: random loss and full queues always, others where they occurred.
+pub fn dropped_by_cause(counters: &Counters) -> BTreeMap<String, u64> {
+    let all = DropCause::ALL.map(|cause| (cause, counters.dropped(cause)));
+    let is_there = |(cause, count): &(DropCause, u64)| {
+        *count > 0 || matches!(cause, DropCause::Loss | DropCause::QueueFull)
+    };
+    let there = all.into_iter().filter(is_there);
+    let named = there.map(|(cause, count)| (cause.name().to_owned(), count));
+    named.collect()
+}
+
+fn dropped_in_words(cause: &str) -> String {
+    match cause {
+        "loss" => "lost".to_owned(),
+        "queue_full" => "dropped by a full queue".to_owned(),
+        "aqm" => "dropped by AQM".to_owned(),
+        "too_big" => "too big".to_owned(),
+        other => format!("dropped ({other})"),
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl fmt::Display for OwnLoss {
@@ -197,14 +320,13 @@ impl fmt::Display for DirectionSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} packets, {} bytes (L2 without FCS): {} delivered, {} lost, {} dropped by a full queue ({:.3} % in all)",
-            self.packets,
-            self.bytes,
-            self.delivered,
-            self.lost,
-            self.queue_full,
-            self.loss_percent(),
+            "{} packets, {} bytes (L2 without FCS): {} delivered",
+            self.packets, self.bytes, self.delivered,
         )?;
+        for (what, count) in self.in_words() {
+            write!(f, ", {count} {what}")?;
+        }
+        write!(f, " ({:.3} % in all)", self.loss_percent())?;
         let asides = [
             (self.held_at_end, "still on their way"),
             (self.late_arrivals, "taken in late"),
@@ -214,6 +336,15 @@ impl fmt::Display for DirectionSummary {
         }
         for own in &self.emulator_lost {
             write!(f, "; emulator: {own}")?;
+        }
+        for class in &self.classes {
+            let dropped: u64 = class.dropped.values().sum();
+            let (name, delivered) = (&class.name, class.delivered);
+            write!(
+                f,
+                "; {name}: {} packets, {delivered} let through, {dropped} dropped",
+                class.packets
+            )?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
-//! The head of an older record, made into one of the present version.
+//! The lines of an older record, made into those of the present version.
 
+use model::DropCause;
 use serde_json::{Map, Value, json};
 
 /// The oldest version that is read.
@@ -8,9 +9,9 @@ pub(crate) const OLDEST: u32 = 4;
 /// The profiles of version 4's kinds of instruments without an option.
 const PROFILES: &str = include_str!("upgrade_profiles.json");
 
-/// Version 4 had an instrument's options as texts of a command line, and no profile. What it lacks is left as it is, for
-/// reading it to name.
-pub(crate) fn upgrade(head: &mut Value) {
+/// Version 4 had an instrument's options as texts of a command line, and no profile; a later one's head is as today's.
+/// What it lacks is left as it is, for reading it to name.
+pub(crate) fn upgrade_head(head: &mut Value) {
     let profiles: Value = serde_json::from_str(PROFILES).unwrap_or_default();
     let cases = head.pointer_mut("/plan/cases");
     let cases = cases.and_then(Value::as_array_mut).into_iter().flatten();
@@ -24,7 +25,28 @@ pub(crate) fn upgrade(head: &mut Value) {
             instrument.insert("arguments".to_owned(), arguments.into());
         }
     }
-    head["version"] = json!(5);
+}
+
+/// Versions 4 and 5 counted a link's two causes of drops as `lost` and `queue_full`.
+pub(crate) fn upgrade_line(line: &mut Value) {
+    let links = line.pointer_mut("/run/links");
+    let links = links.and_then(Value::as_array_mut).into_iter().flatten();
+    for link in links.filter_map(Value::as_object_mut) {
+        for way in ["up", "down"] {
+            let Some(way) = link.get_mut(way).and_then(Value::as_object_mut) else {
+                continue;
+            };
+            let mut dropped = Map::new();
+            for (old, cause) in [
+                ("lost", DropCause::Loss),
+                ("queue_full", DropCause::QueueFull),
+            ] {
+                let count = way.remove(old);
+                dropped.extend(count.map(|count| (cause.name().to_owned(), count)));
+            }
+            way.insert("dropped".to_owned(), dropped.into());
+        }
+    }
 }
 
 fn arguments(options: &Value) -> Map<String, Value> {
@@ -78,7 +100,7 @@ mod tests {
     /// An instrument of version 4 as it is now.
     fn upgraded(kind: &str, options: &[&str]) -> (Value, Profile) {
         let mut head = json!({ "plan": { "cases": [{ "instruments": [{ "kind": kind, "options": options }] }] } });
-        upgrade(&mut head);
+        upgrade_head(&mut head);
         let instrument = &mut head["plan"]["cases"][0]["instruments"][0];
         let profile = serde_json::from_value(instrument["profile"].take()).unwrap();
         (instrument["arguments"].take(), profile)

@@ -59,8 +59,20 @@ fn flatten(prefix: &str, table: &toml::Table, parts: &mut Vec<String>) {
             toml::Value::Table(inner) => flatten(&format!("{name} "), inner, parts),
             toml::Value::String(text) => parts.push(format!("{name} {text}")),
             toml::Value::Array(all) => {
-                let all: Vec<&str> = all.iter().filter_map(toml::Value::as_str).collect();
-                parts.push(format!("{name} {}", all.join(" - ")));
+                let (tables, plain): (Vec<_>, Vec<_>) = all.iter().partition(|v| v.is_table());
+                for table in tables.into_iter().filter_map(toml::Value::as_table) {
+                    let mut own = Vec::new();
+                    flatten("", table, &mut own);
+                    parts.push(format!("{name} ({})", own.join(", ")));
+                }
+                let texts = plain.iter().map(|value| match value {
+                    toml::Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                });
+                let texts: Vec<String> = texts.collect();
+                if !texts.is_empty() {
+                    parts.push(format!("{name} {}", texts.join(" - ")));
+                }
             }
             other => parts.push(format!("{name} {other}")),
         }
@@ -77,6 +89,14 @@ mod tests {
         let line = link(&toml::from_str(spec).unwrap()).unwrap();
         assert_eq!(line, "delay 1ms, size delay 2, toffee drop 2, up loss 1%");
         assert_eq!(link(&LinkSpec::default()).unwrap(), "none");
+        let spec = "loss = '1%,burst=8'\nschedule = [{ at = '1s', loss = '2%' }]\n\
+                    stages = [{ kind = 'trace', times = [1, 2] }]";
+        let line = link(&toml::from_str(spec).unwrap()).unwrap();
+        let stage = "stages (kind trace, place first, times 1 - 2)";
+        assert_eq!(
+            line,
+            format!("loss 1%,burst=8, schedule (at 1s, loss 2%), {stage}")
+        );
     }
 
     #[test]

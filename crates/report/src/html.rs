@@ -189,15 +189,10 @@ fn each_link(links: &[LinkCounts], line: impl Fn(&Summary) -> String) -> String 
 fn counts(direction: &DirectionSummary) -> String {
     let own = direction.emulator_lost.iter();
     let own = own.map(|own| format!(", emulator lost {} ({})", own.count, own.cause));
-    let model = [
-        ("lost", direction.lost),
-        ("queue full", direction.queue_full),
-    ];
-    let model = model
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(cause, count)| format!(", {count} {cause}"));
-    let drops: String = model.chain(own).collect();
+    let model = direction.in_words().into_iter();
+    let model = model.filter(|(_, count)| *count > 0);
+    let drops = model.map(|(what, count)| format!(", {count} {what}"));
+    let drops: String = drops.chain(own).collect();
     format!(
         "{} in, {} delivered{drops}",
         direction.packets, direction.delivered

@@ -1,7 +1,7 @@
 use super::*;
 use crate::experiment::scenario;
 use crate::testbed::ClientWork;
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 use instruments::external::{Launcher, Running, Tool};
 use instruments::measure::FarEnd;
 use instruments::serve;
@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Runs take place on loopback, without a link; a case named "broken" cannot be set up, and one named "spoilt" is at
-/// the first two attempts.
+/// Runs take place on loopback, without a link; a case named "broken" cannot be set up, one named "spoilt" is at
+/// the first two attempts, and one named "dead" has an emulator that dies under its instruments.
 #[derive(Default)]
 struct Loopback {
     spoilt: AtomicU32,
@@ -24,6 +24,8 @@ struct Loopback {
 struct LoopbackTestbed {
     server: Server,
     summary: Summary,
+    dies: bool,
+    died: Arc<AtomicBool>,
 }
 
 impl Loopback {
@@ -43,7 +45,12 @@ impl Loopback {
             congestion,
             ..ServeConfig::on_loopback()
         })?;
-        Ok(Box::new(LoopbackTestbed { server, summary }))
+        Ok(Box::new(LoopbackTestbed {
+            server,
+            summary,
+            dies: case.name == "dead",
+            died: Arc::default(),
+        }))
     }
 }
 
@@ -62,6 +69,7 @@ impl Testbed for LoopbackTestbed {
     }
 
     fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement> {
+        self.died.store(self.dies, Ordering::Relaxed);
         Ok(work())
     }
 
@@ -73,7 +81,12 @@ impl Testbed for LoopbackTestbed {
         None
     }
 
+    fn stops(&self, stop: &Stop) -> Stop {
+        stop.or(&self.died, "the emulator has died")
+    }
+
     fn tear_down(self: Box<Self>) -> Result<Links> {
+        ensure!(!self.dies, "the forwarder died: of a test");
         Ok(vec![("link".to_owned(), self.summary)])
     }
 }
@@ -152,6 +165,17 @@ fn an_instrument_that_passes_its_time_out_has_failed() {
     };
     assert!(cause.starts_with("slow: "), "{cause}");
     assert!(cause.ends_with("not done within 0.1 s"), "{cause}");
+}
+
+#[test]
+fn a_run_whose_emulator_dies_ends_at_once_as_its_fault_and_the_others_go_on() {
+    let record = experiment("[[cases]]\nname = 'dead'\n[[cases]]\nname = 'sound'\n");
+    let Outcome::Failed { cause } = &record.runs[0].outcome else {
+        panic!("{:?}", record.runs[0].outcome)
+    };
+    let told = "download: the emulator has died; test bed: the forwarder died: of a test";
+    assert_eq!(cause, told);
+    assert_eq!(record.runs[1].outcome, Outcome::Ok);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::io::{self, IoSlice};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use netio::clock;
 use netio::udp::{LONGEST_TRAIN, MOST_SEGMENTS, TrainBuffer, TrainReceiver};
@@ -27,9 +26,12 @@ pub(crate) struct Channel {
     ipv6: bool,
     segmentation: bool,
     sequence: u32,
-    dropped: u32,
-    kernel_stamps: bool,
-    unsent: u64,
+    /// Datagrams that the full receive buffer dropped.
+    pub(super) dropped: u32,
+    /// Whether what came last was stamped by the kernel.
+    pub(super) kernel_stamps: bool,
+    /// Load that the full send buffer had no room for.
+    pub(super) unsent: u64,
     refusal_is_due: bool,
 }
 
@@ -182,21 +184,6 @@ impl Channel {
         let control = &segments[..usize::from(bytes.len() > payload)];
         sendmsg::<()>(fd, &slices, control, MsgFlags::MSG_DONTWAIT, None).map(drop)
     }
-
-    /// Datagrams that this host dropped because the socket was full, as said with what came last.
-    pub(crate) fn dropped(&self) -> u32 {
-        self.dropped
-    }
-
-    /// Datagrams that the sending socket had no room for.
-    pub(crate) fn unsent(&self) -> u64 {
-        self.unsent
-    }
-
-    /// Whether the last arrival was the kernel's.
-    pub(crate) fn kernel_stamps(&self) -> bool {
-        self.kernel_stamps
-    }
 }
 
 impl AsFd for Channel {
@@ -207,11 +194,9 @@ impl AsFd for Channel {
 
 /// Both clocks now.
 pub(crate) fn now() -> Moment {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH);
-    let wall = wall.unwrap_or_default().as_nanos();
     Moment {
+        wall: clock::wall().0,
         mono: clock::now(),
-        wall: u64::try_from(wall).unwrap_or_default(),
     }
 }
 

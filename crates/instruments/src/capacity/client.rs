@@ -19,6 +19,8 @@ use super::wire::{
 };
 use crate::Session;
 use crate::endpoint::{self, Local};
+use crate::failure::go_on;
+use crate::iperf3::control::is_pause;
 
 /// A request is repeated after so long, until [`SILENCE`] has passed.
 const REPEAT: Duration = Duration::from_secs(1);
@@ -119,13 +121,11 @@ impl TestRequest<'_> {
                         )
                     })?;
                 }
-                Some(SetupAnswer::BAD_JUMBO) if jumbo_open => {
-                    jumbo_open = false;
+                Some(SetupAnswer::BAD_JUMBO) if std::mem::take(&mut jumbo_open) => {
                     self.sizes.jumbo = !self.sizes.jumbo;
                     self.note("datagrams", "sizes as the server wants them");
                 }
-                Some(SetupAnswer::BAD_TRADITIONAL) if traditional_open => {
-                    traditional_open = false;
+                Some(SetupAnswer::BAD_TRADITIONAL) if std::mem::take(&mut traditional_open) => {
                     self.sizes.traditional = !self.sizes.traditional;
                     self.note("datagrams", "sizes as the server wants them");
                 }
@@ -187,15 +187,13 @@ impl TestRequest<'_> {
         let mut wrong = None;
         let mut buffer = [0; LONGEST_MESSAGE];
         while began.elapsed() < SILENCE {
-            if let Some(cause) = self.session.stop.cause() {
-                bail!("{cause}");
-            }
+            go_on(&self.session.stop)?;
             if began.elapsed() >= REPEAT * asked {
                 self.explained(self.socket.send(request))?;
                 asked += 1;
             }
             let length = match self.socket.peek(&mut buffer) {
-                Err(error) if is_time_out(&error) => continue,
+                Err(error) if is_pause(&error) => continue,
                 peeked => self.explained(peeked)?,
             };
             let datagram = &buffer[..length];
@@ -267,11 +265,6 @@ fn check(asked: &TestParameters, given: &TestParameters) -> Result<()> {
     within("a sub-interval in ms", given.sub_interval_ms, 100, 10_000)?;
     let longest = asked.duration_s.max(REFERENCE_TIME_S);
     within("a duration in s", given.duration_s, 1, longest)
-}
-
-fn is_time_out(error: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), TimedOut | WouldBlock | Interrupted)
 }
 
 #[cfg(test)]

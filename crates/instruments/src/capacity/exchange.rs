@@ -1,7 +1,6 @@
 //! The running test: one end sends load, the other feeds back what came of it. Both roles are alike but for two
 //! things: the server decides the rate and the end, the client follows.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -134,20 +133,26 @@ pub(crate) struct TestOutcome {
 }
 
 /// How a test ended.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, thiserror::Error)]
 pub(crate) enum End {
     /// As agreed upon.
     #[default]
+    #[error("complete")]
     Complete,
     /// The peer fell silent.
+    #[error("fell silent for {} s during the test", SILENCE.as_secs())]
     Silent,
     /// The server did not end it.
+    #[error("did not end the test in time")]
     Overdue,
     /// The peer's host says that nobody listens any more.
+    #[error("closed its port during the test")]
     Closed,
     /// This end was told to stop.
+    #[error("{0}")]
     Stopped(String),
     /// The socket failed.
+    #[error("the socket failed: {0}")]
     Failed(io::Error),
 }
 
@@ -230,9 +235,9 @@ impl Run<'_> {
             Err(error) => End::Failed(error),
         };
         let channel = &self.exchange.channel;
-        self.outcome.kernel_stamps = channel.kernel_stamps();
-        self.outcome.host_drops = channel.dropped();
-        self.outcome.unsent = channel.unsent();
+        self.outcome.kernel_stamps = channel.kernel_stamps;
+        self.outcome.host_drops = channel.dropped;
+        self.outcome.unsent = channel.unsent;
         self.outcome
     }
 
@@ -487,7 +492,7 @@ impl Run<'_> {
             let until = trial_ends.min(now + STOP_INTERVAL.into());
             waiter.sleep(&[self.exchange.channel.as_fd()], now, Some(until));
         };
-        let totals = receiver.totals();
+        let totals = receiver.totals;
         self.outcome.totals = Some(totals);
         self.outcome.feedback_missed = totals.feedback_missed;
         if !is_server || matches!(end, End::Stopped(_)) {
@@ -569,19 +574,6 @@ impl DelayRange {
         if delays.count > 0 {
             let [least, most] = self.variation.unwrap_or([delays.min_ms, delays.max_ms]);
             self.variation = Some([least.min(delays.min_ms), most.max(delays.max_ms)]);
-        }
-    }
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Complete => f.write_str("complete"),
-            Self::Silent => write!(f, "fell silent for {} s during the test", SILENCE.as_secs()),
-            Self::Overdue => f.write_str("did not end the test in time"),
-            Self::Closed => f.write_str("closed its port during the test"),
-            Self::Stopped(cause) => f.write_str(cause),
-            Self::Failed(error) => write!(f, "the socket failed: {error}"),
         }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! The server searches: it tells the sender, itself or the client, how fast to send by what the receiver fed back.
 
-pub mod args;
 mod channel;
 mod client;
 mod exchange;
@@ -16,27 +15,187 @@ pub mod wire;
 
 use std::time::Duration;
 
-use record::Direction;
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use model::Nanos;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::client::measure;
-pub(crate) use self::wire::{Algorithm, Thresholds};
-use self::wire::{Sizes, StartRow, TestParameters};
-use crate::seconds;
+use self::client::measure;
+use self::wire::{Algorithm, CONTROL_PORT, Sizes, StartRow, TestParameters, Thresholds};
+use crate::failure::{Blame, Failure};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
+use crate::{Session, endpoint};
+use record::profile::{Headline, HostLimit, Profile, SampleKind};
+use record::{Direction, Measurement, Metric, Sample, Statistic};
+
+/// The maximum IP-layer capacity, as RFC 9097 has it, with a UDP Speed Test server (farwire, obudpst)
+///
+/// The load rises until datagrams are lost or the round trip grows, and the best sub-interval counts. It fills the
+/// path: nothing else gets through well meanwhile.
+#[derive(Args, Debug, Serialize, Deserialize)]
+pub struct CapacityArgs {
+    /// Name or address, with a port behind it where that is not the protocol's own
+    #[serde(skip)]
+    host: String,
+    /// From the server to here, which is the default
+    #[arg(long, conflicts_with = "up")]
+    down: bool,
+    /// From here to the server
+    #[arg(long)]
+    up: bool,
+    /// How long, in whole seconds: 10, 10s
+    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = whole_seconds)]
+    time: Nanos,
+    /// The time over which the capacity is the mean, 100ms to 10s
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = sub_interval)]
+    interval: Nanos,
+    /// How the rate follows the feedback: B is RFC 9097's, C TR-471's "multiply and retry"
+    #[arg(short = 'A', long, value_enum, default_value_t)]
+    algorithm: Algorithm,
+    /// More datagrams missing from a feedback, each 50 ms, are congestion
+    #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().sequence_errors)]
+    loss_threshold: u16,
+    /// A round trip this much above its least is still clean, and above the second is congestion
+    #[arg(long, value_name = "LOW,HIGH", default_value = "30ms,90ms", value_parser = delay_thresholds)]
+    delay_thresholds: (Nanos, Nanos),
+    /// Congested feedbacks after which the rate rises by single steps only
+    #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().slow, value_parser = clap::value_parser!(u16).range(1..))]
+    slow_threshold: u16,
+    /// Steps of 1 Mbit/s by which the rate rises at first
+    #[arg(long, value_name = "ROWS", default_value_t = Thresholds::default().high_speed_delta, value_parser = clap::value_parser!(u8).range(1..))]
+    high_speed_delta: u8,
+    /// Sizes of the datagrams [default: standard, or what the server wants]
+    #[arg(long, value_enum)]
+    datagrams: Option<Datagrams>,
+    /// Server port [default: 24601; obudpst before release 9 has 25000]
+    #[arg(short, long, default_value_t = CONTROL_PORT, hide_default_value = true)]
+    port: u16,
+    #[command(flatten)]
+    #[serde(skip)]
+    common: Common,
+}
+
+impl Instrument for CapacityArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn profile(&self) -> Profile {
+        let capacity = Headline::new(Metric::IpCapacityBitPerS, Statistic::Max);
+        let at_l2 = Headline::new(Metric::L2RateBitPerS, Statistic::Max);
+        Profile {
+            direction: Some(self.direction()),
+            headlines: vec![
+                capacity,
+                Headline::new(Metric::LostPercent, Statistic::Mean),
+            ],
+            samples: Some(SampleKind::Intervals),
+            ..Profile::new(at_l2.toward(self.direction()), HostLimit::UdpRate)
+        }
+    }
+
+    fn aim(&mut self, far_end: &FarEnd) {
+        self.host = far_end.address.to_string();
+    }
+
+    fn expected(&self) -> Option<Duration> {
+        Some(self.time.into())
+    }
+
+    fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
+        let family = self.common.family();
+        let target = endpoint::resolve(&self.host, self.port, family).or_bad_input()?;
+        let (low, upper) = self.delay_thresholds;
+        let plan = CapacityPlan {
+            direction: self.direction(),
+            duration: self.time.into(),
+            sub_interval: self.interval.min(self.time).into(),
+            algorithm: self.algorithm,
+            thresholds: Thresholds {
+                sequence_errors: self.loss_threshold,
+                low_ms: in_milliseconds(low).or_bad_input()?,
+                upper_ms: in_milliseconds(upper).or_bad_input()?,
+                slow: self.slow_threshold,
+                high_speed_delta: self.high_speed_delta,
+            },
+            datagrams: self.datagrams,
+        };
+        let measurement = measure(target, self.common.bind.as_ref(), &plan, session);
+        Ok(measurement.into())
+    }
+
+    fn text(&self, measurement: &Measurement) -> String {
+        measurement.samples.iter().filter_map(line).collect()
+    }
+}
+
+impl CapacityArgs {
+    fn direction(&self) -> Direction {
+        if self.up {
+            Direction::Up
+        } else {
+            Direction::Down
+        }
+    }
+}
+
+fn line(sample: &Sample) -> Option<String> {
+    let mbit = sample.value / 1e6;
+    (sample.metric == Metric::IpCapacityBitPerS)
+        .then(|| format!("{}: {mbit:.3} Mbit/s at L3\n", sample.index))
+}
+
+fn whole_seconds(text: &str) -> Result<Nanos> {
+    let seconds = match text.parse::<u64>() {
+        Ok(seconds) => seconds,
+        Err(_) => {
+            let time = Duration::from(text.parse::<Nanos>()?);
+            ensure!(time.subsec_nanos() == 0, "must be whole seconds");
+            time.as_secs()
+        }
+    };
+    ensure!((1..=3600).contains(&seconds), "must be 1 to 3600 s");
+    Ok(Nanos::from_secs(seconds))
+}
+
+fn sub_interval(text: &str) -> Result<Nanos> {
+    let time = text.parse()?;
+    let ms = in_milliseconds(time)?;
+    ensure!((100..=10_000).contains(&ms), "must be 100ms to 10s");
+    Ok(time)
+}
+
+fn delay_thresholds(text: &str) -> Result<(Nanos, Nanos)> {
+    let (low, upper) = text
+        .split_once(',')
+        .context("write both, as in 30ms,90ms")?;
+    let times = (low.parse()?, upper.parse()?);
+    let (low, upper) = (in_milliseconds(times.0)?, in_milliseconds(times.1)?);
+    ensure!(low >= 1 && upper <= 10_000, "must be 1ms to 10s");
+    ensure!(low <= upper, "the first must not be above the second");
+    Ok(times)
+}
+
+fn in_milliseconds(time: Nanos) -> Result<u16> {
+    let time = Duration::from(time);
+    ensure!(
+        time.subsec_nanos() % 1_000_000 == 0,
+        "must be whole milliseconds"
+    );
+    u16::try_from(time.as_millis()).context("must be at most 10s")
+}
 
 /// From one feedback to the next (RFC 9097).
 const FEEDBACK: Duration = Duration::from_millis(50);
 
 /// How to search for the capacity.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CapacityPlan {
     /// Which way the load goes.
     pub(crate) direction: Direction,
     /// How long; whole seconds, 1 to 3,600.
-    #[serde(rename = "duration_s", with = "seconds")]
     pub(crate) duration: Duration,
     /// The time over which the capacity is the mean; 100 ms to 10 s.
-    #[serde(rename = "sub_interval_s", with = "seconds")]
     pub(crate) sub_interval: Duration,
     /// How the rate follows the feedback.
     pub(crate) algorithm: Algorithm,

@@ -7,7 +7,7 @@ use super::wire::{RANDOM_SIZE, SendingRate, Sizes, Transmitter};
 
 const ROWS: usize = 1153;
 /// The row of 1 Gb/s, up to which fast steps are allowed.
-const HIGH_SPEED_ROW: usize = 1000;
+pub(super) const HIGH_SPEED_ROW: usize = 1000;
 const FAST_US: u32 = 100;
 const SLOW_US: u32 = 1_000;
 /// Row 0 keeps the path open with one datagram of random size in this time.
@@ -68,11 +68,6 @@ impl RateTable {
     /// The index of the fastest row.
     pub(crate) fn last(&self) -> usize {
         self.rows.len() - 1
-    }
-
-    /// The index of the row of 1 Gb/s.
-    pub(crate) fn high_speed(&self) -> usize {
-        HIGH_SPEED_ROW
     }
 
     /// The row that sends as `rate` says, if there is one.

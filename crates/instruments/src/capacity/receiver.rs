@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use model::Nanos;
 
 use super::wire::{Action, ArrivalCounts, LoadHeader, NO_DELAY, Stamp, Status, SubInterval};
+use crate::seen_numbers::{Seen, SeenNumbers};
 
 /// Sequence numbers behind the highest that are remembered, to tell a late datagram from a copy.
-const REMEMBERED: u32 = 4096;
+const REMEMBERED: u64 = 4096;
 /// No sender is faster than the table's last rows, 100 datagrams each 100 us; a number further ahead is a wrong one.
 const FASTEST_PER_S: f64 = 1_000_000.0;
 const AHEAD_AT_ONCE: f64 = 200_000.0;
@@ -34,7 +35,7 @@ pub(crate) struct Moment {
 pub(crate) struct Receiver {
     sub_interval_ms: u16,
     feedback_ms: u16,
-    seen: Seen,
+    seen: SeenNumbers<REMEMBERED>,
     /// When the trial interval under way began, and what came in it.
     trial_began: Nanos,
     trial: Status,
@@ -52,7 +53,8 @@ pub(crate) struct Receiver {
     answered: Stamp,
     feedback_sent: VecDeque<Stamp>,
     sequence: u32,
-    totals: LoadTotals,
+    /// Of the whole test.
+    pub(super) totals: LoadTotals,
 }
 
 /// What came in the whole test.
@@ -72,14 +74,6 @@ pub(crate) struct LoadTotals {
     pub(crate) feedback_missed: u64,
 }
 
-/// Which sequence numbers came.
-#[derive(Debug, Default)]
-struct Seen {
-    highest: u32,
-    /// A bit for each of the last [`REMEMBERED`] numbers, by the number's remainder.
-    bits: Vec<bool>,
-}
-
 #[derive(Clone, Copy)]
 enum Order {
     /// Ahead, after so many that did not come yet.
@@ -96,10 +90,7 @@ impl Receiver {
         Self {
             sub_interval_ms,
             feedback_ms,
-            seen: Seen {
-                highest: 0,
-                bits: vec![false; REMEMBERED as usize],
-            },
+            seen: SeenNumbers::new(),
             trial_began: now,
             trial: empty_trial(),
             ..Self::default()
@@ -119,7 +110,7 @@ impl Receiver {
         self.trial.trial_bytes = self.trial.trial_bytes.saturating_add(bytes);
         self.open.datagrams = self.open.datagrams.saturating_add(1);
         self.open.bytes += u64::from(bytes);
-        let order = self.seen.take(header.sequence);
+        let order = Order::of(header.sequence, &mut self.seen);
         self.trial.counts.add(order);
         self.open.counts.add(order);
         match order {
@@ -176,11 +167,6 @@ impl Receiver {
     pub(crate) fn last_sub_interval(&self) -> (u32, SubInterval, Option<u64>) {
         let ended = self.began.map(|moment| moment.wall);
         (self.number, self.whole, ended)
-    }
-
-    /// What came so far.
-    pub(crate) fn totals(&self) -> LoadTotals {
-        self.totals
     }
 
     fn is_plausible(&self, at: Moment, sequence: u32) -> bool {
@@ -294,29 +280,17 @@ impl ArrivalCounts {
     }
 }
 
-impl Seen {
-    fn take(&mut self, sequence: u32) -> Order {
-        if sequence > self.highest {
-            let missing = sequence - self.highest - 1;
-            for passed in 0..missing.min(REMEMBERED) {
-                self.mark(sequence - 1 - passed, false);
-            }
-            self.mark(sequence, true);
-            self.highest = sequence;
-            return Order::Next { missing };
+impl Order {
+    /// Of the datagram with this number; what is too long ago to be remembered is late.
+    fn of(sequence: u32, seen: &mut SeenNumbers<REMEMBERED>) -> Self {
+        let ahead = u64::from(sequence).checked_sub(seen.highest + 1);
+        match (ahead, seen.insert(sequence.into())) {
+            (Some(missing), _) => Self::Next {
+                missing: u32::try_from(missing).unwrap_or(u32::MAX),
+            },
+            (None, Seen::Again) => Self::Copy,
+            (None, Seen::New | Seen::TooLate) => Self::Late,
         }
-        let remembered = self.highest - sequence < REMEMBERED;
-        if remembered && self.bits[(sequence % REMEMBERED) as usize] {
-            return Order::Copy;
-        }
-        if remembered {
-            self.mark(sequence, true);
-        }
-        Order::Late
-    }
-
-    fn mark(&mut self, sequence: u32, came: bool) {
-        self.bits[(sequence % REMEMBERED) as usize] = came;
     }
 }
 
@@ -376,7 +350,7 @@ mod tests {
             (1, 1, 2)
         );
         assert_eq!((status.trial_datagrams, status.trial_bytes), (7, 700));
-        let totals = receiver.totals();
+        let totals = receiver.totals;
         assert_eq!((totals.highest, totals.distinct), (6, 5));
         assert_eq!(status.trial_us, 50_000);
         let next = receiver.feedback(at_ms(100), Action::Testing).unwrap();
@@ -450,7 +424,7 @@ mod tests {
             receiver.load(at_ms(2), &header(sequence, 2), 100);
         }
         receiver.load(at_ms(3), &header(2, 3), 100);
-        assert_eq!(receiver.totals().implausible, 3);
+        assert_eq!(receiver.totals.implausible, 3);
         let status = receiver.feedback(at_ms(50), Action::Testing).unwrap();
         assert_eq!((status.trial_datagrams, status.counts.lost), (2, 0));
     }

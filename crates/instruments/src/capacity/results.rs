@@ -6,7 +6,7 @@ use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::{ETHERNET_HEADER, WIRE};
 
 use super::exchange::{Agreed, End, TestOutcome};
-use super::wire::{Algorithm, SubInterval};
+use super::wire::SubInterval;
 
 /// By how much a sub-interval's ends may be off: kernel stamps here, the far end's wake-ups there.
 const EDGES_HERE_S: f64 = 0.000_2;
@@ -73,12 +73,11 @@ fn packets(outcome: &TestOutcome, direction: Direction) -> Vec<Figure> {
         numbers.map(f64::from).sum::<f64>()
     };
     let (sent, received, reordered, duplicated) = match outcome.totals {
-        Some(totals) => (
-            f64::from(totals.highest),
-            totals.distinct as f64,
-            totals.reordered as f64,
-            totals.duplicated as f64,
-        ),
+        Some(totals) => {
+            let counts = [totals.distinct, totals.reordered, totals.duplicated];
+            let [received, reordered, duplicated] = counts.map(|count| count as f64);
+            (f64::from(totals.highest), received, reordered, duplicated)
+        }
         // Each is in twenty feedback messages, where a trial interval is in one, which may be lost.
         None => {
             let duplicated = sum(|s| s.counts.duplicated);
@@ -189,11 +188,8 @@ fn facts(outcome: &TestOutcome, agreed: &Agreed) -> BTreeMap<String, String> {
         p.duration_s
     );
     let search = format!(
-        "algorithm {}, sequence errors above {} a feedback or a round trip more than {} ms above its least are congestion, below {} ms is clean, a feedback each {} ms, fast step {} rows, slow after {} congested",
-        match p.algorithm {
-            Algorithm::B => "B",
-            Algorithm::C => "C",
-        },
+        "algorithm {:?}, sequence errors above {} a feedback or a round trip more than {} ms above its least are congestion, below {} ms is clean, a feedback each {} ms, fast step {} rows, slow after {} congested",
+        p.algorithm,
         p.thresholds.sequence_errors,
         p.thresholds.upper_ms,
         p.thresholds.low_ms,

@@ -3,7 +3,7 @@
 //! Algorithm B is RFC 9097's (§8.1; TR-471 5.2.1, Y.1540 Annex B); C is TR-471's "multiply and retry". Both are
 //! pure: fed with feedback, they name the row to send at.
 
-use super::rates::RateTable;
+use super::rates::{HIGH_SPEED_ROW, RateTable};
 use super::wire::{
     Algorithm, NO_DELAY, SendingRate, Sizes, StartRow, Status, TestParameters, Thresholds,
 };
@@ -71,7 +71,7 @@ impl RateControl {
                 parameters.thresholds,
                 row.into(),
                 table.last(),
-                table.high_speed(),
+                HIGH_SPEED_ROW,
             ),
             table,
             fixed,

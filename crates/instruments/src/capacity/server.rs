@@ -37,13 +37,8 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
     let socket = listen(bind, port)?;
     let address = socket.local_addr()?;
     let bind = bind.cloned();
-    let thread = thread::Builder::new()
-        .name("capacity".to_owned())
-        .spawn(move || serve(&socket, bind.as_ref(), &shared))?;
-    Ok(Service {
-        name: "capacity",
-        address,
-        thread,
+    Service::start("capacity", address, move || {
+        serve(&socket, bind.as_ref(), &shared);
     })
 }
 

@@ -3,25 +3,100 @@
 //! One connection at a time: each begins an interval after the one before it began, or when that one is over if it took
 //! longer. Nothing is sent on it. The time ends when this program is woken, so waking up is part of it.
 
-pub mod args;
-
 use std::io;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use model::Nanos;
+use serde::{Deserialize, Serialize};
 
 use crate::Session;
-use crate::echo_stats::{lost_percent, total};
+use crate::echo_stats::lines;
 use crate::endpoint::{self, Local};
-use crate::measured::{failure, figures};
+use crate::failure::{Blame, Failure, go_on};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
+use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
-use record::{Figure, Measurement, Metric, Sample, Statistic};
-use stats::{order_statistics, t_interval};
+use record::profile::{Calibration, Headline, HostLimit, Profile, SampleKind};
+use record::{Measurement, Metric, Sample, Statistic};
 
-/// From one live line to the next.
-const LIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Of the web, where HOST says none.
+const DEFAULT_PORT: u16 = 80;
+
+/// How long a TCP handshake takes
+///
+/// Every TCP server answers, and a host that refuses the connection too.
+#[derive(Args, Debug, Serialize, Deserialize)]
+pub struct ConnectArgs {
+    /// Name or address, and the TCP port if it is not 80
+    #[arg(value_name = "HOST[:PORT]")]
+    #[serde(skip)]
+    host: String,
+    /// Connections to ask for, one after the other
+    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+    /// From one to the next: 1s, 20ms
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = above_zero)]
+    interval: Nanos,
+    /// After which a connection that is neither there nor refused is lost
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "3s", value_parser = above_zero)]
+    timeout: Nanos,
+    #[command(flatten)]
+    #[serde(skip)]
+    common: Common,
+}
+
+impl Instrument for ConnectArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn profile(&self) -> Profile {
+        let connect = Headline::new(Metric::ConnectMs, Statistic::Median);
+        let profile = Profile::new(connect, HostLimit::RoundTrip);
+        Profile {
+            headlines: vec![connect, Headline::new(Metric::LostPercent, Statistic::Mean)],
+            samples: Some(SampleKind::Probes),
+            calibration: Calibration {
+                sends_again: true,
+                ..profile.calibration
+            },
+            ..profile
+        }
+    }
+
+    fn aim(&mut self, far_end: &FarEnd) {
+        self.host = SocketAddr::new(far_end.address, far_end.http).to_string();
+    }
+
+    fn expected(&self) -> Option<Duration> {
+        Some(self.plan().longest())
+    }
+
+    fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
+        let family = self.common.family();
+        let target = endpoint::resolve(&self.host, DEFAULT_PORT, family).or_bad_input()?;
+        let local = self.common.bind.as_ref();
+        Ok(measure(target, &self.plan(), local, session).into())
+    }
+
+    fn text(&self, measurement: &Measurement) -> String {
+        lines(measurement)
+    }
+}
+
+impl ConnectArgs {
+    fn plan(&self) -> ConnectPlan {
+        ConnectPlan {
+            count: self.count,
+            interval: self.interval.into(),
+            timeout: self.timeout.into(),
+        }
+    }
+}
 
 /// Which connections to ask for.
 #[derive(Clone, Copy, Debug)]
@@ -81,30 +156,24 @@ struct Connector<'a> {
 impl Connector<'_> {
     /// A connection that is stopped is not counted.
     fn run(&mut self, session: &Session) -> Result<()> {
-        let mut live_at = LIVE_INTERVAL;
+        let mut progress = session.live.since(self.start);
         let mut due = Duration::ZERO;
         for _ in 0..self.plan.count {
             self.wait_until(due, session)?;
             let begun = self.start.elapsed();
             due = begun + self.plan.interval;
             self.probe(begun, session)?;
-            let now = self.start.elapsed();
-            if now >= live_at {
-                live_at = now + LIVE_INTERVAL;
-                let (sent, now_s) = (self.probes.len(), now.as_secs_f64());
-                let answered = self.answers().count();
-                let line = format_args!("{now_s:.1} s: {answered} of {sent} answered");
-                session.live.line(line);
-            }
+            progress.tell(|| {
+                let (answered, sent) = (self.answers().count(), self.probes.len());
+                format!("{answered} of {sent} answered")
+            });
         }
         Ok(())
     }
 
     fn wait_until(&self, due: Duration, session: &Session) -> Result<()> {
         loop {
-            if let Some(cause) = session.stop.cause() {
-                bail!("{cause}");
-            }
+            go_on(&session.stop)?;
             let left = due.saturating_sub(self.start.elapsed());
             if left.is_zero() {
                 return Ok(());
@@ -147,7 +216,16 @@ impl Connector<'_> {
             total(Metric::ReceivedPackets, received),
         ];
         figures.extend((sent > 0).then(|| lost_percent(sent - received, sent)));
-        figures.extend(distribution(&times));
+        figures.extend(distribution(
+            Metric::ConnectMs,
+            &times,
+            &[
+                Statistic::Min,
+                Statistic::Mean,
+                Statistic::Median,
+                Statistic::Max,
+            ],
+        ));
         let (target, timeout) = (self.target, self.plan.timeout);
         let failure = (received == 0)
             .then(|| format!("no answer from {target} to {sent} connections within {timeout:?}"));
@@ -192,25 +270,6 @@ impl Outcome {
             Self::Lost => None,
         }
     }
-}
-
-/// The least, mean, median with its interval, and the greatest; nothing of none.
-fn distribution(times: &[f64]) -> impl Iterator<Item = Figure> {
-    let sorted = order_statistics::sorted(times);
-    let found = [
-        (Statistic::Min, sorted.first().copied()),
-        (Statistic::Mean, t_interval::mean(times)),
-        (Statistic::Median, order_statistics::quantile(&sorted, 0.5)),
-        (Statistic::Max, sorted.last().copied()),
-    ];
-    let found = found.map(|(statistic, value)| (Metric::ConnectMs, statistic, value));
-    let interval = order_statistics::median_interval(&sorted);
-    figures(None, found).map(move |mut figure| {
-        if figure.statistic == Statistic::Median {
-            figure.interval = interval;
-        }
-        figure
-    })
 }
 
 #[cfg(test)]

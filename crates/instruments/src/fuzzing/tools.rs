@@ -5,10 +5,8 @@ use std::time::Duration;
 use crate::external::{OutputLine, OutputStream, ToolOutput};
 use crate::http::{curl, wget};
 use crate::iperf3::plan::{Plan, Protocol, Way};
-use crate::iperf3::tool::StreamProgram;
-use crate::iperf3::tool::{iperf, iperf3, nuttcp};
-use crate::ping::PingPlan;
-use crate::ping::tool as ping;
+use crate::iperf3::tool::{StreamProgram, iperf, iperf3, nuttcp};
+use crate::ping::{PingPlan, tool as ping};
 use record::Measurement;
 
 /// No character of an output gives more samples than this.

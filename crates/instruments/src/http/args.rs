@@ -13,12 +13,10 @@ use serde::{Deserialize, Serialize};
 use crate::Session;
 use crate::external::Tool;
 use crate::failure::{Blame, Failure};
-use crate::http;
-use crate::http::files;
-use crate::http::files::{DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS};
+use crate::http::files::{self, DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS};
 use crate::http::sizes::FileSizes;
 use crate::http::tool::DownloadTool;
-use crate::http::{Amount, DEFAULT_INTERVAL, HttpPlan, HttpTarget};
+use crate::http::{self, Amount, DEFAULT_INTERVAL, HttpPlan, HttpTarget};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 
 /// An HTTP/1.1 download, or many small files

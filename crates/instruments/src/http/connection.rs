@@ -12,6 +12,7 @@ use httparse::Header;
 use super::HttpTarget;
 use super::server::CONGESTION_HEADER;
 use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
+use crate::failure::go_on;
 use netio::stop::{STOP_INTERVAL, Stop};
 use netio::tcp::TcpInfo;
 
@@ -157,9 +158,7 @@ impl HttpConnection {
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Ok(Waited::TimeUp);
             }
-            if let Some(cause) = stop.cause() {
-                bail!("{cause}");
-            }
+            go_on(stop)?;
             match self.stream.read(&mut self.buffer[self.filled..]) {
                 Ok(0) => return Ok(Waited::Closed),
                 Ok(count) => {

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::Session;
 use crate::endpoint::Local;
-use crate::external::{Launcher, Tool, ToolOutput};
-use crate::external::{ToolNumber, word, words};
+use crate::external::{Tool, ToolNumber, ToolOutput, word, words};
+use crate::failure::{Blame, Failure};
 use crate::http::{HttpTarget, download_figures};
 use crate::measured::failed;
 use record::{Figure, Measurement, Metric, Statistic};
@@ -18,17 +18,17 @@ const OPTIONS: &str = "--disable --silent --show-error --fail --globoff --http1.
 
 /// Downloads `target` with the curl on PATH, run by `launcher`.
 pub(crate) fn measure(
-    launcher: Launcher,
     target: &HttpTarget,
     local: Option<&Local>,
     session: &Session,
-) -> Measurement {
-    let prepared = tool().map(|tool| (tool, arguments(target, local)));
-    let measurement = launcher.measure(prepared, &session.stop, parse);
-    measurement.with_fact("url", target).with_fact(
+) -> Result<Measurement, Failure> {
+    let (tool, arguments) = (tool().or_machine()?, arguments(target, local));
+    let launcher = session.launcher();
+    let measurement = launcher.measure(&tool, &arguments, &session.stop, parse);
+    Ok(measurement.with_fact("url", target).with_fact(
         "goodput",
         "HTTP body bytes (L7) from sending the request to the end, by curl's clock",
-    )
+    ))
 }
 
 /// The curl on PATH.

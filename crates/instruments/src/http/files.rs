@@ -9,17 +9,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
 
+use super::HttpTarget;
 use super::connection::{HttpConnection, ResponseHead, Waited};
 use super::sizes::FileSizes;
-use super::{HttpTarget, LIVE_INTERVAL};
+use crate::Session;
 use crate::endpoint::Local;
-use crate::{Session, measured};
+use crate::measured::distribution;
 use netio::stop::Stop;
 use record::Statistic::{Mean, Median, P90, P99, Total};
 use record::{Figure, Measurement, Metric, Sample};
-use stats::{order_statistics, t_interval};
 
 /// Connections in parallel unless said, as browsers open them to one server.
 pub(crate) const DEFAULT_CONNECTIONS: u32 = 6;
@@ -27,7 +26,7 @@ pub(crate) const DEFAULT_CONNECTIONS: u32 = 6;
 pub(crate) const MOST_CONNECTIONS: u32 = 256;
 
 /// Which files to fetch, and how.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FilesPlan {
     /// How many.
     pub(crate) count: u32,
@@ -112,7 +111,9 @@ fn describe(measurement: Measurement, plan: &FilesPlan) -> Measurement {
             "of the median, by the ranks of the values: sampling only",
         );
     match &plan.sizes {
-        Some(sizes) => measurement.with_fact("sizes", format!("{sizes}; seed {}", plan.seed)),
+        Some(sizes) => {
+            measurement.with_fact("sizes", format!("{}; seed {}", sizes.in_words(), plan.seed))
+        }
         None => measurement.with_fact("sizes", "what the URLs give"),
     }
 }
@@ -156,7 +157,7 @@ impl Fetch<'_> {
     /// The files that came, and the first failure, which ends all.
     fn all(&self, session: &Session) -> (Vec<Fetched>, Option<String>) {
         let (mut fetched, mut failure) = (Vec::new(), None);
-        let mut live_at = LIVE_INTERVAL;
+        let mut progress = session.live.since(self.start);
         let mut take = |result| {
             match result {
                 Ok(file) => fetched.push(file),
@@ -165,14 +166,7 @@ impl Fetch<'_> {
                     failure.get_or_insert_with(|| format!("{error:#}"));
                 }
             }
-            let now = self.start.elapsed();
-            if now >= live_at {
-                live_at = now + LIVE_INTERVAL;
-                let (now_s, done, all) = (now.as_secs_f64(), fetched.len(), self.plan.count);
-                session
-                    .live
-                    .line(format_args!("{now_s:.1} s: {done} of {all} files"));
-            }
+            progress.tell(|| format!("{} of {} files", fetched.len(), self.plan.count));
         };
         thread::scope(|scope| {
             let (sender, results) = mpsc::channel::<Result<Fetched>>();
@@ -323,36 +317,22 @@ fn figures(fetched: &[Fetched], plan: &FilesPlan) -> Vec<Figure> {
         Figure::new(Metric::FilesPerS, Mean, count / elapsed_s),
         Figure::new(Metric::GoodputBitPerS, Mean, bits / elapsed_s),
     ];
-    let of = |values: &dyn Fn(&Fetched) -> Option<f64>| fetched.iter().filter_map(values).collect();
-    let connect_ms = of(&|file| file.connect_ms);
-    let first_byte_ms = of(&|file| Some(file.first_byte_ms));
-    let completion_ms = of(&|file| Some(file.completion_ms));
-    figures.extend(distribution(Metric::ConnectMs, connect_ms));
-    figures.extend(distribution(Metric::FirstByteMs, first_byte_ms));
-    figures.extend(distribution(Metric::CompletionMs, completion_ms));
+    let of = |values: &dyn Fn(&Fetched) -> Option<f64>| -> Vec<f64> {
+        fetched.iter().filter_map(values).collect()
+    };
+    for (metric, values) in [
+        (Metric::ConnectMs, of(&|file| file.connect_ms)),
+        (Metric::FirstByteMs, of(&|file| Some(file.first_byte_ms))),
+        (Metric::CompletionMs, of(&|file| Some(file.completion_ms))),
+    ] {
+        figures.extend(distribution(metric, &values, &[Mean, Median, P90, P99]));
+    }
     // Where sizes come in turn, what a file takes can be told by its size.
     let sizes = plan.sizes.as_ref().map(FileSizes::distinct);
     for size in sizes.unwrap_or_default() {
         let of_size = of(&|file| (file.bytes == size).then_some(file.completion_ms));
-        let mut all = distribution(Metric::CompletionMs, of_size).into_iter();
-        let median = all.find(|figure| figure.statistic == Median);
-        figures.extend(median.map(|figure| figure.size(size)));
-    }
-    figures
-}
-
-/// Mean, median with its interval, and the upper percentiles.
-fn distribution(metric: Metric, mut values: Vec<f64>) -> Vec<Figure> {
-    values.sort_by(f64::total_cmp);
-    let found = [
-        (metric, Mean, t_interval::mean(&values)),
-        (metric, Median, order_statistics::quantile(&values, 0.5)),
-        (metric, P90, order_statistics::percentile(&values, 0.90)),
-        (metric, P99, order_statistics::percentile(&values, 0.99)),
-    ];
-    let mut figures: Vec<Figure> = measured::figures(None, found).collect();
-    if let Some(median) = figures.get_mut(1) {
-        median.interval = order_statistics::median_interval(&values);
+        let median = distribution(Metric::CompletionMs, &of_size, &[Median]);
+        figures.extend(median.into_iter().map(|figure| figure.size(size)));
     }
     figures
 }

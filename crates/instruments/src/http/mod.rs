@@ -14,42 +14,35 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::{Deserialize, Serialize};
 
 use self::connection::{HttpConnection, ResponseHead, Waited};
+use super::Session;
 use super::meter::Meter;
-use super::{Session, seconds};
 use crate::endpoint::{self, Family, Local};
 use crate::measured::{failed, failure, figures};
 use record::Statistic::{Mean, Total};
 use record::{Figure, Measurement, Metric};
 
-/// From one live line to the next.
-const LIVE_INTERVAL: Duration = Duration::from_secs(1);
-
 /// Length of the intervals in which bytes are counted, unless said.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How to download.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HttpPlan {
     /// When to end.
     pub(crate) amount: Amount,
     /// Length of the intervals in which bytes are counted.
-    #[serde(rename = "interval_s", with = "seconds")]
     pub(crate) interval: Duration,
 }
 
 /// How much to download.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Amount {
     /// Everything that the URL gives.
     Whole,
     /// So many payload bytes.
     Bytes(u64),
     /// What comes within this time of the request.
-    #[serde(rename = "for_s", with = "seconds")]
     For(Duration),
 }
 
@@ -200,7 +193,7 @@ impl<'a> Download<'a> {
         };
         let until = time.map(|time| self.start + time);
         let body = &mut self.head.body;
-        let mut live_at = LIVE_INTERVAL;
+        let mut progress = session.live.since(self.start);
         loop {
             let total = self.meter.total();
             if most.is_some_and(|most| total >= most) {
@@ -225,13 +218,7 @@ impl<'a> Download<'a> {
                     return Ok(());
                 }
             }
-            if self.start.elapsed() >= live_at {
-                live_at += LIVE_INTERVAL;
-                let (at_s, total) = (self.last_byte_s, self.meter.total());
-                session
-                    .live
-                    .line(format_args!("{at_s:.1} s: {total} bytes"));
-            }
+            progress.tell(|| format!("{} bytes", self.meter.total()));
         }
     }
 

@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -47,13 +46,8 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
     let address = listener.local_addr()?;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build()?;
-    let thread = thread::Builder::new()
-        .name("http".to_owned())
-        .spawn(move || runtime.block_on(serve(listener, shared)))?;
-    Ok(Service {
-        name: "http",
-        address,
-        thread,
+    Service::start("http", address, move || {
+        runtime.block_on(serve(listener, shared))
     })
 }
 

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::codec::as_text;
 use anyhow::{Context, Result, bail, ensure};
 use model::Bytes;
-use serde::{Deserialize, Serialize};
 
 /// No file is larger: what a distribution draws above it is cut to it.
 const LARGEST: u64 = 1_000_000_000;
@@ -13,8 +13,7 @@ const LARGEST: u64 = 1_000_000_000;
 /// The sizes of files, in bytes.
 ///
 /// Text: `10kb`, `1kb,10kb,100kb` (in turn), `1kb..100kb` (uniform), `lognormal:MEDIAN,SIGMA`, `pareto:LEAST,ALPHA`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FileSizes {
     /// One after the other, and again from the first.
     InTurn(Vec<u64>),
@@ -54,6 +53,25 @@ impl FileSizes {
             Self::Pareto { least, alpha } => least as f64 * open_unit(random).powf(-1.0 / alpha),
         };
         whole(size)
+    }
+
+    /// What is asked for, for people.
+    pub(crate) fn in_words(&self) -> String {
+        match self {
+            Self::InTurn(sizes) => {
+                format!(
+                    "{} bytes in turn",
+                    joined(sizes, ", ", |size| size.to_string())
+                )
+            }
+            Self::Uniform { least, most } => format!("uniform from {least} to {most} bytes"),
+            Self::LogNormal { median, sigma } => {
+                format!("log-normal, median {median} bytes, sigma {sigma}, at most {LARGEST}")
+            }
+            Self::Pareto { least, alpha } => {
+                format!("Pareto, at least {least} bytes, alpha {alpha}, at most {LARGEST}")
+            }
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -101,50 +119,25 @@ impl FromStr for FileSizes {
     }
 }
 
-impl TryFrom<String> for FileSizes {
-    type Error = anyhow::Error;
+as_text!(FileSizes);
 
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<FileSizes> for String {
-    fn from(sizes: FileSizes) -> Self {
-        match sizes {
-            FileSizes::InTurn(sizes) => {
-                let texts: Vec<Self> = sizes.iter().map(|&size| Bytes(size).to_string()).collect();
-                texts.join(",")
-            }
-            FileSizes::Uniform { least, most } => format!("{}..{}", Bytes(least), Bytes(most)),
-            FileSizes::LogNormal { median, sigma } => {
-                format!("lognormal:{},{sigma}", Bytes(median))
-            }
-            FileSizes::Pareto { least, alpha } => format!("pareto:{},{alpha}", Bytes(least)),
-        }
-    }
-}
-
+/// As it is asked for.
 impl fmt::Display for FileSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InTurn(sizes) => {
-                let texts: Vec<String> = sizes.iter().map(u64::to_string).collect();
-                write!(f, "{} bytes in turn", texts.join(", "))
+        match *self {
+            Self::InTurn(ref sizes) => {
+                f.write_str(&joined(sizes, ",", |size| Bytes(size).to_string()))
             }
-            Self::Uniform { least, most } => {
-                write!(f, "uniform from {least} to {most} bytes")
-            }
-            Self::LogNormal { median, sigma } => write!(
-                f,
-                "log-normal, median {median} bytes, sigma {sigma}, at most {LARGEST}"
-            ),
-            Self::Pareto { least, alpha } => write!(
-                f,
-                "Pareto, at least {least} bytes, alpha {alpha}, at most {LARGEST}"
-            ),
+            Self::Uniform { least, most } => write!(f, "{}..{}", Bytes(least), Bytes(most)),
+            Self::LogNormal { median, sigma } => write!(f, "lognormal:{},{sigma}", Bytes(median)),
+            Self::Pareto { least, alpha } => write!(f, "pareto:{},{alpha}", Bytes(least)),
         }
     }
+}
+
+fn joined(sizes: &[u64], between: &str, text: fn(u64) -> String) -> String {
+    let texts: Vec<String> = sizes.iter().map(|&size| text(size)).collect();
+    texts.join(between)
 }
 
 fn size(text: &str) -> Result<u64> {

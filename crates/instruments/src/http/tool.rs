@@ -10,7 +10,7 @@ use super::{DEFAULT_INTERVAL, HttpTarget, curl, wget};
 use crate::Session;
 use crate::endpoint::Local;
 use crate::external::Tool;
-use crate::failure::{Blame, Failure};
+use crate::failure::Failure;
 use record::Measurement;
 
 /// What downloads.
@@ -46,21 +46,15 @@ impl DownloadTool {
         local: Option<&Local>,
         session: &Session,
     ) -> Result<Measurement, Failure> {
-        Ok(match self {
-            Self::Wget => {
-                wget::check(target, local).or_bad_input()?;
-                wget::tool().or_machine()?;
+        match (self, interval) {
+            (Self::Wget, _) => {
                 let interval = interval.unwrap_or(DEFAULT_INTERVAL);
-                wget::measure(session.launcher(), target, interval, local, &session.stop)
+                wget::measure(target, interval, local, session)
             }
-            Self::Curl => {
-                if interval.is_some() {
-                    let cause = "curl says nothing until it is done: it has no use for --interval";
-                    return Err(Failure::bad_input(cause));
-                }
-                curl::tool().or_machine()?;
-                curl::measure(session.launcher(), target, local, session)
-            }
-        })
+            (Self::Curl, None) => curl::measure(target, local, session),
+            (Self::Curl, Some(_)) => Err(Failure::bad_input(
+                "curl says nothing until it is done: it has no use for --interval",
+            )),
+        }
     }
 }

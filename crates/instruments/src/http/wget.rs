@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::Session;
 use crate::endpoint::Local;
-use crate::external::{Launcher, Tool, ToolOutput};
+use crate::external::{Tool, ToolOutput};
+use crate::failure::{Blame, Failure};
 use crate::http::{HttpTarget, download_figures};
 use crate::measured::failed;
 use crate::meter::Meter;
-use netio::stop::Stop;
 use record::Measurement;
 
 /// Bytes that a dot stands for.
@@ -23,26 +24,19 @@ const OPTIONS: &str = "--no-config --max-redirect=0 --tries=1 --no-proxy --conne
 
 /// Downloads `target` with the wget on PATH, run by `launcher`.
 pub(crate) fn measure(
-    launcher: Launcher,
     target: &HttpTarget,
     interval: Duration,
     local: Option<&Local>,
-    stop: &Stop,
-) -> Measurement {
-    let prepared = tool().and_then(|tool| Ok((tool, arguments(target, local)?)));
-    let measurement = launcher.measure(prepared, stop, |output| parse(output, interval));
-    measurement.with_fact(
+    session: &Session,
+) -> Result<Measurement, Failure> {
+    let arguments = arguments(target, local).or_bad_input()?;
+    let (tool, launcher) = (tool().or_machine()?, session.launcher());
+    let parse = |output: &ToolOutput| parse(output, interval);
+    let measurement = launcher.measure(&tool, &arguments, &session.stop, parse);
+    Ok(measurement.with_fact(
         "goodput",
         "HTTP body bytes (L7) from the answer's headers to the end, as wget's rows of dots arrived",
-    )
-}
-
-/// Whether wget has options for this.
-///
-/// # Errors
-/// It has not; says for what.
-pub(crate) fn check(target: &HttpTarget, local: Option<&Local>) -> Result<()> {
-    arguments(target, local).map(drop)
+    ))
 }
 
 /// The wget on PATH.

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use crate::Session;
 use crate::endpoint::{self, CONNECT_TIMEOUT};
-use crate::external::FarTool;
-use crate::external::Tool;
+use crate::external::{FarTool, Tool};
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
 use crate::iperf3::client::Server;
@@ -16,8 +15,7 @@ use crate::iperf3::plan::{
     LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, Plan, Protocol, Until, Way,
 };
 use crate::iperf3::tcp::measure;
-use crate::iperf3::tool::StreamTest;
-use crate::iperf3::tool::StreamTool;
+use crate::iperf3::tool::{StreamTest, StreamTool};
 use record::profile::{
     Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind,
 };
@@ -34,7 +32,7 @@ pub struct TcpArgs {
     #[serde(flatten)]
     test: Iperf3Args,
     /// Bytes written in one call [default: 1 MiB]
-    #[arg(short = 'l', long, value_name = "SIZE", value_parser = block)]
+    #[arg(short = 'l', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LONGEST_BLOCK))]
     length: Option<u32>,
     /// TCP congestion control of the sending sockets [default: the system's]
     #[arg(short = 'C', long, value_name = "NAME")]
@@ -87,7 +85,7 @@ pub(crate) struct Iperf3Args {
     #[arg(short = 'b', long, value_name = "RATE", value_parser = bitrate)]
     pub(crate) bitrate: Option<u64>,
     /// Socket buffers at both ends (SO_SNDBUF, SO_RCVBUF)
-    #[arg(short = 'w', long, value_name = "SIZE", value_parser = window)]
+    #[arg(short = 'w', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LARGEST_WINDOW))]
     window: Option<u32>,
     /// The byte of type of service: decimal, 0x hexadecimal, 0 octal
     #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp")]
@@ -371,14 +369,6 @@ fn small_size(text: &str, most: u32) -> Result<u32> {
         Bytes(most.into())
     );
     Ok(u32::try_from(bytes)?)
-}
-
-fn window(text: &str) -> Result<u32> {
-    small_size(text, LARGEST_WINDOW)
-}
-
-fn block(text: &str) -> Result<u32> {
-    small_size(text, LONGEST_BLOCK)
 }
 
 /// `--tos`: decimal, 0x hexadecimal, 0 octal.

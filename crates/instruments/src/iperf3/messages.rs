@@ -3,7 +3,8 @@
 //! What comes is bounded and strictly typed; errors name the field, what came and what would be right. iperf3 3.18 and later
 //! insist on the types as well, so nothing is written as `null`.
 
-use record::{Figure, Metric, Statistic};
+use crate::measured::mean;
+use record::{Direction, Figure, Metric};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -396,32 +397,35 @@ fn quoted(value: &Value) -> String {
     text.chars().take(QUOTED).chain("...".chars()).collect()
 }
 
+/// Which way a stream goes that this end sends, or receives.
+pub(crate) fn direction(sends: bool, client: bool) -> Direction {
+    if sends == client {
+        Direction::Up
+    } else {
+        Direction::Down
+    }
+}
+
 impl Sides {
     /// CPU time of both ends of a direction that this end sends, or receives.
     pub(crate) fn cpu(&self, sends: bool) -> Vec<Figure> {
         let ours = Some(self.local.cpu_percent);
         let theirs = self.remote.as_ref().map(|remote| remote.cpu_percent);
-        let (sender, receiver) = if sends {
-            (ours, theirs)
+        let [sender, receiver] = if sends {
+            [ours, theirs]
         } else {
-            (theirs, ours)
+            [theirs, ours]
         };
-        let mut figures = Vec::new();
-        for (metrics, cpu) in [
-            (
-                [Metric::SenderCpuPercent, Metric::SenderUserCpuPercent],
-                sender,
-            ),
-            (
-                [Metric::ReceiverCpuPercent, Metric::ReceiverUserCpuPercent],
-                receiver,
-            ),
-        ] {
-            let values = metrics.into_iter().zip(cpu.into_iter().flatten());
-            figures
-                .extend(values.map(|(metric, value)| Figure::new(metric, Statistic::Mean, value)));
-        }
+        let metrics = [
+            (Metric::SenderCpuPercent, sender, 0),
+            (Metric::SenderUserCpuPercent, sender, 1),
+            (Metric::ReceiverCpuPercent, receiver, 0),
+            (Metric::ReceiverUserCpuPercent, receiver, 1),
+        ];
+        let figures = metrics.into_iter();
         figures
+            .filter_map(|(metric, cpu, part)| Some(mean(metric, cpu?[part])))
+            .collect()
     }
 }
 

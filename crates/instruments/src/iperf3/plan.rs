@@ -2,10 +2,6 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use crate::seconds;
-
 /// The most streams a direction that iperf3 takes (`MAX_STREAMS`).
 pub(crate) const MOST_STREAMS: u32 = 128;
 /// The longest block in bytes that iperf3 takes over TCP (`MAX_BLOCKSIZE`).
@@ -18,7 +14,7 @@ pub(crate) const LONGEST_TEST_S: u32 = 86_400;
 pub(crate) const LONGEST_OMIT_S: u32 = 600;
 
 /// One iperf3 test, as its client asks for it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
     /// TCP or UDP.
     pub(crate) protocol: Protocol,
@@ -29,10 +25,8 @@ pub(crate) struct Plan {
     /// When the test ends.
     pub(crate) until: Until,
     /// How much of the start is left out, in whole seconds of at most [`LONGEST_OMIT_S`].
-    #[serde(rename = "omit_s", with = "seconds")]
     pub(crate) omit: Duration,
     /// From one report to the next.
-    #[serde(rename = "interval_s", with = "seconds")]
     pub(crate) interval: Duration,
     /// Payload bits a second to which each stream is paced; as fast as possible when absent.
     pub(crate) bitrate: Option<u64>,
@@ -51,8 +45,7 @@ pub(crate) struct Plan {
 }
 
 /// Which transport carries the streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// One connection a stream.
     Tcp,
@@ -61,8 +54,7 @@ pub(crate) enum Protocol {
 }
 
 /// Who sends to whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// The client sends.
     Up,
@@ -73,11 +65,9 @@ pub(crate) enum Way {
 }
 
 /// When a test ends; what was omitted at the start does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Until {
     /// After so long; when the client says so if that is zero.
-    #[serde(rename = "for_s", with = "seconds")]
     For(Duration),
     /// When so many bytes were sent in each direction that sends, all streams together.
     Bytes(u64),

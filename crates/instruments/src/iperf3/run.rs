@@ -65,8 +65,6 @@ pub(crate) trait Streams {
 /// How far a test has come since the omitted start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Payload bytes sent, all streams.
-    pub(crate) sent: u64,
     /// Payload bytes received, all streams.
     pub(crate) received: u64,
     /// Of what was sent since the start, how much the other end has; grows while the path works.
@@ -159,6 +157,11 @@ pub(crate) fn settle(
     let enough = || Instant::now() >= late || control.check().is_err();
     streams.settle(&remote.streams, &enough);
     sides.local.streams = streams.results();
+}
+
+/// Seconds from one moment to another; none where that is earlier.
+pub(crate) fn seconds(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64()
 }
 
 /// Locks `mutex`; what a thread counted until it panicked stands.

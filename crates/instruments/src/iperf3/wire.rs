@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use strum::{FromRepr, IntoStaticStr};
+
 /// Bytes of a cookie on the wire: 36 characters and a zero.
 pub(crate) const COOKIE_LENGTH: usize = 37;
 /// The longest parameters in bytes; iperf3 takes no more since 3.18.
@@ -20,8 +22,9 @@ const COOKIE_LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Cookie([u8; COOKIE_LENGTH]);
 
-/// A step of a test, as it stands on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A step of a test, as it stands on the wire and as iperf3's source names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRepr, IntoStaticStr)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[repr(i8)]
 pub(crate) enum State {
     /// The test begins: reset what was counted.
@@ -43,6 +46,7 @@ pub(crate) enum State {
     /// Both have the results.
     DisplayResults = 14,
     /// The last message, from the client.
+    #[strum(serialize = "IPERF_DONE")]
     Done = 16,
     /// The server has another test.
     AccessDenied = -1,
@@ -85,26 +89,9 @@ impl Cookie {
 }
 
 impl State {
-    /// Every state under iperf3's name for it.
-    const NAMES: [(Self, &str); 12] = [
-        (Self::TestStart, "TEST_START"),
-        (Self::TestRunning, "TEST_RUNNING"),
-        (Self::TestEnd, "TEST_END"),
-        (Self::ParamExchange, "PARAM_EXCHANGE"),
-        (Self::CreateStreams, "CREATE_STREAMS"),
-        (Self::ServerTerminate, "SERVER_TERMINATE"),
-        (Self::ClientTerminate, "CLIENT_TERMINATE"),
-        (Self::ExchangeResults, "EXCHANGE_RESULTS"),
-        (Self::DisplayResults, "DISPLAY_RESULTS"),
-        (Self::Done, "IPERF_DONE"),
-        (Self::AccessDenied, "ACCESS_DENIED"),
-        (Self::ServerError, "SERVER_ERROR"),
-    ];
-
     /// The state of this byte, if there is one.
     pub(crate) fn parse(byte: u8) -> Option<Self> {
-        let mut states = Self::NAMES.into_iter().map(|(state, _)| state);
-        states.find(|state| state.byte() == byte)
+        Self::from_repr(byte.cast_signed())
     }
 
     /// As it stands on the wire.
@@ -187,9 +174,7 @@ impl fmt::Debug for Cookie {
 /// As iperf3's source names it, with its number.
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut names = Self::NAMES.into_iter();
-        let name = names.find_map(|(state, name)| (state == *self).then_some(name));
-        write!(f, "{} ({})", name.unwrap_or("?"), *self as i8)
+        write!(f, "{} ({})", <&str>::from(self), *self as i8)
     }
 }
 

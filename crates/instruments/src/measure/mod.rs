@@ -41,12 +41,12 @@ macro_rules! kinds {
 
 kinds! {
     Ping "ping" crate::ping::args::PingArgs,
-    Connect "connect" crate::connect::args::ConnectArgs,
+    Connect "connect" crate::connect::ConnectArgs,
     Http "http" crate::http::args::HttpArgs,
-    Capacity "capacity" crate::capacity::args::CapacityArgs,
-    Pingpong "pingpong" crate::messages::pingpong_args::PingpongArgs,
-    Blast "blast" crate::messages::blast_args::BlastArgs,
-    Transfer "transfer" crate::messages::transfer_args::TransferArgs,
+    Capacity "capacity" crate::capacity::CapacityArgs,
+    Pingpong "pingpong" crate::messages::pingpong::PingpongArgs,
+    Blast "blast" crate::messages::blast::BlastArgs,
+    Transfer "transfer" crate::messages::transfer::TransferArgs,
     Tcp "tcp" crate::iperf3::args::TcpArgs,
     Probe "probe" crate::stamp::args::ProbeArgs,
     Udp "udp" crate::iperf3::udp::args::UdpArgs,

@@ -44,21 +44,14 @@ impl JsonSchema for Parameters {
 impl Parameters {
     /// Takes over what `other` sets.
     pub fn set(&mut self, other: &Self) {
-        self.0.extend(
-            other
-                .0
-                .iter()
-                .map(|(key, value)| (key.clone(), value.clone())),
-        );
+        self.0.extend(other.0.clone());
     }
 
     /// Those that `left_out` does not name.
     pub fn without(&self, left_out: impl Fn(&str) -> bool) -> Self {
-        let kept = self.0.iter().filter(|(key, _)| !left_out(key));
-        Self(
-            kept.map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
-        )
+        let mut kept = self.clone();
+        kept.0.retain(|key, _| !left_out(key));
+        kept
     }
 
     /// As a command line has them.
@@ -82,11 +75,8 @@ fn text(key: &str, value: &Value) -> Result<String> {
         Value::Integer(number) => number.to_string(),
         Value::Float(number) => number.to_string(),
         Value::Array(all) => {
-            let all: Vec<String> = all
-                .iter()
-                .map(|one| text(key, one))
-                .collect::<Result<_>>()?;
-            all.join(",")
+            let all = all.iter().map(|one| text(key, one));
+            all.collect::<Result<Vec<_>>>()?.join(",")
         }
         _ => bail!("{key}: must be a text, a number, true, false or a list"),
     })
@@ -139,30 +129,24 @@ impl Kind {
     /// One that names an option that it has not, or whose value it cannot have.
     pub fn with(self, parameters: &Parameters) -> Result<InstrumentArgs> {
         let options = parameters.options()?;
-        let known = self.options();
+        let known: Vec<String> = self.options().into_iter().map(|known| known.name).collect();
         for option in &options {
             let name = option.trim_start_matches('-').split('=').next();
             let name = name.unwrap_or_default();
             ensure!(
-                known.iter().any(|known| known.name == name),
+                known.iter().any(|known| known == name),
                 "{name}: no option of {}; it has {}",
                 self.0,
-                known
-                    .iter()
-                    .map(|known| known.name.as_str())
-                    .collect::<Vec<_>>()
-                    .join(", ")
+                known.join(", ")
             );
         }
         let mut line = vec!["farwire".to_owned(), self.0.to_owned()];
         line.extend(options);
         line.push(FarEnd::example().address.to_string());
-        let all =
-            InstrumentArgs::augment_subcommands(Command::new("farwire")).subcommand_required(true);
-        let matches = all
-            .try_get_matches_from(line)
-            .map_err(|error| plain(&error))?;
-        InstrumentArgs::from_arg_matches(&matches).map_err(|error| plain(&error))
+        let all = InstrumentArgs::augment_subcommands(Command::new("farwire"));
+        let matches = all.subcommand_required(true).try_get_matches_from(line);
+        let instrument = matches.and_then(|matches| InstrumentArgs::from_arg_matches(&matches));
+        instrument.map_err(|error| plain(&error))
     }
 }
 
@@ -225,12 +209,10 @@ impl OptionText {
     fn of(argument: &Arg) -> Option<Self> {
         let name = argument.get_long()?.to_owned();
         let settable = !NOT_IN_SCENARIOS.contains(&name.as_str());
+        let help = argument.get_help().map(ToString::to_string);
         settable.then(|| Self {
             name,
-            help: argument
-                .get_help()
-                .map(ToString::to_string)
-                .unwrap_or_default(),
+            help: help.unwrap_or_default(),
             flag: matches!(argument.get_action(), ArgAction::SetTrue),
         })
     }

@@ -3,21 +3,21 @@
 //! One small framing of ours carries all three: see [`wire`].
 
 pub mod args;
-pub(crate) mod blast;
-pub mod blast_args;
+pub mod blast;
 mod client;
 mod connection;
-pub(crate) mod pingpong;
-pub mod pingpong_args;
+pub mod pingpong;
 mod round_trips;
 pub(crate) mod server;
 pub mod sizes;
 pub(crate) mod tables;
-pub(crate) mod transfer;
-pub mod transfer_args;
+pub mod transfer;
 pub mod wire;
 
 pub(crate) use client::{MessageTarget, SILENCE};
+
+/// Bytes of a MiB.
+const MIB: f64 = 1024.0 * 1024.0;
 
 /// What the variation of the runs is, as a fact.
 const VARIATION: &str = "mean absolute deviation of the runs, as \"Experiment on Oct 10\" has it; SD is the sample standard deviation (n - 1)";

@@ -5,20 +5,120 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
+use model::Nanos;
+use serde::{Deserialize, Serialize};
 
+use super::args::{Connection, Messages};
 use super::client::{MessageTarget, incompressible};
 use super::connection::{
     DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of, put_number,
 };
 use super::round_trips::{RoundTrips, host_overhead, network_part};
-use super::sizes::Load;
+use super::sizes::{Load, Sweep};
 use super::wire::{DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Wait};
 use super::{VARIATION, nagle_in_words};
+use crate::failure::{Blame, Failure};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
+use crate::messages::tables;
 use crate::{Session, endpoint, measured};
 use netio::stop::STOP_INTERVAL;
-use record::Statistic::{Mean, Sd, Total};
+use record::Statistic::{self, Mean, Sd};
+use record::profile::{Carrier, Headline, HostLimit, Profile, SampleKind};
+use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
-use stats::{proportion, t_interval};
+use stats::t_interval;
+
+/// Round-trip time of messages, as nettest measured it
+///
+/// Each message is sent back when the whole of it has come; the next one follows.
+#[derive(Args, Debug, Serialize, Deserialize)]
+pub struct PingpongArgs {
+    #[command(flatten)]
+    #[serde(flatten)]
+    connection: Connection,
+    #[command(flatten)]
+    #[serde(flatten)]
+    messages: Messages,
+    /// How both ends wait for a message
+    #[arg(long, value_enum, default_value_t)]
+    wait: Wait,
+    /// Over UDP, one datagram a message, of at most 65,507 bytes
+    #[arg(short, long)]
+    udp: bool,
+    /// After which an answer over UDP is late and its message lost
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = above_zero, requires = "udp")]
+    timeout: Nanos,
+    #[command(flatten)]
+    #[serde(skip)]
+    common: Common,
+}
+
+impl Instrument for PingpongArgs {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn profile(&self) -> Profile {
+        let median = Headline::new(Metric::RttMs, Statistic::Median);
+        let carrier = if self.udp {
+            Carrier::Udp { length: None }
+        } else {
+            Carrier::Tcp {
+                streams: 1,
+                congestion: None,
+            }
+        };
+        Profile {
+            carrier: Some(carrier),
+            headlines: vec![
+                Headline::new(Metric::RttMs, Mean),
+                median,
+                Headline::new(Metric::ElapsedS, Mean),
+            ],
+            samples: Some(SampleKind::Messages),
+            ..Profile::new(median, HostLimit::RoundTrip)
+        }
+    }
+
+    fn aim(&mut self, far_end: &FarEnd) {
+        self.connection.aim(far_end);
+    }
+
+    fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
+        let far = self.connection.far_end(&self.common).or_bad_input()?;
+        let loads = self.messages.loads(Sweep::pingpong).or_bad_input()?;
+        if self.udp {
+            check_datagrams(&loads)?;
+        }
+        let plan = PingpongPlan {
+            loads,
+            runs: self.connection.runs,
+            wait: self.wait,
+            nagle: self.connection.nagle,
+            udp: self.udp.then(|| self.timeout.into()),
+        };
+        Ok(measure(&far, &plan, session).into())
+    }
+
+    fn table(&self, measurement: &Measurement) -> Result<Option<Table>, Failure> {
+        let sizes = self.messages.loads(Sweep::pingpong).or_bad_input()?;
+        Ok(Some(tables::pingpong_table(measurement, &sizes)))
+    }
+}
+
+fn check_datagrams(loads: &[Load]) -> Result<(), Failure> {
+    let too_large = loads
+        .iter()
+        .find(|load| load.size > LARGEST_DATAGRAM.into());
+    too_large.map_or(Ok(()), |load| {
+        Err(Failure::bad_input(format_args!(
+            "a message of {} bytes does not fit a UDP datagram: at most {LARGEST_DATAGRAM}; \
+             choose smaller sizes, or TCP",
+            load.size
+        )))
+    })
+}
 
 /// With more messages than this in all, single round-trip times are kept in a histogram only.
 const MOST_SAMPLES: u64 = 20_000;
@@ -296,15 +396,11 @@ impl DatagramCounts {
     /// come in time. Nothing without a datagram.
     fn figures(self) -> impl Iterator<Item = Figure> {
         let count = |metric, way, count: u64| {
-            let figure = Figure::new(metric, Total, count as f64);
-            (self.sent > 0).then(|| figure.toward(way))
+            (self.sent > 0).then(|| measured::total(metric, count).toward(way))
         };
         let lost = |way, of: u64, left: u64| {
             let lost = of.saturating_sub(left);
-            let [low, high] = proportion::wilson(lost, of)?;
-            let percent = 100.0 * lost as f64 / of as f64;
-            let figure = Figure::new(Metric::LostPercent, Mean, percent).toward(way);
-            Some(figure.within(100.0 * low, 100.0 * high))
+            (of > 0).then(|| measured::lost_percent(lost, of).toward(way))
         };
         let (up, down) = (Direction::Up, Direction::Down);
         let figures = [

@@ -11,8 +11,9 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::connection::{DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of};
 use super::transfer;
-use super::wire::{self, DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Request};
-use super::wire::{TransferResult, Wait};
+use super::wire::{
+    self, DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Request, TransferResult, Wait,
+};
 use crate::endpoint::Local;
 use crate::service::{
     ACCEPT_PAUSE, Permit, Refusal, Service, Shared, Slots, WAITING_ROOM, accept_all, listen,
@@ -71,14 +72,7 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
         port: address.port(),
         interface,
     };
-    let thread = thread::Builder::new()
-        .name("messages".to_owned())
-        .spawn(move || server.accept(&listener))?;
-    Ok(Service {
-        name: "messages",
-        address,
-        thread,
-    })
+    Service::start("messages", address, move || server.accept(&listener))
 }
 
 impl MessageServer {

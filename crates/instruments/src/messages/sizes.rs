@@ -3,13 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::codec::as_text;
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use model::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Messages of one size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Bytes of a message.
     pub size: usize,
@@ -18,8 +19,7 @@ pub struct Load {
 }
 
 /// Message sizes as a user writes them: `64`, `1,2,4`, `1..131072` (doubling; the last is included).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageSizes(Vec<usize>);
 
 /// A sweep that has a name.
@@ -147,19 +147,7 @@ fn size(text: &str) -> Result<usize> {
     usize::try_from(bytes.0).context("too large")
 }
 
-impl TryFrom<String> for MessageSizes {
-    type Error = anyhow::Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<MessageSizes> for String {
-    fn from(sizes: MessageSizes) -> Self {
-        sizes.to_string()
-    }
-}
+as_text!(MessageSizes);
 
 impl fmt::Display for MessageSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,8 +1,8 @@
 //! The tables of pingpong, blast and transfer, with the columns of nettest ("Experiment on Oct 10") and of
 //! "Perl TCP Transfer Test".
 
+use crate::messages::MIB;
 use crate::messages::sizes::Load;
-use crate::messages::transfer::MIB;
 use record::quantity::optional;
 use record::table::{Column, Table};
 use record::{Direction, Figure, Measurement, Metric, Statistic};

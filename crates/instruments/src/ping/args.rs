@@ -7,17 +7,16 @@ use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::Session;
-use crate::endpoint;
+use crate::echo_stats::lines;
 use crate::external::Tool;
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 use crate::iperf3::args::{dscp, tos};
-use crate::ping;
-use crate::ping::PingPlan;
-use crate::ping::tool::PingTool;
+use crate::ping::tool::{self, PingTool};
+use crate::ping::{self, PingPlan};
+use crate::{Session, endpoint};
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
-use record::{Measurement, Metric, Sample, Statistic};
+use record::{Measurement, Metric, Statistic};
 
 /// ICMP echo, as ping(8) measures it
 #[derive(Args, Debug, Serialize, Deserialize)]
@@ -78,7 +77,7 @@ impl Instrument for PingArgs {
     }
 
     fn tool(&self) -> Result<Option<Tool>> {
-        self.tool.map(PingTool::found).transpose()
+        self.tool.map(|_| tool::tool()).transpose()
     }
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
@@ -86,7 +85,7 @@ impl Instrument for PingArgs {
         let plan = self.plan();
         let local = self.common.bind.as_ref();
         let measurement = match self.tool {
-            Some(tool) => tool.measure(target.ip(), &plan, local, session)?,
+            Some(PingTool::Ping) => tool::measure(target.ip(), &plan, local, session)?,
             None => {
                 ping::check(target.ip()).or_machine()?;
                 ping::measure(target.ip(), &plan, local, session)
@@ -96,7 +95,7 @@ impl Instrument for PingArgs {
     }
 
     fn text(&self, measurement: &Measurement) -> String {
-        measurement.samples.iter().filter_map(line).collect()
+        lines(measurement)
     }
 }
 
@@ -110,16 +109,5 @@ impl PingArgs {
             tos: self.tos.or(self.dscp.map(|dscp| dscp << 2)),
             ttl: self.ttl,
         }
-    }
-}
-
-fn line(sample: &Sample) -> Option<String> {
-    let (index, value) = (sample.index, sample.value);
-    match sample.metric {
-        Metric::RttMs => Some(format!("{index}: {value:.3} ms\n")),
-        Metric::LostPackets => Some(format!("{index}: lost\n")),
-        Metric::LateRttMs => Some(format!("{index}: late, {value:.3} ms\n")),
-        Metric::DuplicateRttMs => Some(format!("{index}: duplicate, {value:.3} ms\n")),
-        _ => None,
     }
 }

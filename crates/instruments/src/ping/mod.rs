@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{
@@ -20,12 +20,13 @@ use nix::sys::socket::{
     sockopt::ReceiveTimestampns,
 };
 use nix::sys::time::TimeSpec;
-use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::Session;
 use super::echo_stats::EchoStats;
-use super::{Session, seconds};
+use crate::codec::ones_complement_sum;
 use crate::endpoint::{self, Local};
+use crate::failure::go_on;
 use crate::measured::{failed, failure};
 use netio::stop::STOP_INTERVAL;
 use record::{Figure, Measurement, Metric, Statistic};
@@ -33,31 +34,25 @@ use stats::layers::{ETHERNET_HEADER, ip_header};
 use stats::order_statistics;
 
 const ICMP_HEADER: usize = 8;
-/// From one live line to the next.
-const LIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Packets taken in a turn: a flood must not keep requests from leaving, nor a stop from being heard.
 const TURN: usize = 64;
 /// The longest IPv4 header, which a raw socket hands over before the answer.
 const LONGEST_IPV4_HEADER: usize = 60;
 
 /// How to ping.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PingPlan {
     /// ICMP payload bytes, as `ping -s`; at most 65,507.
     pub(crate) size: u16,
     /// Echo requests to send.
     pub(crate) count: u32,
     /// From one request to the next, absolute.
-    #[serde(rename = "interval_s", with = "seconds")]
     pub(crate) interval: Duration,
     /// After which an answer counts as late and its request as lost (RFC 2681 asks to state it).
-    #[serde(rename = "timeout_s", with = "seconds")]
     pub(crate) timeout: Duration,
     /// DSCP and ECN of the requests, the byte of type of service; the system's when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tos: Option<u8>,
     /// TTL or hop limit of the requests; the system's when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ttl: Option<u8>,
 }
 
@@ -142,12 +137,13 @@ impl<'a> Pinger<'a> {
             true => "user space at sending, kernel at receipt",
             false => "user space",
         };
-        let mut measurement = self.tally.finish().with_fact("timestamps", stamps);
-        measurement.failure = failure.or(measurement.failure);
         self.sending_ms.sort_by(f64::total_cmp);
         let sending_ms = order_statistics::percentile(&self.sending_ms, 0.9);
-        match sending_ms.filter(|_| self.kernel_stamps) {
-            Some(sending_ms) => with_hosts_part(measurement, 2.0 * sending_ms),
+        let hosts_ms = sending_ms.filter(|_| self.kernel_stamps).map(|ms| 2.0 * ms);
+        let mut measurement = self.tally.finish(hosts_ms).with_fact("timestamps", stamps);
+        measurement.failure = failure.or(measurement.failure);
+        match hosts_ms {
+            Some(hosts_ms) => with_hosts_part(measurement, hosts_ms),
             None => measurement,
         }
     }
@@ -155,20 +151,14 @@ impl<'a> Pinger<'a> {
     /// Sends on schedule and takes answers until the last is in or overdue.
     fn exchange(&mut self, session: &Session) -> Result<()> {
         let count = u64::from(self.plan.count);
-        let mut live_at = LIVE_INTERVAL;
+        let mut progress = session.live.since(self.start);
         while self.tally.count() < count || !self.tally.complete() {
-            if let Some(cause) = session.stop.cause() {
-                bail!("{cause}");
-            }
+            go_on(&session.stop)?;
             let now = self.start.elapsed();
-            if now >= live_at {
-                live_at = now + LIVE_INTERVAL;
-                let (answered, now_s) = (self.tally.answers(), now.as_secs_f64());
-                let sent = self.tally.count();
-                session
-                    .live
-                    .line(format_args!("{now_s:.1} s: {answered} of {sent} answered"));
-            }
+            progress.tell(|| {
+                let (answered, sent) = (self.tally.answers(), self.tally.count());
+                format!("{answered} of {sent} answered")
+            });
             let wake = if self.tally.count() < count {
                 let due = self.plan.interval.mul_f64(self.tally.count() as f64);
                 if now >= due {
@@ -223,7 +213,7 @@ impl<'a> Pinger<'a> {
         request.extend((0..=u8::MAX).cycle().take(self.plan.size.into()));
         // The kernel computes ICMPv6 checksums itself: they cover a pseudo header.
         if self.target.is_ipv4() {
-            let checksum = internet_checksum(&request);
+            let checksum = !ones_complement_sum(&request);
             request[2..4].copy_from_slice(&checksum.to_be_bytes());
         }
         request
@@ -286,19 +276,6 @@ impl<'a> Pinger<'a> {
 /// a send call lasts (where no queue delays the packet, it is on the wire when the call returns), and the far end's
 /// way up and down with the echo, which is taken to last no longer.
 fn with_hosts_part(mut measurement: Measurement, host_ms: f64) -> Measurement {
-    let rtts = measurement
-        .samples
-        .iter()
-        .filter(|s| s.metric == Metric::RttMs);
-    let mut rtts: Vec<f64> = rtts.map(|sample| sample.value).collect();
-    rtts.sort_by(f64::total_cmp);
-    for figure in &mut measurement.figures {
-        if (figure.metric, figure.statistic) == (Metric::RttMs, Statistic::Median)
-            && let Some([low, high]) = order_statistics::median_interval(&rtts)
-        {
-            figure.interval = Some([(low - host_ms).max(0.0), high]);
-        }
-    }
     let host = Figure::new(Metric::HostMs, Statistic::Max, host_ms);
     measurement.figures.push(host);
     measurement
@@ -373,15 +350,6 @@ fn kernel_stamp(
         ControlMessageOwned::ScmTimestampns(stamp) => Some(stamp),
         _ => None,
     })
-}
-
-/// RFC 1071.
-fn internet_checksum(data: &[u8]) -> u16 {
-    let word = |pair: &[u8]| u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]);
-    let sum: u32 = data.chunks(2).map(|pair| u32::from(word(pair))).sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    let [.., high, low] = (folded + (folded >> 16)).to_be_bytes();
-    !u16::from_be_bytes([high, low])
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ fn sequence_numbers_wrap_after_65535() {
 #[test]
 fn the_checksum_is_that_of_rfc_1071() {
     let data = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-    assert_eq!(internet_checksum(&data), !0xddf2);
+    assert_eq!(!ones_complement_sum(&data), !0xddf2);
 }
 
 #[test]

@@ -12,10 +12,9 @@ use serde::{Deserialize, Serialize};
 use crate::Session;
 use crate::echo_stats::EchoStats;
 use crate::endpoint::Local;
-use crate::external::{Launcher, Tool, ToolOutput, word, words};
+use crate::external::{Tool, ToolOutput, word, words};
 use crate::failure::{Blame, Failure};
 use crate::ping::PingPlan;
-use netio::stop::Stop;
 use record::Measurement;
 
 /// What ping may take beyond its plan before it is stopped.
@@ -29,55 +28,21 @@ pub(crate) enum PingTool {
     Ping,
 }
 
-impl PingTool {
-    /// The one on PATH.
-    ///
-    /// # Errors
-    /// It is not there.
-    pub(crate) fn found(self) -> Result<Tool> {
-        match self {
-            Self::Ping => tool(),
-        }
-    }
-
-    /// Measures in the calling thread's namespace.
-    ///
-    /// # Errors
-    /// The tool is not here.
-    pub(crate) fn measure(
-        self,
-        target: IpAddr,
-        plan: &PingPlan,
-        local: Option<&Local>,
-        session: &Session,
-    ) -> Result<Measurement, Failure> {
-        match self {
-            Self::Ping => {
-                tool().or_machine()?;
-                let stop = &session.stop.within(plan.longest() + GRACE);
-                let launcher = session.launcher();
-                Ok(measure(launcher, target, plan, local, stop))
-            }
-        }
-    }
-}
-
 /// Pings `target` with the ping on PATH, run by `launcher`.
 pub(crate) fn measure(
-    launcher: Launcher,
     target: IpAddr,
     plan: &PingPlan,
     local: Option<&Local>,
-    stop: &Stop,
-) -> Measurement {
-    let prepared = tool().map(|tool| (tool, arguments(target, plan, local)));
-    let measurement = launcher.measure(prepared, stop, |output| parse(output, plan));
-    measurement
+    session: &Session,
+) -> Result<Measurement, Failure> {
+    let (tool, arguments) = (tool().or_machine()?, arguments(target, plan, local));
+    let stop = session.stop.within(plan.longest() + GRACE);
+    let launcher = session.launcher();
+    let measurement = launcher.measure(&tool, &arguments, &stop, |output| parse(output, plan));
+    let stamps = "as the tool takes them, printed with three digits";
+    Ok(measurement
         .with_fact("rtt", plan.describe(target))
-        .with_fact(
-            "timestamps",
-            "as the tool takes them, printed with three digits",
-        )
+        .with_fact("timestamps", stamps))
 }
 
 /// The ping on PATH.
@@ -118,7 +83,7 @@ pub(crate) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
     for (sequence, rtt_ms) in output.texts().filter_map(answer) {
         tally.answered(wraps.unwrap(sequence), rtt_ms);
     }
-    tally.finish()
+    tally.finish(None)
 }
 
 /// `[1795291848.6] 1208 bytes from 127.0.0.1: icmp_seq=1 ttl=64 time=0.907 ms`: sequence and time.

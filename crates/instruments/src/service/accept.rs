@@ -1,10 +1,9 @@
 //! How the TCP services take connections in: from those who may test, and not without bound.
 
-use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use anyhow::Result;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

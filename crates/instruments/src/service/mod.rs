@@ -3,18 +3,18 @@
 mod accept;
 mod log;
 
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use ipnet::IpNet;
 use model::Bytes;
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::accept::{ACCEPT_PAUSE, WAITING_ROOM, accept_all, await_input, listen};
 pub use self::log::Log;
@@ -68,21 +68,19 @@ pub(crate) struct Permit {
 
 /// A limited number of places.
 #[derive(Clone, Debug)]
-pub(crate) struct Slots {
-    taken: Arc<AtomicUsize>,
-    most: usize,
-}
+pub(crate) struct Slots(Arc<Semaphore>);
 
 /// One of them; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Slot(Arc<AtomicUsize>);
+pub(crate) type Slot = OwnedSemaphorePermit;
 
 /// Why a test may not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// The client's address is in none of the networks that are allowed.
+    #[error("this address may not test here")]
     NotAllowed,
     /// So many tests run already.
+    #[error("busy: {0} tests run already")]
     Busy(usize),
 }
 
@@ -157,7 +155,7 @@ impl Shared {
 
     /// Whether one more test may run now.
     pub(crate) fn has_room(&self) -> bool {
-        self.running.is_free()
+        self.running.0.available_permits() > 0
     }
 
     /// What no client can pass.
@@ -205,30 +203,30 @@ impl Permit {
 impl Slots {
     /// All of them free.
     pub(crate) fn new(most: usize) -> Self {
-        Self {
-            taken: Arc::default(),
-            most,
-        }
+        Self(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))))
     }
 
     /// One of them, if one is free.
     pub(crate) fn take(&self) -> Option<Slot> {
-        let one_more = |taken| (taken < self.most).then_some(taken + 1);
-        self.taken
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
-            .ok()
-            .map(|_| Slot(Arc::clone(&self.taken)))
-    }
-
-    /// Whether one is free now.
-    pub(crate) fn is_free(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) < self.most
+        Arc::clone(&self.0).try_acquire_owned().ok()
     }
 }
 
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+impl Service {
+    /// Serves from a thread of its own.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(crate) fn start(
+        name: &'static str,
+        address: SocketAddr,
+        serve: impl FnOnce() + Send + 'static,
+    ) -> Result<Self> {
+        Ok(Self {
+            name,
+            address,
+            thread: thread::Builder::new().name(name.to_owned()).spawn(serve)?,
+        })
     }
 }
 
@@ -252,15 +250,6 @@ impl Limits {
         duration: Duration::from_secs(86_400),
         ..Self::USUAL
     };
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAllowed => f.write_str("this address may not test here"),
-            Self::Busy(tests) => write!(f, "busy: {tests} tests run already"),
-        }
-    }
 }
 
 /// The congestion control that a new socket has, once set to `name` where one is named.

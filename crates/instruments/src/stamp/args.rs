@@ -6,21 +6,20 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::codec::as_text;
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use model::{BitsPerSec, Nanos};
 
-use crate::Session;
-use crate::endpoint;
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 use crate::iperf3::client::Server;
 use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until};
 use crate::iperf3::{tcp, udp};
 use crate::output::Prepared;
-use crate::stamp;
 use crate::stamp::loaded_latency::{self, Load};
-use crate::stamp::{FULL, ProbePlan, ProbeResults, wire};
+use crate::stamp::{self, FULL, ProbePlan, ProbeResults, wire};
+use crate::{Session, endpoint};
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
 use record::{Figure, Measurement, Metric, Phase, Statistic};
 use serde::{Deserialize, Serialize};
@@ -65,8 +64,7 @@ pub struct ProbeArgs {
 }
 
 /// A load beside the probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     /// So many TCP streams, as fast as they go.
     Tcp(u32),
@@ -175,19 +173,7 @@ impl ProbeArgs {
     }
 }
 
-impl TryFrom<String> for Beside {
-    type Error = anyhow::Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<Beside> for String {
-    fn from(load: Beside) -> Self {
-        load.to_string()
-    }
-}
+as_text!(Beside);
 
 impl fmt::Display for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

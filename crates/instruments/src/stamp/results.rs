@@ -10,7 +10,7 @@ use super::delay::{self, Delays, Offset, Relation};
 use super::loss::{self, Losses};
 use super::probe_log::{ProbeLog, Received};
 use super::sender::ProbePlan;
-use crate::echo_stats::{lost_percent, total};
+use crate::measured::{lost_percent, total};
 
 /// How far off the stamps of a packet are taken to be, one way: interrupts and queues of both kernels.
 const STAMP_ERROR_MS: f64 = 0.1;
@@ -320,14 +320,10 @@ impl ProbeResults {
         let Some(error) = far_end.error else {
             return "no answer".to_owned();
         };
-        let what = if far_end.is_farwire {
-            "farwire"
-        } else {
-            "not farwire"
-        };
+        let not = if far_end.is_farwire { "" } else { "not " };
         let form = if error.ptp { "PTP" } else { "NTP" };
         let ttl = self.log.answers.last().map_or(0, |answer| answer.ttl);
-        format!("{what}, stamps in {form}'s form, probes arrive there with TTL {ttl}")
+        format!("{not}farwire, stamps in {form}'s form, probes arrive there with TTL {ttl}")
     }
 
     /// What should not be, if it is.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use model::Nanos;
-use netio::clock::WallClock;
-use netio::{CpuUse, SendReport, TimestampedUdp, Waiter, clock};
+use netio::clock::{self, WallClock};
+use netio::{CpuUse, SendReport, TimestampedUdp, Waiter};
 use nix::errno::Errno;
 
 use super::probe_log::{AnswerTimes, ProbeLog};
@@ -15,7 +15,7 @@ use super::tlv::{self, HEADER, SameClock, TlvKind};
 use super::wire::{BASE, ErrorEstimate};
 use crate::Session;
 use crate::endpoint::{self, Local};
-use crate::failure::{Blame, Failure};
+use crate::failure::{Blame, Failure, go_on};
 use netio::stop::STOP_INTERVAL;
 
 /// The longest payload of UDP over IPv4.
@@ -140,9 +140,7 @@ impl Sender {
         while self.log.probes.len() < count || !self.log.complete() {
             let now = clock::now();
             if now >= asked {
-                if let Some(cause) = session.stop.cause() {
-                    bail!("{cause}");
-                }
+                go_on(&session.stop)?;
                 asked = now + STOP_INTERVAL.into();
             }
             if now >= shown + LIVE_INTERVAL {

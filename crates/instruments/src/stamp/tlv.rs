@@ -2,6 +2,7 @@
 //! (RFC 8972 section 4).
 
 use bytes::BufMut;
+use strum::FromRepr;
 
 use super::wire::BASE;
 use crate::codec::{Wire, wire_order};
@@ -17,7 +18,8 @@ const MALFORMED: u8 = 0x40;
 const INTEGRITY: u8 = 0x20;
 
 /// What an extension is; the types of RFC 8972 section 5.1 that farwire acts on, and its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRepr)]
+#[repr(u8)]
 pub(crate) enum TlvKind {
     /// Makes the packet longer.
     ExtraPadding = 1,
@@ -52,24 +54,12 @@ impl TlvKind {
             Self::SameClock => Some(20),
         }
     }
-
-    fn of(number: u8) -> Option<Self> {
-        [
-            Self::ExtraPadding,
-            Self::ClassOfService,
-            Self::DirectMeasurement,
-            Self::FollowUpTelemetry,
-            Self::SameClock,
-        ]
-        .into_iter()
-        .find(|kind| *kind as u8 == number)
-    }
 }
 
 impl Tlv<'_> {
     /// What it is, if it is known here.
     pub(crate) fn kind(&self) -> Option<TlvKind> {
-        TlvKind::of(self.number)
+        TlvKind::from_repr(self.number)
     }
 
     /// Says that it was understood.
@@ -102,7 +92,7 @@ pub(crate) fn reflect(packet: &mut [u8], mut see: impl FnMut(&mut Tlv<'_>)) {
         let [flags, number, high, low] = header;
         *flags = UNRECOGNISED;
         let length = usize::from(u16::from_be_bytes([*high, *low]));
-        let kind = TlvKind::of(*number);
+        let kind = TlvKind::from_repr(*number);
         let wrong = kind
             .and_then(TlvKind::length)
             .is_some_and(|due| due != length);

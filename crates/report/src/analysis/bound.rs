@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use model::{BitsPerSec, Conditions as Hop, Factor, HopConfig, Nanos, Probability, Toffee};
+use model::{BitsPerSec, Factor, Nanos, Probability, Toffee};
 
 use record::Direction;
 use record::plan::{Case, Instrument};
 use record::profile::Carrier;
+use record::way::{Route, Way};
 use stats::layers::{Counted, Protocol, Stack};
 use stats::theory::PathConditions;
 use stats::theory::limits::{Cause, Limits};
@@ -34,7 +35,7 @@ impl Bound {
             Carrier::Tcp { .. } => Protocol::Tcp { timestamps: true },
             Carrier::Udp { .. } => Protocol::Udp,
         };
-        let hops = case.path().ok()?;
+        let route = case.path().ok().filter(|route| route.is_steady)?;
         let mtu = case.bed.mtu()?;
         let stack = Stack {
             ipv6: false,
@@ -42,32 +43,26 @@ impl Bound {
             protocol,
         };
         let direction = direction.or(instrument.profile.direction)?;
-        let data = |hop: &HopConfig| match direction {
-            Direction::Up => hop.up,
-            Direction::Down => hop.down,
-        };
+        let data = route.way(direction);
         let full = stack.full_packet(mtu);
-        let rtt_s: f64 = hops.iter().map(|hop| round_trip_s(hop, full)).sum();
+        let rtt_s = round_trip_s(&route, full);
         let conditions = PathConditions {
             rate: BitsPerSec::new(ENDLESS_BIT_PER_S).ok()?,
             mtu,
             stack,
-            shaper: hops
-                .iter()
-                .filter_map(|hop| Some(data(hop).rate?.rate))
-                .min_by_key(|rate: &BitsPerSec| rate.get()),
+            shaper: data.slowest().map(|(rate, _)| rate),
             rtt: Duration::try_from_secs_f64(rtt_s)
                 .ok()
                 .map(Nanos::from)
                 .filter(|rtt| *rtt > Nanos::ZERO),
             window: None,
-            loss: (rtt_s > 0.0).then(|| lost(&hops, &data)).flatten(),
+            loss: lost(data).filter(|_| rtt_s > 0.0),
             congestion: congestion(case, carrier),
         };
         let theory = Limits::of(&conditions).ok()?.binding;
-        let server = hops
-            .iter()
-            .filter_map(|hop| server(hop.toffee.as_ref()?, stack, full));
+        let server = data
+            .toffees()
+            .filter_map(|toffee| server(toffee, stack, full));
         let known = (theory.cause != Cause::Line).then(|| Self {
             bit_per_s: theory.bit_per_s,
             name: theory.cause.name(),
@@ -99,24 +94,20 @@ fn congestion(case: &Case, carrier: &Carrier) -> Congestion {
 }
 
 /// Without queues: propagation both ways, and what the size of a full packet adds on its way.
-fn round_trip_s(hop: &HopConfig, full: Counted) -> f64 {
-    let ways = [&hop.up, &hop.down];
-    let propagation: u64 = ways.iter().map(|way| way.delay.0).sum();
-    let sized = ways
-        .iter()
-        .filter_map(|way| way.size_delay)
-        .map(|factor| full.l2 as f64 / factor.get());
-    propagation as f64 / 1e9 + sized.fold(0.0, f64::max) / 1e6
+fn round_trip_s(route: &Route, full: Counted) -> f64 {
+    let sized_us = |way: &Way| -> f64 {
+        let factors = way.delays().filter_map(|delay| delay.by_size);
+        factors.map(|factor| full.l2 as f64 / factor.get()).sum()
+    };
+    let ways = [&route.up, &route.down];
+    let sized = ways.map(sized_us).into_iter().fold(0.0, f64::max);
+    let propagation: u64 = ways.map(Way::propagation).iter().map(|time| time.0).sum();
+    propagation as f64 / 1e9 + sized / 1e6
 }
 
 /// Of data packets, over all hops.
-fn lost(hops: &[HopConfig], data: &impl Fn(&HopConfig) -> Hop) -> Option<Probability> {
-    let kept = |hop: &HopConfig| {
-        let toffee = hop.toffee.map_or(0.0, |toffee| toffee.loss.fraction());
-        (1.0 - data(hop).loss.fraction()) * (1.0 - toffee)
-    };
-    let kept: f64 = hops.iter().map(kept).product();
-    Probability::from_percent((1.0 - kept) * 100.0)
+fn lost(data: &Way) -> Option<Probability> {
+    Probability::from_percent(data.loss_percent())
         .ok()
         .filter(|loss| loss.fraction() > 0.0)
 }

@@ -126,7 +126,7 @@ pub(crate) enum Algorithm {
 }
 
 /// What makes a feedback clean or congested, and how far steps go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thresholds {
     /// More sequence errors in a feedback are congestion.
     pub(crate) sequence_errors: u16,

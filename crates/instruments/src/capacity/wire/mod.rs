@@ -18,7 +18,7 @@ pub(crate) use data::{
     Action, ArrivalCounts, LOAD_HEADER, LoadHeader, NO_DELAY, Status, SubInterval,
 };
 
-use crate::codec::{Wire, wire_order};
+use crate::codec::{Wire, ones_complement_sum, wire_order};
 
 /// Where servers listen: registered with IANA. obudpst before release 9 used 25000.
 pub const CONTROL_PORT: u16 = 24601;
@@ -115,16 +115,6 @@ impl Format {
         }
         Ok(())
     }
-}
-
-/// RFC 1071's sum of 16-bit words, folded; 0xffff when the words hold their own checksum.
-fn ones_complement_sum(bytes: &[u8]) -> u16 {
-    let words = bytes
-        .chunks(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)])));
-    let sum: u32 = words.sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or(u16::MAX)
 }
 
 impl Version {

@@ -24,8 +24,7 @@ use crate::iperf3::plan::MOST_STREAMS;
 use crate::iperf3::run::lock;
 use crate::iperf3::udp::wire;
 use crate::iperf3::wire::Cookie;
-use crate::service::Shared;
-use crate::service::{Slot, Slots, await_input};
+use crate::service::{Shared, Slot, Slots, await_input};
 
 /// Connections that have not sent their cookie yet; more are closed at once.
 const MOST_WITHOUT_COOKIE: usize = 256;

@@ -23,19 +23,12 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
     let address = listener.local_addr()?;
     let dispatcher = Arc::new(Dispatcher::new(shared, address, bind)?);
     let greetings = Arc::clone(&dispatcher).answer_greetings()?;
-    let thread = thread::Builder::new()
-        .name("iperf3".to_owned())
-        .spawn(move || {
-            let clients = serve(&listener, &dispatcher);
-            for thread in clients.into_iter().chain([greetings]) {
-                // A panic there was printed there.
-                let _ = thread.join();
-            }
-        })?;
-    Ok(Service {
-        name: "iperf3",
-        address,
-        thread,
+    Service::start("iperf3", address, move || {
+        let clients = serve(&listener, &dispatcher);
+        for thread in clients.into_iter().chain([greetings]) {
+            // A panic there was printed there.
+            let _ = thread.join();
+        }
     })
 }
 

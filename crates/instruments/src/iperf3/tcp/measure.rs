@@ -11,9 +11,8 @@ use super::super::plan::{Plan, StreamSpec};
 use super::super::start::start;
 use super::report::measurement;
 use super::{Connection, TcpStreams, block, set_options};
-use crate::Session;
-use crate::endpoint;
 use crate::instrument::MeasureOutput;
+use crate::{Session, endpoint};
 
 /// Measures `plan` against `server` from the calling thread's namespace.
 pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> MeasureOutput {

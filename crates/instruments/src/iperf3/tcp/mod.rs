@@ -17,7 +17,7 @@ use self::stream::{DataStream, Sending};
 pub(crate) use self::stream::{StreamInterval, cwnd_bytes};
 use super::messages::StreamResults;
 use super::plan::{Plan, StreamSpec, Until};
-use super::run::{CpuTime, Progress, Streams};
+use super::run::{CpuTime, Progress, Streams, seconds};
 
 /// Bytes of a block when the user does not say: as large as iperf3 takes, for fewer calls.
 const DEFAULT_BLOCK: u32 = 1 << 20;
@@ -41,7 +41,7 @@ pub(crate) struct TcpStreams {
     keeps_intervals: bool,
     /// As read before the sockets were closed.
     congestion_used: Option<String>,
-    peer: Option<SocketAddr>,
+    ipv6: bool,
 }
 
 /// One data connection as it was set up.
@@ -94,8 +94,8 @@ pub(crate) struct StreamTotal {
     pub(crate) limited: Limited,
     /// The kernel's view at the end.
     pub(crate) info: TcpInfo,
-    /// Least, mean and greatest smoothed round-trip time at the ends of intervals.
-    pub(crate) rtt: Option<[Duration; 3]>,
+    /// Mean and greatest smoothed round-trip time at the ends of intervals.
+    pub(crate) rtt: Option<[Duration; 2]>,
     /// The greatest congestion window at the end of an interval, in bytes.
     pub(crate) most_cwnd: u64,
 }
@@ -141,10 +141,9 @@ impl TcpStreams {
             .first()
             .and_then(|(_, socket)| socket.peer_addr().ok());
         let streams = streams.into_iter();
+        let streams = streams.map(|(spec, socket)| DataStream::new(spec, socket));
         Self {
-            streams: streams
-                .map(|(spec, socket)| DataStream::new(spec, socket))
-                .collect(),
+            streams: streams.collect(),
             sending: Arc::new(Sending::new(block(plan), plan.bitrate)),
             until: plan.until,
             start: now,
@@ -155,7 +154,7 @@ impl TcpStreams {
             intervals: Vec::new(),
             keeps_intervals: true,
             congestion_used: None,
-            peer,
+            ipv6: peer.is_some_and(|peer| peer.ip().to_canonical().is_ipv6()),
         }
     }
 
@@ -165,22 +164,10 @@ impl TcpStreams {
         self
     }
 
-    /// Every interval until now, unless they are forgotten.
-    pub(crate) fn intervals(&self) -> &[Interval] {
-        &self.intervals
-    }
-
-    /// Who is at the other end of the streams.
-    pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        self.peer
-    }
-
     /// Each stream as a whole.
     pub(crate) fn totals(&self) -> Vec<StreamTotal> {
-        self.streams
-            .iter()
-            .map(|stream| self.total(stream))
-            .collect()
+        let streams = self.streams.iter();
+        streams.map(|stream| self.total(stream)).collect()
     }
 
     fn total(&self, stream: &DataStream) -> StreamTotal {
@@ -293,7 +280,6 @@ impl Streams for TcpStreams {
             let now = stream.latest();
             let bytes = now.bytes - stream.base.bytes;
             if stream.spec.sends {
-                progress.sent += bytes;
                 progress.moved += now.info.bytes_acked;
                 idle &= now.info.unacked == 0 && now.info.notsent_bytes == 0;
                 idle &= stream.ended().is_some();
@@ -315,12 +301,8 @@ impl Streams for TcpStreams {
         senders.for_each(DataStream::join);
         for stream in &mut self.streams {
             // What a sender wrote until it looked up was sent, and in the time until then.
-            let at = if stream.spec.sends {
-                Instant::now()
-            } else {
-                now
-            };
-            stream.end = Some(stream.snapshot(at));
+            let sends = stream.spec.sends;
+            stream.end = Some(stream.snapshot(if sends { Instant::now() } else { now }));
         }
         let end = Instant::now();
         if end.duration_since(self.ticked) > Duration::from_millis(1) {
@@ -441,8 +423,4 @@ pub(crate) fn set_tos(plan: &Plan, socket: &SockRef<'_>, peer: IpAddr) -> Result
         IpAddr::V6(_) => socket.set_tclass_v6(tos.into()),
     };
     set.with_context(|| format!("a type of service of {tos:#04x} cannot be set"))
-}
-
-fn seconds(from: Instant, to: Instant) -> f64 {
-    to.saturating_duration_since(from).as_secs_f64()
 }

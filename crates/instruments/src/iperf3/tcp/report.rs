@@ -1,11 +1,10 @@
 //! What a TCP test found, in the one form of all instruments.
 
-use std::net::SocketAddr;
-
-use super::super::messages::Sides;
+use super::super::messages::{Sides, direction};
 use super::super::plan::{Plan, Until};
 use super::{Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
-use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
+use crate::measured::{at_layers, mean, rates, total};
+use record::{Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
 
 /// Everything about a test that reports are made of.
@@ -70,10 +69,10 @@ impl<'a> TcpTest<'a> {
         Self {
             plan,
             sides,
-            intervals: streams.intervals(),
+            intervals: &streams.intervals,
             totals: streams.totals(),
             client,
-            ipv6: streams.peer().is_some_and(is_ipv6),
+            ipv6: streams.ipv6,
         }
     }
 
@@ -135,15 +134,6 @@ impl<'a> TcpTest<'a> {
         streams.reduce(Sum::with).unwrap_or_default()
     }
 
-    /// Which way what this end sends goes, or what it receives.
-    fn direction(&self, sends: bool) -> Direction {
-        if sends == self.client {
-            Direction::Up
-        } else {
-            Direction::Down
-        }
-    }
-
     /// By how much a stream's payload grows on its way down the layers; absent before a segment was seen.
     fn layers(&self, sends: bool) -> Option<Layers> {
         let totals: Vec<_> = self.of(sends).collect();
@@ -178,7 +168,7 @@ impl<'a> TcpTest<'a> {
     }
 
     fn add_figures(&self, sends: bool, figures: &mut Vec<Figure>) {
-        let way = self.direction(sends);
+        let way = direction(sends, self.client);
         let sum = self.sum(sends);
         let elapsed = sum.received.or(sum.sent);
         let elapsed = elapsed.map(|(_, s)| Figure::new(Metric::ElapsedS, Statistic::Total, s));
@@ -190,24 +180,9 @@ impl<'a> TcpTest<'a> {
 
     /// Goodput and what it takes on each layer.
     fn rates(&self, sends: bool, sum: &Sum) -> Vec<Figure> {
-        let Some(goodput) = sum.goodput() else {
-            return Vec::new();
-        };
-        let bounds = self.bounds(sends, sum);
-        let rate = |metric, of: &dyn Fn(f64) -> f64| {
-            let figure = Figure::new(metric, Statistic::Mean, of(goodput));
-            match bounds {
-                Some([low, high]) => figure.within(of(low), of(high)),
-                None => figure,
-            }
-        };
-        let mut figures = vec![rate(Metric::GoodputBitPerS, &|goodput| goodput)];
-        if let Some(layers) = self.layers(sends) {
-            figures.push(rate(Metric::L3RateBitPerS, &|goodput| layers.l3(goodput)));
-            figures.push(rate(Metric::L2RateBitPerS, &|goodput| layers.l2(goodput)));
-            figures.push(rate(Metric::L1RateBitPerS, &|goodput| layers.l1(goodput)));
-        }
-        figures
+        let goodput = sum.goodput();
+        let of = |goodput| rates(goodput, self.bounds(sends, sum), self.layers(sends));
+        goodput.into_iter().flat_map(of).collect()
     }
 
     /// What is known of one stream only; of one of several also what is known of all.
@@ -221,8 +196,7 @@ impl<'a> TcpTest<'a> {
         }
         let stream = self.stream(total);
         let goodput = stream.goodput();
-        figures
-            .extend(goodput.map(|rate| Figure::new(Metric::GoodputBitPerS, Statistic::Mean, rate)));
+        figures.extend(goodput.map(|rate| mean(Metric::GoodputBitPerS, rate)));
         figures.extend(totals(&stream));
         let figures = figures.into_iter();
         figures.map(|figure| figure.stream(total.spec.id)).collect()
@@ -243,7 +217,7 @@ impl<'a> TcpTest<'a> {
     }
 
     fn add_samples(&self, sends: bool, samples: &mut Vec<Sample>) {
-        let way = self.direction(sends);
+        let way = direction(sends, self.client);
         let layers = self.layers(sends);
         let counted = self.intervals.iter().filter(|interval| !interval.omitted);
         for (interval, index) in counted.zip(1..) {
@@ -256,12 +230,8 @@ impl<'a> TcpTest<'a> {
             };
             let arrived: u64 = streams().map(|stream| stream.arrived).sum();
             let goodput = arrived as f64 * 8.0 / lasted;
-            samples.push(sample(Metric::GoodputBitPerS, goodput));
-            if let Some(layers) = layers {
-                samples.push(sample(Metric::L3RateBitPerS, layers.l3(goodput)));
-                samples.push(sample(Metric::L2RateBitPerS, layers.l2(goodput)));
-                samples.push(sample(Metric::L1RateBitPerS, layers.l1(goodput)));
-            }
+            let rates = at_layers(goodput, layers).into_iter();
+            samples.extend(rates.map(|(metric, rate)| sample(metric, rate)));
             let cpu = if sends {
                 Metric::SenderCpuPercent
             } else {
@@ -269,25 +239,21 @@ impl<'a> TcpTest<'a> {
             };
             samples.push(sample(cpu, interval.cpu_percent));
             for stream in streams() {
-                let of_stream = |sample: Sample| {
-                    if self.plan.parallel > 1 {
-                        sample.stream(stream.spec.id)
-                    } else {
-                        sample
-                    }
-                };
+                let id = Some(stream.spec.id).filter(|_| self.plan.parallel > 1);
                 let goodput = stream.arrived as f64 * 8.0 / lasted;
-                let own = (self.plan.parallel > 1).then_some((Metric::GoodputBitPerS, goodput));
-                let values = stream_values(stream).chain(own);
-                let new = values.map(|(metric, value)| of_stream(sample(metric, value)));
-                samples.extend(new);
+                let own = id.map(|_| (Metric::GoodputBitPerS, goodput));
+                let values = stream_values(stream).into_iter().chain(own);
+                samples.extend(values.map(|(metric, value)| Sample {
+                    stream: id,
+                    ..sample(metric, value)
+                }));
             }
         }
     }
 
     fn add_facts(&self, measurement: &mut Measurement) {
-        let mut fact = |name: &str, text: String| {
-            measurement.facts.insert(name.to_owned(), text);
+        let mut fact = |name: &str, text: &str| {
+            measurement.facts.insert(name.to_owned(), text.to_owned());
         };
         let window = match self.plan.until {
             Until::For(_) => "until the client's word that the test is over",
@@ -295,7 +261,7 @@ impl<'a> TcpTest<'a> {
         };
         fact(
             "goodput",
-            format!(
+            &format!(
                 "payload bytes (L7) that the receiver read, over its time {window}; in intervals of a sender, \
                  what the receiver acknowledged"
             ),
@@ -303,13 +269,12 @@ impl<'a> TcpTest<'a> {
         fact(
             "interval",
             "of what the network carried meanwhile, to which sampling adds nothing: all that the receiver read, and at most what \
-             the sender wrote until then and TCP sent again"
-                .to_owned(),
+             the sender wrote until then and TCP sent again",
         );
         if let Some(layers) = self.layers(true).or(self.layers(false)) {
             fact(
                 "layers",
-                format!(
+                &format!(
                     "computed from goodput with {:.1} bytes of payload a segment (TCP_INFO of this end) and {} bytes of \
                      IPv{} and TCP headers; L2 without FCS, L1 with FCS, preamble and gap; retransmissions and \
                      acknowledgements are not in them",
@@ -321,31 +286,25 @@ impl<'a> TcpTest<'a> {
         }
         fact(
             "cpu",
-            "percent of one CPU: the data threads of this end; the whole process of an iperf3"
-                .to_owned(),
+            "percent of one CPU: the data threads of this end; the whole process of an iperf3",
         );
         fact(
             "receiving",
-            "the kernel discards what this end receives without copying it (MSG_TRUNC)".to_owned(),
+            "the kernel discards what this end receives without copying it (MSG_TRUNC)",
         );
         fact(
             "rtt",
-            "the kernel's smoothed round-trip time (TCP_INFO) at the ends of intervals".to_owned(),
+            "the kernel's smoothed round-trip time (TCP_INFO) at the ends of intervals",
         );
-        let names = [
-            (self.client, &self.sides.local.congestion_used),
-            (
-                !self.client,
-                self.sides
-                    .remote
-                    .as_ref()
-                    .map_or(&None, |remote| &remote.congestion_used),
-            ),
+        let remote = self.sides.remote.as_ref();
+        let ends = [
+            (self.client, Some(&self.sides.local)),
+            (!self.client, remote),
         ];
-        for (client, name) in names {
-            if let Some(name) = name {
+        for (client, said) in ends {
+            if let Some(name) = said.and_then(|said| said.congestion_used.as_ref()) {
                 let end = if client { "client" } else { "server" };
-                fact(&format!("congestion control of the {end}"), name.clone());
+                fact(&format!("congestion control of the {end}"), name);
             }
         }
     }
@@ -353,17 +312,15 @@ impl<'a> TcpTest<'a> {
 
 /// What both ends counted, as far as known.
 fn totals(sum: &Sum) -> Vec<Figure> {
-    let total = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
-    [
-        sum.sent.map(|(bytes, _)| total(Metric::SentBytes, bytes)),
-        sum.received
-            .map(|(bytes, _)| total(Metric::ReceivedBytes, bytes)),
-        sum.retransmits
-            .map(|count| total(Metric::RetransmittedPackets, count)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let counts = [
+        (Metric::SentBytes, sum.sent.map(|(bytes, _)| bytes)),
+        (Metric::ReceivedBytes, sum.received.map(|(bytes, _)| bytes)),
+        (Metric::RetransmittedPackets, sum.retransmits),
+    ];
+    let counts = counts.into_iter();
+    counts
+        .filter_map(|(metric, count)| Some(total(metric, count?)))
+        .collect()
 }
 
 /// What only the sender's kernel knows of a stream.
@@ -373,7 +330,7 @@ fn sender_figures(total: &StreamTotal) -> Vec<Figure> {
     if let Some(least) = total.info.min_rtt {
         add(Metric::TcpRttMs, Statistic::Min, least.as_secs_f64() * 1e3);
     }
-    if let Some([_, mean, most]) = total.rtt {
+    if let Some([mean, most]) = total.rtt {
         add(Metric::TcpRttMs, Statistic::Mean, mean.as_secs_f64() * 1e3);
         add(Metric::TcpRttMs, Statistic::Max, most.as_secs_f64() * 1e3);
         let most_cwnd = total.most_cwnd as f64;
@@ -390,28 +347,18 @@ fn sender_figures(total: &StreamTotal) -> Vec<Figure> {
     figures
 }
 
-fn stream_values(stream: &StreamInterval) -> impl Iterator<Item = (Metric, f64)> {
+fn stream_values(stream: &StreamInterval) -> Vec<(Metric, f64)> {
     let bytes = stream.bytes as f64;
-    let sender = [
+    if !stream.spec.sends {
+        return vec![(Metric::ReceivedBytes, bytes)];
+    }
+    let cwnd = cwnd_bytes(&stream.info) as f64;
+    vec![
         (Metric::SentBytes, bytes),
         (Metric::RetransmittedPackets, stream.retransmits.into()),
         (Metric::TcpRttMs, stream.info.rtt.as_secs_f64() * 1e3),
-        (
-            Metric::CongestionWindowBytes,
-            cwnd_bytes(&stream.info) as f64,
-        ),
-    ];
-    let receiver = [(Metric::ReceivedBytes, bytes)];
-    let (sender, receiver): (&[_], &[_]) = if stream.spec.sends {
-        (&sender, &[])
-    } else {
-        (&[], &receiver)
-    };
-    [sender, receiver].concat().into_iter()
-}
-
-fn is_ipv6(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_ipv6()
+        (Metric::CongestionWindowBytes, cwnd),
+    ]
 }
 
 #[cfg(test)]

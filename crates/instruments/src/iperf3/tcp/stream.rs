@@ -79,12 +79,10 @@ pub(super) struct Snapshot {
 pub(super) struct SenderRange {
     count: u32,
     rtt_sum: Duration,
-    /// The least and the greatest round-trip time.
-    rtt_ends: Option<[Duration; 2]>,
+    /// The greatest round-trip time.
+    rtt_most: Duration,
     /// The greatest congestion window, in bytes.
     pub(super) most_cwnd: u64,
-    /// The greatest window that the receiver advertised, in bytes.
-    pub(super) most_wnd: u64,
 }
 
 /// What one interval brought on one stream.
@@ -246,18 +244,15 @@ impl Drop for DataStream {
 
 impl SenderRange {
     fn add(&mut self, info: &TcpInfo) {
-        let [least, most] = self.rtt_ends.unwrap_or([info.rtt; 2]);
-        self.rtt_ends = Some([least.min(info.rtt), most.max(info.rtt)]);
+        self.rtt_most = self.rtt_most.max(info.rtt);
         self.rtt_sum += info.rtt;
         self.count += 1;
         self.most_cwnd = self.most_cwnd.max(cwnd_bytes(info));
-        self.most_wnd = self.most_wnd.max(info.snd_wnd.into());
     }
 
-    /// Least, mean and greatest round-trip time; absent without any.
-    pub(super) fn rtt(&self) -> Option<[Duration; 3]> {
-        let [least, most] = self.rtt_ends?;
-        Some([least, self.rtt_sum / self.count, most])
+    /// Mean and greatest round-trip time; absent without any.
+    pub(super) fn rtt(&self) -> Option<[Duration; 2]> {
+        (self.count > 0).then(|| [self.rtt_sum / self.count, self.rtt_most])
     }
 }
 

@@ -5,11 +5,9 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail, ensure};
 
-use super::switches;
-use super::{StreamProgram, StreamTest, amount, direction, iperf_client};
+use super::{StreamProgram, StreamTest, amount, direction, iperf_client, switches};
 use crate::endpoint::Local;
-use crate::external::{Tool, ToolOutput};
-use crate::external::{word, words};
+use crate::external::{Tool, ToolOutput, word, words};
 use crate::iperf3::plan::{Plan, Protocol, Way};
 use crate::measured::{figures, samples};
 use record::Metric::{
@@ -244,22 +242,16 @@ fn other_figures(
     plan: &Plan,
 ) -> impl Iterator<Item = Figure> + use<> {
     let retransmits = totals.iter().filter_map(|row| row.retransmits);
+    let retransmits = retransmits.reduce(|sum, more| sum + more);
+    let elapsed = totals.iter().map(|row| row.end_s).reduce(f64::max);
     let counts = received.iter().filter_map(|row| row.lost);
     let counts = counts.reduce(|(lost, sent), more| (lost + more.0, sent + more.1));
     let lost_percent = counts.and_then(|(lost, sent)| (sent > 0.0).then(|| 100.0 * lost / sent));
     let jitters: Vec<f64> = received.iter().filter_map(|row| row.jitter_ms).collect();
     let jitter = jitters.iter().sum::<f64>() / jitters.len().max(1) as f64;
     let found = [
-        (
-            ElapsedS,
-            Total,
-            totals.iter().map(|row| row.end_s).reduce(f64::max),
-        ),
-        (
-            RetransmittedPackets,
-            Total,
-            retransmits.reduce(|sum, more| sum + more),
-        ),
+        (ElapsedS, Total, elapsed),
+        (RetransmittedPackets, Total, retransmits),
         (SentPackets, Total, counts.map(|(_, sent)| sent)),
         (LostPackets, Total, counts.map(|(lost, _)| lost)),
         (LostPercent, Mean, lost_percent),

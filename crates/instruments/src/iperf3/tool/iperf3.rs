@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use super::{StreamProgram, StreamTest, iperf_client, switches};
 use crate::endpoint::{CONNECT_TIMEOUT, Local};
-use crate::external::word;
-use crate::external::{Tool, ToolOutput};
+use crate::external::{Tool, ToolOutput, word};
 use crate::iperf3::plan::{Plan, Protocol, Until, Way};
 use crate::measured::{figures, samples};
 use record::Metric::{

@@ -17,9 +17,8 @@ use self::iperf::Iperf;
 use self::iperf3::Iperf3;
 use self::nuttcp::Nuttcp;
 use crate::Session;
-use crate::endpoint::Local;
-use crate::endpoint::{self, Family};
-use crate::external::{FarTool, Launcher, Tool, ToolNumber, ToolOutput, word, words};
+use crate::endpoint::{self, Family, Local};
+use crate::external::{FarTool, Tool, ToolNumber, ToolOutput, word, words};
 use crate::failure::{Blame, Failure};
 use crate::iperf3::plan::{Plan, Protocol, Until, Way};
 use record::{Direction, Measurement};
@@ -102,23 +101,6 @@ impl<'a> StreamTest<'a> {
 pub(crate) fn command_line(by: &dyn StreamProgram, test: &StreamTest<'_>) -> Result<Vec<String>> {
     by.check(test.plan)?;
     by.arguments(test)
-}
-
-/// Does `test` with a tool run by `launcher`.
-pub(crate) fn measure(
-    by: &dyn StreamProgram,
-    launcher: Launcher,
-    test: &StreamTest<'_>,
-    session: &Session,
-) -> Measurement {
-    let prepared = by.tool();
-    let prepared = prepared.and_then(|tool| Ok((tool, command_line(by, test)?)));
-    let time = test.plan.duration();
-    let stop = time.map_or_else(
-        || session.stop.clone(),
-        |time| session.stop.within(time + GRACE),
-    );
-    launcher.measure(prepared, &stop, |output| by.parse(output, test.plan))
 }
 
 /// Where the data goes, in a test of one direction.
@@ -250,9 +232,15 @@ impl StreamTool {
             plan: &plan,
             ..*test
         };
-        command_line(by, test).or_bad_input()?;
-        by.tool().or_machine()?;
-        Ok(measure(by, session.launcher(), test, session))
+        let arguments = command_line(by, test).or_bad_input()?;
+        let tool = by.tool().or_machine()?;
+        let stop = match test.plan.duration() {
+            Some(time) => session.stop.within(time + GRACE),
+            None => session.stop.clone(),
+        };
+        let launcher = session.launcher();
+        let parse = |output: &ToolOutput| by.parse(output, test.plan);
+        Ok(launcher.measure(&tool, &arguments, &stop, parse))
     }
 
     fn external(self) -> &'static dyn StreamProgram {

@@ -89,14 +89,14 @@ impl StreamProgram for Nuttcp {
 
     fn parse(&self, output: &ToolOutput, plan: &Plan) -> Measurement {
         let reports: Vec<Pairs<'_>> = output.texts().filter_map(report).collect();
-        let whole = reports
+        let mut wholes = reports
             .iter()
-            .find(|report| report.contains_key("real_seconds"));
+            .filter(|report| report.contains_key("real_seconds"));
+        let whole = wholes.next();
+        let figures = whole.map(|report| whole_figures(report, plan));
         let measurement = Measurement {
             samples: interval_samples(&reports, plan),
-            figures: whole
-                .map(|report| whole_figures(report, plan))
-                .unwrap_or_default(),
+            figures: figures.unwrap_or_default(),
             failure: failure(output, whole),
             ..Measurement::default()
         };
@@ -123,9 +123,7 @@ fn report(line: &str) -> Option<Pairs<'_>> {
 }
 
 fn bytes(report: &Pairs<'_>) -> Option<f64> {
-    report
-        .get("megabytes")
-        .map(|megabytes| megabytes * MEGABYTE)
+    Some(report.get("megabytes")? * MEGABYTE)
 }
 
 /// What arrived in each interval; the last one, cut short, nuttcp keeps to itself.

@@ -6,8 +6,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::Session;
-use crate::external::FarTool;
-use crate::external::Tool;
+use crate::external::{FarTool, Tool};
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
 use crate::iperf3::args::Iperf3Args;

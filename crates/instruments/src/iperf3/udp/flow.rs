@@ -2,6 +2,7 @@
 
 use crate::iperf3::detail::{ReceiverDetail, SenderDetail};
 use crate::iperf3::messages::StreamResults;
+use crate::measured::{mean, rates, total};
 use record::{Figure, Metric, Statistic};
 use stats::layers::Layers;
 use stats::proportion;
@@ -150,16 +151,7 @@ impl Flow {
 
 impl Received {
     fn figures(&self, layers: Option<Layers>) -> Vec<Figure> {
-        let rate = |metric, of: &dyn Fn(f64) -> f64| {
-            let [low, high] = self.bounds.map(of);
-            mean(metric, of(self.goodput)).within(low, high)
-        };
-        let mut figures = vec![rate(Metric::GoodputBitPerS, &|rate| rate)];
-        if let Some(layers) = layers {
-            figures.push(rate(Metric::L3RateBitPerS, &|rate| layers.l3(rate)));
-            figures.push(rate(Metric::L2RateBitPerS, &|rate| layers.l2(rate)));
-            figures.push(rate(Metric::L1RateBitPerS, &|rate| layers.l1(rate)));
-        }
+        let mut figures: Vec<_> = rates(self.goodput, Some(self.bounds), layers).collect();
         if let Some((percent, [low, high])) = self.loss() {
             figures.push(mean(Metric::LostPercent, percent).within(low, high));
         }
@@ -196,14 +188,6 @@ impl SenderDetail {
         figures.push(most(Metric::TrainPackets, self.burst));
         figures
     }
-}
-
-fn mean(metric: Metric, value: f64) -> Figure {
-    Figure::new(metric, Statistic::Mean, value)
-}
-
-fn total(metric: Metric, count: u64) -> Figure {
-    Figure::new(metric, Statistic::Total, count as f64)
 }
 
 fn most(metric: Metric, count: u64) -> Figure {

@@ -6,13 +6,12 @@ use anyhow::Result;
 
 use super::streams::UdpStreams;
 use super::{report, wire};
-use crate::Session;
-use crate::endpoint;
 use crate::instrument::MeasureOutput;
 use crate::iperf3::client::{self, Opening, Server};
 use crate::iperf3::messages::Params;
 use crate::iperf3::plan::Plan;
 use crate::iperf3::start::start;
+use crate::{Session, endpoint};
 
 /// Measures `plan` against `server` from the calling thread's namespace.
 pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> MeasureOutput {

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::receiver_stats::ReceiverCounts;
+use crate::iperf3::run::seconds;
 
 /// How far all streams were at the end of an interval.
 #[derive(Clone, Debug)]
@@ -28,95 +29,90 @@ pub(crate) enum Ending {
 
 /// How far one stream was.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum StreamReading {
-    /// What this end sent.
-    Sent(SentReading),
-    /// What came to this end.
-    Came(ReceiverCounts),
+pub(crate) struct StreamReading {
+    /// Whether this end sends it.
+    pub(crate) sends: bool,
+    /// What came to this end; of a stream that it sends, the datagrams and the bytes that left.
+    pub(crate) counts: ReceiverCounts,
 }
 
-/// How much was sent.
+/// What one interval added to streams of one direction. What comes late is taken back in the interval in which its count is
+/// corrected, which may then have less than nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SentReading {
-    /// Datagrams.
-    pub(crate) datagrams: u64,
-    /// Payload bytes.
-    pub(crate) bytes: u64,
+pub(super) struct Added {
+    pub(super) bytes: i64,
+    pub(super) packets: i64,
+    pub(super) missing: i64,
+    pub(super) expected: i64,
+    pub(super) host_dropped: i64,
+    pub(super) duplicates: i64,
+    pub(super) reordered: i64,
+    /// The largest of the streams' at the end.
+    pub(super) jitter_ns: f64,
 }
 
-impl Reading {
-    fn is_end(&self) -> bool {
-        self.ending != Ending::Nothing
-    }
-
-    /// What stream `index` sent, if this end sends it.
-    fn sent(&self, index: usize) -> Option<SentReading> {
-        match self.streams.get(index)? {
-            StreamReading::Sent(sent) => Some(*sent),
-            StreamReading::Came(_) => None,
+impl Added {
+    /// To those streams that this end sends, or receives, and whose place is `wanted`; nothing where there is none.
+    pub(super) fn between(
+        before: Option<&Reading>,
+        now: &Reading,
+        sends: bool,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Option<Self> {
+        let mut sum = None;
+        for (place, stream) in now.streams.iter().enumerate() {
+            if stream.sends != sends || !wanted(place) {
+                continue;
+            }
+            let then = before.and_then(|before| before.streams.get(place));
+            let then = then.map(|then| then.counts).unwrap_or_default();
+            let since = |count: fn(&ReceiverCounts) -> u64| {
+                let now = count(&stream.counts).cast_signed();
+                now.wrapping_sub(count(&then).cast_signed())
+            };
+            let added: &mut Self = sum.get_or_insert_default();
+            added.bytes += since(|counts| counts.bytes);
+            added.packets += since(|counts| counts.received);
+            added.missing += since(ReceiverCounts::missing);
+            added.expected += since(ReceiverCounts::expected);
+            added.host_dropped += since(|counts| counts.host_dropped);
+            added.duplicates += since(|counts| counts.duplicates);
+            added.reordered += since(|counts| counts.reordered);
+            added.jitter_ns = added.jitter_ns.max(stream.counts.jitter_ns);
         }
-    }
-
-    /// What came on stream `index`, if this end receives it.
-    fn came(&self, index: usize) -> Option<ReceiverCounts> {
-        match self.streams.get(index)? {
-            StreamReading::Sent(_) => None,
-            StreamReading::Came(came) => Some(*came),
-        }
+        sum
     }
 }
 
 /// What happened in the interval that ended last; `started` is when the first one began.
 pub(super) fn last_interval(readings: &[Reading], started: Instant) -> String {
-    let Some(end) = readings.iter().rposition(Reading::is_end) else {
+    let Some(end) = readings.iter().rposition(|r| r.ending != Ending::Nothing) else {
         return String::new();
     };
     let (before, last) = (readings[..end].last(), &readings[end]);
     let since = before.map_or(started, |reading| reading.at);
-    let lasted = seconds(since, last.at);
-    let [mut sent, mut came, mut missing, mut expected] = [0_i64; 4];
-    let (mut sends, mut receives, mut jitter_ns) = (false, false, 0.0_f64);
-    for index in 0..last.streams.len() {
-        if let Some(now) = last.sent(index) {
-            sends = true;
-            let then = before.and_then(|before| before.sent(index));
-            sent += difference(now.bytes, then.unwrap_or_default().bytes);
-        }
-        if let Some(now) = last.came(index) {
-            receives = true;
-            let then = before.and_then(|before| before.came(index));
-            let then = then.unwrap_or_default();
-            came += difference(now.bytes, then.bytes);
-            missing += difference(now.missing(), then.missing());
-            expected += difference(now.expected(), then.expected());
-            jitter_ns = jitter_ns.max(now.jitter_ns);
-        }
-    }
+    let lasted = seconds(since, last.at).max(1e-9);
+    let added = |sends| Added::between(before, last, sends, |_| true);
     let mut parts = Vec::new();
-    let rate = |bytes: i64| bytes as f64 * 8e-6 / lasted.max(1e-9);
-    if sends {
-        parts.push(format!("{:.2} Mbit/s sent", rate(sent)));
-    }
-    if receives {
-        let percent = 100.0 * missing as f64 / expected.max(1) as f64;
+    if let Some(sent) = added(true) {
         parts.push(format!(
-            "{:.2} Mbit/s received, {missing} of {expected} missing ({percent:.3} %), jitter {:.3} ms",
-            rate(came),
-            jitter_ns / 1e6
+            "{:.2} Mbit/s sent",
+            sent.bytes as f64 * 8e-6 / lasted
+        ));
+    }
+    if let Some(came) = added(false) {
+        let (missing, expected) = (came.missing, came.expected);
+        parts.push(format!(
+            "{:.2} Mbit/s received, {missing} of {expected} missing ({:.3} %), jitter {:.3} ms",
+            came.bytes as f64 * 8e-6 / lasted,
+            100.0 * missing as f64 / expected.max(1) as f64,
+            came.jitter_ns / 1e6
         ));
     }
     if last.ending == Ending::Omitted {
         parts.push("omitted".to_owned());
     }
     parts.join("; ")
-}
-
-fn difference(now: u64, before: u64) -> i64 {
-    now.cast_signed().wrapping_sub(before.cast_signed())
-}
-
-fn seconds(from: Instant, to: Instant) -> f64 {
-    to.saturating_duration_since(from).as_secs_f64()
 }
 
 #[cfg(test)]
@@ -138,8 +134,18 @@ mod tests {
             at: started + Duration::from_secs(after_s),
             ending,
             streams: vec![
-                StreamReading::Sent(SentReading { datagrams, bytes }),
-                StreamReading::Came(came),
+                StreamReading {
+                    sends: true,
+                    counts: ReceiverCounts {
+                        received: datagrams,
+                        bytes,
+                        ..ReceiverCounts::default()
+                    },
+                },
+                StreamReading {
+                    sends: false,
+                    counts: came,
+                },
             ],
         }
     }

@@ -7,18 +7,18 @@ use netio::udp::MOST_SEGMENTS;
 
 use super::wire::{Counter, Stamped};
 use crate::iperf3::detail::ReceiverDetail;
+use crate::seen_numbers::{Seen, SeenNumbers};
 
 /// How far behind the highest number a copy is still told from a late first one: at 800,000 datagrams a second, over 1 s.
 const WINDOW: u64 = 1 << 20;
 /// Gaps remembered; older ones are forgotten, and extents that would need them are not known.
 const MOST_GAPS: usize = 1024;
-const WORD: u64 = u64::BITS as u64;
 
 /// What a stream's receiver counts. Its memory does not grow, whatever the numbers are.
 #[derive(Debug)]
 pub(super) struct ReceiverStats {
     counter: Counter,
-    seen: SeenNumbers,
+    seen: SeenNumbers<WINDOW>,
     gaps: Gaps,
     /// Number and payload bytes of a datagram far ahead of all others, until the next one tells an outage from garbage.
     suspect: Option<(u64, u64)>,
@@ -279,80 +279,6 @@ impl Gaps {
         let behind = self.0.partition_point(|gap| gap.below < number);
         let gap = self.0.get(behind.checked_sub(1)?)?;
         (number < gap.above).then(|| arrival - gap.passed_at)
-    }
-}
-
-/// A bit for each of the [`WINDOW`] numbers up to the highest.
-#[derive(Debug)]
-struct SeenNumbers {
-    words: Box<[u64]>,
-    /// The highest number that came.
-    highest: u64,
-    /// How many numbers came, each counted once.
-    arrivals: u64,
-}
-
-/// What is known of a number when it comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
-    /// It comes for the first time.
-    New,
-    /// It came before.
-    Again,
-    /// It is behind the window.
-    TooLate,
-}
-
-impl SeenNumbers {
-    /// No number has come; numbers are from 1.
-    fn new() -> Self {
-        let words = usize::try_from(WINDOW / WORD).expect("2^14");
-        Self {
-            words: vec![0; words].into(),
-            highest: 0,
-            arrivals: 0,
-        }
-    }
-
-    /// Notes that `number` came.
-    fn insert(&mut self, number: u64) -> Seen {
-        if number > self.highest {
-            self.advance(number);
-        } else if self.highest - number >= WINDOW {
-            return Seen::TooLate;
-        }
-        let word = self.word(number);
-        let bit = 1 << (number % WORD);
-        if *word & bit != 0 {
-            return Seen::Again;
-        }
-        *word |= bit;
-        self.arrivals += 1;
-        Seen::New
-    }
-
-    /// Forgets the numbers that leave the window when it reaches up to `number`.
-    fn advance(&mut self, number: u64) {
-        if number - self.highest >= WINDOW {
-            self.words.fill(0);
-        } else {
-            let mut next = self.highest + 1;
-            while next <= number {
-                let last = (next | (WORD - 1)).min(number);
-                let kept = !(u64::MAX >> (WORD - 1 - (last - next)) << (next % WORD));
-                *self.word(next) &= kept;
-                let Some(following) = last.checked_add(1) else {
-                    break;
-                };
-                next = following;
-            }
-        }
-        self.highest = number;
-    }
-
-    fn word(&mut self, number: u64) -> &mut u64 {
-        let at = usize::try_from(number % WINDOW / WORD).expect("below 2^14");
-        &mut self.words[at]
     }
 }
 

@@ -1,14 +1,13 @@
 //! What a UDP test found, in the one form of all instruments.
 
-use std::time::Instant;
-
 use super::flow::{Flow, Received};
-use super::readings::{Ending, Reading, StreamReading};
+use super::readings::{Added, Ending, Reading};
 use super::streams::UdpStreams;
 use crate::iperf3::detail::{Detail, ReceiverDetail};
-use crate::iperf3::messages::{Sides, StreamResults};
-use crate::iperf3::run::Streams as _;
-use record::{Direction, Figure, Measurement, Metric, Sample};
+use crate::iperf3::messages::{Sides, StreamResults, direction};
+use crate::iperf3::run::{Streams as _, seconds};
+use crate::measured::at_layers;
+use record::{Figure, Measurement, Metric, Sample};
 use stats::layers::Layers;
 
 /// What a test over `streams` found at this end, with what the other end said.
@@ -24,7 +23,10 @@ pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
         if !flows.is_empty() {
             report.add_samples(sends, &mut measurement.samples);
             report.add_figures(sends, &flows, &mut measurement.figures);
-            let name = format!("delays of the sender {}", report.direction(sends).name());
+            let name = format!(
+                "delays of the sender {}",
+                direction(sends, streams.client).name()
+            );
             if let Some(delays) = delays(&flows) {
                 measurement.facts.insert(name, delays);
             }
@@ -97,16 +99,8 @@ impl UdpTest<'_> {
         }
     }
 
-    fn direction(&self, sends: bool) -> Direction {
-        if sends == self.streams.is_client() {
-            Direction::Up
-        } else {
-            Direction::Down
-        }
-    }
-
     fn layers(&self) -> Layers {
-        Layers::of_datagrams(self.streams.length() as f64, self.streams.is_ipv6())
+        Layers::of_datagrams(self.streams.length() as f64, self.streams.ipv6)
     }
 
     /// What cannot be if both ends counted right.
@@ -130,7 +124,7 @@ impl UdpTest<'_> {
     }
 
     fn add_figures(&self, sends: bool, flows: &[(u32, Flow)], figures: &mut Vec<Figure>) {
-        let way = self.direction(sends);
+        let way = direction(sends, self.streams.client);
         let all = flows.iter().map(|(_, flow)| *flow);
         let Some(whole) = all.reduce(Flow::with) else {
             return;
@@ -151,33 +145,35 @@ impl UdpTest<'_> {
 
     /// When the first interval that counts began.
     fn omitted_s(&self) -> f64 {
-        let readings = self.streams.readings();
+        let readings = &self.streams.readings;
         let omitted = readings.iter().take_while(|r| r.ending != Ending::Counted);
         let began = omitted.last().map(|reading| reading.at);
-        began.map_or(0.0, |at| seconds(self.streams.started(), at))
+        began.map_or(0.0, |at| seconds(self.streams.started, at))
     }
 
     fn add_samples(&self, sends: bool, samples: &mut Vec<Sample>) {
-        let way = self.direction(sends);
+        let way = direction(sends, self.streams.client);
         let mut before: Option<&Reading> = None;
         let mut index = 0;
         let several = self.flows(sends).len() > 1;
-        for reading in self.streams.readings() {
-            let began = before.map_or(self.streams.started(), |before| before.at);
+        for reading in &self.streams.readings {
+            let began = before.map_or(self.streams.started, |before| before.at);
             if reading.ending == Ending::Counted {
                 index += 1;
-                let at_s = seconds(self.streams.started(), reading.at);
+                let at_s = seconds(self.streams.started, reading.at);
                 let lasted = seconds(began, reading.at);
                 let sample = |(metric, value)| Sample::new(at_s, metric, index, value).toward(way);
-                let streams = pairs(reading, before);
-                let all = interval(streams.clone(), sends, lasted, Some(self.layers()));
-                samples.extend(all.into_iter().map(sample));
-                let ids = self.streams.results().into_iter().map(|local| local.id);
-                let each = ids.zip(streams).filter(|_| several);
-                samples.extend(each.flat_map(|(id, stream)| {
-                    let own = interval(std::iter::once(stream), sends, lasted, None);
-                    own.into_iter().map(move |value| sample(value).stream(id))
-                }));
+                if let Some(all) = Added::between(before, reading, sends, |_| true) {
+                    let all = values(all, sends, lasted, Some(self.layers()));
+                    samples.extend(all.into_iter().map(sample));
+                }
+                let streams = self.streams.results().into_iter().enumerate();
+                for (place, stream) in streams.filter(|_| several) {
+                    let own = Added::between(before, reading, sends, |at| at == place);
+                    let own = own.map(|own| values(own, sends, lasted, None));
+                    let own = own.into_iter().flatten();
+                    samples.extend(own.map(|value| sample(value).stream(stream.id)));
+                }
             }
             before = Some(reading);
         }
@@ -240,98 +236,28 @@ fn delays(flows: &[(u32, Flow)]) -> Option<String> {
     ))
 }
 
-/// Each stream at the end of an interval, and at its start.
-fn pairs<'a>(
-    reading: &'a Reading,
-    before: Option<&'a Reading>,
-) -> impl Iterator<Item = (&'a StreamReading, Option<&'a StreamReading>)> + Clone {
-    let streams = reading.streams.iter().enumerate();
-    streams.map(move |(index, now)| (now, before.and_then(|before| before.streams.get(index))))
-}
-
-/// What one interval adds to those of these streams that were sent, or came; nothing where there is none.
-fn interval<'a>(
-    streams: impl Iterator<Item = (&'a StreamReading, Option<&'a StreamReading>)>,
-    sends: bool,
-    lasted: f64,
-    layers: Option<Layers>,
-) -> Vec<(Metric, f64)> {
-    let [
-        mut bytes,
-        mut packets,
-        mut lost,
-        mut host,
-        mut copies,
-        mut reordered,
-    ] = [0.0; 6];
-    let (mut count, mut jitter_ns) = (0, 0.0_f64);
-    for stream in streams {
-        match stream {
-            (StreamReading::Sent(now), then) if sends => {
-                let then = match then {
-                    Some(StreamReading::Sent(then)) => *then,
-                    _ => Default::default(),
-                };
-                count += 1;
-                bytes += difference(now.bytes, then.bytes);
-                packets += difference(now.datagrams, then.datagrams);
-            }
-            (StreamReading::Came(now), then) if !sends => {
-                let then = match then {
-                    Some(StreamReading::Came(then)) => *then,
-                    _ => Default::default(),
-                };
-                let dropped = difference(now.host_dropped, then.host_dropped);
-                count += 1;
-                bytes += difference(now.bytes, then.bytes);
-                packets += difference(now.received, then.received);
-                lost += difference(now.missing(), then.missing()) - dropped;
-                host += dropped;
-                copies += difference(now.duplicates, then.duplicates);
-                reordered += difference(now.reordered, then.reordered);
-                jitter_ns = jitter_ns.max(now.jitter_ns);
-            }
-            _ => {}
-        }
-    }
-    let rate = bytes * 8.0 / lasted;
-    if count == 0 {
-        return Vec::new();
-    }
+/// What one interval added, as samples have it.
+fn values(added: Added, sends: bool, lasted: f64, layers: Option<Layers>) -> Vec<(Metric, f64)> {
+    let count = |metric, count: i64| (metric, count as f64);
+    let rate = added.bytes as f64 * 8.0 / lasted;
     if sends {
         return vec![
             (Metric::SentRateBitPerS, rate),
-            (Metric::SentBytes, bytes),
-            (Metric::SentPackets, packets),
+            count(Metric::SentBytes, added.bytes),
+            count(Metric::SentPackets, added.packets),
         ];
     }
-    let mut values = vec![(Metric::GoodputBitPerS, rate)];
-    if let Some(layers) = layers {
-        values.extend([
-            (Metric::L3RateBitPerS, layers.l3(rate)),
-            (Metric::L2RateBitPerS, layers.l2(rate)),
-            (Metric::L1RateBitPerS, layers.l1(rate)),
-        ]);
-    }
+    let mut values = at_layers(rate, layers);
     values.extend([
-        (Metric::ReceivedBytes, bytes),
-        (Metric::ReceivedPackets, packets),
-        (Metric::LostPackets, lost),
-        (Metric::HostDroppedPackets, host),
-        (Metric::DuplicatePackets, copies),
-        (Metric::ReorderedPackets, reordered),
-        (Metric::JitterMs, jitter_ns / 1e6),
+        count(Metric::ReceivedBytes, added.bytes),
+        count(Metric::ReceivedPackets, added.packets),
+        count(Metric::LostPackets, added.missing - added.host_dropped),
+        count(Metric::HostDroppedPackets, added.host_dropped),
+        count(Metric::DuplicatePackets, added.duplicates),
+        count(Metric::ReorderedPackets, added.reordered),
+        (Metric::JitterMs, added.jitter_ns / 1e6),
     ]);
     values
-}
-
-/// A count that comes late is taken back in the interval in which it is corrected: then this is below 0.
-fn difference(now: u64, before: u64) -> f64 {
-    now as f64 - before as f64
-}
-
-fn seconds(from: Instant, to: Instant) -> f64 {
-    to.saturating_duration_since(from).as_secs_f64()
 }
 
 /// From the first departure of a stream to its last, and the whole test, in seconds, as far as the sender says.

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 use netio::udp::{LONGEST_TRAIN, TrainReceiver, TrainSender};
 use socket2::SockRef;
 
-use super::readings::{self, Ending, Reading, SentReading, StreamReading};
+use super::readings::{self, Ending, Reading, StreamReading};
 use super::receiver::{self, Incoming};
-use super::receiver_stats::ReceiverStats;
+use super::receiver_stats::{ReceiverCounts, ReceiverStats};
 use super::sender::{self, SendConfig, SenderStats};
 use super::wire::Counter;
 use crate::iperf3::detail::Detail;
@@ -48,8 +48,8 @@ pub(crate) fn memory(plan: &Plan) -> u64 {
 #[derive(Debug)]
 pub(crate) struct UdpStreams {
     config: SendConfig,
-    client: bool,
-    ipv6: bool,
+    pub(super) client: bool,
+    pub(super) ipv6: bool,
     /// Payload bytes to send after what is omitted.
     limit: Option<u64>,
     streams: Vec<Stream>,
@@ -58,11 +58,11 @@ pub(crate) struct UdpStreams {
     sending: Option<JoinHandle<()>>,
     receiving: Option<JoinHandle<()>>,
     cpu: Vec<Arc<CpuMeter>>,
-    started: Instant,
+    pub(super) started: Instant,
     /// When what counts began, and when it ended.
     began: Instant,
     ended: Option<Instant>,
-    readings: Vec<Reading>,
+    pub(super) readings: Vec<Reading>,
 }
 
 /// One of them.
@@ -150,21 +150,6 @@ impl UdpStreams {
         })
     }
 
-    /// How far the streams were at the end of each interval.
-    pub(crate) fn readings(&self) -> &[Reading] {
-        &self.readings
-    }
-
-    /// When the test began, with what is omitted.
-    pub(crate) fn started(&self) -> Instant {
-        self.started
-    }
-
-    /// Whether this end is the client.
-    pub(crate) fn is_client(&self) -> bool {
-        self.client
-    }
-
     /// Payload bytes of a datagram.
     pub(crate) fn length(&self) -> usize {
         self.config.length
@@ -173,11 +158,6 @@ impl UdpStreams {
     /// Whether a start is omitted.
     pub(crate) fn omits(&self) -> bool {
         self.started != self.began
-    }
-
-    /// Whether the datagrams travel in IPv6.
-    pub(crate) fn is_ipv6(&self) -> bool {
-        self.ipv6
     }
 
     fn spawn(
@@ -246,16 +226,19 @@ impl Stream {
     }
 
     fn reading(&self) -> StreamReading {
-        match &self.half {
+        let (sends, counts) = match &self.half {
             Half::Sends { stats, .. } => {
                 let sent = lock(stats);
-                StreamReading::Sent(SentReading {
-                    datagrams: sent.number - sent.omitted,
+                let left = ReceiverCounts {
+                    received: sent.number - sent.omitted,
                     bytes: sent.bytes,
-                })
+                    ..ReceiverCounts::default()
+                };
+                (true, left)
             }
-            Half::Receives(incoming) => StreamReading::Came(lock(&incoming.stats).counts),
-        }
+            Half::Receives(incoming) => (false, lock(&incoming.stats).counts),
+        };
+        StreamReading { sends, counts }
     }
 
     /// Whether all has come that the sender says it `sent`, as far as it says so.
@@ -362,12 +345,12 @@ impl Streams for UdpStreams {
             delivered: spent && self.sending.as_ref().is_none_or(JoinHandle::is_finished),
             ..Progress::default()
         };
-        let mut receives = false;
+        let (mut receives, mut bytes_sent) = (false, 0);
         for stream in &self.streams {
             match &stream.half {
                 Half::Sends { stats, .. } => {
                     let sent = lock(stats);
-                    progress.sent += sent.bytes;
+                    bytes_sent += sent.bytes;
                     let broken = sent.broken.as_ref();
                     let broken = broken.map(|why| format!("stream {}: {why}", stream.id));
                     progress.broken = progress.broken.or(broken);
@@ -382,7 +365,7 @@ impl Streams for UdpStreams {
         progress.moved = if receives {
             progress.received
         } else {
-            progress.sent
+            bytes_sent
         };
         progress
     }

@@ -16,6 +16,7 @@ use model::Nanos;
 use netio::stop::{STOP_INTERVAL, Stop};
 use nix::sys::socket::{MsgFlags, recv};
 
+use crate::failure::go_on;
 use crate::iperf3::control::is_pause;
 
 /// Bytes of a greeting and of its answer.
@@ -124,9 +125,7 @@ pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
     let began = Instant::now();
     let mut greeted: Option<Instant> = None;
     while began.elapsed() < ANSWER_TIMEOUT {
-        if let Some(cause) = stop.cause() {
-            bail!("{cause}");
-        }
+        go_on(stop)?;
         if greeted.is_none_or(|at| at.elapsed() >= GREETS_AGAIN) {
             let sent = socket.send(&GREETING);
             sent.with_context(|| format!("greeting {peer} over UDP"))?;

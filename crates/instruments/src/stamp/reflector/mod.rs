@@ -5,20 +5,18 @@ mod sessions;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::thread;
 
 use anyhow::Result;
 use model::Nanos;
-use netio::clock::WallClock;
-use netio::{Arrival, SendReport, TimestampedUdp, clock};
+use netio::clock::{self, WallClock};
+use netio::{Arrival, SendReport, TimestampedUdp};
 
 use self::sessions::{ClockReading, EndedSession, SessionKey, Sessions};
 use crate::endpoint::{self, Local};
-use crate::service::await_input;
-use crate::service::{Service, Shared};
-use crate::stamp::wire;
-use crate::stamp::wire::ErrorEstimate;
-use record::{Direction, Figure, Measurement, Metric, Statistic};
+use crate::measured::total;
+use crate::service::{Service, Shared, await_input};
+use crate::stamp::wire::{self, ErrorEstimate};
+use record::{Direction, Measurement, Metric};
 
 /// Where a reflector listens that is not allowed to use STAMP's own port.
 const UNPRIVILEGED_PORT: u16 = 8620;
@@ -54,14 +52,7 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
         overflowed: 0,
         shared,
     };
-    let thread = thread::Builder::new()
-        .name("stamp".to_owned())
-        .spawn(move || reflector.serve())?;
-    Ok(Service {
-        name: "stamp",
-        address,
-        thread,
-    })
+    Service::start("stamp", address, move || reflector.serve())
 }
 
 struct Reflector {
@@ -156,10 +147,9 @@ impl Reflector {
     }
 
     fn log(&self, ended: &EndedSession) {
-        let count = |metric, count: u64| Figure::new(metric, Statistic::Total, count as f64);
         let figures = vec![
-            count(Metric::SentPackets, ended.sent).toward(Direction::Up),
-            count(Metric::ReceivedPackets, ended.received.into()).toward(Direction::Up),
+            total(Metric::SentPackets, ended.sent).toward(Direction::Up),
+            total(Metric::ReceivedPackets, ended.received.into()).toward(Direction::Up),
         ];
         let measurement = Measurement {
             figures,

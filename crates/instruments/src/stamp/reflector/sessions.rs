@@ -10,8 +10,7 @@ use netio::Arrival;
 
 use super::UNPRIVILEGED_PORT;
 use crate::stamp::kernel::Kernel;
-use crate::stamp::tlv;
-use crate::stamp::tlv::{FollowUp, SOFTWARE, SameClock, TlvKind};
+use crate::stamp::tlv::{self, FollowUp, SOFTWARE, SameClock, TlvKind};
 use crate::stamp::wire::{Answer, BASE, ErrorEstimate, PORT, Request, ntp};
 
 /// Sessions at a time; a session takes about 150 bytes.

@@ -110,20 +110,16 @@ impl Cell {
 impl Conditions {
     fn of(case: &Case) -> Self {
         let path = case.path().unwrap_or_default();
-        let hops = || path.iter();
-        let rates = hops().filter_map(|hop| Some(hop.up.rate?.rate));
-        let delay = |ns: u64| ns as f64 / 1e6;
-        // Of two independent losses one is enough.
-        let lost = |sum: f64, percent: f64| sum + percent - sum * percent / 100.0;
+        let rate = path.up.slowest().map(|(rate, _)| rate);
+        let propagation = path.up.propagation() + path.down.propagation();
         Self {
-            rate_bit_per_s: rates
+            rate_bit_per_s: rate
+                .into_iter()
                 .chain(case.bed.tbf())
                 .min()
                 .map(|rate| rate.get() as f64),
-            rtt_ms: hops()
-                .map(|hop| delay(hop.up.delay.0 + hop.down.delay.0))
-                .sum(),
-            loss_percent: hops().map(|hop| hop.up.loss.percent()).fold(0.0, lost),
+            rtt_ms: propagation.0 as f64 / 1e6,
+            loss_percent: path.up.loss_percent(),
             tbf: case.bed.tbf().is_some(),
         }
     }

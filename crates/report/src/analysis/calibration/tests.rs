@@ -11,7 +11,7 @@ fn crossed() -> Summary {
         bytes: 1_000_000,
         delivered: 990,
         delivered_bytes: 990_000,
-        lost: 10,
+        dropped: [("loss".to_owned(), 10)].into(),
         ..DirectionSummary::default()
     };
     Summary {

@@ -1,11 +1,12 @@
 //! What the network did to one instrument: of what the emulator counted and of the conditions, never of what the instrument
 //! says, but for how long it took.
 
-use model::{Conditions, HopConfig, QueueLimit};
+use model::{DropCause, Effect, QueueLimit};
 
 use record::plan::{Case, Instrument};
 use record::profile::{Carrier, Profile, SampleKind};
 use record::summary::{DirectionSummary, Summary};
+use record::way::Way;
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 use stats::layers::{ETHERNET_HEADER, UDP_HEADER, ip_header};
 
@@ -76,8 +77,8 @@ impl Crossing<'_> {
 
     /// The slowest rate of a direction at L2, if there is any: of the emulator, or of the kernel's token bucket.
     pub(super) fn line(&self, way: Direction) -> Option<f64> {
-        let of_link = self.hops(way).into_iter().flatten();
-        let of_link = of_link.filter_map(|hop| Some(hop.rate?.rate));
+        let of_link = self.stages(way).and_then(|stages| stages.slowest());
+        let of_link = of_link.map(|(rate, _)| rate).into_iter();
         let bucket = self.case.bed.tbf().filter(|_| way == Direction::Up);
         let slowest = of_link.chain(bucket).min()?;
         Some(slowest.get() as f64)
@@ -86,37 +87,48 @@ impl Crossing<'_> {
     /// Whether the instrument takes all of a line that it can get: what is paced does so when it was asked for more.
     pub(super) fn fills(&self, way: Direction, rate: f64) -> bool {
         let is_full = self.line(way).is_some_and(|line| rate >= FULL * line);
-        !self.profile().is_datagram_stream() || is_full || self.way(way).queue_full > 0
+        !self.profile().is_datagram_stream() || is_full || self.fills_queue(way)
     }
 
-    /// How long a frame of so many bytes takes from one end to the other; unknown where packets wait for others.
+    /// Whether a queue had more than it could take, or than its AQM would.
+    fn fills_queue(&self, way: Direction) -> bool {
+        let counted = self.way(way);
+        counted.queue_full() + counted.dropped_for(DropCause::Aqm) + counted.marked > 0
+    }
+
+    /// How long a frame of so many bytes takes from one end to the other; unknown where packets wait for others, or each for
+    /// a time of its own.
     fn one_way_ms(&self, way: Direction, frame: f64) -> Option<f64> {
-        let hops = self.hops(way)?;
-        let waits = self.way(way).queue_full > 0 || self.case.bed.tbf().is_some();
-        let over = |hop: &Conditions| {
-            let propagation = hop.delay.0 as f64 / 1e6;
-            // Microseconds are bytes over the factor.
-            let by_size = hop.size_delay.map_or(0.0, |k| frame / k.get() / 1e3);
-            let service = hop
+        let stages = self.stages(way)?;
+        let varies = stages.delays().any(|delay| delay.jitter.is_some());
+        let waits = self.fills_queue(way) || self.case.bed.tbf().is_some();
+        let through = |effect: &Effect| match effect {
+            Effect::Rate(rate) => rate
                 .rate
-                .map_or(0.0, |rate| frame * 8e3 / rate.rate.get() as f64);
-            propagation + by_size + service
+                .map_or(0.0, |rate| frame * 8e3 / rate.get() as f64),
+            // Microseconds are bytes over the factor.
+            Effect::Delay(delay) => {
+                let by_size = delay.by_size.map_or(0.0, |k| frame / k.get() / 1e3);
+                delay.time.0 as f64 / 1e6 + by_size
+            }
+            _ => 0.0,
         };
         let lateness = self.link.departure_error.p50_ns as f64 / 1e6;
-        (!waits).then(|| hops.iter().map(over).sum::<f64>() + lateness)
+        (!waits && !varies).then(|| stages.effects().map(through).sum::<f64>() + lateness)
     }
 
-    /// Bed and box in one direction; unknown in TOFFEE's mode, where the two directions share a server.
-    fn hops(&self, way: Direction) -> Option<Vec<Conditions>> {
-        let of_way = |hop: HopConfig| {
-            let of_way = match way {
-                Direction::Up => hop.up,
-                Direction::Down => hop.down,
-            };
-            hop.toffee.is_none().then_some(of_way)
+    /// Bed and box in one direction; unknown where the two directions share a server, where what serves is not a rate, and
+    /// where not all packets meet the same.
+    fn stages(&self, way: Direction) -> Option<Way> {
+        let route = self.case.path().ok().filter(|route| route.is_steady)?;
+        let is_unknown = |effect: &Effect| {
+            matches!(
+                effect,
+                Effect::Toffee(_) | Effect::Trace(_) | Effect::Gate(_)
+            )
         };
-        let path = self.case.path().ok()?;
-        path.into_iter().map(of_way).collect()
+        let stages = route.way(way);
+        (!stages.effects().any(is_unknown)).then(|| stages.clone())
     }
 
     fn round_trip(&self, figure: &Figure) -> Option<Truth> {
@@ -154,10 +166,7 @@ impl Crossing<'_> {
 
     /// What the emulated network dropped. What the kernel's token bucket drops is not counted.
     fn lost_percent(&self, way: Option<Direction>) -> Option<Truth> {
-        let dropped = |way| {
-            let counted: &DirectionSummary = self.way(way);
-            (counted.lost + counted.queue_full) as f64
-        };
+        let dropped = |way| self.way(way).dropped_all() as f64;
         let (lost, of) = match way {
             Some(way) => (dropped(way), self.way(way).packets),
             // An exchange is lost if either its request or its answer is.
@@ -166,11 +175,21 @@ impl Crossing<'_> {
                 (lost, self.link.up.packets)
             }
         };
-        let is_known = of > 0 && self.case.bed.tbf().is_none();
+        let is_known = of > 0 && self.case.bed.tbf().is_none() && !self.copies_or_edits();
         is_known.then(|| Truth::exact(100.0 * lost / of as f64))
     }
 
+    /// Whether packets came twice, or damaged: what an instrument then sees of them is its kernel's affair.
+    fn copies_or_edits(&self) -> bool {
+        [&self.link.up, &self.link.down]
+            .iter()
+            .any(|way| way.copies + way.edited > 0)
+    }
+
     fn goodput(&self, way: Option<Direction>) -> Option<Truth> {
+        if self.copies_or_edits() {
+            return None;
+        }
         let calibration = &self.profile().calibration;
         let elapsed = |statistic| self.elapsed(way, statistic);
         let carrier = self.profile().carrier.as_ref();
@@ -218,11 +237,9 @@ impl Crossing<'_> {
         if let Some(bucket) = self.case.bed.token_bucket() {
             return (f64::from(bucket.burst), f64::from(bucket.limit));
         }
-        let hops = self.hops(way).unwrap_or_default();
-        let rates = hops.iter().filter_map(|hop| hop.rate);
-        let slowest = rates.min_by_key(|rate| rate.rate);
+        let slowest = self.stages(way).and_then(|stages| stages.slowest());
         let mtu = self.case.bed.mtu().unwrap_or_default();
-        let waiting = slowest.map_or(0.0, |rate| match rate.queue {
+        let waiting = slowest.map_or(0.0, |(_, queue)| match queue.limit {
             QueueLimit::Packets(count) => f64::from(count) * f64::from(mtu),
             QueueLimit::Bytes(bytes) => bytes.0 as f64,
             QueueLimit::Time(time) => time.0 as f64 / 1e9 * line / 8.0,

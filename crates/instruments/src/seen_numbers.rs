@@ -1,0 +1,77 @@
+//! Which of a flow's numbers have come.
+
+const WORD: u64 = u64::BITS as u64;
+
+/// A bit for each of the `WINDOW` numbers up to the highest; a multiple of 64, so that each has a bit of its own.
+#[derive(Debug, Default)]
+pub(crate) struct SeenNumbers<const WINDOW: u64> {
+    words: Box<[u64]>,
+    /// The highest number that came.
+    pub(crate) highest: u64,
+    /// How many numbers came, each counted once.
+    pub(crate) arrivals: u64,
+}
+
+/// What is known of a number when it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// It comes for the first time.
+    New,
+    /// It came before.
+    Again,
+    /// It is behind the window.
+    TooLate,
+}
+
+impl<const WINDOW: u64> SeenNumbers<WINDOW> {
+    /// No number has come; numbers are from 1.
+    pub(crate) fn new() -> Self {
+        let words = usize::try_from(WINDOW / WORD).expect("a window fits memory");
+        Self {
+            words: vec![0; words].into(),
+            highest: 0,
+            arrivals: 0,
+        }
+    }
+
+    /// Notes that `number` came.
+    pub(crate) fn insert(&mut self, number: u64) -> Seen {
+        if number > self.highest {
+            self.advance(number);
+        } else if self.highest - number >= WINDOW {
+            return Seen::TooLate;
+        }
+        let word = self.word(number);
+        let bit = 1 << (number % WORD);
+        if *word & bit != 0 {
+            return Seen::Again;
+        }
+        *word |= bit;
+        self.arrivals += 1;
+        Seen::New
+    }
+
+    /// Forgets the numbers that leave the window when it reaches up to `number`.
+    fn advance(&mut self, number: u64) {
+        if number - self.highest >= WINDOW {
+            self.words.fill(0);
+        } else {
+            let mut next = self.highest + 1;
+            while next <= number {
+                let last = (next | (WORD - 1)).min(number);
+                let kept = !(u64::MAX >> (WORD - 1 - (last - next)) << (next % WORD));
+                *self.word(next) &= kept;
+                let Some(following) = last.checked_add(1) else {
+                    break;
+                };
+                next = following;
+            }
+        }
+        self.highest = number;
+    }
+
+    fn word(&mut self, number: u64) -> &mut u64 {
+        let at = usize::try_from(number % WINDOW / WORD).expect("within the window");
+        &mut self.words[at]
+    }
+}

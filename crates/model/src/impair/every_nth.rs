@@ -1,0 +1,65 @@
+//! Loss by counting.
+
+use core::num::NonZeroU32;
+
+use crate::draw::Draws;
+use crate::in_flight::InFlight;
+use crate::packet::DropCause;
+use crate::spec::Effect;
+use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::time::Nanos;
+
+/// Drops every n-th packet, and of copies every n-th by a count of their own.
+#[derive(Debug)]
+pub(crate) struct EveryNth {
+    n: Option<NonZeroU32>,
+}
+
+impl EveryNth {
+    pub(crate) fn new(_start: Nanos, _: Draws) -> Self {
+        Self { n: None }
+    }
+}
+
+impl Stage for EveryNth {
+    fn nature(_: &Effect) -> Nature {
+        Nature {
+            needs: Needs::Order,
+            gives: Gives::AtOnce,
+        }
+    }
+
+    fn enter(&mut self, at: Nanos, index: u64, _: &mut InFlight, _: &mut Out) -> Entered {
+        match self.n {
+            Some(n) if (index + 1).is_multiple_of(u64::from(n.get())) => {
+                Entered::Dropped(DropCause::Loss)
+            }
+            _ => Entered::Passes(at),
+        }
+    }
+
+    fn set(&mut self, _at: Nanos, effect: &Effect) {
+        self.n = match effect {
+            Effect::EveryNth(n) => Some(*n),
+            _ => None,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_third_of_ten_is_dropped() {
+        let mut stage = EveryNth::new(Nanos::ZERO, Draws::new(1, 0, "box.up.nth"));
+        stage.set(Nanos::ZERO, &Effect::EveryNth(NonZeroU32::new(3).unwrap()));
+        let mut is_dropped = |index| {
+            let mut t = InFlight::for_test(100);
+            stage.enter(Nanos(index), index, &mut t, &mut Out::default())
+                == Entered::Dropped(DropCause::Loss)
+        };
+        let dropped: std::vec::Vec<u64> = (0..10).filter(|index| is_dropped(*index)).collect();
+        assert_eq!(dropped, [2, 5, 8]);
+    }
+}

@@ -1,0 +1,377 @@
+//! The stages that conditions ask for, in the order in which packets meet them.
+
+use anyhow::{Context, Result};
+use model::{
+    BitsPerSec, Bytes, ConfigError, Delay, Effect, Framing, LinkConfig, Nanos, PathSpec,
+    Probability, Queue, QueueLimit, Rate, Side, StageSpec, Toffee,
+};
+
+use super::classes;
+use super::rules::{EmulatedLink, Rule};
+use super::stages::Place;
+use super::values::{AqmSpec, LineRate};
+use super::{
+    DEFAULT_QUEUE, DEFAULT_TOFFEE_QUEUE, DirectionSpec, FluctuationSpec, LinkSpec, ToffeeSpec,
+    loss_of,
+};
+use crate::Direction;
+use crate::way::{Route, Way};
+
+/// The waiting room of a rate that is 0 all along, of which no time can be made one.
+const STALLED_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
+
+/// One hop's stages in either direction. A hop is what its name stands for in those of its stages: "wire", "box".
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hop {
+    /// What packets that no rule takes meet.
+    pub rest: Stages,
+    /// What packets of each class meet.
+    pub classes: Vec<(Rule, Stages)>,
+}
+
+/// The stages that some packets meet in a hop.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stages {
+    /// From client to server.
+    pub up: Vec<StageSpec>,
+    /// From server to client.
+    pub down: Vec<StageSpec>,
+}
+
+impl Hop {
+    /// Its two directions the other way round.
+    pub(crate) fn reversed(mut self) -> Self {
+        let all = self.classes.iter_mut().map(|(_, stages)| stages);
+        for stages in all.chain([&mut self.rest]) {
+            std::mem::swap(&mut stages.up, &mut stages.down);
+        }
+        self
+    }
+
+    /// What packets of this class meet.
+    fn stages(&self, class: usize) -> &Stages {
+        let own = class
+            .checked_sub(1)
+            .and_then(|index| self.classes.get(index));
+        own.map_or(&self.rest, |(_, stages)| stages)
+    }
+}
+
+/// The model's link number `link` of hops in the order in which a packet going up meets them; one going down meets them
+/// in reverse. The classes are those of the hop that has any.
+pub(crate) fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
+    let rules = hops.iter().flat_map(|hop| &hop.classes);
+    let rules: Vec<Rule> = rules.map(|(rule, _)| rule.clone()).collect();
+    let paths = (0..).zip(0..=rules.len()).flat_map(|(class, index)| {
+        let (up, down) = ways(hops, index);
+        let path = |side, stages| PathSpec {
+            side,
+            class,
+            stages,
+        };
+        [path(Side::A, up), path(Side::B, down)]
+    });
+    let config = LinkConfig {
+        seed,
+        link,
+        paths: paths.collect(),
+        ..LinkConfig::default()
+    };
+    EmulatedLink {
+        config,
+        rules: rules.into_iter().collect(),
+    }
+}
+
+/// What packets that no rule takes meet on such hops.
+pub(crate) fn route(hops: &[Hop]) -> Route {
+    let (up, down) = ways(hops, 0);
+    let mut all = up.iter().chain(&down);
+    Route {
+        is_steady: all.all(|stage| stage.schedule.is_empty())
+            && hops.iter().all(|hop| hop.classes.is_empty()),
+        up: Way(up),
+        down: Way(down),
+    }
+}
+
+/// What packets of a class meet up and down.
+fn ways(hops: &[Hop], class: usize) -> (Vec<StageSpec>, Vec<StageSpec>) {
+    let up = hops.iter().flat_map(|hop| &hop.stages(class).up);
+    let down = hops.iter().rev().flat_map(|hop| &hop.stages(class).down);
+    (up.cloned().collect(), down.cloned().collect())
+}
+
+impl LinkSpec {
+    /// The stages that these conditions ask for in a hop of this name.
+    ///
+    /// # Errors
+    /// What needs a rate where there is none; a drop factor below 1; a schedule out of order; a stage or class that is wrong.
+    pub fn hop(&self, name: &str) -> Result<Hop> {
+        self.check_layers()?;
+        classes::check(&self.classes)?;
+        let up = self.direction(name, Direction::Up)?;
+        let down = self.direction(name, Direction::Down)?;
+        let of_class = |number: usize| Stages {
+            up: up.of_class(self, name, number),
+            down: down.of_class(self, name, number),
+        };
+        let rules = self.classes.iter().enumerate();
+        let classes = rules.map(|(number, class)| (class.rule.clone(), of_class(number)));
+        Ok(Hop {
+            classes: classes.collect(),
+            rest: Stages {
+                up: up.stages(),
+                down: down.stages(),
+            },
+        })
+    }
+
+    /// Refuses schedules out of order, and what needs a rate where there never is one.
+    fn check_layers(&self) -> Result<()> {
+        let has_rate =
+            |layers: &[&DirectionSpec]| layers.iter().any(|one| one.ever().rate.is_some());
+        let check = |own: &DirectionSpec, rates: bool| {
+            own.check_order()?;
+            if rates {
+                return Ok(());
+            }
+            own.ever().refuse_rateless()
+        };
+        let up = has_rate(&[&self.up, &self.both]);
+        let down = has_rate(&[&self.down, &self.both]);
+        check(&self.up, up).context("up")?;
+        check(&self.down, down).context("down")?;
+        check(&self.both, up || down)?;
+        for class in &self.classes {
+            let up = up || has_rate(&[&class.up, &class.both]);
+            let down = down || has_rate(&[&class.down, &class.both]);
+            let all = || {
+                check(&class.up, up).context("up")?;
+                check(&class.down, down).context("down")?;
+                check(&class.both, up || down)
+            };
+            all().with_context(|| format!("classes: {}", class.rule.name))?;
+        }
+        Ok(())
+    }
+
+    /// What packets that no rule takes meet in one direction of a hop.
+    fn direction(&self, hop: &str, direction: Direction) -> Result<OneWay> {
+        let toffee = self.toffee.clone().unwrap_or_default();
+        let prefix = format!("{hop}.{}", direction.name());
+        let extra = |place| {
+            let all = self.stages.iter();
+            let here = all.filter(move |stage| stage.is_in(direction, place));
+            let here = here.map(|stage| stage.to_model(&prefix));
+            here.collect::<Result<Vec<_>>>()
+        };
+        let mut first = extra(Place::First)?;
+        first.push(StageSpec::new(format!("{hop}.toffee"), toffee.server()));
+        let drop = or_nothing(toffee.loss(hop)?, Probability::ZERO, Effect::Loss);
+        first.push(StageSpec::new(format!("{prefix}.drop"), drop));
+        Ok(OneWay {
+            direction,
+            first,
+            own: over_time(&[self.layer(direction), &self.both], &prefix),
+            last: extra(Place::Last)?,
+        })
+    }
+
+    fn layer(&self, direction: Direction) -> &DirectionSpec {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        }
+    }
+}
+
+/// One direction of a hop; stages that do nothing are among them.
+struct OneWay {
+    direction: Direction,
+    first: Vec<StageSpec>,
+    /// As [`DirectionSpec::effects`] has them.
+    own: [StageSpec; SLOTS],
+    last: Vec<StageSpec>,
+}
+
+impl OneWay {
+    fn stages(&self) -> Vec<StageSpec> {
+        self.with(self.own.iter())
+    }
+
+    /// With other stages of the class of this number, where it says something of them.
+    fn of_class(&self, link: &LinkSpec, hop: &str, number: usize) -> Vec<StageSpec> {
+        let class = &link.classes[number];
+        let own = match self.direction {
+            Direction::Up => &class.up,
+            Direction::Down => &class.down,
+        };
+        let layers = [own, &class.both, link.layer(self.direction), &link.both];
+        let prefix = format!("{hop}.{}.{}", class.rule.name, self.direction.name());
+        let differing = over_time(&layers, &prefix);
+        let said = own.ever().or(class.both.ever()).says();
+        let pairs = said.iter().zip(self.own.iter().zip(&differing));
+        let own = pairs.map(|(says, (shared, own))| if *says { own } else { shared });
+        self.with(own)
+    }
+
+    fn with<'a>(&'a self, own: impl Iterator<Item = &'a StageSpec>) -> Vec<StageSpec> {
+        let all = self.first.iter().chain(own).chain(&self.last);
+        let all = all.filter(|stage| stage.effects().any(|effect| *effect != Effect::Nothing));
+        all.cloned().collect()
+    }
+}
+
+/// The stages that conditions alone ask for.
+const SLOTS: usize = 6;
+
+/// The stages that layers of conditions ask for, of which the first that says something of a condition has it, with what
+/// their schedules change.
+fn over_time(layers: &[&DirectionSpec], prefix: &str) -> [StageSpec; SLOTS] {
+    let steps = layers.iter().flat_map(|layer| &layer.schedule);
+    let mut times: Vec<Nanos> = steps.map(|step| step.at).collect();
+    times.sort_unstable();
+    times.dedup();
+    let then = |time| {
+        let said = layers.iter().map(|layer| layer.then(time));
+        said.fold(DirectionSpec::default(), DirectionSpec::or)
+    };
+    let moments: Vec<(Nanos, DirectionSpec)> = times
+        .into_iter()
+        .map(|time| (time, then(Some(time))))
+        .collect();
+    let first = then(None);
+    let rate_of = |all: &DirectionSpec| all.rate.and_then(|rate| rate.0);
+    let all = [&first]
+        .into_iter()
+        .chain(moments.iter().map(|(_, all)| all));
+    let mut rate = all.clone().find_map(rate_of);
+    let mut stages = first
+        .effects(rate)
+        .map(|(kind, effect)| StageSpec::new(format!("{prefix}.{kind}"), effect));
+    for (at, all) in &moments {
+        rate = rate_of(all).or(rate);
+        for (stage, (_, effect)) in stages.iter_mut().zip(all.effects(rate)) {
+            if stage.effects().last() != Some(&effect) {
+                stage.schedule.push((*at, effect));
+            }
+        }
+    }
+    stages
+}
+
+impl DirectionSpec {
+    /// What every stage does under these conditions, and what its name ends in, in order. `rate` is the last one that
+    /// served.
+    fn effects(&self, rate: Option<BitsPerSec>) -> [(&'static str, Effect); SLOTS] {
+        let nothing = Effect::Nothing;
+        let [loss, bursts] = self
+            .loss
+            .map_or([nothing.clone(), nothing], |loss| loss.effects());
+        let share = |share: Option<Probability>, effect: fn(Probability) -> Effect| {
+            or_nothing(share.unwrap_or_default(), Probability::ZERO, effect)
+        };
+        [
+            ("rate", self.rate(rate)),
+            ("loss", loss),
+            ("burst-loss", bursts),
+            ("duplicate", share(self.duplicate, Effect::Duplicate)),
+            ("corrupt", share(self.corrupt, Effect::Corrupt)),
+            (
+                "delay",
+                or_nothing(self.delay(), Delay::default(), Effect::Delay),
+            ),
+        ]
+    }
+
+    /// Of which of these stages it says something.
+    fn says(&self) -> [bool; SLOTS] {
+        let queue = self.queue.is_some() || self.aqm.is_some();
+        let rate = self.rate.is_some() || self.fluctuation.is_some() || queue;
+        let delay = self.delay.is_some() || self.jitter.is_some() || self.size_delay.is_some();
+        [
+            rate,
+            self.loss.is_some(),
+            self.loss.is_some(),
+            self.duplicate.is_some(),
+            self.corrupt.is_some(),
+            delay,
+        ]
+    }
+
+    fn rate(&self, known: Option<BitsPerSec>) -> Effect {
+        let Some(LineRate(rate)) = self.rate else {
+            return Effect::Nothing;
+        };
+        let usual = self.aqm.map_or(DEFAULT_QUEUE, AqmSpec::usual_limit);
+        let limit = match (rate, self.queue.unwrap_or(usual)) {
+            // A time needs a rate: that which served before, or will serve.
+            (None, QueueLimit::Time(time)) => known.map_or(STALLED_QUEUE, |rate| {
+                QueueLimit::Bytes(bytes_in(rate, time))
+            }),
+            (_, limit) => limit,
+        };
+        Effect::Rate(Rate {
+            rate,
+            fluctuation: self.fluctuation.map(FluctuationSpec::to_model),
+            framing: Framing::L2,
+            queue: Queue {
+                limit,
+                discipline: self.aqm.map(|aqm| aqm.0).unwrap_or_default(),
+            },
+        })
+    }
+
+    /// Propagation with all that belongs to it.
+    pub(super) fn delay(&self) -> Delay {
+        let jitter = self.jitter.filter(|spec| spec.jitter.spread > Nanos::ZERO);
+        Delay {
+            time: self.delay.unwrap_or_default(),
+            by_size: self.size_delay,
+            jitter: jitter.map(|spec| spec.jitter),
+            ordering: jitter.map(|spec| spec.ordering).unwrap_or_default(),
+        }
+    }
+}
+
+/// What a rate serves in a time, at least one byte.
+fn bytes_in(rate: BitsPerSec, time: Nanos) -> Bytes {
+    let bytes = u128::from(rate.get()) * u128::from(time.0) / 8_000_000_000;
+    Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).max(1))
+}
+
+/// Conditions that do nothing get no stage.
+fn or_nothing<T: PartialEq>(value: T, nothing: T, effect: impl Fn(T) -> Effect) -> Effect {
+    if value == nothing {
+        Effect::Nothing
+    } else {
+        effect(value)
+    }
+}
+
+impl ToffeeSpec {
+    fn server(&self) -> Effect {
+        if self.delay.unwrap_or_default().0 == 0 && self.dynamic.is_none() {
+            return Effect::Nothing;
+        }
+        let queue: QueueLimit = self.queue.unwrap_or(DEFAULT_TOFFEE_QUEUE);
+        Effect::Toffee(Toffee {
+            delay: self.delay.unwrap_or_default(),
+            dynamic: self.dynamic,
+            queue: queue.into(),
+        })
+    }
+
+    fn loss(&self, hop: &str) -> Result<Probability, ConfigError> {
+        let Some(k) = self.drop else {
+            return Ok(Probability::ZERO);
+        };
+        loss_of(k).ok_or_else(|| ConfigError::OutOfRange {
+            stage: format!("{hop}.toffee"),
+            field: "drop",
+            value: k.to_string(),
+            right: "a drop factor is at least 1",
+        })
+    }
+}

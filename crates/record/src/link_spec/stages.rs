@@ -1,0 +1,317 @@
+//! Stages that no condition stands for, and second ones of those that have one.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use model::{
+    Delay, Effect, Factor, Gate, GilbertElliott, Nanos, Probability, Queue, QueueLimit, Repeating,
+    StageSpec, Trace,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::values::{AqmSpec, JitterSpec, LossSpec};
+use super::{DirectionSpec, is_name};
+use crate::Direction;
+
+/// What may wait before a closed gate or a trace, where nothing else is said.
+const DEFAULT_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
+
+/// What a stage does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StageKind {
+    /// What comes while it is not `open` waits until it opens, in `queue`.
+    Gate,
+    /// A bottleneck that serves 1504 bytes at each of `times`, which repeat; `queue` and `aqm` are as those of a rate.
+    Trace,
+    /// Loss in bursts by its transitions, as tc's gemodel: `p`, `r`, `bad_loss`, `good_loss`.
+    Gemodel,
+    /// What is longer than `mtu` is dropped, and its sender told by ICMP.
+    Mtu,
+    /// Every `n`-th packet is lost.
+    EveryNth,
+    /// Random `loss`.
+    Loss,
+    /// Propagation: `delay`, `jitter`, `size_delay`.
+    Delay,
+    /// Copies: `duplicate`.
+    Duplicate,
+    /// Flipped bits: `corrupt`.
+    Corrupt,
+}
+
+/// Where in a direction of its hop a stage stands; several in one place stand as they are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// Before the bottleneck's queue and everything else.
+    #[default]
+    First,
+    /// Behind propagation.
+    Last,
+}
+
+/// Every parameter is one entry here: fields, keys and the schema follow.
+macro_rules! parameters {
+    ($(#[doc = $help:literal] $key:ident: $kind:ty,)+) => {
+        /// What the kinds of stages have; each has some of these.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct StageParameters {
+            $(
+                #[doc = $help]
+                pub $key: Option<$kind>,
+            )+
+        }
+
+        impl StageParameters {
+            fn or(self, other: Self) -> Self {
+                Self { $($key: self.$key.or(other.$key),)+ }
+            }
+
+            /// The keys of what is said.
+            fn said(&self) -> Vec<&'static str> {
+                let all = [$((stringify!($key), self.$key.is_some()),)+];
+                all.iter().filter(|(_, said)| *said).map(|(key, _)| *key).collect()
+            }
+        }
+
+        /// A stage as files have it.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct StageTable {
+            /// What it does.
+            pub kind: StageKind,
+            /// Its name; the kind's when absent.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub name: Option<String>,
+            /// Of the two one alone; each has such a stage when absent.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub direction: Option<Direction>,
+            /// Where it stands.
+            #[serde(default)]
+            pub place: Place,
+            $(
+                #[doc = $help]
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $key: Option<$kind>,
+            )+
+            /// What changes later, in order of time.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub schedule: Vec<StageStep>,
+        }
+
+        /// What a stage does from a time on; what it does not name stays as it was.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct StageStep {
+            /// From when on, counted from the link's start.
+            pub at: Nanos,
+            $(
+                #[doc = $help]
+                #[serde(default, skip_serializing_if = "Option::is_none")]
+                pub $key: Option<$kind>,
+            )+
+        }
+
+        impl StageTable {
+            /// What it is at first.
+            pub fn parameters(&self) -> StageParameters {
+                StageParameters { $($key: self.$key.clone(),)+ }
+            }
+        }
+
+        impl StageStep {
+            /// What changes.
+            pub fn parameters(&self) -> StageParameters {
+                StageParameters { $($key: self.$key.clone(),)+ }
+            }
+        }
+    };
+}
+
+parameters! {
+    /// Whether a gate lets packets pass; true when absent.
+    open: bool,
+    /// The waiting room of a gate or trace; 1000 packets when absent.
+    queue: QueueLimit,
+    /// When a trace serves, in milliseconds from the link's start; the last one is how long it lasts until it repeats.
+    times: Vec<u64>,
+    /// Active management of a trace's queue.
+    aqm: AqmSpec,
+    /// The probability that a bad state follows a good one, a packet.
+    p: Probability,
+    /// The probability that a good state follows a bad one, a packet.
+    r: Probability,
+    /// Loss in the bad state (1-h); 100 % when absent.
+    bad_loss: Probability,
+    /// Loss in the good state (1-k); none when absent.
+    good_loss: Probability,
+    /// Which packets are lost by counting: 3 is every third.
+    n: NonZeroU32,
+    /// The longest packet that passes, in L3 bytes.
+    mtu: u16,
+    /// Random loss.
+    loss: LossSpec,
+    /// Propagation delay.
+    delay: Nanos,
+    /// How far each packet's delay varies.
+    jitter: JitterSpec,
+    /// Delay that grows with the packet.
+    size_delay: Factor,
+    /// How many packets are followed by a copy.
+    duplicate: Probability,
+    /// How many packets have one bit flipped.
+    corrupt: Probability,
+}
+
+impl StageTable {
+    /// Its name, or the kind's.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.kind.name())
+    }
+
+    /// Whether it stands in this direction, here.
+    pub(super) fn is_in(&self, direction: Direction, place: Place) -> bool {
+        self.direction.is_none_or(|own| own == direction) && self.place == place
+    }
+
+    /// The model's stage, under names that begin as `prefix` does.
+    pub(super) fn to_model(&self, prefix: &str) -> Result<StageSpec> {
+        self.stage(prefix)
+            .with_context(|| format!("stages: {}", self.name()))
+    }
+
+    fn stage(&self, prefix: &str) -> Result<StageSpec> {
+        ensure!(
+            is_name(self.name()),
+            "name: a stage needs a name of letters, digits, - and _, such as gate"
+        );
+        let mut now = self.parameters();
+        let mut stage =
+            StageSpec::new(format!("{prefix}.{}", self.name()), self.kind.effect(&now)?);
+        let mut last = Nanos::ZERO;
+        for step in &self.schedule {
+            let at = step.at;
+            ensure!(
+                last <= at,
+                "schedule: {at} stands behind {last}: put it in order of time"
+            );
+            last = at;
+            now = step.parameters().or(now);
+            stage.schedule.push((at, self.kind.effect(&now)?));
+        }
+        Ok(stage)
+    }
+}
+
+impl StageKind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Gate => "gate",
+            Self::Trace => "trace",
+            Self::Gemodel => "gemodel",
+            Self::Mtu => "mtu",
+            Self::EveryNth => "every-nth",
+            Self::Loss => "loss",
+            Self::Delay => "delay",
+            Self::Duplicate => "duplicate",
+            Self::Corrupt => "corrupt",
+        }
+    }
+
+    /// The keys that it has, the one that it needs first, or in an array of their own.
+    const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Gate => &["open", "queue"],
+            Self::Trace => &["times", "queue", "aqm"],
+            Self::Gemodel => &["p", "r", "bad_loss", "good_loss"],
+            Self::Mtu => &["mtu"],
+            Self::EveryNth => &["n"],
+            Self::Loss => &["loss"],
+            Self::Delay => &["delay", "jitter", "size_delay"],
+            Self::Duplicate => &["duplicate"],
+            Self::Corrupt => &["corrupt"],
+        }
+    }
+
+    fn effect(self, with: &StageParameters) -> Result<Effect> {
+        let known = self.keys();
+        let name = self.name();
+        if let Some(other) = with.said().iter().find(|key| !known.contains(key)) {
+            let known = known.join(", ");
+            bail!("{other}: no key of kind = \"{name}\", which has {known}");
+        }
+        let effect = match self {
+            Self::Gate => Effect::Gate(Gate {
+                open: with.open.unwrap_or(true),
+                queue: with.queue.unwrap_or(DEFAULT_QUEUE),
+            }),
+            Self::Trace => Effect::Trace(trace(with)?),
+            Self::Gemodel => {
+                let all = Probability::from_percent(100.0)?;
+                Effect::GilbertElliott(GilbertElliott {
+                    to_bad: with
+                        .p
+                        .context("p: how often a burst begins is missing: p = \"1%\"")?,
+                    to_good: with
+                        .r
+                        .context("r: how often a burst ends is missing: r = \"10%\"")?,
+                    bad_loss: with.bad_loss.unwrap_or(all),
+                    good_loss: with.good_loss.unwrap_or_default(),
+                })
+            }
+            Self::Mtu => Effect::Mtu(with.mtu.context("mtu: it is missing: mtu = 1400")?),
+            Self::EveryNth => Effect::EveryNth(with.n.context("n: it is missing: n = 100")?),
+            Self::Loss => {
+                let loss = with.loss.context("loss: it is missing: loss = \"1%\"")?;
+                match loss.effects() {
+                    [Effect::Nothing, bursts] => bursts,
+                    [single, _] => single,
+                }
+            }
+            Self::Delay => {
+                let direction = DirectionSpec {
+                    delay: with.delay,
+                    jitter: with.jitter,
+                    size_delay: with.size_delay,
+                    ..DirectionSpec::default()
+                };
+                let delay = direction.delay();
+                ensure!(
+                    !with.said().is_empty(),
+                    "delay: it is missing: delay = \"20ms\""
+                );
+                if delay == Delay::default() {
+                    Effect::Nothing
+                } else {
+                    Effect::Delay(delay)
+                }
+            }
+            Self::Duplicate => {
+                let share = with.duplicate;
+                Effect::Duplicate(share.context("duplicate: it is missing: duplicate = \"1%\"")?)
+            }
+            Self::Corrupt => {
+                let share = with.corrupt;
+                Effect::Corrupt(share.context("corrupt: it is missing: corrupt = \"0.1%\"")?)
+            }
+        };
+        Ok(effect)
+    }
+}
+
+fn trace(with: &StageParameters) -> Result<Trace> {
+    let times = with.times.iter().flatten();
+    let times = times.map(|ms| Nanos(ms.saturating_mul(1_000_000)));
+    let opportunities = Repeating::new(times.collect()).context("times")?;
+    let usual = with.aqm.map_or(DEFAULT_QUEUE, AqmSpec::usual_limit);
+    Ok(Trace {
+        opportunities: Arc::new(opportunities),
+        queue: Queue {
+            limit: with.queue.unwrap_or(usual),
+            discipline: with.aqm.map(|aqm| aqm.0).unwrap_or_default(),
+        },
+    })
+}

@@ -1,0 +1,532 @@
+//! Conditions as they are written, and the stages that they become.
+
+use super::*;
+use model::{
+    BitsPerSec, Bytes, Codel, Delay, Discipline, DualPi2, Effect, FqCodel, Gate, GilbertElliott,
+    Jitter, Law, Ordering, Rate, Side, StageSpec, Toffee,
+};
+
+fn hop(text: &str) -> Hop {
+    let spec: LinkSpec = toml::from_str(text).unwrap();
+    spec.check().unwrap();
+    spec.hop("box").unwrap()
+}
+
+/// What the stage of this name does, in either direction.
+fn effect(hop: &Hop, name: &str) -> Option<Effect> {
+    let mut all = hop.rest.up.iter().chain(&hop.rest.down);
+    let found = all.find(|stage| stage.name == format!("box.{name}"));
+    found.map(|stage| stage.effect.clone())
+}
+
+fn delay(text: &str) -> Option<Effect> {
+    Some(Effect::Delay(Delay {
+        time: text.parse().unwrap(),
+        ..Delay::default()
+    }))
+}
+
+fn loss(text: &str) -> Option<Effect> {
+    Some(Effect::Loss(text.parse().unwrap()))
+}
+
+fn rate(hop: &Hop, way: &str) -> Rate {
+    match effect(hop, &format!("{way}.rate")) {
+        Some(Effect::Rate(rate)) => rate,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn toffee(hop: &Hop) -> Toffee {
+    match effect(hop, "toffee") {
+        Some(Effect::Toffee(toffee)) => toffee,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refusal(text: &str) -> String {
+    match toml::from_str::<LinkSpec>(text) {
+        Ok(spec) => format!("{:#}", spec.check().unwrap_err()),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_common_value_holds_in_both_directions() {
+    let hop = hop("delay = '20ms'\nloss = '1%'");
+    for way in ["up", "down"] {
+        assert_eq!(effect(&hop, &format!("{way}.delay")), delay("20ms"));
+        assert_eq!(effect(&hop, &format!("{way}.loss")), loss("1%"));
+    }
+}
+
+#[test]
+fn a_direction_overrides_the_common_value() {
+    let hop = hop("delay = '20ms'\nrate = '1mbit'\n[up]\nrate = '2mbit'\nqueue = '5pkt'");
+    assert_eq!(effect(&hop, "up.delay"), effect(&hop, "down.delay"));
+    assert_eq!(rate(&hop, "up").rate, "2mbit".parse().ok());
+    assert_eq!(rate(&hop, "up").queue, QueueLimit::Packets(5).into());
+    assert_eq!(rate(&hop, "down").queue, DEFAULT_QUEUE.into());
+}
+
+#[test]
+fn toffee_is_a_table_or_a_text() {
+    let text = hop("toffee = 'delay=1ms,dynamic=1,drop=2'");
+    let table = hop("[toffee]\ndelay = '1ms'\ndynamic = 1\ndrop = 2");
+    assert_eq!(text, table);
+    assert_eq!(toffee(&text).queue, DEFAULT_TOFFEE_QUEUE.into());
+    let names = |stages: &[StageSpec]| stages.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&text.rest.up), ["box.toffee", "box.up.drop"]);
+    assert_eq!(names(&text.rest.down), ["box.toffee", "box.down.drop"]);
+}
+
+#[test]
+fn the_drop_factor_stands_for_the_fitted_loss() {
+    let loss = |drop: &str, way: &str| {
+        let hop = hop(&format!("toffee = '{drop}'"));
+        match effect(&hop, &format!("{way}.drop")) {
+            None => Probability::ZERO,
+            Some(Effect::Loss(loss)) => loss,
+            other => panic!("{other:?}"),
+        }
+    };
+    for way in ["up", "down"] {
+        assert_eq!(loss("drop=1", way).percent(), 5.5);
+        assert_eq!(loss("drop=4", way).percent(), 5.5 / 32.0);
+        assert!((loss("drop=2", way).percent() - 0.9723).abs() < 0.0001);
+        assert_eq!(loss("delay=1ms", way), Probability::ZERO);
+    }
+    assert_eq!(
+        refusal("toffee = 'drop=0.5'"),
+        "link.toffee: drop = 0.5 is out of range: a drop factor is at least 1"
+    );
+}
+
+#[test]
+fn a_rate_may_fluctuate() {
+    let hop = hop("rate = '22mbit'\nfluctuation = { spread = '20%', hold = '5s' }");
+    let fluctuation = rate(&hop, "up").fluctuation.unwrap();
+    assert_eq!(fluctuation.hold, "5s".parse().unwrap());
+    assert_eq!(rate(&hop, "up"), rate(&hop, "down"));
+    assert!(refusal("fluctuation = { spread = '20%', hold = '5s' }").contains("state rate"));
+    let all = "rate = '1mbit'\nfluctuation = { spread = '100%', hold = '5s' }";
+    assert!(refusal(all).contains("link.up.rate: fluctuation.spread = 100%"));
+    let brief = "rate = '1mbit'\nfluctuation = { spread = '1%', hold = '5us' }";
+    assert!(refusal(brief).contains("1ms to 3600s"));
+}
+
+#[test]
+fn a_rate_may_fluctuate_in_one_direction_and_be_said_as_text() {
+    let table = hop("rate = '1mbit'\n[up]\nfluctuation = { spread = '20%', hold = '5s' }");
+    let text = hop("rate = '1mbit'\n[up]\nfluctuation = 'spread=20%,hold=5s'");
+    assert_eq!(table, text);
+    assert!(rate(&text, "up").fluctuation.is_some());
+    assert!(rate(&text, "down").fluctuation.is_none());
+    let alone = "[up]\nfluctuation = 'spread=20%,hold=5s'";
+    assert!(refusal(alone).starts_with("up: fluctuation"));
+    assert!(refusal("fluctuation = 'spread=20%'").contains("missing field `hold`"));
+    assert!(refusal("fluctuation = 'spread=20,hold=5s'").contains("spread: "));
+}
+
+#[test]
+fn an_unknown_key_comes_with_the_known_ones() {
+    let message = refusal("dealy = '1ms'");
+    assert!(message.contains("unknown field `dealy`") && message.contains("`delay`"));
+    assert!(refusal("[up]\ntoffee = 'drop=1'").contains("unknown field `toffee`"));
+}
+
+#[test]
+fn what_overrides_does_so_in_each_direction_that_it_is_of() {
+    let spec = |text: &str| toml::from_str::<LinkSpec>(text).unwrap();
+    let file = spec("delay = '1ms'\nloss = '1%'\nseed = 3\n[up]\ndelay = '2ms'\nloss = '2%'");
+    let merged = spec("delay = '5ms'\n[down]\nloss = '3%'").or(file);
+    let expected = "delay = '5ms'\nloss = '1%'\nseed = 3\nup.loss = '2%'\ndown.loss = '3%'";
+    assert_eq!(merged, spec(expected));
+}
+
+#[test]
+fn a_queue_without_a_rate_is_refused() {
+    assert!(refusal("queue = '5pkt'").contains("needs a rate"));
+    assert!(refusal("[up]\nqueue = '5pkt'").contains("up: queue"));
+}
+
+#[test]
+fn a_bare_number_and_an_unknown_unit_are_refused() {
+    assert!(refusal("delay = 20").contains("unit"));
+    assert!(refusal("delay = '20parsec'").contains("20parsec"));
+    assert!(refusal("toffee = 'dealy=1ms'").contains("unknown key `dealy`"));
+    assert!(refusal("toffee = 'delay=1ms,delay=2ms'").contains("twice"));
+}
+
+#[test]
+fn what_is_written_reads_back_equal() {
+    let text = "delay = '20ms'\nloss = '1%'\nrate = '10mbit'\nqueue = '64KiB'\nseed = 7\n\
+                toffee = 'drop=2'\n[down]\nsize_delay = 2";
+    let spec: LinkSpec = toml::from_str(text).unwrap();
+    let again: LinkSpec = toml::from_str(&toml::to_string(&spec).unwrap()).unwrap();
+    assert_eq!(spec, again);
+}
+
+fn names(stages: &[StageSpec]) -> Vec<&str> {
+    stages.iter().map(|stage| stage.name.as_str()).collect()
+}
+
+#[test]
+fn stages_stand_in_their_order() {
+    let text = "rate = '1mbit'\nloss = '1%'\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
+                toffee = 'delay=1ms,drop=2'\n\
+                stages = [{ kind = 'gate' }, { kind = 'loss', name = 'late', loss = '1%', place = 'last' },\n\
+                { kind = 'mtu', mtu = 1400, direction = 'down' }]";
+    let hop = hop(text);
+    let up = "box.up.gate box.toffee box.up.drop box.up.rate box.up.loss box.up.duplicate box.up.corrupt box.up.delay \
+              box.up.late";
+    assert_eq!(names(&hop.rest.up).join(" "), up);
+    let down = "box.down.gate box.down.mtu box.toffee box.down.drop box.down.rate box.down.loss box.down.duplicate \
+                box.down.corrupt box.down.delay box.down.late";
+    assert_eq!(names(&hop.rest.down).join(" "), down);
+    let bursts = self::hop("loss = '1%,burst=8'");
+    assert_eq!(names(&bursts.rest.up), ["box.up.burst-loss"]);
+    let law = GilbertElliott::of_bursts("1%".parse().unwrap(), 8.0).unwrap();
+    assert_eq!(
+        effect(&bursts, "up.burst-loss"),
+        Some(Effect::GilbertElliott(law))
+    );
+    assert!(
+        self::hop("loss = '0%,burst=8'\njitter = '0ms'\nduplicate = '0%'")
+            .rest
+            .up
+            .is_empty()
+    );
+}
+
+#[test]
+fn jitter_belongs_to_the_delay_and_is_a_text_or_a_table() {
+    let text = hop("delay = '20ms'\njitter = '2ms,normal,free'");
+    let table = "delay = '20ms'\njitter = { spread = '2ms', law = 'normal', ordering = 'free' }";
+    assert_eq!(text, hop(table));
+    let delay = Delay {
+        time: "20ms".parse().unwrap(),
+        jitter: Some(Jitter {
+            spread: "2ms".parse().unwrap(),
+            law: Law::Normal,
+        }),
+        ordering: Ordering::Free,
+        by_size: None,
+    };
+    assert_eq!(effect(&text, "down.delay"), Some(Effect::Delay(delay)));
+    assert!(refusal("jitter = { spred = '2ms' }").contains("unknown field `spred`"));
+    assert!(refusal("jitter = { spread = '2' }").contains("unit"));
+    assert!(refusal("jitter = '7200s'").contains("link.up.delay: jitter = 7200s"));
+}
+
+#[test]
+fn an_aqm_manages_the_queue_of_a_rate() {
+    let of = |aqm: &str| rate(&hop(&format!("rate = '1mbit'\naqm = '{aqm}'")), "up").queue;
+    let codel = Codel {
+        ecn: true,
+        target: Nanos::from_millis(10),
+        ..Codel::default()
+    };
+    let queue = of("codel,ecn,target=10ms");
+    assert_eq!(queue.limit, QueueLimit::Packets(1_000));
+    assert_eq!(queue.discipline, Discipline::Codel(codel));
+    let fq = FqCodel {
+        flows: 7,
+        ..FqCodel::default()
+    };
+    assert_eq!(of("fq_codel,flows=7").limit, QueueLimit::Packets(10_240));
+    assert_eq!(of("fq_codel,flows=7").discipline, Discipline::FqCodel(fq));
+    let dual = Discipline::DualPi2(DualPi2::default());
+    assert_eq!(
+        (of("dualpi2").limit, of("dualpi2").discipline),
+        (QueueLimit::Packets(10_000), dual)
+    );
+    let limited = hop("rate = '1mbit'\naqm = 'codel'\nqueue = '64KiB'");
+    assert_eq!(
+        rate(&limited, "up").queue.limit,
+        QueueLimit::Bytes(Bytes(65_536))
+    );
+    assert!(refusal("aqm = 'codel'").starts_with("aqm: it manages the queue of a rate"));
+    assert!(refusal("rate = '1mbit'\naqm = 'red'").contains("codel, fq_codel and dualpi2"));
+}
+
+/// When the stage of this name changes, in milliseconds, and to what.
+fn schedule(stages: &[StageSpec], name: &str) -> Vec<(u64, Effect)> {
+    let stage = stages.iter().find(|stage| stage.name == name);
+    let schedule = stage
+        .unwrap_or_else(|| panic!("{name}: {stages:?}"))
+        .schedule
+        .iter();
+    schedule
+        .map(|(at, effect)| (at.0 / 1_000_000, effect.clone()))
+        .collect()
+}
+
+#[test]
+fn what_a_schedule_does_not_name_stays_as_it_was() {
+    let hop = hop("rate = '10mbit'\ndelay = '20ms'\nloss = '1%'\n\
+                   schedule = [{ at = '10s', rate = '5mbit', delay = '40ms' }, { at = '20s', loss = '1%,burst=8' }]\n\
+                   [up]\ndelay = '1ms'\nschedule = [{ at = '10s', jitter = '1ms' }]");
+    let served = schedule(&hop.rest.up, "box.up.rate");
+    let [(10_000, Effect::Rate(slower))] = &served[..] else {
+        panic!("{served:?}");
+    };
+    assert_eq!(slower.rate, "5mbit".parse().ok());
+    let Some(Effect::Delay(before)) = effect(&hop, "up.delay") else {
+        panic!("{hop:?}");
+    };
+    let later = schedule(&hop.rest.up, "box.up.delay");
+    let [(10_000, Effect::Delay(later))] = &later[..] else {
+        panic!("{later:?}");
+    };
+    // A direction's own delay stays; its jitter comes.
+    assert_eq!(
+        (before.time, later.time),
+        (Nanos::from_millis(1), Nanos::from_millis(1))
+    );
+    assert!(before.jitter.is_none() && later.jitter.is_some());
+    let down = schedule(&hop.rest.down, "box.down.delay");
+    assert_eq!(down, [(10_000, delay("40ms").unwrap())]);
+    assert_eq!(
+        schedule(&hop.rest.down, "box.down.loss"),
+        [(20_000, Effect::Nothing)]
+    );
+    assert_eq!(effect(&hop, "down.burst-loss"), Some(Effect::Nothing));
+    assert_eq!(schedule(&hop.rest.down, "box.down.burst-loss").len(), 1);
+}
+
+#[test]
+fn a_rate_of_nothing_stalls_with_the_room_that_it_had() {
+    let hop = hop(
+        "rate = '8mbit'\nschedule = [{ at = '1s', rate = '0bit' }, { at = '2s', rate = '16mbit' }]",
+    );
+    let served = schedule(&hop.rest.up, "box.up.rate");
+    let rates = served.iter().map(|(_, effect)| match effect {
+        Effect::Rate(rate) => (rate.rate.map(BitsPerSec::get), rate.queue.limit),
+        other => panic!("{other:?}"),
+    });
+    let rates: Vec<_> = rates.collect();
+    assert_eq!(
+        rates,
+        [
+            (None, QueueLimit::Bytes(Bytes(100_000))),
+            (Some(16_000_000), DEFAULT_QUEUE)
+        ]
+    );
+    let at_first = self::hop("rate = '0bit'\nschedule = [{ at = '1s', rate = '8mbit' }]");
+    assert_eq!(
+        rate(&at_first, "up").queue.limit,
+        QueueLimit::Bytes(Bytes(100_000))
+    );
+    assert_eq!(rate(&self::hop("rate = '0bit'"), "up").rate, None);
+}
+
+#[test]
+fn a_schedule_out_of_order_and_one_without_a_time_are_refused() {
+    let back = "schedule = [{ at = '2s', delay = '1ms' }, { at = '1s', delay = '2ms' }]";
+    assert_eq!(
+        refusal(back),
+        "schedule: 1s stands behind 2s: put it in order of time"
+    );
+    assert!(refusal(&format!("[up]\n{back}")).starts_with("up: schedule: 1s"));
+    assert!(refusal("schedule = [{ delay = '1ms' }]").contains("missing field `at`"));
+    assert!(refusal("schedule = [{ at = '1s', dealy = '1ms' }]").contains("unknown field `dealy`"));
+    assert!(refusal("schedule = [{ at = '1s', queue = '1pkt' }]").contains("needs a rate"));
+    let late = "schedule = [{ at = '1s', delay = '7200s' }]";
+    assert!(refusal(late).contains("link.up.delay: delay = 7200s"));
+    let gate = "stages = [{ kind = 'gate', schedule = [{ at = '2s', open = false }, { at = '1s', open = true }] }]";
+    assert_eq!(
+        refusal(gate),
+        "stages: gate: schedule: 1s stands behind 2s: put it in order of time"
+    );
+}
+
+#[test]
+fn a_stage_has_the_keys_of_its_kind() {
+    let hop = hop(
+        "[[stages]]\nkind = 'gate'\nopen = false\nqueue = '10pkt'\nschedule = [{ at = '1s', open = true }]\n\
+                   [[stages]]\nkind = 'gemodel'\np = '1%'\nr = '10%'\n\
+                   [[stages]]\nkind = 'trace'\ntimes = [0, 5, 10]\naqm = 'codel'\n\
+                   [[stages]]\nkind = 'delay'\ndelay = '1ms'\ndirection = 'up'",
+    );
+    let gate = |open| {
+        Effect::Gate(Gate {
+            open,
+            queue: QueueLimit::Packets(10),
+        })
+    };
+    assert_eq!(effect(&hop, "up.gate"), Some(gate(false)));
+    assert_eq!(
+        schedule(&hop.rest.down, "box.down.gate"),
+        [(1_000, gate(true))]
+    );
+    let Some(Effect::GilbertElliott(law)) = effect(&hop, "up.gemodel") else {
+        panic!("{hop:?}");
+    };
+    assert_eq!(
+        (law.bad_loss.percent(), law.good_loss.percent()),
+        (100.0, 0.0)
+    );
+    let Some(Effect::Trace(trace)) = effect(&hop, "up.trace") else {
+        panic!("{hop:?}");
+    };
+    let times = [0, 1, 2, 3].map(|index| trace.opportunities.at(index).0 / 1_000_000);
+    assert_eq!(times, [0, 5, 10, 10]);
+    assert_eq!(trace.queue.limit, QueueLimit::Packets(1_000));
+    assert_eq!(effect(&hop, "up.delay"), delay("1ms"));
+    assert!(!names(&hop.rest.down).contains(&"box.down.delay"));
+}
+
+#[test]
+fn what_no_stage_can_be_is_refused_by_its_name() {
+    for (stage, cause) in [
+        (
+            "kind = 'gate', times = [1]",
+            "stages: gate: times: no key of kind = \"gate\", which has open, queue",
+        ),
+        (
+            "kind = 'gate', queue = '1s'",
+            "link.up.gate: queue = 1s is out of range: a gate's queue is in packets or bytes",
+        ),
+        (
+            "kind = 'trace'",
+            "stages: trace: times: a trace is out of range: give at least one time",
+        ),
+        ("kind = 'trace', times = []", "give at least one time"),
+        ("kind = 'trace', times = [5, 3]", "must not run backwards"),
+        ("kind = 'trace', times = [0]", "above 0"),
+        (
+            "kind = 'gemodel', p = '1%'",
+            "stages: gemodel: r: how often a burst ends is missing",
+        ),
+        (
+            "kind = 'mtu'",
+            "stages: mtu: mtu: it is missing: mtu = 1400",
+        ),
+        (
+            "kind = 'mtu', mtu = 60",
+            "link.up.mtu: mtu = 60 is out of range",
+        ),
+        ("kind = 'delay'", "stages: delay: delay: it is missing"),
+        (
+            "kind = 'loss', name = 'a.b', loss = '1%'",
+            "a stage needs a name of letters, digits, - and _",
+        ),
+        (
+            "kind = 'loss', loss = '1%', schedule = [{ at = '1s', loss = '1%,burst=8' }]",
+            "link.up.loss would become a stage of another kind",
+        ),
+        ("kind = 'lose'", "unknown variant `lose`"),
+    ] {
+        let refused = refusal(&format!("stages = [{{ {stage} }}]"));
+        assert!(refused.contains(cause), "{refused}");
+    }
+    let twice = "loss = '1%'\nstages = [{ kind = 'loss', loss = '1%' }]";
+    assert!(refusal(twice).starts_with("link.up.loss stands twice in one path"));
+}
+
+#[test]
+fn a_class_says_what_differs_and_shares_the_rest() {
+    let spec: LinkSpec = toml::from_str(
+        "rate = '10mbit'\ndelay = '20ms'\nloss = '1%'\n\
+         [[classes]]\nname = 'voice'\nprotocol = 'udp'\nport = 5004\njitter = '1ms'\nloss = '0%'\n\
+         down.delay = '5ms'\n\
+         [[classes]]\nname = 'bulk'\nport = 873\nqueue = '5pkt'",
+    )
+    .unwrap();
+    spec.check().unwrap();
+    let link = spec.to_link("box").unwrap();
+    assert_eq!(link.rules.names().collect::<Vec<_>>(), ["voice", "bulk"]);
+    assert_eq!(link.rules.class_of(17, Some([9, 5004])), 1);
+    let path = |side, class| {
+        let found = link
+            .config
+            .paths
+            .iter()
+            .find(|path| (path.side, path.class) == (side, class));
+        &found.unwrap().stages
+    };
+    assert_eq!(link.config.paths.len(), 6);
+    assert_eq!(
+        names(path(Side::A, 0)),
+        ["box.up.rate", "box.up.loss", "box.up.delay"]
+    );
+    assert_eq!(
+        names(path(Side::A, 1)),
+        ["box.up.rate", "box.voice.up.delay"]
+    );
+    assert_eq!(
+        names(path(Side::B, 2)),
+        ["box.bulk.down.rate", "box.down.loss", "box.down.delay"]
+    );
+    assert_eq!(path(Side::A, 0)[0], path(Side::A, 1)[0]);
+    let delay = |side| match &path(side, 1)[1].effect {
+        Effect::Delay(delay) => (delay.time.0, delay.jitter.is_some()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        (delay(Side::A), delay(Side::B)),
+        ((20_000_000, true), (5_000_000, true))
+    );
+    let Effect::Rate(bulk) = path(Side::A, 2)[0].effect else {
+        panic!("{link:?}");
+    };
+    assert_eq!(bulk.rate, "10mbit".parse().ok());
+    assert_eq!(bulk.queue.limit, QueueLimit::Packets(5));
+}
+
+#[test]
+fn classes_that_could_not_be_told_apart_are_refused() {
+    for (classes, cause) in [
+        ("{ port = 1 }", "missing field `name`"),
+        (
+            "{ name = '', port = 1 }",
+            "classes: name = \"\": a class needs a name",
+        ),
+        (
+            "{ name = 'a' }",
+            "classes: a: no rule: say whose packets it takes",
+        ),
+        (
+            "{ name = 'a', port = 1 }, { name = 'a', port = 2 }",
+            "classes: two are named a",
+        ),
+        (
+            "{ name = 'a', protocol = 'icmp', port = 1 }",
+            "classes: a: port: ICMP has none",
+        ),
+        ("{ name = 'a', port = 0 }", "port: 0 is none"),
+        ("{ name = 'a', port = 65536 }", "65536"),
+        (
+            "{ name = 'a', protocol = 'sctp' }",
+            "unknown variant `sctp`",
+        ),
+        (
+            "{ name = 'a', port = 1, queue = '5pkt' }",
+            "classes: a: queue: a queue needs a rate",
+        ),
+        (
+            "{ name = 'a', port = 1, dealy = '5ms' }",
+            "unknown field `dealy`",
+        ),
+    ] {
+        let refused = refusal(&format!("classes = [{classes}]"));
+        assert!(refused.contains(cause), "{refused}");
+    }
+}
+
+#[test]
+fn what_is_written_of_stages_and_classes_reads_back_equal() {
+    let text = "jitter = '2ms,normal'\nrate = '0bit'\naqm = 'codel,ecn'\nloss = '1%,burst=8'\n\
+                schedule = [{ at = '1s', rate = '1mbit' }]\n\
+                [up]\nschedule = [{ at = '2s', corrupt = '1%' }]\n\
+                [[stages]]\nkind = 'trace'\ntimes = [1, 2]\nplace = 'last'\nschedule = [{ at = '1s', queue = '5pkt' }]\n\
+                [[classes]]\nname = 'voice'\nprotocol = 'udp'\nduplicate = '1%'\ndown.delay = '5ms'\n\
+                schedule = [{ at = '1s', delay = '1ms' }]";
+    let spec: LinkSpec = toml::from_str(text).unwrap();
+    spec.check().unwrap();
+    let again: LinkSpec = toml::from_str(&toml::to_string(&spec).unwrap()).unwrap();
+    assert_eq!(spec, again);
+    let json: LinkSpec = serde_json::from_str(&serde_json::to_string(&spec).unwrap()).unwrap();
+    assert_eq!(spec, json);
+}

@@ -1,0 +1,521 @@
+//! Values of conditions that are more than one quantity, each with its one text form.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use model::{
+    BitsPerSec, Codel, Discipline, DualPi2, Effect, FqCodel, GilbertElliott, Jitter, Law, Nanos,
+    Ordering, Probability, QueueLimit,
+};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The rate of a bottleneck; of `None`, written `0bit`, nothing is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineRate(pub Option<BitsPerSec>);
+
+/// Random loss, written `1%` or `1%,burst=8`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossSpec {
+    /// The share that is lost in the long run.
+    pub share: Probability,
+    /// How many are lost in a row, in the mean; each by itself when absent.
+    pub burst: Option<f64>,
+}
+
+/// A random part of a delay, written `2ms`, `2ms,normal,free` or as a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JitterSpec {
+    /// How far, and by which law.
+    pub jitter: Jitter,
+    /// Whether packets may overtake each other.
+    pub ordering: Ordering,
+}
+
+/// Active queue management, written `fq_codel` or `codel,ecn,target=5ms`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AqmSpec(pub Discipline);
+
+impl FromStr for LineRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, unit) = text.split_at(text.len() - text.trim_start_matches(['0', '.']).len());
+        let is_zero = number.contains('0') && unit.trim_start().starts_with(char::is_alphabetic);
+        if is_zero && format!("1{unit}").parse::<BitsPerSec>().is_ok() {
+            return Ok(Self(None));
+        }
+        let rate = text.parse().map_err(|cause| format!("{cause}"))?;
+        Ok(Self(Some(rate)))
+    }
+}
+
+impl fmt::Display for LineRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(rate) => rate.fmt(f),
+            None => f.write_str("0bit"),
+        }
+    }
+}
+
+impl LossSpec {
+    /// Loses each packet by itself, or in bursts; nothing where nothing is lost.
+    pub(super) fn effects(self) -> [Effect; 2] {
+        let bursts = self
+            .burst
+            .map(|burst| GilbertElliott::of_bursts(self.share, burst));
+        match bursts {
+            _ if self.share == Probability::ZERO => [Effect::Nothing, Effect::Nothing],
+            Some(Ok(law)) => [Effect::Nothing, Effect::GilbertElliott(law)],
+            // A text with a burst that cannot be was refused.
+            Some(Err(_)) | None => [Effect::Loss(self.share), Effect::Nothing],
+        }
+    }
+}
+
+impl FromStr for LossSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (share, options) = text.split_once(',').unwrap_or((text, ""));
+        let share: Probability = share.trim().parse().map_err(|cause| format!("{cause}"))?;
+        let mut burst = None;
+        for option in parts(options) {
+            let value = option.strip_prefix("burst=");
+            let value = value.and_then(|value| value.trim().parse::<f64>().ok());
+            let value = value.ok_or_else(|| {
+                format!("`{option}`: behind the share comes burst=8, packets lost in a row")
+            })?;
+            if !(value >= 1.0 && value.is_finite()) {
+                return Err(format!(
+                    "burst={value}: a burst is at least 1 packet long in the mean"
+                ));
+            }
+            if burst.replace(value).is_some() {
+                return Err("burst: given twice".to_owned());
+            }
+            if GilbertElliott::of_bursts(share, value).is_err() {
+                let odds = share.fraction() / (1.0 - share.fraction());
+                return Err(match odds.is_finite() {
+                    true => format!(
+                        "a loss of {share} comes in bursts of {odds:.3} packets or more in the mean, not of {value}"
+                    ),
+                    false => "a loss of 100% has no bursts: leave burst out".to_owned(),
+                });
+            }
+        }
+        Ok(Self { share, burst })
+    }
+}
+
+impl fmt::Display for LossSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.share.fmt(f)?;
+        self.burst
+            .map_or(Ok(()), |burst| write!(f, ",burst={burst}"))
+    }
+}
+
+/// [`JitterSpec`] as a table.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct JitterTable {
+    /// How far: half the width if uniform, the standard deviation if normal.
+    spread: Nanos,
+    /// How it is distributed; uniform when absent.
+    #[serde(default)]
+    law: LawName,
+    /// Whether packets may overtake each other; fifo, which is that they may not, when absent.
+    #[serde(default)]
+    ordering: OrderingName,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum LawName {
+    #[default]
+    Uniform,
+    Normal,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum OrderingName {
+    #[default]
+    Fifo,
+    Free,
+}
+
+impl From<JitterTable> for JitterSpec {
+    fn from(table: JitterTable) -> Self {
+        let law = match table.law {
+            LawName::Uniform => Law::Uniform,
+            LawName::Normal => Law::Normal,
+        };
+        let ordering = match table.ordering {
+            OrderingName::Fifo => Ordering::Fifo,
+            OrderingName::Free => Ordering::Free,
+        };
+        let spread = table.spread;
+        Self {
+            jitter: Jitter { spread, law },
+            ordering,
+        }
+    }
+}
+
+impl FromStr for JitterSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (spread, options) = text.split_once(',').unwrap_or((text, ""));
+        let (mut law, mut ordering) = (None, None);
+        for option in parts(options) {
+            let is_first = match option {
+                "uniform" => law.replace(Law::Uniform).is_none(),
+                "normal" => law.replace(Law::Normal).is_none(),
+                "fifo" => ordering.replace(Ordering::Fifo).is_none(),
+                "free" => ordering.replace(Ordering::Free).is_none(),
+                other => {
+                    return Err(format!(
+                        "`{other}`: behind the time come a law, uniform or normal, and an ordering, fifo or free"
+                    ));
+                }
+            };
+            if !is_first {
+                return Err(format!("`{option}`: that has been said before"));
+            }
+        }
+        let spread = spread.trim().parse().map_err(|cause| format!("{cause}"))?;
+        let law = law.unwrap_or_default();
+        Ok(Self {
+            jitter: Jitter { spread, law },
+            ordering: ordering.unwrap_or_default(),
+        })
+    }
+}
+
+impl fmt::Display for JitterSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.jitter.spread.fmt(f)?;
+        if self.jitter.law == Law::Normal {
+            f.write_str(",normal")?;
+        }
+        match self.ordering {
+            Ordering::Free => f.write_str(",free"),
+            Ordering::Fifo => Ok(()),
+        }
+    }
+}
+
+impl AqmSpec {
+    /// The waiting room that tc gives it.
+    pub(super) fn usual_limit(self) -> QueueLimit {
+        QueueLimit::Packets(match self.0 {
+            Discipline::FqCodel(_) => 10_240,
+            Discipline::DualPi2(_) => 10_000,
+            Discipline::Codel(_) | Discipline::DropTail => 1_000,
+        })
+    }
+}
+
+const AQMS: &str = "codel, fq_codel and dualpi2";
+
+impl FromStr for AqmSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, options) = text.split_once(',').unwrap_or((text, ""));
+        let mut discipline = match name.trim() {
+            "codel" => Discipline::Codel(Codel::default()),
+            "fq_codel" => Discipline::FqCodel(FqCodel::default()),
+            "dualpi2" => Discipline::DualPi2(DualPi2::default()),
+            other => return Err(format!("`{other}`: there are {AQMS}")),
+        };
+        let mut given: Vec<&str> = Vec::new();
+        for option in parts(options) {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            let (key, value) = (key.trim(), value.trim());
+            let what = key.trim_start_matches("no");
+            if given.contains(&what) {
+                return Err(format!("{what}: given twice"));
+            }
+            given.push(what);
+            set_option(&mut discipline, key, value)?;
+        }
+        Ok(Self(discipline))
+    }
+}
+
+fn set_option(discipline: &mut Discipline, key: &str, value: &str) -> Result<(), String> {
+    fn read<T: FromStr<Err: fmt::Display>>(key: &str, value: &str) -> Result<T, String> {
+        value.parse().map_err(|cause| format!("{key}: {cause}"))
+    }
+    let of_codel = |codel: &mut Codel| match (key, value) {
+        ("ecn" | "noecn", "") => {
+            codel.ecn = key == "ecn";
+            Ok(true)
+        }
+        ("target", _) => read(key, value)
+            .map(|time| codel.target = time)
+            .map(|()| true),
+        ("interval", _) => read(key, value)
+            .map(|time| codel.interval = time)
+            .map(|()| true),
+        _ => Ok(false),
+    };
+    let (is_known, known) = match discipline {
+        Discipline::DropTail => (false, ""),
+        Discipline::Codel(codel) => (of_codel(codel)?, "ecn, noecn, target=5ms, interval=100ms"),
+        Discipline::FqCodel(fq) => {
+            let is_known = match key {
+                "flows" => read(key, value)
+                    .map(|count| fq.flows = count)
+                    .map(|()| true)?,
+                "quantum" => read(key, value)
+                    .map(|bytes| fq.quantum = bytes)
+                    .map(|()| true)?,
+                _ => of_codel(&mut fq.codel)?,
+            };
+            let known = "ecn, noecn, target=5ms, interval=100ms, flows=1024, quantum=1514";
+            (is_known, known)
+        }
+        Discipline::DualPi2(dual) => {
+            let time = match key {
+                "target" => Some(&mut dual.target),
+                "t_update" => Some(&mut dual.t_update),
+                "l_threshold" => Some(&mut dual.l_threshold),
+                _ => None,
+            };
+            let is_known = time.is_some();
+            if let Some(time) = time {
+                *time = read(key, value)?;
+            }
+            (is_known, "target=15ms, t_update=16ms, l_threshold=800us")
+        }
+    };
+    match is_known {
+        true => Ok(()),
+        false => Err(format!("`{key}` is no option of it: there are {known}")),
+    }
+}
+
+impl fmt::Display for AqmSpec {
+    /// What differs from its usual parameters.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of_codel = |f: &mut fmt::Formatter<'_>, codel: Codel, usual: Codel| {
+            if codel.ecn != usual.ecn {
+                f.write_str(if codel.ecn { ",ecn" } else { ",noecn" })?;
+            }
+            option(f, "target", codel.target, usual.target)?;
+            option(f, "interval", codel.interval, usual.interval)
+        };
+        match self.0 {
+            Discipline::DropTail => Ok(()),
+            Discipline::Codel(codel) => {
+                f.write_str("codel")?;
+                of_codel(f, codel, Codel::default())
+            }
+            Discipline::FqCodel(fq) => {
+                let usual = FqCodel::default();
+                f.write_str("fq_codel")?;
+                of_codel(f, fq.codel, usual.codel)?;
+                option(f, "flows", fq.flows, usual.flows)?;
+                option(f, "quantum", fq.quantum, usual.quantum)
+            }
+            Discipline::DualPi2(dual) => {
+                let usual = DualPi2::default();
+                f.write_str("dualpi2")?;
+                option(f, "target", dual.target, usual.target)?;
+                option(f, "t_update", dual.t_update, usual.t_update)?;
+                option(f, "l_threshold", dual.l_threshold, usual.l_threshold)
+            }
+        }
+    }
+}
+
+fn option<T: PartialEq + fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    key: &str,
+    value: T,
+    usual: T,
+) -> fmt::Result {
+    if value == usual {
+        return Ok(());
+    }
+    write!(f, ",{key}={value}")
+}
+
+/// What stands between commas.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+}
+
+/// Reads a text, or a number as if it were written as text.
+struct Text<T>(PhantomData<T>);
+
+impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, such as \"0bit\", \"1%,burst=8\" or \"fq_codel,target=5ms\"")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
+struct JitterVisitor;
+
+impl<'de> Visitor<'de> for JitterVisitor {
+    type Value = JitterSpec;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text such as \"2ms,normal,free\", or a table with spread, law and ordering")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<JitterSpec, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<JitterSpec, M::Error> {
+        let table = JitterTable::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(table.into())
+    }
+}
+
+impl<'de> Deserialize<'de> for JitterSpec {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(JitterVisitor)
+    }
+}
+
+impl JsonSchema for JitterSpec {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Jitter".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = JitterTable::json_schema(generator);
+        super::text_too(&mut schema);
+        schema
+    }
+}
+
+macro_rules! serialized_as_text {
+    ($($kind:ty),+) => {$(
+        impl Serialize for $kind {
+            fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
+                target.collect_str(self)
+            }
+        }
+    )+};
+}
+
+macro_rules! read_from_text {
+    ($($kind:ty: $description:literal),+) => {$(
+        impl<'de> Deserialize<'de> for $kind {
+            fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+                source.deserialize_any(Text(PhantomData))
+            }
+        }
+
+        impl JsonSchema for $kind {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($kind).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "description": $description })
+            }
+        }
+    )+};
+}
+
+serialized_as_text!(LineRate, LossSpec, JitterSpec, AqmSpec);
+read_from_text!(
+    LineRate: "A rate, or 0bit: \"10mbit\".",
+    LossSpec: "\"1%\", or in bursts \"1%,burst=8\".",
+    AqmSpec: "\"codel\", \"fq_codel\" or \"dualpi2\", perhaps with options: \"fq_codel,target=5ms\"."
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn as_written<T: FromStr<Err = String> + fmt::Display>(texts: &[&str]) {
+        for text in texts {
+            let value: T = text
+                .parse()
+                .unwrap_or_else(|cause| panic!("{text}: {cause}"));
+            assert_eq!(value.to_string(), *text);
+        }
+    }
+
+    #[test]
+    fn each_prints_as_it_was_written() {
+        as_written::<LineRate>(&["10mbit", "0bit"]);
+        as_written::<LossSpec>(&["1%", "1%,burst=8", "0.5%,burst=1.5"]);
+        as_written::<JitterSpec>(&["2ms", "2ms,normal", "2ms,free", "2ms,normal,free"]);
+        as_written::<AqmSpec>(&[
+            "codel",
+            "codel,ecn,target=10ms,interval=200ms",
+            "fq_codel",
+            "fq_codel,noecn,flows=16,quantum=300",
+            "dualpi2,target=20ms,t_update=8ms,l_threshold=1ms",
+        ]);
+    }
+
+    #[test]
+    fn a_rate_of_nothing_has_a_unit() {
+        for text in ["0bit", "0mbit", "0.0kbit"] {
+            assert_eq!(text.parse(), Ok(LineRate(None)), "{text}");
+        }
+        for text in ["0", "", "0parsec", "-1mbit", "0.5", "0 mbit"] {
+            assert!(text.parse::<LineRate>().is_err(), "{text}");
+        }
+        assert_eq!("0.5mbit".parse(), Ok(LineRate("500kbit".parse().ok())));
+    }
+
+    #[test]
+    fn what_is_wrong_comes_with_what_would_be_right() {
+        fn refused<T: FromStr<Err = String> + fmt::Debug>(text: &str, cause: &str) {
+            let error = text.parse::<T>().unwrap_err();
+            assert!(error.contains(cause), "{error}");
+        }
+        refused::<LossSpec>("1%,burst=0.5", "at least 1 packet");
+        refused::<LossSpec>("1%,burst=NaN", "at least 1 packet");
+        refused::<LossSpec>("90%,burst=2", "bursts of 9.000 packets or more");
+        refused::<LossSpec>("100%,burst=2", "leave burst out");
+        refused::<LossSpec>("1%,bursts=2", "burst=8");
+        refused::<LossSpec>("1%,burst=2,burst=3", "twice");
+        refused::<LossSpec>("1", "%");
+        refused::<JitterSpec>("2", "unit");
+        refused::<JitterSpec>("2ms,pareto", "uniform or normal");
+        refused::<JitterSpec>("2ms,normal,uniform", "said before");
+        refused::<AqmSpec>("red", "codel, fq_codel and dualpi2");
+        refused::<AqmSpec>("codel,flows=3", "no option of it: there are ecn");
+        refused::<AqmSpec>("dualpi2,ecn", "there are target=15ms");
+        refused::<AqmSpec>("fq_codel,target=5", "target: ");
+        refused::<AqmSpec>("fq_codel,ecn,noecn", "twice");
+    }
+}
