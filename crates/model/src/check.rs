@@ -16,7 +16,7 @@ use crate::units::{Bytes, Factor, QueueLimit};
 /// The longest delay and the longest queue in time: a longer one is taken for a mistaken unit.
 const LONGEST: Nanos = Nanos::from_secs(3_600);
 
-/// The shortest time for which a rate lasts: serving a packet costs a step for every interval it spans.
+/// The shortest time for which a rate lasts, and between two ticks of a controller: each costs a step whenever it is caught up.
 const SHORTEST_HOLD: Nanos = Nanos::from_millis(1);
 
 /// The longest packet that a delay by size must carry within [`LONGEST`]: a whole GSO frame.
@@ -163,11 +163,16 @@ impl StageSpec {
                 self.require(fq.quantum > 0, "quantum", fq.quantum, "at least one byte")?;
                 &[("target", fq.codel.target), ("interval", fq.codel.interval)]
             }
-            Discipline::DualPi2(dual) => &[
-                ("target", dual.target),
-                ("t_update", dual.t_update),
-                ("l_threshold", dual.l_threshold),
-            ],
+            Discipline::DualPi2(dual) => {
+                let right = "a controller looks every 1ms or less often";
+                let within = dual.t_update >= SHORTEST_HOLD;
+                self.require(within, "t_update", dual.t_update, right)?;
+                &[
+                    ("target", dual.target),
+                    ("t_update", dual.t_update),
+                    ("l_threshold", dual.l_threshold),
+                ]
+            }
         };
         for &(field, time) in times {
             self.require(time > Nanos::ZERO && time <= LONGEST, field, time, right)?;

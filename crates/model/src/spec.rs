@@ -103,11 +103,15 @@ pub enum Discipline {
     /// First in, first out; what finds it full is dropped.
     #[default]
     DropTail,
-    /// RFC 8289.
+    /// RFC 8289: one queue whose head is dropped while packets have waited too long for too long. The interval shrinks by the
+    /// exact square root, of which Linux takes an approximation. The longest packet so far stands for the interface's MTU.
     Codel(Codel),
-    /// RFC 8290.
+    /// RFC 8290: queues that take turns, each under CoDel, those of new flows first. A full one drops half of the packets of
+    /// the fattest queue, 64 at most, which do not count in that queue's CoDel; in Linux they do since 5.3.
     FqCodel(FqCodel),
-    /// RFC 9332.
+    /// RFC 9332, appendix A: what says ECT(1) or CE waits apart from the rest, is served before it (15 bytes to 1 while
+    /// both wait) and marked twice as often as the root of how often the rest is marked or dropped; in overload it is dropped
+    /// too. Marks and drops come at regular intervals (the RFC's `recur`), not at random.
     DualPi2(DualPi2),
 }
 
@@ -138,9 +142,9 @@ pub struct FqCodel {
 pub struct DualPi2 {
     /// The delay of the Classic queue that the controller aims at.
     pub target: Nanos,
-    /// How often it looks.
+    /// How often it looks; at least 1 ms.
     pub t_update: Nanos,
-    /// The delay of the L4S queue from which on marks begin.
+    /// The delay of the L4S queue from which on marks begin; 400 us further on, every packet is marked.
     pub l_threshold: Nanos,
 }
 

@@ -1,8 +1,8 @@
 //! A bottleneck of 8 Mbit/s with any queue discipline, arrivals to hold it against, and the frame of a model of it.
 
 use farwire_model::{
-    Bytes, DropCause, Ecn, Effect, Flow, Framing, Link, LinkConfig, Nanos, Outcome, Packet,
-    PacketId, Queue, Rate, Side, StageSpec,
+    Bytes, Codel, Discipline, DropCause, DualPi2, Ecn, Effect, Flow, FqCodel, Framing, Link,
+    LinkConfig, Nanos, Outcome, Packet, PacketId, Queue, QueueLimit, Rate, Side, StageSpec,
 };
 
 use crate::drive::Draw;
@@ -245,5 +245,58 @@ fn new(id: usize, at: u64, len: u64, flow: u32, ecn: Ecn) -> Item {
         flow,
         ecn,
         is_ect: ecn != Ecn::NotEct,
+    }
+}
+
+/// One of each discipline.
+pub(crate) fn disciplines() -> [Discipline; 4] {
+    [
+        Discipline::DropTail,
+        Discipline::Codel(Codel::default()),
+        Discipline::FqCodel(FqCodel::default()),
+        Discipline::DualPi2(DualPi2::default()),
+    ]
+}
+
+#[test]
+fn what_becomes_of_packets_does_not_depend_on_when_the_caller_wakes() {
+    for discipline in disciplines() {
+        let limit = QueueLimit::Packets(200);
+        let queue = Queue { limit, discipline };
+        for (pattern, items) in patterns() {
+            let mut link = Link::new(&bottleneck(&queue)).unwrap();
+            let mut outcomes = Vec::new();
+            for item in &items {
+                while let Some(at) = link.next_at().filter(|at| at.0 <= item.at) {
+                    outcomes.extend(link.poll(at));
+                }
+                link.offer(Nanos(item.at), Side::A, packet_of(item));
+                let counters = link.counters(Side::A);
+                assert_eq!(counters.packets, outcomes.len() as u64 + counters.held());
+            }
+            outcomes.extend(std::iter::from_fn(|| link.poll(Nanos::MAX)));
+            let mut link = Link::new(&bottleneck(&queue)).unwrap();
+            for item in &items {
+                link.offer(Nanos(item.at), Side::A, packet_of(item));
+            }
+            let unattended = std::iter::from_fn(|| link.poll(Nanos::MAX));
+            assert!(unattended.eq(outcomes), "{discipline:?}: {pattern}");
+        }
+    }
+}
+
+#[test]
+fn a_packet_that_finds_the_server_idle_needs_no_room() {
+    // 1.5 ms a packet.
+    let limit = QueueLimit::Time(Nanos::from_millis(1));
+    let items = every(3, 0, |_| (1_500, 1, Ecn::Ect1));
+    for discipline in disciplines() {
+        let served = Fate::Delivered {
+            due: 1_500_000,
+            mark: false,
+        };
+        let full = Fate::Dropped(0, DropCause::QueueFull);
+        let fates = fates(&Queue { limit, discipline }, &items);
+        assert_eq!(fates, [served, full, full], "{discipline:?}");
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::discipline::disciplines;
 use crate::drive::{Draw, drain, dues, packet};
 use farwire_model::{
-    BitsPerSec, Bytes, Codel, Discipline, DropCause, DualPi2, Effect, Fluctuation, FqCodel,
-    Framing, Gate, Link, LinkConfig, Nanos, Outcome, PathSpec, Queue, QueueLimit, Rate, Repeating,
-    Side, StageSpec, Toffee, Trace,
+    BitsPerSec, Bytes, Codel, Discipline, DropCause, Effect, Fluctuation, Framing, Gate, Link,
+    LinkConfig, Nanos, Outcome, PathSpec, Queue, QueueLimit, Rate, Repeating, Side, StageSpec,
+    Toffee, Trace,
 };
 
 const MANY: QueueLimit = QueueLimit::Packets(100_000);
@@ -309,16 +310,6 @@ fn a_schedule_applies_before_what_happens_at_its_instant() {
         done(rate("8mbit"), &[(10, rate("80mbit"))]),
         [ms(10), ms(11)]
     );
-}
-
-/// One of each discipline.
-fn disciplines() -> [Discipline; 4] {
-    [
-        Discipline::DropTail,
-        Discipline::Codel(Codel::default()),
-        Discipline::FqCodel(FqCodel::default()),
-        Discipline::DualPi2(DualPi2::default()),
-    ]
 }
 
 fn under(limit: QueueLimit, discipline: Discipline) -> Queue {
