@@ -22,7 +22,7 @@ impl Link {
     /// The instant is the answer: `at`, or the latest arrival or event, if that was later. What is decided keeps its outcome.
     /// What is not meets the new conditions at the stages of the path by which it came; a packet in service keeps what was
     /// served of it. A stage that is not named any more does nothing from now on, and goes when nothing that it passed can be
-    /// overtaken; until then it keeps its place (to keep a stage's place for longer, name it with [`Effect::Nothing`]).
+    /// overtaken; until then it keeps its place (to keep a stage's place for longer, name it with [`Nothing`](crate::Effect::Nothing)).
     /// Schedules count from the link's start.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::discipline::disciplines;
 use crate::drive::{Draw, drain, dues, packet};
 use farwire_model::{
-    BitsPerSec, Bytes, Codel, Discipline, DropCause, Effect, Fluctuation, Framing, Gate, Link,
+    BitsPerSec, Bytes, Codel, Discipline, DropCause, Ecn, Effect, Fluctuation, Framing, Gate, Link,
     LinkConfig, Nanos, Outcome, PathSpec, Queue, QueueLimit, Rate, Repeating, Side, StageSpec,
     Toffee, Trace,
 };
@@ -318,9 +318,13 @@ fn under(limit: QueueLimit, discipline: Discipline) -> Queue {
 
 #[test]
 fn a_stopped_link_yields_what_it_holds_in_a_stall_too() {
-    for discipline in disciplines() {
-        let stall = queued(None, under(MANY, discipline));
-        let mut link = Link::new(&alone(stall)).unwrap();
+    let stalls = disciplines().map(|discipline| queued(None, under(MANY, discipline)));
+    let closed = Effect::Gate(Gate {
+        open: false,
+        queue: MANY,
+    });
+    for stall in stalls.into_iter().chain([closed]) {
+        let mut link = Link::new(&alone(stall.clone())).unwrap();
         (0..50).for_each(|id| offer(&mut link, ms(id as u64), id, 1_000));
         assert_eq!(
             (link.poll(Nanos::from_secs(9)), link.next_at()),
@@ -328,7 +332,7 @@ fn a_stopped_link_yields_what_it_holds_in_a_stall_too() {
         );
         let mut held: Vec<u64> = link.stop().iter().map(|(id, _)| id.0).collect();
         held.sort_unstable();
-        assert_eq!(held, (0..50).collect::<Vec<_>>(), "{discipline:?}");
+        assert_eq!(held, (0..50).collect::<Vec<_>>(), "{stall:?}");
         assert_eq!(link.counters(Side::A).held(), 50);
         assert!(link.change(Nanos::from_secs(9), &[]).is_err());
     }
@@ -357,10 +361,15 @@ fn a_new_discipline_takes_over_what_waits_with_its_times_of_arrival() {
 #[test]
 fn a_change_of_discipline_loses_and_reorders_nothing() {
     let config = |discipline| alone(queued(Some("8mbit"), under(MANY, discipline)));
-    for first in disciplines() {
-        for second in disciplines() {
+    let pairs = disciplines().map(|first| disciplines().map(|second| (first, second)));
+    for (first, second) in pairs.into_iter().flatten() {
+        for ecn in [Ecn::NotEct, Ecn::Ect1] {
             let mut link = Link::new(&config(first)).unwrap();
-            (0..20).for_each(|id| offer(&mut link, Nanos::ZERO, id, 1_000));
+            for id in 0..20 {
+                let mut packet = packet(id, Bytes(1_000));
+                packet.ecn = ecn;
+                link.offer(Nanos::ZERO, Side::A, packet);
+            }
             // So soon that no AQM has begun to drop.
             link.change(Nanos(1_500_000), &config(second).paths)
                 .unwrap();
@@ -368,7 +377,7 @@ fn a_change_of_discipline_loses_and_reorders_nothing() {
             assert_eq!(
                 dues(&drain(&mut link, Nanos::MAX)),
                 expected,
-                "{first:?} {second:?}"
+                "{first:?} {second:?} {ecn:?}"
             );
         }
     }
@@ -379,16 +388,17 @@ fn a_bottleneck_that_is_removed_drops_nothing_any_more() {
     for discipline in disciplines() {
         let stage = queued(Some("8mbit"), under(MANY, discipline));
         let mut link = Link::new(&alone(stage)).unwrap();
-        (0..400).for_each(|id| offer(&mut link, Nanos::ZERO, id, 1_500));
-        let before = drain(&mut link, ms(90));
-        link.change(ms(90), &[]).unwrap();
-        let after = drain(&mut link, ms(90));
-        assert_eq!(before.len() + after.len(), 400, "{discipline:?}");
+        (0..2_000).for_each(|id| offer(&mut link, Nanos::ZERO, id, 1_500));
+        // Every AQM drops by then.
+        let before = drain(&mut link, ms(900));
+        link.change(ms(900), &[]).unwrap();
+        let after = drain(&mut link, ms(900));
+        assert_eq!(before.len() + after.len(), 2_000, "{discipline:?}");
         let all_now =
-            |outcome: &Outcome| matches!(outcome, Outcome::Deliver { due, .. } if *due == ms(90));
+            |outcome: &Outcome| matches!(outcome, Outcome::Deliver { due, .. } if *due == ms(900));
         assert!(after.iter().all(all_now), "{discipline:?}");
-        offer(&mut link, ms(91), 0, 1_500);
-        assert_eq!(dues(&drain(&mut link, ms(91))), [Some(ms(91))]);
+        offer(&mut link, ms(901), 0, 1_500);
+        assert_eq!(dues(&drain(&mut link, ms(901))), [Some(ms(901))]);
     }
 }
 
