@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use model::Link;
 
 use super::ForwarderArgs;
 use super::link::LinkArgs;
@@ -42,8 +41,7 @@ impl EmulateArgs {
     /// Runs the box until a signal ends it.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
-        let emulated = spec.to_link("box").or_bad_input()?;
-        let link = Link::new(&emulated.config).or_bad_input()?;
+        let link = spec.to_link("box").or_bad_input()?;
         let options = self.forwarder.options()?;
         let wan_box = WanBox::up([&self.a, &self.b], self.force, link, options)?;
         eprintln!("farwire: {} <-> {} until a signal", self.a, self.b);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use netio::bed::{BedConfig, SERVER};
 use netio::contain::{self, Contained};
@@ -16,6 +16,7 @@ use signal_hook::consts::{SIGINT, SIGQUIT};
 
 use super::ForwarderArgs;
 use super::link::LinkArgs;
+use crate::forward::thread::EMULATOR_DIED;
 use crate::testbed::{self, EmulatedBed};
 use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
@@ -70,7 +71,8 @@ impl ExecArgs {
         let far = self.start_far_end(&bed)?;
         let code = self.run_command(&bed, &signals);
         drop(far);
-        let links = bed.down();
+        // What it died of, if it did, before what came of that.
+        let links = bed.down()?;
         let code = code?;
         let summary = links.first().context("the bed has a link")?;
         eprintln!("farwire: {summary}");
@@ -91,10 +93,13 @@ impl ExecArgs {
         if let Some(code) = signals.interrupted() {
             return Ok(code);
         }
+        let died = bed.died();
         loop {
             if let Some(code) = child.try_wait()? {
                 return Ok(u8::try_from(code).unwrap_or(u8::MAX));
             }
+            // Dropping the child ends it.
+            ensure!(!died.load(Ordering::Relaxed), EMULATOR_DIED);
             if signals.terminate.swap(false, Ordering::Relaxed) {
                 child.terminate();
             }

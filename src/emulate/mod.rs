@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, bail};
-use model::{Link, Side};
+use model::Side;
 use netio::AfPacket;
 use netio::iface::{Interface, LinkWatcher};
 use netio::ingress_drop::IngressDrop;
@@ -18,10 +18,11 @@ use netio::offloads::OffloadError;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::forward::thread::{ForwarderOptions, ForwarderThread, RING_SLOTS};
+use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions, ForwarderThread, RING_SLOTS};
 use carrier::{Action, Carriers};
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
+use record::link_spec::EmulatedLink;
 use record::summary::Summary;
 
 /// What would merge packets before they are seen, in a form that the virtio header cannot describe or that
@@ -58,7 +59,7 @@ impl WanBox {
     pub(crate) fn up(
         names: [&str; 2],
         force: bool,
-        link: Link,
+        link: EmulatedLink,
         options: ForwarderOptions,
     ) -> Result<Self, Failure> {
         let watcher = LinkWatcher::new().context("watching the interfaces")?;
@@ -75,8 +76,8 @@ impl WanBox {
                 found[0].mtu, found[1].mtu
             )));
         }
-        // From here on signals end the box in order.
-        let stop = Stop::on_signals()?;
+        // From here on signals end the box in order, as does a forwarder that dies.
+        let stop = Stop::on_signals()?.or(&options.died, EMULATOR_DIED);
         let sockets = [open(a)?, open(b)?];
         let [first, second] = found;
         let ports = [Port::take(first)?, Port::take(second)?];
@@ -90,12 +91,15 @@ impl WanBox {
     }
 
     /// Passes carrier losses on until a signal ends the box; then puts everything back.
+    ///
+    /// # Errors
+    /// An interface is gone, or the forwarder has died.
     pub(crate) fn run(mut self) -> Result<Summary> {
         let ended = self.watch();
         let summary = self.running.stop();
         // The leases and drops end here, after the last packet.
         drop(self.ports);
-        ended.map(|()| summary)
+        ended.and(summary)
     }
 
     fn watch(&mut self) -> Result<()> {

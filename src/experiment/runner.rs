@@ -152,6 +152,7 @@ pub(super) fn run_once(
 
 fn use_testbed(testbed: Box<dyn Testbed>, case: &Case, stop: &Stop, run: &mut Run) {
     run.environment = environment(&*testbed);
+    let stop = &testbed.stops(stop);
     for group in case.groups() {
         run.measurements
             .extend(at_once(&*testbed, case, group, stop));

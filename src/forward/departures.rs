@@ -3,55 +3,130 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use model::{Nanos, PacketId};
+use model::{Edit, Nanos, PacketId};
 
 /// A schedule of departures. A link that keeps order decides in order of due times, so a queue serves;
 /// what is due before its end goes to a heap beside it. Packets due at one time leave in the order pushed.
 #[derive(Debug, Default)]
 pub(crate) struct Departures {
-    in_order: VecDeque<(Nanos, u64, PacketId)>,
-    early: BinaryHeap<Reverse<(Nanos, u64, PacketId)>>,
+    in_order: VecDeque<Entry>,
+    early: BinaryHeap<Reverse<Entry>>,
     pushed: u64,
 }
 
+/// A packet that is to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Departure {
+    /// When.
+    pub(crate) due: Nanos,
+    /// Which.
+    pub(crate) id: PacketId,
+    /// How.
+    pub(crate) changes: Changes,
+}
+
+/// In what a packet that leaves differs from the one that came. Eight bytes: every departure carries them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Changes {
+    /// It is a copy, which the link made.
+    pub(crate) is_copy: bool,
+    /// It gets a congestion mark.
+    pub(crate) is_marked: bool,
+    is_flipped: bool,
+    bit: u32,
+}
+
+/// Ordered by due time, then by when it was pushed, which no two share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    due: Nanos,
+    pushed: u64,
+    id: PacketId,
+    changes: Changes,
+}
+
+impl Changes {
+    /// The packet itself, as it came.
+    pub(crate) const NONE: Self = Self {
+        is_copy: false,
+        is_marked: false,
+        is_flipped: false,
+        bit: 0,
+    };
+
+    pub(crate) fn new(copy: u32, is_marked: bool, edit: Option<Edit>) -> Self {
+        let flipped = edit.map(|Edit::FlipBit(bit)| bit);
+        Self {
+            is_copy: copy != 0,
+            is_marked,
+            is_flipped: flipped.is_some(),
+            bit: flipped.unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn is_none(self) -> bool {
+        self == Self::NONE
+    }
+
+    /// What is done to its bytes beside a mark.
+    pub(crate) fn edit(self) -> Option<Edit> {
+        self.is_flipped.then_some(Edit::FlipBit(self.bit))
+    }
+}
+
 impl Departures {
-    pub(crate) fn push(&mut self, due: Nanos, id: PacketId) {
-        let entry = (due, self.pushed, id);
+    pub(crate) fn push(&mut self, Departure { due, id, changes }: Departure) {
+        let entry = Entry {
+            due,
+            pushed: self.pushed,
+            id,
+            changes,
+        };
         self.pushed += 1;
         match self.in_order.back() {
-            Some((last, ..)) if due < *last => self.early.push(Reverse(entry)),
+            Some(last) if due < last.due => self.early.push(Reverse(entry)),
             _ => self.in_order.push_back(entry),
         }
     }
 
     pub(crate) fn next_due(&self) -> Option<Nanos> {
-        Some(self.get(0)?.0)
+        Some(self.get(0)?.due)
     }
 
     /// The entry `ahead` places from the front; past the first only as far as the front is in order.
-    pub(crate) fn get(&self, ahead: usize) -> Option<(Nanos, PacketId)> {
+    pub(crate) fn get(&self, ahead: usize) -> Option<Departure> {
         let queued = self.in_order.get(ahead);
         match self.early.peek() {
             Some(Reverse(early)) if ahead == 0 && queued.is_none_or(|q| early < q) => {
-                Some((early.0, early.2))
+                Some(early.departure())
             }
             Some(Reverse(early)) if queued.is_some_and(|q| early < q) => None,
-            _ => queued.map(|(due, _, id)| (*due, *id)),
+            _ => queued.map(Entry::departure),
         }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(Nanos, PacketId)> {
+    pub(crate) fn pop(&mut self) -> Option<Departure> {
         let early = match (self.early.peek(), self.in_order.front()) {
             (Some(Reverse(early)), Some(queued)) => early < queued,
             (Some(_), None) => true,
             (None, _) => false,
         };
-        let (due, _, id) = if early {
+        let entry = if early {
             self.early.pop()?.0
         } else {
             self.in_order.pop_front()?
         };
-        Some((due, id))
+        Some(entry.departure())
+    }
+}
+
+impl Entry {
+    fn departure(&self) -> Departure {
+        Departure {
+            due: self.due,
+            id: self.id,
+            changes: self.changes,
+        }
     }
 }
 
@@ -67,14 +142,20 @@ mod tests {
             let mut heap = BinaryHeap::new();
             for (n, op) in (0..).zip(ops) {
                 if let Some(due) = op {
-                    schedule.push(Nanos(due), PacketId(n));
+                    let changes = Changes::NONE;
+                    schedule.push(Departure { due: Nanos(due), id: PacketId(n), changes });
                     heap.push(Reverse((Nanos(due), n)));
                 } else {
                     let expected = heap.pop().map(|Reverse((due, n))| (due, PacketId(n)));
-                    prop_assert_eq!(schedule.get(0), expected);
-                    prop_assert_eq!(schedule.pop(), expected);
+                    prop_assert_eq!(schedule.get(0).map(|next| (next.due, next.id)), expected);
+                    prop_assert_eq!(schedule.pop().map(|next| (next.due, next.id)), expected);
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_departure_costs_every_packet_32_bytes() {
+        assert_eq!(size_of::<Entry>(), 32);
     }
 }

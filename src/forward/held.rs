@@ -1,6 +1,6 @@
 //! The frames on their way, kept until the last of their segments has left or is gone.
 
-use model::{Bytes, Packet, PacketId, Side};
+use model::{PacketId, Side};
 use netio::{Frame, GsoFrame, Lent};
 
 use super::packet_log::{LogLine, PacketVerdict};
@@ -30,7 +30,7 @@ struct Held<L> {
     frame: Frame<L>,
     gso: GsoFrame,
     ingress: Side,
-    /// Segments that have neither left nor been dropped.
+    /// Segments and copies of them that have neither left nor been dropped.
     remaining: u32,
     cost: usize,
 }
@@ -93,14 +93,6 @@ impl<L: Lent> HeldFrames<L> {
         }
     }
 
-    /// Segment `segment` of the frame whose first segment is `first`, as the model sees it.
-    pub(crate) fn packet(&self, first: PacketId, segment: u32) -> Packet {
-        Packet {
-            id: PacketId(first.0 + u64::from(segment)),
-            len: Bytes(u64::from(self.gso(first).segment_len(segment))),
-        }
-    }
-
     pub(crate) fn get(&self, id: PacketId) -> (&Frame<L>, &GsoFrame) {
         let held = self.held(id);
         (&held.frame, &held.gso)
@@ -123,6 +115,13 @@ impl<L: Lent> HeldFrames<L> {
         }
     }
 
+    /// Keeps the frame of `id` for a copy of that segment too.
+    pub(crate) fn copied(&mut self, id: PacketId) {
+        if let Some(held) = &mut self.frames[place(id)] {
+            held.remaining += 1;
+        }
+    }
+
     /// Forgets `count` segments of a frame, and the frame with the last of them.
     pub(crate) fn release(&mut self, id: PacketId, count: u32) {
         let place = place(id);
@@ -140,6 +139,11 @@ impl<L: Lent> HeldFrames<L> {
     /// The most that was held at one time, in bytes, book-keeping included.
     pub(crate) fn peak_bytes(&self) -> usize {
         self.peak
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0 && self.frames.iter().all(Option::is_none)
     }
 
     fn held(&self, id: PacketId) -> &Held<L> {

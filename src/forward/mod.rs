@@ -15,12 +15,15 @@ pub(crate) mod thread;
 use std::io;
 use std::ops::Range;
 
-use model::{Link, Nanos, Outcome, PacketId, Side};
-use netio::{Frame, GsoFrame, Lent, MemoryPort, Port, Received, TxFrame, is_link_control};
+use model::{Bytes, ConfigError, Link, Nanos, Outcome, Packet, PacketId, PathSpec, Reply, Side};
+use netio::{
+    Frame, GsoFrame, Headers, Lent, MemoryPort, Port, Received, TxFrame, is_link_control, too_big,
+};
 
-use departures::Departures;
+use departures::{Changes, Departure, Departures};
 use held::HeldFrames;
 use packet_log::{LogLine, PacketLogWriter, PacketVerdict};
+use record::link_spec::Rules;
 use record::summary::PacketLogSummary;
 pub(crate) use stats::{Loss, Stats};
 
@@ -37,6 +40,8 @@ const BATCH: usize = 8;
 pub(crate) struct Forwarder<P: Port> {
     ports: [P; 2],
     link: Link,
+    /// Which class a packet is of.
+    rules: Rules,
     held: HeldFrames<P::Lent>,
     departures: [Departures; 2],
     /// Due times of the runs that are about to be sent.
@@ -62,12 +67,14 @@ impl<P: Port> Forwarder<P> {
     pub(crate) fn new(
         ports: [P; 2],
         link: Link,
+        rules: Rules,
         memory: usize,
         log: Option<PacketLogWriter>,
     ) -> Self {
         Self {
             ports,
             link,
+            rules,
             held: HeldFrames::new(memory),
             log,
             departures: [Departures::default(), Departures::default()],
@@ -156,9 +163,19 @@ impl<P: Port> Forwarder<P> {
             }
             return;
         }
+        let headers = Headers::of(&frame);
+        let protocol = headers.protocol.filter(|_| !self.rules.is_empty());
+        let class = protocol.map_or(0, |number| self.rules.class_of(number, headers.ports));
         let first = self.held.insert(ingress, frame, gso);
         for segment in 0..segments {
-            let packet = self.held.packet(first, segment);
+            let packet = Packet {
+                id: PacketId(first.0 + u64::from(segment)),
+                len: Bytes(u64::from(self.held.gso(first).segment_len(segment))),
+                flow: headers.flow,
+                class,
+                ecn: headers.ecn,
+                l3_at: headers.l3_at,
+            };
             self.link.offer(arrival, ingress, packet);
         }
     }
@@ -186,16 +203,54 @@ impl<P: Port> Forwarder<P> {
     fn decide(&mut self, now: Nanos) {
         while let Some(outcome) = self.link.poll(now) {
             match outcome {
-                Outcome::Deliver { id, due } => {
+                Outcome::Copied { id, .. } => self.held.copied(id),
+                Outcome::Deliver {
+                    id,
+                    copy,
+                    due,
+                    mark,
+                    edit,
+                } => {
                     let egress = self.held.ingress(id).other();
-                    self.departures[egress.index()].push(due, id);
+                    let changes = Changes::new(copy, mark, edit);
+                    self.departures[egress.index()].push(Departure { due, id, changes });
                 }
-                Outcome::Drop { id, cause } => {
-                    note(&mut self.log, || self.held.line(id, cause.into()));
+                Outcome::Drop {
+                    id,
+                    copy,
+                    cause,
+                    reply,
+                    ..
+                } => {
+                    if let Some(reply) = reply {
+                        self.reply(id, reply);
+                    }
+                    note(&mut self.log, || LogLine {
+                        changes: Changes::new(copy, false, None),
+                        ..self.held.line(id, cause.into())
+                    });
                     self.held.release(id, 1);
                 }
             }
         }
+    }
+
+    /// Tells the sender of a packet that was dropped why, at once and past the link.
+    #[cold]
+    fn reply(&mut self, id: PacketId, Reply::TooBig { mtu }: Reply) {
+        let (frame, gso) = self.held.get(id);
+        let segment = held::segment(id);
+        let mut packet = gso.part(frame, segment..segment + 1);
+        packet.complete_checksum();
+        let Some(reply) = too_big(&[packet.head.bytes(), &packet.body].concat(), mtu) else {
+            return;
+        };
+        let ingress = self.held.ingress(id);
+        let (port, stats) = (&mut self.ports[ingress.index()], &mut self.stats);
+        stats.replies[ingress.index()] += 1;
+        send(port, &mut [TxFrame::from(reply)], |_, error| {
+            stats.reply_failed(ingress, &error);
+        });
     }
 
     /// Sends by `egress` what is due; when to look again.
@@ -228,28 +283,36 @@ impl<P: Port> Forwarder<P> {
     fn next_run(&mut self, egress: Side, now: Nanos) -> Result<Run, Nanos> {
         let len = self.run_length(egress, now)?;
         let schedule = &mut self.departures[egress.index()];
-        let first = schedule.get(0).ok_or(now)?.1;
+        let Departure { id, changes, .. } = schedule.get(0).ok_or(now)?;
         let due = (0..len).map_while(|_| schedule.pop());
-        self.due.extend(due.map(|(due, _)| due));
-        Ok(Run { first, len })
+        self.due.extend(due.map(|next| next.due));
+        Ok(Run {
+            first: id,
+            len,
+            changes,
+        })
     }
 
     /// How many neighbouring segments at the front of the schedule are due; or, when the next neighbour follows
-    /// within the quantum, when it does.
+    /// within the quantum, when it does. Copies and what is changed leave alone.
     fn run_length(&self, egress: Side, now: Nanos) -> Result<u32, Nanos> {
         let schedule = &self.departures[egress.index()];
-        let (due, first) = schedule.get(0).ok_or(now)?;
+        let front = schedule.get(0).ok_or(now)?;
+        let (due, first) = (front.due, front.id);
         let gso = self.held.gso(first);
-        if !gso.joins() || !self.ports[egress.index()].capabilities().gso {
+        if !gso.joins()
+            || !front.changes.is_none()
+            || !self.ports[egress.index()].capabilities().gso
+        {
             return Ok(1);
         }
         let soon = |at: Nanos| at > now && at <= due + QUANTUM;
         for len in 1..gso.longest_run() {
             match schedule.get(len as usize) {
-                Some((next, id)) if id.0 == first.0 + u64::from(len) => {
-                    if soon(next) {
-                        return Err(next);
-                    } else if next > now {
+                Some(next) if next.id.0 == first.0 + u64::from(len) && next.changes.is_none() => {
+                    if soon(next.due) {
+                        return Err(next.due);
+                    } else if next.due > now {
                         return Ok(len);
                     }
                 }
@@ -306,22 +369,44 @@ impl<P: Port> Forwarder<P> {
         }
     }
 
-    /// Ends the packet log with what is still on its way; what of it was kept.
-    pub(crate) fn finish_log(&mut self) -> Option<PacketLogSummary> {
+    /// Puts other conditions into force, at `now` or, if more has arrived than is taken in at once, before what waits; when
+    /// they are.
+    ///
+    /// # Errors
+    /// What the link refuses; nothing is changed then.
+    pub(crate) fn change(
+        &mut self,
+        now: Nanos,
+        paths: &[PathSpec],
+        rules: Rules,
+    ) -> Result<Nanos, ConfigError> {
+        // What came before meets the conditions that it found.
+        let at = self.take_in(now).unwrap_or(now);
+        let at = self.link.change(at, paths)?;
+        self.rules = rules;
+        Ok(at)
+    }
+
+    /// Gives up what is still on its way and ends the packet log with it; what of that was kept.
+    pub(crate) fn finish(&mut self) -> Option<PacketLogSummary> {
+        // What is decided already, and nothing else.
+        self.decide(Nanos::ZERO);
+        let undecided = self.link.stop();
         let mut log = self.log.take()?;
         for departures in &mut self.departures {
-            while let Some((due, id)) = departures.pop() {
-                let line = self.held.line(id, PacketVerdict::HeldAtEnd);
+            while let Some(Departure { due, id, changes }) = departures.pop() {
                 log.note(LogLine {
                     due: Some(due),
-                    ..line
+                    changes,
+                    ..self.held.line(id, PacketVerdict::HeldAtEnd)
                 });
             }
         }
-        while let Some(at) = self.link.next_at() {
-            while let Some(outcome) = self.link.poll(at) {
-                log.note(self.held.line(outcome.id(), PacketVerdict::HeldAtEnd));
-            }
+        for (id, copy) in undecided {
+            log.note(LogLine {
+                changes: Changes::new(copy, false, None),
+                ..self.held.line(id, PacketVerdict::HeldAtEnd)
+            });
         }
         Some(log.finish())
     }
@@ -330,7 +415,7 @@ impl<P: Port> Forwarder<P> {
     pub(crate) fn stats(&mut self) -> Stats {
         let mut stats = self.stats.clone();
         for side in [Side::A, Side::B] {
-            stats.link[side.index()] = self.link.counters(side);
+            stats.link[side.index()] = self.link.by_class(side).to_vec();
             stats.missed[side.index()] = self.ports[side.index()].missed();
         }
         stats.peak_bytes = self.held.peak_bytes();
@@ -339,6 +424,10 @@ impl<P: Port> Forwarder<P> {
 
     pub(crate) fn ports(&self) -> &[P; 2] {
         &self.ports
+    }
+
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.rules
     }
 }
 
@@ -368,7 +457,7 @@ fn note(log: &mut Option<PacketLogWriter>, line: impl FnOnce() -> LogLine) {
 /// again.
 #[must_use]
 pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
-    let mut forwarder = Forwarder::new(ports, link, usize::MAX, None);
+    let mut forwarder = Forwarder::new(ports, link, Rules::default(), usize::MAX, None);
     let mut now = Nanos::ZERO;
     loop {
         let next = match forwarder.step(now) {
@@ -384,16 +473,18 @@ pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
     }
 }
 
-/// Segments of one frame that leave together.
+/// Segments of one frame that leave together; one alone, if anything is changed.
 struct Run {
     first: PacketId,
     len: u32,
+    changes: Changes,
 }
 
 impl Run {
     const EMPTY: Self = Self {
         first: PacketId(0),
         len: 0,
+        changes: Changes::NONE,
     };
 
     fn segments(&self) -> Range<u32> {
@@ -403,7 +494,12 @@ impl Run {
 
     fn frame<'f>(&self, held: &'f HeldFrames<impl Lent>) -> TxFrame<'f> {
         let (frame, gso) = held.get(self.first);
-        gso.part(frame, self.segments())
+        let mut part = gso.part(frame, self.segments());
+        let edit = self.changes.edit();
+        if self.changes.is_marked || edit.is_some() {
+            part.change(self.changes.is_marked, edit);
+        }
+        part
     }
 
     /// Notes a line for each segment, which left at `departure` if it did.
@@ -421,6 +517,7 @@ impl Run {
                 bytes: gso.segment_len(segment),
                 due: Some(*due),
                 departure,
+                changes: self.changes,
                 ..line
             });
         }

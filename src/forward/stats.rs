@@ -5,7 +5,10 @@ use std::io;
 use hdrhistogram::Histogram;
 use model::{Counters, Nanos, Side};
 use netio::Waiter;
-use record::summary::{DepartureSummary, DirectionSummary, OwnLoss, PacketLogSummary, Summary};
+use record::link_spec::Rules;
+use record::summary::{
+    ClassSummary, DepartureSummary, DirectionSummary, OwnLoss, Summary, dropped_by_cause,
+};
 
 /// A departure later than this after its due time is counted as late.
 pub(crate) const BUDGET: Nanos = Nanos(1_000_000);
@@ -45,8 +48,8 @@ impl Loss {
 /// Counts by ingress side (A, B), and the error of every departure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stats {
-    /// What the model counted.
-    pub(crate) link: [Counters; 2],
+    /// What the model counted, by class.
+    pub(crate) link: [Vec<Counters>; 2],
     /// ARP, discovery and the like, passed unimpaired.
     pub(crate) control: [u64; 2],
     /// Frames that found the receive ring full.
@@ -55,6 +58,8 @@ pub(crate) struct Stats {
     pub(crate) sent: [u64; 2],
     /// Their L2 bytes.
     pub(crate) sent_bytes: [u64; 2],
+    /// Senders told by ICMP why a packet of theirs was dropped.
+    pub(crate) replies: [u64; 2],
     lost: [[u64; Loss::ALL.len()]; 2],
     /// The first send error, for its cause.
     pub(crate) send_error: Option<String>,
@@ -75,10 +80,22 @@ impl Stats {
         self.send_error.get_or_insert_with(|| error.to_string());
     }
 
+    /// A reply that the interface of its addressee refused.
+    pub(crate) fn reply_failed(&mut self, ingress: Side, error: &io::Error) {
+        self.replies[ingress.index()] -= 1;
+        self.send_error.get_or_insert_with(|| error.to_string());
+    }
+
     /// Packets that the egress interface took.
     pub(crate) fn left(&mut self, ingress: Side, packets: u32, bytes: u64) {
         self.sent[ingress.index()] += u64::from(packets);
         self.sent_bytes[ingress.index()] += bytes;
+    }
+
+    /// What the model counted, all classes together.
+    pub(crate) fn counters(&self, ingress: Side) -> Counters {
+        let classes = self.link[ingress.index()].iter();
+        classes.fold(Counters::default(), |sum, one| sum + *one)
     }
 
     pub(crate) fn lost(&self, ingress: Side, cause: Loss) -> u64 {
@@ -124,17 +141,17 @@ impl DepartureError {
 }
 
 /// The summary of a forwarder's counters, of how late its machine wakes it, of the bytes that its frames and its rings may
-/// take, and of its packet log.
+/// take, and of its classes; without its packet log.
 pub(super) fn summary(
     stats: &Stats,
     waiter: &Waiter,
     held_limit_bytes: usize,
     ring_bytes: usize,
-    packet_log: Option<PacketLogSummary>,
+    rules: &Rules,
 ) -> Summary {
     Summary {
-        up: direction(stats, Side::A),
-        down: direction(stats, Side::B),
+        up: direction(stats, Side::A, rules),
+        down: direction(stats, Side::B, rules),
         departure_error: stats.departure.summary(),
         peak_held_bytes: stats.peak_bytes,
         held_limit_bytes,
@@ -143,12 +160,12 @@ pub(super) fn summary(
         spin_ns: waiter.guard().0,
         real_time: waiter.real_time(),
         send_error: stats.send_error.clone(),
-        packet_log,
+        packet_log: None,
     }
 }
 
-fn direction(stats: &Stats, ingress: Side) -> DirectionSummary {
-    let counters = stats.link[ingress.index()];
+fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
+    let counters = stats.counters(ingress);
     let missed = ("receive ring full", stats.missed[ingress.index()]);
     let emulator_lost = Loss::ALL
         .map(|cause| (cause.name(), stats.lost(ingress, cause)))
@@ -160,26 +177,31 @@ fn direction(stats: &Stats, ingress: Side) -> DirectionSummary {
             count,
         })
         .collect();
+    let others = stats.link[ingress.index()].iter().skip(1);
+    let classes = rules.names().zip(others);
     DirectionSummary {
         packets: counters.packets,
         bytes: counters.bytes,
         delivered: stats.sent[ingress.index()],
         delivered_bytes: stats.sent_bytes[ingress.index()],
-        lost: counters.lost,
-        queue_full: counters.queue_full,
-        held_at_end: held_at_end(stats, ingress),
+        copies: counters.copies,
+        dropped: dropped_by_cause(&counters),
+        marked: counters.marked,
+        edited: counters.edited,
+        replies: stats.replies[ingress.index()],
+        held_at_end: held_at_end(stats, ingress, &counters),
+        classes: classes
+            .map(|(name, counters)| ClassSummary::new(name, counters))
+            .collect(),
         late_arrivals: counters.late,
         link_control: stats.control[ingress.index()],
         emulator_lost,
     }
 }
 
-/// What was offered and neither left nor was dropped.
-fn held_at_end(stats: &Stats, ingress: Side) -> u64 {
-    let counters = stats.link[ingress.index()];
-    let gone = stats.sent[ingress.index()]
-        + stats.lost(ingress, Loss::Send)
-        + counters.lost
-        + counters.queue_full;
-    counters.packets.saturating_sub(gone)
+/// What was offered or copied and neither left nor was dropped.
+fn held_at_end(stats: &Stats, ingress: Side, counters: &Counters) -> u64 {
+    let gone =
+        stats.sent[ingress.index()] + stats.lost(ingress, Loss::Send) + counters.all_dropped();
+    (counters.packets + counters.copies).saturating_sub(gone)
 }

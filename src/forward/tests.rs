@@ -1,6 +1,9 @@
 //! The forwarder between two ports in memory, in virtual time.
 
-use model::{BitsPerSec, Delay, Effect, Framing, LinkConfig, QueueLimit, Rate, StageSpec};
+use model::{
+    BitsPerSec, Counters, Delay, DropCause, Edit, Effect, Framing, LinkConfig, Probability,
+    QueueLimit, Rate, StageSpec,
+};
 use netio::{Frame, Gso, GsoKind, MemoryPort, Offload, PartialChecksum, Sent};
 use proptest::prelude::*;
 
@@ -67,8 +70,42 @@ fn link(conditions: Conditions) -> Link {
 type InMemory = Forwarder<MemoryPort>;
 
 fn forwarder(conditions: Conditions, gso: bool, memory: usize) -> InMemory {
+    with_link(link(conditions), gso, memory)
+}
+
+fn with_link(link: Link, gso: bool, memory: usize) -> InMemory {
     let ports = [MemoryPort::new(gso), MemoryPort::new(gso)];
-    Forwarder::new(ports, link(conditions), memory, None)
+    Forwarder::new(ports, link, Rules::default(), memory, None)
+}
+
+/// A link on which what goes up meets `stages`, named by their numbers.
+fn up(stages: &[Effect]) -> Link {
+    let named = (0..).zip(stages);
+    let stages =
+        named.map(|(number, effect)| StageSpec::new(format!("box.up.{number}"), effect.clone()));
+    Link::new(&LinkConfig::new(3, stages.collect(), Vec::new())).unwrap()
+}
+
+fn chance(share: f64) -> Probability {
+    Probability::from_percent(100.0 * share).unwrap()
+}
+
+/// Segment `n` of [`frame`] as a packet of its own, its checksum complete.
+fn alone(frame: &Frame, n: u32) -> Vec<u8> {
+    let mut part = GsoFrame::of(frame).unwrap().part(frame, n..n + 1);
+    part.complete_checksum();
+    [part.head.bytes(), &part.body].concat()
+}
+
+/// How many bits differ between two of one length.
+fn bits_between(a: &[u8], b: &[u8]) -> u32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum()
+}
+
+fn add_up(counters: &Counters) -> bool {
+    counters.packets + counters.copies
+        == counters.delivered + counters.all_dropped() + counters.held()
 }
 
 fn rate(bits: u64) -> Option<Rate> {
@@ -142,7 +179,7 @@ fn frames_that_were_looked_at_late_meet_the_queue_as_it_was_when_they_came() {
         }
         run(&mut forwarder, Nanos(3_000_000), 0);
         let stats = forwarder.stats();
-        (stats.sent[0], stats.link[0])
+        (stats.sent[0], stats.counters(Side::A))
     };
     let on_time = burst(&mut |forwarder, at| {
         forwarder.step(at);
@@ -207,4 +244,231 @@ fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
     assert_eq!(left.len(), 1);
     assert_eq!(stats.lost(Side::A, Loss::Memory), 80);
     assert!(stats.peak_bytes <= 10_000);
+}
+
+#[test]
+fn every_copy_leaves_with_the_bytes_of_its_packet_and_neither_joins_a_train() {
+    let mut forwarder = with_link(up(&[Effect::Duplicate(chance(1.0))]), true, 1 << 20);
+    forwarder.ports[0].arrive(frame(Nanos(0), 0, 40));
+    let left = run(&mut forwarder, Nanos(0), 0);
+    let mut found = numbers(&left);
+    found.sort_unstable();
+    let twice: Vec<u32> = (0..40).flat_map(|n| [n, n]).collect();
+    assert_eq!(found, twice);
+    for n in 0..40 {
+        let of_n: Vec<_> = left
+            .iter()
+            .filter(|sent| numbers(std::slice::from_ref(sent)) == [n])
+            .collect();
+        let [packet, copy] = of_n[..] else {
+            panic!("{n} left {} times alone", of_n.len())
+        };
+        assert_eq!(packet, copy);
+    }
+    let stats = forwarder.stats();
+    assert_eq!((stats.counters(Side::A).copies, stats.sent[0]), (40, 80));
+    assert!(forwarder.held.is_empty());
+}
+
+#[test]
+fn a_copy_whose_packet_is_lost_leaves_all_the_same() {
+    let stages = [
+        Effect::Duplicate(chance(0.5)),
+        Effect::Loss(chance(0.5)),
+        Effect::Delay(Delay::default()),
+    ];
+    let mut forwarder = with_link(up(&stages), true, 1 << 20);
+    for n in 0..50 {
+        forwarder.ports[0].arrive(frame(Nanos(u64::from(n)), n * 20, 20));
+    }
+    let left = numbers(&run(&mut forwarder, Nanos(50), 0));
+    let counters = forwarder.stats().counters(Side::A);
+    assert_eq!(counters.delivered, left.len() as u64);
+    assert_eq!(counters.packets, 1_000);
+    assert!(
+        counters.copies > 400 && counters.all_dropped() > 600,
+        "{counters:?}"
+    );
+    assert!(add_up(&counters) && counters.held() == 0, "{counters:?}");
+    assert!(forwarder.held.is_empty());
+}
+
+#[test]
+fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_trains() {
+    let mut forwarder = forwarder(Conditions::default(), true, 1 << 20);
+    let train = frame(Nanos(0), 0, 40);
+    let gso = GsoFrame::of(&train).unwrap();
+    let mut expected = alone(&train, 7);
+    let first = forwarder.held.insert(Side::A, train, gso);
+    for segment in 0..40 {
+        forwarder.departures[1].push(Departure {
+            due: Nanos(0),
+            id: PacketId(first.0 + segment),
+            changes: Changes::new(0, segment == 7, None),
+        });
+    }
+    let left = run(&mut forwarder, Nanos(0), 0);
+    assert_eq!(numbers(&left), (0..40).collect::<Vec<_>>());
+    let [before, marked, after] = &left[..] else {
+        panic!("{} frames", left.len())
+    };
+    assert!(before.gso.is_some() && marked.gso.is_none() && after.gso.is_some());
+    let sum = u16::from_be_bytes([expected[24], expected[25]]);
+    expected[15] |= 3;
+    // The word of the TOS grew by 3; its complement's sum shrinks by that.
+    expected[24..26].copy_from_slice(&(sum - 3).to_be_bytes());
+    assert_eq!(marked.bytes, expected);
+}
+
+#[test]
+fn a_corrupted_segment_differs_in_one_bit_behind_its_ip_header_and_leaves_alone() {
+    let mut forwarder = with_link(up(&[Effect::Corrupt(chance(1.0))]), true, 1 << 20);
+    let train = frame(Nanos(0), 0, 40);
+    let expected: Vec<_> = (0..40).map(|n| alone(&train, n)).collect();
+    forwarder.ports[0].arrive(train);
+    let left = run(&mut forwarder, Nanos(0), 0);
+    assert_eq!(left.len(), 40);
+    for (sent, expected) in left.iter().zip(expected) {
+        assert_eq!(sent.gso, None);
+        assert_eq!(sent.bytes[..34], expected[..34]);
+        assert_eq!(bits_between(&sent.bytes, &expected), 1);
+    }
+    assert_eq!(forwarder.stats().counters(Side::A).edited, 40);
+}
+
+#[test]
+fn the_sender_of_what_is_too_long_is_told_at_once() {
+    let effects = [
+        Effect::Mtu(139),
+        Effect::Delay(Delay {
+            time: Nanos(5_000),
+            ..Delay::default()
+        }),
+    ];
+    let mut forwarder = with_link(up(&effects), true, 1 << 20);
+    let mut bytes = frame(Nanos(0), 0, 3).bytes().to_vec();
+    bytes[20] = 0x40;
+    bytes[26..34].copy_from_slice(&[10, 77, 0, 1, 10, 77, 0, 2]);
+    let offload = frame(Nanos(0), 0, 3).offload;
+    let train = Frame::new(Nanos(0), offload, None, &bytes);
+    let first = alone(&train, 0);
+    forwarder.ports[0].arrive(train);
+    // 40 bytes of headers and 100 of payload are one too many.
+    assert!(run(&mut forwarder, Nanos(0), 0).is_empty());
+    let replies = forwarder.ports[0].sent();
+    assert_eq!(replies.len(), 3);
+    assert_eq!(replies[0].departure, Nanos(0));
+    assert_eq!(Some(&replies[0].bytes), too_big(&first, 139).as_ref());
+    let stats = forwarder.stats();
+    assert_eq!(stats.counters(Side::A).dropped(DropCause::TooBig), 3);
+    assert_eq!((stats.replies, stats.sent), ([3, 0], [0, 0]));
+    assert!(forwarder.held.is_empty());
+}
+
+#[test]
+fn a_change_holds_for_what_comes_after_it_and_not_for_what_came_before() {
+    let delay = |micros| {
+        Effect::Delay(Delay {
+            time: Nanos::from_micros(micros),
+            ..Delay::default()
+        })
+    };
+    let mut forwarder = with_link(up(&[delay(100)]), true, 1 << 20);
+    for n in 0..200 {
+        forwarder.ports[0].arrive(frame(Nanos(u64::from(n) * 1_000), n, 1));
+    }
+    let specs =
+        |effect| LinkConfig::new(3, vec![StageSpec::new("box.up.0", effect)], Vec::new()).paths;
+    // More is waiting than is taken in at once: the change comes before what is left.
+    let at = forwarder.change(Nanos(150_000), &specs(delay(300)), Rules::default());
+    assert_eq!(at, Ok(Nanos(64_000)));
+    let refused = forwarder.change(
+        Nanos(150_000),
+        &specs(Effect::Loss(chance(0.1))),
+        Rules::default(),
+    );
+    assert!(
+        matches!(refused, Err(ConfigError::OtherKind(_))),
+        "{refused:?}"
+    );
+    let left = run(&mut forwarder, Nanos(150_000), 0);
+    let left = [left, run(&mut forwarder, Nanos(200_000), 0)].concat();
+    assert_eq!(numbers(&left), (0..200).collect::<Vec<_>>());
+    let due = |n: u64| {
+        if n < 64 {
+            n * 1_000 + 100_000
+        } else {
+            n * 1_000 + 300_000
+        }
+    };
+    for (n, sent) in (0..).zip(&left) {
+        assert_eq!(sent.departure, Nanos(due(n)).max(Nanos(150_000)), "{n}");
+    }
+    assert_eq!(forwarder.stats().counters(Side::A).late, 0);
+}
+
+#[test]
+fn the_log_ends_with_what_was_on_its_way_in_a_stall_and_behind_it() {
+    let stall = Effect::Rate(Rate {
+        rate: None,
+        ..rate(1_000).unwrap()
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("log");
+    let mut forwarder = with_link(up(&[Effect::Duplicate(chance(1.0)), stall]), true, 1 << 20);
+    forwarder.log = Some(PacketLogWriter::create(&file).unwrap());
+    forwarder.ports[0].arrive(frame(Nanos(0), 0, 5));
+    forwarder.ports[1].arrive(frame(Nanos(0), 0, 1));
+    assert!(run(&mut forwarder, Nanos(0), 0).is_empty());
+    assert_eq!(forwarder.finish().unwrap().lines, 11);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let count = |words: &str| text.lines().filter(|line| line.contains(words)).count();
+    assert_eq!(count(",held_at_end,,"), 5);
+    assert_eq!(count(",held_at_end,copy,"), 5);
+    assert_eq!(count("down,"), 1);
+    let counters = forwarder.stats().counters(Side::A);
+    assert_eq!(
+        (counters.packets, counters.copies, counters.held()),
+        (5, 5, 10)
+    );
+}
+
+proptest! {
+    #[test]
+    fn packets_and_copies_are_delivered_dropped_or_held_at_any_time_and_no_frame_is_kept_in_the_end(
+        frames in prop::collection::vec((0_u64..40_000, 1_u32..44), 1..20),
+        shares in prop::array::uniform3(0.0..=1.0_f64),
+        mtu in 100_u16..200,
+        until in 0_u64..1_000_000,
+        gso: bool,
+    ) {
+        let [duplicate, corrupt, loss] = shares.map(chance);
+        let stages = [
+            Effect::Duplicate(duplicate),
+            Effect::Corrupt(corrupt),
+            Effect::Rate(Rate { queue: QueueLimit::Packets(50).into(), ..rate(1_000_000_000).unwrap() }),
+            Effect::Loss(loss),
+            Effect::Mtu(mtu),
+            Effect::Delay(Delay { time: Nanos(100_000), ..Delay::default() }),
+        ];
+        let mut forwarder = with_link(up(&stages), gso, 1 << 24);
+        let (mut arrival, mut first) = (Nanos(1), 0);
+        for (gap, segments) in frames {
+            arrival += Nanos(gap);
+            forwarder.ports[0].arrive(frame(arrival, first, segments));
+            first += segments;
+        }
+        while forwarder.step(Nanos(until)) == Next::Now {}
+        let counters = forwarder.stats().counters(Side::A);
+        prop_assert!(add_up(&counters), "{counters:?}");
+        let so_far = numbers(&forwarder.ports[1].sent()).len();
+        let left = run(&mut forwarder, arrival.max(Nanos(until)), 0);
+        let stats = forwarder.stats();
+        let counters = stats.counters(Side::A);
+        prop_assert!(add_up(&counters) && counters.held() == 0, "{counters:?}");
+        prop_assert_eq!(counters.packets, u64::from(first));
+        prop_assert_eq!(counters.delivered, stats.sent[0]);
+        prop_assert_eq!(stats.sent[0], (so_far + numbers(&left).len()) as u64);
+        prop_assert!(forwarder.held.is_empty());
+    }
 }

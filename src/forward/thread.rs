@@ -1,22 +1,27 @@
 //! The forwarder on its own thread.
 
+use std::any::Any;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result};
-use model::Link;
-use netio::{AfPacket, Alarm, CpuUse, Waiter};
+use anyhow::{Context, Result, anyhow};
+use model::{ConfigError, Link, LinkConfig, Nanos, PathSpec};
+use netio::{AfPacket, Alarm, CpuUse, Port, Waiter, clock};
+use record::link_spec::{EmulatedLink, Rules};
+use record::summary::Summary;
 
 use super::packet_log::PacketLogWriter;
 use super::stats::summary;
 use super::{Forwarder, Next};
-use record::summary::Summary;
 
 /// Slots of each port's receive ring: 64 MiB, which hold what arrives while both cores are busy elsewhere for 20 ms.
 pub(crate) const RING_SLOTS: usize = 960;
+
+/// Why what goes on behind a forwarder that has died is stopped.
+pub(crate) const EMULATOR_DIED: &str = "the emulator has died";
 
 /// How a forwarder is run.
 #[derive(Debug)]
@@ -27,6 +32,8 @@ pub(crate) struct ForwarderOptions {
     pub(crate) memory: usize,
     /// Takes a line a packet.
     pub(crate) packet_log: Option<PacketLogWriter>,
+    /// Rises when the forwarder dies: nothing passes any more.
+    pub(crate) died: Arc<AtomicBool>,
 }
 
 impl Default for ForwarderOptions {
@@ -35,6 +42,7 @@ impl Default for ForwarderOptions {
             cpu: CpuUse::Spin,
             memory: 512 << 20,
             packet_log: None,
+            died: Arc::default(),
         }
     }
 }
@@ -49,82 +57,360 @@ impl From<CpuUse> for ForwarderOptions {
 }
 
 /// A forwarder that runs until it is stopped.
+#[derive(Debug)]
 pub(crate) struct ForwarderThread {
     thread: JoinHandle<Summary>,
-    stop: Arc<AtomicBool>,
-    alarm: Arc<Alarm>,
+    commands: Sender<Command>,
+    bell: Arc<Bell>,
 }
 
+/// What a running forwarder is asked to do.
+enum Command {
+    /// Other conditions.
+    Change {
+        paths: Vec<PathSpec>,
+        rules: Rules,
+        done: Sender<Result<Nanos, ConfigError>>,
+    },
+    /// What was counted so far.
+    Snapshot(Sender<Summary>),
+    /// The end.
+    Stop,
+}
+
+/// Says that there are commands: to a forwarder that is awake by a flag, to one that sleeps by an alarm. So the packet path
+/// looks at one flag and takes no lock.
+#[derive(Debug)]
+struct Bell {
+    rung: AtomicBool,
+    alarm: Alarm,
+}
+
+/// Raises a flag when its thread panics.
+struct Obituary(Arc<AtomicBool>);
+
 impl ForwarderThread {
-    /// Starts to forward between `ports` A and B; on return it does.
+    /// Starts to forward between `ports` A and B; on return it does. The link's time begins now.
     pub(crate) fn start(
         ports: [AfPacket; 2],
-        link: Link,
+        link: EmulatedLink,
         options: ForwarderOptions,
     ) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let alarm = Arc::new(Alarm::new().context("making the forwarder's alarm")?);
-        let (stopped, rung) = (Arc::clone(&stop), Arc::clone(&alarm));
+        let ring_bytes = ports.iter().map(AfPacket::ring_bytes).sum();
+        Self::between(ports, ring_bytes, link, options)
+    }
+
+    fn between<P: Port + AsFd + Send + 'static>(
+        ports: [P; 2],
+        ring_bytes: usize,
+        EmulatedLink { config, rules }: EmulatedLink,
+        options: ForwarderOptions,
+    ) -> Result<Self> {
+        let link = Link::new(&LinkConfig {
+            start: clock::now(),
+            ..config
+        })?;
+        let bell = Arc::new(Bell {
+            rung: AtomicBool::new(false),
+            alarm: Alarm::new().context("making the forwarder's alarm")?,
+        });
+        let (commands, to_do) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
+        let rung = Arc::clone(&bell);
         let thread = std::thread::Builder::new()
             .name("forwarder".to_owned())
-            .spawn(move || forward(ports, link, options, &stopped, &rung, &ready))
+            .spawn(move || {
+                let _obituary = Obituary(options.died);
+                let waiter = Waiter::measure(options.cpu);
+                let log = options.packet_log;
+                let mut running = Running {
+                    forwarder: Forwarder::new(ports, link, rules, options.memory, log),
+                    waiter,
+                    memory: options.memory,
+                    ring_bytes,
+                };
+                // Nobody listens any more if the start was given up.
+                let _ = ready.send(());
+                running.forward(&rung, &to_do)
+            })
             .context("starting the forwarder's thread")?;
         is_ready
             .recv()
             .context("the forwarder ended at its start")?;
         Ok(Self {
             thread,
-            stop,
-            alarm,
+            commands,
+            bell,
         })
     }
 
+    /// Puts other conditions into force, at once and for both directions at one instant; which that was.
+    ///
+    /// # Errors
+    /// Conditions that [`Link::change`] refuses: nothing is changed. A forwarder that has died.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no command changes a link yet"))]
+    pub(crate) fn change(&self, paths: Vec<PathSpec>, rules: Rules) -> Result<Nanos> {
+        let done = self.ask(|done| Command::Change { paths, rules, done })?;
+        Ok(done?)
+    }
+
+    /// What was done so far, without the packet log.
+    ///
+    /// # Errors
+    /// A forwarder that has died.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "no command looks at a link yet")
+    )]
+    pub(crate) fn snapshot(&self) -> Result<Summary> {
+        self.ask(Command::Snapshot)
+    }
+
     /// Stops forwarding and says what was done; packets on their way are gone.
-    pub(crate) fn stop(self) -> Summary {
-        self.stop.store(true, Ordering::Relaxed);
+    ///
+    /// # Errors
+    /// The forwarder had died; says of what.
+    pub(crate) fn stop(self) -> Result<Summary> {
+        self.tell(Command::Stop);
+        let ended = self.thread.join();
+        ended.map_err(|panic| anyhow!("the forwarder died: {}", message(&*panic)))
+    }
+
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T> {
+        let (answer, answered) = mpsc::channel();
+        self.tell(command(answer));
+        answered.recv().context("the forwarder has died")
+    }
+
+    fn tell(&self, command: Command) {
+        // One that has died takes none; whoever waits for an answer learns it.
+        let _ = self.commands.send(command);
+        self.bell.ring();
+    }
+}
+
+/// A forwarder and what it waits with.
+struct Running<P: Port> {
+    forwarder: Forwarder<P>,
+    waiter: Waiter,
+    memory: usize,
+    ring_bytes: usize,
+}
+
+impl<P: Port + AsFd> Running<P> {
+    /// Forwards until it is told to stop.
+    fn forward(&mut self, bell: &Bell, commands: &Receiver<Command>) -> Summary {
+        loop {
+            let now = self.waiter.now();
+            if bell.has_rung() && self.obey(now, commands) {
+                let packet_log = self.forwarder.finish();
+                return Summary {
+                    packet_log,
+                    ..self.summary()
+                };
+            }
+            let until = match self.forwarder.step(now) {
+                Next::Now => continue,
+                Next::At(at) => Some(at),
+                Next::Arrival => None,
+            };
+            if !self.waiter.sleeps(now, until) {
+                std::hint::spin_loop();
+                continue;
+            }
+            self.forwarder.prepare_to_sleep();
+            let [a, b] = self.forwarder.ports();
+            let woken_by = [a.as_fd(), b.as_fd(), bell.alarm.as_fd()];
+            self.waiter.sleep(&woken_by, now, until);
+        }
+    }
+
+    /// Does what it was told; whether that is to stop.
+    #[cold]
+    fn obey(&mut self, now: Nanos, commands: &Receiver<Command>) -> bool {
+        for command in commands.try_iter() {
+            // Who has gone meanwhile needs no answer.
+            match command {
+                Command::Change { paths, rules, done } => {
+                    let _ = done.send(self.forwarder.change(now, &paths, rules));
+                }
+                Command::Snapshot(done) => {
+                    let _ = done.send(self.summary());
+                }
+                Command::Stop => return true,
+            }
+        }
+        false
+    }
+
+    fn summary(&mut self) -> Summary {
+        let stats = self.forwarder.stats();
+        let rules = self.forwarder.rules();
+        summary(&stats, &self.waiter, self.memory, self.ring_bytes, rules)
+    }
+}
+
+impl Bell {
+    fn ring(&self) {
+        self.rung.store(true, Ordering::Release);
         self.alarm.ring();
-        match self.thread.join() {
-            Ok(summary) => summary,
-            Err(panic) => std::panic::resume_unwind(panic),
+    }
+
+    /// Whether it has rung since it was last asked.
+    fn has_rung(&self) -> bool {
+        self.rung.load(Ordering::Relaxed) && {
+            // The alarm first: what rings from here on rings again.
+            self.alarm.acknowledge();
+            self.rung.swap(false, Ordering::AcqRel)
         }
     }
 }
 
-fn forward(
-    ports: [AfPacket; 2],
-    link: Link,
-    options: ForwarderOptions,
-    stop: &AtomicBool,
-    alarm: &Alarm,
-    ready: &mpsc::Sender<()>,
-) -> Summary {
-    let mut waiter = Waiter::measure(options.cpu);
-    let ring_bytes = ports.iter().map(AfPacket::ring_bytes).sum();
-    let memory = options.memory;
-    let mut forwarder = Forwarder::new(ports, link, memory, options.packet_log);
-    // Nobody listens any more if the start was given up.
-    let _ = ready.send(());
-    while !stop.load(Ordering::Relaxed) {
-        let now = waiter.now();
-        let until = match forwarder.step(now) {
-            Next::Now => continue,
-            Next::At(at) => Some(at),
-            Next::Arrival => None,
-        };
-        if !waiter.sleeps(now, until) {
-            std::hint::spin_loop();
-            continue;
+impl Drop for Obituary {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
         }
-        forwarder.prepare_to_sleep();
-        let [a, b] = forwarder.ports();
-        waiter.sleep(&[a.as_fd(), b.as_fd(), alarm.as_fd()], now, until);
     }
-    summary(
-        &forwarder.stats(),
-        &waiter,
-        memory,
-        ring_bytes,
-        forwarder.finish_log(),
-    )
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("it did not say of what")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::io;
+    use std::os::fd::BorrowedFd;
+
+    use model::{Delay, Effect, StageSpec};
+    use netio::{Capabilities, Received, TxFrame};
+
+    use super::*;
+
+    /// A port at which nothing arrives; or something that it dies of.
+    struct TestPort {
+        silence: Alarm,
+        is_deadly: bool,
+    }
+
+    impl AsFd for TestPort {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.silence.as_fd()
+        }
+    }
+
+    impl Port for TestPort {
+        type Lent = Infallible;
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities {
+                gso: false,
+                checksum: false,
+                vlan: false,
+                arrival_stamp: true,
+                largest_frame: 0,
+            }
+        }
+
+        fn refresh(&mut self, _: Nanos) {}
+
+        fn arrival(&mut self) -> Option<Nanos> {
+            self.is_deadly.then_some(Nanos::ZERO)
+        }
+
+        fn take(&mut self) -> Option<Received<Infallible>> {
+            panic!("an arrival that kills")
+        }
+
+        fn send(&mut self, _: &[TxFrame<'_>], _: &mut dyn FnMut(usize, io::Error)) -> Nanos {
+            Nanos::ZERO
+        }
+
+        fn missed(&mut self) -> u64 {
+            0
+        }
+    }
+
+    fn start(is_deadly: bool, died: &Arc<AtomicBool>) -> ForwarderThread {
+        let ports = [false, is_deadly].map(|is_deadly| TestPort {
+            silence: Alarm::new().unwrap(),
+            is_deadly,
+        });
+        let link = EmulatedLink {
+            config: LinkConfig::new(1, delayed(1), Vec::new()),
+            rules: Rules::default(),
+        };
+        let options = ForwarderOptions {
+            died: Arc::clone(died),
+            ..CpuUse::Gentle.into()
+        };
+        ForwarderThread::between(ports, 5, link, options).unwrap()
+    }
+
+    fn delayed(millis: u64) -> Vec<StageSpec> {
+        let delay = Delay {
+            time: Nanos::from_millis(millis),
+            ..Delay::default()
+        };
+        vec![StageSpec::new("box.up.delay", Effect::Delay(delay))]
+    }
+
+    fn paths(up: Vec<StageSpec>) -> Vec<PathSpec> {
+        LinkConfig::new(1, up, Vec::new()).paths
+    }
+
+    #[test]
+    fn a_forwarder_that_sleeps_answers_every_command() {
+        let died = Arc::default();
+        let forwarder = start(false, &died);
+        let before = clock::now();
+        let mut last = before;
+        for millis in 2..10 {
+            let at = forwarder
+                .change(paths(delayed(millis)), Rules::default())
+                .unwrap();
+            assert!(at >= last && at <= clock::now());
+            last = at;
+            assert_eq!(forwarder.snapshot().unwrap().ring_bytes, 5);
+        }
+        let refused = forwarder.change(
+            paths(vec![StageSpec::new("", Effect::Nothing)]),
+            Rules::default(),
+        );
+        assert!(refused.unwrap_err().is::<ConfigError>());
+        assert_eq!(forwarder.stop().unwrap().up.packets, 0);
+        assert!(!died.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn commands_from_several_threads_are_all_answered() {
+        let died = Arc::default();
+        let forwarder = start(false, &died);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..200).for_each(|_| drop(forwarder.snapshot().unwrap())));
+            }
+        });
+        forwarder.stop().unwrap();
+    }
+
+    #[test]
+    fn a_forwarder_that_dies_raises_its_flag_and_says_of_what() {
+        let died = Arc::default();
+        let forwarder = start(true, &died);
+        assert!(forwarder.snapshot().is_err());
+        assert!(
+            forwarder
+                .change(paths(delayed(1)), Rules::default())
+                .is_err()
+        );
+        let why = forwarder.stop().unwrap_err().to_string();
+        assert!(why.contains("an arrival that kills"), "{why}");
+        assert!(died.load(Ordering::Relaxed));
+    }
 }

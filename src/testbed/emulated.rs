@@ -1,7 +1,9 @@
 //! A bed of namespaces with the emulator running on its links.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use anyhow::{Context, Result};
-use model::Link;
 use netio::AfPacket;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 use netio::netns::NetNs;
@@ -15,6 +17,7 @@ pub(crate) struct EmulatedBed {
     bed: Bed,
     /// In the order of the bed's segments.
     running: Vec<ForwarderThread>,
+    died: Arc<AtomicBool>,
 }
 
 impl EmulatedBed {
@@ -27,17 +30,18 @@ impl EmulatedBed {
             segments: u8::try_from(links.len()).context("more links than a bed can have")?,
             ..bed.clone()
         })?;
+        let died = Arc::default();
         let forward = |(emulator, (link, options)): (&NetNs, (EmulatedLink, ForwarderOptions))| {
-            let link = Link::new(&link.config)?;
             let ports = emulator.run(|| -> Result<_> {
                 let open = |name| AfPacket::open(name, RING_SLOTS);
                 Ok([open(CLIENT_PORT)?, open(SERVER_PORT)?])
             })??;
-            ForwarderThread::start(ports, link, options)
+            let died = Arc::clone(&died);
+            ForwarderThread::start(ports, link, ForwarderOptions { died, ..options })
         };
         let running = bed.emulators().iter().zip(links).map(forward);
         let running = running.collect::<Result<_>>()?;
-        Ok(Self { bed, running })
+        Ok(Self { bed, running, died })
     }
 
     /// Where the client runs.
@@ -55,11 +59,19 @@ impl EmulatedBed {
         self.bed.nodes()
     }
 
+    /// Rises when one of its forwarders dies: nothing passes there any more.
+    pub(crate) fn died(&self) -> &Arc<AtomicBool> {
+        &self.died
+    }
+
     /// Stops forwarding; what each link did, in the order of the segments.
-    pub(crate) fn down(self) -> Vec<Summary> {
-        self.running
-            .into_iter()
-            .map(ForwarderThread::stop)
-            .collect()
+    ///
+    /// # Errors
+    /// A forwarder had died.
+    pub(crate) fn down(self) -> Result<Vec<Summary>> {
+        let stopped = self.running.into_iter().map(ForwarderThread::stop);
+        // All of them, whatever the first ones say.
+        let stopped: Vec<_> = stopped.collect();
+        stopped.into_iter().collect()
     }
 }

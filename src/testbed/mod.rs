@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use netio::CpuUse;
 use netio::netns::NetNs;
+use netio::stop::Stop;
 use netio::userns::{self, Privilege};
 
 use instruments::external::{Running, Tool};
@@ -65,6 +66,11 @@ pub(crate) trait Testbed: Sync {
 
     /// Why the machine, beside the links, spoilt what was measured so far, if so.
     fn spoilt(&self) -> Option<String>;
+
+    /// `stop`, and when the test bed fails under what is measured on it.
+    fn stops(&self, stop: &Stop) -> Stop {
+        stop.clone()
+    }
 
     /// Takes everything down; what the links did.
     ///

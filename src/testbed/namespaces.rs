@@ -7,13 +7,14 @@ use anyhow::{Result, bail};
 use netio::CpuUse;
 use netio::bed::{BedConfig, Endpoint, Side, WAN};
 use netio::netns::NetNs;
+use netio::stop::Stop;
 use netio::tbf::TokenBucket;
 
 use super::emulated::EmulatedBed;
 use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
 use super::{ClientWork, Links, Testbed, TestbedSpec};
-use crate::forward::thread::ForwarderOptions;
+use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions};
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
 use instruments::serve::Server;
@@ -132,6 +133,10 @@ impl Testbed for Namespaces {
         self.stalls.spoilt()
     }
 
+    fn stops(&self, stop: &Stop) -> Stop {
+        stop.or(self.bed.died(), EMULATOR_DIED)
+    }
+
     fn tear_down(self: Box<Self>) -> Result<Links> {
         let Self {
             bed,
@@ -140,6 +145,6 @@ impl Testbed for Namespaces {
             ..
         } = *self;
         drop(far_end);
-        Ok(names.into_iter().zip(bed.down()).collect())
+        Ok(names.into_iter().zip(bed.down()?).collect())
     }
 }

@@ -29,6 +29,15 @@ pub(crate) fn add(a: u16, b: u16) -> u16 {
     fold(u64::from(a) + u64::from(b))
 }
 
+/// What a transport checksum is over `parts`, in which its field holds the pseudo header's sum: never 0, which UDP takes for
+/// none (RFC 768), and which is 0xffff to others.
+pub(crate) fn complete(parts: &[&[u8]]) -> u16 {
+    match !sum(parts) {
+        0 => 0xffff,
+        sum => sum,
+    }
+}
+
 /// The sum over an IP pseudo header: `addresses` as they stand in the header, protocol and transport length.
 pub(crate) fn pseudo(addresses: &[u8], protocol: u8, length: usize) -> u16 {
     let [a, b, c, d] = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();

@@ -5,7 +5,8 @@ use crate::ip::{Fragment, IPV6, Ip, ether_type};
 
 const ARP: u16 = 0x0806;
 const LLDP: u16 = 0x88cc;
-const ICMPV6: u8 = 58;
+/// ICMPv6 in an IP header.
+pub(crate) const ICMPV6: u8 = 58;
 /// Bridge group address of spanning tree (IEEE 802.1D).
 const STP: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x00];
 

@@ -43,7 +43,8 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     v6.map(IpAddr::from).or_else(|_| v4()).ok()
 }
 
-fn ports(frame: &[u8], ip: Ip) -> Option<[u16; 2]> {
+/// The ports of the packet that `ip` begins, if it has any.
+pub(crate) fn ports(frame: &[u8], ip: Ip) -> Option<[u16; 2]> {
     const WITH_PORTS: [u8; 3] = [6, 17, 132];
     let has_ports = WITH_PORTS.contains(&ip.protocol) && ip.fragment != Fragment::Later;
     has_ports.then(|| Some([u16_at(frame, ip.next)?, u16_at(frame, ip.next + 2)?]))?

@@ -1,5 +1,7 @@
 //! Reading EtherTypes and IP headers: the one reader for flows, link control and GSO frames.
 
+use model::Ecn;
+
 /// The EtherType of IPv4.
 pub(crate) const IPV4: u16 = 0x0800;
 /// The EtherType of IPv6.
@@ -108,6 +110,21 @@ impl Ip {
     pub(crate) fn end(self, frame: &[u8]) -> Option<usize> {
         let (field, headers) = if self.v6 { (4, 40) } else { (2, 0) };
         Some(self.at + headers + usize::from(u16_at(frame, self.at + field)?))
+    }
+
+    /// Its congestion marks: the last two bits of IPv4's TOS or IPv6's traffic class (RFC 3168, section 5).
+    pub(crate) fn ecn(self, frame: &[u8]) -> Ecn {
+        let bits = if self.v6 {
+            frame[self.at + 1] >> 4
+        } else {
+            frame[self.at + 1]
+        };
+        match bits & 3 {
+            0 => Ecn::NotEct,
+            1 => Ecn::Ect1,
+            2 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        }
     }
 
     /// Source and destination address as they stand in `frame`, in which this header was read.

@@ -88,6 +88,17 @@ pub struct TxFrame<'a> {
     pub body: Cow<'a, [u8]>,
 }
 
+impl From<Vec<u8>> for TxFrame<'_> {
+    /// A frame that was built whole, with nothing left undone.
+    fn from(bytes: Vec<u8>) -> Self {
+        Self {
+            offload: Offload::default(),
+            head: Head::EMPTY,
+            body: bytes.into(),
+        }
+    }
+}
+
 impl TxFrame<'_> {
     /// Completes a single packet's checksum, as a port would; does nothing if it has no partial one.
     pub fn complete_checksum(&mut self) {
@@ -97,19 +108,19 @@ impl TxFrame<'_> {
         let start = usize::from(partial.start);
         let at = start + usize::from(partial.offset);
         let head = self.head.bytes();
-        if head.len() < at + 2 || !(head.len() - start).is_multiple_of(2) {
+        if head.len() < at + 2 || !(head.len() - start).is_multiple_of(2) && !self.body.is_empty() {
             // Not a head that a segment was given: the checksum stands in the body.
             let mut bytes = [head, &self.body].concat();
             if let Some(summed) = bytes.get(start..)
                 && at + 2 <= bytes.len()
             {
-                let sum = !checksum::sum(&[summed]);
+                let sum = checksum::complete(&[summed]);
                 bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
             }
             (self.head, self.body) = (Head::EMPTY, bytes.into());
             return;
         }
-        let sum = !checksum::sum(&[&head[start..], &self.body]);
+        let sum = checksum::complete(&[&head[start..], &self.body]);
         self.head.bytes_mut()[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
 }

@@ -13,11 +13,13 @@ use crate::signals;
 /// How long an instrument may wait without asking [`Stop::cause`] again.
 pub const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A time-out and a flag that signals raise; instruments ask every [`STOP_INTERVAL`].
+/// A time-out, a flag that signals raise, and perhaps one of something without which it is in vain; instruments ask every
+/// [`STOP_INTERVAL`].
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     deadline: Option<(Instant, Duration)>,
     interrupted: Arc<AtomicBool>,
+    in_vain: Option<(Arc<AtomicBool>, &'static str)>,
 }
 
 /// Why to stop.
@@ -27,6 +29,8 @@ pub enum StopCause {
     TimeOut(Duration),
     /// A signal arrived.
     Interrupted,
+    /// Something failed without which it is in vain; says what.
+    InVain(&'static str),
 }
 
 impl Stop {
@@ -45,8 +49,8 @@ impl Stop {
     /// Stops when `flag` rises.
     pub fn on(flag: Arc<AtomicBool>) -> Self {
         Self {
-            deadline: None,
             interrupted: flag,
+            ..Self::default()
         }
     }
 
@@ -54,7 +58,16 @@ impl Stop {
     pub fn within(&self, timeout: Duration) -> Self {
         Self {
             deadline: Some((Instant::now() + timeout, timeout)),
-            interrupted: Arc::clone(&self.interrupted),
+            ..self.clone()
+        }
+    }
+
+    /// Stops also when `flag` rises, because of `why`.
+    #[must_use]
+    pub fn or(&self, flag: &Arc<AtomicBool>, why: &'static str) -> Self {
+        Self {
+            in_vain: Some((Arc::clone(flag), why)),
+            ..self.clone()
         }
     }
 
@@ -62,6 +75,11 @@ impl Stop {
     pub fn cause(&self) -> Option<StopCause> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Some(StopCause::Interrupted);
+        }
+        if let Some((failed, why)) = &self.in_vain
+            && failed.load(Ordering::Relaxed)
+        {
+            return Some(StopCause::InVain(why));
         }
         let (deadline, timeout) = self.deadline?;
         (Instant::now() >= deadline).then_some(StopCause::TimeOut(timeout))
@@ -73,6 +91,7 @@ impl fmt::Display for StopCause {
         match self {
             Self::TimeOut(timeout) => write!(f, "not done within {} s", timeout.as_secs_f64()),
             Self::Interrupted => f.write_str("interrupted by a signal"),
+            Self::InVain(why) => f.write_str(why),
         }
     }
 }

@@ -200,14 +200,36 @@ impl Alarm {
         EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).map(Self)
     }
 
-    /// Rings, for good.
+    /// Rings until it is acknowledged.
     pub fn ring(&self) {
         let _ = self.0.write(1);
+    }
+
+    /// Stops ringing; whether it rang. Acknowledge before looking at what it may have rung for.
+    pub fn acknowledge(&self) -> bool {
+        self.0.read().is_ok()
     }
 }
 
 impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alarm_rings_until_it_is_acknowledged_and_then_again() {
+        let alarm = Alarm::new().unwrap();
+        assert!(!alarm.acknowledge());
+        for _ in 0..2 {
+            alarm.ring();
+            alarm.ring();
+            assert!(alarm.acknowledge());
+            assert!(!alarm.acknowledge());
+        }
     }
 }

@@ -59,6 +59,9 @@ pub struct DirectionSummary {
     /// Of those delivered, with bytes that the emulated network changed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub edited: u64,
+    /// Senders who were told by ICMP why a packet of theirs was dropped; packets of nobody's, counted nowhere else.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub replies: u64,
     /// On their way when the emulator stopped: packets + copies = delivered + dropped + failed sends + these.
     pub held_at_end: u64,
     /// What each class of packets met, in their order; the rest was of none.

@@ -7,9 +7,10 @@ use model::{Nanos, Side};
 use netio::{Flow, clock};
 
 use super::LogLine;
+use crate::forward::departures::Changes;
 
 /// The first line.
-pub(super) const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,due_ns,departure_ns,protocol,source,source_port,destination,destination_port\n";
+pub(super) const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,changes,due_ns,departure_ns,protocol,source,source_port,destination,destination_port\n";
 
 /// Makes rows of lines.
 #[derive(Debug, Default)]
@@ -46,6 +47,20 @@ impl RowWriter {
         }
         let (arrival, verdict) = (wall.of(line.arrival), line.verdict.name());
         write!(text, ",{arrival},{verdict},")?;
+        let Changes {
+            is_copy, is_marked, ..
+        } = line.changes;
+        let changes = [
+            (is_copy, "copy"),
+            (is_marked, "marked"),
+            (line.changes.edit().is_some(), "corrupted"),
+        ];
+        let mut between = "";
+        for (_, word) in changes.iter().filter(|(applies, _)| *applies) {
+            write!(text, "{between}{word}")?;
+            between = " ";
+        }
+        text.push(',');
         for time in [line.due, line.departure] {
             if let Some(time) = time {
                 write!(text, "{}", wall.of(time))?;
@@ -109,6 +124,7 @@ impl WallTime {
 mod tests {
     use super::super::PacketVerdict;
     use super::*;
+    use model::{DropCause, Edit};
 
     #[test]
     fn a_row_has_wall_clock_times_and_leaves_empty_what_there_is_not() {
@@ -128,19 +144,24 @@ mod tests {
             flow: None,
             due: None,
             departure: None,
-            verdict: PacketVerdict::QueueFull,
+            verdict: PacketVerdict::Dropped(DropCause::QueueFull),
             ..line
+        };
+        let changed = LogLine {
+            changes: Changes::new(2, true, Some(Edit::FlipBit(7))),
+            ..lost
         };
         let wall = WallTime {
             mono: Nanos(2_000),
             wall: Nanos(1_000_002_000),
         };
         let mut table = RowWriter::default();
-        let rows = table.rows_at(wall, 7, &[line, lost]);
+        let rows = table.rows_at(wall, 7, &[line, lost, changed]);
         assert_eq!(
             rows,
-            "7,down,98,1000001000,delivered,1000001500,1000001600,tcp,fd77::1,1000,fd77::2,80\n\
-             8,down,98,1000001000,queue_full,,,,,,,\n"
+            "7,down,98,1000001000,delivered,,1000001500,1000001600,tcp,fd77::1,1000,fd77::2,80\n\
+             8,down,98,1000001000,queue_full,,,,,,,,\n\
+             9,down,98,1000001000,queue_full,copy marked corrupted,,,,,,,\n"
         );
         let columns = |text: &str| text.lines().next().unwrap().split(',').count();
         assert_eq!(columns(HEADER), columns(rows));

@@ -18,6 +18,7 @@ use netio::{Flow, Frame, Lent};
 use strum::IntoStaticStr;
 
 use super::Loss;
+use super::departures::Changes;
 use instruments::output;
 
 /// Lines handed over at once, and how many such batches may wait: 17 MB, more than a tenth of a second of a million
@@ -43,6 +44,8 @@ pub(crate) struct LogLine {
     pub(crate) due: Option<Nanos>,
     /// When it was handed to the kernel, if it was.
     pub(crate) departure: Option<Nanos>,
+    /// In what it differs from the packet that came.
+    pub(crate) changes: Changes,
     /// Whose it is, where it is IP.
     pub(crate) flow: Option<Flow>,
 }
@@ -53,10 +56,8 @@ pub(crate) struct LogLine {
 pub(crate) enum PacketVerdict {
     /// The egress interface took it.
     Delivered,
-    /// Dropped by random loss.
-    Lost,
-    /// Dropped by a full queue.
-    QueueFull,
+    /// Dropped by the emulated network; its name is the cause's.
+    Dropped(DropCause),
     /// On its way when the emulator stopped.
     HeldAtEnd,
     /// ARP, discovery and the like: passed at once.
@@ -210,6 +211,7 @@ impl LogLine {
             verdict,
             due: None,
             departure: None,
+            changes: Changes::NONE,
             flow: None,
         }
     }
@@ -218,16 +220,16 @@ impl LogLine {
 impl PacketVerdict {
     /// As the file has it.
     fn name(self) -> &'static str {
-        self.into()
+        match self {
+            Self::Dropped(cause) => cause.name(),
+            other => other.into(),
+        }
     }
 }
 
 impl From<DropCause> for PacketVerdict {
     fn from(cause: DropCause) -> Self {
-        match cause {
-            DropCause::Loss => Self::Lost,
-            DropCause::QueueFull => Self::QueueFull,
-        }
+        Self::Dropped(cause)
     }
 }
 

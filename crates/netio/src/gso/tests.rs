@@ -114,7 +114,7 @@ impl Flow {
         h[place..place + 2].copy_from_slice(&pseudo.to_be_bytes());
         h.extend(&self.payload[from..to]);
         if complete {
-            let sum = !checksum::sum(&[&h]);
+            let sum = checksum::complete(&[&h]);
             h[place..place + 2].copy_from_slice(&sum.to_be_bytes());
         }
         h
@@ -140,7 +140,8 @@ impl Flow {
         udp.extend(&inner);
         if tunnel.checksum {
             let pseudo = checksum::pseudo(&addresses(tunnel.v6), 17, len);
-            let sum = !checksum::add(pseudo, checksum::sum(&[&udp]));
+            udp[6..8].copy_from_slice(&pseudo.to_be_bytes());
+            let sum = checksum::complete(&[&udp]);
             udp[6..8].copy_from_slice(&sum.to_be_bytes());
         }
         let id = tunnel.id.wrapping_add(u16::try_from(index).unwrap());
