@@ -530,3 +530,18 @@ fn what_is_written_of_stages_and_classes_reads_back_equal() {
     let json: LinkSpec = serde_json::from_str(&serde_json::to_string(&spec).unwrap()).unwrap();
     assert_eq!(spec, json);
 }
+
+#[test]
+fn the_documented_file_is_a_link() {
+    let text = include_str!("../../../../docs/conditions.md");
+    let (_, file) = text.split_once("```toml\n").unwrap();
+    let (file, _) = file.split_once("```").unwrap();
+    let spec: LinkSpec = toml::from_str(file).unwrap();
+    spec.check().unwrap();
+    let link = spec.to_link("box").unwrap();
+    assert_eq!(link.rules.names().collect::<Vec<_>>(), ["voice", "backup"]);
+    assert_eq!(link.config.paths.len(), 6);
+    for Condition { key, .. } in CONDITIONS {
+        assert!(text.contains(&format!("\n| `{key}` | ")), "{key}");
+    }
+}
