@@ -1,8 +1,8 @@
-//! The bottleneck: a server, and the queue before it, one discipline a file.
+//! The bottleneck: a server, and the queue before it, one discipline a file, and the list of them all.
 
 mod codel;
 mod constant;
-pub(crate) mod discipline;
+mod discipline;
 mod dual_pi2;
 mod fifo;
 mod fluctuating;
@@ -10,3 +10,97 @@ mod fq_codel;
 pub(crate) mod server;
 mod service;
 mod trace;
+
+use alloc::boxed::Box;
+
+use crate::in_flight::InFlight;
+use crate::spec::{Discipline as Spec, Queue};
+use crate::stage::{Entered, Out};
+use crate::time::Nanos;
+use codel::Codel;
+use discipline::Discipline;
+use dual_pi2::DualPi2;
+use fifo::Fifo;
+use fq_codel::FqCodel;
+use service::Service;
+
+/// A discipline of any kind.
+#[derive(Debug)]
+pub(crate) enum AnyDiscipline {
+    Fifo(Fifo),
+    Codel(Box<Codel>),
+    FqCodel(Box<FqCodel>),
+    DualPi2(Box<DualPi2>),
+}
+
+/// Calls the discipline that it is.
+macro_rules! each {
+    ($any:expr, $queue:ident => $call:expr) => {
+        match $any {
+            AnyDiscipline::Fifo($queue) => $call,
+            AnyDiscipline::Codel($queue) => $call,
+            AnyDiscipline::FqCodel($queue) => $call,
+            AnyDiscipline::DualPi2($queue) => $call,
+        }
+    };
+}
+
+impl AnyDiscipline {
+    /// An empty queue, from `at` on.
+    pub(crate) fn new(at: Nanos, queue: &Queue) -> Self {
+        match queue.discipline {
+            Spec::DropTail => Self::Fifo(Fifo::new(queue.limit)),
+            Spec::Codel(law) => Self::Codel(Codel::new(queue.limit, law).into()),
+            Spec::FqCodel(law) => Self::FqCodel(FqCodel::new(queue.limit, law).into()),
+            Spec::DualPi2(law) => Self::DualPi2(DualPi2::new(at, queue.limit, law).into()),
+        }
+    }
+
+    /// Whether a packet that finds the server idle goes to it without looking at anything else.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self, Self::Fifo(_))
+    }
+
+    /// Follows `queue`'s parameters from `at` on; if they are of another kind, as a new discipline that takes over what waits,
+    /// with the times of arrival.
+    pub(crate) fn turn_into(&mut self, at: Nanos, queue: &Queue, service: &Service) {
+        if self.set(at, queue) {
+            return;
+        }
+        let mut new = Self::new(at, queue);
+        while let Some(t) = self.give_up(service) {
+            new.adopt(t, service);
+        }
+        *self = new;
+    }
+}
+
+impl Discipline for AnyDiscipline {
+    #[inline]
+    fn enqueue(&mut self, now: Nanos, t: InFlight, service: &Service, out: &mut Out) -> Entered {
+        each!(self, queue => queue.enqueue(now, t, service, out))
+    }
+
+    #[inline]
+    fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight> {
+        each!(self, queue => queue.dequeue(now, service, out))
+    }
+
+    fn set(&mut self, at: Nanos, spec: &Queue) -> bool {
+        each!(self, queue => queue.set(at, spec))
+    }
+
+    fn adopt(&mut self, t: InFlight, service: &Service) {
+        each!(self, queue => queue.adopt(t, service));
+    }
+
+    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
+        each!(self, queue => queue.give_up(service))
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        each!(self, queue => queue.len())
+    }
+}

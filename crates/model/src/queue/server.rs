@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
-use crate::queue::discipline::{AnyDiscipline, Discipline as _};
+use crate::queue::AnyDiscipline;
+use crate::queue::discipline::Discipline as _;
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Effect, Queue, Rate, Toffee};
 use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
