@@ -122,7 +122,7 @@ impl Link {
         counters.late += u64::from(at < clock);
         self.paths[path as usize].inside += 1;
         self.advance_clock(ingress, arrival);
-        let in_flight = InFlight {
+        let mut in_flight = InFlight {
             packet,
             copy: 0,
             side: ingress,
@@ -133,7 +133,7 @@ impl Link {
             mark: false,
             edit: None,
         };
-        self.carry(arrival, arrival, in_flight);
+        self.carry(arrival, arrival, &mut in_flight);
         if cfg!(debug_assertions) && packet.id.0.is_multiple_of(64) {
             self.check_held();
         }
@@ -247,9 +247,9 @@ impl Link {
         let stage = &mut self.stages[index];
         let released = stage.wake(at, &mut self.out);
         self.timers.set(index, stage.next());
-        if let Some(in_flight) = released {
+        if let Some(mut in_flight) = released {
             self.advance_clock(in_flight.side, at);
-            self.carry(at, at, in_flight);
+            self.carry(at, at, &mut in_flight);
         }
         if self.out.len() != said {
             self.follow(index, said, at);
@@ -259,23 +259,23 @@ impl Link {
 
     /// Carries `t`, which passed the last stage that it entered at `at`, further; now or later.
     #[inline]
-    fn go_on(&mut self, now: Nanos, at: Nanos, t: InFlight) {
+    fn go_on(&mut self, now: Nanos, at: Nanos, mut t: InFlight) {
         let step = self.paths[t.path as usize].steps[usize::from(t.step) - 1];
         if !self.waits(step, now, at, &t) {
-            self.carry(now, at, t);
+            self.carry(now, at, &mut t);
         }
     }
 
     /// Passes `t`, whose time is `at`, from stage to stage, until it waits somewhere or its outcome is decided.
-    fn carry(&mut self, now: Nanos, mut at: Nanos, mut t: InFlight) {
+    fn carry(&mut self, now: Nanos, mut at: Nanos, t: &mut InFlight) {
         loop {
             let Some(&step) = self.paths[t.path as usize].steps.get(usize::from(t.step)) else {
-                return self.decide(at, &t, Verdict::Delivered);
+                return self.decide(at, t, Verdict::Delivered);
             };
             t.step += 1;
             let said = self.out.len();
             let stage = &mut self.stages[step.stage];
-            let entered = stage.enter(at, &mut t, &mut self.out);
+            let entered = stage.enter(at, t, &mut self.out);
             if let Entered::Passes(later) = entered {
                 at = later;
             } else if entered == Entered::Taken {
@@ -283,15 +283,15 @@ impl Link {
                 self.rewake(step.stage, next);
             }
             if self.out.len() != said {
-                return self.follow_entry(step, said, now, at, t, entered);
+                return self.follow_entry(step, said, now, at, *t, entered);
             }
             match entered {
-                Entered::Passes(_) if self.waits(step, now, at, &t) => return,
+                Entered::Passes(_) if self.waits(step, now, at, t) => return,
                 Entered::Passes(_) => {}
                 Entered::Taken => return,
-                Entered::Dropped(cause) => return self.drop(step.stage, at, &t, cause, None),
+                Entered::Dropped(cause) => return self.drop(step.stage, at, t, cause, None),
                 Entered::Refused(cause, reply) => {
-                    return self.drop(step.stage, at, &t, cause, Some(reply));
+                    return self.drop(step.stage, at, t, cause, Some(reply));
                 }
             }
         }
