@@ -14,7 +14,7 @@ pub(crate) struct InFlight {
     /// Which of its copies; 0 is the packet itself.
     pub(crate) copy: u32,
     pub(crate) edit: Option<Edit>,
-    /// How many stages of its path it has entered.
+    /// The place of the stage in its path that it is in, or comes to next.
     pub(crate) step: u16,
     /// The class that it was taken for.
     pub(crate) class: u16,

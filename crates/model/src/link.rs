@@ -249,6 +249,7 @@ impl Link {
         self.timers.set(index, stage.next());
         if let Some(mut in_flight) = released {
             self.advance_clock(in_flight.side, at);
+            in_flight.step += 1;
             self.carry(at, at, &mut in_flight);
         }
         if self.out.len() != said {
@@ -257,22 +258,23 @@ impl Link {
         true
     }
 
-    /// Carries `t`, which passed the last stage that it entered at `at`, further; now or later.
+    /// Carries `t`, which passes the stage in which it is at `at`, further; now or later.
     #[inline]
     fn go_on(&mut self, now: Nanos, at: Nanos, mut t: InFlight) {
-        let step = self.paths[t.path as usize].steps[usize::from(t.step) - 1];
+        let step = self.paths[t.path as usize].steps[usize::from(t.step)];
         if !self.waits(step, now, at, &t) {
+            t.step += 1;
             self.carry(now, at, &mut t);
         }
     }
 
     /// Passes `t`, whose time is `at`, from stage to stage, until it waits somewhere or its outcome is decided.
     fn carry(&mut self, now: Nanos, mut at: Nanos, t: &mut InFlight) {
+        let (path, mut place) = (t.path as usize, t.step);
         loop {
-            let Some(&step) = self.paths[t.path as usize].steps.get(usize::from(t.step)) else {
+            let Some(&step) = self.paths[path].steps.get(usize::from(place)) else {
                 return self.decide(at, t, Verdict::Delivered);
             };
-            t.step += 1;
             let said = self.out.len();
             let stage = &mut self.stages[step.stage];
             let entered = stage.enter(at, t, &mut self.out);
@@ -287,7 +289,10 @@ impl Link {
             }
             match entered {
                 Entered::Passes(_) if self.waits(step, now, at, t) => return,
-                Entered::Passes(_) => {}
+                Entered::Passes(_) => {
+                    place += 1;
+                    t.step = place;
+                }
                 Entered::Taken => return,
                 Entered::Dropped(cause) => return self.drop(step.stage, at, t, cause, None),
                 Entered::Refused(cause, reply) => {

@@ -86,7 +86,10 @@ impl Stage for Server {
 
     #[inline]
     fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, out: &mut Out) -> Entered {
-        t.since = at;
+        // Written only where it changes: a copy that follows a write at once waits for it.
+        if t.since != at {
+            t.since = at;
+        }
         if self.in_service.is_none() && self.queue.is_plain() {
             self.service.begin_busy_period(at);
             self.begin(at, *t);
