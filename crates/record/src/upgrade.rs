@@ -141,4 +141,16 @@ mod tests {
         let (_, blast) = upgraded("blast", &["--runs=2"]);
         assert_eq!(blast.calibration.runs, Some(2));
     }
+
+    #[test]
+    fn drops_are_by_cause() {
+        let way = json!({ "packets": 9, "lost": 2, "queue_full": 3 });
+        let mut line = json!({ "run": { "links": [{ "name": "link", "up": way }] } });
+        upgrade_line(&mut line);
+        let dropped = json!({ "packets": 9, "dropped": { "loss": 2, "queue_full": 3 } });
+        assert_eq!(line["run"]["links"][0]["up"], dropped);
+        let mut baseline = json!({ "baseline": {} });
+        upgrade_line(&mut baseline);
+        assert_eq!(baseline, json!({ "baseline": {} }));
+    }
 }
