@@ -284,10 +284,13 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::io;
+    use std::io::{self, Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
     use std::os::fd::BorrowedFd;
 
-    use model::{Delay, Effect, StageSpec};
+    use model::{BitsPerSec, Delay, Effect, Framing, QueueLimit, Rate, StageSpec};
+    use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
+    use netio::userns::Privilege;
     use netio::{Capabilities, Received, TxFrame};
 
     use super::*;
@@ -412,5 +415,74 @@ mod tests {
         let why = forwarder.stop().unwrap_err().to_string();
         assert!(why.contains("an arrival that kills"), "{why}");
         assert!(died.load(Ordering::Relaxed));
+    }
+
+    /// Rates and delays change under a transfer that fills the link, ten times and more a second. Its queue holds all that
+    /// can come, so that whatever is lost would be the changes' doing.
+    #[test]
+    fn changes_under_tcp_lose_nothing_and_the_counters_add_up() {
+        const BYTES: usize = 24 << 20;
+        const BETWEEN: usize = 512 << 10;
+        if Privilege::detect() != Privilege::Root {
+            eprintln!("skipped: a bed in a test of many threads needs root");
+            return;
+        }
+        let under = |step: u64| {
+            let rate = Effect::Rate(Rate {
+                rate: BitsPerSec::new(60_000_000 + step % 3 * 60_000_000).ok(),
+                fluctuation: None,
+                framing: Framing::L2,
+                queue: QueueLimit::Packets(1_000_000).into(),
+            });
+            let up = [
+                vec![StageSpec::new("box.up.rate", rate)],
+                delayed(1 + step % 5),
+            ]
+            .concat();
+            paths(up)
+        };
+        let bed = Bed::build(&BedConfig::default()).unwrap();
+        let ports = bed.emulators()[0].run(|| {
+            [CLIENT_PORT, SERVER_PORT].map(|name| AfPacket::open(name, RING_SLOTS).unwrap())
+        });
+        let link = EmulatedLink {
+            config: LinkConfig {
+                paths: under(0),
+                ..LinkConfig::default()
+            },
+            rules: Rules::default(),
+        };
+        let options = ForwarderOptions::from(CpuUse::Gentle);
+        let forwarder = ForwarderThread::start(ports.unwrap(), link, options).unwrap();
+        let address = (SERVER.v4, 5201);
+        let listener = bed
+            .server()
+            .run(move || TcpListener::bind(address).unwrap());
+        let mut sender = bed
+            .client()
+            .run(move || TcpStream::connect(address).unwrap())
+            .unwrap();
+        let mut receiver = listener.unwrap().accept().unwrap().0;
+        let sending = std::thread::spawn(move || sender.write_all(&vec![7; BYTES]).unwrap());
+        let mut chunk = vec![0; BETWEEN];
+        let mut changed = Nanos::ZERO;
+        for step in 0..(BYTES / BETWEEN) as u64 {
+            receiver.read_exact(&mut chunk).unwrap();
+            let at = forwarder.change(under(step), Rules::default()).unwrap();
+            assert!(at > changed);
+            changed = at;
+            let up = forwarder.snapshot().unwrap().up;
+            let gone = up.delivered + up.dropped_all() + up.held_at_end;
+            assert_eq!(up.packets, gone);
+        }
+        sending.join().unwrap();
+        assert_eq!(receiver.read(&mut chunk).unwrap(), 0);
+        let summary = forwarder.stop().unwrap();
+        for way in [&summary.up, &summary.down] {
+            assert_eq!(way.dropped_all(), 0, "{summary}");
+            assert!(way.emulator_lost.is_empty(), "{summary}");
+            assert_eq!(way.packets, way.delivered + way.held_at_end, "{summary}");
+        }
+        assert!(summary.up.delivered_bytes > BYTES as u64, "{summary}");
     }
 }

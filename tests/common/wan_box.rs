@@ -29,10 +29,28 @@ pub(crate) struct Direction {
     pub(crate) bytes: u64,
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
+    #[serde(default)]
+    pub(crate) copies: u64,
     pub(crate) dropped: BTreeMap<String, u64>,
+    #[serde(default)]
+    pub(crate) marked: u64,
+    #[serde(default)]
+    pub(crate) edited: u64,
+    #[serde(default)]
+    pub(crate) replies: u64,
+    #[serde(default)]
+    pub(crate) classes: Vec<Class>,
     pub(crate) held_at_end: u64,
     pub(crate) link_control: u64,
     pub(crate) emulator_lost: Vec<OwnLoss>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Class {
+    pub(crate) name: String,
+    pub(crate) packets: u64,
+    pub(crate) delivered: u64,
+    pub(crate) dropped: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -3,6 +3,7 @@
 mod command;
 #[path = "../common/mod.rs"]
 mod common;
+mod effects;
 mod family;
 mod faults;
 mod link;
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
     common::powerless::divert();
     let mut suite = Suite::new();
     link::add(&mut suite);
+    effects::add(&mut suite);
     command::add(&mut suite);
     faults::add(&mut suite);
     packet_log::add(&mut suite);

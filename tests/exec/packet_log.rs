@@ -64,7 +64,7 @@ fn agrees(rows: &[&Row], direction: &Direction) -> Result<()> {
     let of = |verdict: &str| rows.iter().filter(|r| r["verdict"] == verdict).count() as u64;
     let counted = [
         ("delivered", direction.delivered),
-        ("lost", direction.lost()),
+        ("loss", direction.lost()),
         ("queue_full", direction.queue_full()),
         ("held_at_end", direction.held_at_end),
         ("link_control", direction.link_control),

@@ -1,0 +1,211 @@
+//! What the link does to packets beside delaying and losing them, as the command behind it sees it.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use tempfile::NamedTempFile;
+
+use crate::common::process;
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::Summary;
+
+const PING: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
+const WGET: [Need; 2] = [Need::Namespaces, Need::Tool("wget")];
+const BASH: [Need; 2] = [Need::Namespaces, Need::Tool("bash")];
+
+/// The far end's addresses, and how ping and wget are told.
+const FAR_ENDS: [(&str, &str); 2] = [("10.77.0.2", "10.77.0.2"), ("fd77::2", "[fd77::2]")];
+
+pub(crate) fn add(suite: &mut Suite) {
+    for (address, host) in FAR_ENDS {
+        suite.test(
+            format!("a packet that the link copies comes to {address} twice"),
+            &PING,
+            move || copies(address),
+        );
+        suite.test(
+            format!("a sender to {address} is told what is too long"),
+            &PING,
+            move || too_long(address),
+        );
+        suite.test(
+            format!("what the link corrupts from {address} has a wrong checksum"),
+            &PING,
+            move || corruption(address),
+        );
+        for aqm in ["codel,ecn", "fq_codel"] {
+            suite.test(
+                format!("{aqm} marks what comes from {address} and loses nothing"),
+                &WGET,
+                move || marks(host, aqm),
+            );
+        }
+    }
+    suite.test("a class is what its rule takes", &BASH, classes);
+    suite.test("a gate opens when its schedule says so", &PING, gate);
+}
+
+/// What a shell behind a link said.
+struct Run {
+    said: String,
+    summary: Summary,
+    packet_log: String,
+}
+
+impl Run {
+    /// Runs `script` behind the link of `file`; `$farwire` is the program.
+    fn of(file: &str, script: &str) -> Result<Self> {
+        let link = NamedTempFile::with_suffix(".toml")?;
+        fs::write(link.path(), file)?;
+        let (json, log) = (NamedTempFile::new()?, NamedTempFile::new()?);
+        let mut command = process::farwire();
+        command.arg("exec").arg("--link").arg(link.path());
+        command.arg("--json").arg(json.path());
+        command.arg("--packet-log").arg(log.path());
+        command.env("farwire", env!("CARGO_BIN_EXE_farwire"));
+        command.args(["--", "sh", "-c", script]);
+        let output = process::run(&mut command)?;
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let summary = fs::read(json.path()).context(said.clone())?;
+        Ok(Self {
+            summary: serde_json::from_slice(&summary).context(said.clone())?,
+            packet_log: fs::read_to_string(log.path())?,
+            said,
+        })
+    }
+}
+
+fn copies(address: &str) -> Result<()> {
+    let script = format!("ping -n -c 5 -i 0.02 {address}");
+    let Run { said, summary, .. } = Run::of("up = { duplicate = '100%' }", &script)?;
+    // The end of the command may cut off what came last.
+    ensure!(said.matches("(DUP!)").count() >= 4, "{said}");
+    let (up, down) = (&summary.up, &summary.down);
+    ensure!(up.copies == up.packets && up.packets >= 5, "{summary:?}");
+    ensure!(down.packets == up.delivered, "{summary:?}");
+    ensure!(up.own_losses() + down.own_losses() == 0, "{summary:?}");
+    Ok(())
+}
+
+fn too_long(address: &str) -> Result<()> {
+    let script = format!("ping -n -M do -c 2 -i 0.2 -W 1 -s 1400 {address}");
+    let link = "[[stages]]\nkind = 'mtu'\nmtu = 1400";
+    let Run { said, summary, .. } = Run::of(link, &script)?;
+    // The first one by the answer, the second one by what the kernel learnt of it.
+    ensure!(
+        said.contains("mtu = 1400") || said.contains("mtu=1400"),
+        "{said}"
+    );
+    ensure!(said.contains("essage too long"), "{said}");
+    let up = &summary.up;
+    ensure!(up.packets == 1 && up.replies == 1, "{summary:?}");
+    ensure!(up.dropped.get("too_big") == Some(&1), "{summary:?}");
+    Ok(())
+}
+
+/// An ICMP checksum covers all that is behind the IP header, so that every corrupted packet is found.
+fn corruption(address: &str) -> Result<()> {
+    let probe = format!("$farwire measure probe {address} --quiet -c 20 -i 2ms");
+    let script =
+        format!("ping -n -c 5 -i 0.02 -W 1 {address}; {probe}; cat /proc/net/snmp /proc/net/snmp6");
+    let Run { said, summary, .. } = Run::of("down = { corrupt = '100%' }", &script)?;
+    let (icmp, udp) = if address.contains(':') {
+        let counter = |name: &str| -> Result<u64> {
+            let line = said.lines().find(|line| line.starts_with(name));
+            let value = line.and_then(|line| line.split_whitespace().last());
+            Ok(value.context(name.to_owned())?.parse()?)
+        };
+        (counter("Icmp6InCsumErrors")?, counter("Udp6InCsumErrors")?)
+    } else {
+        let counter = |protocol: &str| -> Result<u64> {
+            let mut rows = said.lines().filter(|line| line.starts_with(protocol));
+            let (names, values) = (rows.next(), rows.next());
+            let (names, values) = names.zip(values).context(protocol.to_owned())?;
+            let mut both = names.split(' ').zip(values.split(' '));
+            let found = both.find(|(name, _)| *name == "InCsumErrors");
+            Ok(found.context("InCsumErrors")?.1.parse()?)
+        };
+        (counter("Icmp: ")?, counter("Udp: ")?)
+    };
+    ensure!(icmp >= 5, "{icmp} wrong ICMP checksums: {said}");
+    ensure!(udp > 0, "no wrong UDP checksum: {said}");
+    let down = &summary.down;
+    ensure!(
+        down.edited == down.packets && icmp + udp <= down.edited,
+        "{icmp} and {udp} of {summary:?}"
+    );
+    Ok(())
+}
+
+fn marks(host: &str, aqm: &str) -> Result<()> {
+    let script = format!(
+        "echo 1 > /proc/sys/net/ipv4/tcp_ecn; wget -q -O /dev/null http://{host}/bytes/2500000 && echo done; \
+         cat /proc/net/netstat /proc/net/snmp6"
+    );
+    let link =
+        format!("delay = '5ms'\ndown = {{ rate = '20mbit', queue = '1000pkt', aqm = '{aqm}' }}");
+    let Run { said, summary, .. } = Run::of(&link, &script)?;
+    ensure!(said.contains("done"), "{said}");
+    let down = &summary.down;
+    ensure!(down.marked > 0 && down.marked < down.packets, "{summary:?}");
+    ensure!(down.dropped.values().sum::<u64>() == 0, "{summary:?}");
+    let received = if host.starts_with('[') {
+        let line = said.lines().find(|line| line.starts_with("Ip6InCEPkts"));
+        line.and_then(|line| line.split_whitespace().last())
+    } else {
+        let mut rows = said.lines().filter(|line| line.starts_with("IpExt: "));
+        let both = rows.next().zip(rows.next());
+        let column = both.and_then(|(names, values)| {
+            let mut both = names.split(' ').zip(values.split(' '));
+            both.find(|(name, _)| *name == "InCEPkts")
+        });
+        column.map(|(_, value)| value)
+    };
+    let received: u64 = received.context("no count of marks")?.parse()?;
+    // The kernel may have joined several packets into one before it counts.
+    ensure!(
+        received > 0 && received <= down.marked,
+        "{received} of {summary:?}"
+    );
+    Ok(())
+}
+
+fn classes() -> Result<()> {
+    let script = "bash -c 'for n in 1 2 3 4 5; do for port in 5000 6000; do echo > /dev/udp/10.77.0.2/$port; done; done' 2>/dev/null; true";
+    let link = "[[classes]]\nname = 'voice'\nprotocol = 'udp'\nport = 5000\nup = { loss = '100%' }";
+    let Run { summary, said, .. } = Run::of(link, script)?;
+    let up = &summary.up;
+    let [voice] = &up.classes[..] else {
+        anyhow::bail!("{summary:?}")
+    };
+    ensure!(
+        voice.name == "voice" && voice.packets == 5,
+        "{summary:?}{said}"
+    );
+    ensure!(voice.delivered == 0, "{summary:?}");
+    ensure!(voice.dropped.get("loss") == Some(&5), "{summary:?}");
+    ensure!(up.packets >= 10 && up.lost() == 5, "{summary:?}");
+    Ok(())
+}
+
+fn gate() -> Result<()> {
+    let link = "[[stages]]\nkind = 'gate'\nopen = false\ndirection = 'up'\nschedule = [{ at = '1s', open = true }]";
+    let script = "ping -n -c 5 -i 0.1 -W 10 10.77.0.2";
+    let run = Run::of(link, script)?;
+    let said = &run.said;
+    ensure!(said.contains("5 received"), "{said}");
+    let mut opened = None;
+    for row in run.packet_log.lines().filter(|row| row.contains(",up,")) {
+        let columns: Vec<&str> = row.split(',').collect();
+        let [_, _, _, arrival, "delivered", _, due, ..] = columns[..] else {
+            continue;
+        };
+        let (arrival, due): (u64, u64) = (arrival.parse()?, due.parse()?);
+        // One instant for all that waited, and no waiting after it.
+        let opened = *opened.get_or_insert(due);
+        ensure!(due == arrival.max(opened), "{row} of {}", run.packet_log);
+    }
+    ensure!(opened.is_some(), "{}", run.packet_log);
+    Ok(())
+}
