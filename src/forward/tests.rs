@@ -1,8 +1,8 @@
 //! The forwarder between two ports in memory, in virtual time.
 
 use model::{
-    BitsPerSec, Counters, Delay, DropCause, Edit, Effect, Framing, LinkConfig, Probability,
-    QueueLimit, Rate, StageSpec,
+    BitsPerSec, Counters, Delay, DropCause, Effect, Framing, LinkConfig, Probability, QueueLimit,
+    Rate, StageSpec,
 };
 use netio::{Frame, Gso, GsoKind, MemoryPort, Offload, PartialChecksum, Sent};
 use proptest::prelude::*;
@@ -137,7 +137,7 @@ proptest! {
         lateness in 0u64..30_000,
         gso: bool,
     ) {
-        let conditions = Conditions { delay: Nanos(delay), rate: bits.and_then(rate), ..Conditions::default() };
+        let conditions = Conditions { delay: Nanos(delay), rate: bits.and_then(rate) };
         let mut forwarder = forwarder(conditions, gso, 1 << 24);
         let (mut arrival, mut first, mut arrivals) = (Nanos(1), 0, Vec::new());
         for (gap, segments) in frames {

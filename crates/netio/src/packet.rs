@@ -82,10 +82,6 @@ fn mix(hash: u64, word: u64) -> u64 {
 }
 
 /// The upper half, which every bit of what was hashed has reached, mixed down once more.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a hash of 32 bits is wanted"
-)]
 fn fold(hash: u64) -> u32 {
     (mix(0, hash ^ hash >> 32) >> 32) as u32
 }
