@@ -406,7 +406,8 @@ mod tests {
     fn a_forwarder_that_dies_raises_its_flag_and_says_of_what() {
         let died = Arc::default();
         let forwarder = start(true, &died);
-        assert!(forwarder.snapshot().is_err());
+        // It may answer before it looks at what arrived; not after.
+        while forwarder.snapshot().is_ok() {}
         assert!(
             forwarder
                 .change(paths(delayed(1)), Rules::default())
