@@ -68,11 +68,17 @@ fn hashes(bytes: &[u8], ip: Ip, ports: Option<[u16; 2]>) -> model::Flow {
 
 /// `address`, of 4 or 16 bytes, added to `hash`.
 fn add(hash: u64, address: &[u8]) -> u64 {
-    let words = address.chunks_exact(4);
-    words.fold(hash, |hash, word| {
-        let word = word.first_chunk().copied().map_or(0, u32::from_be_bytes);
-        mix(hash, u64::from(word))
-    })
+    match *address {
+        [a, b, c, d] => mix(hash, u64::from(u32::from_be_bytes([a, b, c, d]))),
+        [a, b, c, d, e, f, g, h, ref rest @ ..] => {
+            let rest = rest.first_chunk().copied().map_or(0, u64::from_be_bytes);
+            mix(
+                mix(hash, u64::from_be_bytes([a, b, c, d, e, f, g, h])),
+                rest,
+            )
+        }
+        _ => hash,
+    }
 }
 
 /// A multiplicative hash's step (Knuth, The Art of Computer Programming, volume 3, section 6.4), with 2^64 divided by the
@@ -81,9 +87,9 @@ fn mix(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(29) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The upper half, which every bit of what was hashed has reached, mixed down once more.
+/// The upper half, which every bit of what was hashed has reached.
 fn fold(hash: u64) -> u32 {
-    (mix(0, hash ^ hash >> 32) >> 32) as u32
+    (hash >> 32) as u32
 }
 
 #[cfg(test)]
