@@ -201,6 +201,6 @@ mod tests {
         assert!(refused("x --aqm codel").contains("aqm: it manages the queue of a rate"));
         assert!(refused("x --loss 1%,burst=0.5").contains("at least 1 packet"));
         assert!(refused("x --jitter 2").contains("unit"));
-        assert!(parse("x --rate 0bit").is_ok());
+        assert!(refused("x --rate 0bit").contains("0bit for good"));
     }
 }

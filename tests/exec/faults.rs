@@ -66,7 +66,7 @@ const REFUSED: [(&str, &[&str], &str); 7] = [
     ),
     ("a number without a unit", &["--delay", "20"], "20"),
     ("a loss above one", &["--loss", "101%"], "101%"),
-    ("a rate of nothing", &["--rate", "0mbit"], "0mbit"),
+    ("a rate of nothing", &["--rate", "0mbit"], "0bit"),
     ("a queue without a rate", &["--queue", "10pkt"], "queue"),
     ("an mtu out of range", &["--mtu", "10"], "10"),
     (

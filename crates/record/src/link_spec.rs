@@ -9,7 +9,7 @@ mod values;
 use std::str::FromStr;
 
 use anyhow::{Result, bail, ensure};
-use model::{Factor, Fluctuation, Link, Nanos, Probability, QueueLimit};
+use model::{Effect, Factor, Fluctuation, Link, Nanos, Probability, QueueLimit};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -322,7 +322,15 @@ impl LinkSpec {
     /// # Errors
     /// Conditions that contradict each other or lie out of range.
     pub fn check(&self) -> Result<()> {
-        Link::new(&self.to_link("link")?.config)?;
+        let config = self.to_link("link")?.config;
+        Link::new(&config)?;
+        let is_stalled =
+            |effect: &Effect| matches!(effect, Effect::Rate(rate) if rate.rate.is_none());
+        let mut stages = config.paths.iter().flat_map(|path| &path.stages);
+        ensure!(
+            !stages.any(|stage| stage.effects().all(is_stalled)),
+            "rate: at 0bit for good nothing ever passes: state a rate, or let a schedule say when there is one"
+        );
         Ok(())
     }
 }
