@@ -188,7 +188,7 @@ fn loss_by_direction() -> Result<()> {
             .find(|f| lost(f))
             .context("loss by direction")?;
         let [least, most] = [0, 1].map(|end| found["interval"][end].as_f64());
-        let counted = link[way]["lost"].as_f64().context("lost")?;
+        let counted = link[way]["dropped"]["loss"].as_f64().context("loss")?;
         // They are the same, but for probes after the last one that came back.
         ensure!(
             least <= Some(counted) && Some(counted) <= most,
