@@ -9,6 +9,7 @@ use crate::common::process;
 use crate::common::suite::{Need, Suite};
 use crate::common::wan_box::Summary;
 
+const NAMESPACES: [Need; 1] = [Need::Namespaces];
 const PING: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
 const WGET: [Need; 2] = [Need::Namespaces, Need::Tool("wget")];
 const BASH: [Need; 2] = [Need::Namespaces, Need::Tool("bash")];
@@ -33,7 +34,27 @@ pub(crate) fn add(suite: &mut Suite) {
             &PING,
             move || corruption(address),
         );
-        for aqm in ["codel,ecn", "fq_codel"] {
+        suite.test(
+            format!("bursts of losses to {address} are counted"),
+            &NAMESPACES,
+            move || bursts(address),
+        );
+        suite.test(
+            format!("free jitter to {address} reorders, and what comes behind it keeps that order"),
+            &NAMESPACES,
+            move || free_jitter(address),
+        );
+        suite.test(
+            format!("a copy to {address} is served by the trace behind it"),
+            &PING,
+            move || copy_through_a_trace(address),
+        );
+        suite.test(
+            format!("a stall to {address} ends when its schedule has a rate"),
+            &PING,
+            move || stall(address),
+        );
+        for aqm in ["codel,ecn", "fq_codel", "dualpi2"] {
             suite.test(
                 format!("{aqm} marks what comes from {address} and loses nothing"),
                 &WGET,
@@ -73,6 +94,20 @@ impl Run {
             packet_log: fs::read_to_string(log.path())?,
             said,
         })
+    }
+}
+
+impl Run {
+    /// When each packet that went up came and was due, in nanoseconds, in the order in which they left.
+    fn times_up(&self) -> Result<Vec<(u64, u64)>> {
+        let mut times = Vec::new();
+        for row in self.packet_log.lines().filter(|row| row.contains(",up,")) {
+            let columns: Vec<&str> = row.split(',').collect();
+            if let [_, _, _, arrival, "delivered", _, due, ..] = columns[..] {
+                times.push((arrival.parse()?, due.parse()?));
+            }
+        }
+        Ok(times)
     }
 }
 
@@ -138,6 +173,70 @@ fn corruption(address: &str) -> Result<()> {
     Ok(())
 }
 
+fn bursts(address: &str) -> Result<()> {
+    let script = format!("$farwire measure probe {address} --quiet -c 200 -i 1ms");
+    let link = "[[stages]]\nkind = 'gemodel'\np = '5%'\nr = '30%'\ndirection = 'up'";
+    let Run { said, summary, .. } = Run::of(link, &script)?;
+    let up = &summary.up;
+    ensure!(up.packets >= 200 && up.lost() > 0, "{summary:?}{said}");
+    let gone = up.delivered + up.lost() + up.held_at_end;
+    ensure!(gone == up.packets && up.own_losses() == 0, "{summary:?}");
+    Ok(())
+}
+
+fn free_jitter(address: &str) -> Result<()> {
+    let script = format!("$farwire measure probe {address} --quiet -c 200 -i 1ms");
+    let link = "up = { delay = '10ms', jitter = '8ms,free' }\n\
+                [[stages]]\nkind = 'delay'\nname = 'far'\ndelay = '1ms'\ndirection = 'up'\nplace = 'last'";
+    let run = Run::of(link, &script)?;
+    let times = run.times_up()?;
+    ensure!(times.len() >= 200, "{}", run.said);
+    // Lines stand in the order of departure.
+    ensure!(!times.is_sorted(), "{}", run.packet_log);
+    ensure!(
+        times
+            .iter()
+            .all(|(arrival, due)| (3_000_000..=19_000_000).contains(&(due - arrival))),
+        "{}",
+        run.packet_log
+    );
+    Ok(())
+}
+
+fn copy_through_a_trace(address: &str) -> Result<()> {
+    let script = format!("ping -n -c 5 -i 0.02 {address}");
+    let link = "up = { duplicate = '100%' }\n\
+                [[stages]]\nkind = 'trace'\ntimes = [5]\ndirection = 'up'\nplace = 'last'";
+    let run = Run::of(link, &script)?;
+    let up = &run.summary.up;
+    ensure!(up.copies == up.packets && up.packets >= 5, "{}", run.said);
+    // Both are small enough for one opportunity, which comes every 5 ms.
+    let is_served = |(arrival, due): &(u64, u64)| due - arrival <= 5_000_000;
+    let times = run.times_up()?;
+    ensure!(
+        times.len() >= 10 && times.iter().all(is_served),
+        "{}",
+        run.packet_log
+    );
+    Ok(())
+}
+
+fn stall(address: &str) -> Result<()> {
+    let script = format!("ping -n -c 5 -i 0.1 -W 10 {address}");
+    let link = "[up]\nrate = '0bit'\nqueue = '100pkt'\nschedule = [{ at = '1s', rate = '1mbit' }]";
+    let run = Run::of(link, &script)?;
+    ensure!(run.said.contains("5 received"), "{}", run.said);
+    // A ping of 98 bytes or more takes 784 us at that rate.
+    let is_served = |(arrival, due): &(u64, u64)| due - arrival >= 784_000;
+    let times = run.times_up()?;
+    ensure!(
+        times.len() >= 5 && times.iter().all(is_served),
+        "{}",
+        run.packet_log
+    );
+    Ok(())
+}
+
 fn marks(host: &str, aqm: &str) -> Result<()> {
     let script = format!(
         "echo 1 > /proc/sys/net/ipv4/tcp_ecn; wget -q -O /dev/null http://{host}/bytes/2500000 && echo done; \
@@ -196,15 +295,10 @@ fn gate() -> Result<()> {
     let said = &run.said;
     ensure!(said.contains("5 received"), "{said}");
     let mut opened = None;
-    for row in run.packet_log.lines().filter(|row| row.contains(",up,")) {
-        let columns: Vec<&str> = row.split(',').collect();
-        let [_, _, _, arrival, "delivered", _, due, ..] = columns[..] else {
-            continue;
-        };
-        let (arrival, due): (u64, u64) = (arrival.parse()?, due.parse()?);
+    for (arrival, due) in run.times_up()? {
         // One instant for all that waited, and no waiting after it.
         let opened = *opened.get_or_insert(due);
-        ensure!(due == arrival.max(opened), "{row} of {}", run.packet_log);
+        ensure!(due == arrival.max(opened), "{due} in {}", run.packet_log);
     }
     ensure!(opened.is_some(), "{}", run.packet_log);
     Ok(())
