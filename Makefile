@@ -7,7 +7,7 @@ OUT ?= out
 .PHONY: demo test check bench scenarios truth soak build base toolchain test-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
-	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --out $(OUT)/toffee-mocha
+	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --overwrite --out $(OUT)/toffee-mocha
 
 test: toolchain test-tools ## every test that this machine allows; what is skipped is named with its cause
 	$(CARGO) test --workspace --locked
@@ -27,7 +27,7 @@ bench: base build bench-tools ## the packet path beside the kernel bridge, ratta
 
 scenarios: build scenario-tools ## every scenario that ships, shortened, against its own expectations
 	@for file in scenarios/*.toml; do \
-		$(FARWIRE) run $$file --quick --out $(OUT)/$$(basename $$file .toml) || exit; \
+		$(FARWIRE) run $$file --quick --overwrite --out $(OUT)/$$(basename $$file .toml) || exit; \
 	done
 
 truth: build ## every instrument's interval against what the emulator counted, 20 seeded runs each

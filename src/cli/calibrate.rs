@@ -36,7 +36,7 @@ impl CalibrateArgs {
             let plan = grid::parse(&given.file, &given.text, quick)?;
             Ok((given, plan))
         };
-        let Some(finished) = self.experiment.run(given, grid::one_by_one)? else {
+        let Some(finished) = self.experiment.run("calibrate", given, grid::one_by_one)? else {
             return Ok(ExitCode::SUCCESS);
         };
         let calibration = CalibrationReport::of(&finished.record);

@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::CpuArg;
 use crate::experiment::host;
-use crate::experiment::{baseline, runner, testbed, testbeds};
+use crate::experiment::{baseline, directory, runner, testbed, testbeds};
 use crate::testbed::TestbedBuilder;
 use instruments::failure::{Blame, Failure};
 use instruments::measure;
@@ -20,6 +20,10 @@ use instruments::output::Prepared;
 use netio::stop::Stop;
 use record::plan::{Case, Order, Plan};
 use record::{GivenScenario, Head, Record, RecordWriter};
+
+/// The reports beside a record.
+const PAGE: &str = "report.html";
+const SAMPLES: &str = "samples.csv";
 
 /// How an experiment is run, and what of it.
 #[derive(Args, Debug)]
@@ -34,11 +38,17 @@ pub(super) struct ExperimentArgs {
     #[arg(long)]
     check: bool,
     /// Do the runs that the record in DIR is missing
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "only", "check", "out"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "only", "check", "out", "overwrite"])]
     resume: Option<PathBuf>,
-    /// Where record.jsonl, report.html and samples.csv go [default: out/NAME]
+    /// With --resume: repeat the runs that the machine spoilt as well
+    #[arg(long, requires = "resume")]
+    redo_invalid: bool,
+    /// Where record.jsonl, report.html and samples.csv go [default: out/NAME, or the first free one of out/NAME-2 and so on]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Replace a record that is there
+    #[arg(long)]
+    overwrite: bool,
     /// Whether the forwarder may spin to be on time
     #[arg(long, value_name = "USE", default_value = "spin")]
     cpu: CpuArg,
@@ -52,22 +62,24 @@ pub(super) struct FinishedExperiment {
     pub(super) record: Record,
     /// Where its record is.
     pub(super) directory: PathBuf,
+    command: &'static str,
     stop: Stop,
 }
 
 impl ExperimentArgs {
     /// Runs the plan that `given` makes of `--quick`, or the rest of one; nothing when only the plan was asked for.
     ///
-    /// `prepare` has the last word on the plan, after `--only`.
+    /// `prepare` has the last word on the plan, after `--only`; `command` is the one that goes on with the record.
     pub(super) fn run(
         &self,
+        command: &'static str,
         given: impl FnOnce(bool) -> Result<(GivenScenario, Plan)>,
         prepare: impl FnOnce(Plan) -> Plan,
     ) -> Result<Option<FinishedExperiment>, Failure> {
         if let Some(directory) = &self.resume {
             let (record, writer) = RecordWriter::resume(directory).or_bad_input()?;
             tools(record.plan()).or_machine()?;
-            return self.finish(record, writer).map(Some);
+            return self.finish(command, record, writer).map(Some);
         }
         let (given, mut plan) = given(self.quick).or_bad_input()?;
         keep_only(&mut plan, &self.only).or_bad_input()?;
@@ -76,18 +88,20 @@ impl ExperimentArgs {
             output::write(None, &outline(&plan))?;
             return Ok(None);
         }
+        let directory = directory::choose(command, self.out.as_deref(), &plan.name, self.overwrite)
+            .or_bad_input()?;
         let tools = tools(&plan).or_machine()?;
-        let directory = match &self.out {
-            Some(directory) => directory.clone(),
-            None => Path::new("out").join(&plan.name),
-        };
         self.testbeds(&plan)?;
         fs::create_dir_all(&directory)
             .with_context(|| format!("{}: cannot create", directory.display()))
             .or_bad_input()?;
         let head = Head::new(given, plan, host::collect(tools));
-        let writer = RecordWriter::begin(&directory, &head).or_bad_input()?;
-        self.finish(Record::new(head), writer).map(Some)
+        let writer = RecordWriter::begin(&directory, &head, self.overwrite).or_bad_input()?;
+        // They are of a record that was replaced.
+        for report in [PAGE, SAMPLES] {
+            let _ = fs::remove_file(directory.join(report));
+        }
+        self.finish(command, Record::new(head), writer).map(Some)
     }
 
     /// What sets up the test beds of `plan`; each was set up once.
@@ -101,6 +115,7 @@ impl ExperimentArgs {
     /// Does the runs that `record` is missing, and writes the reports beside it.
     fn finish(
         &self,
+        command: &'static str,
         mut record: Record,
         mut writer: RecordWriter,
     ) -> Result<FinishedExperiment, Failure> {
@@ -114,15 +129,16 @@ impl ExperimentArgs {
                 writer.keep_baseline(baseline)?;
             }
         }
-        runner::run(&set_up, &mut record, &mut writer, &stop)?;
+        runner::run(&set_up, &mut record, &mut writer, self.redo_invalid, &stop)?;
         let directory = writer.path().parent().unwrap_or(Path::new(".")).to_owned();
         let page = report::html(&record)?;
-        output::write(Some(&directory.join("report.html")), &page)?;
-        let samples = Prepared::open(&directory.join("samples.csv"))?;
+        output::write(Some(&directory.join(PAGE)), &page)?;
+        let samples = Prepared::open(&directory.join(SAMPLES))?;
         samples.replace(|file| report::write_csv(&record, BufWriter::new(file)))?;
         Ok(FinishedExperiment {
             record,
             directory,
+            command,
             stop,
         })
     }
@@ -131,11 +147,12 @@ impl ExperimentArgs {
 impl FinishedExperiment {
     /// Says where the report is, and how to go on with what a signal cut short.
     pub(super) fn conclude(&self) -> Result<(), Failure> {
-        eprintln!("report: {}", self.directory.join("report.html").display());
+        eprintln!("report: {}", self.directory.join(PAGE).display());
         match self.stop.cause() {
             None => Ok(()),
             Some(cause) => Err(anyhow!(
-                "{cause}; the runs before it are kept: --resume {} does the rest",
+                "{cause}; the runs before it are kept; the rest: `farwire {} --resume {}`",
+                self.command,
                 self.directory.display()
             )
             .into()),

@@ -32,7 +32,7 @@ impl RunArgs {
             let file = file.display().to_string();
             Ok((GivenScenario { file, text }, plan))
         };
-        let Some(finished) = self.experiment.run(given, |plan| plan)? else {
+        let Some(finished) = self.experiment.run("run", given, |plan| plan)? else {
             return Ok(ExitCode::SUCCESS);
         };
         let text = report::text(
@@ -44,7 +44,7 @@ impl RunArgs {
         finished.conclude()?;
         Ok(match Analysis::of(&finished.record).verdict {
             Verdict::Met => ExitCode::SUCCESS,
-            Verdict::NotMet | Verdict::Invalid | Verdict::Failed => ExitCode::FAILURE,
+            _ => ExitCode::FAILURE,
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A run that fails is recorded with its cause, and the others go on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::thread;
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ const GRACE: Duration = Duration::from_secs(30);
 /// What one without a stated time may take.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Does the runs of `record`'s plan that it has not, adds each to it and keeps it in `writer`, until `stop`.
+/// Does the runs of `record`'s plan that it has not, adds each to it and keeps it in `writer`, until `stop`. With
+/// `redo_invalid` also those that are invalid after all attempts, with as many attempts again.
 ///
 /// # Errors
 /// Only those of the writer: whatever else fails is part of the record.
@@ -39,14 +40,17 @@ pub(crate) fn run(
     set_up: &SetUp<'_>,
     record: &mut Record,
     writer: &mut RecordWriter,
+    redo_invalid: bool,
     stop: &Stop,
 ) -> Result<()> {
     let plan = record.plan().clone();
-    let mut progress = Progress::new(missing(&plan, record, 1).len());
+    let wanted = Wanted::of(record, redo_invalid);
+    let before = record.runs.len();
+    let mut progress = Progress::new(wanted.missing(&plan, record, 1).len());
     for round in 1..=plan.rounds() {
         for planned in plan.round(round) {
-            while is_missing(&record.latest(), &planned) {
-                let left = missing(&plan, record, round);
+            while wanted.is_missing(&record.latest(), &planned) {
+                let left = wanted.missing(&plan, record, round);
                 progress.start(&label(&planned), left.len(), left.iter().sum());
                 let before = record.latest().run(&planned.case.name, planned.repeat);
                 let attempt = before.map_or(1, |run| run.attempt + 1);
@@ -61,7 +65,7 @@ pub(crate) fn run(
             }
         }
     }
-    if record.finished_at.is_none() {
+    if record.finished_at.is_none() || record.runs.len() > before {
         let at = now();
         writer.finish(&at)?;
         record.finished_at = Some(at);
@@ -79,23 +83,51 @@ pub(crate) fn estimate(case: &Case) -> Duration {
     times.sum::<Duration>() + TESTBED_TIME
 }
 
-/// How long each run that is still to come should take, as far as that is known.
-fn missing(plan: &Plan, record: &Record, from: u32) -> Vec<Duration> {
-    let latest = record.latest();
-    let rounds = (from..=plan.rounds()).flat_map(|round| plan.round(round));
-    rounds
-        .filter(|planned| is_missing(&latest, planned))
-        .map(|planned| estimate(planned.case))
-        .collect()
+/// What decides whether a run is still to be done.
+struct Wanted {
+    /// How many attempts a run may have, where that is not [`MOST_ATTEMPTS`].
+    attempts: HashMap<(String, u32), u32>,
 }
 
-/// Whether the record lacks this run: it is wanted, and either not there or spoilt and to be attempted again.
-fn is_missing(latest: &Latest<'_>, planned: &PlannedRun<'_>) -> bool {
-    let PlannedRun { case, repeat, .. } = planned;
-    match latest.run(&case.name, *repeat) {
-        Some(run) => matches!(run.outcome, Outcome::Invalid { .. }) && run.attempt < MOST_ATTEMPTS,
-        None => *repeat <= case.repeats.least || is_wanted(latest, case, *repeat),
+impl Wanted {
+    fn of(record: &Record, redo_invalid: bool) -> Self {
+        let invalid = record
+            .runs
+            .iter()
+            .filter(|run| redo_invalid && is_invalid(run));
+        let again = invalid.map(|run| {
+            let name = (run.case.clone(), run.repeat);
+            (name, run.attempt + MOST_ATTEMPTS)
+        });
+        Self {
+            attempts: again.collect(),
+        }
     }
+
+    /// How long each run that is still to come should take, as far as that is known.
+    fn missing(&self, plan: &Plan, record: &Record, from: u32) -> Vec<Duration> {
+        let latest = record.latest();
+        let rounds = (from..=plan.rounds()).flat_map(|round| plan.round(round));
+        rounds
+            .filter(|planned| self.is_missing(&latest, planned))
+            .map(|planned| estimate(planned.case))
+            .collect()
+    }
+
+    /// Whether the record lacks this run: it is wanted, and either not there or spoilt and to be attempted again.
+    fn is_missing(&self, latest: &Latest<'_>, planned: &PlannedRun<'_>) -> bool {
+        let PlannedRun { case, repeat, .. } = planned;
+        let Some(run) = latest.run(&case.name, *repeat) else {
+            return *repeat <= case.repeats.least || is_wanted(latest, case, *repeat);
+        };
+        let name = (case.name.clone(), *repeat);
+        let attempts = self.attempts.get(&name).copied();
+        is_invalid(run) && run.attempt < attempts.unwrap_or(MOST_ATTEMPTS)
+    }
+}
+
+fn is_invalid(run: &Run) -> bool {
+    matches!(run.outcome, Outcome::Invalid { .. })
 }
 
 /// Whether the interval of the runs before this one is still too wide.

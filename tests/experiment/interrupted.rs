@@ -52,6 +52,9 @@ fn leaves_the_record(signal: Signal) -> Result<()> {
     let mut report = farwire();
     let output = process::run(report.arg("report").arg(small.path("out")))?;
     ensure!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(text.contains("1 of 2 cases are incomplete"), "{text}");
+    ensure!(!text.contains("FAILED"), "{text}");
     Ok(())
 }
 

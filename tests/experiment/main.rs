@@ -8,6 +8,7 @@ mod common;
 mod family;
 mod instruments;
 mod interrupted;
+mod kept;
 mod refusals;
 mod resumed;
 mod runs;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     calibrated::add(&mut suite);
     instruments::add(&mut suite);
     interrupted::add(&mut suite);
+    kept::add(&mut suite);
     refusals::add(&mut suite);
     resumed::add(&mut suite);
     shipped::add(&mut suite);

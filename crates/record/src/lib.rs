@@ -18,12 +18,12 @@ pub mod summary;
 pub mod table;
 mod upgrade;
 pub mod way;
+mod writer;
 
 pub use baseline::Baseline;
 pub use host::HostFacts;
 pub use measurement::{Figure, Measurement, Sample};
 pub use metric::{Direction, Metric, Phase, Statistic};
 pub use quantity::{figure_in_words, quantity};
-pub use record::{
-    GivenScenario, Head, Latest, LinkCounts, Measured, Outcome, Record, RecordWriter, Run, now,
-};
+pub use record::{GivenScenario, Head, Latest, LinkCounts, Measured, Outcome, Record, Run, now};
+pub use writer::RecordWriter;

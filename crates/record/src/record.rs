@@ -4,8 +4,8 @@
 //! is cut off at any point loses the run that was being written, and no other.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -22,9 +22,9 @@ use crate::upgrade;
 /// Names the format in the file.
 const FORMAT: &str = "farwire-record";
 /// Raised whenever a reader of the former version would misread the file.
-const VERSION: u32 = 6;
+pub(crate) const VERSION: u32 = 6;
 /// In the directory of an experiment.
-const FILE: &str = "record.jsonl";
+pub(crate) const FILE: &str = "record.jsonl";
 
 /// A whole experiment, asked for and measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,17 +60,10 @@ pub struct Head {
 /// A line after the head.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line<R> {
+pub(crate) enum Line<R> {
     Baseline(Baseline),
     Run(R),
     FinishedAt(String),
-}
-
-/// A record that grows.
-#[derive(Debug)]
-pub struct RecordWriter {
-    file: File,
-    path: PathBuf,
 }
 
 /// A scenario as it was given.
@@ -209,9 +202,13 @@ impl Record {
     /// No record, or one of a version that this farwire does not read, or damaged before its last line.
     pub fn read(path: &Path) -> Result<Self> {
         let file = file_of(path);
-        Ok(read(&file)
-            .with_context(|| file.display().to_string())?
-            .record)
+        let read = || -> Result<Self> { Ok(read(File::open(&file)?)?.record) };
+        read().with_context(|| file.display().to_string())
+    }
+
+    /// Whether `directory` holds a record, of whatever version and state.
+    pub fn is_in(directory: &Path) -> bool {
+        directory.join(FILE).exists()
     }
 
     /// What was asked for.
@@ -246,16 +243,17 @@ impl<'a> Latest<'a> {
 }
 
 /// A record as it was found in a file.
-struct Found {
-    record: Record,
+pub(crate) struct Found {
+    pub(crate) record: Record,
     /// In which it was written.
-    version: u32,
+    pub(crate) version: u32,
     /// How many of the file's bytes are whole lines.
-    whole: u64,
+    pub(crate) whole: u64,
 }
 
-fn read(file: &Path) -> Result<Found> {
-    let mut lines = BufReader::new(File::open(file)?);
+/// What the file holds, as far as it is whole.
+pub(crate) fn read(file: impl Read) -> Result<Found> {
+    let mut lines = BufReader::new(file);
     let mut line = Vec::new();
     let mut whole = lines.read_until(b'\n', &mut line)? as u64;
     let (head, version) = Head::parse(&line)?;
@@ -292,108 +290,13 @@ fn parse_line(line: &[u8], version: u32) -> serde_json::Result<Line<Run>> {
     serde_json::from_value(old)
 }
 
-fn file_of(path: &Path) -> PathBuf {
+/// The record's file, which is either `path` or in it.
+pub(crate) fn file_of(path: &Path) -> PathBuf {
     if path.is_dir() {
         path.join(FILE)
     } else {
         path.to_owned()
     }
-}
-
-impl RecordWriter {
-    /// Begins the record of an experiment in `directory`, in place of one that is there.
-    ///
-    /// # Errors
-    /// The file system refuses.
-    pub fn begin(directory: &Path, head: &Head) -> Result<Self> {
-        let path = directory.join(FILE);
-        let begin = || -> Result<File> {
-            // The head is there whole or not at all.
-            let partial = path.with_extension("partial");
-            let mut file = OpenOptions::new()
-                .create(true)
-                .write(true)
-                .truncate(true)
-                .open(&partial)?;
-            file.write_all(&line(head)?)?;
-            file.sync_all()?;
-            fs::rename(&partial, &path)?;
-            Ok(file)
-        };
-        let file = begin().with_context(|| format!("{}: cannot write", path.display()))?;
-        Ok(Self { file, path })
-    }
-
-    /// Goes on with the record in `path`, after its last whole line; what it holds until then.
-    ///
-    /// # Errors
-    /// As [`Record::read`]; or it is of an older version, or the file system refuses.
-    pub fn resume(path: &Path) -> Result<(Record, Self)> {
-        let path = file_of(path);
-        let resume = || -> Result<_> {
-            let found = read(&path)?;
-            ensure!(
-                found.version == VERSION,
-                "a record of version {}: it can be reported and compared, but only one of version {VERSION} can be resumed",
-                found.version
-            );
-            let file = OpenOptions::new().append(true).open(&path)?;
-            file.set_len(found.whole)?;
-            Ok((found.record, file))
-        };
-        let (record, file) = resume().with_context(|| path.display().to_string())?;
-        Ok((record, Self { file, path }))
-    }
-
-    /// The file that it writes.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Keeps what the machine does with nothing in the way.
-    ///
-    /// # Errors
-    /// As [`RecordWriter::keep`].
-    pub fn keep_baseline(&mut self, baseline: &Baseline) -> Result<()> {
-        self.write(&Line::<&Run>::Baseline(baseline.clone()))
-    }
-
-    /// Keeps a run, so that nothing that happens to this machine takes it away.
-    ///
-    /// # Errors
-    /// The file system refuses; what was kept before stays.
-    pub fn keep(&mut self, run: &Run) -> Result<()> {
-        self.write(&Line::Run(run))
-    }
-
-    /// Says that all runs took place.
-    ///
-    /// # Errors
-    /// As [`RecordWriter::keep`].
-    pub fn finish(&mut self, at: &str) -> Result<()> {
-        self.write(&Line::<&Run>::FinishedAt(at.to_owned()))
-    }
-
-    fn write(&mut self, what: &impl Serialize) -> Result<()> {
-        let mut write = || -> Result<()> {
-            self.file.write_all(&line(what)?)?;
-            self.file.sync_data()?;
-            Ok(())
-        };
-        write().with_context(|| {
-            format!(
-                "{}: cannot write; the runs before this one are kept",
-                self.path.display()
-            )
-        })
-    }
-}
-
-/// A value as a line.
-fn line(value: &impl Serialize) -> Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(value)?;
-    line.push(b'\n');
-    Ok(line)
 }
 
 impl LinkCounts {
@@ -420,103 +323,6 @@ pub fn now() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn record() -> Record {
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../tests/fixtures/records/small.jsonl"
-        );
-        Record::read(Path::new(file)).unwrap()
-    }
-
-    fn written(directory: &Path, record: &Record) -> Vec<u8> {
-        let mut writer = RecordWriter::begin(directory, &record.head).unwrap();
-        if let Some(baseline) = &record.baseline {
-            writer.keep_baseline(baseline).unwrap();
-        }
-        for run in &record.runs {
-            writer.keep(run).unwrap();
-        }
-        if let Some(at) = &record.finished_at {
-            writer.finish(at).unwrap();
-        }
-        fs::read(writer.path()).unwrap()
-    }
-
-    #[test]
-    fn what_is_written_reads_back_equal() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut record = record();
-        record.baseline = Some(Baseline {
-            tcp_bit_per_s: Some(2e10),
-            ..Baseline::default()
-        });
-        written(directory.path(), &record);
-        assert!(Record::read(directory.path()).unwrap() == record);
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn any_prefix_has_the_runs_that_are_whole_in_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let record = record();
-        let bytes = written(directory.path(), &record);
-        let head = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
-        let file = directory.path().join(FILE);
-        for end in head..bytes.len() {
-            fs::write(&file, &bytes[..end]).unwrap();
-            let cut = Record::read(&file).unwrap();
-            let lines = bytes[head..end].iter().filter(|byte| **byte == b'\n');
-            assert_eq!(cut.runs, record.runs[..lines.count()], "{end}");
-            assert_eq!(cut.finished_at, None);
-        }
-    }
-
-    #[test]
-    fn a_record_that_is_resumed_goes_on_after_its_last_whole_run() {
-        let directory = tempfile::tempdir().unwrap();
-        let record = record();
-        let bytes = written(directory.path(), &record);
-        let file = directory.path().join(FILE);
-        let head = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
-        fs::write(&file, &bytes[..usize::midpoint(head, bytes.len())]).unwrap();
-        let (cut, mut writer) = RecordWriter::resume(directory.path()).unwrap();
-        for run in &record.runs[cut.runs.len()..] {
-            writer.keep(run).unwrap();
-        }
-        if let Some(at) = &record.finished_at {
-            writer.finish(at).unwrap();
-        }
-        assert!(Record::read(&file).unwrap() == record);
-    }
-
-    #[test]
-    fn one_of_an_older_version_is_read_but_not_resumed() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../tests/fixtures/records/small.jsonl"
-        );
-        fs::copy(file, directory.path().join(FILE)).unwrap();
-        assert!(Record::read(directory.path()).is_ok());
-        let error = format!("{:#}", RecordWriter::resume(directory.path()).unwrap_err());
-        assert!(
-            error.contains("only one of version 6 can be resumed"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn damage_before_the_last_line_is_named() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut bytes = written(directory.path(), &record());
-        let head = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
-        bytes[head] = b'x';
-        let file = directory.path().join(FILE);
-        fs::write(&file, &bytes).unwrap();
-        let error = format!("{:#}", Record::read(&file).unwrap_err());
-        assert!(error.contains("record.jsonl: line 2: damaged"), "{error}");
-    }
 
     #[test]
     fn what_is_no_record_is_refused_with_its_cause() {

@@ -46,6 +46,7 @@ pub(super) fn verdicts(analysis: &Analysis<'_>) -> Table {
 pub(super) fn verdict(verdict: Verdict) -> Cell {
     let mark = match verdict {
         Verdict::Met => Mark::Good,
+        Verdict::Incomplete => Mark::Plain,
         Verdict::NotMet | Verdict::Invalid | Verdict::Failed => Mark::Bad,
     };
     Cell::marked(verdict.to_string(), mark)
@@ -98,6 +99,7 @@ pub(super) fn headline(analysis: &Analysis<'_>) -> String {
     let verdict = match analysis.verdict {
         Verdict::Met if checks == 0 => return "Measured; nothing was expected.".to_owned(),
         Verdict::Met => "Met",
+        Verdict::Incomplete => "Incomplete",
         Verdict::NotMet => "Not met",
         Verdict::Invalid => "Invalid: the machine did not keep up",
         Verdict::Failed => "Failed",
@@ -116,9 +118,10 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     for figures in &analysis.cases {
         let name = &figures.case.name;
         let faults = figures.faults.iter();
+        let faults = faults.filter(|fault| fault.verdict != Verdict::Incomplete);
         lines.extend(faults.map(|fault| format!("{name}: {}", fault.text)));
         let unmet = figures.checks.iter().filter(|check| match check.verdict {
-            Verdict::Met => false,
+            Verdict::Met | Verdict::Incomplete => false,
             // A run that failed says why nothing was measured.
             Verdict::Failed => figures.faults.is_empty(),
             Verdict::NotMet | Verdict::Invalid => true,
@@ -135,7 +138,7 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     }
     lines.extend(ceiling::lines(analysis));
     let trends = analysis.trends.iter();
-    let unmet = trends.filter(|check| check.verdict != Verdict::Met);
+    let unmet = trends.filter(|c| !matches!(c.verdict, Verdict::Met | Verdict::Incomplete));
     lines.extend(unmet.map(|c| format!("{}: {}: {}", c.expected, c.verdict, c.measured)));
     if analysis.verdict == Verdict::Met {
         lines.push(match analysis.checks().count() {
@@ -144,7 +147,17 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
         });
     }
     if analysis.record.finished_at.is_none() {
-        lines.push("the experiment has not finished; `farwire run --resume` does the runs that are missing".to_owned());
+        lines.push(unfinished(analysis));
     }
     lines
+}
+
+/// What is still to come.
+fn unfinished(analysis: &Analysis<'_>) -> String {
+    let to_come = analysis.cases.iter().filter(|figures| figures.to_come);
+    format!(
+        "the experiment has not finished: {} of {} cases are incomplete; --resume with the record's directory does the rest",
+        to_come.count(),
+        analysis.cases.len()
+    )
 }

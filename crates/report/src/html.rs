@@ -124,6 +124,7 @@ impl Page<'_> {
     fn class(&self) -> &'static str {
         match self.analysis.verdict {
             Verdict::Met => "met",
+            Verdict::Incomplete => "incomplete",
             _ => "unmet",
         }
     }

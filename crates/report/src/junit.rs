@@ -19,7 +19,11 @@ pub fn junit(record: &Record) -> Result<String> {
     }
     for check in &analysis.trends {
         let unmet = std::slice::from_ref(check);
-        let mut test = TestCase::new(check.expected.clone(), status(unmet, &[]));
+        let status = match check.verdict {
+            Verdict::Incomplete => skipped("cases of it are incomplete"),
+            _ => status(unmet, &[]),
+        };
+        let mut test = TestCase::new(check.expected.clone(), status);
         test.set_classname("trend");
         suite.add_test_case(test);
     }
@@ -34,7 +38,11 @@ fn of_case(figures: &CaseFigures<'_>) -> TestCase {
         .iter()
         .map(|fault| fault.text.as_str())
         .collect();
-    let mut test = TestCase::new(figures.case.name.clone(), status(&figures.checks, &faults));
+    let status = match figures.verdict {
+        Verdict::Incomplete => skipped(faults.first().unwrap_or(&"the reference is incomplete")),
+        _ => status(&figures.checks, &faults),
+    };
+    let mut test = TestCase::new(figures.case.name.clone(), status);
     test.set_classname("case");
     let lines: Vec<String> = figures
         .checks
@@ -47,9 +55,19 @@ fn of_case(figures: &CaseFigures<'_>) -> TestCase {
     test
 }
 
+/// Of what is neither met nor not, because runs are still to come.
+fn skipped(cause: &str) -> TestCaseStatus {
+    let mut status = TestCaseStatus::skipped();
+    status.set_message(format!(
+        "{cause}; --resume with the record's directory does the rest"
+    ));
+    status
+}
+
 /// An error where a run went wrong, as no number can be judged then; a failure where an expectation is not met.
 fn status(checks: &[Check], faults: &[&str]) -> TestCaseStatus {
-    let unmet = checks.iter().filter(|check| check.verdict != Verdict::Met);
+    let decided = |check: &&Check| !matches!(check.verdict, Verdict::Met | Verdict::Incomplete);
+    let unmet = checks.iter().filter(decided);
     let unmet: Vec<String> = unmet.map(words).collect();
     let (kind, what, message) = match (faults, unmet.as_slice()) {
         ([], []) => return TestCaseStatus::success(),
@@ -82,6 +100,19 @@ mod tests {
             "{xml}"
         );
         assert!(xml.contains("classname=\"trend\""));
+    }
+
+    #[test]
+    fn what_has_not_run_yet_is_skipped_with_the_cause() {
+        let mut record = record();
+        record.finished_at = None;
+        record.runs.retain(|run| run.case == "base");
+        let xml = junit(&record).unwrap();
+        assert!(
+            xml.contains("tests=\"3\" skipped=\"2\" failures=\"0\" errors=\"0\""),
+            "{xml}"
+        );
+        assert!(xml.contains("0 of 2 runs took place; --resume"), "{xml}");
     }
 
     #[test]

@@ -14,9 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Runs take place on loopback, without a link; a case named "broken" cannot be set up, one named "spoilt" is at
-/// the first two attempts, and one named "dead" has an emulator that dies under its instruments.
+/// the first two attempts (or as many as `spoils`), and one named "dead" has an emulator that dies under its instruments.
 #[derive(Default)]
 struct Loopback {
+    spoils: Option<u32>,
     spoilt: AtomicU32,
     stop: Arc<AtomicBool>,
 }
@@ -33,7 +34,7 @@ impl Loopback {
         let mut summary = Summary::default();
         match case.name.as_str() {
             "broken" => return Err(anyhow!("no such link")),
-            "spoilt" if self.spoilt.fetch_add(1, Ordering::Relaxed) < 2 => {
+            "spoilt" if self.spoilt.fetch_add(1, Ordering::Relaxed) < self.spoils.unwrap_or(2) => {
                 summary.departure_error.count = 1;
                 summary.departure_error.over_budget = 1;
             }
@@ -106,11 +107,11 @@ fn head(cases: &str) -> Head {
 }
 
 /// Runs what `directory`'s record is missing; what it then holds.
-fn go_on(directory: &Path, loopback: &Loopback) -> Record {
+fn go_on(directory: &Path, loopback: &Loopback, redo_invalid: bool) -> Record {
     let (mut record, mut writer) = RecordWriter::resume(directory).unwrap();
     let stop = Stop::on(Arc::clone(&loopback.stop));
     let set_up = |case: &Case, _| loopback.set_up(case);
-    run(&set_up, &mut record, &mut writer, &stop).unwrap();
+    run(&set_up, &mut record, &mut writer, redo_invalid, &stop).unwrap();
     let kept = Record::read(directory).unwrap();
     assert!(kept == record);
     kept
@@ -118,8 +119,8 @@ fn go_on(directory: &Path, loopback: &Loopback) -> Record {
 
 fn experiment(cases: &str) -> Record {
     let directory = tempfile::tempdir().unwrap();
-    RecordWriter::begin(directory.path(), &head(cases)).unwrap();
-    go_on(directory.path(), &Loopback::default())
+    RecordWriter::begin(directory.path(), &head(cases), false).unwrap();
+    go_on(directory.path(), &Loopback::default(), false)
 }
 
 #[test]
@@ -153,6 +154,25 @@ fn a_run_that_the_machine_spoilt_is_attempted_again() {
     assert_eq!(attempts, [1, 2, 3]);
     assert!(matches!(record.runs[1].outcome, Outcome::Invalid { .. }));
     assert_eq!(record.runs[2].outcome, Outcome::Ok);
+}
+
+#[test]
+fn what_stayed_invalid_is_repeated_only_when_that_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let cases = "[[cases]]\nname = 'sound'\n[[cases]]\nname = 'spoilt'\n";
+    RecordWriter::begin(directory.path(), &head(cases), false).unwrap();
+    let loopback = Loopback {
+        spoils: Some(4),
+        ..Loopback::default()
+    };
+    let last = |record: &Record| {
+        let run = record.runs.last().unwrap();
+        (run.attempt, run.outcome == Outcome::Ok)
+    };
+    assert_eq!(last(&go_on(directory.path(), &loopback, false)), (3, false));
+    assert_eq!(last(&go_on(directory.path(), &loopback, false)), (3, false));
+    let whole = go_on(directory.path(), &loopback, true);
+    assert_eq!((last(&whole), whole.runs.len()), ((5, true), 6));
 }
 
 #[test]
@@ -214,17 +234,17 @@ fn instruments_of_one_group_run_at_the_same_time() {
 fn what_a_signal_cut_short_is_done_when_it_is_resumed_and_nothing_twice() {
     let directory = tempfile::tempdir().unwrap();
     let cases = "[[cases]]\nname = 'first'\nrepeats = 2\n[[cases]]\nname = 'last'\n";
-    RecordWriter::begin(directory.path(), &head(cases)).unwrap();
+    RecordWriter::begin(directory.path(), &head(cases), false).unwrap();
     let loopback = Loopback::default();
-    let cut = go_on(directory.path(), &loopback);
+    let cut = go_on(directory.path(), &loopback, false);
     assert_eq!((cut.runs.len(), cut.finished_at), (1, None));
     // The test bed stops at every run of `last`: as with a user who interrupts again and again.
     loopback.stop.store(false, Ordering::Relaxed);
-    assert_eq!(go_on(directory.path(), &loopback).runs.len(), 1);
+    assert_eq!(go_on(directory.path(), &loopback, false).runs.len(), 1);
     let whole = {
         let (mut record, mut writer) = RecordWriter::resume(directory.path()).unwrap();
         let set_up = |case: &Case, _| loopback.set_up(case);
-        run(&set_up, &mut record, &mut writer, &Stop::default()).unwrap();
+        run(&set_up, &mut record, &mut writer, false, &Stop::default()).unwrap();
         record
     };
     let runs: Vec<_> = whole

@@ -21,6 +21,7 @@ use stats::hodges_lehmann::Shift;
 use stats::summary::Summary;
 
 pub(crate) use bottleneck::Bottleneck;
+use verdict::ToCome;
 pub use verdict::{Check, Verdict};
 
 /// A whole record, judged.
@@ -48,6 +49,8 @@ pub(crate) struct CaseFigures<'a> {
     pub(crate) checks: Vec<Check>,
     /// Runs that failed, are invalid or missing.
     pub(crate) faults: Vec<Fault>,
+    /// Whether runs are missing because the experiment was interrupted, or is under way.
+    pub(crate) to_come: bool,
     /// Attempts that the machine spoilt and that were repeated.
     pub(crate) repeated: usize,
     pub(crate) verdict: Verdict,
@@ -68,7 +71,7 @@ pub(crate) struct Across {
 /// A run that did not yield what it should.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fault {
-    /// [`Verdict::Invalid`] or [`Verdict::Failed`].
+    /// Anything but [`Verdict::Met`] and [`Verdict::NotMet`].
     pub(crate) verdict: Verdict,
     /// Which run, and the cause.
     pub(crate) text: String,
@@ -81,6 +84,11 @@ impl<'a> Analysis<'a> {
         let latest = record.latest();
         let reference = plan.reference.as_deref().and_then(|name| plan.case(name));
         let base = reference.map(|case| across(&latest, case));
+        let to_come = |case: &Case| {
+            let ran = latest.runs(case).count();
+            record.finished_at.is_none() && ran < case.repeats.least as usize
+        };
+        let of_reference = reference.is_some_and(to_come);
         let cases: Vec<_> = plan
             .cases
             .iter()
@@ -93,8 +101,13 @@ impl<'a> Analysis<'a> {
                             against.and_then(|against| Shift::of(against, &figure.values));
                     }
                 }
-                let checks = verdict::checks(case, &figures, base.as_ref());
-                CaseFigures::new(&latest, case, figures, checks)
+                let of_case = to_come(case);
+                let runs = ToCome {
+                    of_case,
+                    of_reference,
+                };
+                let checks = verdict::checks(case, &figures, base.as_ref(), runs);
+                CaseFigures::new(&latest, case, figures, checks, of_case)
             })
             .collect();
         let trends = verdict::trends(&plan.trends, &cases);
@@ -127,8 +140,9 @@ impl<'a> CaseFigures<'a> {
         case: &'a Case,
         figures: BTreeMap<FigureName, Across>,
         checks: Vec<Check>,
+        to_come: bool,
     ) -> Self {
-        let faults = faults(latest, case);
+        let faults = faults(latest, case, to_come);
         let verdicts = checks.iter().map(|check| check.verdict);
         let verdict = Verdict::of_all(verdicts.chain(faults.iter().map(|fault| fault.verdict)));
         // The attempts before the one that counts.
@@ -138,6 +152,7 @@ impl<'a> CaseFigures<'a> {
             figures,
             checks,
             faults,
+            to_come,
             repeated,
             runs: counted(latest, case).collect(),
             verdict,
@@ -201,7 +216,7 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     found.into_iter().filter_map(across).collect()
 }
 
-fn faults(latest: &Latest<'_>, case: &Case) -> Vec<Fault> {
+fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> Vec<Fault> {
     let mut ran = 0;
     let mut faults: Vec<Fault> = latest
         .runs(case)
@@ -220,7 +235,10 @@ fn faults(latest: &Latest<'_>, case: &Case) -> Vec<Fault> {
         .collect();
     if ran < case.repeats.least {
         faults.push(Fault {
-            verdict: Verdict::Failed,
+            verdict: match to_come {
+                true => Verdict::Incomplete,
+                false => Verdict::Failed,
+            },
             text: format!("{ran} of {} runs took place", case.repeats.least),
         });
     }
@@ -309,6 +327,25 @@ pub(crate) mod tests {
         assert_eq!(analysis.cases[0].checks[0].verdict, Verdict::Failed);
         assert_eq!(analysis.cases[1].faults[0].text, "1 of 2 runs took place");
         assert_eq!(analysis.verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn what_has_not_run_yet_is_incomplete_and_nothing_about_it_is_decided() {
+        let mut record = record();
+        record.finished_at = None;
+        record.runs.pop();
+        let analysis = Analysis::of(&record);
+        let slow = &analysis.cases[1];
+        assert_eq!(slow.faults[0].text, "1 of 2 runs took place");
+        assert!(slow.checks.iter().all(|c| c.verdict == Verdict::Incomplete));
+        assert_eq!(analysis.cases[0].verdict, Verdict::Met);
+        assert_eq!(analysis.trends[0].verdict, Verdict::Incomplete);
+        assert_eq!(analysis.verdict, Verdict::Incomplete);
+        // What is known to be wrong stays so.
+        record.runs[0].outcome = Outcome::Failed {
+            cause: "no route".to_owned(),
+        };
+        assert_eq!(Analysis::of(&record).verdict, Verdict::Failed);
     }
 
     #[test]

@@ -14,11 +14,13 @@ use record::quantity;
 pub enum Verdict {
     /// As expected, or nothing was expected.
     Met,
+    /// Runs are still to come: the experiment was interrupted, or is under way.
+    Incomplete,
     /// Measured, and not as expected.
     NotMet,
     /// Measured on a machine that did not keep up: neither met nor not.
     Invalid,
-    /// A run failed or did not take place, or did not measure what was expected of it.
+    /// A run failed, or did not measure what was expected of it.
     Failed,
 }
 
@@ -34,8 +36,21 @@ pub struct Check {
 
 type Figures = BTreeMap<FigureName, Across>;
 
-/// Every expectation of `case` against its figures and those of the reference; what was not measured has failed.
-pub(super) fn checks(case: &Case, figures: &Figures, reference: Option<&Figures>) -> Vec<Check> {
+/// Whose runs are not all there yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ToCome {
+    pub(super) of_case: bool,
+    pub(super) of_reference: bool,
+}
+
+/// Every expectation of `case` against its figures and those of the reference; what was not measured has failed, but
+/// where runs are still to come, of the case or for what is relative of the reference, nothing is decided.
+pub(super) fn checks(
+    case: &Case,
+    figures: &Figures,
+    reference: Option<&Figures>,
+    to_come: ToCome,
+) -> Vec<Check> {
     let check = |expectation: &Expectation| {
         let of = &expectation.of;
         let value = value(figures, of);
@@ -48,7 +63,13 @@ pub(super) fn checks(case: &Case, figures: &Figures, reference: Option<&Figures>
                 (None, _) => "not measured".to_owned(),
                 (Some(value), rule) => measured(of, value, rule, base, published),
             },
-            verdict: Verdict::when(met),
+            verdict: match expectation.rule {
+                _ if to_come.of_case => Verdict::Incomplete,
+                Rule::Gain { .. } | Rule::Ratio { .. } if to_come.of_reference => {
+                    Verdict::Incomplete
+                }
+                _ => Verdict::when(met),
+            },
         }
     };
     case.expect.iter().map(check).collect()
@@ -66,6 +87,8 @@ pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Check> 
             TrendWay::Rising => ("rises", |a, b| a < b),
             TrendWay::Falling => ("falls", |a, b| a > b),
         };
+        let mut own = cases.iter().filter(|c| trend.cases.contains(&c.case.name));
+        let to_come = own.any(|figures| figures.to_come);
         let words = |values: &Vec<f64>| {
             let words = values.iter().map(|value| quantity(trend.of.metric, *value));
             words.collect::<Vec<_>>().join(", ")
@@ -73,9 +96,12 @@ pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Check> 
         Check {
             expected: format!("{} {way}: {}", trend.of, trend.cases.join(", ")),
             measured: values.as_ref().map_or("not measured".to_owned(), words),
-            verdict: Verdict::when(
-                values.map(|values| values.windows(2).all(|pair| in_order(pair[0], pair[1]))),
-            ),
+            verdict: match to_come {
+                true => Verdict::Incomplete,
+                false => Verdict::when(
+                    values.map(|values| values.windows(2).all(|pair| in_order(pair[0], pair[1]))),
+                ),
+            },
         }
     };
     trends.iter().map(check).collect()
@@ -152,6 +178,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Met => "met",
+            Self::Incomplete => "incomplete",
             Self::NotMet => "NOT MET",
             Self::Invalid => "INVALID",
             Self::Failed => "FAILED",

@@ -75,7 +75,7 @@ fn large_records_are_written() {
         let record = large(runs);
         let directory = Path::new(&directory).join(runs.to_string());
         std::fs::create_dir_all(&directory).unwrap();
-        let mut writer = RecordWriter::begin(&directory, &record.head).unwrap();
+        let mut writer = RecordWriter::begin(&directory, &record.head, true).unwrap();
         for run in &record.runs {
             writer.keep(run).unwrap();
         }

@@ -1,0 +1,271 @@
+//! Writing a record, line by line; never over another one unasked, and never beside another writer.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Serialize;
+
+use crate::Baseline;
+use crate::record::{FILE, Head, Line, Record, Run, VERSION, file_of, read};
+
+/// A record that grows. Its file is locked against other writers as long as this lives.
+#[derive(Debug)]
+pub struct RecordWriter {
+    file: File,
+    path: PathBuf,
+}
+
+impl RecordWriter {
+    /// Begins the record of an experiment in `directory`, in place of one that is there only if `overwrite`.
+    ///
+    /// # Errors
+    /// There is a record, or another farwire is writing one, or the file system refuses.
+    pub fn begin(directory: &Path, head: &Head, overwrite: bool) -> Result<Self> {
+        let path = directory.join(FILE);
+        let begin = || -> Result<File> {
+            if overwrite && path.exists() {
+                lock(&File::open(&path)?)?;
+            }
+            // The head is there whole or not at all.
+            let partial = path.with_extension("partial");
+            let mut file = OpenOptions::new()
+                .create(true)
+                .write(true)
+                .truncate(false)
+                .open(&partial)?;
+            lock(&file)?;
+            // Only now is it sure that nobody else puts one there.
+            if !overwrite && path.exists() {
+                fs::remove_file(&partial)?;
+                bail!("there is a record already");
+            }
+            file.set_len(0)?;
+            file.write_all(&line(head)?)?;
+            file.sync_all()?;
+            fs::rename(&partial, &path)?;
+            Ok(file)
+        };
+        let file = begin().with_context(|| format!("{}: cannot write", path.display()))?;
+        Ok(Self { file, path })
+    }
+
+    /// Goes on with the record in `path`, after its last whole line; what it holds until then.
+    ///
+    /// # Errors
+    /// As [`Record::read`]; or it is of an older version, another farwire is writing it, or the file system refuses.
+    pub fn resume(path: &Path) -> Result<(Record, Self)> {
+        let path = file_of(path);
+        let resume = || -> Result<_> {
+            let file = OpenOptions::new().read(true).append(true).open(&path)?;
+            lock(&file)?;
+            let found = read(&file)?;
+            ensure!(
+                found.version == VERSION,
+                "a record of version {}: it can be reported and compared, but only one of version {VERSION} can be resumed",
+                found.version
+            );
+            file.set_len(found.whole)?;
+            Ok((found.record, file))
+        };
+        let (record, file) = resume().with_context(|| path.display().to_string())?;
+        Ok((record, Self { file, path }))
+    }
+
+    /// The file that it writes.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Keeps what the machine does with nothing in the way.
+    ///
+    /// # Errors
+    /// As [`RecordWriter::keep`].
+    pub fn keep_baseline(&mut self, baseline: &Baseline) -> Result<()> {
+        self.write(&Line::<&Run>::Baseline(baseline.clone()))
+    }
+
+    /// Keeps a run, so that nothing that happens to this machine takes it away.
+    ///
+    /// # Errors
+    /// The file system refuses; what was kept before stays.
+    pub fn keep(&mut self, run: &Run) -> Result<()> {
+        self.write(&Line::Run(run))
+    }
+
+    /// Says that all runs took place.
+    ///
+    /// # Errors
+    /// As [`RecordWriter::keep`].
+    pub fn finish(&mut self, at: &str) -> Result<()> {
+        self.write(&Line::<&Run>::FinishedAt(at.to_owned()))
+    }
+
+    fn write(&mut self, what: &impl Serialize) -> Result<()> {
+        let mut write = || -> Result<()> {
+            self.file.write_all(&line(what)?)?;
+            self.file.sync_data()?;
+            Ok(())
+        };
+        write().with_context(|| {
+            format!(
+                "{}: cannot write; the runs before this one are kept",
+                self.path.display()
+            )
+        })
+    }
+}
+
+/// How long a farwire that was killed may take to let go of its record.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Keeps other writers away; where the file system knows no locks, nobody does.
+fn lock(file: &File) -> Result<()> {
+    let begun = Instant::now();
+    while let Err(TryLockError::WouldBlock) = file.try_lock() {
+        ensure!(begun.elapsed() < PATIENCE, "another farwire is writing it");
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// A value as a line.
+fn line(value: &impl Serialize) -> Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/fixtures/records/small.jsonl"
+        );
+        Record::read(Path::new(file)).unwrap()
+    }
+
+    fn written(directory: &Path, record: &Record) -> Vec<u8> {
+        let mut writer = RecordWriter::begin(directory, &record.head, false).unwrap();
+        if let Some(baseline) = &record.baseline {
+            writer.keep_baseline(baseline).unwrap();
+        }
+        for run in &record.runs {
+            writer.keep(run).unwrap();
+        }
+        if let Some(at) = &record.finished_at {
+            writer.finish(at).unwrap();
+        }
+        fs::read(writer.path()).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_reads_back_equal() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut record = record();
+        record.baseline = Some(Baseline {
+            tcp_bit_per_s: Some(2e10),
+            ..Baseline::default()
+        });
+        written(directory.path(), &record);
+        assert!(Record::read(directory.path()).unwrap() == record);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn any_prefix_has_the_runs_that_are_whole_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = record();
+        let bytes = written(directory.path(), &record);
+        let head = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        let file = directory.path().join(FILE);
+        for end in head..bytes.len() {
+            fs::write(&file, &bytes[..end]).unwrap();
+            let cut = Record::read(&file).unwrap();
+            let lines = bytes[head..end].iter().filter(|byte| **byte == b'\n');
+            assert_eq!(cut.runs, record.runs[..lines.count()], "{end}");
+            assert_eq!(cut.finished_at, None);
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_resumed_goes_on_after_its_last_whole_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = record();
+        let bytes = written(directory.path(), &record);
+        let file = directory.path().join(FILE);
+        let head = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        fs::write(&file, &bytes[..usize::midpoint(head, bytes.len())]).unwrap();
+        let (cut, mut writer) = RecordWriter::resume(directory.path()).unwrap();
+        for run in &record.runs[cut.runs.len()..] {
+            writer.keep(run).unwrap();
+        }
+        if let Some(at) = &record.finished_at {
+            writer.finish(at).unwrap();
+        }
+        assert!(Record::read(&file).unwrap() == record);
+    }
+
+    #[test]
+    fn one_of_an_older_version_is_read_but_not_resumed() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tests/fixtures/records/small.jsonl"
+        );
+        fs::copy(file, directory.path().join(FILE)).unwrap();
+        assert!(Record::read(directory.path()).is_ok());
+        let error = format!("{:#}", RecordWriter::resume(directory.path()).unwrap_err());
+        assert!(
+            error.contains("only one of version 6 can be resumed"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn damage_before_the_last_line_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut bytes = written(directory.path(), &record());
+        let head = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        bytes[head] = b'x';
+        let file = directory.path().join(FILE);
+        fs::write(&file, &bytes).unwrap();
+        let error = format!("{:#}", Record::read(&file).unwrap_err());
+        assert!(error.contains("record.jsonl: line 2: damaged"), "{error}");
+    }
+
+    #[test]
+    fn a_record_is_replaced_only_where_that_was_asked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = record();
+        let before = written(directory.path(), &record);
+        let begin = |overwrite| RecordWriter::begin(directory.path(), &record.head, overwrite);
+        let error = format!("{:#}", begin(false).unwrap_err());
+        assert!(error.contains("there is a record already"), "{error}");
+        assert_eq!(fs::read(directory.path().join(FILE)).unwrap(), before);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        let writer = begin(true).unwrap();
+        assert!(Record::read(writer.path()).unwrap().runs.is_empty());
+    }
+
+    #[test]
+    fn a_record_has_one_writer_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let head = record().head;
+        let first = RecordWriter::begin(directory.path(), &head, false).unwrap();
+        let again = RecordWriter::begin(directory.path(), &head, true).map(drop);
+        let resumed = RecordWriter::resume(directory.path()).map(drop);
+        for refused in [again, resumed] {
+            let error = format!("{:#}", refused.unwrap_err());
+            assert!(error.contains("another farwire is writing it"), "{error}");
+        }
+        drop(first);
+        RecordWriter::resume(directory.path()).unwrap();
+    }
+}

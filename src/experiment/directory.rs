@@ -1,0 +1,53 @@
+//! Where a new record goes: never over another one unasked.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use record::Record;
+
+/// The directory for a new record of the experiment `name`: `out`, or the first free one of out/NAME, out/NAME-2 and
+/// so on, which is said where it is not out/NAME. `command` is the one that makes it.
+///
+/// # Errors
+/// `out` holds a record, and it is not to be overwritten.
+pub(crate) fn choose(
+    command: &str,
+    out: Option<&Path>,
+    name: &str,
+    overwrite: bool,
+) -> Result<PathBuf> {
+    let first = match out {
+        Some(directory) => directory.to_owned(),
+        None => Path::new("out").join(name),
+    };
+    if overwrite || !Record::is_in(&first) {
+        return Ok(first);
+    }
+    let held = held(command, &first);
+    if out.is_some() {
+        bail!("{held}; --overwrite replaces it, another --out leaves it");
+    }
+    let others = (2..).map(|n| first.with_file_name(format!("{name}-{n}")));
+    let free = others
+        .into_iter()
+        .find(|directory| !Record::is_in(directory));
+    let free = free.unwrap_or(first);
+    eprintln!("{held}; this one goes to {}", free.display());
+    Ok(free)
+}
+
+/// What is in the way, and how to go on with it where it is unfinished.
+fn held(command: &str, directory: &Path) -> String {
+    let at = directory.display();
+    let Ok(record) = Record::read(directory) else {
+        return format!("{at} holds a record that cannot be read");
+    };
+    let name = &record.plan().name;
+    if record.finished_at.is_some() {
+        return format!("{at} holds a record of `{name}`");
+    }
+    format!(
+        "{at} holds an unfinished record of `{name}`: `farwire {command} --resume {at}` does the rest"
+    )
+}

@@ -1,0 +1,72 @@
+//! A record is never replaced unasked.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+use crate::small::{PING, PLAIN, Small, stderr};
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a record in --out stays as it is unless --overwrite replaces it",
+        &[Need::Namespaces],
+        in_the_way,
+    );
+    suite.test(
+        "without --out the record goes to the next free directory, and that is said",
+        &[Need::Namespaces],
+        next_free,
+    );
+}
+
+fn in_the_way() -> Result<()> {
+    let small = Small::of(&[PING, PLAIN])?;
+    ensure!(small.run()?.status.success());
+    let before = fs::read(small.path("out/record.jsonl"))?;
+
+    let refused = small.run()?;
+    let said = stderr(&refused);
+    ensure!(refused.status.code() == Some(2), "{said}");
+    ensure!(said.contains("holds a record of `small`"), "{said}");
+    ensure!(said.contains("--overwrite"), "{said}");
+    ensure!(before == fs::read(small.path("out/record.jsonl"))?);
+
+    // As a run that was killed leaves it.
+    let cut = before.iter().position(|byte| *byte == b'\n').unwrap_or(0) + 1;
+    fs::write(small.path("out/record.jsonl"), &before[..cut])?;
+    let refused = small.run()?;
+    let said = stderr(&refused);
+    let how = format!("farwire run --resume {}", small.path("out").display());
+    ensure!(
+        refused.status.code() == Some(2) && said.contains(&how),
+        "{said}"
+    );
+    ensure!(before[..cut] == fs::read(small.path("out/record.jsonl"))?);
+
+    let replaced = process::run(small.command().arg("--overwrite"))?;
+    ensure!(replaced.status.success(), "{}", stderr(&replaced));
+    ensure!(small.is_finished()? && small.runs()?.len() == 1);
+    Ok(())
+}
+
+fn next_free() -> Result<()> {
+    let small = Small::of(&[PING, PLAIN])?;
+    let run = || {
+        let mut command = farwire();
+        command.arg("run").arg(small.path("small.toml"));
+        process::run(command.current_dir(small.path("")))
+    };
+    ensure!(run()?.status.success());
+    let before = fs::read(small.path("out/small/record.jsonl"))?;
+    for next in ["out/small-2", "out/small-3"] {
+        let again = run()?;
+        let said = stderr(&again);
+        ensure!(again.status.success(), "{said}");
+        ensure!(said.contains(&format!("this one goes to {next}")), "{said}");
+        ensure!(small.path(next).join("report.html").exists());
+    }
+    ensure!(before == fs::read(small.path("out/small/record.jsonl"))?);
+    Ok(())
+}
