@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use caps::{CapSet, Capability};
 use netio::userns::{self, Privilege};
 
-use super::process;
 
 /// The first argument of a test program that is to drop all capabilities but those that follow, and to become the
 /// program after them.
@@ -19,21 +18,26 @@ const CONFINED: &str = "__confined";
 
 /// The program under test with these capabilities and no other.
 pub(crate) fn farwire_with(kept: &[Capability]) -> Result<Command> {
-    diverted(POWERLESS, kept)
+    diverted(POWERLESS, kept, env!("CARGO_BIN_EXE_farwire"))
 }
 
 /// The program under test as a user without privileges has it, who may have namespaces of his own.
 pub(crate) fn farwire_unprivileged() -> Result<Command> {
+    plain_user(env!("CARGO_BIN_EXE_farwire"))
+}
+
+/// A program as a user without privileges has it, who may have namespaces of his own.
+pub(crate) fn plain_user(program: &str) -> Result<Command> {
     match Privilege::detect() {
         // Without this one, user 0 cannot be user 0 of a user namespace (Linux 5.12, user_namespaces(7)).
-        Privilege::Root => farwire_with(&[Capability::CAP_SETFCAP]),
-        Privilege::UserNamespace | Privilege::None { .. } => Ok(process::farwire()),
+        Privilege::Root => diverted(POWERLESS, &[Capability::CAP_SETFCAP], program),
+        Privilege::UserNamespace | Privilege::None { .. } => Ok(Command::new(program)),
     }
 }
 
 /// The program under test without any capability, where there are no user namespaces.
 pub(crate) fn farwire_without_namespaces() -> Result<Command> {
-    diverted(CONFINED, &[])
+    diverted(CONFINED, &[], env!("CARGO_BIN_EXE_farwire"))
 }
 
 /// Becomes another program if the first argument says so; call it first thing in main.
@@ -49,10 +53,10 @@ pub(crate) fn divert() {
     std::process::exit(1);
 }
 
-fn diverted(way: &str, kept: &[Capability]) -> Result<Command> {
+fn diverted(way: &str, kept: &[Capability], program: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
-    command.args([way, &kept.join(","), env!("CARGO_BIN_EXE_farwire")]);
+    command.args([way, &kept.join(","), program]);
     Ok(command)
 }
 

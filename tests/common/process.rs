@@ -27,9 +27,14 @@ pub(crate) fn peer(name: &str) -> PathBuf {
 
 /// Runs `command` to its end, without input, and collects what it prints.
 pub(crate) fn run(command: &mut Command) -> Result<Output> {
+    run_with(command, Stdio::null())
+}
+
+/// As [`run()`], with this input.
+pub(crate) fn run_with(command: &mut Command, input: Stdio) -> Result<Output> {
     let what = format!("{command:?}");
     let mut child = command
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

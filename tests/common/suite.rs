@@ -83,6 +83,12 @@ impl Suite {
         });
     }
 
+    /// Adds what is not tested, with its cause.
+    pub(crate) fn skip(&mut self, cause: &str) {
+        let trial = Trial::test(format!("[not run: {cause}]"), || Ok(()));
+        self.trials.push(trial.with_ignored_flag(true));
+    }
+
     /// Runs the tests that the arguments ask for, one at a time: they share two cores with the program.
     pub(crate) fn run(self) -> ExitCode {
         let mut arguments = Arguments::from_args();

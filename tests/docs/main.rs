@@ -1,0 +1,151 @@
+//! Every command that README and docs show is run as they show it.
+//!
+//! A block of a page says how it is tested in a comment before it (CONTRIBUTING.md has the rules). The blocks of one page are
+//! run in their order, in one directory.
+
+mod blocks;
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Output, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+use blocks::{Block, Typed, User};
+use common::powerless;
+use common::process;
+use common::suite::{Need, Suite};
+
+fn main() -> ExitCode {
+    powerless::divert();
+    let mut suite = Suite::new();
+    for page in pages().expect("the pages") {
+        let text = fs::read_to_string(&page).expect("a page");
+        let blocks = blocks::of(&page.display().to_string(), &text).expect("blocks");
+        let mut needs = vec![Need::Namespaces];
+        let tools = blocks.iter().flat_map(|block| block.needs.clone());
+        needs.extend(tools.map(|tool| Need::Tool(tool.leak())));
+        for left_out in blocks.iter().filter_map(|block| block.not_run.as_ref()) {
+            suite.skip(left_out);
+        }
+        if blocks.iter().any(|block| block.not_run.is_none()) {
+            suite.test(
+                format!("{} does as it says", page.display()),
+                &needs,
+                move || run_page(&blocks),
+            );
+        }
+    }
+    suite.run()
+}
+
+/// README and everything in docs.
+fn pages() -> Result<Vec<PathBuf>> {
+    let mut pages = vec!["README.md".into(), "CONTRIBUTING.md".into()];
+    for folder in ["docs", "docs/instruments"] {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|end| end == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    Ok(pages)
+}
+
+/// Runs the blocks of a page in a directory that has the program in its path, and the files that a checkout has.
+fn run_page(blocks: &[Block]) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let bin = directory.path().join("bin");
+    fs::create_dir(&bin)?;
+    symlink(env!("CARGO_BIN_EXE_farwire"), bin.join("farwire"))?;
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for shared in ["scenarios", "docs", "schema"] {
+        symlink(here.join(shared), directory.path().join(shared))?;
+    }
+    for block in blocks.iter().filter(|block| block.not_run.is_none()) {
+        run_block(block, &directory, &bin).with_context(|| block.place.clone())?;
+    }
+    Ok(())
+}
+
+fn run_block(block: &Block, directory: &TempDir, bin: &Path) -> Result<()> {
+    if let Some(name) = &block.file {
+        fs::write(directory.path().join(name), &block.text)?;
+    }
+    for typed in &block.before {
+        let output = shell(typed, block, directory, bin)?;
+        ensure!(
+            output.status.success(),
+            "before: {}: {}",
+            typed.line,
+            said(&output)
+        );
+    }
+    for typed in &block.commands {
+        let output = shell(typed, block, directory, bin)?;
+        ensure!(
+            output.status.code() == Some(typed.code),
+            "{}: ended with {:?} for {}: {}",
+            typed.line,
+            output.status.code(),
+            typed.code,
+            said(&output)
+        );
+        for words in &typed.shown {
+            ensure!(
+                said(&output).contains(words.as_str()),
+                "{}: the page shows `{words}`, which is not in: {}",
+                typed.line,
+                said(&output)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Runs a command line as its user has it.
+fn shell(typed: &Typed, block: &Block, directory: &TempDir, bin: &Path) -> Result<Output> {
+    let behind = block.behind.as_ref();
+    let mut command = match (&typed.user, behind) {
+        (User::Root, _) => {
+            let mut command = Command::new("unshare");
+            command.args(["--user", "--map-root-user", "--net", "sh"]);
+            command
+        }
+        (User::Plain, None) => powerless::plain_user("sh")?,
+        (User::Plain, Some(link)) => {
+            let mut command = powerless::plain_user("farwire")?;
+            command.arg("exec").args(link).args(["--", "sh"]);
+            command
+        }
+    };
+    let path = std::env::var("PATH").unwrap_or_default();
+    command
+        .arg("-c")
+        .arg(&typed.line)
+        .current_dir(directory.path())
+        .env("PATH", format!("{}:{path}", bin.display()))
+        .env("SHELL", "/bin/sh");
+    if typed.input.is_empty() {
+        return process::run(&mut command);
+    }
+    let mut input = tempfile::tempfile()?;
+    input.write_all(typed.input.as_bytes())?;
+    std::io::Seek::rewind(&mut input)?;
+    process::run_with(&mut command, Stdio::from(input))
+}
+
+fn said(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
