@@ -118,7 +118,7 @@ impl Wanted {
     fn is_missing(&self, latest: &Latest<'_>, planned: &PlannedRun<'_>) -> bool {
         let PlannedRun { case, repeat, .. } = planned;
         let Some(run) = latest.run(&case.name, *repeat) else {
-            return *repeat <= case.repeats.least || is_wanted(latest, case, *repeat);
+            return *repeat <= repeats(latest, case);
         };
         let name = (case.name.clone(), *repeat);
         let attempts = self.attempts.get(&name).copied();
@@ -130,19 +130,22 @@ fn is_invalid(run: &Run) -> bool {
     matches!(run.outcome, Outcome::Invalid { .. })
 }
 
-/// Whether the interval of the runs before this one is still too wide.
-fn is_wanted(latest: &Latest<'_>, case: &Case, repeat: u32) -> bool {
-    let until = case.repeats.until.as_ref();
-    let Some(narrow) = until.filter(|_| repeat <= case.repeats.most) else {
-        return false;
+/// How many times the case runs, as far as is known: in two stages, what the first says, and one more for each run that
+/// gave no figure.
+fn repeats(latest: &Latest<'_>, case: &Case) -> u32 {
+    let Some(narrow) = &case.repeats.until else {
+        return case.repeats.least;
     };
-    let values = (1..repeat).filter_map(|before| {
-        let run = latest.run(&case.name, before)?;
-        let measurement = run.measured(&narrow.of.instrument)?;
-        narrow.of.find(measurement).map(|figure| figure.value)
-    });
-    let values: Vec<f64> = values.collect();
-    !repeats::are_enough(&values, narrow.percent / 100.0)
+    let values = latest.deciding(case);
+    let without = latest.runs(case).count() - values.len();
+    if values.is_empty() && without >= repeats::FIRST {
+        // It never gives one.
+        return case.repeats.least;
+    }
+    let needed = repeats::needed(&values, narrow.percent / 100.0);
+    let needed = needed.map_or(case.repeats.least, |n| u32::try_from(n).unwrap_or(u32::MAX));
+    let without = u32::try_from(without).unwrap_or(u32::MAX);
+    needed.saturating_add(without).min(case.repeats.most)
 }
 
 fn label(run: &PlannedRun<'_>) -> String {

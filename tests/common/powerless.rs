@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use caps::{CapSet, Capability};
 use netio::userns::{self, Privilege};
 
-
 /// The first argument of a test program that is to drop all capabilities but those that follow, and to become the
 /// program after them.
 const POWERLESS: &str = "__powerless";

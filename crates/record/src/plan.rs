@@ -80,11 +80,11 @@ pub struct Case {
 /// How many times a case runs, each with a seed of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repeats {
-    /// At least so many.
+    /// At least so many; with `until` those that say how many it takes.
     pub least: u32,
     /// At most so many; as many as `least` without `until`.
     pub most: u32,
-    /// Between the two, until this is so.
+    /// Between the two, as many as this takes.
     pub until: Option<Narrow>,
 }
 

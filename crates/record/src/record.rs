@@ -236,6 +236,17 @@ impl<'a> Latest<'a> {
         self.0.get(&(case, repeat)).copied()
     }
 
+    /// The figure that decides how many repeats `case` has, one value of each run without fault, in the order of the
+    /// repeats; none of a case whose repeats are fixed.
+    pub fn deciding(&self, case: &Case) -> Vec<f64> {
+        let Some(narrow) = &case.repeats.until else {
+            return Vec::new();
+        };
+        let sound = self.runs(case).filter(|run| run.outcome == Outcome::Ok);
+        let figures = sound.filter_map(|run| narrow.of.find(run.measured(&narrow.of.instrument)?));
+        figures.map(|figure| figure.value).collect()
+    }
+
     /// What a case has of its repeats, in their order.
     pub fn runs(&self, case: &Case) -> impl Iterator<Item = &'a Run> {
         (1..=case.repeats.most).filter_map(|repeat| self.run(&case.name, repeat))

@@ -7,6 +7,7 @@ use crate::analysis::{Analysis, Bottleneck, CaseFigures, Verdict, ceiling};
 use record::Baseline;
 use record::plan::Plan;
 use record::table::{Cell, Column, Mark, Table};
+use stats::repeats;
 
 /// What the numbers are.
 pub(super) const LEGEND: &str = "values: means over the runs ± half the 95 % interval (Student's t; of a single run, what the \
@@ -129,6 +130,7 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
         lines.extend(
             unmet.map(|c| format!("{name}: {}: {}: {}", c.expected, c.verdict, c.measured)),
         );
+        lines.extend(too_few(analysis, figures));
         if figures.repeated > 0 {
             lines.push(format!(
                 "{name}: {} attempts were spoilt by the machine and repeated",
@@ -150,6 +152,25 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
         lines.push(unfinished(analysis));
     }
     lines
+}
+
+/// That the runs of a case are too few for the interval that its plan asks for, and how many it would take.
+fn too_few(analysis: &Analysis<'_>, figures: &CaseFigures<'_>) -> Option<String> {
+    let case = figures.case;
+    let narrow = case.repeats.until.as_ref()?;
+    let values = analysis.record.latest().deciding(case);
+    let needed = repeats::needed(&values, narrow.percent / 100.0);
+    let beyond = needed.is_none_or(|needed| needed > values.len() as u64);
+    (beyond && !figures.to_come).then(|| {
+        let takes = needed.map_or("more".to_owned(), |needed| needed.to_string());
+        format!(
+            "{}: {} within ± {} % takes {takes} runs; {} count",
+            case.name,
+            narrow.of,
+            narrow.percent,
+            values.len()
+        )
+    })
 }
 
 /// What is still to come.

@@ -22,7 +22,7 @@ pub fn mean_interval(values: &[f64]) -> Option<[f64; 2]> {
 }
 
 /// The two-sided 95 % quantile for so many degrees of freedom; nothing for none.
-fn t_95(degrees: usize) -> Option<f64> {
+pub(crate) fn t_95(degrees: usize) -> Option<f64> {
     let t = StudentsT::new(0.0, 1.0, degrees as f64).ok()?;
     Some(t.inverse_cdf(0.975))
 }

@@ -199,15 +199,33 @@ fn a_run_whose_emulator_dies_ends_at_once_as_its_fault_and_the_others_go_on() {
 }
 
 #[test]
-fn repeats_end_when_the_interval_is_narrow_or_at_the_most() {
+fn the_first_five_say_how_many_repeats_there_are() {
     let cases = |within| {
         format!(
             "[[cases]]\nname = 'a'\nrepeats = {{ of = 'download.goodput_bit_per_s.mean', \
-             within = '{within}', most = 5 }}\n"
+             within = '{within}' }}\n"
         )
     };
-    assert_eq!(experiment(&cases("1000000%")).runs.len(), 3);
-    assert_eq!(experiment(&cases("0.000001%")).runs.len(), 5);
+    assert_eq!(experiment(&cases("1000000%")).runs.len(), 5);
+    assert_eq!(experiment(&cases("0.000001%")).runs.len(), 30);
+}
+
+#[test]
+fn a_run_that_stays_invalid_decides_nothing_and_is_made_up_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let cases = "[[cases]]\nname = 'spoilt'\nrepeats = { of = 'download.goodput_bit_per_s.mean', \
+                 within = '1000000%' }\n";
+    RecordWriter::begin(directory.path(), &head(cases), false).unwrap();
+    let loopback = Loopback {
+        spoils: Some(3),
+        ..Loopback::default()
+    };
+    let record = go_on(directory.path(), &loopback, false);
+    let case = &record.plan().cases[0];
+    // Three attempts at the first, then five that count.
+    assert_eq!(record.runs.len(), 3 + 5);
+    assert_eq!(record.latest().deciding(case).len(), 5);
+    assert_eq!(record.runs.last().unwrap().repeat, 6);
 }
 
 #[test]

@@ -16,9 +16,6 @@ use record::link_spec::LinkSpec;
 use record::plan::{Case, Instrument, Narrow, Repeats};
 use stats::repeats;
 
-/// How many repeats there may be until an interval is narrow.
-const ADAPTIVE: std::ops::RangeInclusive<u32> = repeats::FEWEST..=repeats::MOST;
-
 /// The `quick` table: what `--quick` changes of all cases.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -84,17 +81,18 @@ pub(super) struct CaseTable {
 
 /// A number of repeats, or when there are enough.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "a number, or { of, within } with least and most"
-)]
+#[serde(untagged, expecting = "a number, or { of, within }")]
 pub(super) enum RepeatsTable {
     Fixed(u32),
     #[serde(rename_all = "kebab-case")]
     Until {
         of: FigureName,
         within: Text,
+        /// Refused, with the reason.
+        #[schemars(skip)]
         least: Option<u32>,
+        /// Refused, with the reason.
+        #[schemars(skip)]
         most: Option<u32>,
     },
 }
@@ -229,11 +227,10 @@ impl RepeatsTable {
                 least,
                 most,
             } => {
-                let least = least.unwrap_or(*ADAPTIVE.start());
-                let most = most.unwrap_or(*ADAPTIVE.end());
+                let [first, all] = [repeats::FIRST, repeats::MOST];
                 ensure!(
-                    ADAPTIVE.contains(&least) && ADAPTIVE.contains(&most) && least <= most,
-                    "repeats: least and most: 3 to 30"
+                    least.is_none() && most.is_none(),
+                    "repeats: there is no least and no most: the first {first} say how many it takes, {all} at most"
                 );
                 let percent = within
                     .0
@@ -241,8 +238,8 @@ impl RepeatsTable {
                     .and_then(|p| p.trim().parse::<f64>().ok());
                 let percent = percent.filter(|percent| *percent > 0.0);
                 Ok(Repeats {
-                    least,
-                    most,
+                    least: u32::try_from(first)?,
+                    most: u32::try_from(all)?,
                     until: Some(Narrow {
                         of: of.clone(),
                         percent: percent

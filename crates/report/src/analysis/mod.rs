@@ -18,6 +18,7 @@ use record::figure_name::FigureName;
 use record::plan::Case;
 use record::{Latest, Outcome, Record, Run};
 use stats::hodges_lehmann::Shift;
+use stats::repeats;
 use stats::summary::Summary;
 
 pub(crate) use bottleneck::Bottleneck;
@@ -62,7 +63,8 @@ pub(crate) struct Across {
     /// One of each run that counts, in the order of the repeats.
     pub(crate) values: Vec<f64>,
     pub(crate) summary: Summary,
-    /// The 95 % interval: Student's t over the runs, or what the only run states of itself.
+    /// The 95 % interval: Student's t over the runs, or what the only run states of itself; of the figure that decided how
+    /// many runs there are, Stein's.
     pub(crate) interval: Option<[f64; 2]>,
     /// Against the reference case; absent for the reference, or without its figure.
     pub(crate) shift: Option<Shift>,
@@ -213,7 +215,19 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         };
         Some((name, across))
     };
-    found.into_iter().filter_map(across).collect()
+    let mut found: BTreeMap<FigureName, Across> = found.into_iter().filter_map(across).collect();
+    if let Some(narrow) = &case.repeats.until {
+        let values = latest.deciding(case);
+        let mut decided = found.iter_mut().filter(|(name, _)| name.is_of(&narrow.of));
+        if let (Some((_, figure)), Some(interval)) =
+            (decided.next(), repeats::mean_interval(&values))
+        {
+            figure.summary = Summary::of(&values).unwrap_or(figure.summary.clone());
+            figure.values = values;
+            figure.interval = Some(interval);
+        }
+    }
+    found
 }
 
 fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> Vec<Fault> {
@@ -248,6 +262,7 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> Vec<Fault> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use record::plan::{Narrow, Repeats};
     use record::{Figure, Metric, Sample, Statistic};
 
     fn downloaded(rate: f64) -> Measurement {
@@ -299,6 +314,47 @@ pub(crate) mod tests {
         assert_eq!(analysis.verdict, Verdict::Met);
         let base = &analysis.cases[0].figures[&name("ping.rtt_ms.median")];
         assert_eq!((base.interval, base.shift.as_ref()), (None, None));
+    }
+
+    #[test]
+    fn the_figure_that_decides_the_repeats_has_steins_interval() {
+        let mut record = record();
+        let (one, of) = (record.runs[0].clone(), name("ping.rtt_ms.median"));
+        record.head.plan.cases.truncate(1);
+        record.head.plan.cases[0].repeats = Repeats {
+            least: 5,
+            most: 30,
+            until: Some(Narrow {
+                of: of.clone(),
+                percent: 1.0,
+            }),
+        };
+        let run = |(repeat, value): (u32, &f64)| {
+            let mut run = one.clone();
+            run.repeat = repeat;
+            let mut figures = run
+                .measurements
+                .iter_mut()
+                .flat_map(|m| &mut m.measurement.figures);
+            let rtt = figures.find(|figure| figure.metric == Metric::RttMs);
+            rtt.unwrap().value = *value;
+            run
+        };
+        let values = [98.0, 99.0, 100.0, 101.0, 102.0, 110.0];
+        record.runs = (1..).zip(&values).map(run).collect();
+        record.runs[3].outcome = Outcome::Failed {
+            cause: "no route".to_owned(),
+        };
+        let figure = &Analysis::of(&record).cases[0].figures[&of];
+        assert_eq!(figure.values, [98.0, 99.0, 100.0, 102.0, 110.0]);
+        let stated = repeats::mean_interval(&figure.values).unwrap();
+        assert_eq!(figure.interval, Some(stated));
+        let findings = crate::findings::findings(&Analysis::of(&record));
+        let told = "ping.rtt_ms.median within ± 1 % takes 173 runs; 5 count";
+        assert!(
+            findings.iter().any(|line| line.contains(told)),
+            "{findings:?}"
+        );
     }
 
     #[test]
