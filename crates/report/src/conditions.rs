@@ -50,6 +50,17 @@ pub(super) fn in_force(case: &Case) -> Result<InForce> {
             let bed = toml::Table::try_from(bed)?;
             flatten("", &bed, &mut others);
         }
+        Bed::Chain(chain) => {
+            others.push(path(case)?);
+            let ends = chain.ends(case.between.as_ref())?;
+            let on_the_way = ends.client.min(ends.server)..=ends.client.max(ends.server);
+            for pair in chain.nodes[on_the_way].windows(2) {
+                let name = pair.join("-");
+                let link = chain.links.get(&name).map(toml::Table::try_from);
+                let link = link.transpose()?.unwrap_or_default();
+                flatten(&format!("{name} "), &link, &mut others);
+            }
+        }
         _ => others.push(path(case)?),
     }
     others.push(format!("TCP {}", case.congestion));
@@ -73,7 +84,7 @@ pub(super) fn in_force(case: &Case) -> Result<InForce> {
 
 /// A field's path within its case as conditions name it: "link.up.loss" is "up loss".
 fn words(path: &str) -> String {
-    let ways = ["link.", "bed.", "parameters."];
+    let ways = ["link.", "bed.links.", "bed.", "parameters."];
     let short = ways.iter().find_map(|way| path.strip_prefix(way));
     match path {
         "tcp.congestion" => "TCP".to_owned(),
@@ -175,8 +186,14 @@ mod tests {
             "kind = 'chain'\nnodes = ['a', 'b', 'c']\nlinks = { a-b = { rate = '1mbit' } }";
         case.bed = toml::from_str(bed_text).unwrap();
         assert_eq!(path(&case).unwrap(), "from end to end of a, b, c");
+        assert_eq!(in_force(&case).unwrap().others[1], "a-b rate 1mbit");
         case.between = Some(["c", "b"].map(str::to_owned));
         assert_eq!(path(&case).unwrap(), "from c to b");
+        let others = in_force(&case).unwrap().others;
+        assert!(
+            !others.iter().any(|other| other.contains("a-b")),
+            "{others:?}"
+        );
         let line = bed(&case).unwrap();
         assert!(
             line.contains("links a-b rate 1mbit") && line.contains("nodes a - b - c"),

@@ -45,7 +45,8 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
         })
     });
     let mut panels: Vec<Panel<'_>> = panels.filter(|panel| !panel.seen.is_empty()).collect();
-    // Those of the same instruments side by side, to be compared.
+    // Those of the same instruments side by side, to be compared; goodput first.
+    panels.sort_by_key(|panel| !panel.seen.has(Quantity::Goodput));
     let mut kinds: Vec<String> = Vec::new();
     for panel in &panels {
         if !kinds.contains(&panel.names) {
@@ -102,7 +103,7 @@ fn note(panels: &[Panel<'_>], shared: &[Tops], most: usize) -> String {
     }
     if any(Quantity::Loss) {
         parts.push(
-            "Loss: of the probes of each fortieth of the time; not drawn where none was lost."
+            "Loss: the share of neighbouring probes, ten or more; not drawn where none was lost."
                 .to_owned(),
         );
     }

@@ -9,8 +9,10 @@ use record::plan::Instrument;
 use record::profile::SampleKind;
 use record::{Direction, Measured, Measurement, Metric, Sample, Statistic};
 
-/// Of the time that is shown, over so many parts losses are counted.
-const PARTS: f64 = 40.0;
+/// Losses are counted over so many parts of the time at most.
+const MOST_PARTS: usize = 40;
+/// Of fewer probes the share that was lost says little.
+const PROBES_A_PART: usize = 10;
 
 /// Seconds, and the value then.
 type Curved = Vec<(f64, f64)>;
@@ -255,12 +257,10 @@ fn envelope(values: &[(f64, f64)], most: usize) -> Curved {
 
 /// The share that was lost of the probes of each part of the time, in percent, at its middle.
 fn lost_share(answered: &[(f64, f64)], lost: &[(f64, f64)]) -> Curved {
-    let last_s = answered
-        .iter()
-        .chain(lost)
-        .map(|probe| probe.0)
-        .fold(0.0, f64::max);
-    let part_s = (last_s / PARTS).max(f64::MIN_POSITIVE);
+    let count = answered.len() + lost.len();
+    let count = (count / PROBES_A_PART).clamp(1, MOST_PARTS) as f64;
+    let times = answered.iter().chain(lost).map(|probe| probe.0);
+    let part_s = (times.fold(0.0, f64::max) / count).max(f64::MIN_POSITIVE);
     // Of each part, those answered and those lost.
     let mut parts: BTreeMap<u64, [u32; 2]> = BTreeMap::new();
     for (column, probes) in [answered, lost].into_iter().enumerate() {
@@ -268,9 +268,9 @@ fn lost_share(answered: &[(f64, f64)], lost: &[(f64, f64)]) -> Curved {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
-                reason = "at most PARTS"
+                reason = "at most MOST_PARTS"
             )]
-            let part = (at_s / part_s).min(PARTS - 1.0) as u64;
+            let part = (at_s / part_s).clamp(0.0, count - 1.0) as u64;
             parts.entry(part).or_default()[column] += 1;
         }
     }
@@ -368,14 +368,16 @@ mod tests {
 
     #[test]
     fn losses_are_shares_of_the_probes_of_the_same_time() {
-        let answered: Vec<(f64, f64)> = (0..30).map(|n| (f64::from(n), 1.0)).collect();
-        let lost: Vec<(f64, f64)> = (30..=40).map(|n| (f64::from(n), 1.0)).collect();
-        let shares = lost_share(&answered, &lost);
-        assert_eq!(shares.len(), 40);
-        assert!(
-            shares
-                .iter()
-                .all(|(at_s, share)| *share == if *at_s < 30.0 { 0.0 } else { 100.0 })
+        let at = |from: u32, to: u32| (from..to).map(|n| (f64::from(n), 1.0)).collect::<Vec<_>>();
+        let shares = lost_share(&at(0, 30), &at(30, 40));
+        assert_eq!(shares.len(), 4);
+        assert!(shares[..3].iter().all(|(_, share)| *share == 0.0));
+        assert!(shares[3].1 > 90.0, "{shares:?}");
+        // A single probe is no share of its own.
+        assert_eq!(lost_share(&at(0, 3), &at(3, 4))[0].1, 25.0);
+        assert_eq!(
+            lost_share(&at(0, 9_000), &at(9_000, 9_001)).len(),
+            MOST_PARTS
         );
     }
 }
