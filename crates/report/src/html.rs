@@ -61,6 +61,16 @@ impl Page<'_> {
         findings::quick(self.record.plan().quick)
     }
 
+    /// "2 cases, 1 run".
+    fn size(&self) -> String {
+        let counted = |count: usize, what: &str| match count {
+            1 => format!("1 {what}"),
+            _ => format!("{count} {what}s"),
+        };
+        let cases = counted(self.analysis.cases.len(), "case");
+        format!("{cases}, {}", counted(self.record.runs.len(), "run"))
+    }
+
     fn faulty_runs(&self) -> usize {
         let runs = self.record.runs.iter();
         runs.filter(|run| run.outcome != Outcome::Ok).count()
@@ -346,7 +356,7 @@ mod tests {
             tables::tables(&analysis)[0].columns.len() + 1
         );
         assert!(
-            table.contains("<small>") && table.contains("too few runs"),
+            table.contains("<small>Δ ") && table.contains("too few runs"),
             "{table}"
         );
     }
@@ -424,6 +434,8 @@ mod tests {
     #[test]
     fn a_record_without_a_run_has_a_page() {
         let mut record = record();
+        record.runs.truncate(1);
+        assert!(html(&record).unwrap().contains("2 cases, 1 run."));
         record.runs.clear();
         record.finished_at = None;
         let page = html(&record).unwrap();

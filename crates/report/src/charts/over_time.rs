@@ -101,6 +101,9 @@ fn note(panels: &[Panel<'_>], shared: &[Tops], most: usize) -> String {
     if any(Quantity::RoundTrip) {
         parts.push("RTT: of each probe, at the moment it was sent.".to_owned());
     }
+    if tracks().any(|track| track.is_smoothed) {
+        parts.push("TCP's own is as the sending kernel smooths it.".to_owned());
+    }
     if any(Quantity::Loss) {
         parts.push(
             "Loss: the share of neighbouring probes, ten or more; not drawn where none was lost."

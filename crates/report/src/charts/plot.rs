@@ -246,7 +246,7 @@ impl Plot {
         if curve.shape != Shape::Hollow && curve.points.len() > 1 {
             let (wide, dash) = match curve.shape {
                 Shape::Line => (if curve.faint { 1.0 } else { 1.8 }, look.dash()),
-                Shape::Trace(nth) => (if curve.faint { 0.8 } else { 1.3 }, Look(nth).dash()),
+                Shape::Trace(nth) => (if curve.faint { 0.9 } else { 1.5 }, Look(nth).dash()),
                 Shape::Level => (1.6, "5 4"),
                 Shape::Marked | Shape::Hollow => (1.4, ""),
             };

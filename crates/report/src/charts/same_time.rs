@@ -45,6 +45,8 @@ pub(super) struct Track {
     pub(super) is_first: bool,
     /// Whether the instrument sent it, and what of it arrived is not known here.
     pub(super) is_sent: bool,
+    /// Whether it is what a sending kernel made of its round-trip times.
+    pub(super) is_smoothed: bool,
     pub(super) is_thinned: bool,
     pub(super) points: Curved,
 }
@@ -155,6 +157,7 @@ fn seen(instrument: &Instrument, measurement: &Measurement, most: usize) -> Vec<
         repeat: 0,
         is_first: false,
         is_sent: false,
+        is_smoothed: false,
         is_thinned,
         points,
     };
@@ -179,12 +182,12 @@ fn seen(instrument: &Instrument, measurement: &Measurement, most: usize) -> Vec<
             let smoothed = of_first(measurement, &[Metric::TcpRttMs]);
             if smoothed.len() > 1 {
                 let points = envelope(&smoothed, most);
-                tracks.push(track(
-                    Quantity::RoundTrip,
-                    Some("TCP's own, smoothed"),
-                    points,
-                    smoothed.len() > most,
-                ));
+                let is_thinned = smoothed.len() > most;
+                let what = Some("TCP's own");
+                tracks.push(Track {
+                    is_smoothed: true,
+                    ..track(Quantity::RoundTrip, what, points, is_thinned)
+                });
             }
         }
         Some(SampleKind::Probes) => {
