@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 use stats::hodges_lehmann::Sense;
 use strum::{EnumIter, IntoStaticStr};
 
-/// An enum whose variants are called alike in the record, in the CSV and by [`name`](Metric::name).
+/// An enum whose variants are called alike in the record, in the CSV and by [`name`](Metric::name), and whose
+/// documentation is also what reports say of them.
 macro_rules! words {
-    ($(#[$of_all:meta])* $words:ident { $($(#[$of_one:meta])* $word:ident,)* }) => {
+    ($(#[$of_all:meta])* $words:ident { $($(#[doc = $meaning:literal])+ $word:ident,)* }) => {
         $(#[$of_all])*
         #[derive(
             Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, IntoStaticStr,
@@ -16,13 +17,20 @@ macro_rules! words {
         #[serde(rename_all = "snake_case")]
         #[strum(serialize_all = "snake_case")]
         pub enum $words {
-            $($(#[$of_one])* $word,)*
+            $($(#[doc = $meaning])+ $word,)*
         }
 
         impl $words {
             /// As the record and the CSV name it.
             pub fn name(self) -> &'static str {
                 self.into()
+            }
+
+            /// What it is, in one sentence: its documentation.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$word => concat!($($meaning),+).trim_ascii(),)*
+                }
             }
         }
     };
@@ -79,11 +87,11 @@ words! {
     Metric {
         /// Round-trip time of a probe answered in time.
         RttMs,
-        /// The part of the round-trip time that lies between the hosts: from kernel to kernel, twice.
+        /// The part of a probe's round-trip time that lies between the hosts: from kernel to kernel, there and back.
         NetworkRttMs,
         /// The part of the round-trip time that the two hosts added, above their kernels' stamps.
         HostMs,
-        /// From one kernel to the other (RFC 7679); only where the two clocks are related.
+        /// How long a packet took from one kernel to the other (RFC 7679); only where the two clocks are related.
         OneWayDelayMs,
         /// One-way delay less the least of the same direction (RFC 5481, PDV).
         PdvMs,
@@ -115,27 +123,27 @@ words! {
         ReceivedBytes,
         /// Requests answered on one connection.
         Requests,
-        /// How long it took.
+        /// How long the whole exchange took.
         ElapsedS,
-        /// Spent within the receiver's reads, waiting included.
+        /// Time spent within the receiver's reads, waiting included.
         NetworkElapsedS,
-        /// Reads that gave something.
+        /// Reads of the receiver that gave something.
         Reads,
         /// Bytes that one read gave.
         ReadSizeBytes,
-        /// Spent within one read, waiting included.
+        /// Time spent within one read, waiting included.
         ReadTimeMs,
-        /// Spent within the reads for 2^20 bytes.
+        /// Time spent within the reads for 2^20 bytes (one MiB).
         TimePerMibMs,
-        /// From the request to the first byte of the answer.
+        /// Time from the request to the first byte of the answer.
         FirstByteMs,
-        /// Payload received over time (L7).
+        /// Payload that arrived over time (L7), without any header.
         GoodputBitPerS,
-        /// IP packets over time.
+        /// IP packets over time (L3), their headers included.
         L3RateBitPerS,
-        /// Ethernet frames over time, without FCS, as tc counts them.
+        /// Ethernet frames over time (L2), without FCS, as tc counts them.
         L2RateBitPerS,
-        /// What the wire carries over time: frames with FCS, preamble and gap.
+        /// What the wire carries over time (L1): frames with FCS, preamble and gap.
         L1RateBitPerS,
         /// TCP segments sent again.
         RetransmittedPackets,
@@ -143,17 +151,17 @@ words! {
         TcpRttMs,
         /// What a TCP sender may have on its way by its congestion control.
         CongestionWindowBytes,
-        /// Of the time in which a TCP sender had something to send, in which the receiver's window held it up.
+        /// The share of a TCP sender's busy time in which the receiver's window held it up.
         ReceiverLimitedPercent,
-        /// Likewise its own send buffer.
+        /// The share of a TCP sender's busy time in which its own send buffer held it up.
         SendBufferLimitedPercent,
         /// CPU time of the sending end in percent of one CPU.
         SenderCpuPercent,
         /// CPU time of the receiving end in percent of one CPU.
         ReceiverCpuPercent,
-        /// What of the sending end's CPU time was not the kernel's.
+        /// CPU time of the sending end outside the kernel, in percent of one CPU.
         SenderUserCpuPercent,
-        /// Likewise of the receiving end's.
+        /// CPU time of the receiving end outside the kernel, in percent of one CPU.
         ReceiverUserCpuPercent,
         /// By how many packets a reordered one was late (RFC 4737 §4.2.1, reordering extent).
         ReorderingExtentPackets,
@@ -173,9 +181,9 @@ words! {
         RateRow,
         /// Packets or trains that this host's full socket dropped: not the network's.
         HostDroppedPackets,
-        /// From asking for a TCP connection until it is there; for `measure connect`, or until it is refused.
+        /// Time from asking for a TCP connection until it is there; for `measure connect`, or until it is refused.
         ConnectMs,
-        /// From a file's turn, connecting included, to its last byte.
+        /// Time from a file's turn, connecting included, to its last byte.
         CompletionMs,
         /// Files fetched whole.
         Files,
@@ -185,7 +193,7 @@ words! {
         SentRateBitPerS,
         /// When the interval of the same index ended: seconds since 1970 by this host's clock, to 0.24 us.
         EndedS,
-        /// Of RFC 3550 §6.4.1, as the receiver had it at the end.
+        /// Jitter by RFC 3550 §6.4.1: how far the packets' spacing wavers, smoothed, as the receiver had it at the end.
         JitterMs,
     }
 }
@@ -252,10 +260,21 @@ mod tests {
     }
 
     #[test]
-    fn every_metric_is_in_the_documentation() {
+    fn a_meaning_is_a_sentence_that_stands_alone() {
+        let statistics = Statistic::iter().map(Statistic::meaning);
+        let all = Metric::iter().map(Metric::meaning).chain(statistics);
+        for meaning in all.chain(Direction::iter().map(Direction::meaning)) {
+            assert!(meaning.ends_with('.') && meaning.len() > 8, "{meaning}");
+            assert!(!meaning.starts_with("Likewise"), "{meaning}");
+        }
+        assert!(Metric::GoodputBitPerS.meaning().contains("(L7)"));
+    }
+
+    #[test]
+    fn the_documentation_says_of_every_metric_what_reports_say() {
         let documented = include_str!("../../../docs/instruments.md");
         for metric in Metric::iter() {
-            let row = format!("| `{}` |", metric.name());
+            let row = format!("| `{}` | {} |", metric.name(), metric.meaning());
             assert!(documented.contains(&row), "{row}");
         }
     }

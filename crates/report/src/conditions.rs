@@ -30,6 +30,68 @@ fn link(link: &LinkSpec) -> Result<String> {
     })
 }
 
+/// The conditions that are in force in a case, each in words.
+pub(super) struct InForce {
+    /// What a sweep set: "queue 300ms".
+    pub(super) swept: Vec<String>,
+    /// All else between the client and the server.
+    pub(super) others: Vec<String>,
+}
+
+/// The conditions of a case, what a sweep set told apart.
+///
+/// # Errors
+/// As [`path`].
+pub(super) fn in_force(case: &Case) -> Result<InForce> {
+    let mut others = Vec::new();
+    match &case.bed {
+        Bed::Netns(bed) => {
+            flatten("", &toml::Table::try_from(&case.link)?, &mut others);
+            let bed = toml::Table::try_from(bed)?;
+            flatten("", &bed, &mut others);
+        }
+        Bed::Chain(chain) => {
+            others.push(path(case)?);
+            let ends = chain.ends(case.between.as_ref())?;
+            let on_the_way = ends.client.min(ends.server)..=ends.client.max(ends.server);
+            for pair in chain.nodes[on_the_way].windows(2) {
+                let name = pair.join("-");
+                let link = chain.links.get(&name).map(toml::Table::try_from);
+                let link = link.transpose()?.unwrap_or_default();
+                flatten(&format!("{name} "), &link, &mut others);
+            }
+        }
+        _ => others.push(path(case)?),
+    }
+    others.push(format!("TCP {}", case.congestion));
+    let conditions = case.axes.iter();
+    let conditions = conditions.filter(|(path, _)| !path.starts_with("published."));
+    let mut swept = Vec::new();
+    for (path, value) in conditions {
+        let words = words(path);
+        // What is in force is said as the others are, not as it was written.
+        let key = format!("{words} ");
+        let same = |other: &String| other.starts_with(&key);
+        match others.iter().position(same) {
+            Some(at) => swept.push(others.remove(at)),
+            None => swept.push(format!("{words} {value}")),
+        }
+    }
+    // As every bed is unless it says otherwise.
+    others.retain(|other| !["mtu 1500", "offloads true"].contains(&other.as_str()));
+    Ok(InForce { swept, others })
+}
+
+/// A field's path within its case as conditions name it: "link.up.loss" is "up loss".
+fn words(path: &str) -> String {
+    let ways = ["link.", "bed.links.", "bed.", "parameters."];
+    let short = ways.iter().find_map(|way| path.strip_prefix(way));
+    match path {
+        "tcp.congestion" => "TCP".to_owned(),
+        _ => short.unwrap_or(path).replace(['.', '_'], " "),
+    }
+}
+
 /// The test bed of a case in one line.
 ///
 /// # Errors
@@ -100,14 +162,38 @@ mod tests {
     }
 
     #[test]
+    fn what_a_sweep_set_stands_apart_as_it_is_in_force() {
+        let mut case = crate::analysis::tests::record().head.plan.cases[0].clone();
+        case.link = toml::from_str("rate = '20mbit'\nqueue = '300ms'").unwrap();
+        let axis = |path: &str, value: &str| (path.to_owned(), value.to_owned());
+        case.axes = vec![
+            axis("link.queue", "300ms"),
+            axis("tcp.congestion", "bbr"),
+            axis("parameters.load.parallel", "3"),
+            axis("published.\"ping.rtt_ms.median\"", "3ms"),
+        ];
+        case.congestion = "bbr".to_owned();
+        let found = in_force(&case).unwrap();
+        assert_eq!(found.swept, ["queue 300ms", "TCP bbr", "load parallel 3"]);
+        assert!(found.others.contains(&"rate 20mbit".to_owned()));
+        assert!(!found.others.iter().any(|other| other.contains("300ms")));
+    }
+
+    #[test]
     fn a_chain_is_its_nodes_and_its_links() {
         let mut case = crate::analysis::tests::record().head.plan.cases[0].clone();
         let bed_text =
             "kind = 'chain'\nnodes = ['a', 'b', 'c']\nlinks = { a-b = { rate = '1mbit' } }";
         case.bed = toml::from_str(bed_text).unwrap();
         assert_eq!(path(&case).unwrap(), "from end to end of a, b, c");
+        assert_eq!(in_force(&case).unwrap().others[1], "a-b rate 1mbit");
         case.between = Some(["c", "b"].map(str::to_owned));
         assert_eq!(path(&case).unwrap(), "from c to b");
+        let others = in_force(&case).unwrap().others;
+        assert!(
+            !others.iter().any(|other| other.contains("a-b")),
+            "{others:?}"
+        );
         let line = bed(&case).unwrap();
         assert!(
             line.contains("links a-b rate 1mbit") && line.contains("nodes a - b - c"),

@@ -1,15 +1,19 @@
 //! The HTML report: one file, nothing fetched.
 
+mod values;
+
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 use askama::Template;
+use values::Values;
 
 use super::charts::{self, Question};
+use super::conditions::InForce;
 use super::findings::{self, LEGEND};
 use super::render::Html;
 use super::tables::or_dash;
-use super::{spread, steady, tables};
+use super::{conditions, spread, steady, tables};
 use crate::analysis::{Analysis, CaseFigures, Verdict, ceiling};
 use record::plan::{Instrument, Order};
 use record::summary::{DirectionSummary, Summary};
@@ -30,7 +34,8 @@ pub fn html(record: &Record) -> Result<String> {
         record,
         analysis: &analysis,
         questions: charts::questions(&analysis),
-        values: values.iter().map(|values| values.table(false)).collect(),
+        cases: standings(&analysis)?,
+        values: values.iter().map(Values::of).collect(),
         ramps: steady::tables(&analysis),
         spreads: spread::tables(&values, true),
         conditions: findings::conditions(record.plan())?,
@@ -44,7 +49,8 @@ struct Page<'a> {
     record: &'a Record,
     analysis: &'a Analysis<'a>,
     questions: Vec<Question>,
-    values: Vec<Table>,
+    cases: Vec<Standing<'a>>,
+    values: Vec<Values<'a>>,
     ramps: Vec<Table>,
     spreads: Vec<Table>,
     conditions: Table,
@@ -53,6 +59,16 @@ struct Page<'a> {
 impl Page<'_> {
     fn quick(&self) -> &'static str {
         findings::quick(self.record.plan().quick)
+    }
+
+    /// "2 cases, 1 run".
+    fn size(&self) -> String {
+        let counted = |count: usize, what: &str| match count {
+            1 => format!("1 {what}"),
+            _ => format!("{count} {what}s"),
+        };
+        let cases = counted(self.analysis.cases.len(), "case");
+        format!("{cases}, {}", counted(self.record.runs.len(), "run"))
     }
 
     fn faulty_runs(&self) -> usize {
@@ -128,6 +144,30 @@ impl Page<'_> {
             _ => "unmet",
         }
     }
+}
+
+/// A case, the conditions in force in it, and how it stands.
+struct Standing<'a> {
+    name: &'a str,
+    title: &'a str,
+    conditions: InForce,
+    verdict: Cell,
+}
+
+fn standings<'a>(analysis: &Analysis<'a>) -> Result<Vec<Standing<'a>>> {
+    let standing = |figures: &CaseFigures<'a>| {
+        let judged = !figures.checks.is_empty() || !figures.faults.is_empty();
+        Ok(Standing {
+            name: &figures.case.name,
+            title: &figures.case.title,
+            conditions: conditions::in_force(figures.case)?,
+            verdict: match judged {
+                true => findings::verdict(figures.verdict),
+                false => Cell::from("–"),
+            },
+        })
+    };
+    analysis.cases.iter().map(standing).collect()
 }
 
 /// An instrument, how it was used, and its facts.
@@ -234,8 +274,92 @@ mod tests {
             let found = page.replace("http://www.w3.org/2000/svg", "");
             assert!(!found.contains(foreign), "{foreign}");
         }
-        assert_eq!(page.matches("<figure>").count(), 3);
+        assert_eq!(page.matches("<figure>").count(), 5);
         assert!(page.contains("4 of 4 expectations met"), "{page}");
+    }
+
+    /// Every record that the tests have.
+    fn fixtures() -> Vec<Record> {
+        let files = ["small", "grid", "every-kind-v4"].map(|name| {
+            let root = env!("CARGO_MANIFEST_DIR");
+            format!("{root}/../../tests/fixtures/records/{name}.jsonl")
+        });
+        files
+            .map(|file| Record::read(std::path::Path::new(&file)).unwrap())
+            .into()
+    }
+
+    #[test]
+    fn every_heading_of_a_figure_carries_its_meaning() {
+        for record in fixtures() {
+            let page = html(&record).unwrap();
+            let analysis = Analysis::of(&record);
+            for column in tables::tables(&analysis)
+                .iter()
+                .flat_map(|table| &table.columns)
+            {
+                let heading = format!(
+                    "class=\"term\">{}<span class=\"meaning\" role=\"tooltip\">{}",
+                    column.title(),
+                    column.metric.meaning().replace('\'', "&#39;")
+                );
+                assert!(page.contains(&heading), "{heading}");
+            }
+            let captions = page.matches("<figcaption>").count();
+            assert_eq!(
+                page.matches("<figcaption><button type=\"button\" class=\"term\">")
+                    .count(),
+                captions
+            );
+            assert!(!page.contains("role=\"tooltip\"></span>"));
+        }
+    }
+
+    #[test]
+    fn the_conditions_of_a_swept_case_are_its_values() {
+        let mut record = record();
+        let case = &mut record.head.plan.cases[1];
+        case.axes = vec![("link.queue".to_owned(), "300ms".to_owned())];
+        case.link = toml::from_str("rate = '20mbit'\nqueue = '300ms'").unwrap();
+        let page = html(&record).unwrap();
+        let row = page
+            .split("<tr>")
+            .find(|row| row.contains("data-label=\"conditions\"") && row.contains(">slow<"));
+        let row = row.unwrap();
+        assert!(row.contains("<li class=\"swept\">queue 300ms<li>"), "{row}");
+        assert!(row.contains("<li>rate 20mbit"), "{row}");
+    }
+
+    #[test]
+    fn every_table_scrolls_in_a_box_of_its_own_and_folds_with_its_labels() {
+        for record in fixtures() {
+            let page = html(&record).unwrap();
+            let tables = page.matches("<table").count();
+            assert!(tables > 2);
+            assert_eq!(page.matches("<div class=\"scroll\"><table").count(), tables);
+            assert_eq!(
+                page.matches("<td").count(),
+                page.matches("<td class=\"left\" data-label=\"").count()
+                    + page.matches("<td data-label=\"").count()
+            );
+        }
+    }
+
+    #[test]
+    fn a_change_stands_below_its_value_and_adds_no_column() {
+        let record = record();
+        let page = html(&record).unwrap();
+        let table = page.split("<table class=\"values\">").nth(1).unwrap();
+        let head = table.split("</thead>").next().unwrap();
+        let analysis = Analysis::of(&record);
+        assert_eq!(
+            head.matches("<th ").count(),
+            tables::tables(&analysis)[0].columns.len() + 1
+        );
+        assert!(
+            table.contains("<small>Δ ") && table.contains("too few runs"),
+            "{table}"
+        );
     }
 
     #[test]
@@ -311,6 +435,8 @@ mod tests {
     #[test]
     fn a_record_without_a_run_has_a_page() {
         let mut record = record();
+        record.runs.truncate(1);
+        assert!(html(&record).unwrap().contains("2 cases, 1 run."));
         record.runs.clear();
         record.finished_at = None;
         let page = html(&record).unwrap();

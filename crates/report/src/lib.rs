@@ -14,6 +14,7 @@ mod html;
 mod iperf3;
 mod junit;
 mod markdown;
+mod meaning;
 mod openmetrics;
 mod render;
 mod spread;

@@ -121,6 +121,13 @@ impl Axis {
         share.clamp(0.0, 1.0)
     }
 
+    /// What stands behind the last comma of the title, or the whole title.
+    pub(super) fn unit(&self) -> &str {
+        self.title
+            .rsplit_once(", ")
+            .map_or(self.title.as_str(), |(_, unit)| unit)
+    }
+
     /// The greatest value that it shows.
     pub(super) fn high(&self) -> f64 {
         self.high

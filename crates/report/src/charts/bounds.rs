@@ -36,6 +36,8 @@ pub(super) fn question(analysis: &Analysis<'_>) -> Question {
         .map(|(part, held)| Drawing {
             file: format!("theory-{}", part + 1),
             caption: "Goodput in percent of the limit that binds".to_owned(),
+            below: String::new(),
+            about: Metric::GoodputBitPerS.meaning().to_owned(),
             svg: draw(held),
         });
     Question {
@@ -86,6 +88,7 @@ fn draw(held: &[Held]) -> String {
         WIDTH,
         height,
         "Measured goodput in percent of the limit that binds",
+        "",
     );
     for (row, held) in held.iter().enumerate() {
         let top = ROW * row as f64 + 4.0;

@@ -5,6 +5,7 @@ use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{Drawing, Question, file_name, instruments};
 use crate::analysis::CaseFigures;
+use crate::meaning;
 use record::profile::SampleKind;
 use record::{Direction, Metric};
 
@@ -125,6 +126,8 @@ fn draw(
             "{instrument}: {title}{}",
             way.map_or(String::new(), |way| format!(", {way}"))
         ) + &more,
+        below: String::new(),
+        about: meaning::of_metric(metric),
     }
 }
 

@@ -7,6 +7,7 @@ use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{Drawing, Question, file_name, instruments};
 use crate::analysis::CaseFigures;
+use crate::meaning;
 use record::profile::SampleKind;
 use record::{Direction, Measurement, Metric, Statistic};
 
@@ -138,6 +139,8 @@ fn draw(
             "{instrument}{}",
             way.map_or(String::new(), |way| format!(", {way}"))
         ) + &more,
+        below: String::new(),
+        about: meaning::of_metric(Metric::LostPackets),
     }
 }
 

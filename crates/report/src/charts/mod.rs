@@ -6,6 +6,7 @@ mod delays;
 mod losses;
 mod over_time;
 mod plot;
+mod same_time;
 mod sizes;
 mod svg;
 mod sweeps;
@@ -26,6 +27,10 @@ pub(super) struct Drawing {
     /// Of its file, without the ending.
     pub(super) file: String,
     pub(super) caption: String,
+    /// A second line below the caption; empty where that says all.
+    pub(super) below: String,
+    /// What it shows, in sentences.
+    pub(super) about: String,
     pub(super) svg: String,
 }
 
@@ -93,7 +98,7 @@ pub(super) mod tests {
             .iter()
             .flat_map(|question| &question.drawings)
             .collect();
-        assert_eq!(drawings.len(), 3);
+        assert_eq!(drawings.len(), 5);
         let mut names: Vec<&str> = drawings
             .iter()
             .map(|drawing| drawing.file.as_str())

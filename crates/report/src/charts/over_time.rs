@@ -1,169 +1,208 @@
-//! How fast was it, when? Throughput of each interval, a panel a case.
+//! What happened when? Goodput of each interval, and below it, of the same seconds, round-trip times and losses: a drawing for
+//! each case and what ran at the same time in it.
 
 use super::axis::Axis;
-use super::plot::{Curve, Plot, Point, Shape};
-use super::{Drawing, Question, file_name, instruments};
+use super::plot::{Curve, Plot, Point, Shape, stack};
+use super::same_time::{FROM_TOP, Quantity, Seen, Track};
+use super::{Drawing, Question, file_name};
 use crate::analysis::CaseFigures;
-use crate::analysis::intervals::{DIRECTIONS, Interval, intervals};
-use record::figure_name::FigureName;
-use record::profile::SampleKind;
-use record::{Direction, Metric, Statistic};
 
 /// More points than this only blacken a curve of this width: neighbours are averaged.
 const MOST_POINTS: usize = 220;
-/// Of all panels together, so that a page of many runs stays a page.
+/// Of all drawings together, so that a page of many runs stays a page.
 const MOST_IN_ALL: usize = 60_000;
 /// More repeats than this are not followed by eye.
 const MOST_REPEATS: usize = 8;
-/// Panels share their vertical axis unless the fastest is so many times the slowest.
-const SHARED_WITHIN: f64 = 5.0;
+/// Drawings of the same instruments share their vertical axes unless the greatest is so many times the least.
+const SHARED_WITHIN: f64 = 10.0;
 
-/// Seconds and Mbit/s.
-type Curved = Vec<(f64, f64)>;
+/// Of each quantity, what its axis reaches to in several drawings.
+type Tops = [Option<f64>; 3];
 
-/// One case under one instrument.
+/// One case, and instruments that ran at the same time in it.
 struct Panel<'a> {
     case: &'a CaseFigures<'a>,
-    instrument: &'a str,
-    /// Each repeat's, by direction.
-    curves: Vec<(u32, Option<Direction>, Curved)>,
+    /// Joined by "+".
+    names: String,
+    seen: Seen,
     left_out: usize,
 }
 
-/// Throughput over time by case.
+/// What each case did over time.
 pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
-    let names = instruments(cases, &[SampleKind::Intervals]);
-    let runs: usize = cases
+    let tracks: usize = cases
         .iter()
-        .map(|case| case.runs.len().min(MOST_REPEATS))
+        .map(|case| case.runs.len().min(MOST_REPEATS) * case.case.instruments.len())
         .sum();
-    let most = (MOST_IN_ALL / (runs * names.len()).max(1)).clamp(12, MOST_POINTS);
-    let panels = names
-        .iter()
-        .flat_map(|name| cases.iter().map(move |case| (case, *name)));
-    let panels = panels.map(|(case, instrument)| Panel::of(case, instrument, most));
-    let panels: Vec<Panel<'_>> = panels.filter(|panel| !panel.curves.is_empty()).collect();
-    let tops = || panels.iter().map(Panel::top);
-    let (least, greatest) = (
-        tops().fold(f64::INFINITY, f64::min),
-        tops().fold(0.0, f64::max),
-    );
-    let shared = greatest <= least * SHARED_WITHIN;
-    let drawings = panels
-        .iter()
-        .map(|panel| panel.draw(if shared { greatest } else { panel.top() }, names.len() > 1));
-    let drawings = drawings.collect();
-    let mut note =
-        "Payload of each interval over its length. Further repeats are paler.".to_owned();
-    if panels.iter().any(|panel| panel.published().is_some()) {
-        note.push_str(" Dashed: the published mean.");
+    let most = (MOST_IN_ALL / tracks.max(1)).clamp(12, MOST_POINTS);
+    let panels = cases.iter().flat_map(|case| {
+        let groups = case.case.groups().into_iter();
+        groups.map(move |group| Panel {
+            case,
+            names: names(group.iter().map(|instrument| instrument.name.as_str())),
+            seen: Seen::of(case, group, most, MOST_REPEATS),
+            left_out: case.runs.len().saturating_sub(MOST_REPEATS),
+        })
+    });
+    let mut panels: Vec<Panel<'_>> = panels.filter(|panel| !panel.seen.is_empty()).collect();
+    // Those of the same instruments side by side, to be compared; goodput first.
+    panels.sort_by_key(|panel| !panel.seen.has(Quantity::Goodput));
+    let mut kinds: Vec<String> = Vec::new();
+    for panel in &panels {
+        if !kinds.contains(&panel.names) {
+            kinds.push(panel.names.clone());
+        }
     }
-    if panels.iter().any(Panel::is_sent) {
-        note.push_str(" Of udp from client to server it is what was sent, of which not all need have arrived.");
-    }
-    if !shared {
-        note.push_str(" The vertical axes differ.");
-    }
-    if panels
-        .iter()
-        .any(|panel| panel.curves.iter().any(|(.., curve)| curve.len() >= most))
-    {
-        note.push_str(&format!(
-            " Neighbouring intervals are averaged to at most {most} points a curve."
-        ));
-    }
-    if panels.iter().any(|panel| panel.left_out > 0) {
-        note.push_str(&format!(
-            " Of a case's repeats the first {MOST_REPEATS} are drawn."
-        ));
-    }
+    panels.sort_by_key(|panel| kinds.iter().position(|names| *names == panel.names));
+    let tops: Vec<Tops> = kinds.iter().map(|names| tops(&panels, names)).collect();
+    let drawings = panels.iter().map(|panel| {
+        let kind = kinds.iter().zip(&tops);
+        let mut own = kind.filter(|(names, _)| **names == panel.names);
+        panel.draw(own.next().map_or(&[None; 3], |(_, tops)| tops))
+    });
     Question {
-        heading: "Throughput over time",
-        note,
-        drawings,
+        heading: "Over time",
+        note: note(&panels, &tops, most),
+        drawings: drawings.collect(),
     }
 }
 
-impl<'a> Panel<'a> {
-    fn of(case: &'a CaseFigures<'a>, instrument: &'a str, most: usize) -> Self {
-        let mut curves = Vec::new();
-        let all = case.measured(instrument).count();
-        for (repeat, measurement) in case.measured(instrument).take(MOST_REPEATS) {
-            for direction in DIRECTIONS {
-                let curve = thinned(&intervals(measurement, direction), most);
-                if !curve.is_empty() {
-                    curves.push((repeat, direction, curve));
-                }
+/// The greatest value of each quantity in the drawings of these instruments; none where they differ too much for one axis.
+fn tops(panels: &[Panel<'_>], names: &str) -> Tops {
+    FROM_TOP.map(|quantity| {
+        let own = panels.iter().filter(|panel| panel.names == names);
+        let tops = own.filter_map(|panel| panel.seen.top(quantity));
+        let (least, greatest) = tops.fold((f64::INFINITY, 0.0_f64), |(least, most), top| {
+            (least.min(top), most.max(top))
+        });
+        (quantity == Quantity::Loss || greatest <= least * SHARED_WITHIN).then_some(greatest)
+    })
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(" + ")
+}
+
+/// How to read the drawings that there are.
+fn note(panels: &[Panel<'_>], shared: &[Tops], most: usize) -> String {
+    let any = |quantity| panels.iter().any(|panel| panel.seen.has(quantity));
+    let tracks = || panels.iter().flat_map(|panel| &panel.seen.tracks);
+    let several = panels.iter().any(|panel| panel.case.runs.len() > 1);
+    let mut parts = Vec::new();
+    if any(Quantity::Goodput) {
+        parts.push("Goodput: payload of each interval over its length.".to_owned());
+    }
+    if tracks().any(|track| track.is_sent) {
+        parts.push(
+            "Of udp from client to server it is what was sent, of which not all need have arrived."
+                .to_owned(),
+        );
+    }
+    if any(Quantity::RoundTrip) {
+        parts.push("RTT: of each probe, at the moment it was sent.".to_owned());
+    }
+    if tracks().any(|track| track.is_smoothed) {
+        parts.push("TCP's own is as the sending kernel smooths it.".to_owned());
+    }
+    if any(Quantity::Loss) {
+        parts.push(
+            "Loss: the share of neighbouring probes, ten or more; not drawn where none was lost."
+                .to_owned(),
+        );
+    }
+    if several {
+        parts.push("Further repeats are paler.".to_owned());
+    }
+    if panels.iter().any(|panel| panel.seen.published.is_some()) {
+        parts.push("Dashed: the published mean.".to_owned());
+    }
+    if shared.iter().flatten().any(Option::is_none) {
+        parts.push("The vertical axes differ.".to_owned());
+    }
+    if tracks().any(|track| track.is_thinned) {
+        parts.push(format!(
+            "Curves have at most {most} points: of neighbouring intervals the mean, of neighbouring probes the least and the greatest."
+        ));
+    }
+    if panels.iter().any(|panel| panel.left_out > 0) {
+        parts.push(format!(
+            "Of a case's repeats the first {MOST_REPEATS} are drawn."
+        ));
+    }
+    parts.join(" ")
+}
+
+impl Panel<'_> {
+    fn draw(&self, shared: &Tops) -> Drawing {
+        let x = Axis::from_zero("seconds", self.seen.times());
+        let looks = self.looks();
+        let frames = FROM_TOP.into_iter().zip(shared);
+        let frames = frames.filter(|(quantity, _)| self.seen.has(*quantity));
+        let frames: Vec<Plot> = frames
+            .map(|(quantity, shared)| {
+                let top = shared.or(self.seen.top(quantity)).unwrap_or_default();
+                self.frame(quantity, &x, top, &looks)
+            })
+            .collect();
+        let (name, title) = (self.case.name(), &self.case.case.title);
+        let shown = names(self.instruments().into_iter());
+        Drawing {
+            file: file_name(&["over-time", &self.names, name]),
+            svg: stack(&frames, &format!("{shown} over time, {name}")),
+            caption: format!("{name}: {shown}"),
+            below: title.clone(),
+            about: self.about(),
+        }
+    }
+
+    /// What its frames show, in a sentence each.
+    fn about(&self) -> String {
+        let shown = FROM_TOP.into_iter();
+        let shown = shown.filter(|quantity| self.seen.has(*quantity));
+        let sentences = shown.map(|quantity| {
+            let (title, _, metric) = quantity.axis();
+            format!("{title}: {}", metric.meaning())
+        });
+        sentences.collect::<Vec<_>>().join(" ")
+    }
+
+    fn instruments(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for track in &self.seen.tracks {
+            if !names.contains(&track.instrument.as_str()) {
+                names.push(&track.instrument);
             }
         }
-        Self {
-            case,
-            instrument,
-            curves,
-            left_out: all.saturating_sub(MOST_REPEATS),
+        names
+    }
+
+    /// What is told apart in the legend, each with the look of its place.
+    fn looks(&self) -> Vec<String> {
+        let mut kinds = Vec::new();
+        for track in &self.seen.tracks {
+            if !kinds.contains(&track.label) {
+                kinds.push(track.label.clone());
+            }
         }
+        kinds
     }
 
-    /// Whether it shows what its instrument sent: the far end's intervals are not known here.
-    fn is_sent(&self) -> bool {
-        let instruments = &self.case.case.instruments;
-        let is_udp = instruments
-            .iter()
-            .any(|i| i.name == self.instrument && i.profile.is_datagram_stream());
-        let up = |(_, direction, _): &(_, _, _)| *direction == Some(Direction::Up);
-        is_udp && self.curves.iter().any(up)
-    }
-
-    /// The greatest value that it shows.
-    fn top(&self) -> f64 {
-        let points = self.curves.iter().flat_map(|(.., curve)| curve);
-        points
-            .map(|point| point.1)
-            .chain(self.published())
-            .fold(0.0, f64::max)
-    }
-
-    fn published(&self) -> Option<f64> {
-        let published = self.case.case.published.iter();
-        let of = |name: &FigureName| {
-            name.instrument == self.instrument
-                && name.size.is_none()
-                && (name.metric, name.statistic) == (Metric::GoodputBitPerS, Statistic::Mean)
-        };
-        let mut published = published.filter(|(name, _)| of(name));
-        published.next().map(|(_, value)| value / 1e6)
-    }
-
-    fn draw(&self, top: f64, several: bool) -> Drawing {
-        let times = self
-            .curves
-            .iter()
-            .flat_map(|(.., curve)| curve)
-            .map(|point| point.0);
-        let x = Axis::from_zero("seconds", times);
-        let both = self
-            .curves
-            .iter()
-            .any(|(_, way, _)| *way != self.curves[0].1);
-        let mut first = Vec::new();
-        let mut curves: Vec<Curve> = Vec::new();
-        for (repeat, way, points) in &self.curves {
-            let faint = first.contains(way);
-            first.push(*way);
-            let name = if both {
-                way.map_or("both ways", Direction::name)
-            } else {
-                "measured"
-            };
-            curves.push(Curve {
-                label: Some(format!("{name}, run {repeat}")),
-                look: usize::from(both && *way == Some(Direction::Up)),
-                points: points.iter().map(|(x, y)| Point::at(*x, *y)).collect(),
-                shape: Shape::Line,
-                faint,
+    fn frame(&self, quantity: Quantity, x: &Axis, top: f64, looks: &[String]) -> Plot {
+        let mut own: Vec<&str> = Vec::new();
+        let mut curves = Vec::new();
+        for track in self.seen.of_quantity(quantity) {
+            let known = own.iter().position(|label| *label == track.label);
+            let nth = known.unwrap_or_else(|| {
+                own.push(&track.label);
+                own.len() - 1
             });
+            curves.push(track.curve(looks, nth));
         }
-        if let Some(level) = self.published() {
+        if let Some(level) = self
+            .seen
+            .published
+            .filter(|_| quantity == Quantity::Goodput)
+        {
             curves.push(Curve {
                 label: Some("published mean".to_owned()),
                 look: 4,
@@ -172,86 +211,125 @@ impl<'a> Panel<'a> {
                 faint: false,
             });
         }
-        let (name, title) = (self.case.name(), &self.case.case.title);
-        let of = if several {
-            format!("{}, ", self.instrument)
-        } else {
-            String::new()
+        let (title, unit, _) = quantity.axis();
+        let height = match quantity {
+            Quantity::Goodput => 150.0,
+            Quantity::RoundTrip => 130.0,
+            Quantity::Loss => 60.0,
         };
-        let plot = Plot {
-            x,
-            y: Axis::from_zero("Mbit/s", std::iter::once(top)),
-            height: 170.0,
+        Plot {
+            x: x.clone(),
+            y: Axis::from_zero(&format!("{title}, {unit}"), std::iter::once(top)),
+            height,
             curves,
-        };
-        Drawing {
-            file: file_name(&["throughput", self.instrument, name]),
-            svg: plot.draw(&format!(
-                "Throughput over time of {}, {name}",
-                self.instrument
-            )),
-            caption: format!("{of}{name}: {title}"),
         }
     }
 }
 
-/// A point at the middle of each interval, thinned by averaging neighbours.
-fn thinned(intervals: &[Interval], most: usize) -> Curved {
-    let together = intervals.len().div_ceil(most).max(1);
-    let mut usual_s = None;
-    let mut points = Vec::new();
-    for group in intervals.chunks(together) {
-        let (start_s, end_s) = (group[0].0, group[group.len() - 1].1);
-        let length_s = end_s - start_s;
-        // A last interval cut short holds too few packets for a rate.
-        if length_s > *usual_s.get_or_insert(length_s) / 2.0 {
-            let bits: f64 = group.iter().map(|(.., bits)| bits).sum();
-            points.push((f64::midpoint(start_s, end_s), bits / length_s / 1e6));
+impl Track {
+    fn curve(&self, looks: &[String], nth: usize) -> Curve {
+        let look = looks.iter().position(|known| *known == self.label);
+        Curve {
+            label: Some(format!("{}, run {}", self.label, self.repeat)),
+            look: look.unwrap_or_default(),
+            points: self.points.iter().map(|(x, y)| Point::at(*x, *y)).collect(),
+            shape: Shape::Trace(nth),
+            faint: !self.is_first,
         }
     }
-    points
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::{Measurement, Sample};
+    use crate::analysis::Analysis;
+    use record::{Metric, Record, Sample};
 
-    fn measurement(metric: Metric, count: u64, streams: u32, value: f64) -> Measurement {
-        let sample = |index: u64, stream: u32| {
-            Sample::new(index as f64 * 0.1, metric, index, value)
-                .toward(Direction::Down)
-                .stream(stream)
-        };
-        Measurement {
-            samples: (1..=count)
-                .flat_map(|index| (1..=streams).map(move |s| sample(index, s)))
-                .collect(),
-            ..Measurement::default()
+    /// The small record, whose ping and download run at the same time, the download half a second later.
+    fn together() -> Record {
+        let mut record = crate::analysis::tests::record();
+        for instrument in record
+            .head
+            .plan
+            .cases
+            .iter_mut()
+            .flat_map(|c| &mut c.instruments)
+        {
+            instrument.group = Some("loaded".to_owned());
         }
+        for run in &mut record.runs {
+            run.measurements[0].started_at = "2026-01-01T00:00:00.000Z".to_owned();
+            run.measurements[1].started_at = "2026-01-01T00:00:00.500Z".to_owned();
+        }
+        record
+    }
+
+    fn question_of(record: &Record) -> Question {
+        question(&Analysis::of(record).cases)
+    }
+
+    fn axes(svg: &str) -> Vec<&str> {
+        let frames = svg.split("data-x=\"").skip(1);
+        frames.filter_map(|rest| rest.split('"').next()).collect()
     }
 
     #[test]
-    fn thinning_keeps_the_rate() {
-        for count in [5, 219, 220, 221, 8_570] {
-            let bytes = measurement(Metric::ReceivedBytes, count, 1, 1e5);
-            let curve = thinned(&intervals(&bytes, Some(Direction::Down)), MOST_POINTS);
-            assert!(curve.len() <= MOST_POINTS);
+    fn round_trips_stand_under_the_goodput_of_the_same_seconds_on_one_axis() {
+        let question = question_of(&together());
+        assert_eq!(question.drawings.len(), 2);
+        for drawing in &question.drawings {
+            let axes = axes(&drawing.svg);
             assert!(
-                curve.iter().all(|point| (point.1 - 8.0).abs() < 1e-6),
-                "{count}"
+                axes.len() >= 2 && axes.iter().all(|axis| *axis == axes[0]),
+                "{axes:?}"
             );
+            assert_eq!(drawing.svg.matches(">seconds<").count(), 1);
+            let place = |title: &str| drawing.svg.find(title).unwrap();
+            assert!(place(">goodput, Mbit/s<") < place(">RTT, ms<"));
         }
     }
 
     #[test]
-    fn streams_add_up_and_rates_are_rates() {
-        let bytes = measurement(Metric::ReceivedBytes, 10, 3, 1e5);
-        let curve = thinned(&intervals(&bytes, Some(Direction::Down)), 100);
-        assert!((curve[4].1 - 24.0).abs() < 1e-9);
-        let rates = measurement(Metric::GoodputBitPerS, 10, 1, 5e6);
-        let curve = thinned(&intervals(&rates, Some(Direction::Down)), 100);
-        assert!((curve[4].1 - 5.0).abs() < 1e-9);
-        assert!(intervals(&rates, None).is_empty());
+    fn losses_have_a_frame_below_where_there_are_any() {
+        let mut record = together();
+        let losses = |record: &Record| {
+            let question = question_of(record);
+            question.drawings[0].svg.matches(">loss, %<").count()
+        };
+        for run in &mut record.runs {
+            let samples = &mut run.measurements[0].measurement.samples;
+            samples.retain(|sample| sample.metric != Metric::LostPackets);
+        }
+        assert_eq!(losses(&record), 0);
+        let lost = Sample::new(0.2, Metric::LostPackets, 99, 1.0);
+        record.runs[0].measurements[0]
+            .measurement
+            .samples
+            .push(lost.clone());
+        record.runs[1].measurements[0]
+            .measurement
+            .samples
+            .push(lost);
+        assert_eq!(losses(&record), 1);
+    }
+
+    #[test]
+    fn what_began_later_is_drawn_later() {
+        let record = together();
+        let analysis = Analysis::of(&record);
+        let case = &analysis.cases[0];
+        let seen = Seen::of(case, case.case.groups()[0], 100, 1);
+        let first = |quantity| seen.of_quantity(quantity).next().unwrap().points[0].0;
+        let samples = &case.runs[0].measurements[0].measurement.samples;
+        assert!((first(Quantity::RoundTrip) - samples[0].at_s).abs() < 1e-9);
+        assert!(first(Quantity::Goodput) > 0.5);
+    }
+
+    #[test]
+    fn what_did_not_run_at_the_same_time_shares_no_axis() {
+        let record = crate::analysis::tests::record();
+        let drawings = question_of(&record).drawings;
+        assert_eq!(drawings.len(), 4);
+        assert!(drawings.iter().all(|drawing| axes(&drawing.svg).len() == 1));
     }
 }

@@ -12,10 +12,14 @@ const RIGHT: f64 = 14.0;
 const LEFT: f64 = 56.0;
 /// Below the frame: the ticks' and the axis' text.
 const BOTTOM: f64 = 40.0;
+/// Between a frame and the next below it, which has the same horizontal axis.
+const GAP: f64 = 18.0;
 const LEGEND_LINE: f64 = 18.0;
-const LABEL_MOST: usize = 58;
+/// Of the mark before a label, with the space behind it.
+const KEY: f64 = 30.0;
+const LABEL_MOST: usize = 52;
 
-/// A drawing.
+/// A frame with its axes and curves.
 pub(super) struct Plot {
     pub(super) x: Axis,
     pub(super) y: Axis,
@@ -42,6 +46,8 @@ pub(super) enum Shape {
     /// A line in the look's dashes.
     #[default]
     Line,
+    /// A thin line of many points, dashed by its number in the frame: the first is not.
+    Trace(usize),
     /// A thin straight line that is never dashed, and marks on it.
     Marked,
     /// Hollow marks alone: what others published.
@@ -78,32 +84,58 @@ impl Point {
     }
 }
 
+/// Frames above one another with one horizontal axis, which the last one shows, and one legend; `title` is for those who cannot
+/// see it.
+pub(super) fn stack(plots: &[Plot], title: &str) -> String {
+    let legend = legend(plots.iter().flat_map(|plot| &plot.curves));
+    let frames: f64 = plots.iter().map(|plot| plot.height).sum();
+    let gaps = plots.len().saturating_sub(1) as f64 * GAP;
+    let below = TOP + frames + gaps + BOTTOM;
+    // Whoever has no pointer walks along the points by the arrow keys.
+    let mut svg = open(WIDTH, below + legend.height, title, " tabindex=\"0\"");
+    let mut top = 0.0;
+    for (at, plot) in plots.iter().enumerate() {
+        plot.draw_frame(&mut svg, top, at + 1 == plots.len());
+        top += plot.height + GAP;
+    }
+    // Writing to a String cannot fail.
+    let _ = write!(
+        svg,
+        "<g transform=\"translate(0 {})\">{}</g></svg>",
+        px(below + 6.0),
+        legend.svg
+    );
+    svg
+}
+
 impl Plot {
     /// As SVG that stands alone or in a page; `title` is for those who cannot see it.
-    pub(super) fn draw(&self, title: &str) -> String {
-        let legend = self.legend();
-        let height = TOP + self.height + BOTTOM + legend.height;
-        let mut svg = open(WIDTH, height, title);
+    pub(super) fn draw(self, title: &str) -> String {
+        stack(&[self], title)
+    }
+
+    /// The frame and what is in it, so far from the top; with the horizontal axis' text if it is the last.
+    fn draw_frame(&self, svg: &mut String, top: f64, last: bool) {
         let frame = [LEFT, TOP, WIDTH - LEFT - RIGHT, self.height]
             .map(px)
             .join(" ");
         // Writing to a String cannot fail.
         let _ = write!(
             svg,
-            "<g class=\"plot\" data-frame=\"{frame}\" data-x=\"{}\" data-y=\"{}\">",
+            "<g class=\"plot\" transform=\"translate(0 {})\" data-frame=\"{frame}\" data-x=\"{}\" data-y=\"{}\" data-across=\"{}\" data-up=\"{}\">",
+            px(top),
             self.x.data(),
-            self.y.data()
+            self.y.data(),
+            escaped(self.x.unit()),
+            escaped(self.y.unit())
         );
-        self.draw_axes(&mut svg);
+        self.draw_axes(svg, last);
         for faint in [true, false] {
             for curve in self.curves.iter().filter(|curve| curve.faint == faint) {
-                self.draw_curve(&mut svg, curve);
+                self.draw_curve(svg, curve);
             }
         }
         svg.push_str("</g>");
-        svg.push_str(&legend.svg);
-        svg.push_str("</svg>");
-        svg
     }
 
     fn left(&self, x: f64) -> f64 {
@@ -114,15 +146,21 @@ impl Plot {
         TOP + (1.0 - self.y.place(y)) * self.height
     }
 
-    fn draw_axes(&self, svg: &mut String) {
+    fn draw_axes(&self, svg: &mut String, last: bool) {
         let (right, bottom) = (WIDTH - RIGHT, TOP + self.height);
         let grid = "stroke=\"currentColor\" stroke-opacity=\".16\"";
+        let mut free = f64::INFINITY;
         for (value, text) in self.y.ticks() {
             let y = self.top(value);
+            let _ = write!(svg, "<path d=\"M{LEFT} {0}H{right}\" {grid}/>", px(y));
+            // In a low frame every second one, so that they can be read.
+            if y > free {
+                continue;
+            }
+            free = y - 13.0;
             let _ = write!(
                 svg,
-                "<path d=\"M{LEFT} {0}H{right}\" {grid}/><text x=\"{1}\" y=\"{2}\" text-anchor=\"end\">{3}</text>",
-                px(y),
+                "<text x=\"{0}\" y=\"{1}\" text-anchor=\"end\">{2}</text>",
                 LEFT - 5.0,
                 px(y + 4.0),
                 escaped(&text)
@@ -137,6 +175,9 @@ impl Plot {
                 "<path d=\"M{} {bottom}v4\" stroke=\"currentColor\"/>",
                 px(x)
             );
+            if !last {
+                continue;
+            }
             // Where names are long some are left out rather than written over one another.
             if x - half > free {
                 let at = px(x.min(WIDTH - half));
@@ -152,14 +193,19 @@ impl Plot {
         let _ = write!(
             svg,
             "<path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\".6\"/>\
-             <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
              <text transform=\"translate(12 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-            px((LEFT + right) / 2.0),
-            bottom + 33.0,
-            escaped(&self.x.title),
             px(TOP + self.height / 2.0),
             escaped(&self.y.title)
         );
+        if last {
+            let _ = write!(
+                svg,
+                "<text class=\"across\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                px((LEFT + right) / 2.0),
+                bottom + 33.0,
+                escaped(&self.x.title)
+            );
+        }
     }
 
     /// By how much a series moves sideways, so that error bars of several at one place stay apart.
@@ -200,6 +246,7 @@ impl Plot {
         if curve.shape != Shape::Hollow && curve.points.len() > 1 {
             let (wide, dash) = match curve.shape {
                 Shape::Line => (if curve.faint { 1.0 } else { 1.8 }, look.dash()),
+                Shape::Trace(nth) => (if curve.faint { 0.9 } else { 1.5 }, Look(nth).dash()),
                 Shape::Level => (1.6, "5 4"),
                 Shape::Marked | Shape::Hollow => (1.4, ""),
             };
@@ -214,7 +261,8 @@ impl Plot {
                 points(places())
             );
         }
-        let lonely = curve.shape == Shape::Line && curve.points.len() == 1;
+        let line = matches!(curve.shape, Shape::Line | Shape::Trace(_));
+        let lonely = line && curve.points.len() == 1;
         if lonely || matches!(curve.shape, Shape::Marked | Shape::Hollow) {
             for point in &curve.points {
                 self.draw_mark(svg, curve, dodge, point);
@@ -247,34 +295,37 @@ impl Plot {
             look.mark(x, y, if shape == Shape::Hollow { 4.5 } else { 3.0 })
         );
     }
+}
 
-    fn legend(&self) -> Legend {
-        let mut legend = Legend::default();
-        let top = TOP + self.height + BOTTOM + 6.0;
-        let (mut x, mut line) = (8.0, 0.0);
-        for curve in self.curves.iter().filter(|curve| !curve.faint) {
-            let Some(label) = &curve.label else {
-                continue;
-            };
-            let text = shortened(label, LABEL_MOST);
-            let wide = 30.0 + width(&text) + 10.0;
-            if x > 8.0 && x + wide > WIDTH {
-                (x, line) = (8.0, line + 1.0);
-            }
-            let y = top + line * LEGEND_LINE;
-            let _ = write!(
-                legend.svg,
-                "{}<text x=\"{}\" y=\"{}\">{}</text>",
-                key(curve, x, y),
-                px(x + 29.0),
-                px(y + 4.0),
-                escaped(&text)
-            );
-            x += wide;
-            legend.height = (line + 1.0) * LEGEND_LINE + 4.0;
+/// What each curve is, in lines as wide as the drawing.
+fn legend<'a>(curves: impl Iterator<Item = &'a Curve>) -> Legend {
+    let mut legend = Legend::default();
+    let (mut x, mut line) = (8.0, 0.0);
+    let mut known: Vec<&String> = Vec::new();
+    for curve in curves.filter(|curve| !curve.faint) {
+        // What has a curve in several frames is named once.
+        let Some(label) = curve.label.as_ref().filter(|label| !known.contains(label)) else {
+            continue;
+        };
+        known.push(label);
+        let text = shortened(label, LABEL_MOST);
+        let wide = KEY + width(&text) + 14.0;
+        if x > 8.0 && x + wide > WIDTH {
+            (x, line) = (8.0, line + 1.0);
         }
-        legend
+        let y = line * LEGEND_LINE;
+        let _ = write!(
+            legend.svg,
+            "{}<text x=\"{}\" y=\"{}\">{}</text>",
+            key(curve, x, y),
+            px(x + KEY),
+            px(y + 4.0),
+            escaped(&text)
+        );
+        x += wide;
+        legend.height = (line + 1.0) * LEGEND_LINE + 4.0;
     }
+    legend
 }
 
 #[derive(Default)]
@@ -288,6 +339,7 @@ fn key(curve: &Curve, x: f64, y: f64) -> String {
     let look = Look(curve.look);
     let dash = match curve.shape {
         Shape::Line => look.dash(),
+        Shape::Trace(nth) => Look(nth).dash(),
         Shape::Level => "5 4",
         Shape::Marked | Shape::Hollow => "",
     };
@@ -315,13 +367,48 @@ fn key(curve: &Curve, x: f64, y: f64) -> String {
     key + "</g>"
 }
 
-/// The head of a drawing of this size.
-pub(super) fn open(width: f64, height: f64, title: &str) -> String {
+/// The head of a drawing of this size, with further attributes.
+pub(super) fn open(width: f64, height: f64, title: &str, more: &str) -> String {
     let title = escaped(title);
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\"{more} role=\"img\" aria-label=\"{title}\" \
          font-family=\"system-ui, sans-serif\" font-size=\"11.5\" fill=\"currentColor\">",
         width = px(width),
         height = px(height)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What stands between this and the next quote.
+    fn number(text: &str) -> f64 {
+        text.split(['"', ' ']).next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn no_mark_of_a_legend_begins_before_the_text_in_front_of_it_ends() {
+        let curve = |name: &str| Curve {
+            label: Some(name.to_owned()),
+            ..Curve::default()
+        };
+        // As wide as a browser draws them in DejaVu Sans.
+        let names = [("blocks[mtu=1500]", 107.4), ("download, run 1", 93.2)];
+        let curves = names.map(|(name, _)| curve(name));
+        let svg = legend(curves.iter()).svg;
+        let text_at = number(svg.split("<text x=\"").nth(1).unwrap());
+        let next_mark_at = number(svg.split("<path d=\"M").nth(2).unwrap());
+        assert!(text_at + names[0].1 + 8.0 < next_mark_at, "{svg}");
+    }
+
+    #[test]
+    fn a_curve_in_two_frames_is_named_once() {
+        let curve = || Curve {
+            label: Some("ping, run 1".to_owned()),
+            ..Curve::default()
+        };
+        let legend = legend([curve(), curve()].iter());
+        assert_eq!(legend.svg.matches("ping, run 1").count(), 1);
+    }
 }

@@ -7,6 +7,7 @@ use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{Drawing, Question, file_name};
 use crate::analysis::{Across, Analysis, CaseFigures};
+use crate::meaning;
 use crate::tables::{number, scale};
 use record::figure_name::FigureName;
 use record::{Metric, Statistic};
@@ -111,6 +112,8 @@ fn draw(
             family.instrument
         )),
         caption: format!("{}: {title}{way}", family.instrument) + &more,
+        below: String::new(),
+        about: meaning::of(family.metric, family.statistic, family.direction, None),
     }
 }
 

@@ -106,9 +106,26 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
         .collect()
 }
 
-/// About how wide a text of the drawings' small font is.
+/// How wide a text of the drawings' font size is at most: in DejaVu Sans, the widest of the usual fonts of desktops.
 pub(super) fn width(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.1
+    const SIZE: f64 = 11.5;
+    text.chars().map(|char| SIZE * em(char)).sum()
+}
+
+/// How far a character of DejaVu Sans moves on, in parts of the font's size, rounded up.
+fn em(char: char) -> f64 {
+    match char {
+        'i' | 'j' | 'l' | '\'' => 0.28,
+        ' ' | ',' | '.' | ':' | ';' | '/' | '|' | 'I' => 0.34,
+        'f' | 't' | 'r' | '(' | ')' | '[' | ']' | '-' => 0.42,
+        'c' | 'k' | 's' | 'v' | 'x' | 'y' | 'z' | '_' => 0.6,
+        'm' | '%' | 'W' | 'M' | '@' => 1.0,
+        'w' | '=' | '+' | '<' | '>' | '±' | 'Q' | 'O' | 'G' | 'D' | 'H' | 'N' | 'U' => 0.84,
+        'A'..='Z' => 0.7,
+        // Ideographs are as wide as they are high.
+        c if c > '\u{2e80}' => 1.0,
+        _ => 0.64,
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +138,25 @@ mod tests {
         let safe = "&lt;script&gt;&quot;&amp;&#39;\u{fffd}\u{fffd}[1m &lt;/svg&gt;";
         assert_eq!(escaped(hostile), safe);
         assert_eq!(shortened("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn a_text_has_the_room_that_the_widest_font_needs() {
+        // As a browser measures them in DejaVu Sans of 11.5 px.
+        let measured = [
+            ("blocks[mtu=1500]", 107.4),
+            ("queue[queue=300ms], published", 193.1),
+            ("download, run 1", 93.2),
+            ("fast-ethernet (n = 1200)", 141.3),
+            ("MMMM WWWW mmmm ABCDEFG", 196.2),
+        ];
+        for (text, measured) in measured {
+            let wide = width(text);
+            assert!(
+                (measured..measured * 1.15).contains(&wide),
+                "{text}: {wide}"
+            );
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::sizes::point;
 use super::svg::MOST_SERIES;
 use super::{Drawing, Question, file_name};
 use crate::analysis::{Analysis, CaseFigures};
+use crate::meaning;
 use crate::tables;
 use crate::tables::{number, scale};
 use record::figure_name::FigureName;
@@ -140,6 +141,8 @@ fn draw(
         file: file_name(&["sweep", path, &name.to_string()]) + &file,
         svg: plot.draw(&format!("{column} of {} against {path}", name.instrument)),
         caption: format!("{}: {column} against {path}", name.instrument) + &more,
+        below: String::new(),
+        about: meaning::of(name.metric, name.statistic, name.direction, name.phase),
     }
 }
 

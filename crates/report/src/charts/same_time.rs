@@ -1,0 +1,386 @@
+//! What instruments that ran at the same time saw, as curves over the same seconds.
+
+use std::collections::BTreeMap;
+
+use crate::analysis::CaseFigures;
+use crate::analysis::intervals::{DIRECTIONS, Interval, intervals};
+use record::figure_name::FigureName;
+use record::plan::Instrument;
+use record::profile::SampleKind;
+use record::{Direction, Measured, Measurement, Metric, Sample, Statistic};
+
+/// Losses are counted over so many parts of the time at most.
+const MOST_PARTS: usize = 40;
+/// Of fewer probes the share that was lost says little.
+const PROBES_A_PART: usize = 10;
+
+/// Seconds, and the value then.
+type Curved = Vec<(f64, f64)>;
+
+/// What frames show, from top to bottom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quantity {
+    Goodput,
+    RoundTrip,
+    Loss,
+}
+
+pub(super) const FROM_TOP: [Quantity; 3] = [Quantity::Goodput, Quantity::RoundTrip, Quantity::Loss];
+
+/// All that a group of instruments saw in the runs of a case.
+pub(super) struct Seen {
+    pub(super) tracks: Vec<Track>,
+    /// The published mean goodput in Mbit/s.
+    pub(super) published: Option<f64>,
+}
+
+/// One curve.
+pub(super) struct Track {
+    pub(super) quantity: Quantity,
+    pub(super) instrument: String,
+    /// What tells it from others of the drawing, but for its run.
+    pub(super) label: String,
+    pub(super) repeat: u32,
+    /// Of the first run that is drawn.
+    pub(super) is_first: bool,
+    /// Whether the instrument sent it, and what of it arrived is not known here.
+    pub(super) is_sent: bool,
+    /// Whether it is what a sending kernel made of its round-trip times.
+    pub(super) is_smoothed: bool,
+    pub(super) is_thinned: bool,
+    pub(super) points: Curved,
+}
+
+impl Seen {
+    /// By the instruments of `group`, in the first runs, with about so many points a curve at most.
+    pub(super) fn of(
+        case: &CaseFigures<'_>,
+        group: &[Instrument],
+        most: usize,
+        repeats: usize,
+    ) -> Self {
+        let mut tracks = Vec::new();
+        for (at, run) in case.runs.iter().take(repeats).enumerate() {
+            let of = |instrument: &Instrument| {
+                run.measurements
+                    .iter()
+                    .find(|measured| measured.instrument == instrument.name)
+            };
+            let together: Vec<(&Instrument, &Measured)> = group
+                .iter()
+                .filter_map(|instrument| Some((instrument, of(instrument)?)))
+                .collect();
+            let starts = starts(&together);
+            for ((instrument, measured), start_s) in together.iter().zip(starts) {
+                let of_one = seen(instrument, &measured.measurement, most);
+                tracks.extend(of_one.into_iter().map(|track| Track {
+                    repeat: run.repeat,
+                    is_first: at == 0,
+                    points: later(track.points, start_s),
+                    ..track
+                }));
+            }
+        }
+        Self {
+            published: published(case, group),
+            tracks,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tracks.is_empty()
+    }
+
+    pub(super) fn has(&self, quantity: Quantity) -> bool {
+        self.of_quantity(quantity).next().is_some()
+    }
+
+    pub(super) fn of_quantity(&self, quantity: Quantity) -> impl Iterator<Item = &Track> {
+        let tracks = self.tracks.iter();
+        tracks.filter(move |track| track.quantity == quantity)
+    }
+
+    /// Of every point.
+    pub(super) fn times(&self) -> impl Iterator<Item = f64> {
+        let points = self.tracks.iter().flat_map(|track| &track.points);
+        points.map(|point| point.0)
+    }
+
+    /// The greatest value.
+    pub(super) fn top(&self, quantity: Quantity) -> Option<f64> {
+        let points = self.of_quantity(quantity).flat_map(|track| &track.points);
+        let published = self.published.filter(|_| quantity == Quantity::Goodput);
+        let values = points.map(|point| point.1).chain(published);
+        self.has(quantity).then(|| values.fold(0.0, f64::max))
+    }
+}
+
+impl Quantity {
+    /// What its axis says, the name and the unit, and which metric that is.
+    pub(super) fn axis(self) -> (&'static str, &'static str, Metric) {
+        match self {
+            Self::Goodput => ("goodput", "Mbit/s", Metric::GoodputBitPerS),
+            Self::RoundTrip => ("RTT", "ms", Metric::RttMs),
+            Self::Loss => ("loss", "%", Metric::LostPercent),
+        }
+    }
+}
+
+/// How many seconds after the first of them each began; 0 where the record does not say.
+fn starts(together: &[(&Instrument, &Measured)]) -> Vec<f64> {
+    let at = |measured: &Measured| measured.started_at.parse::<jiff::Timestamp>().ok();
+    let first = together
+        .iter()
+        .filter_map(|(_, measured)| at(measured))
+        .min();
+    let after = |(_, measured): &(&Instrument, &Measured)| match (at(measured), first) {
+        (Some(at), Some(first)) => at.duration_since(first).as_secs_f64(),
+        _ => 0.0,
+    };
+    together.iter().map(after).collect()
+}
+
+fn later(mut points: Curved, by_s: f64) -> Curved {
+    points.iter_mut().for_each(|point| point.0 += by_s);
+    points
+}
+
+/// Every curve of one measurement.
+fn seen(instrument: &Instrument, measurement: &Measurement, most: usize) -> Vec<Track> {
+    let track = |quantity, what: Option<&str>, points, is_thinned| Track {
+        quantity,
+        instrument: instrument.name.clone(),
+        label: match what {
+            Some(what) => format!("{} {what}", instrument.name),
+            None => instrument.name.clone(),
+        },
+        repeat: 0,
+        is_first: false,
+        is_sent: false,
+        is_smoothed: false,
+        is_thinned,
+        points,
+    };
+    let mut tracks = Vec::new();
+    match instrument.profile.samples {
+        Some(SampleKind::Intervals) => {
+            let ways = DIRECTIONS.map(|way| (way, intervals(measurement, way)));
+            let ways = ways.into_iter().filter(|(_, found)| !found.is_empty());
+            for (way, found) in ways {
+                let points = thinned(&found, most);
+                let is_sent = instrument.profile.is_datagram_stream() && way == Some(Direction::Up);
+                tracks.push(Track {
+                    is_sent,
+                    ..track(
+                        Quantity::Goodput,
+                        way.map(Direction::name),
+                        points,
+                        found.len() > most,
+                    )
+                });
+            }
+            let smoothed = of_first(measurement, &[Metric::TcpRttMs]);
+            if smoothed.len() > 1 {
+                let points = envelope(&smoothed, most);
+                let is_thinned = smoothed.len() > most;
+                let what = Some("TCP's own");
+                tracks.push(Track {
+                    is_smoothed: true,
+                    ..track(Quantity::RoundTrip, what, points, is_thinned)
+                });
+            }
+        }
+        Some(SampleKind::Probes) => {
+            let metrics = [Metric::NetworkRttMs, Metric::RttMs, Metric::ConnectMs];
+            let answered = of_first(measurement, &metrics);
+            if answered.len() > 1 {
+                let points = envelope(&answered, most);
+                tracks.push(track(
+                    Quantity::RoundTrip,
+                    None,
+                    points,
+                    answered.len() > most,
+                ));
+            }
+            let lost = of_first(measurement, &[Metric::LostPackets]);
+            if !lost.is_empty() {
+                tracks.push(track(
+                    Quantity::Loss,
+                    None,
+                    lost_share(&answered, &lost),
+                    false,
+                ));
+            }
+        }
+        Some(SampleKind::Messages) | None => {}
+    }
+    tracks.retain(|track| !track.points.is_empty());
+    tracks
+}
+
+/// Samples of the first of these metrics that has any, of the first stream and of no size, in the order of time.
+fn of_first(measurement: &Measurement, metrics: &[Metric]) -> Curved {
+    let of = |metric: &Metric| {
+        let own = |sample: &&Sample| {
+            let one = sample.size.is_none() && sample.stream.is_none_or(|stream| stream == 1);
+            sample.metric == *metric && one && sample.value.is_finite()
+        };
+        let own = measurement.samples.iter().filter(own);
+        own.map(|sample| (sample.at_s, sample.value)).collect()
+    };
+    let mut all = metrics.iter().map(of);
+    let mut found: Curved = all
+        .find(|found: &Curved| !found.is_empty())
+        .unwrap_or_default();
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    found
+}
+
+/// Of neighbours the least and the greatest, in their order, so that no peak is lost.
+fn envelope(values: &[(f64, f64)], most: usize) -> Curved {
+    if values.len() <= most {
+        return values.to_vec();
+    }
+    let mut points = Vec::new();
+    for group in values.chunks(values.len().div_ceil(most / 2)) {
+        let by_value = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
+        let ends = (group.iter().min_by(by_value), group.iter().max_by(by_value));
+        let (Some(least), Some(greatest)) = ends else {
+            continue;
+        };
+        let (first, second) = if least.0 <= greatest.0 {
+            (least, greatest)
+        } else {
+            (greatest, least)
+        };
+        points.extend([*first, *second]);
+    }
+    points
+}
+
+/// The share that was lost of the probes of each part of the time, in percent, at its middle.
+fn lost_share(answered: &[(f64, f64)], lost: &[(f64, f64)]) -> Curved {
+    let count = answered.len() + lost.len();
+    let count = (count / PROBES_A_PART).clamp(1, MOST_PARTS) as f64;
+    let times = answered.iter().chain(lost).map(|probe| probe.0);
+    let part_s = (times.fold(0.0, f64::max) / count).max(f64::MIN_POSITIVE);
+    // Of each part, those answered and those lost.
+    let mut parts: BTreeMap<u64, [u32; 2]> = BTreeMap::new();
+    for (column, probes) in [answered, lost].into_iter().enumerate() {
+        for (at_s, _) in probes {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "at most MOST_PARTS"
+            )]
+            let part = (at_s / part_s).clamp(0.0, count - 1.0) as u64;
+            parts.entry(part).or_default()[column] += 1;
+        }
+    }
+    let share = |(part, [answered, lost]): (u64, [u32; 2])| {
+        let percent = 100.0 * f64::from(lost) / f64::from(answered + lost);
+        ((part as f64 + 0.5) * part_s, percent)
+    };
+    parts.into_iter().map(share).collect()
+}
+
+/// The mean goodput that somebody else measured, in Mbit/s.
+fn published(case: &CaseFigures<'_>, group: &[Instrument]) -> Option<f64> {
+    let of = |name: &FigureName| {
+        group.iter().any(|instrument| {
+            instrument.name == name.instrument
+                && instrument.profile.samples == Some(SampleKind::Intervals)
+        }) && name.size.is_none()
+            && (name.metric, name.statistic) == (Metric::GoodputBitPerS, Statistic::Mean)
+    };
+    let mut published = case.case.published.iter();
+    let (_, value) = published.find(|(name, _)| of(name))?;
+    Some(value / 1e6)
+}
+
+/// A point at the middle of each interval, thinned by averaging neighbours.
+fn thinned(intervals: &[Interval], most: usize) -> Curved {
+    let together = intervals.len().div_ceil(most).max(1);
+    let mut usual_s = None;
+    let mut points = Vec::new();
+    for group in intervals.chunks(together) {
+        let (start_s, end_s) = (group[0].0, group[group.len() - 1].1);
+        let length_s = end_s - start_s;
+        // A last interval cut short holds too few packets for a rate.
+        if length_s > *usual_s.get_or_insert(length_s) / 2.0 {
+            let bits: f64 = group.iter().map(|(.., bits)| bits).sum();
+            points.push((f64::midpoint(start_s, end_s), bits / length_s / 1e6));
+        }
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::{Measurement, Sample};
+
+    const MOST_POINTS: usize = 220;
+
+    fn measurement(metric: Metric, count: u64, streams: u32, value: f64) -> Measurement {
+        let sample = |index: u64, stream: u32| {
+            Sample::new(index as f64 * 0.1, metric, index, value)
+                .toward(Direction::Down)
+                .stream(stream)
+        };
+        Measurement {
+            samples: (1..=count)
+                .flat_map(|index| (1..=streams).map(move |s| sample(index, s)))
+                .collect(),
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn thinning_keeps_the_rate() {
+        for count in [5, 219, 220, 221, 8_570] {
+            let bytes = measurement(Metric::ReceivedBytes, count, 1, 1e5);
+            let curve = thinned(&intervals(&bytes, Some(Direction::Down)), MOST_POINTS);
+            assert!(curve.len() <= MOST_POINTS);
+            assert!(
+                curve.iter().all(|point| (point.1 - 8.0).abs() < 1e-6),
+                "{count}"
+            );
+        }
+    }
+
+    #[test]
+    fn streams_add_up_and_rates_are_rates() {
+        let bytes = measurement(Metric::ReceivedBytes, 10, 3, 1e5);
+        let curve = thinned(&intervals(&bytes, Some(Direction::Down)), 100);
+        assert!((curve[4].1 - 24.0).abs() < 1e-9);
+        let rates = measurement(Metric::GoodputBitPerS, 10, 1, 5e6);
+        let curve = thinned(&intervals(&rates, Some(Direction::Down)), 100);
+        assert!((curve[4].1 - 5.0).abs() < 1e-9);
+        assert!(intervals(&rates, None).is_empty());
+    }
+
+    #[test]
+    fn an_envelope_keeps_every_peak() {
+        let spike = |n: u32| (f64::from(n), if n == 777 { 90.0 } else { 1.0 });
+        let values: Vec<(f64, f64)> = (0..10_000).map(spike).collect();
+        let points = envelope(&values, MOST_POINTS);
+        assert!(points.len() <= MOST_POINTS && points.contains(&(777.0, 90.0)));
+        assert!(points.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+    }
+
+    #[test]
+    fn losses_are_shares_of_the_probes_of_the_same_time() {
+        let at = |from: u32, to: u32| (from..to).map(|n| (f64::from(n), 1.0)).collect::<Vec<_>>();
+        let shares = lost_share(&at(0, 30), &at(30, 40));
+        assert_eq!(shares.len(), 4);
+        assert!(shares[..3].iter().all(|(_, share)| *share == 0.0));
+        assert!(shares[3].1 > 90.0, "{shares:?}");
+        // A single probe is no share of its own.
+        assert_eq!(lost_share(&at(0, 3), &at(3, 4))[0].1, 25.0);
+        assert_eq!(
+            lost_share(&at(0, 9_000), &at(9_000, 9_001)).len(),
+            MOST_PARTS
+        );
+    }
+}

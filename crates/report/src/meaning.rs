@@ -1,0 +1,74 @@
+//! What a figure is, for who meets it in a heading: in sentences, from the one place where its metric is described.
+
+use record::{Direction, Metric, Phase, Statistic};
+
+/// What the interval behind a figure says.
+pub(super) const INTERVAL: &str = "±: half the 95 % interval, over the runs by Student's t, of a single run as the instrument states it.";
+
+/// What a metric is, and its unit.
+pub(super) fn of_metric(metric: Metric) -> String {
+    match metric.unit() {
+        "" => metric.meaning().to_owned(),
+        "bit/s" => format!("{} In Mbit/s.", metric.meaning()),
+        unit => format!("{} In {unit}.", metric.meaning()),
+    }
+}
+
+/// What a figure of a metric is, and of what.
+pub(super) fn of(
+    metric: Metric,
+    statistic: Statistic,
+    direction: Option<Direction>,
+    phase: Option<Phase>,
+) -> String {
+    let mut text = of_metric(metric);
+    let mut add = |name: &str, meaning: &str| {
+        let mut letters = meaning.chars();
+        let first = letters.next().map(|first| first.to_lowercase().to_string());
+        let rest = letters.as_str();
+        text.push_str(&format!(
+            " {}: {}{rest}",
+            capital(name),
+            first.unwrap_or_default()
+        ));
+    };
+    if statistic != Statistic::Total {
+        add(statistic.name(), statistic.meaning());
+    }
+    if let Some(direction) = direction {
+        add(direction.name(), direction.meaning());
+    }
+    if let Some(phase) = phase {
+        add(phase.name(), phase.meaning());
+    }
+    text
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_says_its_metric_unit_statistic_and_direction() {
+        let text = of(
+            Metric::GoodputBitPerS,
+            Statistic::Mean,
+            Some(Direction::Down),
+            None,
+        );
+        for part in [
+            "(L7)",
+            "In Mbit/s.",
+            "Mean: their sum",
+            "Down: from server to client.",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+}
