@@ -11,6 +11,7 @@ mod interrupted;
 mod refusals;
 mod resumed;
 mod runs;
+mod screen;
 mod shipped;
 mod small;
 
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     common::powerless::divert();
     let mut suite = Suite::new();
     runs::add(&mut suite);
+    screen::add(&mut suite);
     beds::add(&mut suite);
     calibrated::add(&mut suite);
     instruments::add(&mut suite);

@@ -221,7 +221,10 @@ fn faults(latest: &Latest<'_>, case: &Case) -> Vec<Fault> {
     if ran < case.repeats.least {
         faults.push(Fault {
             verdict: Verdict::Failed,
-            text: format!("{ran} of {} runs took place", case.repeats.least),
+            text: format!(
+                "{ran} of {} took place",
+                record::quantity::counted(case.repeats.least, "run")
+            ),
         });
     }
     faults
