@@ -369,7 +369,12 @@ mod tests {
         let words = std::iter::once("theory").chain(line.split_whitespace());
         let theory = Program::try_parse_from(words)?.theory.theory()?;
         serde_json::to_string(&theory)?;
-        Ok(theory.text(Terminal::NONE))
+        // Wide enough for every table in one piece.
+        let wide = Terminal {
+            width: 120,
+            ..Terminal::NONE
+        };
+        Ok(theory.text(wide))
     }
 
     #[track_caller]

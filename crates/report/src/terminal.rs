@@ -245,12 +245,12 @@ fn header(table: &Table, columns: &[usize], widths: &[usize]) -> Vec<String> {
 
 /// Words wrapped to a column, names after their points and commas.
 fn in_parts(text: &str, width: usize) -> String {
-    let separator = |line| -> Box<dyn Iterator<Item = Word<'_>>> {
+    fn words(line: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
         Box::new(parts(line).into_iter().map(Word::from))
-    };
+    }
     let options = textwrap::Options::new(width)
         .word_splitter(WordSplitter::NoHyphenation)
-        .word_separator(WordSeparator::Custom(separator));
+        .word_separator(WordSeparator::Custom(words));
     let text = with_units_kept(text);
     let lines = text.lines().flat_map(|line| textwrap::wrap(line, &options));
     lines.collect::<Vec<_>>().join("\n").replace(NO_BREAK, " ")
