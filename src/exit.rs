@@ -25,9 +25,9 @@ pub(crate) fn report_as_env(failure: &Failure) -> ExitCode {
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     // Nothing is left to be told when the terminal is gone.
     let _ = error.print();
-    let is_exec = std::env::args_os()
-        .nth(1)
-        .is_some_and(|first| first == "exec");
+    let mut words = std::env::args_os().skip(1);
+    let command = words.find(|word| !word.to_string_lossy().starts_with('-'));
+    let is_exec = command.is_some_and(|command| command == "exec");
     match (error.use_stderr(), is_exec) {
         (false, _) => ExitCode::SUCCESS,
         (true, true) => ExitCode::from(ENV_FAILED),

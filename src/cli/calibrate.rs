@@ -1,7 +1,6 @@
 //! `farwire calibrate`: the instruments against known truth.
 
 use std::fs;
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,6 +9,7 @@ use clap::Args;
 
 use super::experiment::{ExperimentArgs, FinishedExperiment};
 use crate::experiment::grid;
+use crate::notes;
 use instruments::failure::Failure;
 use instruments::output;
 use record::GivenScenario;
@@ -73,7 +73,7 @@ impl CalibrateArgs {
         )?;
         output::write_json(&in_directory("calibration.json"), calibration)?;
         let json = self.experiment.json.as_deref();
-        let text = report::calibration_text(calibration);
-        super::show(json, calibration, &text, io::stderr())
+        let text = report::calibration_text(calibration, super::terminal());
+        super::show(json, calibration, &text, notes::beside())
     }
 }

@@ -1,6 +1,5 @@
 //! `farwire compare`: records of one scenario against a reference, as a gate for regressions.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 
+use crate::notes;
 use instruments::failure::{Blame, Failure};
 use record::Record;
 use report::analysis::compare::{Compared, Comparison};
@@ -64,11 +64,11 @@ impl CompareArgs {
                 .with_context(|| path.display().to_string())
                 .or_bad_input()?;
             text += &format!("{} against {}\n", path.display(), self.reference.display());
-            text += &report::comparison(&comparison, self.threshold);
+            text += &report::comparison(&comparison, self.threshold, super::terminal());
             let row = |one| self.row(path, &comparison, one);
             rows.extend(comparison.compared.iter().map(row));
         }
-        super::show(self.json.as_deref(), &rows, &text, io::stderr())?;
+        super::show(self.json.as_deref(), &rows, &text, notes::beside())?;
         Ok(if rows.iter().any(|row| row.regression) {
             ExitCode::FAILURE
         } else {

@@ -20,6 +20,9 @@ pub(crate) struct DoctorArgs {
     json: Option<PathBuf>,
 }
 
+/// Where what was found begins in a line.
+const INDENT: usize = 33;
+
 impl DoctorArgs {
     /// Examines the machine.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
@@ -27,7 +30,7 @@ impl DoctorArgs {
         super::show(
             self.json.as_deref(),
             &diagnosis,
-            &diagnosis.to_string(),
+            &report::hanging(&diagnosis.to_string(), super::terminal(), INDENT),
             io::sink(),
         )?;
         match diagnosis.is_fit() {

@@ -8,6 +8,7 @@ use clap::Args;
 use super::ForwarderArgs;
 use super::link::LinkArgs;
 use crate::emulate::WanBox;
+use crate::notes::note;
 use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
 
@@ -44,9 +45,12 @@ impl EmulateArgs {
         let link = spec.to_link("box").or_bad_input()?;
         let options = self.forwarder.options()?;
         let wan_box = WanBox::up([&self.a, &self.b], self.force, link, options)?;
-        eprintln!("farwire: {} <-> {} until a signal", self.a, self.b);
+        note(format_args!(
+            "farwire: {} <-> {} until a signal",
+            self.a, self.b
+        ));
         let summary = wan_box.run()?;
-        eprintln!("farwire: {summary}");
+        note(format_args!("farwire: {summary}"));
         if let Some(file) = &self.json {
             write_json(file, &summary)?;
         }

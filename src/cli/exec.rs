@@ -17,6 +17,7 @@ use signal_hook::consts::{SIGINT, SIGQUIT};
 use super::ForwarderArgs;
 use super::link::LinkArgs;
 use crate::forward::thread::EMULATOR_DIED;
+use crate::notes::note;
 use crate::testbed::{self, EmulatedBed};
 use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
@@ -76,7 +77,7 @@ impl ExecArgs {
         let links = bed.down()?;
         let code = code?;
         let summary = links.first().context("the bed has a link")?;
-        eprintln!("farwire: {summary}");
+        note(format_args!("farwire: {summary}"));
         if let Some(file) = &self.json {
             write_json(file, summary)?;
         }

@@ -12,6 +12,7 @@ use clap::Args;
 use super::CpuArg;
 use crate::experiment::host;
 use crate::experiment::{baseline, directory, runner, testbed, testbeds};
+use crate::notes::note;
 use crate::testbed::TestbedBuilder;
 use instruments::failure::{Blame, Failure};
 use instruments::measure;
@@ -19,6 +20,7 @@ use instruments::output;
 use instruments::output::Prepared;
 use netio::stop::Stop;
 use record::plan::{Case, Order, Plan};
+use record::quantity::counted;
 use record::{GivenScenario, Head, Record, RecordWriter};
 
 /// The reports beside a record.
@@ -147,7 +149,8 @@ impl ExperimentArgs {
 impl FinishedExperiment {
     /// Says where the report is, and how to go on with what a signal cut short.
     pub(super) fn conclude(&self) -> Result<(), Failure> {
-        eprintln!("report: {}", self.directory.join(PAGE).display());
+        let report = self.directory.join(PAGE);
+        note(format_args!("report: {}", report.display()));
         match self.stop.cause() {
             None => Ok(()),
             Some(cause) => Err(anyhow!(
@@ -200,12 +203,12 @@ fn outline(plan: &Plan) -> String {
         let time = runner::estimate(case);
         least += time * case.repeats.least;
         most += time * case.repeats.most;
-        let times = match (case.repeats.least, case.repeats.most) {
-            (least, most) if least == most => format!("{least} times"),
-            (least, most) => format!("{least} to {most} times"),
+        let runs = match (case.repeats.least, case.repeats.most) {
+            (least, most) if least == most => counted(least, "run"),
+            (least, most) => format!("{least} to {most} runs"),
         };
         lines.push(format!(
-            "{}: {times}, {:.1} s each",
+            "{}: {runs}, {:.1} s each",
             case.name,
             time.as_secs_f64()
         ));
@@ -226,8 +229,9 @@ fn outline(plan: &Plan) -> String {
         format!("{:.0} to {:.0} s", least.as_secs_f64(), most.as_secs_f64())
     };
     lines.push(format!(
-        "{} cases, {runs} runs, {order}; about {time}, without what has no stated time",
-        plan.cases.len()
+        "{}, {}, {order}; about {time}, without what has no stated time",
+        counted(plan.cases.len(), "case"),
+        counted(runs, "run")
     ));
     lines.join("\n") + "\n"
 }
@@ -265,7 +269,7 @@ mod tests {
     #[test]
     fn the_outline_has_every_case_and_the_time_that_is_known() {
         let text = outline(&record().head.plan);
-        assert!(text.contains("slow: 2 times"), "{text}");
+        assert!(text.contains("slow: 2 runs"), "{text}");
         assert!(text.contains("  ping: ping --count=3"), "{text}");
         assert!(
             text.contains("2 cases, 3 runs, each round in an order drawn by seed 1"),

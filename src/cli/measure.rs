@@ -1,12 +1,13 @@
 //! `farwire measure`: one instrument against a host.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 
+use crate::notes;
 use instruments::failure::{Blame, Failure};
 use instruments::measure::{Common, Instrument, InstrumentArgs, MeasureOutput};
 use instruments::output;
@@ -27,7 +28,7 @@ impl MeasureArgs {
         let instrument = self.asked.instrument();
         let common = instrument.common();
         let json = prepare_json(common).or_bad_input()?;
-        let found = instrument.measure(&session(common)?)?;
+        let found = instrument.measure(&session()?)?;
         let written = write_json(common, &found, json);
         show(instrument, &found)?;
         written?;
@@ -39,13 +40,12 @@ impl MeasureArgs {
     }
 }
 
-fn session(common: &Common) -> Result<Session> {
+fn session() -> Result<Session> {
     Ok(Session {
         stop: Stop::on_signals()?,
-        live: if common.quiet {
-            Live::quiet()
-        } else {
-            Live::on_terminal()
+        live: match notes::are_quiet() {
+            true => Live::quiet(),
+            false => Live::on_terminal(),
         },
         in_bed: false,
         details: true,
@@ -88,19 +88,18 @@ fn show(instrument: &dyn Instrument, found: &MeasureOutput) -> Result<(), Failur
         .collect();
     let own = instrument.table(measurement)?;
     let table = own.unwrap_or_else(|| report::figures(measurement));
-    let figures = report::table_text(&table, false);
+    let figures = report::table_text(&table, super::terminal());
     let intervals = found
         .start
         .as_ref()
-        .map(|_| report::table_text(&report::intervals(measurement), false))
+        .map(|_| report::table_text(&report::intervals(measurement), super::terminal()))
         .unwrap_or_default();
     let text = format!(
         "{}{intervals}{figures}{facts}",
         instrument.text(measurement)
     );
     if common.json.as_deref().is_some_and(output::is_stdout) {
-        io::stderr().write_all(text.as_bytes())?;
-        return Ok(());
+        return Ok(notes::beside().write_all(text.as_bytes())?);
     }
     Ok(output::write(None, &text)?)
 }

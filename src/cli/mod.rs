@@ -14,7 +14,7 @@ mod run;
 mod serve;
 mod theory;
 
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -25,7 +25,9 @@ use serde::Serialize;
 
 use crate::forward::packet_log::PacketLogWriter;
 use crate::forward::thread::ForwarderOptions;
+use crate::notes;
 use crate::testbed;
+use ::report::Terminal;
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 
@@ -33,6 +35,9 @@ use instruments::output;
 #[derive(Debug, Parser)]
 #[command(name = "farwire", version)]
 pub(crate) struct Cli {
+    /// Nothing on standard error but errors and warnings
+    #[arg(short, long, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -60,6 +65,9 @@ enum Command {
 impl Cli {
     /// Runs the command and gives the exit code.
     pub(crate) fn run(&self) -> ExitCode {
+        if self.quiet {
+            notes::keep_quiet();
+        }
         let outcome = match &self.command {
             Command::Exec(args) => {
                 return args
@@ -103,6 +111,21 @@ fn show(
         return Ok(instead.write_all(text.as_bytes())?);
     }
     output::write(None, text)
+}
+
+/// What standard output is: as wide as the terminal, or as COLUMNS says, and 80 characters where it is none.
+fn terminal() -> Terminal {
+    if !io::stdout().is_terminal() {
+        return Terminal::NONE;
+    }
+    let asked = std::env::var("COLUMNS").ok();
+    let asked = asked.and_then(|columns| columns.parse().ok());
+    let found = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    let width = asked.or_else(found).filter(|width| *width > 0);
+    Terminal {
+        width: width.unwrap_or(Terminal::NONE.width),
+        coloured: output::coloured(true),
+    }
 }
 
 /// How the emulator runs.

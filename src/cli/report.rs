@@ -1,7 +1,7 @@
 //! `farwire report`: a view of a record.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::Record;
+use report::Terminal;
 
 /// Show a record
 ///
@@ -28,6 +29,9 @@ pub(crate) struct ReportArgs {
     /// Write every figure of the HTML page there, an SVG file each
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
+    /// As text, all that the record says: every headline, spread, warm-up, conditions, the machine
+    #[arg(long)]
+    details: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -74,8 +78,11 @@ impl ReportArgs {
         let target = self.out.as_deref();
         match format {
             Format::Text => {
-                let terminal = self.out.is_none() && io::stdout().is_terminal();
-                output::write(target, &report::text(record, output::coloured(terminal)))?;
+                let terminal = match target {
+                    Some(_) => Terminal::NONE,
+                    None => super::terminal(),
+                };
+                output::write(target, &text(record, self.details, terminal))?;
             }
             Format::Md => output::write(target, &report::markdown(record)?)?,
             Format::Html => output::write(target, &report::html(record)?)?,
@@ -99,6 +106,14 @@ impl ReportArgs {
             }
         }
         Ok(())
+    }
+}
+
+/// The record for a terminal.
+pub(super) fn text(record: &Record, details: bool, terminal: Terminal) -> String {
+    match details {
+        true => report::details(record, terminal),
+        false => report::text(record, terminal),
     }
 }
 

@@ -1,6 +1,5 @@
 //! `farwire run`: an experiment, or the missing rest of one.
 
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,8 +7,8 @@ use clap::Args;
 
 use super::experiment::ExperimentArgs;
 use crate::experiment::scenario;
+use crate::notes;
 use instruments::failure::Failure;
-use instruments::output;
 use record::GivenScenario;
 use report::analysis::{Analysis, Verdict};
 
@@ -21,6 +20,9 @@ pub(crate) struct RunArgs {
     scenario: Option<PathBuf>,
     #[command(flatten)]
     experiment: ExperimentArgs,
+    /// End with all that the record says: every headline, spread, warm-up, conditions, the machine
+    #[arg(long)]
+    details: bool,
 }
 
 impl RunArgs {
@@ -35,12 +37,9 @@ impl RunArgs {
         let Some(finished) = self.experiment.run("run", given, |plan| plan)? else {
             return Ok(ExitCode::SUCCESS);
         };
-        let text = report::text(
-            &finished.record,
-            output::coloured(io::stdout().is_terminal()),
-        );
+        let text = super::report::text(&finished.record, self.details, super::terminal());
         let json = self.experiment.json.as_deref();
-        super::show(json, &finished.record, &text, io::stderr())?;
+        super::show(json, &finished.record, &text, notes::beside())?;
         finished.conclude()?;
         Ok(match Analysis::of(&finished.record).verdict {
             Verdict::Met => ExitCode::SUCCESS,

@@ -8,6 +8,7 @@ use clap::Args;
 use ipnet::IpNet;
 use model::Nanos;
 
+use crate::notes::note;
 use instruments::capacity::wire::CONTROL_PORT;
 use instruments::endpoint::Local;
 use instruments::failure::{Blame, Failure};
@@ -68,9 +69,15 @@ impl ServeArgs {
         let stop = Stop::on_signals()?;
         let server = serve::start(self.config()?).or_bad_input()?;
         for service in server.services() {
-            eprintln!("farwire serves {} on {}", service.name, service.address);
+            note(format_args!(
+                "farwire serves {} on {}",
+                service.name, service.address
+            ));
         }
-        eprintln!("farwire sends TCP with {}", server.congestion());
+        note(format_args!(
+            "farwire sends TCP with {}",
+            server.congestion()
+        ));
         while stop.cause().is_none() {
             thread::sleep(STOP_INTERVAL);
         }

@@ -1,6 +1,5 @@
 //! `farwire theory`: what a line, an MTU and a protocol allow.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,9 +10,12 @@ use serde::Serialize;
 
 use instruments::failure::{Blame, Failure};
 use instruments::messages::sizes::{MessageSizes, Sweep};
+use record::quantity::counted;
+use record::table::{Column, Table};
+use report::{Terminal, prose, table_text};
 use stats::layers::{Protocol, Stack};
 use stats::theory::ceilings::{self, Ceiling};
-use stats::theory::limits::{Explained, Limits};
+use stats::theory::limits::{Explained, Limit, Limits};
 use stats::theory::loss::Congestion;
 use stats::theory::nettest::{self, FASTEST_BLAST, Overhead};
 use stats::theory::rfc6349::{self, NeededWindow};
@@ -112,7 +114,7 @@ impl TheoryArgs {
         super::show(
             self.json.as_deref(),
             &theory,
-            &theory.to_string(),
+            &theory.text(super::terminal()),
             io::sink(),
         )?;
         Ok(ExitCode::SUCCESS)
@@ -172,26 +174,27 @@ impl TheoryArgs {
     }
 }
 
-impl fmt::Display for Theory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.title(f)?;
-        self.layers(f)?;
-        self.path(f)?;
-        limits("TCP", &self.tcp, f)?;
-        if let (Congestion::Bbr, Some(_)) = (self.conditions.congestion, self.conditions.loss) {
-            writeln!(f, "BBR: no law says what a loss costs it")?;
-        }
-        limits("UDP", &self.udp, f)?;
-        if let Some(explained) = &self.measured {
-            writeln!(f, "measured: {explained}\n")?;
-        }
-        sizes(&self.sizes, f)?;
-        overheads(&self.overheads, f)
-    }
-}
-
 impl Theory {
-    fn title(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// All of it for people.
+    fn text(&self, terminal: Terminal) -> String {
+        let paragraphs = [self.title(), self.path(), self.no_law(), self.explained()];
+        let [title, path, no_law, explained] = paragraphs.map(|text| prose(&text, terminal));
+        let tables = [
+            self.layers(),
+            limits("TCP", &self.tcp),
+            limits("UDP", &self.udp),
+            sizes(&self.sizes),
+            overheads(&self.overheads),
+        ];
+        let [layers, tcp, udp, sizes, overheads] = tables.map(|table| table_text(&table, terminal));
+        let parts = [
+            title, layers, path, tcp, no_law, udp, explained, sizes, overheads,
+        ];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        parts.join("\n")
+    }
+
+    fn title(&self) -> String {
         let PathConditions {
             rate, mtu, stack, ..
         } = self.conditions;
@@ -205,115 +208,150 @@ impl Theory {
             Protocol::Tcp { timestamps: false } => "TCP without timestamps",
             _ => "TCP with timestamps",
         };
-        writeln!(f, "{rate} Ethernet, MTU {mtu}{tags}, {ip}, {timestamps}\n")
+        format!("{rate} Ethernet, MTU {mtu}{tags}, {ip}, {timestamps}")
     }
 
-    fn layers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, rate, share) = ("bytes a packet", "Mb/s", "% of the line");
-        let counts = "counts";
-        writeln!(f, "   {counts:28} {bytes:>14} {rate:>12} {share:>14}")?;
-        for ceiling in &self.ceilings {
-            let (layer, counts) = (ceiling.layer, ceiling.counts);
-            let (bytes, share) = (ceiling.packet_bytes, ceiling.percent);
-            let rate = ceiling.bit_per_s / 1e6;
-            writeln!(
-                f,
-                "{layer} {counts:28} {bytes:>14} {rate:>12.3} {share:>14.3}"
-            )?;
-        }
-        let packets = self.packets_per_s;
-        writeln!(f, "full packets: {packets:.0} a second\n")
+    fn layers(&self) -> Table {
+        let columns = [
+            Column::words("layer"),
+            Column::words("counts"),
+            Column::numbers("a packet\nbytes"),
+            Column::numbers("rate\nMbit/s"),
+            Column::numbers("of the line\n%"),
+        ];
+        let row = |ceiling: &Ceiling| {
+            [
+                ceiling.layer.to_string(),
+                ceiling.counts.to_string(),
+                ceiling.packet_bytes.to_string(),
+                mbit(ceiling.bit_per_s),
+                format!("{:.3}", ceiling.percent),
+            ]
+        };
+        let mut table = Table::new("", columns).with(self.ceilings.iter().map(row));
+        table.note = format!("full packets: {:.0} a second", self.packets_per_s);
+        table
     }
 
-    fn path(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn path(&self) -> String {
+        let mut lines = Vec::new();
         if let (Some(window), Some(rtt)) = (self.needed_window, self.conditions.rtt) {
             let (bytes, segments) = (window.bytes, window.segments);
             let scale = window.scale.map_or_else(
                 || "more than TCP can state".to_owned(),
                 |scale| format!("window scale {scale}"),
             );
-            writeln!(
-                f,
-                "bandwidth-delay product at {rtt}: {bytes:.0} bytes of payload, {segments:.1} segments: the window must be as large ({scale})",
-            )?;
+            lines.push(format!(
+                "bandwidth-delay product at {rtt}: {bytes:.0} bytes of payload, {segments:.1} segments: the window must be as large ({scale})"
+            ));
         }
         if let Some(transfer) = &self.transfer {
             let (bytes, seconds) = (transfer.bytes, transfer.ideal_s);
-            writeln!(
-                f,
-                "ideal transfer time of {bytes} bytes: {seconds:.3} s (RFC 6349)"
-            )?;
+            let bytes = counted(bytes, "byte");
+            lines.push(format!(
+                "ideal transfer time of {bytes}: {seconds:.3} s (RFC 6349)"
+            ));
         }
-        Ok(())
+        lines.join("\n")
+    }
+
+    fn no_law(&self) -> String {
+        match (self.conditions.congestion, self.conditions.loss) {
+            (Congestion::Bbr, Some(_)) => "BBR: no law says what a loss costs it".to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    fn explained(&self) -> String {
+        let explained = self.measured.as_ref();
+        explained.map_or(String::new(), |explained| format!("measured: {explained}"))
     }
 }
 
-fn limits(protocol: &str, limits: &Limits, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (heading, rate) = (format!("{protocol} goodput, at most"), "Mb/s");
-    writeln!(f, "{heading:31} {rate:>14}")?;
-    for limit in &limits.all {
-        let (name, rate) = (limit.cause.name(), limit.bit_per_s / 1e6);
-        let binds = if *limit == limits.binding {
-            "  binds"
-        } else {
-            ""
+fn mbit(bit_per_s: f64) -> String {
+    format!("{:.3}", bit_per_s / 1e6)
+}
+
+fn limits(protocol: &str, limits: &Limits) -> Table {
+    let columns = [
+        Column::words(format!("{protocol} goodput, at most")),
+        Column::numbers("Mbit/s"),
+        Column::words(""),
+    ];
+    let row = |limit: &Limit| {
+        let binds = match *limit == limits.binding {
+            true => "binds",
+            false => "",
         };
-        writeln!(f, "  {name:29} {rate:>14.3}{binds}")?;
-    }
-    writeln!(f)
+        [
+            limit.cause.name().to_owned(),
+            mbit(limit.bit_per_s),
+            binds.to_owned(),
+        ]
+    };
+    Table::new("", columns).with(limits.all.iter().map(row))
 }
 
-fn sizes(sizes: &[OfSize], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if sizes.is_empty() {
-        return Ok(());
-    }
-    writeln!(
-        f,
-        "each message in packets of its own (TCP messages that run together reach the ceiling above at any size)"
-    )?;
-    writeln!(f, "{:>9} {:^49} {:^49}", "message", "TCP", "UDP")?;
-    let columns = "packets   on wire          us       Mb/s        %";
-    writeln!(f, "{:>9} {columns:>49} {columns:>49}", "bytes")?;
-    for size in sizes {
-        let udp = size.udp.map_or_else(|| "too long".to_owned(), cells);
-        writeln!(f, "{:>9} {} {udp:>49}", size.bytes, cells(size.tcp))?;
-    }
-    writeln!(f)
+fn sizes(sizes: &[OfSize]) -> Table {
+    let of_protocol = |protocol: &str| {
+        let first = Column::numbers(format!("{protocol}\npackets"));
+        let rest = [
+            "on wire\nbytes",
+            "time\nus",
+            "goodput\nMbit/s",
+            "of line\n%",
+        ];
+        let rest = rest.map(|title| Column::numbers(title).beside());
+        std::iter::once(first).chain(rest).collect::<Vec<_>>()
+    };
+    let columns = [
+        vec![Column::words("message, bytes")],
+        of_protocol("TCP"),
+        of_protocol("UDP"),
+    ];
+    let row = |size: &OfSize| {
+        let too_long = || ["too long", "–", "–", "–", "–"].map(str::to_owned);
+        let udp = size.udp.map_or_else(too_long, cells);
+        let bytes = vec![size.bytes.to_string()];
+        [bytes, cells(size.tcp).into(), udp.into()].concat()
+    };
+    let title = "each message in packets of its own (TCP messages that run together reach the ceiling above at any size)";
+    Table::new(title, columns.concat()).with(sizes.iter().map(row))
 }
 
-fn cells(carried: Carried) -> String {
-    let (packets, wire) = (carried.counted.packets, carried.counted.l1);
-    let (time, rate) = (carried.wire_s * 1e6, carried.goodput_bit_per_s / 1e6);
-    let percent = carried.percent;
-    format!("{packets:>7} {wire:>9} {time:>11.3} {rate:>10.3} {percent:>8.3}")
+fn cells(carried: Carried) -> [String; 5] {
+    [
+        carried.counted.packets.to_string(),
+        carried.counted.l1.to_string(),
+        format!("{:.3}", carried.wire_s * 1e6),
+        mbit(carried.goodput_bit_per_s),
+        format!("{:.3}", carried.percent),
+    ]
 }
 
-fn overheads(overheads: &[Overhead], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if overheads.is_empty() {
-        return Ok(());
-    }
-    writeln!(
-        f,
-        "nettest's own theory (Experiment on Oct 10, with nettest on kernel 2.4.10)"
-    )?;
-    let (what, published, correct) = ("", "published", "correct");
-    writeln!(f, "{what:32} {published:>19} {correct:>19}")?;
-    for overhead in overheads {
-        let (published, correct) = (overhead.published, overhead.correct);
-        let (what, why) = (overhead.what, overhead.why);
-        writeln!(
-            f,
-            "{what:32} {:>19} {:>19}  {why}",
-            published.to_string(),
-            correct.to_string()
-        )?;
-    }
+fn overheads(overheads: &[Overhead]) -> Table {
+    let columns = [
+        Column::words("overhead"),
+        Column::numbers("published"),
+        Column::numbers("correct"),
+        Column::words(""),
+    ];
+    let row = |overhead: &Overhead| {
+        [
+            overhead.what.to_string(),
+            overhead.published.to_string(),
+            overhead.correct.to_string(),
+            overhead.why.to_string(),
+        ]
+    };
+    let title = "nettest's own theory (Experiment on Oct 10, with nettest on kernel 2.4.10)";
+    let mut table = Table::new(title, columns).with(overheads.iter().map(row));
     let ceiling = 12_500_000.0 * 1448.0 / 1538.0;
     let percent = 100.0 * FASTEST_BLAST / ceiling;
-    writeln!(
-        f,
-        "its fastest blast, {FASTEST_BLAST:.0} bytes a second, is {percent:.2} % of {ceiling:.0} (1448/1538 of 100 Mb/s)"
-    )
+    table.note = format!(
+        "its fastest blast, {FASTEST_BLAST:.0} bytes a second, is {percent:.2} % of {ceiling:.0} (1448/1538 of 100 Mbit/s)"
+    );
+    table
 }
 
 #[cfg(test)]
@@ -331,7 +369,12 @@ mod tests {
         let words = std::iter::once("theory").chain(line.split_whitespace());
         let theory = Program::try_parse_from(words)?.theory.theory()?;
         serde_json::to_string(&theory)?;
-        Ok(theory.to_string())
+        // Wide enough for every table in one piece.
+        let wide = Terminal {
+            width: 120,
+            ..Terminal::NONE
+        };
+        Ok(theory.text(wide))
     }
 
     #[track_caller]
@@ -376,7 +419,7 @@ mod tests {
         let fast = "--rate 100mbit --measured";
         says(
             &format!("{fast} 94.1mbit"),
-            &["99.9 % of 94.148 Mb/s (line rate)"],
+            &["99.9 % of 94.148 Mbit/s (line rate)"],
         );
         says(
             &format!("{fast} 94.4mbit"),

@@ -19,6 +19,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions, ForwarderThread, RING_SLOTS};
+use crate::notes::note;
 use carrier::{Action, Carriers};
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
@@ -150,7 +151,7 @@ impl WanBox {
         } else {
             "lost: lowering"
         };
-        eprintln!("farwire: carrier {word} {name}");
+        note(format_args!("farwire: carrier {word} {name}"));
         port.lease.set_up(up)?;
         Ok(())
     }

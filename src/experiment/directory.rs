@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
+use crate::notes::note;
 use record::Record;
 
 /// The directory for a new record of the experiment `name`: `out`, or the first free one of out/NAME, out/NAME-2 and
@@ -33,7 +34,7 @@ pub(crate) fn choose(
         .into_iter()
         .find(|directory| !Record::is_in(directory));
     let free = free.unwrap_or(first);
-    eprintln!("{held}; this one goes to {}", free.display());
+    note(format_args!("{held}; this one goes to {}", free.display()));
     Ok(free)
 }
 

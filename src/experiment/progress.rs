@@ -1,10 +1,12 @@
 //! How far an experiment is: a bar with the time left on a terminal, plain lines elsewhere.
 
-use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use record::quantity::counted;
+
+use crate::notes::{are_watched, note};
 
 /// Redraws of the bar.
 const TICK: Duration = Duration::from_millis(250);
@@ -22,9 +24,7 @@ impl Progress {
     /// Nothing of `total` runs done yet.
     pub(super) fn new(total: usize) -> Self {
         let end = Arc::new(Mutex::new(Instant::now()));
-        let bar = io::stderr()
-            .is_terminal()
-            .then(|| bar(total, Arc::clone(&end)));
+        let bar = are_watched().then(|| bar(total, Arc::clone(&end)));
         Self {
             total,
             done: 0,
@@ -42,7 +42,10 @@ impl Progress {
                 bar.set_length(self.total as u64);
                 bar.set_message(what.to_owned());
             }
-            None if self.done == 0 => eprintln!("{} runs, about {} left", self.total, human(left)),
+            None if self.done == 0 => {
+                let runs = counted(self.total, "run");
+                note(format_args!("{runs}, about {} left", human(left)));
+            }
             None => {}
         }
     }
@@ -56,7 +59,7 @@ impl Progress {
                 bar.println(line);
                 bar.inc(1);
             }
-            None => eprintln!("{line}"),
+            None => note(line),
         }
     }
 }

@@ -15,8 +15,10 @@ use instruments::Session;
 use instruments::measure::{self, InstrumentArgs};
 use netio::stop::Stop;
 use record::plan::{Case, Instrument, Plan, PlannedRun};
+use record::profile::{Headline, Profile};
+use record::quantity::{number, scale};
+use record::{Direction, Measurement, Phase};
 use record::{Latest, LinkCounts, Measured, Outcome, Record, RecordWriter, Run, now};
-use record::{Measurement, Metric, Statistic};
 use stats::repeats;
 
 /// Sets up the test bed of a case under a seed.
@@ -59,7 +61,11 @@ pub(crate) fn run(
                 if stop.cause().is_some() {
                     return Ok(());
                 }
-                progress.finish(&format!("{}: {}", label(&planned), outcome_line(&run)));
+                progress.finish(&format!(
+                    "{}: {}",
+                    label(&planned),
+                    outcome_line(&run, planned.case)
+                ));
                 writer.keep(&run)?;
                 record.runs.push(run);
             }
@@ -305,14 +311,16 @@ fn environment(testbed: &dyn Testbed) -> BTreeMap<String, String> {
     environment
 }
 
-/// A run in one line.
-fn outcome_line(run: &Run) -> String {
+/// A run of `case` in one line.
+fn outcome_line(run: &Run, case: &Case) -> String {
     match &run.outcome {
         Outcome::Failed { cause } => format!("FAILED: {cause}"),
         Outcome::Invalid { cause } => format!("INVALID: {cause}"),
         Outcome::Ok => {
             let figures = run.measurements.iter().filter_map(|measured| {
-                let figure = headline(&measured.measurement)?;
+                let mut used = case.instruments.iter();
+                let used = used.find(|instrument| instrument.name == measured.instrument)?;
+                let figure = headline(&used.profile, &measured.measurement)?;
                 Some(format!("{} {figure}", measured.instrument))
             });
             figures.collect::<Vec<_>>().join(", ")
@@ -320,22 +328,43 @@ fn outcome_line(run: &Run) -> String {
     }
 }
 
-/// The figure that people look for first.
-fn headline(measurement: &Measurement) -> Option<String> {
-    if let Some(rtt) = measurement.figure(Metric::RttMs, Statistic::Median) {
-        return Some(format!("{rtt:.3} ms"));
-    }
-    // Of streams, the rates have a direction.
-    let rate = |metric| {
-        let mut figures = measurement.figures.iter();
-        figures
-            .find(|f| f.metric == metric && f.statistic == Statistic::Mean && f.stream.is_none())
-            .map(|figure| figure.value)
+/// The first of the instrument's headlines that was measured, as tables show it: both ways where it went both, from the least
+/// to the greatest over sizes.
+fn headline(profile: &Profile, measurement: &Measurement) -> Option<String> {
+    let of = |headline: &Headline| {
+        let all = measurement.figures.iter().filter(|figure| {
+            let is_it = (figure.metric, figure.statistic) == (headline.metric, headline.statistic);
+            let this_way = headline
+                .direction
+                .is_none_or(|way| figure.direction == Some(way));
+            is_it && this_way && figure.stream.is_none()
+        });
+        let mut parts: BTreeMap<_, Vec<f64>> = BTreeMap::new();
+        for figure in all {
+            let part = (figure.phase, figure.direction);
+            parts.entry(part).or_default().push(figure.value);
+        }
+        (!parts.is_empty()).then_some((headline.metric, parts))
     };
-    let rate = rate(Metric::GoodputBitPerS).or_else(|| rate(Metric::SentRateBitPerS));
-    let connect = measurement.figure(Metric::ConnectMs, Statistic::Median);
-    rate.map(|rate| format!("{:.3} MB/s", rate / 8e6))
-        .or_else(|| Some(format!("{:.3} ms", connect?)))
+    let (metric, parts) = profile.headlines.iter().find_map(of)?;
+    let (by, unit) = scale(metric);
+    let several = parts.len() > 1;
+    let words = parts.into_iter().map(|((phase, way), values)| {
+        let scope = [phase.map(Phase::name), way.map(Direction::name)];
+        let scope = scope.into_iter().flatten().filter(|_| several);
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let shown = match least < most {
+            true => format!("{} to {} {unit}", number(least / by), number(most / by)),
+            false => format!("{} {unit}", number(most / by)),
+        };
+        scope
+            .map(str::to_owned)
+            .chain([shown])
+            .collect::<Vec<_>>()
+            .join(" ")
+    });
+    Some(words.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

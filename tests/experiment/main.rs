@@ -12,6 +12,7 @@ mod kept;
 mod refusals;
 mod resumed;
 mod runs;
+mod screen;
 mod shipped;
 mod small;
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     common::powerless::divert();
     let mut suite = Suite::new();
     runs::add(&mut suite);
+    screen::add(&mut suite);
     beds::add(&mut suite);
     calibrated::add(&mut suite);
     instruments::add(&mut suite);

@@ -32,9 +32,6 @@ pub struct Common {
     /// Write the measurement as JSON there; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// No line while measuring
-    #[arg(short, long)]
-    pub quiet: bool,
 }
 
 /// An instrument with its arguments. What a plan keeps of them is their serde form; what names a host, or concerns the

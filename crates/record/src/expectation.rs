@@ -109,6 +109,11 @@ impl fmt::Display for Expectation {
             }
             Rule::Value { value, within } => write!(f, "{value} ± {within} {unit}"),
             Rule::Gain { gain, within } => {
+                let unit = if unit == "%" {
+                    "percentage points"
+                } else {
+                    unit
+                };
                 write!(f, "the reference's {gain:+} ± {within} {unit}")
             }
             Rule::Ratio { ratio, within } => {

@@ -6,6 +6,8 @@ use std::fmt;
 use model::{Counters, DropCause};
 use serde::{Deserialize, Serialize};
 
+use crate::quantity::counted;
+
 /// The link's counters by direction, and how far the emulator can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -162,9 +164,9 @@ impl Summary {
         // One departure in twenty may be late before the bulk of a measurement is touched.
         (error.over_budget * 20 > error.count).then(|| {
             format!(
-                "{} of {} departures were more than {} late",
+                "{} of {} left more than {} late",
                 error.over_budget,
-                error.count,
+                counted(error.count, "packet"),
                 Micros(error.budget_ns)
             )
         })
@@ -290,8 +292,8 @@ impl fmt::Display for Summary {
         let error = &self.departure_error;
         writeln!(
             f,
-            "departures: {} packets, late by {} (median), {} (p99), {} (max); {} later than {}",
-            error.count,
+            "departures: {}, late by {} (median), {} (p99), {} (max); {} later than {}",
+            counted(error.count, "packet"),
             Micros(error.p50_ns),
             Micros(error.p99_ns),
             Micros(error.max_ns),
@@ -320,8 +322,10 @@ impl fmt::Display for DirectionSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} packets, {} bytes (L2 without FCS): {} delivered",
-            self.packets, self.bytes, self.delivered,
+            "{}, {} (L2 without FCS): {} delivered",
+            counted(self.packets, "packet"),
+            counted(self.bytes, "byte"),
+            self.delivered,
         )?;
         for (what, count) in self.in_words() {
             write!(f, ", {count} {what}")?;
@@ -342,8 +346,8 @@ impl fmt::Display for DirectionSummary {
             let (name, delivered) = (&class.name, class.delivered);
             write!(
                 f,
-                "; {name}: {} packets, {delivered} let through, {dropped} dropped",
-                class.packets
+                "; {name}: {}, {delivered} let through, {dropped} dropped",
+                counted(class.packets, "packet")
             )?;
         }
         Ok(())
@@ -352,7 +356,7 @@ impl fmt::Display for DirectionSummary {
 
 impl fmt::Display for PacketLogSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} lines", self.lines)?;
+        f.write_str(&counted(self.lines, "line"))?;
         if self.not_kept > 0 {
             write!(f, "; {} could not be kept: ", self.not_kept)?;
             f.write_str(self.error.as_deref().unwrap_or("the writer fell behind"))?;

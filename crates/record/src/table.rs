@@ -20,6 +20,8 @@ pub struct Column {
     pub title: String,
     /// Numbers stand to the right, words to the left.
     pub numeric: bool,
+    /// What it says is of the column before it: the two are never parted.
+    pub beside: bool,
 }
 
 /// What stands in one place of a table.
@@ -78,6 +80,7 @@ impl Column {
         Self {
             title: title.into(),
             numeric: false,
+            beside: false,
         }
     }
 
@@ -86,7 +89,15 @@ impl Column {
         Self {
             title: title.into(),
             numeric: true,
+            beside: false,
         }
+    }
+
+    /// Never parted from the column before it.
+    #[must_use]
+    pub fn beside(mut self) -> Self {
+        self.beside = true;
+        self
     }
 }
 

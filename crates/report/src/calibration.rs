@@ -3,12 +3,14 @@
 use std::fmt::Write;
 
 use super::findings::{machine, quick};
-use super::render::{escaped, table_markdown, table_text};
+use super::render::{escaped, table_markdown};
 use super::tables::or_dash;
+use super::terminal::{Terminal, prose, table_text};
 use crate::analysis::calibration::{
     CalibrationReport, Cell, Conditions, FigureCalibration, InstrumentCalibration, Range, Standing,
 };
 use record::quantity;
+use record::quantity::counted;
 use record::table::{Column, Table};
 use record::{Direction, Metric, Statistic};
 
@@ -22,21 +24,21 @@ const LEGEND: &str = "holds: cells (a figure under one set of conditions) whose 
                       there and back";
 
 /// The report as text for a terminal: each instrument's summary, and every cell that is not to be trusted with its cause.
-pub fn calibration_text(report: &CalibrationReport) -> String {
-    let mut text = title(report) + "\n";
+pub fn calibration_text(report: &CalibrationReport, terminal: Terminal) -> String {
+    let mut text = prose(&title(report), terminal);
     if let Some(baseline) = &report.baseline {
-        text += &format!("{}\n", machine(baseline));
+        text += &prose(&machine(baseline), terminal);
     }
     for instrument in &report.instruments {
-        text += &format!("\n{}", table_text(&summary(instrument), false));
+        text += &format!("\n{}", table_text(&summary(instrument), terminal));
         for line in exceptions(instrument) {
-            text += &format!("  - {line}\n");
+            text += &prose(&format!("- {line}"), terminal);
         }
     }
     if let Some(table) = found(report) {
-        text += &format!("\n{}", table_text(&table, false));
+        text += &format!("\n{}", table_text(&table, terminal));
     }
-    text + &format!("\n{LEGEND}\n{}\n", verdict(report))
+    text + "\n" + &prose(LEGEND, terminal) + &prose(&verdict(report), terminal)
 }
 
 /// The report as Markdown, with every cell.
@@ -109,8 +111,10 @@ fn coverage(report: &InstrumentCalibration) -> String {
         cells.filter(|cell| cell.standing == standing).count()
     };
     let mut text = format!(
-        "{}: intervals hold the truth in {} of {} cells",
-        report.instrument, report.held, report.judged
+        "{}: intervals hold the truth in {} of {}",
+        report.instrument,
+        report.held,
+        counted(report.judged, "cell")
     );
     for (standing, what) in [
         (Standing::NoInterval, "without an interval"),
@@ -342,9 +346,13 @@ mod tests {
 
     #[test]
     fn a_cell_that_misses_is_named_with_truth_value_and_cause() {
-        let text = calibration_text(&CalibrationReport::of(&measured(&[rtt(25.0, 0.1)])));
+        let text = calibration_text(
+            &CalibrationReport::of(&measured(&[rtt(25.0, 0.1)])),
+            Terminal::NONE,
+        );
+        let text = text.replace("\n  ", " ");
         for part in [
-            "ping: intervals hold the truth in 0 of 1 cells",
+            "ping: intervals hold the truth in 0 of 1 cell",
             "misses: line: ping: rtt median: 25.000 ms where 24.000 ms is true, outside by 0.900 ms",
             "below 90 %: ping",
         ] {

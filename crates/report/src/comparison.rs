@@ -1,12 +1,12 @@
 //! Two records side by side, for the terminal.
 
-use super::render::table_text;
+use super::terminal::{Terminal, prose, table_text};
 use crate::analysis::compare::{Compared, Comparison};
 use record::quantity;
 use record::table::{Column, Table};
 
 /// A row a figure, and what one record lacks; regressions beyond `threshold` percent are named last.
-pub fn comparison(comparison: &Comparison, threshold: f64) -> String {
+pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -> String {
     let (words, numbers) = (Column::words, Column::numbers);
     let columns = [
         words("case"),
@@ -26,19 +26,15 @@ pub fn comparison(comparison: &Comparison, threshold: f64) -> String {
         ]
     };
     let table = Table::new("", columns).with(comparison.compared.iter().map(row));
-    let mut text = table_text(&table, false);
+    let mut text = table_text(&table, terminal);
     for missing in &comparison.missing {
-        text += &format!("{missing}\n");
+        text += &prose(missing, terminal);
     }
     let worse: Vec<String> = comparison
         .regressions(threshold)
         .map(|one| {
-            format!(
-                "REGRESSION: {}: {}: {}\n",
-                one.case,
-                one.figure,
-                one.words()
-            )
+            let (case, figure, words) = (&one.case, &one.figure, one.words());
+            prose(&format!("REGRESSION: {case}: {figure}: {words}"), terminal)
         })
         .collect();
     if worse.is_empty() {
@@ -56,12 +52,9 @@ mod tests {
     fn every_figure_has_a_row_and_what_is_no_worse_is_said() {
         let record = record();
         let same = Comparison::of(&record, &record, |_, _| true).unwrap();
-        let text = comparison(&same, 5.0);
+        let text = comparison(&same, 5.0, Terminal::NONE);
         assert!(text.contains("ping.rtt_ms.median"), "{text}");
-        assert!(
-            text.contains("too few runs for an interval (1 and 1)"),
-            "{text}"
-        );
+        assert!(text.contains("too few runs"), "{text}");
         assert!(
             text.ends_with("nothing got worse by more than 5 % beyond chance\n"),
             "{text}"

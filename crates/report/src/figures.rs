@@ -30,7 +30,7 @@ pub fn figures(measurement: &Measurement) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table_text;
+    use crate::{Terminal, table_text};
     use record::{Metric, Statistic};
 
     #[test]
@@ -40,7 +40,7 @@ mod tests {
             figures: vec![figure],
             ..Measurement::default()
         };
-        let table = table_text(&figures(&measurement), false);
+        let table = table_text(&figures(&measurement), Terminal::NONE);
         assert!(table.contains("0.500 % to 2.000 %"), "{table}");
     }
 }

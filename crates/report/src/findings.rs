@@ -6,12 +6,14 @@ use super::conditions;
 use crate::analysis::{Analysis, Bottleneck, CaseFigures, Verdict, ceiling};
 use record::Baseline;
 use record::plan::Plan;
+use record::quantity::counted;
 use record::table::{Cell, Column, Mark, Table};
 use stats::repeats;
 
 /// What the numbers are.
 pub(super) const LEGEND: &str = "values: means over the runs ± half the 95 % interval (Student's t; of a single run, what the \
-                                 instrument states); Δ: Hodges–Lehmann shift against the reference; goodput: payload (L7)";
+                                 instrument states); Δ: Hodges–Lehmann shift against the reference in percent, of a percentage \
+                                 in percentage points; goodput: payload (L7)";
 
 /// What follows the title of an experiment that was not run in full.
 pub(super) fn quick(quick: bool) -> &'static str {
@@ -107,7 +109,10 @@ pub(super) fn headline(analysis: &Analysis<'_>) -> String {
     };
     match checks {
         0 => format!("{verdict}."),
-        _ => format!("{verdict}: {met} of {checks} expectations met."),
+        _ => format!(
+            "{verdict}: {met} of {} met.",
+            counted(checks, "expectation")
+        ),
     }
 }
 
@@ -133,8 +138,12 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
         lines.extend(too_few(analysis, figures));
         if figures.repeated > 0 {
             lines.push(format!(
-                "{name}: {} attempts were spoilt by the machine and repeated",
-                figures.repeated
+                "{name}: {}",
+                match figures.repeated {
+                    1 => "an attempt was spoilt by the machine and repeated".to_owned(),
+                    several =>
+                        format!("{several} attempts were spoilt by the machine and repeated"),
+                }
             ));
         }
     }
@@ -145,6 +154,7 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     if analysis.verdict == Verdict::Met {
         lines.push(match analysis.checks().count() {
             0 => "nothing was expected".to_owned(),
+            1 => "the one expectation is met".to_owned(),
             count => format!("all {count} expectations met"),
         });
     }

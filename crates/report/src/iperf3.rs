@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::tables::{number, or_dash, scale};
+use super::tables::or_dash;
+use record::quantity::{number, scale};
 use record::table::{Column, Table};
 use record::{Direction, Figure, Measurement, Metric};
 

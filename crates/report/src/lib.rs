@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+mod brief;
 mod calibration;
 mod charts;
 mod comparison;
@@ -20,6 +21,7 @@ mod render;
 mod spread;
 mod steady;
 mod tables;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -39,9 +41,9 @@ pub use iperf3::{intervals, iperf3};
 pub use junit::junit;
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;
-pub use render::table_text;
 pub use tables::is_headline;
-pub use text::text;
+pub use terminal::{Terminal, hanging, prose, table_text};
+pub use text::{details, text};
 
 use crate::analysis::Analysis;
 use record::Record;

@@ -1,55 +1,7 @@
-//! A table on a terminal, in Markdown and on a page.
+//! A table in Markdown and on a page.
 
 use askama::Template;
-use comfy_table::{Attribute, CellAlignment, Color, LineStyle, TableStyle};
-
-use record::table::{Cell, Mark, Table};
-
-/// Lines above, below and under the header only.
-const STYLE: TableStyle = TableStyle::new()
-    .top_border(LineStyle::none().fill('─').junction('─'))
-    .header_separator(LineStyle::none().fill('─').junction('─'))
-    .bottom_border(LineStyle::none().fill('─').junction('─'));
-
-/// A table for a terminal; nothing of one without rows.
-pub fn table_text(table: &Table, coloured: bool) -> String {
-    if table.rows.is_empty() {
-        return String::new();
-    }
-    let mut drawn = comfy_table::Table::new();
-    drawn.load_style(STYLE);
-    if coloured {
-        drawn.enforce_styling();
-    } else {
-        drawn.force_no_tty();
-    }
-    drawn.set_header(table.columns.iter().map(|column| &column.title));
-    drawn.add_rows(table.rows.iter().map(|row| row.iter().map(terminal_cell)));
-    for (column, drawn) in table.columns.iter().zip(drawn.column_iter_mut()) {
-        if column.numeric {
-            drawn.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let title = line(&table.title);
-    format!("{title}{drawn}\n{}", line(&table.note))
-}
-
-/// With an end, if there is something in it.
-fn line(text: &str) -> String {
-    match text {
-        "" => String::new(),
-        text => format!("{text}\n"),
-    }
-}
-
-fn terminal_cell(cell: &Cell) -> comfy_table::Cell {
-    let drawn = comfy_table::Cell::new(&cell.text);
-    match cell.mark {
-        Mark::Good => drawn.add_attribute(Attribute::Bold).fg(Color::Green),
-        Mark::Bad => drawn.add_attribute(Attribute::Bold).fg(Color::Red),
-        _ => drawn,
-    }
-}
+use record::table::{Mark, Table};
 
 /// A table of GitHub's Markdown below its heading.
 pub(crate) fn table_markdown(table: &Table) -> String {

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::render::table_text;
-use super::tables::{InstrumentTable, ValueColumn, number, or_dash, scale};
+use super::tables::{InstrumentTable, ValueColumn, or_dash};
+use super::terminal::{Terminal, prose, table_text};
 use record::Metric;
+use record::quantity::{number, scale};
 use record::table::{Cell, Column, Mark, Table};
 use stats::summary::Summary;
 
@@ -30,15 +31,15 @@ pub(super) fn tables(tables: &[InstrumentTable<'_>], drawn: bool) -> Vec<Table> 
 }
 
 /// For a terminal; nothing where no case has several runs.
-pub(super) fn text(tables: &[InstrumentTable<'_>]) -> String {
+pub(super) fn text(tables: &[InstrumentTable<'_>], terminal: Terminal) -> String {
     let tables = self::tables(tables, false);
     let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
     if rows > MOST_ON_TERMINAL {
-        return format!(
-            "\n{rows} figures of several runs: --format md and html show how each spread\n"
-        );
+        let elsewhere =
+            format!("{rows} figures of several runs: --format md and html show how each spread");
+        return format!("\n{}", prose(&elsewhere, terminal));
     }
-    let texts = tables.iter().map(|table| table_text(table, false));
+    let texts = tables.iter().map(|table| table_text(table, terminal));
     texts.map(|text| format!("\n{text}")).collect()
 }
 
@@ -151,7 +152,7 @@ mod tests {
     fn a_figure_of_several_runs_has_a_row_and_one_of_a_single_run_none() {
         let record = record();
         let analysis = Analysis::of(&record);
-        let text = text(&tables(&analysis));
+        let text = text(&tables(&analysis), Terminal::NONE);
         let row = text
             .lines()
             .find(|line| line.contains("rtt median"))

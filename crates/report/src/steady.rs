@@ -1,11 +1,12 @@
 //! How long a throughput took to reach its speed, and what it then was.
 
 use super::charts::instruments;
-use super::tables::{number, or_dash};
+use super::tables::or_dash;
 use crate::analysis::Analysis;
 use crate::analysis::throughput::{Throughput, WarmUp};
 use record::Direction;
 use record::profile::SampleKind;
+use record::quantity::number;
 use record::table::{Column, Table};
 use stats::order_statistics;
 

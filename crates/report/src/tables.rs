@@ -7,12 +7,15 @@ use record::Record;
 use record::figure_name::FigureName;
 use record::plan::Instrument;
 use record::profile::Profile;
+use record::quantity::{counted, number, scale};
 use record::table::{Cell, Column, Mark, Table};
 use record::{Direction, Metric, Phase, Statistic};
+use stats::hodges_lehmann::Shift;
 
 /// What an instrument measured in every case that uses it.
 pub(super) struct InstrumentTable<'a> {
     pub(super) instrument: &'a str,
+    pub(super) profile: &'a Profile,
     pub(super) columns: Vec<ValueColumn>,
     pub(super) rows: Vec<CaseRow<'a>>,
 }
@@ -42,8 +45,8 @@ pub(super) struct Value {
     pub(super) published: Option<f64>,
     /// Against the reference, in plain words.
     pub(super) change: Option<String>,
-    /// Against the reference, in percent, or where there is no percentage in the unit.
-    pub(super) shift: Option<f64>,
+    /// Against the reference, in percent, of a percentage in points; where there is no percentage with its unit.
+    pub(super) shift: Option<String>,
 }
 
 /// The tables of a record, in the order of its instruments.
@@ -66,15 +69,9 @@ pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<InstrumentTable<'a>>
 fn table<'a>(
     analysis: &'a Analysis<'a>,
     instrument: &'a str,
-    profile: &Profile,
+    profile: &'a Profile,
 ) -> InstrumentTable<'a> {
-    let asked = |figures: &CaseFigures<'_>| {
-        let case = figures.case;
-        let expected = case.expect.iter().map(|expectation| &expectation.of);
-        let names = expected.chain(case.published.keys());
-        names.cloned().collect::<Vec<_>>()
-    };
-    let asked: Vec<FigureName> = analysis.cases.iter().flat_map(asked).collect();
+    let asked = asked(analysis);
     let wanted = |name: &&FigureName| {
         profile.is_headline(name.metric, name.statistic)
             || asked.iter().any(|asked| name.is_of(asked))
@@ -116,9 +113,20 @@ fn table<'a>(
     });
     InstrumentTable {
         instrument,
+        profile,
         rows: rows.collect(),
         columns,
     }
+}
+
+/// What is expected or published of some case.
+pub(super) fn asked<'a>(analysis: &Analysis<'a>) -> Vec<&'a FigureName> {
+    let asked = |figures: &CaseFigures<'a>| {
+        let case = figures.case;
+        let expected = case.expect.iter().map(|expectation| &expectation.of);
+        expected.chain(case.published.keys()).collect::<Vec<_>>()
+    };
+    analysis.cases.iter().flat_map(asked).collect()
 }
 
 fn value(figures: &CaseFigures<'_>, name: &FigureName) -> Value {
@@ -141,19 +149,26 @@ fn value(figures: &CaseFigures<'_>, name: &FigureName) -> Value {
         half,
         published,
         change: shift.map(|shift| shift.words(name.metric.sense(), name.metric.unit())),
-        shift: shift.map(|shift| {
-            shift
-                .percent
-                .map_or(shift.absolute.value / scale, |percent| percent.value)
-        }),
+        shift: shift.map(|shift| in_column(shift, name.metric)),
     }
 }
 
-/// By what a metric's values are divided for people, and what they then are.
-pub(super) fn scale(metric: Metric) -> (f64, &'static str) {
+/// A shift as it stands below [`shift_unit`].
+fn in_column(shift: &Shift, metric: Metric) -> String {
+    let (by, unit) = scale(metric);
+    let absolute = shift.absolute.value;
+    match (unit, shift.percent) {
+        ("%", _) => format!("{absolute:+.2}"),
+        (_, Some(percent)) => format!("{:+.1}", percent.value),
+        _ => format!("{:+.1} {unit}", absolute / by),
+    }
+}
+
+/// In what the shifts of a metric are.
+fn shift_unit(metric: Metric) -> &'static str {
     match metric.unit() {
-        "bit/s" => (1e6, "Mbit/s"),
-        unit => (1.0, unit),
+        "%" => "points",
+        _ => "%",
     }
 }
 
@@ -185,11 +200,13 @@ impl InstrumentTable<'_> {
         for (column, [published, shift]) in self.columns.iter().zip(&shown) {
             let unit = scale(column.metric).1;
             columns.push(Column::numbers(format!("{}\n{unit}", column.title())));
-            columns.extend(published.then(|| Column::numbers(format!("published\n{unit}"))));
-            columns.extend(shift.then(|| match narrow {
-                true => Column::numbers("Δ\n%"),
+            let publication = || Column::numbers(format!("published\n{unit}")).beside();
+            columns.extend(published.then(publication));
+            let change = || match narrow {
+                true => Column::numbers(format!("Δ\n{}", shift_unit(column.metric))),
                 false => Column::words("Δ against the reference"),
-            }));
+            };
+            columns.extend(shift.then(|| change().beside()));
         }
         let row =
             |row: &CaseRow<'_>| {
@@ -200,9 +217,8 @@ impl InstrumentTable<'_> {
                         Cell::marked(or_dash(value.published.map(number)), Mark::Published)
                     }));
                     cells.extend(shift.then(|| {
-                        let number = || value.shift.map(|shift| format!("{shift:+.1}"));
-                        let words = || value.change.clone();
-                        or_dash(if narrow { number() } else { words() }).into()
+                        let change = if narrow { &value.shift } else { &value.change };
+                        or_dash(change.clone()).into()
                     }));
                 }
                 cells
@@ -284,7 +300,7 @@ impl CaseRow<'_> {
     pub(super) fn title(&self) -> String {
         let name = &self.figures.case.name;
         match self.size {
-            Some(size) => format!("{name}, {size} bytes"),
+            Some(size) => format!("{name}, {}", counted(size, "byte")),
             None => name.clone(),
         }
     }
@@ -293,14 +309,4 @@ impl CaseRow<'_> {
 /// What is not known is a dash.
 pub(super) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "–".to_owned())
-}
-
-/// Significant digits by the size of what is shown: three behind the point below 10, then fewer.
-pub(super) fn number(value: f64) -> String {
-    match value.abs() {
-        v if v >= 10_000.0 => format!("{value:.0}"),
-        v if v >= 100.0 => format!("{value:.1}"),
-        v if v >= 10.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
 }

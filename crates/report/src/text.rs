@@ -1,35 +1,51 @@
-//! The report for a terminal: measured, beside the published and the reference.
+//! The report for a terminal: figures, verdicts and what spoils them; with its details all that a record has to say.
 
+use super::brief;
 use super::findings::{LEGEND, findings, machine, quick, verdicts};
-use super::render::table_text;
+use super::terminal::{Terminal, prose, table_text};
 use super::{spread, steady, tables};
 use crate::analysis::Analysis;
 use record::Record;
 
-/// The record as text for a terminal; colours only where `coloured`.
-pub fn text(record: &Record, coloured: bool) -> String {
+/// What one screen should hold of a record: the figures that people look for first or that were asked for, what is not as
+/// expected, and what spoils it.
+pub fn text(record: &Record, terminal: Terminal) -> String {
     let analysis = Analysis::of(record);
-    let plan = record.plan();
-    let values = tables::tables(&analysis);
-    let mut text = format!("{}{}\n", plan.title, quick(plan.quick));
-    for values in &values {
-        text += &format!("\n{}", table_text(&values.table(true), coloured));
+    let mut text = title(record, terminal);
+    for table in brief::tables(&analysis) {
+        text += &format!("\n{}", table_text(&table, terminal));
     }
-    text += &format!("\n{}{LEGEND}\n", table_text(&verdicts(&analysis), coloured));
-    if let Some(reference) = &plan.reference {
-        text += &format!("reference: {reference}\n");
+    text += &prose(&brief::note(&analysis), terminal);
+    text.push('\n');
+    text + &prose(&findings(&analysis).join("\n"), terminal)
+}
+
+/// The record with every headline, how each figure spread and warmed up, the machine, and how to read it.
+pub fn details(record: &Record, terminal: Terminal) -> String {
+    let analysis = Analysis::of(record);
+    let values = tables::tables(&analysis);
+    let mut text = title(record, terminal);
+    for values in &values {
+        text += &format!("\n{}", table_text(&values.table(true), terminal));
+    }
+    text += &format!("\n{}", table_text(&verdicts(&analysis), terminal));
+    text += &prose(LEGEND, terminal);
+    if let Some(reference) = &record.plan().reference {
+        text += &prose(&format!("reference: {reference}"), terminal);
     }
     for table in steady::tables(&analysis) {
-        text += &format!("\n{}", table_text(&table, false));
+        text += &format!("\n{}", table_text(&table, terminal));
     }
-    text += &spread::text(&values);
+    text += &spread::text(&values, terminal);
     text.push('\n');
     let machine = record.baseline.as_ref().map(machine);
-    for line in machine.into_iter().chain(findings(&analysis)) {
-        text += &line;
-        text.push('\n');
-    }
-    text
+    let lines: Vec<String> = machine.into_iter().chain(findings(&analysis)).collect();
+    text + &prose(&lines.join("\n"), terminal)
+}
+
+fn title(record: &Record, terminal: Terminal) -> String {
+    let plan = record.plan();
+    prose(&format!("{}{}", plan.title, quick(plan.quick)), terminal)
 }
 
 #[cfg(test)]
@@ -38,15 +54,44 @@ mod tests {
     use crate::analysis::tests::record;
     use record::expectation::Rule;
 
+    const COLOURED: Terminal = Terminal {
+        coloured: true,
+        ..Terminal::NONE
+    };
+
+    /// With what was wrapped in one line again.
+    fn unwrapped(text: &str) -> String {
+        text.replace("\n  ", " ")
+    }
+
     #[test]
     fn every_case_has_a_row_of_measured_beside_published() {
-        let text = text(&record(), false);
-        let row = text.lines().find(|line| line.contains("slow")).unwrap();
-        for cell in ["3.125 ± ", "3.100", "+184.", "15.00"] {
-            assert!(row.contains(cell), "{cell} in {row}");
+        for text in [
+            text(&record(), Terminal::NONE),
+            details(&record(), Terminal::NONE),
+        ] {
+            let row = text.lines().find(|line| line.contains("slow")).unwrap();
+            for cell in ["3.125 ± ", "3.100", "+184."] {
+                assert!(row.contains(cell), "{cell} in {row}");
+            }
+            assert!(text.contains("15.00"), "{text}");
+            assert!(text.contains("all 4 expectations met"), "{text}");
+            assert!(!text.contains('\u{1b}'));
         }
-        assert!(text.contains("all 4 expectations met"), "{text}");
-        assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_screen_holds_figures_verdicts_and_what_spoils_them_and_says_where_the_rest_is() {
+        let text = text(&record(), Terminal::NONE);
+        assert!(text.lines().count() <= 30, "{text}");
+        for elsewhere in ["warm-up", "over the runs", "Student"] {
+            assert!(!text.contains(elsewhere), "{elsewhere} in {text}");
+            assert!(
+                details(&record(), Terminal::NONE).contains(elsewhere),
+                "{elsewhere}"
+            );
+        }
+        assert!(text.contains("more: --details, or the report"), "{text}");
     }
 
     #[test]
@@ -56,7 +101,7 @@ mod tests {
             case.expect.clear();
         }
         record.head.plan.trends.clear();
-        let text = text(&record, false);
+        let text = text(&record, Terminal::NONE);
         assert!(text.contains("nothing was expected"), "{text}");
     }
 
@@ -67,10 +112,10 @@ mod tests {
             gain: 5.0,
             within: 0.15,
         };
-        let text = text(&record, true);
+        let text = text(&record, COLOURED);
         let expected =
             "slow: ping.rtt_ms.median: the reference's +5 ± 0.15 ms: NOT MET: 3.125 ms (+2.025)";
-        assert!(text.contains(expected), "{text}");
+        assert!(unwrapped(&text).contains(expected), "{text}");
         assert!(text.contains('\u{1b}'));
     }
 }

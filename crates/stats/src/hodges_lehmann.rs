@@ -87,11 +87,14 @@ impl Shift {
         }
     }
 
-    /// In plain words: "12.3 % slower, 95 % interval 11.8 to 12.9"; in `unit` where there is no percentage.
+    /// In plain words: "12.3 % slower, 95 % interval 11.8 to 12.9"; in `unit` where there is no percentage, and of what is
+    /// itself a percentage in percentage points.
     pub fn words(&self, sense: Sense, unit: &str) -> String {
-        let (estimate, unit) = self
-            .percent
-            .map_or((self.absolute, unit), |percent| (percent, "%"));
+        let (estimate, unit) = match (self.percent, unit) {
+            (_, "%") => (self.absolute, "percentage points"),
+            (Some(percent), _) => (percent, "%"),
+            (None, unit) => (self.absolute, unit),
+        };
         let [reference, sample] = self.counts;
         let Some([low, high]) = estimate.interval else {
             let value = estimate.value;
@@ -193,11 +196,19 @@ mod tests {
         let slower = "10.0 % slower, 95 % interval 9.7 to 10.3";
         assert_eq!(shift.words(Sense::Time, "ms"), slower);
         assert!(shift.words(Sense::Rate, "bit/s").contains("faster"));
-        assert!(shift.words(Sense::Amount, "%").contains("more"));
+        assert!(shift.words(Sense::Amount, "packets").contains("more"));
         let less = Shift::of(&more, &reference).unwrap();
         let slower = "9.1 % slower, 95 % interval 8.8 to 9.4";
         assert_eq!(less.words(Sense::Rate, "bit/s"), slower);
         assert!(less.words(Sense::Time, "ms").contains("faster"));
+    }
+
+    #[test]
+    fn a_change_of_a_percentage_is_in_points() {
+        let shift = Shift::of(&[2.0; 4], &[3.0, 3.1, 3.2, 3.3]).unwrap();
+        let words = shift.words(Sense::Amount, "%");
+        let points = "1.1 percentage points more, 95 % interval 1.0 to 1.3";
+        assert_eq!(words, points);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
 use record::profile::{Calibration, Headline, HostLimit, Profile, SampleKind};
+use record::quantity::counted;
 use record::{Measurement, Metric, Sample, Statistic};
 
 /// Of the web, where HOST says none.
@@ -228,7 +229,8 @@ impl Connector<'_> {
         ));
         let (target, timeout) = (self.target, self.plan.timeout);
         let failure = (received == 0)
-            .then(|| format!("no answer from {target} to {sent} connections within {timeout:?}"));
+            .then(|| counted(sent, "connection"))
+            .map(|sent| format!("no answer from {target} to {sent} within {timeout:?}"));
         Measurement {
             samples: self.samples(),
             figures,

@@ -20,7 +20,7 @@ use crate::external::Tool;
 use crate::instrument::FarEnd;
 
 /// What a scenario cannot set: it has its own way to each.
-const NOT_IN_SCENARIOS: [&str; 7] = ["json", "quiet", "csv", "help", "bind", "ipv4", "ipv6"];
+const NOT_IN_SCENARIOS: [&str; 6] = ["json", "csv", "help", "bind", "ipv4", "ipv6"];
 
 /// Options of an instrument by their long names: `true` is a flag, `false` takes one away.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

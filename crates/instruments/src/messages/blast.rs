@@ -19,6 +19,7 @@ use crate::{Session, measured};
 use netio::stop::Stop;
 use record::Statistic::{Mean, Sd};
 use record::profile::Profile;
+use record::quantity::counted;
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::t_interval;
@@ -100,8 +101,10 @@ pub(crate) fn measure(far: &MessageTarget, plan: &BlastPlan, session: &Session) 
             let samples = samples.map(|sample| sample.size(size as u64));
             measurement.samples.extend(samples);
             session.live.line(format_args!(
-                "{size} bytes, run {number} of {}: {count} messages in {run_s:.6} s, {:.3} Mbit/s",
+                "{}, run {number} of {}: {} in {run_s:.6} s, {:.3} Mbit/s",
+                counted(size, "byte"),
                 plan.runs,
+                counted(count, "message"),
                 rate / 1e6
             ));
             Ok(())

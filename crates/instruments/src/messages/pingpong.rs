@@ -25,6 +25,7 @@ use crate::{Session, endpoint, measured};
 use netio::stop::STOP_INTERVAL;
 use record::Statistic::{self, Mean, Sd};
 use record::profile::{Carrier, Headline, HostLimit, Profile, SampleKind};
+use record::quantity::counted;
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::t_interval;
@@ -212,8 +213,10 @@ impl Runs<'_> {
             let sample = Sample::new(at_s, Metric::ElapsedS, number.into(), elapsed_s);
             self.measurement.samples.push(sample.size(size as u64));
             self.session.live.line(format_args!(
-                "{size} bytes, run {number} of {}: {count} messages in {elapsed_s:.6} s",
-                self.plan.runs
+                "{}, run {number} of {}: {} in {elapsed_s:.6} s",
+                counted(size, "byte"),
+                self.plan.runs,
+                counted(count, "message")
             ));
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Which message sizes, and how many messages of each.
 
+use record::quantity::counted;
 use std::fmt;
 use std::str::FromStr;
 
@@ -82,7 +83,8 @@ impl MessageSizes {
 impl Load {
     /// The message of this `number`, for an error message.
     pub(super) fn message(self, number: u64) -> String {
-        format!("message {number} of {} of {} bytes", self.count, self.size)
+        let size = counted(self.size, "byte");
+        format!("message {number} of {} of {size}", self.count)
     }
 }
 

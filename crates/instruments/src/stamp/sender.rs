@@ -1,5 +1,6 @@
 //! STAMP's session sender: probes leave on an absolute schedule, every packet is kept.
 
+use record::quantity::counted;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -272,7 +273,7 @@ impl Sender {
     fn refused(&self, by: std::net::IpAddr) -> anyhow::Error {
         let what = match self.log.answered() {
             0 => "no STAMP reflector listens there (farwire serve has one; on 8620 when it may not use 862)".to_owned(),
-            answered => format!("the reflector is gone after {answered} answers"),
+            answered => format!("the reflector is gone after {}", counted(answered, "answer")),
         };
         anyhow!(
             "{} refuses, says {by} (ICMP port unreachable): {what}",
@@ -281,15 +282,16 @@ impl Sender {
     }
 
     fn no_answer(&self) -> String {
-        let probes = self.log.probes.len();
+        let probes = counted(self.log.probes.len(), "probe");
         let garbage = match self.log.garbage {
             0 => String::new(),
+            1 => "; a packet came that answers none of them".to_owned(),
             count => format!("; {count} packets came that answer none of them"),
         };
         let unreachable = self.log.unreachable.as_deref();
         let unreachable = unreachable.map_or_else(String::new, |why| format!("; ICMP: {why}"));
         format!(
-            "no answer from {} to {probes} probes within {:?}{garbage}{unreachable}",
+            "no answer from {} to {probes} within {:?}{garbage}{unreachable}",
             self.target, self.plan.timeout
         )
     }

@@ -253,7 +253,10 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> Vec<Fault> {
                 true => Verdict::Incomplete,
                 false => Verdict::Failed,
             },
-            text: format!("{ran} of {} runs took place", case.repeats.least),
+            text: format!(
+                "{ran} of {} took place",
+                record::quantity::counted(case.repeats.least, "run")
+            ),
         });
     }
     faults

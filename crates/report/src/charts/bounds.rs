@@ -7,7 +7,7 @@ use super::svg::{Look, escaped, px, shortened};
 use super::{Drawing, Question};
 use crate::analysis::Analysis;
 use crate::analysis::bound::Bound;
-use crate::tables::number;
+use record::quantity::number;
 use record::{Metric, Statistic};
 
 const WIDTH: f64 = 440.0;

@@ -8,8 +8,8 @@ use super::svg::MOST_SERIES;
 use super::{Drawing, Question, file_name};
 use crate::analysis::{Across, Analysis, CaseFigures};
 use crate::meaning;
-use crate::tables::{number, scale};
 use record::figure_name::FigureName;
+use record::quantity::{number, scale};
 use record::{Metric, Statistic};
 
 /// What is worth a figure against the size, and how it is summed up.

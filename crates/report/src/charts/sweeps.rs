@@ -12,8 +12,8 @@ use super::{Drawing, Question, file_name};
 use crate::analysis::{Analysis, CaseFigures};
 use crate::meaning;
 use crate::tables;
-use crate::tables::{number, scale};
 use record::figure_name::FigureName;
+use record::quantity::{number, scale};
 
 /// Fewer values make no curve.
 const FEWEST_VALUES: usize = 3;

@@ -4,7 +4,8 @@
 use askama::Template;
 
 use crate::meaning;
-use crate::tables::{InstrumentTable, Value, ValueColumn, number, or_dash, scale};
+use crate::tables::{InstrumentTable, Value, ValueColumn, or_dash};
+use record::quantity::{number, scale};
 
 /// A table of values under its instrument's name.
 #[derive(Template)]

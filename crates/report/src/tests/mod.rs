@@ -2,6 +2,7 @@
 
 mod large;
 mod snapshots;
+mod width;
 
 use super::*;
 use crate::analysis::tests::record;

@@ -19,7 +19,8 @@ fn the_reports_of_an_experiment_look_as_they_did() {
     write_csv(&record, &mut csv).unwrap();
     let flent = flent(&record);
     for (name, report) in [
-        ("text", text(&record, false)),
+        ("text", text(&record, Terminal::NONE)),
+        ("details", details(&record, Terminal::NONE)),
         ("markdown", markdown(&record).unwrap()),
         ("html", html(&record).unwrap()),
         ("csv", String::from_utf8(csv).unwrap()),
@@ -37,6 +38,9 @@ fn the_reports_of_an_experiment_look_as_they_did() {
 #[test]
 fn the_reports_of_a_calibration_look_as_they_did() {
     let report = CalibrationReport::of(&measured(&[rtt(25.0, 0.1)]));
-    look_alike("calibration_text", &calibration_text(&report));
+    look_alike(
+        "calibration_text",
+        &calibration_text(&report, Terminal::NONE),
+    );
     look_alike("calibration_markdown", &calibration_markdown(&report));
 }

@@ -102,13 +102,13 @@ impl Explained {
 }
 
 impl fmt::Display for Explained {
-    /// In words: "6.500 Mb/s is 91.6 % of 7.094 Mb/s (Reno-friendly CUBIC's law of loss)".
+    /// In words: "6.500 Mbit/s is 91.6 % of 7.094 Mbit/s (Reno-friendly CUBIC's law of loss)".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (measured, percent) = (self.measured_bit_per_s / 1e6, self.percent);
         let (most, name) = (self.binding.bit_per_s / 1e6, self.binding.cause.name());
         write!(
             f,
-            "{measured:.3} Mb/s is {percent:.1} % of {most:.3} Mb/s ({name})"
+            "{measured:.3} Mbit/s is {percent:.1} % of {most:.3} Mbit/s ({name})"
         )?;
         if self.is_impossible() {
             f.write_str(

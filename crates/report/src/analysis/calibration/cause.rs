@@ -4,6 +4,7 @@ use super::standing::{Cell, Standing};
 use super::truth::{Crossing, Truth};
 use crate::analysis::ceiling;
 use record::quantity;
+use record::quantity::counted;
 use record::{Metric, Statistic};
 use record::{Outcome, Record, Run};
 
@@ -54,7 +55,10 @@ impl Seen<'_> {
         };
         let dropped = value(Metric::HostDroppedPackets, Statistic::Total);
         if dropped > 0.0 {
-            return Some(format!("the receiving host dropped {dropped:.0} packets"));
+            return Some(format!(
+                "the receiving host dropped {}",
+                counted(dropped, "packet")
+            ));
         }
         let late = value(Metric::LateTrainsPercent, Statistic::Mean);
         (late > MOST_LATE_PERCENT)

@@ -1,0 +1,108 @@
+//! The tables of one screen: what people look for first, of all instruments side by side.
+
+use super::tables::{self, InstrumentTable, ValueColumn};
+use crate::analysis::{Analysis, CaseFigures, Verdict};
+use record::figure_name::FigureName;
+use record::table::{Mark, Table};
+
+/// So many of an instrument's headlines are shown, besides what was asked for.
+const HEADLINES: usize = 2;
+/// With more instruments, or a row a size, the first alone.
+const MOST_INSTRUMENTS: usize = 2;
+
+/// A table of all instruments that measured the same cases and sizes, a row each.
+pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
+    let asked = tables::asked(analysis);
+    let mut groups: Vec<Vec<InstrumentTable<'_>>> = Vec::new();
+    let tables = tables::tables(analysis);
+    let few = tables.len() <= MOST_INSTRUMENTS;
+    for table in tables {
+        let sized = table.rows.iter().any(|row| row.size.is_some());
+        let headlines = if few && !sized { HEADLINES } else { 1 };
+        let table = shortened(table, headlines, &asked);
+        let alike = |group: &&mut Vec<InstrumentTable<'_>>| {
+            let (known, new) = (&group[0].rows, &table.rows);
+            let mut both = known.iter().zip(new);
+            known.len() == new.len() && both.all(|(a, b)| a.title() == b.title())
+        };
+        match groups.iter_mut().find(alike) {
+            Some(group) => group.push(table),
+            None => groups.push(vec![table]),
+        }
+    }
+    groups.iter().map(|group| joined(group)).collect()
+}
+
+/// How to read them, and where the rest is.
+pub(super) fn note(analysis: &Analysis<'_>) -> String {
+    let reference = analysis.record.plan().reference.as_ref();
+    let change = reference.map(|case| format!("Δ: against {case}; "));
+    format!(
+        "±: half the 95 % interval; {}more: --details, or the report",
+        change.unwrap_or_default()
+    )
+}
+
+/// With so many of its first headlines, in their order, and what was asked for.
+fn shortened<'a>(
+    mut table: InstrumentTable<'a>,
+    most: usize,
+    asked: &[&FigureName],
+) -> InstrumentTable<'a> {
+    let headlines = &table.profile.headlines;
+    let rank = |column: &ValueColumn| {
+        let mut all = headlines.iter();
+        let own = all.position(|h| (h.metric, h.statistic) == (column.metric, column.statistic));
+        own.unwrap_or(headlines.len())
+    };
+    let wanted = |column: &ValueColumn| {
+        let sizes = table.rows.iter().map(|row| row.size);
+        let mut names = sizes.map(|size| column.name(table.instrument, size));
+        rank(column) < most || names.any(|name| asked.iter().any(|asked| name.is_of(asked)))
+    };
+    let columns = 0..table.columns.len();
+    let mut kept: Vec<usize> = columns.filter(|at| wanted(&table.columns[*at])).collect();
+    kept.sort_by_key(|at| rank(&table.columns[*at]));
+    table.columns = kept.iter().map(|at| table.columns[*at]).collect();
+    for row in &mut table.rows {
+        row.values = kept.iter().map(|at| row.values[*at].clone()).collect();
+    }
+    table
+}
+
+/// Instruments with the same rows, side by side.
+fn joined(group: &[InstrumentTable<'_>]) -> Table {
+    let mut all = group[0].table(true);
+    if let [_, more @ ..] = group
+        && !more.is_empty()
+    {
+        all.title.clear();
+        named(&mut all, group[0].instrument);
+        for instrument in more {
+            let mut table = instrument.table(true);
+            named(&mut table, instrument.instrument);
+            all.columns.extend(table.columns.into_iter().skip(1));
+            for (row, cells) in all.rows.iter_mut().zip(table.rows) {
+                row.extend(cells.into_iter().skip(1));
+            }
+        }
+    }
+    for (cells, row) in all.rows.iter_mut().zip(&group[0].rows) {
+        if is_bad(row.figures) {
+            cells[0].mark = Mark::Bad;
+        }
+    }
+    all
+}
+
+/// With the instrument above each of its figures.
+fn named(table: &mut Table, instrument: &str) {
+    let figures = table.columns.iter_mut().skip(1);
+    for column in figures.filter(|column| !column.beside) {
+        column.title = format!("{instrument}\n{}", column.title);
+    }
+}
+
+fn is_bad(figures: &CaseFigures<'_>) -> bool {
+    figures.verdict != Verdict::Met
+}

@@ -1,0 +1,382 @@
+//! Tables and prose on a terminal: no line is longer than the terminal is wide, and no number is cut or wrapped.
+
+use comfy_table::{
+    Attribute, CellAlignment, Color, ColumnConstraint, LineStyle, TableStyle, Width,
+};
+use record::table::{Cell, Mark, Table};
+use textwrap::core::{Word, display_width};
+use textwrap::{WordSeparator, WordSplitter};
+
+/// Lines above, below and under the header only.
+const STYLE: TableStyle = TableStyle::new()
+    .top_border(LineStyle::none().fill('─').junction('─'))
+    .header_separator(LineStyle::none().fill('─').junction('─'))
+    .bottom_border(LineStyle::none().fill('─').junction('─'));
+
+/// To the left of a column, where the first has its margin and others follow the space between two columns.
+const PADDING: u16 = 1;
+/// A word up to so long is never broken.
+const LONGEST_WORD: usize = 24;
+
+/// What stays in the line of the number before it.
+const UNITS: [&str; 8] = ["%", "s", "ms", "us", "Mbit/s", "bytes", "packets", "points"];
+const NO_BREAK: char = '\u{a0}';
+
+/// What text goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    /// Characters in a line.
+    pub width: usize,
+    /// Whether it shows colours.
+    pub coloured: bool,
+}
+
+impl Terminal {
+    /// A pipe or a file.
+    pub const NONE: Self = Self {
+        width: 80,
+        coloured: false,
+    };
+}
+
+/// A table for a terminal; nothing of one without rows.
+///
+/// Where it is wider than the terminal, first the titles of columns of numbers are wrapped, then what stands in columns of
+/// words; what is still too wide goes on in a table below, which begins with the same first column.
+pub fn table_text(table: &Table, terminal: Terminal) -> String {
+    if table.rows.is_empty() {
+        return String::new();
+    }
+    let blocks = blocks(table, terminal.width).into_iter();
+    let drawn: Vec<String> = blocks
+        .map(|(columns, widths)| drawn(table, &columns, &widths, terminal.coloured))
+        .collect();
+    let last = drawn.len().saturating_sub(1);
+    // Between two parts the upper line of the lower one is enough.
+    let joined = drawn
+        .iter()
+        .enumerate()
+        .map(|(at, block)| match block.trim_end().rfind('\n') {
+            Some(end) if at < last => &block[..=end],
+            _ => block,
+        });
+    let title = prose(&table.title, terminal);
+    title + &joined.collect::<String>() + &prose(&table.note, terminal)
+}
+
+/// Lines of text, each wrapped to the terminal with what follows indented; nothing of no text.
+pub fn prose(text: &str, terminal: Terminal) -> String {
+    hanging(text, terminal, 2)
+}
+
+/// Likewise, with what follows indented by so many characters.
+pub fn hanging(text: &str, terminal: Terminal, indent: usize) -> String {
+    let indent = " ".repeat(indent);
+    let options = textwrap::Options::new(terminal.width)
+        .subsequent_indent(&indent)
+        .word_splitter(WordSplitter::NoHyphenation);
+    let wrapped = |line: &str| {
+        let line = with_units_kept(line);
+        let lines = textwrap::wrap(&line, &options).into_iter();
+        let lines = lines.map(|line| format!("{}\n", line.trim_end().replace(NO_BREAK, " ")));
+        lines.collect::<String>()
+    };
+    text.lines().map(wrapped).collect()
+}
+
+/// With spaces between numbers and their units that are no place to wrap.
+fn with_units_kept(line: &str) -> String {
+    let mut kept = String::with_capacity(line.len());
+    for (at, word) in line.split(' ').enumerate() {
+        let unit = word.trim_end_matches([',', ';', ':', '.', ')']);
+        if kept.ends_with(|c: char| c.is_ascii_digit()) && UNITS.contains(&unit) {
+            kept.push(NO_BREAK);
+        } else if at > 0 {
+            kept.push(' ');
+        }
+        kept.push_str(word);
+    }
+    kept
+}
+
+/// How wide a column is, and can be.
+#[derive(Clone, Copy)]
+struct Extent {
+    natural: usize,
+    least: usize,
+}
+
+/// The columns of each table that `table` takes on a terminal so wide, and how wide each is.
+fn blocks(table: &Table, width: usize) -> Vec<(Vec<usize>, Vec<usize>)> {
+    let extents: Vec<Extent> = (0..table.columns.len())
+        .map(|at| extent(table, at, width))
+        .collect();
+    let fit = |columns: &[usize]| {
+        let own: Vec<(Extent, bool)> = columns
+            .iter()
+            .map(|at| (extents[*at], table.columns[*at].numeric))
+            .collect();
+        fitted(&own, width)
+    };
+    let all: Vec<usize> = (0..table.columns.len()).collect();
+    if let Some(widths) = fit(&all) {
+        return vec![(all, widths)];
+    }
+    // A column with those that stand beside it.
+    let mut together: Vec<Vec<usize>> = Vec::new();
+    for at in 1..table.columns.len() {
+        match together.last_mut() {
+            Some(last) if table.columns[at].beside => last.push(at),
+            _ => together.push(vec![at]),
+        }
+    }
+    let mut blocks: Vec<Vec<usize>> = Vec::new();
+    for more in together {
+        match blocks.last_mut() {
+            Some(last) if fit(&[last.as_slice(), &more].concat()).is_some() => last.extend(more),
+            _ => blocks.push([vec![0], more].concat()),
+        }
+    }
+    let least = |columns: &[usize]| columns.iter().map(|at| extents[*at].least).collect();
+    let sized = blocks.into_iter().map(|columns| {
+        let widths = fit(&columns).unwrap_or_else(|| least(&columns));
+        (columns, widths)
+    });
+    sized.collect()
+}
+
+/// The widths of columns that fit into `width` together, of which those of numbers (`true`) are narrowed first.
+fn fitted(columns: &[(Extent, bool)], width: usize) -> Option<Vec<usize>> {
+    let mut widths: Vec<usize> = columns.iter().map(|(extent, _)| extent.natural).collect();
+    let over = |widths: &[usize]| {
+        let between = widths.len() * (usize::from(PADDING) + 1) - 1;
+        (widths.iter().sum::<usize>() + between).saturating_sub(width)
+    };
+    for numeric in [true, false] {
+        for _ in 0..over(&widths) {
+            let own = columns.iter().zip(&mut widths);
+            let wider = own.filter(|((extent, n), width)| *n == numeric && **width > extent.least);
+            let Some((_, widest)) = wider.max_by_key(|(_, width)| **width) else {
+                break;
+            };
+            *widest -= 1;
+        }
+    }
+    (over(&widths) == 0).then_some(widths)
+}
+
+fn extent(table: &Table, at: usize, width: usize) -> Extent {
+    let column = &table.columns[at];
+    let cells = table.rows.iter().map(|row| row[at].text.as_str());
+    let line = |text: &str| text.lines().map(display_width).max().unwrap_or_default();
+    let word = |text: &str| {
+        let words = text.split_whitespace().map(display_width);
+        words.max().unwrap_or_default()
+    };
+    let part = |text: &str| {
+        let text = with_units_kept(text);
+        let parts = text
+            .lines()
+            .flat_map(parts)
+            .map(|part| display_width(part.trim_end_matches(' ')));
+        parts.max().unwrap_or_default()
+    };
+    let cell = cells.clone().map(line).max().unwrap_or_default();
+    let natural = cell.max(line(&column.title));
+    let least = match column.numeric {
+        true => cell.max(word(&column.title)),
+        // What a row is of stays in one line if that leaves as much for the rest.
+        false if at == 0 && natural <= width / 2 => natural,
+        false => {
+            let longest = cells.map(part).max().unwrap_or_default();
+            longest.max(word(&column.title)).min(LONGEST_WORD)
+        }
+    };
+    Extent { natural, least }
+}
+
+fn drawn(table: &Table, columns: &[usize], widths: &[usize], coloured: bool) -> String {
+    let mut drawn = comfy_table::Table::new();
+    drawn.load_style(STYLE);
+    if coloured {
+        drawn.enforce_styling();
+    } else {
+        drawn.force_no_tty();
+    }
+    drawn.set_header(header(table, columns, widths));
+    let cell = |row: &Vec<Cell>, at: usize, width: usize| match table.columns[at].numeric {
+        true => terminal_cell(&row[at].text, row[at].mark),
+        false => terminal_cell(&in_parts(&row[at].text, width), row[at].mark),
+    };
+    let row = |row: &Vec<Cell>| {
+        let cells = columns.iter().zip(widths);
+        let cells = cells.map(|(at, width)| cell(row, *at, *width));
+        cells.collect::<Vec<_>>()
+    };
+    drawn.add_rows(table.rows.iter().map(row));
+    for ((at, width), drawn) in columns.iter().zip(widths).zip(drawn.column_iter_mut()) {
+        drawn.set_padding((PADDING, 0));
+        let width = u16::try_from(*width)
+            .unwrap_or(u16::MAX)
+            .saturating_add(PADDING);
+        drawn.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
+        if table.columns[*at].numeric {
+            drawn.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    drawn
+        .lines()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+/// The titles, wrapped, and all ending in one line.
+fn header(table: &Table, columns: &[usize], widths: &[usize]) -> Vec<String> {
+    let wrapped = |(at, width): (&usize, &usize)| {
+        let lines = table.columns[*at].title.lines();
+        let lines = lines.flat_map(|line| textwrap::wrap(line, *width));
+        lines.map(|line| line.into_owned()).collect::<Vec<_>>()
+    };
+    let titles: Vec<Vec<String>> = columns.iter().zip(widths).map(wrapped).collect();
+    let height = titles.iter().map(Vec::len).max().unwrap_or_default();
+    let ending = |title: Vec<String>| "\n".repeat(height - title.len().max(1)) + &title.join("\n");
+    titles.into_iter().map(ending).collect()
+}
+
+/// Words wrapped to a column, names after their points and commas.
+fn in_parts(text: &str, width: usize) -> String {
+    fn words(line: &str) -> Box<dyn Iterator<Item = Word<'_>> + '_> {
+        Box::new(parts(line).into_iter().map(Word::from))
+    }
+    let options = textwrap::Options::new(width)
+        .word_splitter(WordSplitter::NoHyphenation)
+        .word_separator(WordSeparator::Custom(words));
+    let text = with_units_kept(text);
+    let lines = text.lines().flat_map(|line| textwrap::wrap(line, &options));
+    lines.collect::<Vec<_>>().join("\n").replace(NO_BREAK, " ")
+}
+
+/// What a line may be wrapped between: words, each with the space after it, and names that points and commas join.
+fn parts(line: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut chars = line.char_indices().peekable();
+    while let Some((at, char)) = chars.next() {
+        let next = chars.peek().map(|(_, next)| *next);
+        let ends = match char {
+            ' ' => next.is_some_and(|next| next != ' '),
+            '.' | ',' => next.is_some_and(char::is_alphabetic),
+            _ => false,
+        };
+        if ends {
+            parts.push(&line[start..=at]);
+            start = at + 1;
+        }
+    }
+    parts.push(&line[start..]);
+    parts
+}
+
+fn terminal_cell(text: &str, mark: Mark) -> comfy_table::Cell {
+    let drawn = comfy_table::Cell::new(text);
+    match mark {
+        Mark::Good => drawn.add_attribute(Attribute::Bold).fg(Color::Green),
+        Mark::Bad => drawn.add_attribute(Attribute::Bold).fg(Color::Red),
+        _ => drawn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::table::Column;
+
+    /// Twelve figures of a case with a long name, each with a change beside it.
+    fn wide() -> Table {
+        let mut columns = vec![Column::words("case"), Column::words("what it ran under")];
+        for figure in 0..12 {
+            let title = format!("a figure with a long name, number {figure}\nMbit/s");
+            columns.extend([Column::numbers(title), Column::numbers("Δ\n%").beside()]);
+        }
+        let mut table = Table::new("a title ".repeat(30), columns);
+        for case in [
+            "satellite[delay=300ms,loss=1%,rate=20mbit,queue=100pkt]",
+            "short",
+        ] {
+            let mut cells = vec![case.to_owned(), "some conditions in many words ".repeat(4)];
+            for figure in 0..12 {
+                cells.extend([format!("{figure}23.45 ± 6.789"), "+12.3".to_owned()]);
+            }
+            table.push(cells);
+        }
+        table.note = "how to read it, ".repeat(20);
+        table
+    }
+
+    fn longest_line(text: &str) -> usize {
+        text.lines().map(display_width).max().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_table_is_no_wider_than_the_terminal_and_no_number_is_cut() {
+        for width in [60, 80, 100, 200] {
+            let terminal = Terminal {
+                width,
+                ..Terminal::NONE
+            };
+            let text = table_text(&wide(), terminal);
+            assert!(longest_line(&text) <= width, "{width}:\n{text}");
+            for figure in 0..12 {
+                let number = format!("{figure}23.45 ± 6.789  +12.3");
+                assert!(text.contains(&number), "{width}: {number} in\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_fits_is_one_table_as_wide_as_what_stands_in_it() {
+        let columns = [Column::words("case"), Column::numbers("rtt median\nms")];
+        let table = Table::new("ping", columns).with([["base", "1.844 ± 0.066"]]);
+        let lines = [
+            "ping",
+            "────────────────────",
+            "          rtt median",
+            " case             ms",
+            "────────────────────",
+            " base  1.844 ± 0.066",
+            "────────────────────",
+        ];
+        let text = table_text(&table, Terminal::NONE);
+        assert_eq!(text.lines().collect::<Vec<_>>(), lines, "\n{text}");
+    }
+
+    #[test]
+    fn prose_is_wrapped_and_a_number_keeps_its_unit() {
+        let terminal = Terminal {
+            width: 30,
+            ..Terminal::NONE
+        };
+        let text = prose(
+            "a warm-up of exactly so many: 18.85 Mbit/s, then 3",
+            terminal,
+        );
+        assert_eq!(
+            text,
+            "a warm-up of exactly so many:\n  18.85 Mbit/s, then 3\n"
+        );
+    }
+
+    #[test]
+    fn a_name_is_wrapped_after_a_point_and_a_number_never() {
+        let wrapped = in_parts("download.goodput_bit_per_s.mean: 18.85 Mbit/s", 20);
+        let lines = ["download.", "goodput_bit_per_s.", "mean: 18.85 Mbit/s"];
+        assert_eq!(wrapped.lines().collect::<Vec<_>>(), lines);
+    }
+
+    #[test]
+    fn a_folded_table_begins_with_the_same_column_again() {
+        let text = table_text(&wide(), Terminal::NONE);
+        let starts = text.lines().filter(|line| line.starts_with(" case"));
+        assert!(starts.count() > 2, "{text}");
+    }
+}

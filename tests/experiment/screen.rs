@@ -1,0 +1,163 @@
+//! What a user reads: one screen at the end of a run, nothing under `--quiet`, the same in a pipe as without colours.
+
+use anyhow::{Result, ensure};
+
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+use crate::small::{HTTP, PING, PLAIN, Small, stderr};
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a run of two cases and two instruments ends with one screen in the units of its progress",
+        &[Need::Namespaces],
+        one_screen,
+    );
+    suite.test(
+        "a quiet run, exec or measurement says nothing on standard error",
+        &[Need::Namespaces],
+        quiet,
+    );
+    suite.test(
+        "the text of a report is the same in a pipe whatever the terminal's variables say",
+        &[],
+        same_in_a_pipe,
+    );
+    suite.test("one of anything is no plural", &[Need::Namespaces], one_run);
+}
+
+const FAR: &str = "\
+[[cases]]
+name = 'a-case-of-a-long-name[delay=30ms,rate=20mbit]'
+title = '30 ms each way'
+link = { delay = '30ms' }
+";
+
+fn one_screen() -> Result<()> {
+    let small = Small::of(&[PING, HTTP, PLAIN, FAR])?;
+    let output = small.run()?;
+    let (text, progress) = (String::from_utf8(output.stdout.clone())?, stderr(&output));
+    ensure!(text.lines().count() <= 30, "{text}");
+    check_width(&text)?;
+    for part in [
+        "plain",
+        "ping",
+        "download",
+        "Mbit/s",
+        "more: --details, or the report",
+    ] {
+        ensure!(text.contains(part), "{part} in\n{text}");
+    }
+    for elsewhere in ["warm-up", "Student", "with nothing in the way"] {
+        ensure!(!text.contains(elsewhere), "{elsewhere} in\n{text}");
+    }
+    ensure!(
+        progress.contains("Mbit/s") && !progress.contains("MB/s"),
+        "{progress}"
+    );
+    // Every figure of the progress stands in the table as it was said.
+    let line = progress.lines().find(|line| line.contains("plain: "));
+    let figures = line.unwrap_or_default().split([' ', ',']);
+    for number in figures.filter(|word| word.parse::<f64>().is_ok()) {
+        ensure!(text.contains(number), "{number} in\n{text}");
+    }
+    let mut details = farwire();
+    details.arg("report").arg(small.path("out"));
+    let details = process::run(details.arg("--details"))?;
+    let details = String::from_utf8(details.stdout)?;
+    ensure!(
+        details.contains("warm-up") && details.contains("Student"),
+        "{details}"
+    );
+    check_width(&details)
+}
+
+fn check_width(text: &str) -> Result<()> {
+    let wide = text.lines().find(|line| line.chars().count() > 80);
+    ensure!(wide.is_none(), "wider than 80: {wide:?}");
+    Ok(())
+}
+
+fn quiet() -> Result<()> {
+    let small = Small::of(&[PING, PLAIN])?;
+    let mut run = small.command();
+    let mut json = small.command();
+    let mut exec = farwire();
+    exec.args(["-q", "exec", "--delay", "1ms", "--", "true"]);
+    let mut measured = farwire();
+    measured.args(["exec", "--quiet", "--", env!("CARGO_BIN_EXE_farwire")]);
+    measured.args([
+        "measure",
+        "ping",
+        "10.77.0.2",
+        "-c",
+        "2",
+        "-i",
+        "10ms",
+        "-q",
+        "--json",
+        "-",
+    ]);
+    for command in [
+        run.arg("-q"),
+        json.args(["--quiet", "--json", "-"]),
+        &mut exec,
+        &mut measured,
+    ] {
+        let output = process::run(command)?;
+        ensure!(output.status.success(), "{command:?}: {}", stderr(&output));
+        ensure!(output.stderr.is_empty(), "{command:?}: {}", stderr(&output));
+    }
+    // Errors are said.
+    let mut bad = farwire();
+    let output = process::run(bad.args(["-q", "report", "/nowhere"]))?;
+    ensure!(output.status.code() == Some(2) && !output.stderr.is_empty());
+    Ok(())
+}
+
+fn same_in_a_pipe() -> Result<()> {
+    for fixture in ["small", "grid", "every-kind-v4"] {
+        let record = format!("tests/fixtures/records/{fixture}.jsonl");
+        for details in [None, Some("--details")] {
+            let shown = |variables: &[(&str, &str)]| {
+                let mut command = farwire();
+                command.arg("report").arg(&record).args(details);
+                command.env_remove("NO_COLOR").env_remove("COLUMNS");
+                command.envs(variables.iter().copied());
+                process::run(&mut command)
+            };
+            let plain = shown(&[])?;
+            ensure!(plain.status.success(), "{}", stderr(&plain));
+            check_width(&String::from_utf8(plain.stdout.clone())?)?;
+            for variables in [
+                [("NO_COLOR", "1")],
+                [("COLUMNS", "200")],
+                [("COLUMNS", "40")],
+            ] {
+                ensure!(shown(&variables)?.stdout == plain.stdout, "{variables:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn one_run() -> Result<()> {
+    let small = Small::of(&[PING, PLAIN])?;
+    let checked = process::run(small.command().arg("--check"))?;
+    let output = small.run()?;
+    let mut said = String::from_utf8(checked.stdout)? + &stderr(&output);
+    said += &String::from_utf8(output.stdout)?;
+    for one in ["1 run, about", "1 case, 1 run, "] {
+        ensure!(said.contains(one), "{one} in\n{said}");
+    }
+    for several in [
+        " 1 runs",
+        "\n1 runs",
+        "1 cases",
+        "1 times",
+        "1 attempts",
+        "1 expectations",
+    ] {
+        ensure!(!said.contains(several), "{several} in\n{said}");
+    }
+    Ok(())
+}
