@@ -26,25 +26,31 @@ pub fn comparison(comparison: &Comparison, threshold: f64) -> String {
         ]
     };
     let table = Table::new("", columns).with(comparison.compared.iter().map(row));
-    let mut text = table_text(&table, false);
-    for missing in &comparison.missing {
-        text += &format!("{missing}\n");
-    }
-    let worse: Vec<String> = comparison
-        .regressions(threshold)
-        .map(|one| {
-            format!(
-                "REGRESSION: {}: {}: {}\n",
-                one.case,
-                one.figure,
-                one.words()
-            )
-        })
+    let across = comparison.across.iter();
+    let mut text: String = across
+        .map(|links| format!("across links: {links}\n"))
         .collect();
-    if worse.is_empty() {
-        text += &format!("nothing got worse by more than {threshold} % beyond chance\n");
+    text += &table_text(&table, false);
+    for missing in &comparison.missing {
+        text += &format!("cannot tell: {missing}\n");
     }
-    text + &worse.concat()
+    let worse: Vec<_> = comparison.regressions(threshold).collect();
+    for one in &worse {
+        let Compared { case, figure, .. } = one;
+        text += &format!("REGRESSION: {case}: {figure}: {}\n", one.words());
+    }
+    let untold = comparison.untold();
+    let rest = if untold > 0 {
+        let s = if untold == 1 { "" } else { "s" };
+        text += &format!("cannot tell in {untold} place{s}\n");
+        " of the rest"
+    } else {
+        ""
+    };
+    if worse.is_empty() && comparison.compared.iter().any(|one| !one.is_too_few()) {
+        text += &format!("nothing{rest} got worse by more than {threshold} % beyond chance\n");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -53,17 +59,48 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn every_figure_has_a_row_and_what_is_no_worse_is_said() {
+    fn every_figure_has_a_row_and_what_cannot_be_told_is_said() {
         let record = record();
-        let same = Comparison::of(&record, &record, |_, _| true).unwrap();
+        let same = Comparison::of(&record, &record, false, |_, _| true).unwrap();
         let text = comparison(&same, 5.0);
         assert!(text.contains("ping.rtt_ms.median"), "{text}");
         assert!(
-            text.contains("too few runs for an interval (1 and 1)"),
+            text.contains("too few runs for an interval (1 and 1); 4 in each would do"),
             "{text}"
         );
+        let last = format!("cannot tell in {} places\n", same.compared.len());
+        assert!(text.ends_with(&last), "{text}");
+        assert!(!text.contains("got worse"), "{text}");
+    }
+
+    #[test]
+    fn nothing_got_worse_only_where_that_can_be_told() {
+        let mut four = record();
+        four.head.plan.cases.truncate(1);
+        four.head.plan.cases[0].repeats = record::plan::Repeats::fixed(4);
+        let run = four.runs[0].clone();
+        four.runs = (1..=4)
+            .map(|repeat| record::Run {
+                repeat,
+                ..run.clone()
+            })
+            .collect();
+        let whole = Comparison::of(&four, &four, false, |_, _| true).unwrap();
+        let text = comparison(&whole, 5.0);
         assert!(
-            text.ends_with("nothing got worse by more than 5 % beyond chance\n"),
+            text.ends_with("\nnothing got worse by more than 5 % beyond chance\n"),
+            "{text}"
+        );
+        assert!(!text.contains("cannot tell"), "{text}");
+        let mut less = four.clone();
+        for run in &mut less.runs {
+            run.measurements.remove(0);
+        }
+        let part = Comparison::of(&four, &less, false, |_, _| true).unwrap();
+        let text = comparison(&part, 5.0);
+        assert!(text.contains("cannot tell: base: ping."), "{text}");
+        assert!(
+            text.ends_with("\nnothing of the rest got worse by more than 5 % beyond chance\n"),
             "{text}"
         );
     }
