@@ -42,9 +42,13 @@ impl EmulateArgs {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
+        let in_force = super::link::in_force(&spec)?;
         let options = self.forwarder.options()?;
         let wan_box = WanBox::up([&self.a, &self.b], self.force, link, options)?;
-        eprintln!("farwire: {} <-> {} until a signal", self.a, self.b);
+        eprintln!(
+            "farwire: {} <-> {} behind {}, until a signal",
+            self.a, self.b, in_force
+        );
         let summary = wan_box.run()?;
         eprintln!("farwire: {summary}");
         if let Some(file) = &self.json {
