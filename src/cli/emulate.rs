@@ -43,11 +43,12 @@ impl EmulateArgs {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
+        let in_force = super::link::in_force(&spec)?;
         let options = self.forwarder.options()?;
         let wan_box = WanBox::up([&self.a, &self.b], self.force, link, options)?;
         note(format_args!(
-            "farwire: {} <-> {} until a signal",
-            self.a, self.b
+            "farwire: {} <-> {} behind {}, until a signal",
+            self.a, self.b, in_force
         ));
         let summary = wan_box.run()?;
         note(format_args!("farwire: {summary}"));

@@ -1,6 +1,7 @@
-//! `farwire exec`: a command behind the emulated link.
+//! `farwire exec`: a command or a shell behind the emulated link.
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
@@ -25,9 +26,10 @@ use instruments::serve::{self, Limits, Ports, ServeConfig};
 use netio::signals;
 use netio::stop::Stop;
 
-/// Run a command behind an emulated link, on a test bed of its own
+/// Run a command or a shell behind an emulated link, on a test bed of its own
 ///
-/// The command runs in a network namespace from which only the far end can be reached, as 10.77.0.2 and fd77::2
+/// Without a command it is your shell ($SHELL, else /bin/sh), until you leave it with `exit`; where standard input is no
+/// terminal, the shell reads its commands from there, as sh does. The command runs in a network namespace from which only the far end can be reached, as 10.77.0.2 and fd77::2
 /// (the host's own network cannot); $FARWIRE_SERVER is the far end's IPv4 address. There, an HTTP server waits on
 /// port 80 (/bytes/N, /seconds/T), or the command of --far runs. Needs no root. Ends with the command's exit code;
 /// 125 when farwire itself fails, 126 and 127 when the command cannot be run or found. What the link did goes to
@@ -47,8 +49,8 @@ pub(crate) struct ExecArgs {
     /// Write what the link did as JSON to FILE (- is standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The command and its arguments [default: your shell]
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -71,6 +73,13 @@ impl ExecArgs {
         };
         let bed = EmulatedBed::up(&config, vec![(link, options)])?;
         let far = self.start_far_end(&bed)?;
+        if self.command.is_empty() && io::stdin().is_terminal() {
+            note(format_args!(
+                "farwire: behind {}; $FARWIRE_SERVER is {}; `exit` leaves",
+                super::link::in_force(&spec)?,
+                SERVER.v4
+            ));
+        }
         let code = self.run_command(&bed, &signals);
         drop(far);
         // What it died of, if it did, before what came of that.
@@ -85,7 +94,12 @@ impl ExecArgs {
     }
 
     fn run_command(&self, bed: &EmulatedBed, signals: &Signals) -> Result<u8> {
-        let mut command = contain::command(bed.client(), &self.command)?;
+        let is_shell = self.command.is_empty();
+        let mut command = if is_shell {
+            contain::shell(bed.client(), users_shell())?
+        } else {
+            contain::command(bed.client(), &self.command)?
+        };
         command.env("FARWIRE_SERVER", SERVER.v4.to_string());
         if let Some(code) = signals.interrupted() {
             return Ok(code);
@@ -105,7 +119,11 @@ impl ExecArgs {
                 bail!("{why}");
             }
             if signals.terminate.swap(false, Ordering::Relaxed) {
-                child.terminate();
+                if is_shell {
+                    child.hang_up();
+                } else {
+                    child.terminate();
+                }
             }
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -123,12 +141,18 @@ impl ExecArgs {
         };
         let argv = ["/bin/sh", "-c", line].map(OsString::from);
         let mut command = contain::command(bed.server(), &argv)?;
-        let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
+        let stderr = io::stderr().as_fd().try_clone_to_owned()?;
         command.stdin(Stdio::null()).stdout(stderr);
         let far = Contained::spawn(&mut command).context("starting the far end's command")?;
         testbed::await_listener(bed.server(), None, FAR_PATIENCE)?;
         Ok(FarEnd::Command(far))
     }
+}
+
+/// $SHELL, as login(1) sets it, else /bin/sh.
+fn users_shell() -> OsString {
+    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+    shell.unwrap_or_else(|| "/bin/sh".into())
 }
 
 /// What answers at the far end, until it is dropped.

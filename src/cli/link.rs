@@ -60,6 +60,32 @@ impl LinkArgs {
     }
 }
 
+/// Conditions in one line, as a box says what is in force: "delay 20ms, rate 10mbit each way, up loss 1%".
+///
+/// # Errors
+/// None that conditions which were checked can cause.
+pub(crate) fn in_force(spec: &LinkSpec) -> Result<String> {
+    let each_way = LinkSpec {
+        both: spec.both.clone(),
+        ..LinkSpec::default()
+    };
+    let rest = LinkSpec {
+        both: DirectionSpec::default(),
+        ..spec.clone()
+    };
+    let is_empty = |spec: &LinkSpec| *spec == LinkSpec::default();
+    Ok(match (is_empty(&each_way), is_empty(&rest)) {
+        (true, true) => "a link that changes nothing".to_owned(),
+        (true, false) => report::link(&rest)?,
+        (false, true) => format!("{} each way", report::link(&each_way)?),
+        (false, false) => format!(
+            "{} each way, {}",
+            report::link(&each_way)?,
+            report::link(&rest)?
+        ),
+    })
+}
+
 impl Args for ConditionArgs {
     fn augment_args(command: Command) -> Command {
         let both = CONDITIONS.iter().map(|one| flag("", one).help(one.help));
@@ -135,6 +161,21 @@ mod tests {
         Program::try_parse_from(line.split_whitespace())?
             .link
             .to_spec()
+    }
+
+    #[test]
+    fn what_is_in_force_is_one_line() {
+        let line = |line: &str| in_force(&parse(line).unwrap()).unwrap();
+        assert_eq!(line("x"), "a link that changes nothing");
+        assert_eq!(
+            line("x --rate 10mbit --delay 20ms"),
+            "delay 20ms, rate 10mbit each way"
+        );
+        assert_eq!(
+            line("x --delay 20ms --up-loss 1% --down-rate 2mbit"),
+            "delay 20ms each way, down rate 2mbit, up loss 1%"
+        );
+        assert_eq!(line("x --up-loss 1%"), "up loss 1%");
     }
 
     #[test]

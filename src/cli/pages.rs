@@ -1,12 +1,14 @@
 //! `farwire completions`, `farwire man` and `farwire schema`: generated from what reads the input.
 
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
-use clap::{Args, CommandFactory};
+use anyhow::{Context, Result};
+use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 use super::Cli;
 use crate::experiment::scenario::schema;
@@ -47,7 +49,7 @@ impl SchemaArgs {
 /// Print the manual page, or write one for each command into a directory
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// Write farwire.1, farwire-run.1, ... into this directory
+    /// Write farwire.1, farwire-run.1, ... into this directory, which is made
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -55,25 +57,102 @@ pub(crate) struct ManArgs {
 impl ManArgs {
     /// Prints or writes the pages, in roff for man(1).
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        match &self.out {
-            Some(dir) => {
-                clap_mangen::generate_to(Cli::command(), dir)
-                    .with_context(|| dir.display().to_string())?;
-            }
-            None => {
-                let mut page = Vec::new();
-                clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-                io::stdout().write_all(&page)?;
-            }
+        let Some(directory) = &self.out else {
+            let (_, page) = page(Cli::command())?;
+            output::write(None, &page)?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        for (name, page) in pages()? {
+            output::write(Some(&directory.join(name)), &page)?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// When the pages were last read through: man(7) wants a date.
+const REVISED: &str = "2026-11-22";
+/// Longer lines of roff are broken, for those who read diffs of it.
+const LINE: usize = 80;
+
+/// The page of every command, with its file's name.
+fn pages() -> Result<Vec<(String, String)>> {
+    fn add(command: Command, all: &mut Vec<(String, String)>) -> Result<()> {
+        for below in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+            add(below.clone(), all)?;
+        }
+        all.push(page(command)?);
+        Ok(())
+    }
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    let mut all = Vec::new();
+    add(command, &mut all)?;
+    all.sort();
+    Ok(all)
+}
+
+/// A command's page, with its file's name.
+fn page(command: Command) -> Result<(String, String)> {
+    let man = Man::new(command);
+    let file = man.get_filename();
+    let title = file.trim_end_matches(".1").to_uppercase();
+    let man = man
+        .title(title)
+        .date(REVISED)
+        .source(concat!("farwire ", env!("CARGO_PKG_VERSION")))
+        .manual("farwire");
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    Ok((file, tidy(&String::from_utf8(page)?)))
+}
+
+/// Without what `mandoc -Tlint` finds in generated pages: spaces at the end of a line, breaks beside vertical space,
+/// long lines.
+fn tidy(page: &str) -> String {
+    let lines: Vec<&str> = page.lines().map(str::trim_end).collect();
+    let is_space = |at: Option<usize>| {
+        let line = at.and_then(|at| lines.get(at));
+        line.is_some_and(|line| line.starts_with(".sp") || line.starts_with(".PP"))
+    };
+    let mut tidied = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        let beside_space = is_space(at.checked_sub(1)) || is_space(Some(at + 1));
+        if *line == ".br" && beside_space {
+            continue;
+        }
+        if line.starts_with('.') {
+            tidied += line;
+        } else {
+            broken(line, &mut tidied);
+        }
+        tidied.push('\n');
+    }
+    tidied
+}
+
+/// A line of text, in several where it is long; what begins with a dot or a quote is kept from being a macro.
+fn broken(line: &str, into: &mut String) {
+    let mut length = 0;
+    for word in line.split(' ') {
+        let more = word.chars().count() + 1;
+        if length > 0 && length + more > LINE {
+            into.push('\n');
+            if word.starts_with(['.', '\'']) {
+                *into += "\\&";
+            }
+            length = 0;
+        } else if length > 0 {
+            into.push(' ');
+        }
+        *into += word;
+        length += more;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Command;
 
     /// The long help of `command` and of all below it, as a terminal of 100 columns without colours shows it.
     fn help(command: &mut Command, out: &mut String) {
@@ -100,18 +179,20 @@ mod tests {
 
     #[test]
     fn every_manual_page_is_the_one_that_was_reviewed() {
-        let directory = tempfile::tempdir().unwrap();
-        clap_mangen::generate_to(Cli::command(), &directory).unwrap();
-        let pages = std::fs::read_dir(&directory).unwrap();
-        let mut pages: Vec<PathBuf> = pages.map(|page| page.unwrap().path()).collect();
-        pages.sort();
-        let page = |path: &PathBuf| {
-            let name = path.file_name().unwrap().to_string_lossy();
-            format!(
-                "===== {name} =====\n{}",
-                std::fs::read_to_string(path).unwrap()
-            )
-        };
+        let page = |(name, page): &(String, String)| format!("===== {name} =====\n{page}");
+        let pages = pages().unwrap();
         insta::assert_snapshot!("man", pages.iter().map(page).collect::<String>());
+    }
+
+    #[test]
+    fn a_long_line_is_broken_and_what_looks_like_a_macro_is_kept_from_being_one() {
+        let line = format!("{} .toml 'quoted' {}", "x".repeat(76), "y".repeat(80));
+        let page = tidy(&format!(".SH NAME \n{line} \n.br\n.sp\n.br\nend\n"));
+        let x = "x".repeat(76);
+        let y = "y".repeat(80);
+        assert_eq!(
+            page,
+            format!(".SH NAME\n{x}\n\\&.toml 'quoted'\n{y}\n.sp\nend\n")
+        );
     }
 }

@@ -8,6 +8,7 @@ mod family;
 mod faults;
 mod link;
 mod packet_log;
+mod shell;
 
 use std::process::ExitCode;
 
@@ -21,5 +22,6 @@ fn main() -> ExitCode {
     command::add(&mut suite);
     faults::add(&mut suite);
     packet_log::add(&mut suite);
+    shell::add(&mut suite);
     suite.run()
 }

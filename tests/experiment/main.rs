@@ -4,6 +4,7 @@ mod beds;
 mod calibrated;
 #[path = "../common/mod.rs"]
 mod common;
+mod compared;
 #[path = "../exec/family.rs"]
 mod family;
 mod instruments;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     screen::add(&mut suite);
     beds::add(&mut suite);
     calibrated::add(&mut suite);
+    compared::add(&mut suite);
     instruments::add(&mut suite);
     interrupted::add(&mut suite);
     kept::add(&mut suite);

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use model::Nanos;
 use record::Measurement;
@@ -128,6 +128,21 @@ impl Common {
     }
 }
 
+/// The time of `-i` that is not 0: bare seconds as with ping(8) and iperf3, or with a unit.
+pub(crate) fn interval(text: &str) -> Result<Nanos> {
+    let time = seconds(text)?;
+    ensure!(time > Nanos::ZERO, "must be above 0");
+    Ok(time)
+}
+
+/// A time, whose unit is the second where it has none.
+pub(crate) fn seconds(text: &str) -> Result<Nanos> {
+    match text.parse::<f64>() {
+        Ok(number) => Ok(Duration::try_from_secs_f64(number)?.into()),
+        Err(_) => Ok(text.parse()?),
+    }
+}
+
 /// A time that is not 0.
 pub(crate) fn above_zero(text: &str) -> Result<Nanos> {
     let time: Nanos = text.parse()?;
@@ -135,5 +150,21 @@ pub(crate) fn above_zero(text: &str) -> Result<Nanos> {
         Err(anyhow!("must be above 0"))
     } else {
         Ok(time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_bare_seconds_or_has_a_unit() {
+        let ms = |text| interval(text).unwrap();
+        assert_eq!(ms("0.05"), Nanos::from_millis(50));
+        assert_eq!(ms("1"), Nanos::from_secs(1));
+        assert_eq!(ms("50ms"), Nanos::from_millis(50));
+        for wrong in ["0", "0s", "-1", "nan", "inf", "soon"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -4,7 +4,8 @@
 //! [`SUBCOMMAND`]; it watches the caller and starts *init*, the first process of a new PID namespace, which starts the
 //! command. When init ends, the kernel kills whatever is left in its namespace; init dies with the warden, and the
 //! warden ends when the caller does. The command stays in the caller's process group, so that the terminal's signals
-//! reach it; warden and init pass on SIGTERM and SIGHUP.
+//! reach it; warden and init pass on SIGTERM and SIGHUP. A shell for people gets a process group of its own, which has the
+//! terminal as long as it lives, as a shell gives it to a job: Ctrl-C is then for what runs in it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -21,12 +22,17 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, kill, signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
+use nix::unistd::{ForkResult, Pid, fork, getpgrp, getpid, getppid, setpgid, tcgetpgrp, tcsetpgrp};
 
 use crate::netns::{NetNs, NetNsError};
 
 /// The first argument by which a program that calls [`divert`] knows that it is to be a warden.
 pub const SUBCOMMAND: &str = "__contain";
+
+/// To the warden: the command stays in the caller's process group.
+const OF_THE_CALLER: &str = "command";
+/// To the warden: the command leads a process group of its own, to which the terminal is lent.
+const WITH_THE_TERMINAL: &str = "shell";
 
 /// The exit code when farwire itself failed, as with env(1).
 const FAILED: i32 = 125;
@@ -50,10 +56,23 @@ const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 /// # Errors
 /// When the process has no descriptor left.
 pub fn command(ns: &NetNs, argv: &[OsString]) -> Result<Command, NetNsError> {
+    contained(ns, OF_THE_CALLER, argv)
+}
+
+/// As [`command`], for a shell: where the caller has the terminal that is its standard input, the shell has it instead until
+/// it ends.
+///
+/// # Errors
+/// As [`command`].
+pub fn shell(ns: &NetNs, program: OsString) -> Result<Command, NetNsError> {
+    contained(ns, WITH_THE_TERMINAL, &[program])
+}
+
+fn contained(ns: &NetNs, group: &str, argv: &[OsString]) -> Result<Command, NetNsError> {
     let ns = ns.try_clone()?;
     let mut command = Command::new("/proc/self/exe");
     command.arg(SUBCOMMAND).arg(std::process::id().to_string());
-    command.args(argv);
+    command.arg(group).args(argv);
     // SAFETY: the closure makes one system call and allocates nothing.
     unsafe { command.pre_exec(move || Ok(setns(&ns, CloneFlags::CLONE_NEWNET)?)) };
     Ok(command)
@@ -108,6 +127,11 @@ impl Contained {
         self.signal(Signal::SIGTERM);
     }
 
+    /// Tells the command that its terminal is gone, with SIGHUP: shells for people ignore SIGTERM.
+    pub fn hang_up(&mut self) {
+        self.signal(Signal::SIGHUP);
+    }
+
     /// Kills the command and all that it started; [`Contained::wait`] then returns when nothing of it is left.
     pub fn kill(&mut self) {
         self.signal(KILL_ALL);
@@ -139,8 +163,12 @@ pub fn divert() {
     let caller = arguments.next().and_then(|pid| pid.to_str()?.parse().ok());
     let argv: Vec<OsString> = arguments.collect();
     let code = match (caller, argv.as_slice()) {
-        (Some(caller), [program, arguments @ ..]) => {
-            guard(Pid::from_raw(caller), program, arguments).unwrap_or_else(|error| {
+        (Some(caller), [group, program, arguments @ ..]) => {
+            let terminal = Terminal::of_caller().filter(|_| group == WITH_THE_TERMINAL);
+            let code = guard(Pid::from_raw(caller), terminal.as_ref(), program, arguments);
+            // Before anybody writes to it from what is the background until then.
+            drop(terminal);
+            code.unwrap_or_else(|error| {
                 eprintln!("farwire: cannot contain {}: {error}", program.display());
                 FAILED
             })
@@ -154,7 +182,12 @@ pub fn divert() {
 }
 
 /// The warden: starts init, and ends with it or with the caller.
-fn guard(caller: Pid, program: &OsString, arguments: &[OsString]) -> nix::Result<i32> {
+fn guard(
+    caller: Pid,
+    terminal: Option<&Terminal>,
+    program: &OsString,
+    arguments: &[OsString],
+) -> nix::Result<i32> {
     let caller_fd = pidfd(caller)?;
     if getppid() != caller {
         // The caller died before it could be watched.
@@ -168,10 +201,11 @@ fn guard(caller: Pid, program: &OsString, arguments: &[OsString]) -> nix::Result
     let init = match unsafe { fork() }? {
         ForkResult::Child => {
             drop(caller_fd);
-            let code = init(&own_fd, &signals, program, arguments).unwrap_or_else(|error| {
-                eprintln!("farwire: cannot contain {}: {error}", program.display());
-                FAILED
-            });
+            let code = init(&own_fd, &signals, terminal.is_some(), program, arguments)
+                .unwrap_or_else(|error| {
+                    eprintln!("farwire: cannot contain {}: {error}", program.display());
+                    FAILED
+                });
             std::process::exit(code);
         }
         ForkResult::Parent { child } => child,
@@ -205,6 +239,7 @@ fn guard(caller: Pid, program: &OsString, arguments: &[OsString]) -> nix::Result
 fn init(
     warden: &OwnedFd,
     signals: &Signals,
+    lend_terminal: bool,
     program: &OsString,
     arguments: &[OsString],
 ) -> nix::Result<i32> {
@@ -218,7 +253,16 @@ fn init(
     command.args(arguments);
     let inherited = signals.inherited.clone();
     // SAFETY: the closure only makes system calls.
-    unsafe { command.pre_exec(move || Ok(inherited.restore()?)) };
+    unsafe {
+        command.pre_exec(move || {
+            if lend_terminal {
+                // As long as SIGTTOU is ignored, which a group in the background would get for this.
+                setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+                tcsetpgrp(BorrowedFd::borrow_raw(libc::STDIN_FILENO), getpid())?;
+            }
+            Ok(inherited.restore()?)
+        })
+    };
     let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -247,6 +291,27 @@ fn init(
             Some(other) => drop(kill(command, other)),
             None => {}
         }
+    }
+}
+
+/// The terminal at standard input, which the caller's process group has, and has back when this is dropped. (The group's
+/// number means nothing in the new PID namespace, so that only the warden can give it back.)
+struct Terminal {
+    group: Pid,
+}
+
+impl Terminal {
+    /// Nothing without one, or while another group has it.
+    fn of_caller() -> Option<Self> {
+        let group = getpgrp();
+        (tcgetpgrp(io::stdin()) == Ok(group)).then_some(Self { group })
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // The warden ignores SIGTTOU by now. There is nobody to tell when the terminal is gone.
+        let _ = tcsetpgrp(io::stdin(), self.group);
     }
 }
 

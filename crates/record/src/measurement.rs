@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::metric::{Direction, Metric, Phase, Statistic};
 
@@ -70,9 +70,20 @@ pub struct Figure {
     pub phase: Option<Phase>,
     /// In the metric's unit.
     pub value: f64,
-    /// Between which values the network's own lies, at 95 %; how it was found is among the facts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Between which values the network's own lies, at 95 %; how it was found is among the facts. Where only a lower bound
+    /// is known the upper one is infinite, which JSON writes as null.
+    #[serde(
+        default,
+        deserialize_with = "open_above",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub interval: Option<[f64; 2]>,
+}
+
+/// An interval whose upper end is null where there is none.
+fn open_above<'de, D: Deserializer<'de>>(from: D) -> Result<Option<[f64; 2]>, D::Error> {
+    let ends = <Option<(f64, Option<f64>)>>::deserialize(from)?;
+    Ok(ends.map(|(low, high)| [low, high.unwrap_or(f64::INFINITY)]))
 }
 
 impl Measurement {
@@ -168,6 +179,16 @@ impl Figure {
     pub fn within(mut self, low: f64, high: f64) -> Self {
         self.interval = Some([low, high]);
         self
+    }
+
+    /// With a lower bound alone of what the network would have done.
+    pub fn at_least(self, low: f64) -> Self {
+        self.within(low, f64::INFINITY)
+    }
+
+    /// Whether the network's own value may be any greater one.
+    pub fn is_open_above(&self) -> bool {
+        self.interval.is_some_and(|[_, high]| high == f64::INFINITY)
     }
 
     /// What tells it from the measurement's other figures.

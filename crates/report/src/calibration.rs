@@ -38,6 +38,9 @@ pub fn calibration_text(report: &CalibrationReport, terminal: Terminal) -> Strin
     if let Some(table) = found(report) {
         text += &format!("\n{}", table_text(&table, terminal));
     }
+    if let Some(line) = not_run(report) {
+        text += &format!("\n{}", prose(&line, terminal));
+    }
     text + "\n" + &prose(LEGEND, terminal) + &prose(&verdict(report), terminal)
 }
 
@@ -47,6 +50,9 @@ pub fn calibration_markdown(report: &CalibrationReport) -> String {
     let mut text = format!("# {}\n\n**{}**\n", escaped(&title), escaped(&verdict));
     if let Some(baseline) = &report.baseline {
         text += &format!("\n{}\n", escaped(&machine(baseline)));
+    }
+    if let Some(line) = not_run(report) {
+        text += &format!("\n{}\n", escaped(&line));
     }
     text += &format!("\n{LEGEND}.\n");
     for instrument in &report.instruments {
@@ -95,13 +101,19 @@ fn verdict(report: &CalibrationReport) -> String {
         report.instruments.is_empty(),
         short.as_slice(),
     ) {
-        (_, true, _) => "nothing was held against a truth".to_owned(),
         (false, ..) => "not finished: cells are missing".to_owned(),
+        (_, true, _) => "nothing was held against a truth".to_owned(),
         (_, _, []) => {
             "every instrument's intervals hold the truth in at least 90 % of its cells".to_owned()
         }
         (_, _, short) => format!("below 90 %: {}", short.join(", ")),
     }
+}
+
+/// Of a calibration that was cut short, how much of it has not run.
+fn not_run(report: &CalibrationReport) -> Option<String> {
+    let (count, planned) = (report.not_run.len(), report.planned);
+    (count > 0).then(|| format!("not run: {count} of {planned} cases, which count nowhere above"))
 }
 
 /// "tcp: intervals hold the truth in 19 of 20 cells".
@@ -358,6 +370,31 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
+    }
+
+    #[test]
+    fn what_has_not_run_is_one_line_and_in_no_sum() {
+        let mut record = measured(&[rtt(24.05, 0.1)]);
+        record.finished_at = None;
+        let planned = record.plan().cases.len();
+        record.runs.retain(|run| run.case == "line: ping");
+        let report = CalibrationReport::of(&record);
+        let line = format!("not run: {} of {planned} cases", planned - 1);
+        for text in [
+            calibration_text(&report, Terminal::NONE),
+            calibration_markdown(&report),
+        ] {
+            assert_eq!(text.matches(&line).count(), 1, "{text}");
+            assert!(!text.contains("no truth"), "{text}");
+            assert!(
+                text.contains("ping: intervals hold the truth in 1 of 1 cells"),
+                "{text}"
+            );
+            assert!(!text.contains("tcp"), "{text}");
+        }
+        record.finished_at = Some(String::new());
+        let whole = calibration_text(&CalibrationReport::of(&record), Terminal::NONE);
+        assert!(!whole.contains("not run"), "{whole}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::terminal::{Terminal, prose, table_text};
 use crate::analysis::compare::{Compared, Comparison};
 use record::quantity;
+use record::quantity::counted;
 use record::table::{Column, Table};
 
 /// A row a figure, and what one record lacks; regressions beyond `threshold` percent are named last.
@@ -26,21 +27,27 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
         ]
     };
     let table = Table::new("", columns).with(comparison.compared.iter().map(row));
-    let mut text = table_text(&table, terminal);
-    for missing in &comparison.missing {
-        text += &prose(missing, terminal);
-    }
-    let worse: Vec<String> = comparison
-        .regressions(threshold)
-        .map(|one| {
-            let (case, figure, words) = (&one.case, &one.figure, one.words());
-            prose(&format!("REGRESSION: {case}: {figure}: {words}"), terminal)
-        })
-        .collect();
-    if worse.is_empty() {
-        text += &format!("nothing got worse by more than {threshold} % beyond chance\n");
-    }
-    text + &worse.concat()
+    let across = comparison.across.iter();
+    let across = across.map(|links| format!("across links: {links}"));
+    let missing = comparison.missing.iter();
+    let missing = missing.map(|missing| format!("cannot tell: {missing}"));
+    let worse = comparison.regressions(threshold).map(|one| {
+        let (case, figure, words) = (&one.case, &one.figure, one.words());
+        format!("REGRESSION: {case}: {figure}: {words}")
+    });
+    let untold = comparison.untold();
+    let sum = (untold > 0).then(|| format!("cannot tell in {}", counted(untold, "place")));
+    let told = comparison.compared.iter().any(|one| !one.is_too_few());
+    let nothing = (told && comparison.regressions(threshold).next().is_none()).then(|| {
+        let rest = if untold > 0 { " of the rest" } else { "" };
+        format!("nothing{rest} got worse by more than {threshold} % beyond chance")
+    });
+    let lines = |lines: &mut dyn Iterator<Item = String>| -> String {
+        lines.map(|line| prose(&line, terminal)).collect()
+    };
+    lines(&mut { across })
+        + &table_text(&table, terminal)
+        + &lines(&mut missing.chain(worse).chain(sum).chain(nothing))
 }
 
 #[cfg(test)]
@@ -49,14 +56,48 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn every_figure_has_a_row_and_what_is_no_worse_is_said() {
+    fn every_figure_has_a_row_and_what_cannot_be_told_is_said() {
         let record = record();
-        let same = Comparison::of(&record, &record, |_, _| true).unwrap();
-        let text = comparison(&same, 5.0, Terminal::NONE);
+        let same = Comparison::of(&record, &record, false, |_, _| true).unwrap();
+        let text = comparison(&same, 5.0, Terminal::NONE).replace('\n', " ");
         assert!(text.contains("ping.rtt_ms.median"), "{text}");
-        assert!(text.contains("too few runs"), "{text}");
         assert!(
-            text.ends_with("nothing got worse by more than 5 % beyond chance\n"),
+            text.contains("too few runs for an interval (1 and 1); 4 in each would do"),
+            "{text}"
+        );
+        let last = format!("cannot tell in {} places ", same.compared.len());
+        assert!(text.ends_with(&last), "{text}");
+        assert!(!text.contains("got worse"), "{text}");
+    }
+
+    #[test]
+    fn nothing_got_worse_only_where_that_can_be_told() {
+        let mut four = record();
+        four.head.plan.cases.truncate(1);
+        four.head.plan.cases[0].repeats = record::plan::Repeats::fixed(4);
+        let run = four.runs[0].clone();
+        four.runs = (1..=4)
+            .map(|repeat| record::Run {
+                repeat,
+                ..run.clone()
+            })
+            .collect();
+        let whole = Comparison::of(&four, &four, false, |_, _| true).unwrap();
+        let text = comparison(&whole, 5.0, Terminal::NONE);
+        assert!(
+            text.ends_with("\nnothing got worse by more than 5 % beyond chance\n"),
+            "{text}"
+        );
+        assert!(!text.contains("cannot tell"), "{text}");
+        let mut less = four.clone();
+        for run in &mut less.runs {
+            run.measurements.remove(0);
+        }
+        let part = Comparison::of(&four, &less, false, |_, _| true).unwrap();
+        let text = comparison(&part, 5.0, Terminal::NONE);
+        assert!(text.contains("cannot tell: base: ping."), "{text}");
+        assert!(
+            text.ends_with("\nnothing of the rest got worse by more than 5 % beyond chance\n"),
             "{text}"
         );
     }

@@ -19,8 +19,11 @@ pub(super) fn path(case: &Case) -> Result<String> {
     }
 }
 
-/// A link in one line: "rate 10mbit, up loss 1%".
-fn link(link: &LinkSpec) -> Result<String> {
+/// A link in one line: "rate 10mbit, up loss 1%"; "none" where nothing is asked for.
+///
+/// # Errors
+/// None that a link which was read can cause.
+pub fn link(link: &LinkSpec) -> Result<String> {
     let mut parts = Vec::new();
     flatten("", &toml::Table::try_from(link)?, &mut parts);
     Ok(if parts.is_empty() {

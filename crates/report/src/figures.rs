@@ -16,12 +16,19 @@ pub fn figures(measurement: &Measurement) -> Table {
         let shown = |value| quantity(figure.metric, value);
         let mut title = scope(figure);
         title.push(figure.metric.title());
-        let interval = figure.interval.map(|ends| ends.map(shown).join(" to "));
+        let value = shown(figure.value);
+        let (value, interval) = match figure.interval {
+            None => (value, String::new()),
+            Some([low, _]) if figure.is_open_above() => {
+                (format!("at least {value}"), format!("from {}", shown(low)))
+            }
+            Some(ends) => (value, ends.map(shown).join(" to ")),
+        };
         [
             title.join(" "),
             figure.statistic.name().to_owned(),
-            shown(figure.value),
-            interval.unwrap_or_default(),
+            value,
+            interval,
         ]
     };
     Table::new("", columns).with(measurement.figures.iter().map(row))
@@ -32,6 +39,18 @@ mod tests {
     use super::*;
     use crate::{Terminal, table_text};
     use record::{Metric, Statistic};
+
+    #[test]
+    fn a_figure_without_an_upper_bound_is_at_least_its_value() {
+        let figure = Figure::new(Metric::IpCapacityBitPerS, Statistic::Max, 940e6);
+        let measurement = Measurement {
+            figures: vec![figure.at_least(939e6)],
+            ..Measurement::default()
+        };
+        let table = table_text(&figures(&measurement), Terminal::NONE);
+        assert!(table.contains("at least 940.000 Mbit/s"), "{table}");
+        assert!(table.contains("from 939.000 Mbit/s"), "{table}");
+    }
 
     #[test]
     fn the_table_has_the_interval_beside_the_value() {

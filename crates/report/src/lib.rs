@@ -35,6 +35,7 @@ pub use self::calibration::{calibration_markdown, calibration_text};
 pub use self::csv::write_csv;
 pub use self::flent::flent;
 pub use comparison::comparison;
+pub use conditions::link;
 pub use figures::figures;
 pub use html::html;
 pub use iperf3::{intervals, iperf3};

@@ -40,6 +40,8 @@ pub(super) struct CaseRow<'a> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Value {
     pub(super) value: Option<f64>,
+    /// It is a lower bound.
+    pub(super) at_least: bool,
     /// Half of the 95 % interval's width.
     pub(super) half: Option<f64>,
     pub(super) published: Option<f64>,
@@ -146,6 +148,7 @@ fn value(figures: &CaseFigures<'_>, name: &FigureName) -> Value {
     let shift = figure.shift.as_ref();
     Value {
         value: Some(figure.value() / scale),
+        at_least: figure.at_least,
         half,
         published,
         change: shift.map(|shift| shift.words(name.metric.sense(), name.metric.unit())),
@@ -239,10 +242,11 @@ impl InstrumentTable<'_> {
 }
 
 impl Value {
-    /// "3.125 ± 0.106".
+    /// "3.125 ± 0.106", "at least 3.125".
     fn in_words(&self) -> String {
         let value = or_dash(self.value.map(number));
         match self.half {
+            _ if self.at_least => format!("at least {value}"),
             Some(half) => format!("{value} ± {}", number(half)),
             None => value,
         }

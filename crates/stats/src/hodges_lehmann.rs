@@ -20,6 +20,9 @@ pub struct Shift {
     pub percent: Option<Estimate>,
 }
 
+/// So many values in each sample have an interval, whatever they are.
+const ENOUGH: usize = 4;
+
 /// A value and between which it lies at 95 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
@@ -85,6 +88,16 @@ impl Shift {
             Some([_, high]) if high < 0.0 => Change::Smaller,
             Some(_) => Change::NotShown,
         }
+    }
+
+    /// How many values each sample must have for an interval, when one that has more keeps them: 4 against 4, 3 against 7.
+    pub fn enough(&self) -> usize {
+        let [reference, sample] = self.counts;
+        (reference.min(sample)..ENOUGH)
+            .find(|least| {
+                mann_whitney::interval_rank(reference.max(*least), sample.max(*least)).is_some()
+            })
+            .unwrap_or(ENOUGH)
     }
 
     /// In plain words: "12.3 % slower, 95 % interval 11.8 to 12.9"; in `unit` where there is no percentage, and of what is
@@ -224,6 +237,21 @@ mod tests {
         let same = Shift::of(&[5.0; 4], &[5.0; 4]).unwrap();
         let words = same.words(Sense::Time, "ms");
         assert_eq!(words, "no difference shown: +0.0 to +0.0 %");
+    }
+
+    #[test]
+    fn how_many_values_are_enough_follows_from_those_that_are_there() {
+        let enough = |m, n| Shift::of(&vec![1.0; m], &vec![2.0; n]).unwrap().enough();
+        assert_eq!(enough(3, 3), 4);
+        assert_eq!(enough(1, 1), 4);
+        assert_eq!(enough(3, 4), 4);
+        assert_eq!(enough(2, 7), 3);
+        assert_eq!(enough(2, 8), 2);
+        for (m, n) in [(1, 1), (3, 3), (2, 7), (1, 30), (1, 1000)] {
+            let least = enough(m, n);
+            let more = Shift::of(&vec![1.0; m.max(least)], &vec![2.0; n.max(least)]).unwrap();
+            assert_ne!(more.change(), Change::TooFew, "{m} and {n}: {least}");
+        }
     }
 
     #[test]

@@ -427,9 +427,12 @@ fn a_record_of_version_4_has_todays_profiles_and_is_reported_and_compared_with_t
     assert_eq!(report::junit(&old).unwrap(), report::junit(&new).unwrap());
     assert!(report::html(&old).unwrap().contains("--path=/bytes/300000"));
     assert!(!report::flent(&old).is_empty());
-    let comparison = Comparison::of(&old, &new, |_, _| true).unwrap();
+    let comparison = Comparison::of(&old, &new, false, |_, _| true).unwrap();
     assert_eq!(comparison.regressions(0.0).count(), 0);
     new.head.scenario.text.push('#');
-    let error = Comparison::of(&old, &new, |_, _| true).unwrap_err();
-    assert!(error.to_string().contains("another instruments"), "{error}");
+    let error = Comparison::of(&old, &new, false, |_, _| true).unwrap_err();
+    assert!(
+        error.to_string().contains("another set of instruments"),
+        "{error}"
+    );
 }

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use self::client::measure;
 use self::wire::{Algorithm, CONTROL_PORT, Sizes, StartRow, TestParameters, Thresholds};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, seconds};
 use crate::{Session, endpoint};
 use record::profile::{Headline, HostLimit, Profile, SampleKind};
 use record::{Direction, Measurement, Metric, Sample, Statistic};
@@ -46,7 +46,7 @@ pub struct CapacityArgs {
     /// How long, in whole seconds: 10, 10s
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = whole_seconds)]
     time: Nanos,
-    /// The time over which the capacity is the mean, 100ms to 10s
+    /// The time over which the capacity is the mean, 100ms to 10s; seconds where it has no unit
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = sub_interval)]
     interval: Nanos,
     /// How the rate follows the feedback: B is RFC 9097's, C TR-471's "multiply and retry"
@@ -159,7 +159,7 @@ fn whole_seconds(text: &str) -> Result<Nanos> {
 }
 
 fn sub_interval(text: &str) -> Result<Nanos> {
-    let time = text.parse()?;
+    let time = seconds(text)?;
     let ms = in_milliseconds(time)?;
     ensure!((100..=10_000).contains(&ms), "must be 100ms to 10s");
     Ok(time)

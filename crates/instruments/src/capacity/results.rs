@@ -1,6 +1,7 @@
 //! What a test found, as samples, figures and facts.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::{ETHERNET_HEADER, WIRE};
@@ -21,7 +22,7 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
     let best = whole.max_by(|a, b| rate(a).total_cmp(&rate(b)));
     let mut figures = Vec::new();
     if let Some(best) = best.filter(|best| best.datagrams > 0) {
-        figures.extend(capacity(best, agreed));
+        figures.extend(capacity(best, agreed, ended_rising(outcome, agreed)));
     }
     figures.extend(packets(outcome, agreed.direction));
     figures.extend(delays(outcome, agreed.direction));
@@ -42,14 +43,43 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
     }
 }
 
-/// The capacity, and the same sub-interval's rate at the other layers.
-fn capacity(best: &SubInterval, agreed: &Agreed) -> [Figure; 4] {
+/// By which share of itself a sub-interval's rate may be off.
+fn off(counted: &SubInterval, agreed: &Agreed) -> f64 {
     let edges = if agreed.receives_here() {
         EDGES_HERE_S
     } else {
         EDGES_THERE_S
     };
-    let off = 1.0 / f64::from(best.datagrams) + edges * 1e6 / f64::from(best.span_us.max(1));
+    1.0 / f64::from(counted.datagrams.max(1)) + edges * 1e6 / f64::from(counted.span_us.max(1))
+}
+
+/// Whether the test ended before it found a limit: more came in the last sub-interval than in any other, beyond what they
+/// may be off, and while it lasted the load rose without a step back.
+fn ended_rising(outcome: &TestOutcome, agreed: &Agreed) -> bool {
+    let Some((last, earlier)) = outcome.sub_intervals.split_last() else {
+        return false;
+    };
+    let rate = |one: &SubInterval| one.bit_per_s(agreed.l3_header());
+    let low = rate(&last.counted) * (1.0 - off(&last.counted, agreed));
+    let is_most = earlier
+        .iter()
+        .map(|one| rate(&one.counted) * (1.0 + off(&one.counted, agreed)))
+        .all(|high| high < low);
+    let span = Duration::from_micros(last.counted.span_us.into());
+    let begun = last.at.saturating_sub(span);
+    let load: Vec<f64> = outcome
+        .trials
+        .iter()
+        .filter(|trial| trial.at >= begun && trial.at <= last.at)
+        .map(|trial| trial.l3_bit_per_s)
+        .collect();
+    let rises = load.first() < load.last() && load.is_sorted();
+    is_most && rises
+}
+
+/// The capacity, and the same sub-interval's rate at the other layers; at least that where the load was still rising.
+fn capacity(best: &SubInterval, agreed: &Agreed, rising: bool) -> [Figure; 4] {
+    let off = off(best, agreed);
     let l3 = agreed.l3_header();
     // No load PDU is so short that Ethernet pads it.
     [
@@ -60,9 +90,13 @@ fn capacity(best: &SubInterval, agreed: &Agreed) -> [Figure; 4] {
     ]
     .map(|(metric, header)| {
         let value = best.bit_per_s(header);
-        Figure::new(metric, Statistic::Max, value)
-            .toward(agreed.direction)
-            .within(value * (1.0 - off), value * (1.0 + off))
+        let figure = Figure::new(metric, Statistic::Max, value).toward(agreed.direction);
+        let (low, high) = (value * (1.0 - off), value * (1.0 + off));
+        if rising {
+            figure.at_least(low)
+        } else {
+            figure.within(low, high)
+        }
     })
 }
 
@@ -224,6 +258,9 @@ fn facts(outcome: &TestOutcome, agreed: &Agreed) -> BTreeMap<String, String> {
     ];
     if agreed.receives_here() && !agreed.is_server {
         facts.push(("trace", "rows and sending rates are the server's decisions, retraced from the feedback sent to it".to_owned()));
+    }
+    if ended_rising(outcome, agreed) {
+        facts.push(("rising", "the load was still rising when the test ended, so that the path carries at least this much: a longer --time finds its capacity".to_owned()));
     }
     if !agreed.receives_here() {
         let counted = "of the whole sub-intervals, as the far end counted them";

@@ -17,7 +17,7 @@ use crate::Session;
 use crate::echo_stats::lines;
 use crate::endpoint::{self, Local};
 use crate::failure::{Blame, Failure, go_on};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero, interval};
 use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
 use record::profile::{Calibration, Headline, HostLimit, Profile, SampleKind};
@@ -39,8 +39,8 @@ pub struct ConnectArgs {
     /// Connections to ask for, one after the other
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
-    /// From one to the next: 1s, 20ms
-    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = above_zero)]
+    /// From one to the next: seconds, or 20ms
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Nanos,
     /// After which a connection that is neither there nor refused is lost
     #[arg(short = 'W', long, value_name = "TIME", default_value = "3s", value_parser = above_zero)]

@@ -9,7 +9,7 @@ use crate::Session;
 use crate::endpoint::{self, CONNECT_TIMEOUT};
 use crate::external::{FarTool, Tool};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, seconds};
 use crate::iperf3::client::Server;
 use crate::iperf3::plan::{
     LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, Plan, Protocol, Until, Way,
@@ -273,19 +273,8 @@ impl Iperf3Args {
     }
 }
 
-/// A time in our units, or a bare number of `unit`.
-fn time(text: &str, unit: Duration) -> Result<Nanos> {
-    match text.parse::<f64>() {
-        Ok(number) => {
-            let seconds = number * unit.as_secs_f64();
-            Ok(Duration::try_from_secs_f64(seconds)?.into())
-        }
-        Err(_) => Ok(text.parse()?),
-    }
-}
-
 fn duration(text: &str) -> Result<Nanos> {
-    let time = time(text, Duration::from_secs(1))?;
+    let time = seconds(text)?;
     let longest = Nanos::from_secs(LONGEST_TEST_S.into());
     ensure!(
         time > Nanos::ZERO && time <= longest,
@@ -295,7 +284,7 @@ fn duration(text: &str) -> Result<Nanos> {
 }
 
 fn omit(text: &str) -> Result<Nanos> {
-    let time = time(text, Duration::from_secs(1))?;
+    let time = seconds(text)?;
     ensure!(
         Duration::from(time).subsec_nanos() == 0 && time <= Nanos::from_secs(LONGEST_OMIT_S.into()),
         "must be whole seconds, as iperf3's protocol has it, at most {LONGEST_OMIT_S}"
@@ -304,14 +293,17 @@ fn omit(text: &str) -> Result<Nanos> {
 }
 
 fn interval(text: &str) -> Result<Nanos> {
-    let time = time(text, Duration::from_secs(1))?;
+    let time = seconds(text)?;
     let least = Nanos::from_millis(10);
     ensure!(time >= least, "must be at least 10 ms");
     Ok(time)
 }
 
 fn connect_timeout(text: &str) -> Result<Nanos> {
-    let time = time(text, Duration::from_millis(1))?;
+    let time = match text.parse::<f64>() {
+        Ok(number) => Duration::try_from_secs_f64(number / 1e3)?.into(),
+        Err(_) => text.parse()?,
+    };
     ensure!(time > Nanos::ZERO, "must be above 0");
     Ok(time)
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::echo_stats::lines;
 use crate::external::Tool;
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, interval};
 use crate::iperf3::args::{dscp, tos};
 use crate::ping::tool::{self, PingTool};
 use crate::ping::{self, PingPlan};
@@ -30,8 +30,8 @@ pub struct PingArgs {
     /// Echo requests to send
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
-    /// From one request to the next: 1s, 20ms
-    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = above_zero)]
+    /// From one request to the next: seconds, or 20ms
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Nanos,
     /// After which an answer is late and its request lost
     #[arg(short = 'W', long, value_name = "TIME", default_value = "3s")]

@@ -12,7 +12,7 @@ use clap::Args;
 use model::{BitsPerSec, Nanos};
 
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero, interval};
 use crate::iperf3::client::Server;
 use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until};
 use crate::iperf3::{tcp, udp};
@@ -42,8 +42,8 @@ pub struct ProbeArgs {
     /// Probes to send
     #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
-    /// From one probe to the next: 10ms, 500us
-    #[arg(short, long, value_name = "TIME", default_value = "10ms", value_parser = above_zero)]
+    /// From one probe to the next: seconds, or 10ms, 500us
+    #[arg(short, long, value_name = "TIME", default_value = "10ms", value_parser = interval)]
     interval: Nanos,
     /// After which an answer is late and its probe lost
     #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = above_zero)]

@@ -1,8 +1,13 @@
 //! Two records of one scenario, case by case.
 
-use anyhow::{Result, ensure};
+use std::collections::BTreeSet;
+use std::fmt;
 
-use super::{Across, Analysis};
+use anyhow::{Result, ensure};
+use serde::Serialize;
+
+use super::{Analysis, CaseFigures};
+use crate::conditions::link;
 use record::Record;
 use record::figure_name::FigureName;
 use stats::hodges_lehmann::{Change, Sense, Shift};
@@ -20,60 +25,101 @@ pub struct Compared {
     pub shift: Shift,
 }
 
+/// What cannot be compared, because the one record has it and the other not, or neither.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Of this case.
+    pub case: String,
+    /// A figure, or an instrument of which there is no figure; the whole case when absent.
+    pub what: Option<String>,
+    /// Where it is not.
+    pub lacking: Lacking,
+}
+
+/// Which record lacks something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lacking {
+    /// The reference.
+    Reference,
+    /// The record that is held against it.
+    Record,
+    /// Both.
+    Both,
+}
+
 /// What the records have in common, and what not.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// What both have.
     pub compared: Vec<Compared>,
     /// Cases and figures that one of them lacks.
-    pub(crate) missing: Vec<String>,
+    pub missing: Vec<Missing>,
+    /// Cases whose links differ, with both links in words.
+    pub across: Vec<String>,
 }
 
 impl Comparison {
-    /// Of `record` against `reference`, in those figures that `wanted` picks.
+    /// Of `record` against `reference`, in those figures that `wanted` picks; a case may have another link in each with
+    /// `across_links`.
     ///
     /// # Errors
     /// They are of different scenarios: another name, or a case of other conditions or instruments.
     pub fn of(
         reference: &Record,
         record: &Record,
+        across_links: bool,
         wanted: impl Fn(&Record, &FigureName) -> bool,
     ) -> Result<Self> {
-        check_alike(reference, record)?;
+        let across = check_alike(reference, record, across_links)?;
         let (before, after) = (Analysis::of(reference), Analysis::of(record));
         let (mut compared, mut missing) = (Vec::new(), Vec::new());
         for old in &before.cases {
             let case = &old.case.name;
             let Some(new) = after.case(case) else {
-                missing.push(format!("{case}: not in the second record"));
+                missing.push(Missing::case(case, Lacking::Record));
                 continue;
             };
-            for (name, figure) in old
-                .figures
-                .iter()
-                .filter(|(name, _)| wanted(reference, name))
-            {
-                match new
-                    .figures
-                    .get(name)
-                    .and_then(|other| between(figure, other))
-                {
-                    Some(shift) => compared.push(Compared {
-                        case: case.clone(),
-                        figure: name.clone(),
-                        means: [figure.value(), new.figures[name].value()],
-                        shift,
-                    }),
-                    None => missing.push(format!("{case}: {name}: not in the second record")),
-                }
+            missing.extend(Missing::instruments(old, new));
+            let wanted = |name: &&FigureName| wanted(reference, name) || wanted(record, name);
+            let names: BTreeSet<_> = old.figures.keys().chain(new.figures.keys()).collect();
+            for name in names.into_iter().filter(wanted) {
+                let (old, new) = match (old.figures.get(name), new.figures.get(name)) {
+                    (Some(old), Some(new)) => (old, new),
+                    (old, _) => {
+                        missing.push(Missing {
+                            case: case.clone(),
+                            what: Some(name.to_string()),
+                            lacking: match old {
+                                None => Lacking::Reference,
+                                Some(_) => Lacking::Record,
+                            },
+                        });
+                        continue;
+                    }
+                };
+                compared.extend(Shift::of(&old.values, &new.values).map(|shift| Compared {
+                    case: case.clone(),
+                    figure: name.clone(),
+                    means: [old.value(), new.value()],
+                    shift,
+                }));
             }
         }
-        let added = after
-            .cases
-            .iter()
-            .filter(|new| before.case(&new.case.name).is_none());
-        missing.extend(added.map(|new| format!("{}: not in the first record", new.case.name)));
-        Ok(Self { compared, missing })
+        let added = after.cases.iter().map(|new| &new.case.name);
+        let added = added.filter(|name| before.case(name).is_none());
+        missing.extend(added.map(|name| Missing::case(name, Lacking::Reference)));
+        Ok(Self {
+            compared,
+            missing,
+            across,
+        })
+    }
+
+    /// Of how many figures and cases nobody can tell whether they got worse.
+    pub fn untold(&self) -> usize {
+        let few = self.compared.iter().filter(|one| one.is_too_few());
+        few.count() + self.missing.len()
     }
 
     /// What got worse by more than `percent`, beyond chance.
@@ -88,7 +134,17 @@ impl Compared {
     /// In plain words.
     pub fn words(&self) -> String {
         let metric = self.figure.metric;
-        self.shift.words(metric.sense(), metric.unit())
+        let words = self.shift.words(metric.sense(), metric.unit());
+        if self.is_too_few() {
+            let enough = self.shift.enough();
+            return format!("cannot tell: {words}; {enough} in each would do");
+        }
+        words
+    }
+
+    /// Whether there are too few runs to tell a change from chance.
+    pub fn is_too_few(&self) -> bool {
+        self.shift.change() == Change::TooFew
     }
 
     /// Whether it got worse by more than `percent`, and that beyond chance. Of what has no percentage, a loss from or to
@@ -104,12 +160,50 @@ impl Compared {
     }
 }
 
-fn between(reference: &Across, sample: &Across) -> Option<Shift> {
-    Shift::of(&reference.values, &sample.values)
+impl Missing {
+    fn case(case: &str, lacking: Lacking) -> Self {
+        Self {
+            case: case.to_owned(),
+            what: None,
+            lacking,
+        }
+    }
+
+    /// Instruments of a case that both have, without a figure in either.
+    fn instruments(old: &CaseFigures<'_>, new: &CaseFigures<'_>) -> Vec<Self> {
+        let has = |figures: &CaseFigures<'_>, instrument: &str| {
+            let mut names = figures.figures.keys();
+            names.any(|name| name.instrument == instrument)
+        };
+        let names = old.case.instruments.iter().map(|one| &one.name);
+        names
+            .filter(|name| !has(old, name) && !has(new, name))
+            .map(|name| Self {
+                case: old.case.name.clone(),
+                what: Some(name.clone()),
+                lacking: Lacking::Both,
+            })
+            .collect()
+    }
 }
 
-/// A case of one name must mean the same in both.
-fn check_alike(reference: &Record, record: &Record) -> Result<()> {
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.case)?;
+        if let Some(what) = &self.what {
+            write!(f, ": {what}")?;
+        }
+        f.write_str(match self.lacking {
+            Lacking::Reference => ": not in the reference",
+            Lacking::Record => ": not in the record",
+            Lacking::Both => ": in neither record",
+        })
+    }
+}
+
+/// A case of one name must mean the same in both; but for its link, with `across_links`. Then, the links that differ, in
+/// words.
+fn check_alike(reference: &Record, record: &Record, across_links: bool) -> Result<Vec<String>> {
     let (old, new) = (reference.plan(), record.plan());
     ensure!(
         old.name == new.name,
@@ -122,6 +216,7 @@ fn check_alike(reference: &Record, record: &Record) -> Result<()> {
         "one of the records was shortened by --quick, the other not"
     );
     let same_text = reference.head.scenario.text == record.head.scenario.text;
+    let mut across = Vec::new();
     for case in &old.cases {
         let Some(other) = new.case(&case.name) else {
             continue;
@@ -130,10 +225,9 @@ fn check_alike(reference: &Record, record: &Record) -> Result<()> {
         let instruments = case.instruments.len() == other.instruments.len()
             && both.all(|(one, other)| one.is_alike(other, same_text));
         for (what, alike) in [
-            ("link", case.link == other.link),
             ("test bed", case.bed == other.bed),
             ("congestion control", case.congestion == other.congestion),
-            ("instruments", instruments),
+            ("set of instruments", instruments),
         ] {
             ensure!(
                 alike,
@@ -141,8 +235,18 @@ fn check_alike(reference: &Record, record: &Record) -> Result<()> {
                 case.name
             );
         }
+        if case.link != other.link {
+            let links = [link(&case.link)?, link(&other.link)?];
+            let links = format!("case `{}`: {} against {}", case.name, links[0], links[1]);
+            ensure!(
+                across_links,
+                "the links differ: {links}; if that is on purpose, have both links as cases of one scenario and name \
+                 one as its `reference`, or compare with --across-links"
+            );
+            across.push(links);
+        }
     }
-    Ok(())
+    Ok(across)
 }
 
 #[cfg(test)]
@@ -171,7 +275,7 @@ mod tests {
     }
 
     fn compare(reference: &Record, record: &Record) -> Comparison {
-        Comparison::of(reference, record, |_, _| true).unwrap()
+        Comparison::of(reference, record, false, |_, _| true).unwrap()
     }
 
     #[test]
@@ -206,11 +310,12 @@ mod tests {
         let reference = record();
         let mut other = record();
         other.head.plan.cases[1].link.both.delay = Some("1ms".parse().unwrap());
-        let refusal = |other: &Record| Comparison::of(&reference, other, |_, _| true).unwrap_err();
+        let refusal =
+            |other: &Record| Comparison::of(&reference, other, false, |_, _| true).unwrap_err();
         assert!(
             refusal(&other)
                 .to_string()
-                .contains("case `slow` has another link")
+                .contains("the links differ: case `slow`: ")
         );
         let mut other = record();
         other.head.plan.name = "large".to_owned();
@@ -218,10 +323,60 @@ mod tests {
     }
 
     #[test]
+    fn links_that_differ_are_compared_when_asked_for() {
+        let reference = record();
+        let mut other = record();
+        other.head.plan.cases[1].link.both.delay = Some("1ms".parse().unwrap());
+        let refusal = Comparison::of(&reference, &other, false, |_, _| true).unwrap_err();
+        let refusal = refusal.to_string();
+        assert!(
+            refusal.contains("`reference`") && refusal.contains("--across-links"),
+            "{refusal}"
+        );
+        let comparison = Comparison::of(&reference, &other, true, |_, _| true).unwrap();
+        let [across] = &comparison.across[..] else {
+            panic!("{:?}", comparison.across);
+        };
+        assert!(across.starts_with("case `slow`: ") && across.ends_with(" against delay 1ms"));
+        assert!(compare(&reference, &reference).across.is_empty());
+    }
+
+    #[test]
+    fn too_few_runs_cannot_tell_and_say_how_many_would_do() {
+        let comparison = compare(&repeated(3, 1.0, 1), &repeated(3, 3.0, 2));
+        assert_eq!(comparison.untold(), comparison.compared.len());
+        for one in &comparison.compared {
+            let words = one.words();
+            assert!(words.starts_with("cannot tell: "), "{words}");
+            assert!(words.ends_with("(3 and 3); 4 in each would do"), "{words}");
+        }
+        let enough = compare(&repeated(4, 1.0, 1), &repeated(4, 1.0, 2));
+        assert_eq!(enough.untold(), 0);
+    }
+
+    #[test]
     fn what_one_record_lacks_is_named() {
         let mut other = record();
         other.head.plan.cases.truncate(1);
-        let comparison = compare(&record(), &other);
-        assert_eq!(comparison.missing, ["slow: not in the second record"]);
+        let lacks = |reference: &Record, record: &Record| {
+            let missing = compare(reference, record).missing;
+            missing.iter().map(Missing::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(lacks(&record(), &other), ["slow: not in the record"]);
+        assert_eq!(lacks(&other, &record()), ["slow: not in the reference"]);
+        let whole = repeated(4, 1.0, 1);
+        let mut without = whole.clone();
+        for run in &mut without.runs {
+            run.measurements.remove(1);
+        }
+        let here = lacks(&whole, &without);
+        assert!(!here.is_empty());
+        let there = here
+            .iter()
+            .map(|one| one.replace("the record", "the reference"));
+        assert_eq!(lacks(&without, &whole), there.collect::<Vec<_>>());
+        let neither = lacks(&without, &without);
+        let name = &whole.runs[0].measurements[1].instrument;
+        assert_eq!(neither, [format!("base: {name}: in neither record")]);
     }
 }

@@ -63,8 +63,10 @@ pub(crate) struct Across {
     /// One of each run that counts, in the order of the repeats.
     pub(crate) values: Vec<f64>,
     pub(crate) summary: Summary,
+    /// A run found a lower bound alone, so that the mean is one.
+    pub(crate) at_least: bool,
     /// The 95 % interval: Student's t over the runs, or what the only run states of itself; of the figure that decided how
-    /// many runs there are, Stein's.
+    /// many runs there are, Stein's; none of a lower bound.
     pub(crate) interval: Option<[f64; 2]>,
     /// Against the reference case; absent for the reference, or without its figure.
     pub(crate) shift: Option<Shift>,
@@ -191,25 +193,38 @@ pub(crate) fn counted<'a>(latest: &Latest<'a>, case: &Case) -> impl Iterator<Ite
     runs.filter(|run| !matches!(run.outcome, Outcome::Invalid { .. }))
 }
 
+/// What the runs of a case state of a figure.
+#[derive(Default)]
+struct Stated {
+    values: Vec<f64>,
+    /// One of them is a lower bound.
+    at_least: bool,
+    /// What the last run states.
+    interval: Option<[f64; 2]>,
+}
+
 /// Every figure of a case, of all streams together. What failed half-way states none.
 fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
-    let mut found: BTreeMap<FigureName, (Vec<f64>, Option<[f64; 2]>)> = BTreeMap::new();
+    let mut found: BTreeMap<FigureName, Stated> = BTreeMap::new();
     for measured in counted(latest, case).flat_map(|run| &run.measurements) {
         let measurement = &measured.measurement;
         let whole = measurement.figures.iter().filter(|f| f.stream.is_none());
         for figure in whole.filter(|_| measurement.failure.is_none()) {
             let name = FigureName::of(&measured.instrument, figure);
-            let (values, interval) = found.entry(name).or_default();
-            values.push(figure.value);
-            *interval = figure.interval;
+            let stated = found.entry(name).or_default();
+            stated.values.push(figure.value);
+            stated.at_least |= figure.is_open_above();
+            stated.interval = figure.interval;
         }
     }
-    let across = |(name, (values, stated)): (FigureName, (Vec<f64>, Option<[f64; 2]>))| {
-        let summary = Summary::of(&values)?;
-        let interval = summary.interval.or(stated.filter(|_| values.len() == 1));
+    let across = |(name, stated): (FigureName, Stated)| {
+        let summary = Summary::of(&stated.values)?;
+        let own = stated.interval.filter(|_| stated.values.len() == 1);
+        let interval = summary.interval.or(own).filter(|_| !stated.at_least);
         let across = Across {
-            values,
+            values: stated.values,
             summary,
+            at_least: stated.at_least,
             interval,
             shift: None,
         };

@@ -58,7 +58,7 @@ fn no_line_of_a_text_report_is_wider_than_the_terminal() {
                 width,
                 ..Terminal::NONE
             };
-            let same = Comparison::of(&record, &record, |_, _| true).unwrap();
+            let same = Comparison::of(&record, &record, false, |_, _| true).unwrap();
             for report in [
                 text(&record, terminal),
                 details(&record, terminal),

@@ -60,24 +60,29 @@ fn of_case(record: &Record, case: &Case, instrument: &Instrument, runs: &[&Run])
         })
         .collect();
     if names.is_empty() {
-        return spoilt(record, case, instrument, runs).into_iter().collect();
+        return spoilt(case, instrument, runs).into_iter().collect();
     }
     let cell = |name| Cell::of(record, &sound, runs, name);
     names.into_iter().map(cell).collect()
 }
 
-/// The cell of a case of which no run was sound; none where there is no truth to be had.
-fn spoilt(record: &Record, case: &Case, instrument: &Instrument, runs: &[&Run]) -> Option<Cell> {
+/// The cases of which a record that is cut short has no run, in the order of the plan.
+pub(super) fn not_run(record: &Record) -> Vec<String> {
+    let latest = record.latest();
+    let cases = record.plan().cases.iter();
+    cases
+        .filter(|case| record.finished_at.is_none() && latest.runs(case).next().is_none())
+        .map(|case| case.name.clone())
+        .collect()
+}
+
+/// The cell of a case of which no run was sound; none where there is no truth to be had, or no run.
+fn spoilt(case: &Case, instrument: &Instrument, runs: &[&Run]) -> Option<Cell> {
     let cause = runs.iter().find_map(|run| match &run.outcome {
         Outcome::Ok => None,
         Outcome::Failed { cause } => Some(format!("failed: {cause}")),
         Outcome::Invalid { cause } => Some(format!("INVALID: {cause}")),
-    });
-    let cause = match (cause, runs.is_empty() && record.finished_at.is_none()) {
-        (Some(cause), _) => cause,
-        (None, true) => "it has not run".to_owned(),
-        (None, false) => return None,
-    };
+    })?;
     let first = instrument.profile.calibration.figure;
     let figure = FigureName {
         instrument: instrument.name.clone(),
@@ -122,6 +127,7 @@ impl Cell {
         let deviations: Vec<f64> = seen.iter().map(|(_, o)| o.value - o.truth.value).collect();
         let widths: Vec<f64> = stated()
             .map(|(_, _, [low, high])| (high - low) / 2.0)
+            .filter(|half| half.is_finite())
             .collect();
         let mut cell = Self {
             runs: judged,

@@ -24,6 +24,10 @@ pub struct CalibrationReport {
     pub(crate) quick: bool,
     /// Whether all runs took place.
     pub(crate) finished: bool,
+    /// How many cases were planned.
+    pub(crate) planned: usize,
+    /// The cases that have not run because it was cut short: they count nowhere else.
+    pub(crate) not_run: Vec<String>,
     /// The machine with nothing in the way.
     pub(crate) baseline: Option<Baseline>,
     /// In the order of the plan.
@@ -89,6 +93,8 @@ impl CalibrationReport {
             title: record.plan().title.clone(),
             quick: record.plan().quick,
             finished: record.finished_at.is_some(),
+            planned: record.plan().cases.len(),
+            not_run: cell::not_run(record),
             baseline: record.baseline.clone(),
             instruments: reports
                 .map(|(kind, cells)| InstrumentCalibration::of(kind, cells))

@@ -1,0 +1,180 @@
+//! Without a command, the user's shell is behind the link, with the terminal.
+
+use std::fs::{self, File, Permissions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "without a terminal, the shell reads its commands from standard input",
+        &[Need::Namespaces],
+        commands_from_a_file,
+    );
+    let terminal = [Need::Namespaces, Need::Tool("script"), Need::Tool("bash")];
+    suite.test(
+        "a shell says what is in force and how to leave, and ends with its own code and the figures",
+        &terminal,
+        greeting_and_code,
+    );
+    suite.test(
+        "Ctrl-C ends what runs in the shell, not the shell nor farwire",
+        &terminal,
+        interrupted,
+    );
+    suite.test(
+        "the terminal is the caller's again after the shell",
+        &terminal,
+        terminal_back,
+    );
+}
+
+fn commands_from_a_file() -> Result<()> {
+    let mut input = tempfile::NamedTempFile::new()?;
+    writeln!(input, "echo behind $FARWIRE_SERVER\nexit 3\necho never")?;
+    let mut child = farwire()
+        .arg("exec")
+        .env("SHELL", "/bin/sh")
+        .stdin(File::open(input.path())?)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut text = String::new();
+    let mut stdout = child.stdout.take().context("no output")?;
+    stdout.read_to_string(&mut text)?;
+    ensure!(text == "behind 10.77.0.2\n", "{text}");
+    ensure!(process::end_of(&mut child)?.code() == Some(3));
+    Ok(())
+}
+
+fn greeting_and_code() -> Result<()> {
+    let mut terminal = Terminal::open("exec --delay 2ms --up-loss 1%")?;
+    let greeting = terminal.read_to("leaves\r\n")?;
+    let line = "farwire: behind delay 2ms each way, up loss 1%; $FARWIRE_SERVER is 10.77.0.2; `exit` leaves";
+    ensure!(greeting.trim_end() == line, "{greeting}");
+    terminal.read_to("ready> ")?;
+    terminal.write("exit 3\r")?;
+    terminal.read_to("crossed the link")?;
+    ensure!(terminal.end()? == Some(3));
+    Ok(())
+}
+
+fn interrupted() -> Result<()> {
+    let mut terminal = Terminal::open("exec")?;
+    terminal.read_to("ready> ")?;
+    // A pipeline, whose processes a shell with job control puts into one group and interrupts together.
+    terminal.write("sh -c 'echo un; echo der way; sleep 600' | cat\r")?;
+    terminal.read_to("\nder way")?;
+    terminal.write("\x03")?;
+    terminal.read_to("ready> ")?;
+    terminal.write("echo code $?\r")?;
+    terminal.read_to("\ncode 130\r\n")?;
+    // Ctrl-Z stops what runs in the shell likewise.
+    terminal.read_to("ready> ")?;
+    terminal.write("sh -c 'echo be; echo fore; exec sleep 600'\r")?;
+    terminal.read_to("\nfore")?;
+    terminal.write("\x1a")?;
+    terminal.read_to("ready> ")?;
+    terminal.write("exit 5\r")?;
+    terminal.read_to("There are stopped jobs.")?;
+    terminal.write("exit 5\r")?;
+    ensure!(terminal.end()? == Some(5));
+    Ok(())
+}
+
+/// A shell without job control, as the one that runs a script, reads from the terminal after farwire, and farwire writes to it.
+fn terminal_back() -> Result<()> {
+    let program = env!("CARGO_BIN_EXE_farwire");
+    let line =
+        format!("stty tostop; {program} exec; echo ended with $?; read word; echo got $word");
+    let mut terminal = Terminal::of(&format!("sh -c '{line}'"))?;
+    terminal.read_to("ready> ")?;
+    terminal.write("exit 4\r")?;
+    terminal.read_to("ended with 4")?;
+    terminal.write("something\r")?;
+    terminal.read_to("got something")?;
+    ensure!(terminal.end()? == Some(0));
+    Ok(())
+}
+
+/// A terminal of script(1): what is written to it is typed.
+struct Terminal {
+    script: Child,
+    keyboard: ChildStdin,
+    screen: ChildStdout,
+    _shell: TempDir,
+}
+
+impl Terminal {
+    /// `farwire` with these arguments on it.
+    fn open(arguments: &str) -> Result<Self> {
+        Self::of(&format!("{} {arguments}", env!("CARGO_BIN_EXE_farwire")))
+    }
+
+    /// A line for sh, in which $SHELL is a bash without files of its own.
+    fn of(line: &str) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let shell = directory.path().join("shell");
+        fs::write(&shell, "#!/bin/sh\nexec bash --norc --noprofile\n")?;
+        fs::set_permissions(&shell, Permissions::from_mode(0o755))?;
+        let line = format!("SHELL={} {line}", shell.display());
+        // What hangs ends the test, which reads without a limit.
+        let mut script = Command::new("timeout")
+            .args(["60", "script", "-qec", &line, "/dev/null"])
+            .env("SHELL", "/bin/sh")
+            .env("PS1", "ready> ")
+            .env("TERM", "dumb")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let keyboard = script.stdin.take().context("no keyboard")?;
+        let screen = script.stdout.take().context("no screen")?;
+        Ok(Self {
+            script,
+            keyboard,
+            screen,
+            _shell: directory,
+        })
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
+        self.keyboard.write_all(text.as_bytes())?;
+        Ok(self.keyboard.flush()?)
+    }
+
+    /// What is shown until `end`, with it.
+    fn read_to(&mut self, end: &str) -> Result<String> {
+        let mut shown = Vec::new();
+        let mut byte = [0];
+        while !shown.ends_with(end.as_bytes()) {
+            ensure!(
+                self.screen.read(&mut byte)? > 0,
+                "no `{end}`: {}",
+                String::from_utf8_lossy(&shown)
+            );
+            shown.push(byte[0]);
+        }
+        Ok(String::from_utf8_lossy(&shown).into_owned())
+    }
+
+    /// The exit code.
+    fn end(mut self) -> Result<Option<i32>> {
+        let mut rest = Vec::new();
+        self.screen.read_to_end(&mut rest)?;
+        Ok(process::end_of(&mut self.script)?.code())
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+    }
+}

@@ -1,0 +1,198 @@
+//! `compare` as a gate: what it says and with what it ends, on records that are made of a real one.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::common::process::{self, farwire};
+use crate::common::suite::Suite;
+use crate::small::stderr;
+
+const RECORD: &str = include_str!("../fixtures/records/small.jsonl");
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test("too few runs end compare with 1", &[], too_few_runs);
+    suite.test(
+        "a figure that one record lacks ends compare with 1",
+        &[],
+        a_figure_is_missing,
+    );
+    suite.test(
+        "a case that one record lacks ends compare with 1",
+        &[],
+        a_case_is_missing,
+    );
+    suite.test("compare ends with 0 on what it can tell", &[], enough_runs);
+    suite.test("other links are compared when asked for", &[], other_links);
+}
+
+fn too_few_runs() -> Result<()> {
+    let records = Records::of(&lines(3, 1.0)?, &lines(3, 3.0)?)?;
+    let output = records.compare(&["--json", "-"])?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    let text = stderr(&output);
+    ensure!(text.contains("cannot tell: +200.0 %"), "{text}");
+    ensure!(text.contains("(3 and 3); 4 in each would do"), "{text}");
+    ensure!(
+        !text.contains("got worse") && text.contains("--allow-missing"),
+        "{text}"
+    );
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout)?;
+    let few = json!({"cause": "too-few-runs", "enough": 4});
+    ensure!(
+        rows.iter().all(|row| row["cannot_tell"] == few),
+        "{rows:#?}"
+    );
+    let output = records.compare(&["--allow-missing"])?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok(())
+}
+
+fn a_figure_is_missing() -> Result<()> {
+    let whole = lines(4, 1.0)?;
+    let mut without = whole.clone();
+    for run in without.iter_mut().filter_map(|line| line.get_mut("run")) {
+        let all = run["measurements"].as_array_mut().context("no list")?;
+        all.retain(|one| one["instrument"] != "ping");
+    }
+    for (records, lacking) in [
+        (Records::of(&whole, &without)?, "record"),
+        (Records::of(&without, &whole)?, "reference"),
+    ] {
+        let output = records.compare(&["--json", "-"])?;
+        ensure!(output.status.code() == Some(1), "{output:?}");
+        let rows: Vec<Value> = serde_json::from_slice(&output.stdout)?;
+        let missing: Vec<_> = rows
+            .iter()
+            .filter(|row| !row["cannot_tell"].is_null())
+            .collect();
+        let cause = json!({"cause": "missing", "lacking": lacking});
+        ensure!(
+            !missing.is_empty() && missing.iter().all(|row| row["cannot_tell"] == cause),
+            "{rows:#?}"
+        );
+        let what = format!("cannot tell: base: ping.rtt_ms.median: not in the {lacking}\n");
+        ensure!(stderr(&output).contains(&what), "{}", stderr(&output));
+        ensure!(records.compare(&["--allow-missing"])?.status.success());
+    }
+    Ok(())
+}
+
+fn a_case_is_missing() -> Result<()> {
+    let one = lines(4, 1.0)?;
+    let mut two = one.clone();
+    let cases = two[0]["plan"]["cases"].as_array_mut().context("no cases")?;
+    let mut more = cases[0].clone();
+    more["name"] = "more".into();
+    cases.push(more);
+    let output = Records::of(&one, &two)?.compare(&[])?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(
+        text.contains("cannot tell: more: not in the reference"),
+        "{text}"
+    );
+    ensure!(text.contains("nothing of the rest got worse"), "{text}");
+    Ok(())
+}
+
+fn enough_runs() -> Result<()> {
+    let same = Records::of(&lines(4, 1.0)?, &lines(4, 1.0)?)?.compare(&[])?;
+    ensure!(same.status.success(), "{same:?}");
+    let slower = Records::of(&lines(4, 1.0)?, &lines(4, 3.0)?)?;
+    let output = slower.compare(&["--allow-missing"])?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(
+        text.contains("REGRESSION: base: ping.rtt_ms.median: 200.0 % slower"),
+        "{text}"
+    );
+    Ok(())
+}
+
+fn other_links() -> Result<()> {
+    let plain = lines(4, 1.0)?;
+    let mut longer = plain.clone();
+    longer[0]["plan"]["cases"][0]["link"] = json!({"delay": "20ms"});
+    let records = Records::of(&plain, &longer)?;
+    let refused = records.compare(&[])?;
+    let text = stderr(&refused);
+    ensure!(refused.status.code() == Some(2), "{refused:?}");
+    ensure!(
+        text.contains("`reference`") && text.contains("--across-links"),
+        "{text}"
+    );
+    let output = records.compare(&["--across-links"])?;
+    ensure!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let links = "across links: case `base`: none against delay 20ms\n";
+    ensure!(text.contains(links), "{text}");
+    Ok(())
+}
+
+/// A record's lines, with so many runs of its case "base", whose round trips are `factor` times those that were measured.
+fn lines(runs: u32, factor: f64) -> Result<Vec<Value>> {
+    let mut lines = Vec::new();
+    for line in RECORD.lines() {
+        let mut line: Value = serde_json::from_str(line)?;
+        if line.get("plan").is_some() {
+            let plan = &mut line["plan"];
+            plan["trends"] = json!([]);
+            plan["cases"]
+                .as_array_mut()
+                .context("no cases")?
+                .truncate(1);
+            plan["cases"][0]["repeats"] = json!({"least": runs, "most": runs, "until": null});
+        } else if line["run"]["case"] == "base" {
+            let all = line["run"]["measurements"].as_array_mut();
+            let ping = all.context("no list")?.iter_mut();
+            let figures = ping.filter(|one| one["instrument"] == "ping");
+            for figure in figures
+                .flat_map(|one| one["figures"].as_array_mut())
+                .flatten()
+            {
+                let value = figure["value"].as_f64().context("no value")?;
+                figure["value"] = (value * factor).into();
+            }
+            for repeat in 1..=runs {
+                line["run"]["repeat"] = repeat.into();
+                lines.push(line.clone());
+            }
+            continue;
+        } else if line.get("run").is_some() {
+            continue;
+        }
+        lines.push(line);
+    }
+    Ok(lines)
+}
+
+/// A reference and a record.
+struct Records {
+    directory: TempDir,
+}
+
+impl Records {
+    fn of(reference: &[Value], record: &[Value]) -> Result<Self> {
+        let records = Self {
+            directory: tempfile::tempdir()?,
+        };
+        for (path, lines) in records.paths().iter().zip([reference, record]) {
+            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            fs::write(path, text)?;
+        }
+        Ok(records)
+    }
+
+    fn paths(&self) -> [PathBuf; 2] {
+        ["reference.jsonl", "record.jsonl"].map(|name| self.directory.path().join(name))
+    }
+
+    fn compare(&self, options: &[&str]) -> Result<Output> {
+        process::run(farwire().arg("compare").args(self.paths()).args(options))
+    }
+}
