@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use record::stated::Stated;
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::{ETHERNET_HEADER, WIRE};
 
@@ -40,6 +41,33 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
         },
         ..Measurement::default()
     }
+}
+
+/// The figures of a search in this direction.
+pub(crate) fn stated(direction: Direction) -> Stated {
+    use Statistic::{Max, Min};
+    let rates = [
+        Metric::IpCapacityBitPerS,
+        Metric::L2RateBitPerS,
+        Metric::L1RateBitPerS,
+        Metric::GoodputBitPerS,
+    ];
+    let rates: Stated = rates
+        .map(|metric| Stated::of(metric, &[Max]))
+        .into_iter()
+        .collect();
+    rates
+        .and(Stated::totals(&[
+            Metric::ReceivedPackets,
+            Metric::ReorderedPackets,
+            Metric::DuplicatePackets,
+            Metric::LostPackets,
+            Metric::HostDroppedPackets,
+        ]))
+        .and(Stated::means(&[Metric::LostPercent]))
+        .and(Stated::of(Metric::PdvMs, &[Min, Max]))
+        .toward(&[direction])
+        .and(Stated::of(Metric::RttMs, &[Min, Max]))
 }
 
 /// The capacity, and the same sub-interval's rate at the other layers.
