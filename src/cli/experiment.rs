@@ -30,7 +30,7 @@ pub(super) struct ExperimentArgs {
     /// Only the case of this name, and the reference; may be repeated
     #[arg(long, value_name = "CASE")]
     only: Vec<String>,
-    /// Print the plan and how long it should take, and run nothing
+    /// Print the plan and how long it should take, try what it needs of this machine, and run nothing
     #[arg(long)]
     check: bool,
     /// Do the runs that the record in DIR is missing
@@ -74,7 +74,7 @@ impl ExperimentArgs {
         let plan = prepare(plan);
         if self.check {
             output::write(None, &outline(&plan))?;
-            return Ok(None);
+            return self.check_machine(&plan).map(|()| None);
         }
         let tools = tools(&plan).or_machine()?;
         let directory = match &self.out {
@@ -88,6 +88,15 @@ impl ExperimentArgs {
         let head = Head::new(given, plan, host::collect(tools));
         let writer = RecordWriter::begin(&directory, &head).or_bad_input()?;
         self.finish(Record::new(head), writer).map(Some)
+    }
+
+    /// Refuses what the run would refuse of this machine; interfaces and hosts that exist are left alone.
+    fn check_machine(&self, plan: &Plan) -> Result<(), Failure> {
+        tools(plan).or_machine()?;
+        let mut specs = testbeds(plan);
+        let builder = TestbedBuilder::prepare(&specs, self.cpu.into())?;
+        specs.retain(|spec| spec.bed.is_own());
+        builder.try_out(&specs, plan.seed)
     }
 
     /// What sets up the test beds of `plan`; each was set up once.
