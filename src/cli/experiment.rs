@@ -36,7 +36,7 @@ pub(super) struct ExperimentArgs {
     /// Only the case of this name, and the reference; may be repeated
     #[arg(long, value_name = "CASE")]
     only: Vec<String>,
-    /// Print the plan and how long it should take, and run nothing
+    /// Print the plan and how long it should take, try what it needs of this machine, and run nothing
     #[arg(long)]
     check: bool,
     /// Do the runs that the record in DIR is missing
@@ -88,7 +88,7 @@ impl ExperimentArgs {
         let plan = prepare(plan);
         if self.check {
             output::write(None, &outline(&plan))?;
-            return Ok(None);
+            return self.check_machine(&plan).map(|()| None);
         }
         let directory = directory::choose(command, self.out.as_deref(), &plan.name, self.overwrite)
             .or_bad_input()?;
@@ -104,6 +104,15 @@ impl ExperimentArgs {
             let _ = fs::remove_file(directory.join(report));
         }
         self.finish(command, Record::new(head), writer).map(Some)
+    }
+
+    /// Refuses what the run would refuse of this machine; interfaces and hosts that exist are left alone.
+    fn check_machine(&self, plan: &Plan) -> Result<(), Failure> {
+        tools(plan).or_machine()?;
+        let mut specs = testbeds(plan);
+        let builder = TestbedBuilder::prepare(&specs, self.cpu.into())?;
+        specs.retain(|spec| spec.bed.is_own());
+        builder.try_out(&specs, plan.seed)
     }
 
     /// What sets up the test beds of `plan`; each was set up once.

@@ -52,6 +52,7 @@ impl Diagnosis {
         let mut checks = vec![
             machine::kernel(),
             capabilities(),
+            network::icmp_sockets(),
             user_namespaces(&privilege),
         ];
         let entered = match privilege {

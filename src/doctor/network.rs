@@ -6,13 +6,14 @@ use std::fmt::Display;
 use std::fs;
 use std::io;
 
+use instruments::ping;
 use netio::AfPacket;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, WAN};
 use netio::contain::{self, Contained};
 use netio::ingress_drop::IngressDrop;
 use netio::kernel::KernelVersion;
 use netio::netns::NetNs;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{Check, CheckState, Lack};
 
@@ -62,6 +63,29 @@ fn packet_sockets(emulator: &NetNs) -> Check {
     let found =
         tried.map(|_| "tried: receive ring, with virtio headers (PACKET_VNET_HDR)".to_owned());
     Check::tried("packet sockets", found, CheckState::Missing, lack)
+}
+
+/// Whether `measure ping` works outside of test beds; to be called before anything else, where it would run.
+pub(super) fn icmp_sockets() -> Check {
+    let open = |kind| Socket::new(Domain::IPV4, kind, Some(Protocol::ICMPV4)).is_ok();
+    judge_icmp(open(Type::DGRAM), open(Type::RAW), &ping::group_range())
+}
+
+fn judge_icmp(datagram: bool, raw: bool, groups: &str) -> Check {
+    let name = "ICMP sockets";
+    let groups = format!("net.ipv4.ping_group_range is {groups}");
+    match (datagram, raw) {
+        (true, _) => Check::ok(name, format!("tried: {groups}")),
+        (false, true) => Check::ok(name, format!("tried: by CAP_NET_RAW alone; {groups}")),
+        (false, false) => {
+            let lack = Lack {
+                cost: "`measure ping` has none outside of test beds",
+                remedy: ping::WAY_ROUND,
+            };
+            let found = format!("{groups}, and CAP_NET_RAW is not held");
+            Check::degraded(name, found, lack)
+        }
+    }
 }
 
 fn udp_gso() -> Check {
@@ -151,4 +175,22 @@ fn tried<T: Send, E: Display + Send>(
 ) -> Result<T, String> {
     let outcome = ns.run(f).map_err(|error| error.to_string())?;
     outcome.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn icmp_sockets_are_there_by_group_or_by_capability_or_the_way_round_is_named() {
+        let open = judge_icmp(true, false, "0 to 2147483647").to_string();
+        assert!(open.starts_with("ok "), "{open}");
+        let raw = judge_icmp(false, true, "1 to 0").to_string();
+        assert!(raw.contains("by CAP_NET_RAW alone"), "{raw}");
+        let none = judge_icmp(false, false, "1 to 0").to_string();
+        assert!(none.starts_with("degraded"), "{none}");
+        for part in ["ping_group_range is 1 to 0", "sysctl -w", "--tool ping"] {
+            assert!(none.contains(part), "{none}");
+        }
+    }
 }

@@ -38,6 +38,11 @@ pub(crate) fn network_sysctls() -> BTreeMap<String, String> {
     NETWORK_SYSCTLS.iter().map(entry).collect()
 }
 
+/// The congestion control that this host's TCP sockets have where nothing is said.
+pub(crate) fn congestion() -> String {
+    line("/proc/sys/net/ipv4/tcp_congestion_control")
+}
+
 fn line(file: &str) -> String {
     fs::read_to_string(file).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }

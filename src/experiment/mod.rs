@@ -9,7 +9,8 @@ pub(crate) mod runner;
 pub(crate) mod scenario;
 
 use crate::testbed::TestbedSpec;
-use record::plan::{Case, Plan};
+use record::plan::{Case, Instrument, Plan};
+use record::profile::Carrier;
 
 /// The test bed that each case of `plan` needs.
 pub(crate) fn testbeds(plan: &Plan) -> Vec<TestbedSpec<'_>> {
@@ -24,5 +25,14 @@ pub(crate) fn testbed(case: &Case) -> TestbedSpec<'_> {
         between: case.between.as_ref(),
         link: &case.link,
         congestion: &case.congestion,
+        of_senders: case.instruments.iter().filter_map(congestion).collect(),
+    }
+}
+
+/// The congestion control that `instrument` has for itself.
+fn congestion(instrument: &Instrument) -> Option<&str> {
+    match &instrument.profile.carrier {
+        Some(Carrier::Tcp { congestion, .. }) => congestion.as_deref(),
+        _ => None,
     }
 }

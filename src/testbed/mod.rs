@@ -90,6 +90,8 @@ pub(crate) struct TestbedSpec<'a> {
     pub(crate) link: &'a LinkSpec,
     /// TCP congestion control of the far end.
     pub(crate) congestion: &'a str,
+    /// That of senders which have their own.
+    pub(crate) of_senders: Vec<&'a str>,
 }
 
 /// Sets up test beds of every kind.
@@ -116,7 +118,7 @@ impl TestbedBuilder {
     /// For the test beds in `specs`; gains the privileges that they need, so it must come before any thread.
     ///
     /// # Errors
-    /// A congestion control that is not here is bad input; privileges that cannot be had are the machine's.
+    /// A congestion control or privileges that cannot be had are the machine's.
     pub(crate) fn prepare(specs: &[TestbedSpec<'_>], cpu: CpuUse) -> Result<Self, Failure> {
         let (own, others): (Vec<&TestbedSpec<'_>>, _) =
             specs.iter().partition(|spec| spec.bed.is_own());
@@ -133,14 +135,17 @@ impl TestbedBuilder {
             }
             Some(_) => {}
         }
+        let check = |spec: &&TestbedSpec<'_>| {
+            let mut all = [spec.congestion].into_iter().chain(spec.of_senders.clone());
+            let checked = all.try_for_each(serve::check_congestion);
+            checked.with_context(|| spec.user.clone())
+        };
+        others.iter().try_for_each(check).or_machine()?;
         if !own.is_empty() {
             // In a namespace of farwire's own every control that is available may be set; on the host, some take root.
             let namespace = NetNs::create().or_machine()?;
-            let check = |spec: &&TestbedSpec<'_>| {
-                serve::check_congestion(spec.congestion).with_context(|| spec.user.clone())
-            };
             let checked = namespace.run(|| own.iter().try_for_each(check));
-            checked.or_machine()?.or_bad_input()?;
+            checked.or_machine()?.or_machine()?;
         }
         Ok(Self {
             cpu,

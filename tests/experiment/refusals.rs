@@ -3,9 +3,12 @@
 use anyhow::{Result, ensure};
 
 use crate::common::far_end::FarEnd;
+use crate::common::powerless::farwire_without_namespaces;
 use crate::common::process::{self, farwire};
 use crate::common::suite::{Need, Suite};
-use crate::small::{PING, PLAIN, Small, stderr};
+use crate::small::{PING, PLAIN, SYSTEM_PING, Small, stderr};
+use record::Record;
+use record::figure_name::FigureName;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
@@ -18,16 +21,59 @@ pub(crate) fn add(suite: &mut Suite) {
         },
     );
     suite.test(
-        "a congestion control that is not here ends run before the first run",
+        "a congestion control that is not here is refused by run and by --check alike",
         &[Need::Namespaces],
         || {
             let small = Small::of(&[PING, PLAIN])?;
             let text = std::fs::read_to_string(small.path("small.toml"))?;
-            let small = Small::written(&text.replace("reno", "warp"))?;
-            check(&small.run()?, "congestion control `warp` is not available")?;
-            ensure!(!small.path("out").exists(), "something was written");
+            let own = "[[instruments]]\nname = 'load'\nkind = 'tcp'\nparameters = { congestion = 'warp' }\n";
+            for text in [text.replace("reno", "warp"), text.clone() + own] {
+                let small = Small::written(&text)?;
+                let cause = "case `plain`: TCP congestion control `warp` is not available";
+                refused(&small.run()?, 3, cause)?;
+                refused(&process::run(small.command().arg("--check"))?, 3, cause)?;
+                ensure!(!small.path("out").exists(), "something was written");
+            }
             Ok(())
         },
+    );
+    suite.test(
+        "--check names a tool that is missing as run does",
+        &[],
+        || {
+            let small = Small::of(&[SYSTEM_PING, PLAIN])?;
+            for more in [&[][..], &["--check"]] {
+                let output = process::run(small.command().args(more).env("PATH", "/nowhere"))?;
+                refused(&output, 3, "iputils-ping")?;
+            }
+            Ok(())
+        },
+    );
+    suite.test(
+        "where there is no privilege --check, doctor and ping say so as run does, with the way round",
+        &[Need::Namespaces],
+        || {
+            let small = Small::of(&[PING, PLAIN])?;
+            for more in [&[][..], &["--check"]] {
+                let mut command = farwire_without_namespaces()?;
+                command.arg("run").arg(small.path("small.toml")).args(more);
+                refused(&process::run(&mut command)?, 3, "a test bed needs root")?;
+            }
+            let mut ping = farwire_without_namespaces()?;
+            ping.args(["measure", "ping", "127.0.0.1", "-c", "1"]);
+            refused(&process::run(&mut ping)?, 3, "sysctl -w net.ipv4.ping_group_range=")?;
+            let doctor = process::run(farwire_without_namespaces()?.arg("doctor"))?;
+            let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+            let mut lines = text.lines();
+            let line = lines.find(|line| line.contains("ICMP sockets")).unwrap_or_default();
+            ensure!(line.starts_with("degraded") && line.contains("sysctl -w"), "{text}");
+            Ok(())
+        },
+    );
+    suite.test(
+        "the smallest scenario runs with what the host has, and every figure that it measured may be expected",
+        &[Need::Namespaces],
+        smallest,
     );
     suite.test("bad input ends with 2 and one line", &[], || {
         let far_end = FarEnd::start(farwire().arg("serve"))?;
@@ -47,9 +93,73 @@ pub(crate) fn add(suite: &mut Suite) {
     });
 }
 
+/// Every kind of instrument that needs nothing said, and some ways of using them.
+const SMALLEST: &str = "\
+name = 'small'
+[[instruments]]
+kind = 'ping'
+parameters = { count = 3, interval = '10ms' }
+[[instruments]]
+kind = 'connect'
+parameters = { count = 3, interval = '10ms' }
+[[instruments]]
+kind = 'http'
+parameters = { sizes = '1kb,10kb', count = 4 }
+[[instruments]]
+kind = 'tcp'
+parameters = { time = '1s', bidir = true }
+[[instruments]]
+kind = 'udp'
+parameters = { time = '1s', reverse = true }
+[[instruments]]
+kind = 'capacity'
+parameters = { time = '5s' }
+[[instruments]]
+kind = 'probe'
+parameters = { count = 20, under = 'udp:1mbit' }
+[[instruments]]
+kind = 'pingpong'
+parameters = { udp = true, size = '1,64', count = 5, runs = 2 }
+[[instruments]]
+kind = 'transfer'
+parameters = { bytes = '100kb', runs = 2 }
+[[cases]]
+name = 'plain'
+";
+
+fn smallest() -> Result<()> {
+    let small = Small::written(SMALLEST)?;
+    let output = small.run()?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let record = Record::read(&small.path("out/record.jsonl"))?;
+    let host = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")?;
+    let case = &record.plan().cases[0];
+    ensure!(case.congestion == host.trim(), "{}", case.congestion);
+    let mut text = SMALLEST.to_owned() + "expect = [\n";
+    for measured in &record.runs[0].measurements {
+        let figures = measured.measurement.figures.iter();
+        for figure in figures.filter(|figure| figure.stream.is_none()) {
+            let name = FigureName::of(&measured.instrument, figure);
+            text += &format!("  {{ of = '{name}', least = -1e9 }},\n");
+        }
+    }
+    let expecting = Small::written(&(text + "]\n"))?;
+    let output = process::run(expecting.command().arg("--check"))?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    Ok(())
+}
+
 fn check(output: &std::process::Output, cause: &str) -> Result<()> {
+    refused(output, 2, cause)
+}
+
+fn refused(output: &std::process::Output, code: i32, cause: &str) -> Result<()> {
     let text = stderr(output);
-    ensure!(output.status.code() == Some(2), "{}: {text}", output.status);
+    ensure!(
+        output.status.code() == Some(code),
+        "{}: {text}",
+        output.status
+    );
     ensure!(text.contains(cause) && text.lines().count() == 1, "{text}");
     Ok(())
 }

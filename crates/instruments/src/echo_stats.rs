@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use record::stated::Stated;
 use record::{Figure, Measurement, Metric, Sample, Statistic};
 use stats::t_interval;
 
@@ -141,6 +142,19 @@ impl EchoStats {
         samples.sort_by_key(|sample| (sample.index, sample.metric));
         samples
     }
+}
+
+/// The figures of probes and their answers.
+pub(crate) fn stated() -> Stated {
+    use Statistic::{Max, Mdev, Mean, Median, Min};
+    Stated::totals(&[
+        Metric::SentPackets,
+        Metric::ReceivedPackets,
+        Metric::LatePackets,
+        Metric::DuplicatePackets,
+    ])
+    .and(Stated::means(&[Metric::LostPercent]))
+    .and(Stated::of(Metric::RttMs, &[Min, Mean, Median, Max, Mdev]))
 }
 
 /// What people see of each probe.

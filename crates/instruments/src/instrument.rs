@@ -9,6 +9,7 @@ use clap::Args;
 use model::Nanos;
 use record::Measurement;
 use record::profile::Profile;
+use record::stated::Stated;
 use record::table::Table;
 use serde_json::Value;
 
@@ -42,6 +43,12 @@ pub trait Instrument: Sync {
 
     /// What reports need to know of its numbers.
     fn profile(&self) -> Profile;
+
+    /// Which figures it can state.
+    ///
+    /// # Errors
+    /// Its arguments contradict each other.
+    fn figures(&self) -> Result<Stated>;
 
     /// Measures toward `far_end` from now on.
     fn aim(&mut self, far_end: &FarEnd);

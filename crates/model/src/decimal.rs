@@ -7,6 +7,10 @@ use core::fmt;
 /// Digits of the fraction that are read: the largest multiplier is below 10^13, and 10^24 * 10^13 fits 128 bits.
 const FRACTION_DIGITS: usize = 24;
 
+/// A regular expression of what [`Number::parse`] takes.
+#[cfg(feature = "schema")]
+pub(crate) const NUMBER: &str = r"[0-9]+(\.[0-9]+)?";
+
 /// A text that is no value of the unit asked for, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
@@ -74,6 +78,21 @@ impl Quantity {
             .find(|(_, multiple)| *multiple == 1 || (value != 0 && value.is_multiple_of(*multiple)))
             .expect("every table has a unit of 1");
         write!(f, "{}{name}", value / multiple)
+    }
+
+    /// A regular expression of what [`Quantity::parse`] takes, but for its range; JSON Schema has no flag for either case.
+    #[cfg(feature = "schema")]
+    pub(crate) fn pattern(&self) -> String {
+        let either_case = |letter: char| {
+            alloc::format!(
+                "[{}{}]",
+                letter.to_ascii_lowercase(),
+                letter.to_ascii_uppercase()
+            )
+        };
+        let unit = |(name, _): &(&str, u64)| name.chars().map(either_case).collect::<String>();
+        let units: alloc::vec::Vec<String> = self.units.iter().map(unit).collect();
+        alloc::format!("{NUMBER}({})", units.join("|"))
     }
 
     pub(crate) fn no_unit(&self, text: &str) -> UnitError {

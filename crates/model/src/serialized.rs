@@ -15,8 +15,14 @@ use serde::{
     de::{self, Visitor},
 };
 
+#[cfg(feature = "schema")]
+use crate::decimal::NUMBER;
 use crate::time::Nanos;
+#[cfg(feature = "schema")]
+use crate::time::TIME;
 use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
+#[cfg(feature = "schema")]
+use crate::units::{QUEUE, RATE, SIZE};
 
 macro_rules! as_text {
     ($($unit:ty),+) => {$(
@@ -33,29 +39,54 @@ macro_rules! as_text {
                 source.deserialize_any(Text(PhantomData))
             }
         }
-
-        #[cfg(feature = "schema")]
-        impl JsonSchema for $unit {
-            fn schema_name() -> Cow<'static, str> {
-                "Amount".into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                amount()
-            }
-        }
     )+};
 }
 
 as_text!(BitsPerSec, Bytes, Factor, Nanos, Probability, QueueLimit);
 
-/// All units share one schema: a file's reader checks the unit, and says what is right.
 #[cfg(feature = "schema")]
-fn amount() -> Schema {
-    json_schema!({
-        "type": ["string", "number"],
-        "description": "A value with its unit: \"20ms\", \"1%\", \"10mbit\", \"64KiB\", \"100pkt\"."
-    })
+macro_rules! as_pattern {
+    ($($unit:ty: $name:literal, $example:literal, $pattern:expr;)+) => {$(
+        impl JsonSchema for $unit {
+            fn schema_name() -> Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({
+                    "type": "string",
+                    "pattern": alloc::format!("^{}$", $pattern),
+                    "description": $example
+                })
+            }
+        }
+    )+};
+}
+
+#[cfg(feature = "schema")]
+as_pattern! {
+    BitsPerSec: "Rate", "A rate with its unit: \"10mbit\".", RATE.pattern();
+    Bytes: "Size", "A size with its unit: \"64KiB\".", SIZE.pattern();
+    Nanos: "Time", "A time with its unit: \"20ms\".", TIME.pattern();
+    Probability: "Probability", "A percentage: \"1%\".", alloc::format!("{NUMBER}%");
+    QueueLimit: "QueueLimit", "Packets, bytes or a time: \"100pkt\", \"64KiB\", \"50ms\".",
+        alloc::format!("({}|{}|{})", QUEUE.pattern(), SIZE.pattern(), TIME.pattern());
+}
+
+#[cfg(feature = "schema")]
+impl JsonSchema for Factor {
+    fn schema_name() -> Cow<'static, str> {
+        "Factor".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["number", "string"],
+            "exclusiveMinimum": 0,
+            "pattern": alloc::format!("^{NUMBER}$"),
+            "description": "A number above 0."
+        })
+    }
 }
 
 /// Reads a text, or a number as if it were written as text, with the unit's own parser.

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use crate::decimal::{Quantity, UnitError};
 
-const TIME: Quantity = Quantity {
+pub(crate) const TIME: Quantity = Quantity {
     what: "a time",
     right: "write a time with ns, us, ms or s, as in 20ms",
     units: &[

@@ -9,7 +9,7 @@ use alloc::string::ToString;
 use crate::decimal::{Number, Quantity, UnitError, split};
 use crate::time::Nanos;
 
-const SIZE: Quantity = Quantity {
+pub(crate) const SIZE: Quantity = Quantity {
     what: "a size",
     right: "write a size in bytes with b, kb, mb, gb, KiB, MiB or GiB, as in 64KiB",
     units: &[
@@ -23,7 +23,7 @@ const SIZE: Quantity = Quantity {
     ],
 };
 
-const RATE: Quantity = Quantity {
+pub(crate) const RATE: Quantity = Quantity {
     what: "a rate",
     right: "write a rate of at least 1bit with bit, kbit, mbit, gbit or tbit (a second), as in 10mbit",
     units: &[
@@ -57,7 +57,7 @@ const FACTOR: Quantity = Quantity {
     units: &[],
 };
 
-const QUEUE: Quantity = Quantity {
+pub(crate) const QUEUE: Quantity = Quantity {
     what: "a queue limit",
     right: "write packets, bytes or a time, as in 100pkt, 64KiB or 50ms",
     units: &[("pkt", 1)],

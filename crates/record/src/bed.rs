@@ -1,13 +1,14 @@
 //! Where a case runs.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use ipnet::IpNet;
 use model::{BitsPerSec, Nanos};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use stats::layers::ETHERNET_HEADER;
 
@@ -18,12 +19,14 @@ use crate::way::Route;
 const MTUS: RangeInclusive<u32> = 1280..=65_535;
 /// Nodes of a chain: one without a neighbour measures nothing; of more segments no machine would keep up.
 const NODES: RangeInclusive<usize> = 2..=17;
+const USUAL_MTU: u32 = 1500;
+const USUAL_HTTP_PORT: u16 = 8080;
 /// The link of a bed that has one.
 const THE_LINK: &str = "link";
 
 /// A test bed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", try_from = "FlatBed")]
 #[expect(clippy::large_enum_variant, reason = "a plan has few of them")]
 pub enum Bed {
     /// Client, emulator and server in namespaces of this machine.
@@ -38,55 +41,44 @@ pub enum Bed {
 }
 
 /// The bed of kind `netns`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
     /// MTU of every interface.
-    #[serde(default = "usual_mtu")]
     pub mtu: u32,
     /// Whether the end hosts' segmentation and checksum offloads stay on.
-    #[serde(default = "usual_offloads")]
     pub offloads: bool,
     /// Rate of a token bucket of the kernel's own (tbf) at the client's egress, counting L2 bytes without FCS.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tbf: Option<BitsPerSec>,
     /// The conditions of the bed's own wire, which every case has.
-    #[serde(default)]
     pub wire: LinkSpec,
 }
 
 /// The bed of kind `chain`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chain {
     /// Names, in a row; those between the ends are routers.
     pub nodes: Vec<String>,
     /// By the names of its two nodes, as in `PC1-router`; up is from the first to the last node. One without conditions
     /// may be left out.
-    #[serde(default)]
     pub links: BTreeMap<String, LinkSpec>,
     /// MTU of every interface.
-    #[serde(default = "usual_mtu")]
     pub mtu: u32,
     /// Whether the nodes' segmentation and checksum offloads stay on.
-    #[serde(default = "usual_offloads")]
     pub offloads: bool,
 }
 
 /// The bed of kind `external`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct External {
     /// Name or address.
     pub host: String,
     /// Where its web server listens.
-    #[serde(default = "usual_http_port")]
     pub http_port: u16,
 }
 
 /// The bed of kind `nics`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Nics {
     /// Where the instruments are.
     pub client: Nic,
@@ -109,16 +101,141 @@ pub struct Nic {
     pub gateway: Option<IpAddr>,
 }
 
-fn usual_mtu() -> u32 {
-    1500
+/// What a bed may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum BedKind {
+    /// Client, emulator and server in namespaces of this machine.
+    #[default]
+    Netns,
+    /// Nodes in a row in namespaces of this machine, routed, with an emulator on every link.
+    Chain,
+    /// A host that exists, on which `farwire serve` runs; nothing is emulated.
+    External,
+    /// Two network interfaces of this machine; what is between them is measured, nothing is emulated.
+    Nics,
 }
 
-fn usual_offloads() -> bool {
-    true
+/// Declares [`FlatBed`], whose keys are those of all kinds.
+macro_rules! flat_bed {
+    ($($(#[$attribute:meta])* $key:ident: $kind:ty,)+) => {
+        /// [`Bed`] as files have it: one table. Serde's `tag` would hide where in the file a wrong value stands.
+        #[derive(Default, Deserialize, JsonSchema)]
+        #[serde(default, deny_unknown_fields, rename = "Bed")]
+        struct FlatBed {
+            /// What it is; netns when absent.
+            kind: BedKind,
+            $($(#[$attribute])* $key: Option<$kind>,)+
+        }
+
+        impl FlatBed {
+            /// The keys of what is said.
+            fn said(&self) -> Vec<&'static str> {
+                let all = [$((stringify!($key), self.$key.is_some()),)+];
+                all.iter().filter(|(_, said)| *said).map(|(key, _)| *key).collect()
+            }
+        }
+    };
 }
 
-fn usual_http_port() -> u16 {
-    8080
+flat_bed! {
+    /// Of `netns` and `chain`: MTU of every interface; 1500 when absent.
+    mtu: u32,
+    /// Of `netns` and `chain`: whether segmentation and checksum offloads stay on; true when absent.
+    offloads: bool,
+    /// Of `netns`: rate of a token bucket of the kernel's own (tbf) at the client's egress, counting L2 bytes without FCS.
+    tbf: BitsPerSec,
+    /// Of `netns`: the conditions of the bed's own wire, which every case has.
+    wire: LinkSpec,
+    /// Of `chain`: names, in a row; those between the ends are routers.
+    nodes: Vec<String>,
+    /// Of `chain`: conditions by the names of a link's two nodes, as in `PC1-router`; up is from the first to the last node.
+    links: BTreeMap<String, LinkSpec>,
+    /// Of `external`: name or address.
+    host: String,
+    /// Of `external`: where its web server listens; 8080 when absent.
+    http_port: u16,
+    /// Of `nics`: where the instruments are.
+    client: Nic,
+    /// Of `nics`: where the far end is.
+    server: Nic,
+}
+
+impl BedKind {
+    /// Its name, and the keys that it has.
+    const fn keys(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::Netns => ("netns", &["mtu", "offloads", "tbf", "wire"]),
+            Self::Chain => ("chain", &["nodes", "links", "mtu", "offloads"]),
+            Self::External => ("external", &["host", "http_port"]),
+            Self::Nics => ("nics", &["client", "server"]),
+        }
+    }
+}
+
+impl TryFrom<FlatBed> for Bed {
+    type Error = Error;
+
+    fn try_from(flat: FlatBed) -> Result<Self> {
+        let (name, keys) = flat.kind.keys();
+        if let Some(other) = flat.said().iter().find(|key| !keys.contains(key)) {
+            let keys = keys.join(", ");
+            bail!("{other}: no key of kind = \"{name}\", which has {keys}");
+        }
+        let mtu = flat.mtu.unwrap_or(USUAL_MTU);
+        let offloads = flat.offloads.unwrap_or(true);
+        Ok(match flat.kind {
+            BedKind::Netns => Self::Netns(Pair {
+                mtu,
+                offloads,
+                tbf: flat.tbf,
+                wire: flat.wire.unwrap_or_default(),
+            }),
+            BedKind::Chain => Self::Chain(Chain {
+                nodes: flat
+                    .nodes
+                    .context("kind: chain needs nodes = [\"A\", \"B\"]")?,
+                links: flat.links.unwrap_or_default(),
+                mtu,
+                offloads,
+            }),
+            BedKind::External => Self::External(External {
+                host: flat
+                    .host
+                    .context("kind: external needs host = \"NAME or ADDRESS\"")?,
+                http_port: flat.http_port.unwrap_or(USUAL_HTTP_PORT),
+            }),
+            BedKind::Nics => {
+                const EXAMPLE: &str = "{ interface = \"eth1\", address = \"192.0.2.1/24\" }";
+                let needs = |end: &str| format!("kind: nics needs {end} = {EXAMPLE}");
+                Self::Nics(Nics {
+                    client: flat.client.with_context(|| needs("client"))?,
+                    server: flat.server.with_context(|| needs("server"))?,
+                })
+            }
+        })
+    }
+}
+
+impl JsonSchema for Bed {
+    fn schema_name() -> Cow<'static, str> {
+        FlatBed::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        FlatBed::json_schema(generator)
+    }
+}
+
+impl Default for Bed {
+    fn default() -> Self {
+        Self::Netns(Pair {
+            mtu: USUAL_MTU,
+            offloads: true,
+            tbf: None,
+            wire: LinkSpec::default(),
+        })
+    }
 }
 
 /// The kernel's token bucket at a bed's client, as tc-tbf(8) takes it.

@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use strum::IntoEnumIterator as _;
 
-use crate::{Direction, Figure, Measurement, Metric, Phase, Statistic};
+use crate::{Direction, Figure, Measurement, Metric, Phase, Statistic, nearest};
 
 /// A figure of an instrument, without its value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -158,19 +158,11 @@ fn known<T: Copy>(
     name: fn(T) -> &'static str,
 ) -> Result<T> {
     let all: Vec<T> = all.collect();
-    all.iter()
-        .copied()
-        .find(|one| name(*one) == text)
-        .ok_or_else(|| {
-            let near = all
-                .iter()
-                .map(|one| (strsim::damerau_levenshtein(text, name(*one)), name(*one)))
-                .min();
-            let advice = near.map_or(String::new(), |(_, near)| {
-                format!("; did you mean `{near}`?")
-            });
-            anyhow!("`{text}` is no {what}{advice}")
-        })
+    let found = all.iter().copied().find(|one| name(*one) == text);
+    found.ok_or_else(|| {
+        let names = all.iter().map(|one| name(*one));
+        anyhow!("`{text}` is no {what}{}", nearest::or_all(text, names))
+    })
 }
 
 impl JsonSchema for FigureName {

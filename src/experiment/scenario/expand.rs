@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::SourceFile;
+use crate::toml_file::SourceFile;
+use record::nearest;
 
 /// More cases than anyone would wait for.
 const MOST_CASES: usize = 10_000;
@@ -35,7 +36,7 @@ type Value<'t> = Spanned<DeValue<'t>>;
 /// # Errors
 /// A base that is not there or refers to itself; a sweep that is empty, uneven or sets the same field twice.
 pub(super) fn expand<'t>(
-    place: SourceFile<'_>,
+    source: SourceFile<'_>,
     cases: DeArray<'t>,
     bases: &DeTable<'t>,
 ) -> Result<Vec<Expanded<'t>>> {
@@ -43,13 +44,16 @@ pub(super) fn expand<'t>(
     for case in cases {
         let span = case.span();
         let DeValue::Table(mut table) = case.into_inner() else {
-            bail!("{}: cases: must be tables", place.line_at(span.start));
+            bail!(
+                "{}: cases: must be tables, [[cases]]",
+                source.at(span.start)
+            );
         };
-        inherit(place, &mut table, bases, &mut Vec::new())?;
+        inherit(source, &mut table, bases, &mut Vec::new())?;
         let sweep = table.remove("sweep");
-        let table = Spanned::new(span, table);
+        let table = Spanned::new(span.clone(), table);
         match sweep {
-            Some(sweep) => unroll(place, &table, sweep, &mut all)?,
+            Some(sweep) => unroll(source, &table, sweep, &mut all)?,
             None => all.push(Expanded {
                 table,
                 axes: Vec::new(),
@@ -58,7 +62,7 @@ pub(super) fn expand<'t>(
         ensure!(
             all.len() <= MOST_CASES,
             "{}: sweep: more than {MOST_CASES} cases",
-            place.line_at(all.last().map_or(0, |case| case.table.span().start))
+            source.at(span.start)
         );
     }
     Ok(all)
@@ -66,7 +70,7 @@ pub(super) fn expand<'t>(
 
 /// Fills in what `table` has not itself from the base that it names.
 fn inherit<'t>(
-    place: SourceFile<'_>,
+    source: SourceFile<'_>,
     table: &mut DeTable<'t>,
     bases: &DeTable<'t>,
     seen: &mut Vec<String>,
@@ -74,15 +78,15 @@ fn inherit<'t>(
     let Some(base) = table.remove("base") else {
         return Ok(());
     };
-    let at = place.line_at(base.span().start);
+    let at = source.at(base.span().start);
     let Some(name) = base.get_ref().as_str().map(str::to_owned) else {
         bail!("{at}: base: must be the name of a table of `bases`");
     };
     let Some(found) = bases.get(name.as_str()) else {
-        let known: Vec<&str> = bases.keys().map(|key| key.get_ref().as_ref()).collect();
+        let known = bases.keys().map(|key| key.get_ref().as_ref());
         bail!(
-            "{at}: base: there is no `bases.{name}`; there are: {}",
-            known.join(", ")
+            "{at}: base: there is no `bases.{name}`{}",
+            nearest::or_all(&name, known)
         );
     };
     ensure!(
@@ -91,9 +95,10 @@ fn inherit<'t>(
     );
     seen.push(name);
     let DeValue::Table(mut from) = found.get_ref().clone() else {
-        bail!("{at}: base: must be a table");
+        let at = source.at(found.span().start);
+        bail!("{at}: bases.{}: must be a table", seen.join(", "));
     };
-    inherit(place, &mut from, bases, seen)?;
+    inherit(source, &mut from, bases, seen)?;
     fill(table, from);
     Ok(())
 }
@@ -117,12 +122,12 @@ pub(super) fn fill<'t>(table: &mut DeTable<'t>, from: DeTable<'t>) {
 
 /// Adds a case for every combination of the sweep's values to `all`: the keys of one table go together, tables multiply.
 fn unroll<'t>(
-    place: SourceFile<'_>,
+    source: SourceFile<'_>,
     case: &Spanned<DeTable<'t>>,
     sweep: Value<'t>,
     all: &mut Vec<Expanded<'t>>,
 ) -> Result<()> {
-    let at = place.line_at(sweep.span().start);
+    let at = source.at(sweep.span().start);
     let tables: Vec<DeTable<'t>> = match sweep.into_inner() {
         DeValue::Table(table) => vec![table],
         DeValue::Array(array) => {
@@ -143,7 +148,7 @@ fn unroll<'t>(
         axes: Vec::new(),
     }];
     for table in tables {
-        let steps = steps(place, &at, table)?;
+        let steps = steps(source, &at, table)?;
         ensure!(
             cases.len() * steps.len() <= MOST_CASES,
             "{at}: sweep: more than {MOST_CASES} cases"
@@ -151,7 +156,7 @@ fn unroll<'t>(
         let mut next = Vec::with_capacity(cases.len() * steps.len());
         for case in &cases {
             for step in &steps {
-                next.push(case.with(&at, step)?);
+                next.push(case.with(source, step)?);
             }
         }
         cases = next;
@@ -164,20 +169,21 @@ fn unroll<'t>(
 type SweepStep<'t> = Vec<(String, Value<'t>)>;
 
 /// The steps of one table of a sweep: its keys' values go together, the first of each, then the second.
-fn steps<'t>(place: SourceFile<'_>, at: &str, table: DeTable<'t>) -> Result<Vec<SweepStep<'t>>> {
+fn steps<'t>(source: SourceFile<'_>, at: &str, table: DeTable<'t>) -> Result<Vec<SweepStep<'t>>> {
     let mut steps: Vec<SweepStep<'t>> = Vec::new();
     // Tables of a TOML file are sorted by key; people read them in the file's order.
     let mut keys: Vec<_> = table.into_iter().collect();
     keys.sort_by_key(|(key, _)| key.span().start);
     for (i, (key, values)) in keys.into_iter().enumerate() {
         let path = key.get_ref().to_string();
-        let values = swept_values(place, &path, values)?;
+        let at = source.at(key.span().start);
+        let values = swept_values(source, &path, values)?;
         if i == 0 {
             steps.resize_with(values.len(), Vec::new);
         }
         ensure!(
             values.len() == steps.len(),
-            "{at}: sweep: {path}: {} values, where the keys before it have {}: values of one table go together",
+            "{at}: sweep: {path}: it has {} and the key before it {}: values of one table go together, as many of each",
             values.len(),
             steps.len()
         );
@@ -191,9 +197,10 @@ fn steps<'t>(place: SourceFile<'_>, at: &str, table: DeTable<'t>) -> Result<Vec<
 
 impl<'t> Expanded<'t> {
     /// The same case with one more step of a sweep.
-    fn with(&self, at: &str, step: &SweepStep<'t>) -> Result<Self> {
+    fn with(&self, source: SourceFile<'_>, step: &SweepStep<'t>) -> Result<Self> {
         let mut case = self.clone();
         for (path, value) in step {
+            let at = source.at(value.span().start);
             ensure!(
                 case.axes.iter().all(|(known, _)| known != path),
                 "{at}: sweep: {path} is swept twice"
@@ -257,12 +264,12 @@ fn written(value: &DeValue<'_>) -> String {
 /// # Errors
 /// Neither of them, or one without a value.
 fn swept_values<'t>(
-    place: SourceFile<'_>,
+    source: SourceFile<'_>,
     path: &str,
     given: Spanned<DeValue<'t>>,
 ) -> Result<Vec<Spanned<DeValue<'t>>>> {
     let span = given.span();
-    let at = || format!("{}: sweep: {path}", place.line_at(span.start));
+    let at = || format!("{}: sweep: {path}", source.at(span.start));
     let values: Vec<_> = match given.into_inner() {
         DeValue::Array(list) => list.into_iter().collect(),
         DeValue::Table(table) => {
@@ -394,11 +401,11 @@ mod tests {
     fn swept(text: &str) -> Result<Vec<String>> {
         let line = format!("sweep = {text}");
         let mut table = DeTable::parse(&line).unwrap().into_inner();
-        let place = SourceFile {
+        let source = SourceFile {
             file: "x.toml",
             text: &line,
         };
-        let values = swept_values(place, "link.delay", table.remove("sweep").unwrap())?;
+        let values = swept_values(source, "link.delay", table.remove("sweep").unwrap())?;
         Ok(values
             .iter()
             .map(|value| value.get_ref().as_str().unwrap().to_owned())

@@ -6,6 +6,7 @@ mod schema;
 mod tables;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -18,7 +19,8 @@ use self::rules::TrendTable;
 pub(crate) use self::schema::schema;
 pub(crate) use self::tables::case_name;
 use self::tables::{CaseTable, InstrumentTable, QuickTable};
-use crate::toml_file;
+use crate::toml_file::SourceFile;
+use record::nearest;
 use record::plan::{Case, Order, Plan};
 
 const DEFAULT_SEED: u64 = 1;
@@ -30,16 +32,22 @@ const DEFAULTS: [&str; 3] = ["bed", "tcp", "repeats"];
 #[serde(deny_unknown_fields)]
 struct ScenarioFile {
     name: String,
-    title: String,
+    title: Option<String>,
     seed: Option<u64>,
     #[serde(default)]
     order: Order,
-    reference: Option<Spanned<String>>,
+    reference: Option<String>,
     #[serde(default)]
     quick: QuickTable,
     instruments: Vec<InstrumentTable>,
     #[serde(default)]
-    trends: Vec<Spanned<TrendTable>>,
+    trends: Vec<TrendTable>,
+}
+
+/// A case as it is whole: what it says, and where each of its values stands.
+struct WholeCase<'t> {
+    expanded: Expanded<'t>,
+    said: CaseTable,
 }
 
 /// The text of the scenario in `file`, and the plan that it stands for; `quick` shortens it.
@@ -58,185 +66,175 @@ pub(crate) fn read(file: &Path, quick: bool) -> Result<(String, Plan)> {
 /// # Errors
 /// As [`read`].
 pub(crate) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
-    let place = SourceFile { file, text };
-    let mut whole = DeTable::parse(text).map_err(|error| place.explain(&error))?;
-    let root = whole.get_mut();
-    let cases = place.array(root, "cases")?;
-    let bases = place.table(root, "bases")?;
+    let source = SourceFile { file, text };
+    let whole = source.parse()?;
+    let mut root = whole.get_ref().clone();
+    let cases = take_tables(source, &mut root, "cases")?;
+    let bases = take_bases(source, &mut root)?;
     let defaults: DeTable<'_> = DEFAULTS
         .iter()
         .filter_map(|key| root.remove_entry(*key))
         .collect();
-    let scenario: ScenarioFile = place.read(whole)?;
-    let mut tables = Vec::new();
-    for mut expanded in expand::expand(place, cases, &bases)? {
+    let scenario: ScenarioFile = source.read(&Spanned::new(whole.span(), root))?;
+    let refused = |error| source.refusal(&whole, "", &error);
+    scenario.check().map_err(refused)?;
+    let mut all = Vec::new();
+    for mut expanded in expand::expand(source, cases, &bases)? {
         expand::fill(expanded.table.get_mut(), defaults.clone());
-        tables.push(place.case(expanded)?);
+        let said = source.read(&expanded.table)?;
+        all.push(WholeCase { expanded, said });
     }
-    place.check(&scenario, &tables)?;
-    let resolve = |(table, axes): &(CaseTable, Axes)| {
-        let at = place.at(&table.name, &format!("case `{}`", table.name.as_ref()));
-        let case = table.resolve(&scenario.instruments, axes, quick, &scenario.quick);
-        case.context(at)
-    };
-    let resolved: Vec<Case> = tables.iter().map(resolve).collect::<Result<_>>()?;
-    for (case, (table, _)) in resolved.iter().zip(&tables) {
-        let at = || place.at(&table.name, &format!("case `{}`: expect", case.name));
-        rules::check(case, scenario.reference.is_some()).with_context(at)?;
+    ensure!(!all.is_empty(), "{file}: cases: there is none");
+    let resolved = all.iter().map(|case| {
+        let said = &case.said;
+        let axes = &case.expanded.axes;
+        let resolved = said.resolve(&scenario.instruments, axes, quick, &scenario.quick);
+        let checked = resolved.and_then(|case| {
+            rules::check(&case, scenario.reference.is_some())?;
+            Ok(case)
+        });
+        checked.map_err(|error| case.refusal(source, &error))
+    });
+    let resolved: Vec<Case> = resolved.collect::<Result<_>>()?;
+    refuse_duplicates(source, &resolved, &all)?;
+    let groups = groups(&resolved, &all);
+    let trends = scenario.trends.iter().enumerate().map(|(index, trend)| {
+        let trend = trend.resolve(&groups, &resolved);
+        trend.with_context(|| format!("trends {}", index + 1))
+    });
+    let trends = trends.collect::<Result<_>>().map_err(refused)?;
+    if let Some(name) = &scenario.reference {
+        check_reference(name, &resolved).map_err(refused)?;
     }
-    let groups = groups(&resolved, &tables);
-    place.refuse_duplicates(
-        "cases",
-        resolved
-            .iter()
-            .zip(&tables)
-            .map(|(case, (table, _))| (case.name.as_str(), table.name.span().start)),
-    )?;
-    let trend = |table: &Spanned<TrendTable>| {
-        let trend = table.as_ref().resolve(&groups);
-        trend.with_context(|| place.at(table, "trends"))
-    };
     Ok(Plan {
         quick,
         seed: scenario.seed.unwrap_or(DEFAULT_SEED),
         order: scenario.order,
-        reference: scenario
-            .reference
-            .map(|reference| place.reference(&reference, &resolved))
-            .transpose()?,
-        trends: scenario.trends.iter().map(trend).collect::<Result<_>>()?,
+        reference: scenario.reference,
+        trends,
         cases: resolved,
+        title: scenario.title.unwrap_or_else(|| scenario.name.clone()),
         name: scenario.name,
-        title: scenario.title,
     })
 }
 
-/// What a sweep set in a case.
-type Axes = Vec<(String, String)>;
+impl WholeCase<'_> {
+    /// What a check said of the case, with the place of the key that it is about, or else of the case's name.
+    fn refusal(&self, source: SourceFile<'_>, error: &anyhow::Error) -> anyhow::Error {
+        let table = &self.expanded.table;
+        let name = self.said.name.as_str();
+        let table = Spanned::new(self.name_span(), table.get_ref().clone());
+        source.refusal(&table, &format!("case `{name}`: "), error)
+    }
+
+    fn name_span(&self) -> Range<usize> {
+        let table = &self.expanded.table;
+        let name = table.get_ref().get("name").map(Spanned::span);
+        name.unwrap_or_else(|| table.span())
+    }
+}
+
+impl ScenarioFile {
+    /// What only the whole file can show to be wrong.
+    fn check(&self) -> Result<()> {
+        ensure!(
+            !self.name.is_empty() && !self.name.contains('/'),
+            "name: it names the directory of the record: a text without `/`"
+        );
+        ensure!(self.quick.repeats != Some(0), "quick: repeats: at least 1");
+        ensure!(!self.instruments.is_empty(), "instruments: there is none");
+        for (index, instrument) in self.instruments.iter().enumerate() {
+            let check = || {
+                let name = instrument.name();
+                ensure!(
+                    !name.is_empty() && !name.contains(['.', ' ']),
+                    "name: `{name}`: a name has neither dots nor spaces"
+                );
+                let mut before = self.instruments[..index].iter();
+                ensure!(
+                    before.all(|other| other.name() != name),
+                    "name: there are two instruments `{name}`: give each a name of its own"
+                );
+                instrument.check()
+            };
+            check().with_context(|| format!("instruments {}", index + 1))?;
+        }
+        Ok(())
+    }
+}
 
 /// The names of the cases that each name of the file stands for: one, or those of a sweep in order.
-fn groups(cases: &[Case], tables: &[(CaseTable, Axes)]) -> BTreeMap<String, Vec<String>> {
+fn groups(cases: &[Case], all: &[WholeCase<'_>]) -> BTreeMap<String, Vec<String>> {
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (case, (table, _)) in cases.iter().zip(tables) {
-        let names = groups.entry(table.name.as_ref().clone()).or_default();
+    for (case, whole) in cases.iter().zip(all) {
+        let names = groups.entry(whole.said.name.clone()).or_default();
         names.push(case.name.clone());
-        if case.name != *table.name.as_ref() {
+        if case.name != whole.said.name {
             groups.insert(case.name.clone(), vec![case.name.clone()]);
         }
     }
     groups
 }
 
-/// Where a text came from, for errors.
-#[derive(Clone, Copy, Debug)]
-struct SourceFile<'a> {
-    file: &'a str,
-    text: &'a str,
-}
-
-impl SourceFile<'_> {
-    fn at<T>(&self, spot: &Spanned<T>, what: &str) -> String {
-        format!("{}: {what}", self.line_at(spot.span().start))
-    }
-
-    fn line_at(&self, offset: usize) -> String {
-        format!("{}:{}", self.file, toml_file::line_of(self.text, offset))
-    }
-
-    fn explain(&self, error: &toml::de::Error) -> anyhow::Error {
-        toml_file::explain(self.file, self.text, error)
-    }
-
-    fn read<'t, T: Deserialize<'t>>(&self, table: Spanned<DeTable<'t>>) -> Result<T> {
-        let from = toml::de::Deserializer::from(table);
-        T::deserialize(from).map_err(|error| self.explain(&error))
-    }
-
-    fn case(&self, expanded: Expanded<'_>) -> Result<(CaseTable, Axes)> {
-        let Expanded { table, axes } = expanded;
-        Ok((self.read(table)?, axes))
-    }
-
-    /// Takes an array out of `root`.
-    fn array<'t>(&self, root: &mut DeTable<'t>, key: &str) -> Result<DeArray<'t>> {
-        let Some(value) = root.remove(key) else {
-            bail!("{}: {key}: there is none", self.file);
-        };
-        let at = self.at(&value, key);
-        match value.into_inner() {
-            DeValue::Array(array) => Ok(array),
-            other => bail!("{at}: must be tables, not a {}", other.type_str()),
-        }
-    }
-
-    /// Takes a table out of `root`; an empty one if it is not there.
-    fn table<'t>(&self, root: &mut DeTable<'t>, key: &str) -> Result<DeTable<'t>> {
-        let Some(value) = root.remove(key) else {
-            return Ok(DeTable::new());
-        };
-        let at = self.at(&value, key);
-        match value.into_inner() {
-            DeValue::Table(table) => Ok(table),
-            other => bail!("{at}: must be a table, not a {}", other.type_str()),
-        }
-    }
-
-    /// What only the whole file can show to be wrong.
-    fn check(&self, scenario: &ScenarioFile, cases: &[(CaseTable, Axes)]) -> Result<()> {
-        ensure!(!cases.is_empty(), "{}: cases: there is none", self.file);
-        ensure!(
-            !scenario.instruments.is_empty(),
-            "{}: instruments: there is none",
-            self.file
-        );
-        self.refuse_duplicates(
-            "instruments",
-            scenario
-                .instruments
-                .iter()
-                .map(|i| (i.name.as_ref().as_str(), i.name.span().start)),
-        )?;
-        for instrument in &scenario.instruments {
-            let name = instrument.name.as_ref();
-            ensure!(
-                !name.is_empty() && !name.contains(['.', ' ']),
-                "{}: a name has neither dots nor spaces",
-                self.at(&instrument.name, &format!("instrument `{name}`"))
+fn refuse_duplicates(source: SourceFile<'_>, cases: &[Case], all: &[WholeCase<'_>]) -> Result<()> {
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    for (case, whole) in cases.iter().zip(all) {
+        let offset = whole.name_span().start;
+        if let Some(first) = seen.insert(&case.name, offset) {
+            bail!(
+                "{}: cases: name: `{}` is taken already, by line {}",
+                source.at(offset),
+                case.name,
+                source.line(first)
             );
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// The one case that `reference` names.
-    fn reference(&self, reference: &Spanned<String>, cases: &[Case]) -> Result<String> {
-        let name = reference.as_ref();
-        if cases.iter().any(|case| case.name == *name) {
-            return Ok(name.clone());
-        }
-        let known: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
-        bail!(
-            "{}: there is no case `{name}`; there are: {}",
-            self.at(reference, "reference"),
-            known.join(", ")
-        );
+/// Refuses a `reference` that is none of the cases.
+fn check_reference(name: &str, cases: &[Case]) -> Result<()> {
+    let known = || cases.iter().map(|case| case.name.as_str());
+    ensure!(
+        known().any(|known| known == name),
+        "reference: there is no case `{name}`{}",
+        nearest::or_all(name, known())
+    );
+    Ok(())
+}
+
+/// Takes the tables of `key` out of `root`.
+fn take_tables<'t>(
+    source: SourceFile<'_>,
+    root: &mut DeTable<'t>,
+    key: &str,
+) -> Result<DeArray<'t>> {
+    let Some(value) = root.remove(key) else {
+        bail!("{}: {key}: there is none: add [[{key}]]", source.file);
+    };
+    let at = source.at(value.span().start);
+    match value.into_inner() {
+        DeValue::Array(array) => Ok(array),
+        DeValue::Table(_) => bail!("{at}: {key}: it is a list: write [[{key}]], not [{key}]"),
+        other => bail!(
+            "{at}: {key}: must be tables, [[{key}]], not a {}",
+            other.type_str()
+        ),
     }
+}
 
-    fn refuse_duplicates<'n>(
-        &self,
-        key: &str,
-        names: impl Iterator<Item = (&'n str, usize)>,
-    ) -> Result<()> {
-        let mut seen: HashMap<&str, usize> = HashMap::new();
-        for (name, offset) in names {
-            if let Some(first) = seen.insert(name, offset) {
-                bail!(
-                    "{}: {key}: name: `{name}` is taken already, by line {}",
-                    self.line_at(offset),
-                    toml_file::line_of(self.text, first)
-                );
-            }
-        }
-        Ok(())
+/// Takes `bases` out of `root`; none if they are not there.
+fn take_bases<'t>(source: SourceFile<'_>, root: &mut DeTable<'t>) -> Result<DeTable<'t>> {
+    let Some(value) = root.remove("bases") else {
+        return Ok(DeTable::new());
+    };
+    let at = source.at(value.span().start);
+    match value.into_inner() {
+        DeValue::Table(table) => Ok(table),
+        other => bail!(
+            "{at}: bases: must be tables, [bases.NAME], not a {}",
+            other.type_str()
+        ),
     }
 }
 

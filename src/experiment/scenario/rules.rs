@@ -1,28 +1,46 @@
 //! `expect` and `trends` of a scenario file.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use model::Nanos;
+use instruments::measure;
 use record::expectation::{Expectation, Rule, Trend, TrendWay};
 use record::figure_name::FigureName;
 use record::plan::Case;
 
+use record::nearest;
+
 /// A text or a bare number.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(from = "TextOrNumber")]
-#[schemars(with = "Nanos")] // As every unit has it.
 pub(super) struct Text(pub(super) String);
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "must be a text such as \"20ms\", \"10mbit\" or \"5%\", or a number"
+)]
 enum TextOrNumber {
     Text(String),
     Whole(i64),
     Number(f64),
+}
+
+impl JsonSchema for Text {
+    fn schema_name() -> Cow<'static, str> {
+        "Amount".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["string", "number"],
+            "description": "A value with its unit, such as \"20ms\", or a number in the figure's own."
+        })
+    }
 }
 
 impl From<TextOrNumber> for Text {
@@ -72,10 +90,9 @@ impl ExpectTable {
     /// # Errors
     /// No rule, or two; a value of another unit.
     pub(super) fn resolve(&self) -> Result<Expectation> {
-        let rule = self.rule().with_context(|| self.of.to_string())?;
         Ok(Expectation {
             of: self.of.clone(),
-            rule,
+            rule: self.rule()?,
         })
     }
 
@@ -158,23 +175,31 @@ impl TrendTable {
     ///
     /// # Errors
     /// An unknown case, or fewer than two.
-    pub(super) fn resolve(&self, groups: &BTreeMap<String, Vec<String>>) -> Result<Trend> {
-        let (names, way) = match (&self.rising, &self.falling) {
-            (Some(names), None) => (names, TrendWay::Rising),
-            (None, Some(names)) => (names, TrendWay::Falling),
-            _ => bail!("{}: say either rising or falling", self.of),
+    pub(super) fn resolve(
+        &self,
+        groups: &BTreeMap<String, Vec<String>>,
+        cases: &[Case],
+    ) -> Result<Trend> {
+        let (key, names, way) = match (&self.rising, &self.falling) {
+            (Some(names), None) => ("rising", names, TrendWay::Rising),
+            (None, Some(names)) => ("falling", names, TrendWay::Falling),
+            _ => bail!("say either rising or falling, a list of cases"),
         };
-        let mut cases = Vec::new();
-        for name in names {
-            let known = groups
-                .get(name)
-                .with_context(|| format!("{}: there is no case `{name}`", self.of))?;
-            cases.extend(known.iter().cloned());
+        let mut named = Vec::new();
+        for (index, name) in names.iter().enumerate() {
+            let known = groups.get(name).with_context(|| {
+                let known = nearest::or_all(name, groups.keys().map(String::as_str));
+                format!("{key} {}: there is no case `{name}`{known}", index + 1)
+            })?;
+            named.extend(known.iter().cloned());
         }
-        ensure!(cases.len() > 1, "{}: a trend needs two cases", self.of);
+        ensure!(named.len() > 1, "{key}: a trend needs two cases");
+        for case in cases.iter().filter(|case| named.contains(&case.name)) {
+            check_figure(case, &self.of).with_context(|| format!("of: in case `{}`", case.name))?;
+        }
         Ok(Trend {
             of: self.of.clone(),
-            cases,
+            cases: named,
             way,
         })
     }
@@ -183,23 +208,52 @@ impl TrendTable {
 /// Refuses rules about what is not there.
 ///
 /// # Errors
-/// An instrument that the case has not, a gain without a reference, a published value that is missing.
+/// A figure that the case's instruments do not state, a gain without a reference, a published value that is missing.
 pub(super) fn check(case: &Case, has_reference: bool) -> Result<()> {
-    for Expectation { of, rule } in &case.expect {
-        let known = case.instruments.iter().any(|i| i.name == of.instrument);
-        ensure!(
-            known,
-            "{of}: the case has no instrument `{}`",
-            of.instrument
-        );
-        ensure!(
-            has_reference || !rule.is_relative(),
-            "{of}: needs a case to compare with: name it in `reference`"
-        );
-        ensure!(
-            case.published.contains_key(of) || !rule.is_of_the_published(),
-            "{of}: needs its value in `published`"
-        );
+    for (index, Expectation { of, rule }) in case.expect.iter().enumerate() {
+        let check = || {
+            check_figure(case, of).context("of")?;
+            ensure!(
+                has_reference || !rule.is_relative(),
+                "{of}: needs a case to compare with: name it in `reference`"
+            );
+            ensure!(
+                case.published.contains_key(of) || !rule.is_of_the_published(),
+                "{of}: needs its value in `published`"
+            );
+            Ok(())
+        };
+        check().with_context(|| format!("expect {}", index + 1))?;
+    }
+    for of in case.published.keys() {
+        check_figure(case, of).with_context(|| format!("published: {of}"))?;
+    }
+    if let Some(narrow) = &case.repeats.until {
+        check_figure(case, &narrow.of).context("repeats: of")?;
     }
     Ok(())
+}
+
+/// Refuses a figure that none of the case's instruments states.
+fn check_figure(case: &Case, of: &FigureName) -> Result<()> {
+    let known = case.instruments.iter().map(|i| i.name.as_str());
+    let instrument = case.instruments.iter().find(|i| i.name == of.instrument);
+    let instrument = instrument.with_context(|| {
+        let known = nearest::or_all(&of.instrument, known);
+        format!("the case has no instrument `{}`{known}", of.instrument)
+    })?;
+    let stated = measure::figures(instrument)?;
+    ensure!(
+        stated.has(of),
+        "`{}` as it is used here does not state {of}; it states {}",
+        of.instrument,
+        in_words(&stated.nearest(of))
+    );
+    Ok(())
+}
+
+/// The nearest first.
+fn in_words(figures: &[FigureName]) -> String {
+    let texts: Vec<String> = figures.iter().map(ToString::to_string).collect();
+    texts.join(", ")
 }

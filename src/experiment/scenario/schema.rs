@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use model::Nanos as Amount;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::rules::TrendTable;
+use super::rules::{Text, TrendTable};
 use super::tables::{CaseTable, InstrumentTable, QuickTable, RepeatsTable, TcpTable};
 use instruments::measure::{Kind, OptionText};
 use record::bed::Bed;
@@ -19,7 +18,7 @@ use record::plan::Order;
 #[expect(dead_code, reason = "only its schema is used")]
 struct Document {
     name: String,
-    title: String,
+    title: Option<String>,
     seed: Option<u64>,
     order: Option<Order>,
     reference: Option<String>,
@@ -38,12 +37,12 @@ struct Document {
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
 enum Values {
-    List(Vec<Amount>),
+    List(Vec<Value>),
     Range {
-        from: Amount,
-        to: Amount,
+        from: Text,
+        to: Text,
         times: Option<f64>,
-        plus: Option<Amount>,
+        plus: Option<Text>,
     },
 }
 
@@ -53,12 +52,9 @@ pub(crate) fn schema() -> String {
     let values = generator.subschema_for::<Values>().to_value();
     let mut schema = generator.into_root_schema_for::<Document>().to_value();
     let definitions = &mut schema["$defs"];
-    let mut bed = definitions["Bed"].clone();
-    bed["required"] = json!([]);
     let case = &mut definitions["CaseTable"];
     // What a case does not say it has from its base, or from the file.
     case["required"] = json!([]);
-    case["properties"]["bed"] = bed;
     case["properties"]["base"] = json!({ "type": "string", "description": "A table of `bases`." });
     let sweep = json!({ "type": "object", "additionalProperties": values, "minProperties": 1 });
     case["properties"]["sweep"] = json!({
@@ -139,5 +135,60 @@ mod tests {
                 assert!(!validator.is_valid(&value), "{pointer}");
             }
         }
+    }
+
+    #[test]
+    fn the_schema_takes_what_farwire_takes_and_refuses_values_without_their_units() {
+        let schema: Value = serde_json::from_str(&schema()).unwrap();
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let text = |link: &str, more: &str| {
+            format!(
+                "name = 'x'\n[[instruments]]\nkind = 'ping'\n{more}\n[[cases]]\nname = 'a'\n\
+                 link = {{ {link} }}\n"
+            )
+        };
+        let agree = |text: &str, right: bool| {
+            let value: Value = toml::from_str(text).unwrap();
+            assert_eq!(validator.is_valid(&value), right, "schema: {text}");
+            let read = super::super::parse("x.toml", text, false);
+            assert_eq!(read.is_ok(), right, "farwire: {text}: {read:?}");
+        };
+        for link in [
+            "delay = '10ms'",
+            "delay = '1.5S'",
+            "rate = '10Mbit'",
+            "rate = '8kibit', queue = '100pkt'",
+            "rate = '1gbit', queue = '64KiB', aqm = 'fq_codel,target=5ms'",
+            "rate = '1gbit', queue = '50ms'",
+            "loss = '0.1%'",
+            "loss = '1%,burst=8'",
+            "jitter = '2ms,normal,free'",
+            "jitter = { spread = '2ms' }",
+            "size_delay = 2",
+            "size_delay = '1.5'",
+        ] {
+            agree(&text(link, ""), true);
+        }
+        for link in [
+            "delay = '10'",
+            "delay = 10",
+            "delay = '10 ms'",
+            "delay = '10parsec'",
+            "rate = '10'",
+            "rate = '10mbps'",
+            "rate = '1gbit', queue = '100'",
+            "rate = '1gbit', aqm = 'red'",
+            "loss = '1'",
+            "loss = 0.01",
+            "loss = '1%,8'",
+            "jitter = '2'",
+            "jitter = '2ms,pareto'",
+            "duplicate = 'often'",
+            "size_delay = 0",
+        ] {
+            agree(&text(link, ""), false);
+        }
+        agree(&text("", "timeout = '30s'"), true);
+        agree(&text("", "timeout = '30'"), false);
     }
 }

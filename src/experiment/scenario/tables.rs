@@ -1,18 +1,23 @@
 //! The tables of a scenario file, and what each stands for.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroU32;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use model::Nanos;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use toml::Spanned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::rules::{ExpectTable, Text};
+use crate::experiment::host;
 use instruments::measure::{Kind, Parameters};
 use record::bed::Bed;
 use record::figure_name::FigureName;
 use record::link_spec::LinkSpec;
+use record::nearest;
 use record::plan::{Case, Instrument, Narrow, Repeats};
 use stats::repeats;
 
@@ -20,7 +25,7 @@ use stats::repeats;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct QuickTable {
-    repeats: Option<u32>,
+    pub(super) repeats: Option<u32>,
 }
 
 /// The `tcp` table.
@@ -34,8 +39,8 @@ pub(super) struct TcpTable {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InstrumentTable {
-    #[schemars(with = "String")]
-    pub(super) name: Spanned<String>,
+    /// The kind when absent.
+    name: Option<String>,
     kind: Kind,
     /// The options of `farwire measure KIND`, by their long names.
     #[serde(default)]
@@ -55,14 +60,16 @@ pub(super) struct InstrumentTable {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CaseTable {
-    #[schemars(with = "String")]
-    pub(super) name: Spanned<String>,
+    pub(super) name: String,
     #[serde(default)]
     title: String,
+    /// `netns` when absent.
+    #[serde(default)]
     bed: Bed,
     /// Of a chain, from which node to which.
     between: Option<[String; 2]>,
-    tcp: TcpTable,
+    /// The host's default when absent.
+    tcp: Option<TcpTable>,
     #[serde(default)]
     link: LinkSpec,
     repeats: Option<RepeatsTable>,
@@ -80,21 +87,75 @@ pub(super) struct CaseTable {
 }
 
 /// A number of repeats, or when there are enough.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a number, or { of, within }")]
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
 pub(super) enum RepeatsTable {
-    Fixed(u32),
-    #[serde(rename_all = "kebab-case")]
-    Until {
-        of: FigureName,
-        within: Text,
-        /// Refused, with the reason.
-        #[schemars(skip)]
-        least: Option<u32>,
-        /// Refused, with the reason.
-        #[schemars(skip)]
-        most: Option<u32>,
-    },
+    Fixed(NonZeroU32),
+    Until(UntilTable),
+}
+
+/// Repeats until the interval of a figure's mean is narrow.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UntilTable {
+    of: FigureName,
+    /// Half the interval in percent of the mean.
+    within: Text,
+    /// Refused, with the reason.
+    #[schemars(skip)]
+    least: Option<u32>,
+    /// Refused, with the reason.
+    #[schemars(skip)]
+    most: Option<u32>,
+}
+
+struct RepeatsVisitor;
+
+impl<'de> Visitor<'de> for RepeatsVisitor {
+    type Value = RepeatsTable;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number from 1 on, or { of, within }")
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<RepeatsTable, E> {
+        let count = u32::try_from(number).ok().and_then(NonZeroU32::new);
+        let count = count
+            .ok_or_else(|| E::custom(format!("`{number}` is no number of runs: at least 1")))?;
+        Ok(RepeatsTable::Fixed(count))
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<RepeatsTable, M::Error> {
+        let table = UntilTable::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(RepeatsTable::Until(table))
+    }
+}
+
+/// By hand, because serde's `untagged` would hide where in the file a wrong value stands.
+impl<'de> Deserialize<'de> for RepeatsTable {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(RepeatsVisitor)
+    }
+}
+
+impl InstrumentTable {
+    /// Its own, or its kind's.
+    pub(super) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(self.kind.name())
+    }
+
+    /// Refuses options that the instrument has not, with and without `--quick`, whichever is asked for.
+    pub(super) fn check(&self) -> Result<()> {
+        self.kind.with(&self.parameters).context("parameters")?;
+        let mut shortened = self.parameters.clone();
+        shortened.set(&self.quick);
+        self.kind.with(&shortened).context("quick")?;
+        ensure!(
+            self.timeout != Some(Nanos::ZERO),
+            "timeout: must be above 0"
+        );
+        Ok(())
+    }
 }
 
 impl CaseTable {
@@ -122,19 +183,23 @@ impl CaseTable {
             Ok((name.clone(), value))
         };
         let published = self.published.iter().map(value).collect::<Result<_>>();
-        let expect = self.expect.iter().map(ExpectTable::resolve);
+        let expect = self.expect.iter().enumerate().map(|(index, expect)| {
+            let rule = expect.resolve();
+            rule.with_context(|| format!("expect {}", index + 1))
+        });
+        let congestion = self.tcp.as_ref().map(|tcp| tcp.congestion.clone());
         Ok(Case {
-            name: case_name(self.name.as_ref(), axes),
+            name: case_name(&self.name, axes),
             title: self.title.clone(),
             axes: axes.to_vec(),
             bed: self.bed.clone(),
             between: self.between.clone(),
-            congestion: self.tcp.congestion.clone(),
+            congestion: congestion.unwrap_or_else(host::congestion),
             link: self.link.clone(),
             repeats,
             instruments: self.instruments(instruments, axes, quick)?,
             published: published.context("published")?,
-            expect: expect.collect::<Result<_>>().context("expect")?,
+            expect: expect.collect::<Result<_>>()?,
             note: self.note.trim().to_owned(),
         })
     }
@@ -145,31 +210,33 @@ impl CaseTable {
         axes: &[(String, String)],
         quick: bool,
     ) -> Result<Vec<Instrument>> {
-        let known = || {
-            let names: Vec<&str> = all.iter().map(|i| i.name.as_ref().as_str()).collect();
-            format!("there are: {}", names.join(", "))
-        };
-        let find = |name: &String| all.iter().find(|i| i.name.as_ref() == name);
+        let known = |name: &str| nearest::or_all(name, all.iter().map(InstrumentTable::name));
+        let find = |name: &str| all.iter().find(|i| i.name() == name);
         for name in self.parameters.keys() {
             ensure!(
                 find(name).is_some(),
-                "parameters: there is no instrument `{name}`; {}",
-                known()
+                "parameters: {name}: there is no instrument `{name}`{}",
+                known(name)
             );
         }
         let chosen: Vec<&InstrumentTable> = match &self.instruments {
             None => all.iter().collect(),
             Some(names) => {
-                let one = |name| {
-                    find(name)
-                        .with_context(|| format!("instruments: there is no `{name}`; {}", known()))
+                let one = |(index, name): (usize, &String)| {
+                    find(name).with_context(|| {
+                        let number = index + 1;
+                        format!(
+                            "instruments {number}: there is no instrument `{name}`{}",
+                            known(name)
+                        )
+                    })
                 };
-                names.iter().map(one).collect::<Result<_>>()?
+                names.iter().enumerate().map(one).collect::<Result<_>>()?
             }
         };
         ensure!(!chosen.is_empty(), "instruments: there is none");
         let resolve = |table: &InstrumentTable| {
-            let name = table.name.as_ref();
+            let name = table.name();
             let mut parameters = table.parameters.clone();
             if let Some(own) = self.parameters.get(name) {
                 parameters.set(own);
@@ -184,13 +251,9 @@ impl CaseTable {
             let asked = table
                 .kind
                 .with(&parameters)
-                .with_context(|| format!("instrument `{name}`"))?;
-            ensure!(
-                table.timeout != Some(Nanos::ZERO),
-                "instrument `{name}`: timeout: must be above 0"
-            );
+                .with_context(|| format!("parameters: {name}"))?;
             Ok(Instrument {
-                name: name.clone(),
+                name: name.to_owned(),
                 kind: table.kind.name().to_owned(),
                 arguments: asked.arguments(),
                 profile: asked.instrument().profile(),
@@ -218,35 +281,40 @@ pub(crate) fn case_name(name: &str, axes: &[(String, String)]) -> String {
 
 impl RepeatsTable {
     fn resolve(&self) -> Result<Repeats> {
-        match self {
-            Self::Fixed(0) => bail!("repeats: at least 1"),
-            Self::Fixed(count) => Ok(Repeats::fixed(*count)),
-            Self::Until {
-                of,
-                within,
-                least,
-                most,
-            } => {
-                let [first, all] = [repeats::FIRST, repeats::MOST];
-                ensure!(
-                    least.is_none() && most.is_none(),
-                    "repeats: there is no least and no most: the first {first} say how many it takes, {all} at most"
-                );
-                let percent = within
-                    .0
-                    .strip_suffix('%')
-                    .and_then(|p| p.trim().parse::<f64>().ok());
-                let percent = percent.filter(|percent| *percent > 0.0);
-                Ok(Repeats {
-                    least: u32::try_from(first)?,
-                    most: u32::try_from(all)?,
-                    until: Some(Narrow {
-                        of: of.clone(),
-                        percent: percent
-                            .context("repeats: within: must be a percentage, such as 5%")?,
-                    }),
-                })
-            }
+        let UntilTable {
+            of,
+            within,
+            least,
+            most,
+        } = match self {
+            Self::Fixed(count) => return Ok(Repeats::fixed(count.get())),
+            Self::Until(table) => table,
+        };
+        let [first, all] = [repeats::FIRST, repeats::MOST];
+        for (key, given) in [("least", least), ("most", most)] {
+            ensure!(
+                given.is_none(),
+                "repeats: {key}: there is none any more: the first {first} say how many it takes, {all} at most"
+            );
         }
+        let percent = within
+            .0
+            .strip_suffix('%')
+            .and_then(|p| p.trim().parse::<f64>().ok());
+        let percent = percent.filter(|percent| *percent > 0.0);
+        let percent = percent.with_context(|| {
+            format!(
+                "repeats: within: `{}` is no percentage, such as 5%",
+                within.0
+            )
+        })?;
+        Ok(Repeats {
+            least: u32::try_from(first)?,
+            most: u32::try_from(all)?,
+            until: Some(Narrow {
+                of: of.clone(),
+                percent,
+            }),
+        })
     }
 }

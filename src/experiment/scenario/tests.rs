@@ -1,8 +1,12 @@
+mod mistakes;
+
 use std::time::Duration;
 
 use super::*;
 use record::Record;
+use record::bed::Bed;
 use record::expectation::{Rule, TrendWay};
+use record::figure_name::FigureName;
 use record::plan::{Instrument, Repeats};
 use report::analysis::compare::Comparison;
 
@@ -219,7 +223,7 @@ fn a_key_of_a_link_is_checked_like_any_other() {
     );
     let message = refusal("name = 'a'\n[cases.link]\ndelay = '1parsec'\n");
     assert!(
-        message.starts_with("x.toml:20: delay: `1parsec`"),
+        message.starts_with("x.toml:20: link: delay: `1parsec`"),
         "{message}"
     );
 }
@@ -246,7 +250,7 @@ fn an_unknown_reference_is_refused() {
 fn conditions_that_contradict_each_other_are_refused() {
     let message = refusal("name = 'a'\nlink = { queue = '5pkt' }\n");
     assert!(
-        message.starts_with("x.toml:18: case `a`: link: "),
+        message.starts_with("x.toml:19: case `a`: link: queue: "),
         "{message}"
     );
     assert!(message.contains("needs a rate"), "{message}");
@@ -352,7 +356,7 @@ fn an_option_of_another_instrument_is_refused() {
     let message = refusal_of(&format!("{text}[[cases]]\nname = 'a'\n"));
     assert!(
         message.starts_with(
-            "x.toml:18: case `a`: instrument `ping`: parallel: no option of ping; it has size"
+            "x.toml:10: instruments 1: parameters: parallel: no option of ping; it has size"
         ),
         "{message}"
     );
@@ -435,4 +439,47 @@ fn a_record_of_version_4_has_todays_profiles_and_is_reported_and_compared_with_t
         error.to_string().contains("another set of instruments"),
         "{error}"
     );
+}
+
+#[test]
+fn every_figure_of_a_record_is_one_that_its_instrument_states() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/records");
+    let mut kinds = std::collections::BTreeSet::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let record = Record::read(&entry.unwrap().path()).unwrap();
+        // A record of version 4 has its arguments only as they were written.
+        let today = parse("x.toml", &record.head.scenario.text, false);
+        for run in &record.runs {
+            let case = record.plan().case(&run.case).unwrap();
+            for measured in &run.measurements {
+                let of = |i: &&Instrument| i.name == measured.instrument;
+                let instrument = case.instruments.iter().find(of).unwrap();
+                let stated = instruments::measure::figures(instrument).unwrap_or_else(|_| {
+                    let case = today.as_ref().unwrap().case(&run.case).unwrap();
+                    let instrument = case.instruments.iter().find(of).unwrap();
+                    instruments::measure::figures(instrument).unwrap()
+                });
+                let figures = measured.measurement.figures.iter();
+                for figure in figures.filter(|figure| figure.stream.is_none()) {
+                    let name = FigureName::of(&instrument.name, figure);
+                    assert!(stated.has(&name), "{}: {name}", instrument.options());
+                }
+                kinds.insert(instrument.kind.clone());
+            }
+        }
+    }
+    assert!(kinds.len() + 1 >= instruments::measure::Kind::all().count());
+}
+
+#[test]
+fn a_name_an_instrument_and_a_case_are_a_scenario() {
+    let text = "name = 'x'\n[[instruments]]\nkind = 'ping'\n[[cases]]\nname = 'a'\n";
+    let plan = parse("x.toml", text, false).unwrap();
+    assert_eq!(plan.title, "x");
+    let case = &plan.cases[0];
+    assert_eq!(case.bed, Bed::default());
+    assert_eq!(case.bed.mtu(), Some(1500));
+    assert_eq!(case.instruments[0].name, "ping");
+    let host = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
+    assert_eq!(case.congestion, host.trim());
 }

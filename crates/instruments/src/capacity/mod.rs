@@ -26,6 +26,7 @@ use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, seconds};
 use crate::{Session, endpoint};
 use record::profile::{Headline, HostLimit, Profile, SampleKind};
+use record::stated::Stated;
 use record::{Direction, Measurement, Metric, Sample, Statistic};
 
 /// The maximum IP-layer capacity, as RFC 9097 has it, with a UDP Speed Test server (farwire, obudpst)
@@ -92,6 +93,10 @@ impl Instrument for CapacityArgs {
             samples: Some(SampleKind::Intervals),
             ..Profile::new(at_l2.toward(self.direction()), HostLimit::UdpRate)
         }
+    }
+
+    fn figures(&self) -> Result<Stated> {
+        Ok(results::stated(self.direction()))
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

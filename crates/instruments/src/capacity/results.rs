@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use record::stated::Stated;
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::{ETHERNET_HEADER, WIRE};
 
@@ -41,6 +42,33 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
         },
         ..Measurement::default()
     }
+}
+
+/// The figures of a search in this direction.
+pub(crate) fn stated(direction: Direction) -> Stated {
+    use Statistic::{Max, Min};
+    let rates = [
+        Metric::IpCapacityBitPerS,
+        Metric::L2RateBitPerS,
+        Metric::L1RateBitPerS,
+        Metric::GoodputBitPerS,
+    ];
+    let rates: Stated = rates
+        .map(|metric| Stated::of(metric, &[Max]))
+        .into_iter()
+        .collect();
+    rates
+        .and(Stated::totals(&[
+            Metric::ReceivedPackets,
+            Metric::ReorderedPackets,
+            Metric::DuplicatePackets,
+            Metric::LostPackets,
+            Metric::HostDroppedPackets,
+        ]))
+        .and(Stated::means(&[Metric::LostPercent]))
+        .and(Stated::of(Metric::PdvMs, &[Min, Max]))
+        .toward(&[direction])
+        .and(Stated::of(Metric::RttMs, &[Min, Max]))
 }
 
 /// By which share of itself a sub-interval's rate may be off.

@@ -22,6 +22,7 @@ use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
 use record::profile::{Calibration, Headline, HostLimit, Profile, SampleKind};
 use record::quantity::counted;
+use record::stated::Stated;
 use record::{Measurement, Metric, Sample, Statistic};
 
 /// Of the web, where HOST says none.
@@ -67,6 +68,17 @@ impl Instrument for ConnectArgs {
             },
             ..profile
         }
+    }
+
+    fn figures(&self) -> Result<Stated> {
+        use Statistic::{Max, Mean, Median, Min};
+        let connect = Stated::of(Metric::ConnectMs, &[Min, Mean, Median, Max]);
+        Ok(connect
+            .and(Stated::totals(&[
+                Metric::SentPackets,
+                Metric::ReceivedPackets,
+            ]))
+            .and(Stated::means(&[Metric::LostPercent])))
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
 use record::profile::{Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind};
+use record::stated::Stated;
 use record::{Direction, Metric, Statistic};
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +96,22 @@ impl Instrument for HttpArgs {
             flent: FlentSeries::of_streams("TCP"),
             ..Profile::new(goodput, HostLimit::TcpRate)
         }
+    }
+
+    fn figures(&self) -> Result<Stated> {
+        if !self.files.asked_for() {
+            let metrics = match self.tool {
+                Some(DownloadTool::Curl) => &[
+                    Metric::GoodputBitPerS,
+                    Metric::FirstByteMs,
+                    Metric::ConnectMs,
+                ][..],
+                _ => &[Metric::GoodputBitPerS, Metric::FirstByteMs],
+            };
+            let totals = Stated::totals(&[Metric::ReceivedBytes, Metric::ElapsedS]);
+            return Ok(totals.and(Stated::means(metrics)));
+        }
+        Ok(files::stated(&self.files.plan(self.url.len())))
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

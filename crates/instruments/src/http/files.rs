@@ -18,6 +18,7 @@ use crate::endpoint::Local;
 use crate::measured::distribution;
 use netio::stop::Stop;
 use record::Statistic::{Mean, Median, P90, P99, Total};
+use record::stated::Stated;
 use record::{Figure, Measurement, Metric, Sample};
 
 /// Connections in parallel unless said, as browsers open them to one server.
@@ -302,6 +303,18 @@ fn samples(fetched: &[Fetched], connections: u32) -> Vec<Sample> {
 }
 
 /// The times of all files.
+/// The figures of many files.
+pub(crate) fn stated(plan: &FilesPlan) -> Stated {
+    let times = [Metric::ConnectMs, Metric::FirstByteMs, Metric::CompletionMs];
+    let times = times.map(|metric| Stated::of(metric, &[Mean, Median, P90, P99]));
+    let sizes = plan.sizes.as_ref().map(FileSizes::distinct);
+    let of_sizes = Stated::of(Metric::CompletionMs, &[Median]);
+    Stated::totals(&[Metric::Files, Metric::ReceivedBytes, Metric::ElapsedS])
+        .and(Stated::means(&[Metric::FilesPerS, Metric::GoodputBitPerS]))
+        .and(times.into_iter().collect())
+        .and(of_sizes.of_sizes(&sizes.unwrap_or_default()))
+}
+
 fn figures(fetched: &[Fetched], plan: &FilesPlan) -> Vec<Figure> {
     if fetched.is_empty() {
         return Vec::new();

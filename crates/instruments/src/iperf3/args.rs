@@ -19,6 +19,7 @@ use crate::iperf3::tool::{StreamTest, StreamTool};
 use record::profile::{
     Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind,
 };
+use record::stated::Stated;
 use record::{Direction, Measurement, Metric, Statistic};
 use serde::{Deserialize, Serialize};
 
@@ -132,6 +133,10 @@ impl Instrument for TcpArgs {
         }
     }
 
+    fn figures(&self) -> Result<Stated> {
+        Ok(self.test.stated(Protocol::Tcp))
+    }
+
     fn aim(&mut self, far_end: &FarEnd) {
         self.test.aim(far_end);
     }
@@ -206,6 +211,12 @@ impl Iperf3Args {
             },
             ..usual
         }
+    }
+
+    /// Which figures it can state over this protocol.
+    pub(crate) fn stated(&self, protocol: Protocol) -> Stated {
+        let way = self.plan(protocol).way;
+        super::stated::stated(self.tool, protocol, way, self.parallel)
     }
 
     /// The server that another program needs for `plan`, if one was asked for and farwire's is not of its kind.

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::ArgAction;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, FromArgMatches as _, Subcommand as _};
-use record::plan;
+use record::stated::Stated;
+use record::{nearest, plan};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -133,12 +135,14 @@ impl Kind {
         for option in &options {
             let name = option.trim_start_matches('-').split('=').next();
             let name = name.unwrap_or_default();
-            ensure!(
-                known.iter().any(|known| known == name),
-                "{name}: no option of {}; it has {}",
-                self.0,
-                known.join(", ")
-            );
+            if !known.iter().any(|known| known == name) {
+                let known = known.iter().map(String::as_str);
+                let near = nearest::of(name, known.clone()).map_or_else(
+                    || format!("it has {}", known.collect::<Vec<_>>().join(", ")),
+                    |near| format!("did you mean `{near}`?"),
+                );
+                bail!("{name}: no option of {}; {near}", self.0);
+            }
         }
         let mut line = vec!["farwire".to_owned(), self.0.to_owned()];
         line.extend(options);
@@ -180,6 +184,15 @@ impl InstrumentArgs {
 pub fn expected(planned: &plan::Instrument) -> Option<Duration> {
     let own = InstrumentArgs::of(planned, &FarEnd::example(), "").ok()?;
     own.instrument().expected()
+}
+
+/// Which figures a planned instrument can state.
+///
+/// # Errors
+/// Its arguments contradict each other.
+pub fn figures(planned: &plan::Instrument) -> Result<Stated> {
+    let own = InstrumentArgs::of(planned, &FarEnd::example(), "")?;
+    own.instrument().figures()
 }
 
 /// The external tools that a planned instrument needs, at both ends.
@@ -228,8 +241,13 @@ impl FarEnd {
     }
 }
 
-/// What clap says, without usage and advice.
+/// What clap says, without usage and advice, behind the option that it is about.
 fn plain(error: &clap::Error) -> anyhow::Error {
+    let option = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) => option.trim_start_matches('-'),
+        _ => "",
+    };
+    let option = option.split([' ', '=']).next().unwrap_or_default();
     let text = error.to_string();
     let lines: Vec<&str> = text
         .lines()
@@ -238,7 +256,11 @@ fn plain(error: &clap::Error) -> anyhow::Error {
         .filter(|line| !line.is_empty())
         .collect();
     let text = lines.join(" ");
-    anyhow!("{}", text.strip_prefix("error: ").unwrap_or(&text))
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    match option {
+        "" => anyhow!("{text}"),
+        option => anyhow!("{option}: {text}"),
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use netio::stop::Stop;
 use record::Statistic::{Mean, Sd};
 use record::profile::Profile;
 use record::quantity::counted;
+use record::stated::Stated;
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::t_interval;
@@ -47,6 +48,15 @@ impl Instrument for BlastArgs {
 
     fn profile(&self) -> Profile {
         self.connection.profile(&[Metric::ElapsedS])
+    }
+
+    fn figures(&self) -> Result<Stated> {
+        let loads = self.messages.loads(Sweep::blast)?;
+        let sizes: Vec<u64> = loads.iter().map(|load| load.size as u64).collect();
+        Ok(Stated::means(&[Metric::GoodputBitPerS])
+            .toward(&[Direction::Up])
+            .and(Stated::of(Metric::ElapsedS, &[Mean, Sd]))
+            .of_sizes(&sizes))
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

@@ -26,6 +26,7 @@ use netio::stop::STOP_INTERVAL;
 use record::Statistic::{self, Mean, Sd};
 use record::profile::{Carrier, Headline, HostLimit, Profile, SampleKind};
 use record::quantity::counted;
+use record::stated::Stated;
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::t_interval;
@@ -80,6 +81,23 @@ impl Instrument for PingpongArgs {
             samples: Some(SampleKind::Messages),
             ..Profile::new(median, HostLimit::RoundTrip)
         }
+    }
+
+    fn figures(&self) -> Result<Stated> {
+        use Statistic::{Max, Median, Min, P99};
+        let loads = self.messages.loads(Sweep::pingpong)?;
+        let sizes: Vec<u64> = loads.iter().map(|load| load.size as u64).collect();
+        let mut figures = Stated::of(Metric::ElapsedS, &[Mean, Sd])
+            .and(Stated::of(Metric::RttMs, &[Mean, Min, Median, P99, Max]));
+        if self.udp {
+            let up = Stated::totals(&[Metric::SentPackets]).toward(&[Direction::Up]);
+            let down = Stated::totals(&[Metric::LatePackets]).toward(&[Direction::Down]);
+            let each = Stated::totals(&[Metric::ReceivedPackets])
+                .and(Stated::means(&[Metric::LostPercent]))
+                .toward(&[Direction::Up, Direction::Down]);
+            figures = figures.and(up).and(down).and(each);
+        }
+        Ok(figures.of_sizes(&sizes))
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

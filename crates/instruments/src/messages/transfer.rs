@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,7 @@ use crate::{Session, measured};
 use netio::stop::{STOP_INTERVAL, Stop};
 use record::Statistic::{self, Mean, Total};
 use record::profile::Profile;
+use record::stated::Stated;
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::t_interval;
@@ -75,6 +76,23 @@ impl Instrument for TransferArgs {
             Metric::ReadTimeMs,
             Metric::TimePerMibMs,
         ])
+    }
+
+    fn figures(&self) -> Result<Stated> {
+        let sizes = self.blocks().map_err(|failure| anyhow!("{failure}"))?;
+        let sizes: Vec<u64> = sizes.iter().map(|size| *size as u64).collect();
+        Ok(Stated::means(&[
+            Metric::Reads,
+            Metric::ReceivedBytes,
+            Metric::ElapsedS,
+            Metric::NetworkElapsedS,
+            Metric::ReadSizeBytes,
+            Metric::ReadTimeMs,
+            Metric::TimePerMibMs,
+            Metric::GoodputBitPerS,
+        ])
+        .toward(&[Direction::Up])
+        .of_sizes(&sizes))
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

@@ -16,6 +16,7 @@ use crate::ping::tool::{self, PingTool};
 use crate::ping::{self, PingPlan};
 use crate::{Session, endpoint};
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
+use record::stated::Stated;
 use record::{Measurement, Metric, Statistic};
 
 /// ICMP echo, as ping(8) measures it
@@ -66,6 +67,15 @@ impl Instrument for PingArgs {
             flent: vec![FlentSeries::new("Ping (ms) ICMP", Metric::RttMs, None)],
             ..Profile::new(rtt, HostLimit::RoundTrip)
         }
+    }
+
+    fn figures(&self) -> Result<Stated> {
+        let hosts = Stated::of(Metric::HostMs, &[Statistic::Max]);
+        let figures = crate::echo_stats::stated();
+        Ok(match self.tool {
+            None => figures.and(hosts),
+            Some(PingTool::Ping) => figures,
+        })
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

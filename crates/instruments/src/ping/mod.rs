@@ -73,6 +73,19 @@ impl PingPlan {
     }
 }
 
+/// What to do where there is no ICMP socket to be had.
+pub const WAY_ROUND: &str = "as root, `sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"`; or else `measure ping --tool ping`, \
+                             `measure probe` and `measure connect`, which need none";
+
+/// The groups whose users may have ICMP sockets, the first and the last.
+pub fn group_range() -> String {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ping_group_range");
+    range.map_or_else(
+        |_| "unknown".to_owned(),
+        |range| range.trim().replace('\t', " to "),
+    )
+}
+
 /// Whether this machine lets us ping `target`.
 ///
 /// # Errors
@@ -299,8 +312,14 @@ fn icmp_socket(target: IpAddr) -> Result<(Socket, bool)> {
     if let Ok(socket) = Socket::new(domain, Type::DGRAM, Some(protocol)) {
         return Ok((socket, false));
     }
-    let socket = Socket::new(domain, Type::RAW, Some(protocol))
-        .context("no ICMP socket: neither net.ipv4.ping_group_range nor CAP_NET_RAW allows one")?;
+    let socket = Socket::new(domain, Type::RAW, Some(protocol));
+    let socket = socket.with_context(|| {
+        format!(
+            "no ICMP socket: net.ipv4.ping_group_range ({}) has none of this user's groups, and CAP_NET_RAW is not held; \
+             {WAY_ROUND}",
+            group_range()
+        )
+    })?;
     Ok((socket, true))
 }
 

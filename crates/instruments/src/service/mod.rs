@@ -273,15 +273,21 @@ fn effective_congestion(name: Option<&str>) -> Result<String> {
 fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
     let set = socket.set_tcp_congestion(name.as_bytes());
     set.map_err(|error: io::Error| {
-        let (problem, which) = match error.kind() {
-            io::ErrorKind::PermissionDenied => ("needs root here; allowed are", "allowed"),
-            _ => ("is not available; there are", "available"),
+        let (problem, which, remedy) = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                ("needs root here; allowed are", "allowed", String::new())
+            }
+            _ => (
+                "is not available; there are",
+                "available",
+                format!("; as root, `modprobe tcp_{name}` loads it where the kernel has it"),
+            ),
         };
         let sysctl = format!("tcp_{which}_congestion_control");
         let names = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{sysctl}"));
         let names = names.unwrap_or_default();
         anyhow::anyhow!(error).context(format!(
-            "TCP congestion control `{name}` {problem}: {} (net.ipv4.{sysctl})",
+            "TCP congestion control `{name}` {problem}: {} (net.ipv4.{sysctl}){remedy}",
             names.trim()
         ))
     })

@@ -21,6 +21,7 @@ use crate::stamp::loaded_latency::{self, Load};
 use crate::stamp::{self, FULL, ProbePlan, ProbeResults, wire};
 use crate::{Session, endpoint};
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
+use record::stated::Stated;
 use record::{Figure, Measurement, Metric, Phase, Statistic};
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +94,14 @@ impl Instrument for ProbeArgs {
             )],
             ..Profile::new(rtt, HostLimit::RoundTrip)
         }
+    }
+
+    fn figures(&self) -> Result<Stated> {
+        let figures = stamp::results::stated();
+        Ok(match self.under {
+            Some(_) => figures.in_phases(),
+            None => figures,
+        })
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use record::stated::Stated;
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::proportion::{percent, wilson};
 use stats::{autocorrelation, order_statistics, t_interval};
@@ -358,6 +359,36 @@ impl ProbeResults {
             .map(|(name, count, what)| (name, format!("{count} {what}")))
             .chain(icmp.map(|why| ("icmp", why)))
     }
+}
+
+/// The figures of probes; which of them, the far end decides.
+pub(crate) fn stated() -> Stated {
+    use Statistic::{Max, Mean, Median, Min, P90, P99};
+    let of_all = |metrics: &[Metric]| -> Stated {
+        let of = |metric: &Metric| Stated::of(*metric, &[Min, Median, Mean, P90, P99, Max]);
+        metrics.iter().map(of).collect()
+    };
+    let variation = [Metric::PdvMs, Metric::IpdvMs];
+    let variation = variation.map(|metric| Stated::of(metric, &[Median, P90, P99, Max]));
+    let lost = Stated::totals(&[Metric::LostPackets]).and(Stated::means(&[Metric::LostPercent]));
+    let reordered = Stated::totals(&[Metric::ReorderedPackets]);
+    let of_one_way = of_all(&[Metric::OneWayDelayMs]).and(variation.into_iter().collect());
+    let of_one_way = of_one_way.and(lost.clone()).and(reordered.clone());
+    Stated::totals(&[
+        Metric::SentPackets,
+        Metric::ReceivedPackets,
+        Metric::LatePackets,
+        Metric::DuplicatePackets,
+    ])
+    .and(lost)
+    .and(reordered)
+    .and(of_all(&[
+        Metric::RttMs,
+        Metric::NetworkRttMs,
+        Metric::HostMs,
+    ]))
+    .and(Stated::of(Metric::ClockOffsetMs, &[Median]))
+    .and(of_one_way.toward(&DIRECTIONS))
 }
 
 /// Figures of `values`, in the order of sending; the intervals of median and mean are widened by `below` (negative) and

@@ -12,6 +12,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 /// The rate of a bottleneck; of `None`, written `0bit`, nothing is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -415,9 +416,10 @@ impl JsonSchema for JitterSpec {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = JitterTable::json_schema(generator);
-        super::text_too(&mut schema);
-        schema
+        let words = "uniform|normal|fifo|free";
+        let text = format!("^{}( *, *({words}))*$", pattern::<Nanos>(generator));
+        let table = JitterTable::json_schema(generator);
+        json_schema!({ "anyOf": [{ "type": "string", "pattern": text }, table] })
     }
 }
 
@@ -432,7 +434,7 @@ macro_rules! serialized_as_text {
 }
 
 macro_rules! read_from_text {
-    ($($kind:ty: $description:literal),+) => {$(
+    ($($kind:ty: $description:literal, $pattern:expr;)+) => {$(
         impl<'de> Deserialize<'de> for $kind {
             fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
                 source.deserialize_any(Text(PhantomData))
@@ -444,19 +446,31 @@ macro_rules! read_from_text {
                 stringify!($kind).into()
             }
 
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "description": $description })
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                let pattern: fn(&mut SchemaGenerator) -> String = $pattern;
+                let pattern = format!("^{}$", pattern(generator));
+                json_schema!({ "type": "string", "pattern": pattern, "description": $description })
             }
         }
     )+};
 }
 
 serialized_as_text!(LineRate, LossSpec, JitterSpec, AqmSpec);
-read_from_text!(
-    LineRate: "A rate, or 0bit: \"10mbit\".",
+read_from_text! {
+    LineRate: "A rate, or 0bit: \"10mbit\".", pattern::<BitsPerSec>;
     LossSpec: "\"1%\", or in bursts \"1%,burst=8\".",
-    AqmSpec: "\"codel\", \"fq_codel\" or \"dualpi2\", perhaps with options: \"fq_codel,target=5ms\"."
-);
+        |generator| format!("{}( *, *burst=[0-9.]+)?", pattern::<Probability>(generator));
+    AqmSpec: "\"codel\", \"fq_codel\" or \"dualpi2\", perhaps with options: \"fq_codel,target=5ms\".",
+        |_| "(codel|fq_codel|dualpi2)( *,.*)?".to_owned();
+}
+
+/// The pattern of a quantity, to be part of a longer one.
+fn pattern<T: JsonSchema>(generator: &mut SchemaGenerator) -> String {
+    let schema = T::json_schema(generator);
+    let pattern = schema.get("pattern").and_then(Value::as_str);
+    let pattern = pattern.unwrap_or_default().trim_start_matches('^');
+    pattern.trim_end_matches('$').to_owned()
+}
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,7 @@ use crate::iperf3::args::Iperf3Args;
 use crate::iperf3::plan::{Plan, Protocol};
 use crate::iperf3::udp;
 use record::profile::{Carrier, Headline, HostLimit, Profile};
+use record::stated::Stated;
 use record::{Metric, Statistic};
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +54,10 @@ impl Instrument for UdpArgs {
             headlines: usual.headlines.iter().copied().chain(more).collect(),
             ..usual
         }
+    }
+
+    fn figures(&self) -> Result<Stated> {
+        Ok(self.test.stated(Protocol::Udp))
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

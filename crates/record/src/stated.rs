@@ -1,0 +1,166 @@
+//! Which figures an instrument can state, so that one that can never be measured is refused before anything runs.
+
+use strum::IntoEnumIterator as _;
+
+use crate::figure_name::FigureName;
+use crate::{Direction, Metric, Phase, Statistic};
+
+/// Every figure over all streams that an instrument with its arguments can state. Not each is in every measurement: some are
+/// of what need not happen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stated(Vec<FigureName>);
+
+impl Stated {
+    /// These statistics of a metric.
+    pub fn of(metric: Metric, statistics: &[Statistic]) -> Self {
+        let figure = |statistic: &Statistic| FigureName {
+            instrument: String::new(),
+            metric,
+            statistic: *statistic,
+            direction: None,
+            phase: None,
+            size: None,
+        };
+        Self(statistics.iter().map(figure).collect())
+    }
+
+    /// Sums or counts of these metrics.
+    pub fn totals(metrics: &[Metric]) -> Self {
+        metrics
+            .iter()
+            .map(|metric| Self::of(*metric, &[Statistic::Total]))
+            .collect()
+    }
+
+    /// Means of these metrics.
+    pub fn means(metrics: &[Metric]) -> Self {
+        metrics
+            .iter()
+            .map(|metric| Self::of(*metric, &[Statistic::Mean]))
+            .collect()
+    }
+
+    /// Each in these directions.
+    #[must_use]
+    pub fn toward(self, directions: &[Direction]) -> Self {
+        self.each(directions, |figure, way| figure.direction = Some(way))
+    }
+
+    /// Each without and with a load beside it.
+    #[must_use]
+    pub fn in_phases(self) -> Self {
+        let phases: Vec<Phase> = Phase::iter().collect();
+        self.each(&phases, |figure, phase| figure.phase = Some(phase))
+    }
+
+    /// Each of these sizes.
+    #[must_use]
+    pub fn of_sizes(self, sizes: &[u64]) -> Self {
+        self.each(sizes, |figure, size| figure.size = Some(size))
+    }
+
+    fn each<T: Copy>(self, all: &[T], set: impl Fn(&mut FigureName, T)) -> Self {
+        let figures = self.0.iter().flat_map(|figure| {
+            all.iter().map(|one| {
+                let mut figure = figure.clone();
+                set(&mut figure, *one);
+                figure
+            })
+        });
+        Self(figures.collect())
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// Whether `name`, whichever its instrument, is one of them; as [`FigureName::find`] has it.
+    pub fn has(&self, name: &FigureName) -> bool {
+        let mut all = self.named(&name.instrument).filter(|figure| {
+            let direction = figure.direction;
+            FigureName {
+                direction,
+                ..name.clone()
+            } == *figure
+        });
+        all.clone().any(|figure| figure == *name)
+            || (name.direction.is_none() && all.next().is_some() && all.next().is_none())
+    }
+
+    /// The figures that are nearest to `name`, at most three: of its metric, if there is one.
+    pub fn nearest(&self, name: &FigureName) -> Vec<FigureName> {
+        const MOST: usize = 3;
+        let text = name.to_string();
+        let distance = |figure: &FigureName| {
+            let off = [
+                figure.metric != name.metric,
+                figure.statistic != name.statistic,
+                figure.size != name.size,
+            ];
+            (off, strsim::damerau_levenshtein(&text, &figure.to_string()))
+        };
+        let mut all: Vec<FigureName> = self.named(&name.instrument).collect();
+        all.sort_by_cached_key(distance);
+        if let Some(first) = all.first().map(|figure| figure.metric) {
+            all.retain(|figure| figure.metric == first);
+        }
+        all.truncate(MOST);
+        all
+    }
+
+    fn named<'a>(&'a self, instrument: &'a str) -> impl Iterator<Item = FigureName> + Clone + 'a {
+        self.0.iter().map(|figure| FigureName {
+            instrument: instrument.to_owned(),
+            ..figure.clone()
+        })
+    }
+}
+
+impl FromIterator<Self> for Stated {
+    fn from_iter<I: IntoIterator<Item = Self>>(all: I) -> Self {
+        Self(all.into_iter().flat_map(|one| one.0).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> FigureName {
+        text.parse().unwrap()
+    }
+
+    fn texts(all: &[FigureName]) -> Vec<String> {
+        all.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_stated_is_found_by_its_name_and_the_only_direction_without_saying_it() {
+        let both = [Direction::Up, Direction::Down];
+        let stated = Stated::means(&[Metric::GoodputBitPerS])
+            .toward(&both)
+            .and(Stated::totals(&[Metric::SentBytes]).toward(&both[..1]));
+        assert!(stated.has(&name("a.goodput_bit_per_s.mean.down")));
+        assert!(stated.has(&name("a.sent_bytes.total")));
+        // Which of the two?
+        assert!(!stated.has(&name("a.goodput_bit_per_s.mean")));
+        assert!(!stated.has(&name("a.goodput_bit_per_s.mean.up.idle")));
+    }
+
+    #[test]
+    fn the_nearest_are_of_the_same_metric_first() {
+        let stated = Stated::of(Metric::RttMs, &[Statistic::Median, Statistic::Max])
+            .and(Stated::of(Metric::HostMs, &[Statistic::P99]));
+        let near = stated.nearest(&name("ping.rtt_ms.p99"));
+        assert_eq!(texts(&near), ["ping.rtt_ms.max", "ping.rtt_ms.median"]);
+        let sized = Stated::means(&[Metric::RttMs]).of_sizes(&[1, 64, 1024]);
+        assert!(sized.has(&name("a.rtt_ms.mean.64b")));
+        assert_eq!(
+            texts(&sized.nearest(&name("a.rtt_ms.median.64b")))[0],
+            "a.rtt_ms.mean.64b"
+        );
+    }
+}

@@ -1,0 +1,441 @@
+//! Mistakes that people make, each with the line, the key and what would be right.
+
+use super::super::parse;
+
+/// A scenario without a mistake, in which most of what a file can have stands somewhere.
+const SOUND: &str = r#"name = "office"
+title = "An office line"
+reference = "idle"
+repeats = 2
+
+[bed]
+kind = "netns"
+
+[bed.wire]
+delay = "0.5ms"
+
+[tcp]
+congestion = "reno"
+
+[quick]
+repeats = 1
+
+[[instruments]]
+name = "latency"
+kind = "ping"
+parameters = { count = 20, interval = "50ms" }
+quick = { count = 5 }
+
+[[instruments]]
+name = "load"
+kind = "tcp"
+parameters = { time = "5s" }
+
+[bases.line]
+note = "as rented"
+[bases.line.link]
+rate = "20mbit"
+queue = "50ms"
+
+[[cases]]
+name = "idle"
+base = "line"
+instruments = ["latency"]
+
+[[cases]]
+name = "queue"
+base = "line"
+link.delay = "10ms"
+parameters.load = { parallel = 3 }
+published = { "latency.rtt_ms.median" = "31ms" }
+expect = [
+  { of = "load.goodput_bit_per_s.mean", least = "10mbit" },
+  { of = "latency.rtt_ms.median", gain = "20ms", within = "10%" },
+]
+
+[[cases.sweep]]
+"link.queue" = ["10ms", "100ms"]
+
+[[trends]]
+of = "latency.rtt_ms.median"
+rising = ["queue"]
+"#;
+
+/// What is written in place of what, with the line at fault marked; the key that is named, and what would be right.
+struct Mistake {
+    sound: &'static str,
+    wrong: &'static str,
+    key: &'static str,
+    right: &'static str,
+}
+
+const fn mistake(
+    sound: &'static str,
+    wrong: &'static str,
+    key: &'static str,
+    right: &'static str,
+) -> Mistake {
+    Mistake {
+        sound,
+        wrong,
+        key,
+        right,
+    }
+}
+
+/// Ends the line that an error must name.
+const HERE: &str = "# here";
+
+const MISTAKES: &[Mistake] = &[
+    // Values without a unit, or of another one.
+    mistake(
+        r#"delay = "0.5ms""#,
+        r#"delay = "50" # here"#,
+        "bed: wire: delay",
+        "write a time with ns, us, ms or s, as in 20ms",
+    ),
+    mistake(
+        r#"link.delay = "10ms""#,
+        "link.delay = 10 # here",
+        "link: delay",
+        "write a time",
+    ),
+    mistake(
+        r#"rate = "20mbit""#,
+        r#"rate = "20mbps" # here"#,
+        "link: rate",
+        "as in 10mbit",
+    ),
+    mistake(
+        r#"rate = "20mbit""#,
+        "rate = \"20mbit\"\nloss = 1 # here",
+        "link: loss",
+        "as in 0.1%",
+    ),
+    mistake(
+        r#"rate = "20mbit""#,
+        "rate = \"20mbit\"\nloss = \"1%,8\" # here",
+        "link: loss",
+        "burst=8",
+    ),
+    mistake(
+        r#"["10ms", "100ms"]"#,
+        r#"["10ms", "100"] # here"#,
+        "link: queue",
+        "100pkt",
+    ),
+    mistake(
+        r#"quick = { count = 5 }"#,
+        "timeout = 30 # here",
+        "instruments 1: timeout",
+        "write a time",
+    ),
+    mistake(
+        r#"least = "10mbit" }"#,
+        r#"least = "10ms" }, # here"#,
+        "expect 1: least",
+        "as in 10mbit",
+    ),
+    mistake(
+        r#"within = "10%" }"#,
+        r#"within = "ten" } # here"#,
+        "expect 2: within",
+        "as in 20ms",
+    ),
+    mistake(
+        r#"median" = "31ms""#,
+        r#"median" = "31 apples""#,
+        "published: latency.rtt_ms.median",
+        "write a time",
+    ),
+    // Counts that cannot be.
+    mistake(
+        "repeats = 2\n",
+        "repeats = 0 # here\n",
+        "repeats",
+        "at least 1",
+    ),
+    mistake(
+        "[quick]\nrepeats = 1",
+        "[quick]\nrepeats = 0 # here",
+        "quick: repeats",
+        "at least 1",
+    ),
+    mistake(
+        "repeats = 2\n",
+        "repeats = { of = \"latency.rtt_ms.median\", within = \"5%\", most = 99 } # here\n",
+        "repeats: most",
+        "3 to 30",
+    ),
+    mistake(
+        r#"kind = "netns""#,
+        "kind = \"netns\"\nmtu = 150 # here",
+        "bed: mtu",
+        "1280 to 65535",
+    ),
+    mistake(
+        "count = 20, interval",
+        "count = \"many\", interval",
+        "instruments 1: parameters: count",
+        "invalid digit",
+    ),
+    // Keys that are not there.
+    mistake(
+        r#"title = "An"#,
+        r#"titel = "An"#,
+        "unknown field `titel`",
+        "did you mean `title`?",
+    ),
+    mistake(
+        r#"delay = "0.5ms""#,
+        r#"dealy = "0.5ms" # here"#,
+        "bed: wire: unknown field `dealy`",
+        "did you mean `delay`?",
+    ),
+    mistake(
+        "congestion =",
+        "congestoin =",
+        "tcp: unknown field `congestoin`",
+        "`congestion`",
+    ),
+    mistake(
+        r#"note = "as rented""#,
+        r#"nota = "as rented" # here"#,
+        "unknown field `nota`",
+        "did you mean `note`?",
+    ),
+    mistake(
+        "parameters = { count = 20",
+        "paramters = { count = 20",
+        "instruments 1: unknown field `paramters`",
+        "did you mean `parameters`?",
+    ),
+    mistake(
+        "{ time = \"5s\" }",
+        "{ tiem = \"5s\" } # here",
+        "instruments 2: parameters: tiem",
+        "did you mean `time`?",
+    ),
+    mistake(
+        "quick = { count = 5 }",
+        "quick = { cuont = 5 } # here",
+        "instruments 1: quick: cuont",
+        "did you mean `count`?",
+    ),
+    mistake(
+        "parameters.load = { parallel = 3 }",
+        "parameters.load = { paralel = 3 } # here",
+        "parameters: load: paralel",
+        "did you mean `parallel`?",
+    ),
+    mistake(
+        "least = \"10mbit\" }",
+        "lest = \"10mbit\" }, # here",
+        "expect 1: unknown field `lest`",
+        "did you mean `least`?",
+    ),
+    mistake(
+        "\"link.queue\" =",
+        "\"link.qeue\" =",
+        "link: unknown field `qeue`",
+        "did you mean `queue`?",
+    ),
+    mistake(
+        r#"kind = "netns""#,
+        "kind = \"netns\"\nnodes = [\"a\", \"b\"] # here",
+        "bed: nodes",
+        "which has mtu, offloads, tbf, wire",
+    ),
+    mistake(
+        r#"link.delay = "10ms""#,
+        r#"link.profile = "geo-satellite" # here"#,
+        "link: unknown field `profile`",
+        "expected one of `delay`",
+    ),
+    // Names of what is not there.
+    mistake(
+        r#"kind = "ping""#,
+        r#"kind = "pnig" # here"#,
+        "instruments 1: kind",
+        "did you mean `ping`?",
+    ),
+    mistake(
+        r#"kind = "netns""#,
+        r#"kind = "netsn" # here"#,
+        "bed: kind",
+        "did you mean `netns`?",
+    ),
+    mistake(
+        "name = \"idle\"\nbase = \"line\"",
+        "name = \"idle\"\nbase = \"lien\" # here",
+        "base",
+        "did you mean `line`?",
+    ),
+    mistake(
+        r#"instruments = ["latency"]"#,
+        r#"instruments = ["delay"] # here"#,
+        "instruments 1: there is no instrument `delay`",
+        "there are: latency, load",
+    ),
+    mistake(
+        "parameters.load =",
+        "parameters.laod =",
+        "parameters: laod",
+        "did you mean `load`?",
+    ),
+    mistake(
+        "{ of = \"load.",
+        "{ of = \"tcp.",
+        "expect 1: of",
+        "there are: latency, load",
+    ),
+    mistake(
+        "load.goodput_bit_per_s.mean",
+        "load.goodput.mean",
+        "expect 1: of",
+        "did you mean `goodput_bit_per_s`?",
+    ),
+    mistake(
+        "latency.rtt_ms.median\", gain",
+        "latency.rtt_ms.p99\", gain",
+        "expect 2: of",
+        "it states latency.rtt_ms.m",
+    ),
+    mistake(
+        "load.goodput_bit_per_s.mean",
+        "load.goodput_bit_per_s.mean.64b",
+        "expect 1: of",
+        "it states load.goodput_bit_per_s.mean.up",
+    ),
+    mistake(
+        "of = \"latency.rtt_ms.median\"\nrising",
+        "of = \"latency.rtt_ms.sd\"\nrising",
+        "trends 1: of",
+        "it states latency.rtt_ms.m",
+    ),
+    mistake(
+        "{ \"latency.rtt_ms.median\" = \"31ms\" }",
+        "{ \"latency.rtt_ms.p90\" = \"31ms\" } # here",
+        "published: latency.rtt_ms.p90",
+        "it states latency.rtt_ms.m",
+    ),
+    mistake(
+        "repeats = 2\n",
+        "repeats = { of = \"latency.one_way_delay_ms.mean\", within = \"5%\" } # here\n",
+        "repeats: of",
+        "it states latency.",
+    ),
+    mistake(
+        r#"reference = "idle""#,
+        r#"reference = "idel" # here"#,
+        "reference",
+        "did you mean `idle`?",
+    ),
+    mistake(
+        r#"rising = ["queue"]"#,
+        r#"rising = ["queues"] # here"#,
+        "trends 1: rising 1",
+        "did you mean `queue`?",
+    ),
+    // What contradicts itself.
+    mistake(
+        "rate = \"20mbit\"\nqueue = \"50ms\"",
+        "queue = \"50ms\" # here",
+        "case `idle`: link: queue",
+        "state rate too",
+    ),
+    mistake(
+        "least = \"10mbit\" }",
+        "published = { within = \"5%\" } }, # here",
+        "expect 1: load.goodput_bit_per_s.mean",
+        "needs its value in `published`",
+    ),
+    mistake(
+        "least = \"10mbit\" }",
+        "least = \"10mbit\", ratio = 2 }, # here",
+        "expect 1",
+        "say one of least and most, value, gain, ratio",
+    ),
+    mistake(
+        "gain = \"20ms\", within = \"10%\" }",
+        "gain = \"20ms\" } # here",
+        "expect 2",
+        "say `within`",
+    ),
+    mistake(
+        "name = \"load\"",
+        "name = \"latency\" # here",
+        "instruments 2: name",
+        "a name of its own",
+    ),
+    mistake(
+        "name = \"queue\"",
+        "name = \"idle\"\nsweep = [] # here\n[[cases]]\nname = \"idle\"",
+        "sweep",
+        "sets nothing",
+    ),
+    mistake(
+        "\"link.queue\" = [\"10ms\", \"100ms\"]",
+        "\"link.queue\" = [\"10ms\", \"100ms\"]\n\"link.loss\" = [\"1%\"] # here",
+        "sweep: link.loss",
+        "go together",
+    ),
+    mistake(
+        "[[cases]]\nname = \"queue\"",
+        "[cases] # here\nname = \"queue\"",
+        "`cases`",
+        "duplicate key",
+    ),
+    // What is no TOML.
+    mistake(
+        r#"link.delay = "10ms""#,
+        "link.delay = 10ms # here",
+        "",
+        "quoted",
+    ),
+];
+
+/// The line of the mark, or else of what is wrong.
+fn line_of(text: &str, mistake: &Mistake) -> usize {
+    let offset = text.find(HERE).or_else(|| text.find(mistake.wrong));
+    text[..offset.unwrap()].matches('\n').count() + 1
+}
+
+#[test]
+fn what_people_write_wrongly_is_refused_at_its_line_with_its_key_and_what_is_right() {
+    parse("x.toml", SOUND, false).unwrap();
+    let mut failures = Vec::new();
+    for mistake in MISTAKES {
+        assert!(SOUND.contains(mistake.sound), "{}", mistake.sound);
+        let text = SOUND.replacen(mistake.sound, mistake.wrong, 1);
+        let place = format!("x.toml:{}: ", line_of(&text, mistake));
+        match parse("x.toml", &text, false) {
+            Ok(_) => failures.push(format!("{}: taken", mistake.wrong)),
+            Err(error) => {
+                let error = format!("{error:#}");
+                let is_right = error.starts_with(&place)
+                    && error.contains(mistake.key)
+                    && error.contains(mistake.right)
+                    && error.lines().count() == 1;
+                println!("{error}");
+                if !is_right {
+                    failures.push(format!(
+                        "{place}{} … {}\n   {error}",
+                        mistake.key, mistake.right
+                    ));
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn a_base_that_is_named_where_there_are_none_is_refused_as_such() {
+    let text = "name = 'x'\n[[instruments]]\nkind = 'ping'\n[[cases]]\nname = 'a'\nbase = 'lan'\n";
+    let error = parse("x.toml", text, false).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "x.toml:6: base: there is no `bases.lan`; there is none at all"
+    );
+}
