@@ -84,7 +84,7 @@ fn show(instrument: &dyn Instrument, found: &MeasureOutput) -> Result<(), Failur
     }
     let facts = measurement.facts.iter();
     let facts: String = facts
-        .map(|(name, value)| format!("{name}: {value}\n"))
+        .map(|(name, value)| report::prose(&format!("{name}: {value}"), super::terminal()))
         .collect();
     let own = instrument.table(measurement)?;
     let table = own.unwrap_or_else(|| report::figures(measurement));

@@ -1,5 +1,7 @@
 //! What a user reads: one screen at the end of a run, nothing under `--quiet`, the same in a pipe as without colours.
 
+use std::process::{Command, Stdio};
+
 use anyhow::{Result, ensure};
 
 use crate::common::process::{self, farwire};
@@ -21,6 +23,11 @@ pub(crate) fn add(suite: &mut Suite) {
         "the text of a report is the same in a pipe whatever the terminal's variables say",
         &[],
         same_in_a_pipe,
+    );
+    suite.test(
+        "a table is folded to the terminal's width, or to COLUMNS",
+        &[Need::Tool("script"), Need::Tool("stty")],
+        folded_to_the_terminal,
     );
     suite.test("one of anything is no plural", &[Need::Namespaces], one_run);
 }
@@ -137,6 +144,27 @@ fn same_in_a_pipe() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+fn folded_to_the_terminal() -> Result<()> {
+    let farwire = env!("CARGO_BIN_EXE_farwire");
+    let report = format!("NO_COLOR=1 {farwire} report tests/fixtures/records/small.jsonl");
+    let widest = |before: &str| -> Result<usize> {
+        let mut script = Command::new("script");
+        script.args(["-qec", &format!("{before} {report}"), "/dev/null"]);
+        let output = process::run(script.stdin(Stdio::null()).env_remove("COLUMNS"))?;
+        let text = String::from_utf8(output.stdout)?;
+        ensure!(text.contains("all 4 expectations met"), "{text}");
+        let widths = text.lines().map(|line| line.trim_end().chars().count());
+        Ok(widths.max().unwrap_or_default())
+    };
+    let wide = widest("stty cols 200 rows 24;")?;
+    ensure!(wide > 80, "folded to {wide} of 200");
+    let narrow = widest("stty cols 60 rows 24;")?;
+    ensure!(narrow <= 60, "{narrow} of 60");
+    let asked = widest("stty cols 200 rows 24; COLUMNS=50")?;
+    ensure!(asked <= 50, "{asked} of COLUMNS=50");
     Ok(())
 }
 

@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_change_of_a_percentage_is_in_points() {
-        let shift = Shift::of(&[2.0; 4], &[3.0, 3.1, 3.2, 3.3]).unwrap();
+        let shift = Shift::of(&[2.0; 4], &[3.0, 3.1, 3.1, 3.3]).unwrap();
         let words = shift.words(Sense::Amount, "%");
         let points = "1.1 percentage points more, 95 % interval 1.0 to 1.3";
         assert_eq!(words, points);
