@@ -9,6 +9,7 @@ mod compared;
 mod family;
 mod instruments;
 mod interrupted;
+mod pages;
 mod refusals;
 mod resumed;
 mod runs;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     compared::add(&mut suite);
     instruments::add(&mut suite);
     interrupted::add(&mut suite);
+    pages::add(&mut suite);
     refusals::add(&mut suite);
     resumed::add(&mut suite);
     shipped::add(&mut suite);
