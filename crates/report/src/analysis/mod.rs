@@ -366,6 +366,6 @@ pub(crate) mod tests {
         let across = &analysis.case("base").unwrap().figures[&name];
         assert!(across.at_least && across.interval.is_none());
         let text = crate::text(&record, false);
-        assert!(text.contains("at least 16.000"), "{text}");
+        assert!(text.contains("at least 16"), "{text}");
     }
 }
