@@ -113,7 +113,7 @@ fn tidy(page: &str) -> String {
     let lines: Vec<&str> = page.lines().map(str::trim_end).collect();
     let is_space = |at: Option<usize>| {
         let line = at.and_then(|at| lines.get(at));
-        line.is_some_and(|line| line.starts_with(".sp") || line.starts_with(".PP"))
+        line.is_some_and(|line| line.is_empty() || line.starts_with(".sp"))
     };
     let mut tidied = String::new();
     for (at, line) in lines.iter().enumerate() {

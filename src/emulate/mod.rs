@@ -104,6 +104,8 @@ impl WanBox {
     }
 
     fn watch(&mut self) -> Result<()> {
+        // What the box itself did when it took the interfaces, told from their states before.
+        self.watcher.changes().context("watching the interfaces")?;
         let now = [&self.ports[0], &self.ports[1]].map(|p| Interface::find(&p.interface.name));
         let [a, b] = now;
         // As they were found, before they were raised.

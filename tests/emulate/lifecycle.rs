@@ -27,6 +27,11 @@ pub(crate) fn add(suite: &mut Suite) {
         carrier,
     );
     suite.test(
+        "interfaces that the box raises have lost no carrier",
+        &ping,
+        raised_at_the_start,
+    );
+    suite.test(
         "a lowered interface of a killed box is raised by the next",
         &NEEDS,
         || {
@@ -75,6 +80,29 @@ fn carrier() -> Result<()> {
     }
     wan.stop()?;
     check_same(&bed, &before)
+}
+
+fn raised_at_the_start() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    for port in [CLIENT_PORT, SERVER_PORT] {
+        ip(bed.emulator(), &format!("link set {port} down"))?;
+    }
+    let mut wan = WanBox::start(&bed, "--delay 1ms --up-loss 1%")?;
+    for end in [bed.client(), bed.server()] {
+        await_carrier(end, true)?;
+    }
+    let mut ping = Command::new("ping");
+    ping.args(["-c", "1", "-W", "5", "10.77.0.2"]);
+    run_in(bed.client(), &mut ping)?;
+    // What the box says is in the order of what happened, so that this comes after all that the start caused.
+    ip(bed.client(), &format!("link set {WAN} down"))?;
+    let lost = format!("carrier lost: lowering {SERVER_PORT}\n");
+    wan.await_line(&lost)?;
+    let (_, printed) = wan.end_by(Signal::SIGTERM)?;
+    ensure!(printed.matches("carrier").count() == 1, "{printed}");
+    let in_force = "behind delay 1ms each way, up loss 1%, until a signal\n";
+    ensure!(printed.contains(in_force), "{printed}");
+    Ok(())
 }
 
 fn await_carrier(ns: &NetNs, wanted: bool) -> Result<()> {

@@ -10,6 +10,7 @@ mod family;
 mod instruments;
 mod interrupted;
 mod kept;
+mod pages;
 mod refusals;
 mod resumed;
 mod runs;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     instruments::add(&mut suite);
     interrupted::add(&mut suite);
     kept::add(&mut suite);
+    pages::add(&mut suite);
     refusals::add(&mut suite);
     resumed::add(&mut suite);
     shipped::add(&mut suite);

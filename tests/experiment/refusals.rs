@@ -75,6 +75,17 @@ pub(crate) fn add(suite: &mut Suite) {
         &[Need::Namespaces],
         smallest,
     );
+    suite.test("-i is bare seconds or a time with a unit", &[], || {
+        let far_end = FarEnd::start(farwire().arg("serve"))?;
+        let address = far_end.address("http")?.to_string();
+        for interval in ["0.001", "1ms"] {
+            let mut command = farwire();
+            command.args(["measure", "connect", &address]);
+            let output = process::run(command.args(["-c", "2", "-q", "-i", interval]))?;
+            ensure!(output.status.success(), "{interval}: {output:?}");
+        }
+        Ok(())
+    });
     suite.test("bad input ends with 2 and one line", &[], || {
         let far_end = FarEnd::start(farwire().arg("serve"))?;
         let port = &far_end.address("http")?.port().to_string();

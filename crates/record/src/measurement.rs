@@ -224,4 +224,17 @@ mod tests {
         );
         assert_eq!(measurement.figure(Metric::RttMs, Statistic::Max), None);
     }
+
+    #[test]
+    fn a_lower_bound_alone_survives_json() {
+        let figure = Figure::new(Metric::IpCapacityBitPerS, Statistic::Max, 9e8).at_least(8e8);
+        let text = serde_json::to_string(&figure).unwrap();
+        assert!(text.contains(r#""interval":[800000000.0,null]"#), "{text}");
+        let back: Figure = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, figure);
+        assert!(back.is_open_above());
+        let both = figure.within(1.0, 2.0);
+        let text = serde_json::to_string(&both).unwrap();
+        assert_eq!(serde_json::from_str::<Figure>(&text).unwrap(), both);
+    }
 }

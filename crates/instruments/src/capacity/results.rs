@@ -7,7 +7,7 @@ use record::stated::Stated;
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::{ETHERNET_HEADER, WIRE};
 
-use super::exchange::{Agreed, End, TestOutcome};
+use super::exchange::{Agreed, End, TestOutcome, WholeSubInterval};
 use super::wire::SubInterval;
 
 /// By how much a sub-interval's ends may be off: kernel stamps here, the far end's wake-ups there.
@@ -87,12 +87,14 @@ fn ended_rising(outcome: &TestOutcome, agreed: &Agreed) -> bool {
     let Some((last, earlier)) = outcome.sub_intervals.split_last() else {
         return false;
     };
-    let rate = |one: &SubInterval| one.bit_per_s(agreed.l3_header());
-    let low = rate(&last.counted) * (1.0 - off(&last.counted, agreed));
-    let is_most = earlier
-        .iter()
-        .map(|one| rate(&one.counted) * (1.0 + off(&one.counted, agreed)))
-        .all(|high| high < low);
+    let bounds = |one: &WholeSubInterval| {
+        let (rate, off) = (
+            one.counted.bit_per_s(agreed.l3_header()),
+            off(&one.counted, agreed),
+        );
+        [rate * (1.0 - off), rate * (1.0 + off)]
+    };
+    let earlier: Vec<[f64; 2]> = earlier.iter().map(bounds).collect();
     let span = Duration::from_micros(last.counted.span_us.into());
     let begun = last.at.saturating_sub(span);
     let load: Vec<f64> = outcome
@@ -101,8 +103,13 @@ fn ended_rising(outcome: &TestOutcome, agreed: &Agreed) -> bool {
         .filter(|trial| trial.at >= begun && trial.at <= last.at)
         .map(|trial| trial.l3_bit_per_s)
         .collect();
-    let rises = load.first() < load.last() && load.is_sorted();
-    is_most && rises
+    is_rising(&earlier, bounds(last), &load)
+}
+
+/// Whether the last sub-interval's rate is above all earlier ones, each given by its bounds, and the load rose in it.
+fn is_rising(earlier: &[[f64; 2]], last: [f64; 2], load: &[f64]) -> bool {
+    let is_most = earlier.iter().all(|[_, high]| *high < last[0]);
+    is_most && load.first() < load.last() && load.is_sorted()
 }
 
 /// The capacity, and the same sub-interval's rate at the other layers; at least that where the load was still rising.
@@ -339,4 +346,23 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
     ]
     .into_iter()
     .filter_map(|(applies, name, text)| applies.then_some((name, text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_ended_rising_when_its_end_is_its_best_and_the_load_never_stepped_back() {
+        let up = [100.0, 110.0, 110.0, 120.0];
+        assert!(is_rising(&[[49.0, 51.0]], [98.0, 102.0], &up));
+        assert!(is_rising(&[], [98.0, 102.0], &up));
+        // The line is full: no more comes, however much is sent.
+        assert!(!is_rising(&[[97.0, 101.0]], [98.0, 102.0], &up));
+        let back = [100.0, 110.0, 80.0, 90.0];
+        assert!(!is_rising(&[[49.0, 51.0]], [98.0, 102.0], &back));
+        // All that the sender has, or what a test at a fixed rate sends.
+        assert!(!is_rising(&[[49.0, 51.0]], [98.0, 102.0], &[100.0, 100.0]));
+        assert!(!is_rising(&[], [98.0, 102.0], &[]));
+    }
 }

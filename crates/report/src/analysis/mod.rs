@@ -451,4 +451,17 @@ pub(crate) mod tests {
                 .all(|check| check.verdict == Verdict::Failed)
         );
     }
+
+    #[test]
+    fn a_lower_bound_in_one_run_makes_the_figure_one() {
+        let mut record = record();
+        let figure = &mut record.runs[0].measurements[1].measurement.figures[0];
+        *figure = figure.clone().at_least(figure.value * 0.99);
+        let name = FigureName::of("download", figure);
+        let analysis = Analysis::of(&record);
+        let across = &analysis.case("base").unwrap().figures[&name];
+        assert!(across.at_least && across.interval.is_none());
+        let text = crate::text(&record, false);
+        assert!(text.contains("at least 16"), "{text}");
+    }
 }

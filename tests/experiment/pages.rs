@@ -1,0 +1,38 @@
+//! The manual pages that `man` writes.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test("man makes the directory of its pages", &[], || {
+        let directory = tempfile::tempdir()?;
+        let pages = written(directory.path().join("share/man1"))?;
+        ensure!(pages.iter().any(|page| page.ends_with("farwire-exec.1")));
+        Ok(())
+    });
+    suite.test(
+        "mandoc finds nothing wrong with the manual pages",
+        &[Need::Tool("mandoc")],
+        || {
+            let directory = tempfile::tempdir()?;
+            let pages = written(directory.path().to_owned())?;
+            let output = process::run(Command::new("mandoc").arg("-Tlint").args(&pages))?;
+            let found = String::from_utf8_lossy(&output.stdout);
+            ensure!(output.status.success() && found.is_empty(), "{found}");
+            Ok(())
+        },
+    );
+}
+
+fn written(directory: PathBuf) -> Result<Vec<PathBuf>> {
+    let output = process::run(farwire().arg("man").arg("--out").arg(&directory))?;
+    ensure!(output.status.success(), "{output:?}");
+    let pages = fs::read_dir(&directory)?;
+    pages.map(|page| Ok(page?.path())).collect()
+}
