@@ -1,6 +1,7 @@
 //! What commands that run an experiment share: their options, and the way from a plan to a record.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -193,7 +194,7 @@ fn outline(plan: &Plan) -> String {
         least += time * case.repeats.least;
         most += time * case.repeats.most;
         let times = match (case.repeats.least, case.repeats.most) {
-            (least, most) if least == most => format!("{least} times"),
+            (least, most) if least == most => counted(least, "time"),
             (least, most) => format!("{least} to {most} times"),
         };
         lines.push(format!(
@@ -218,10 +219,17 @@ fn outline(plan: &Plan) -> String {
         format!("{:.0} to {:.0} s", least.as_secs_f64(), most.as_secs_f64())
     };
     lines.push(format!(
-        "{} cases, {runs} runs, {order}; about {time}, without what has no stated time",
-        plan.cases.len()
+        "{}, {}, {order}; about {time}, without what has no stated time",
+        counted(plan.cases.len(), "case"),
+        counted(runs, "run")
     ));
     lines.join("\n") + "\n"
+}
+
+/// "1 run", "2 runs".
+fn counted<N: Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
+    let ending = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {what}{ending}")
 }
 
 #[cfg(test)]

@@ -90,9 +90,9 @@ impl Stated {
             || (name.direction.is_none() && all.next().is_some() && all.next().is_none())
     }
 
-    /// The figures that are nearest to `name`, at most three: of its metric, if there is one.
+    /// The figures that are nearest to `name`, at most five: of its metric, if there is one.
     pub fn nearest(&self, name: &FigureName) -> Vec<FigureName> {
-        const MOST: usize = 3;
+        const MOST: usize = 5;
         let text = name.to_string();
         let distance = |figure: &FigureName| {
             let off = [
