@@ -119,7 +119,8 @@ enum BedKind {
 /// Declares [`FlatBed`], whose keys are those of all kinds.
 macro_rules! flat_bed {
     ($($(#[$attribute:meta])* $key:ident: $kind:ty,)+) => {
-        /// [`Bed`] as files have it: one table. Serde's `tag` would hide where in the file a wrong value stands.
+        /// Where a case runs.
+        // [`Bed`] as files have it: one table. Serde's `tag` would hide where in the file a wrong value stands.
         #[derive(Default, Deserialize, JsonSchema)]
         #[serde(default, deny_unknown_fields, rename = "Bed")]
         struct FlatBed {

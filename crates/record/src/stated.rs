@@ -1,7 +1,5 @@
 //! Which figures an instrument can state, so that one that can never be measured is refused before anything runs.
 
-use strum::IntoEnumIterator as _;
-
 use crate::figure_name::FigureName;
 use crate::{Direction, Metric, Phase, Statistic};
 
@@ -46,11 +44,10 @@ impl Stated {
         self.each(directions, |figure, way| figure.direction = Some(way))
     }
 
-    /// Each without and with a load beside it.
+    /// Each in these phases.
     #[must_use]
-    pub fn in_phases(self) -> Self {
-        let phases: Vec<Phase> = Phase::iter().collect();
-        self.each(&phases, |figure, phase| figure.phase = Some(phase))
+    pub fn during(self, phases: &[Phase]) -> Self {
+        self.each(phases, |figure, phase| figure.phase = Some(phase))
     }
 
     /// Each of these sizes.
@@ -90,9 +87,9 @@ impl Stated {
             || (name.direction.is_none() && all.next().is_some() && all.next().is_none())
     }
 
-    /// The figures that are nearest to `name`, at most three: of its metric, if there is one.
+    /// The figures that are nearest to `name`, at most five: of its metric, if there is one.
     pub fn nearest(&self, name: &FigureName) -> Vec<FigureName> {
-        const MOST: usize = 3;
+        const MOST: usize = 5;
         let text = name.to_string();
         let distance = |figure: &FigureName| {
             let off = [

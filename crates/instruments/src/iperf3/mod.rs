@@ -9,7 +9,7 @@ pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod server;
 pub(crate) mod start;
-mod stated;
+pub(crate) mod stated;
 pub(crate) mod tcp;
 pub(crate) mod tool;
 pub mod udp;

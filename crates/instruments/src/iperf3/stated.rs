@@ -17,7 +17,7 @@ const USER_CPU: [Metric; 2] = [Metric::SenderUserCpuPercent, Metric::ReceiverUse
 const DATAGRAMS: [Metric; 2] = [Metric::SentPackets, Metric::LostPackets];
 
 /// Those of a test of `streams` in each direction.
-pub(super) fn stated(
+pub(crate) fn stated(
     tool: Option<StreamTool>,
     protocol: Protocol,
     way: Way,

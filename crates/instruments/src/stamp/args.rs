@@ -14,8 +14,8 @@ use model::{BitsPerSec, Nanos};
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero, interval};
 use crate::iperf3::client::Server;
-use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until};
-use crate::iperf3::{tcp, udp};
+use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until, Way};
+use crate::iperf3::{self, tcp, udp};
 use crate::output::Prepared;
 use crate::stamp::loaded_latency::{self, Load};
 use crate::stamp::{self, FULL, ProbePlan, ProbeResults, wire};
@@ -98,10 +98,17 @@ impl Instrument for ProbeArgs {
 
     fn figures(&self) -> Result<Stated> {
         let figures = stamp::results::stated();
-        Ok(match self.under {
-            Some(_) => figures.in_phases(),
-            None => figures,
-        })
+        let Some(beside) = self.under else {
+            return Ok(figures);
+        };
+        let (protocol, streams) = match beside {
+            Beside::Tcp(streams) => (Protocol::Tcp, streams),
+            Beside::Udp(_) => (Protocol::Udp, 1),
+        };
+        let load = iperf3::stated::stated(None, protocol, Way::Up, streams);
+        Ok(figures
+            .during(&[Phase::Idle, Phase::Loaded])
+            .and(load.during(&[Phase::Loaded])))
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

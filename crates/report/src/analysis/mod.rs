@@ -461,7 +461,7 @@ pub(crate) mod tests {
         let analysis = Analysis::of(&record);
         let across = &analysis.case("base").unwrap().figures[&name];
         assert!(across.at_least && across.interval.is_none());
-        let text = crate::text(&record, false);
+        let text = crate::text(&record, crate::Terminal::NONE);
         assert!(text.contains("at least 16"), "{text}");
     }
 }

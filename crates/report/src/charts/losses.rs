@@ -9,6 +9,7 @@ use super::{Drawing, Question, file_name, instruments};
 use crate::analysis::CaseFigures;
 use crate::meaning;
 use record::profile::SampleKind;
+use record::quantity::counted;
 use record::{Direction, Measurement, Metric, Statistic};
 
 /// Losses of a case one way.
@@ -91,7 +92,7 @@ fn draw(
     let mut curves = Vec::new();
     for (look, (case, losses)) in cases.iter().enumerate() {
         let point = |(length, count): (&u64, &u64)| Point {
-            hover: format!("{case}: {count} times {length} in a row"),
+            hover: format!("{case}: {} {length} in a row", counted(*count, "time")),
             ..Point::at(*length as f64, *count as f64)
         };
         curves.push(Curve {

@@ -9,7 +9,7 @@ use super::{Drawing, Question, file_name};
 use crate::analysis::{Across, Analysis, CaseFigures};
 use crate::meaning;
 use record::figure_name::FigureName;
-use record::quantity::{number, scale};
+use record::quantity::{counted, number, scale};
 use record::{Metric, Statistic};
 
 /// What is worth a figure against the size, and how it is summed up.
@@ -156,7 +156,11 @@ pub(super) fn point(metric: Metric, x: f64, across: &Across, what: &str) -> Poin
         x,
         y: value,
         interval,
-        hover: format!("{what}: {} {unit}{within}, {runs} runs", number(value)),
+        hover: format!(
+            "{what}: {} {unit}{within}, {}",
+            number(value),
+            counted(runs, "run")
+        ),
     }
 }
 
