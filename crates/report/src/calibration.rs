@@ -387,7 +387,7 @@ mod tests {
             assert_eq!(text.matches(&line).count(), 1, "{text}");
             assert!(!text.contains("no truth"), "{text}");
             assert!(
-                text.contains("ping: intervals hold the truth in 1 of 1 cells"),
+                text.contains("ping: intervals hold the truth in 1 of 1 cell"),
                 "{text}"
             );
             assert!(!text.contains("tcp"), "{text}");

@@ -134,12 +134,11 @@ impl Compared {
     /// In plain words.
     pub fn words(&self) -> String {
         let metric = self.figure.metric;
-        let words = self.shift.words(metric.sense(), metric.unit());
         if self.is_too_few() {
             let enough = self.shift.enough();
-            return format!("cannot tell: {words}; {enough} in each would do");
+            return format!("cannot tell: {enough} runs in each would do");
         }
-        words
+        self.shift.words(metric.sense(), metric.unit())
     }
 
     /// Whether there are too few runs to tell a change from chance.
@@ -348,7 +347,7 @@ mod tests {
         for one in &comparison.compared {
             let words = one.words();
             assert!(words.starts_with("cannot tell: "), "{words}");
-            assert!(words.ends_with("(3 and 3); 4 in each would do"), "{words}");
+            assert!(words.ends_with("4 runs in each would do"), "{words}");
         }
         let enough = compare(&repeated(4, 1.0, 1), &repeated(4, 1.0, 2));
         assert_eq!(enough.untold(), 0);
