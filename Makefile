@@ -4,7 +4,7 @@ CARGO ?= cargo
 FARWIRE = target/release/farwire
 OUT ?= out
 
-.PHONY: demo test check bench scenarios truth soak build base toolchain test-tools scenario-tools bench-tools deny
+.PHONY: demo test check bench scenarios truth soak pictures build base toolchain test-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --overwrite --out $(OUT)/toffee-mocha
@@ -35,6 +35,10 @@ truth: build ## every instrument's interval against what the emulator counted, 2
 
 soak: toolchain test-tools ## the full volumes: 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s
 	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic
+
+pictures: build scenario-tools ## the pictures of README and docs, anew
+	@scripts/need chromium chromium wget wget
+	scripts/pictures
 
 build: toolchain
 	$(CARGO) build --release --locked
