@@ -54,6 +54,8 @@ struct ComparedFigure {
     shift_interval: Option<[f64; 2]>,
     shift_percent: Option<f64>,
     shift_percent_interval: Option<[f64; 2]>,
+    /// Among all figures compared.
+    p: Option<f64>,
     words: String,
     regression: bool,
     cannot_tell: Option<CannotTell>,
@@ -114,6 +116,7 @@ impl CompareArgs {
             shift_interval: one.shift.absolute.interval,
             shift_percent: percent.map(|percent| percent.value),
             shift_percent_interval: percent.and_then(|percent| percent.interval),
+            p: one.p,
             words: one.words(),
             regression: comparison
                 .regressions(self.threshold)

@@ -29,6 +29,12 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
     let table = Table::new("", columns).with(comparison.compared.iter().map(row));
     let across = comparison.across.iter();
     let across = across.map(|links| format!("across links: {links}"));
+    let across = across.chain(
+        comparison
+            .hosts
+            .iter()
+            .map(|what| format!("machines differ: {what}")),
+    );
     let missing = comparison.missing.iter();
     let missing = missing.map(|missing| format!("cannot tell: {missing}"));
     let worse = comparison.regressions(threshold).map(|one| {
@@ -42,12 +48,18 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
         let rest = if untold > 0 { " of the rest" } else { "" };
         format!("nothing{rest} got worse by more than {threshold} % beyond chance")
     });
+    let limits = (comparison.family() > 0).then(|| {
+        format!(
+            "beyond chance: Welch's t test, {} held together by Holm's procedure at 5 %; what two sessions differ in as a whole is not seen",
+            counted(comparison.family(), "figure")
+        )
+    });
     let lines = |lines: &mut dyn Iterator<Item = String>| -> String {
         lines.map(|line| prose(&line, terminal)).collect()
     };
     lines(&mut { across })
         + &table_text(&table, terminal)
-        + &lines(&mut missing.chain(worse).chain(sum).chain(nothing))
+        + &lines(&mut missing.chain(worse).chain(sum).chain(limits).chain(nothing))
 }
 
 #[cfg(test)]
@@ -61,10 +73,7 @@ mod tests {
         let same = Comparison::of(&record, &record, false, |_, _| true).unwrap();
         let text = comparison(&same, 5.0, Terminal::NONE).replace('\n', " ");
         assert!(text.contains("ping.rtt_ms.median"), "{text}");
-        assert!(
-            text.contains("cannot tell: 4 runs"),
-            "{text}"
-        );
+        assert!(text.contains("cannot tell: 4 runs"), "{text}");
         let last = format!("cannot tell in {} places ", same.compared.len());
         assert!(text.ends_with(&last), "{text}");
         assert!(!text.contains("got worse"), "{text}");

@@ -15,6 +15,7 @@ pub mod steady;
 pub mod summary;
 pub mod t_interval;
 pub mod theory;
+pub mod welch;
 
 #[cfg(test)]
 mod tests {

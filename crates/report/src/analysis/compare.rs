@@ -11,6 +11,10 @@ use crate::conditions::link;
 use record::Record;
 use record::figure_name::FigureName;
 use stats::hodges_lehmann::{Change, Sense, Shift};
+use stats::welch;
+
+/// Of a whole comparison: how often it may call worse what is not.
+const SIGNIFICANCE: f64 = 0.05;
 
 /// One figure of one case in both records.
 #[derive(Clone, Debug)]
@@ -23,6 +27,9 @@ pub struct Compared {
     pub means: [f64; 2],
     /// From the reference to the record.
     pub shift: Shift,
+    /// How likely such a difference is where there is none, among all figures compared: [`welch`]'s p, adjusted by Holm. Absent
+    /// where there are too few runs to tell.
+    pub p: Option<f64>,
 }
 
 /// What cannot be compared, because the one record has it and the other not, or neither.
@@ -57,6 +64,8 @@ pub struct Comparison {
     pub missing: Vec<Missing>,
     /// Cases whose links differ, with both links in words.
     pub across: Vec<String>,
+    /// What differs between the machines, in words.
+    pub hosts: Vec<String>,
 }
 
 impl Comparison {
@@ -98,21 +107,31 @@ impl Comparison {
                         continue;
                     }
                 };
-                compared.extend(Shift::of(&old.values, &new.values).map(|shift| Compared {
-                    case: case.clone(),
-                    figure: name.clone(),
-                    means: [old.value(), new.value()],
-                    shift,
+                compared.extend(Shift::of(&old.values, &new.values).map(|shift| {
+                    Compared {
+                        case: case.clone(),
+                        figure: name.clone(),
+                        means: [old.value(), new.value()],
+                        p: welch::p_value(&old.values, &new.values)
+                            .filter(|_| shift.change() != Change::TooFew),
+                        shift,
+                    }
                 }));
             }
         }
         let added = after.cases.iter().map(|new| &new.case.name);
         let added = added.filter(|name| before.case(name).is_none());
         missing.extend(added.map(|name| Missing::case(name, Lacking::Reference)));
+        let told = || compared.iter().filter_map(|one: &Compared| one.p);
+        let mut adjusted = welch::holm(&told().collect::<Vec<_>>()).into_iter();
+        for one in compared.iter_mut().filter(|one| one.p.is_some()) {
+            one.p = adjusted.next();
+        }
         Ok(Self {
             compared,
             missing,
             across,
+            hosts: hosts(reference, record),
         })
     }
 
@@ -122,7 +141,12 @@ impl Comparison {
         few.count() + self.missing.len()
     }
 
-    /// What got worse by more than `percent`, beyond chance.
+    /// How many figures are held against chance together.
+    pub fn family(&self) -> usize {
+        self.compared.iter().filter(|one| one.p.is_some()).count()
+    }
+
+    /// What got worse by more than `percent`, beyond chance: one or more of those that did not in at most 5 % of comparisons.
     pub fn regressions(&self, percent: f64) -> impl Iterator<Item = &Compared> {
         self.compared
             .iter()
@@ -146,16 +170,18 @@ impl Compared {
         self.shift.change() == Change::TooFew
     }
 
-    /// Whether it got worse by more than `percent`, and that beyond chance. Of what has no percentage, a loss from or to
-    /// nothing, any change beyond chance counts.
+    /// Whether it got worse beyond chance, and the interval's near end by more than `percent`. Of what has no percentage, a
+    /// loss from or to nothing, any change beyond chance counts.
     fn is_worse_by(&self, percent: f64) -> bool {
+        let beyond_chance = self.p.is_some_and(|p| p <= SIGNIFICANCE);
         let worse = match self.shift.change() {
             Change::TooFew | Change::NotShown => false,
             Change::Greater => self.figure.metric.sense() != Sense::Rate,
             Change::Smaller => self.figure.metric.sense() == Sense::Rate,
         };
-        let change = self.shift.percent.as_ref();
-        worse && change.is_none_or(|change| change.value.abs() > percent)
+        let change = self.shift.percent.and_then(|change| change.interval);
+        let near = change.map(|[low, high]| low.abs().min(high.abs()));
+        worse && beyond_chance && near.is_none_or(|near| near > percent)
     }
 }
 
@@ -198,6 +224,29 @@ impl fmt::Display for Missing {
             Lacking::Both => ": in neither record",
         })
     }
+}
+
+/// What differs between the machines of two records.
+fn hosts(reference: &Record, record: &Record) -> Vec<String> {
+    let (old, new) = (&reference.head.host, &record.head.host);
+    let pairs = [
+        ("kernel", &old.kernel, &new.kernel),
+        ("CPU", &old.cpu, &new.cpu),
+        ("CPUs", &old.cpus.to_string(), &new.cpus.to_string()),
+        ("memory", &old.memory, &new.memory),
+        ("clock source", &old.clocksource, &new.clocksource),
+        ("farwire", &reference.head.farwire, &record.head.farwire),
+    ];
+    let pairs = pairs.into_iter().filter(|(_, old, new)| old != new);
+    let mut words: Vec<String> = pairs
+        .map(|(what, old, new)| format!("{what}: {old} against {new}"))
+        .collect();
+    for (tool, old) in &old.tools {
+        if let Some(new) = new.tools.get(tool).filter(|new| *new != old) {
+            words.push(format!("{tool}: {old} against {new}"));
+        }
+    }
+    words
 }
 
 /// A case of one name must mean the same in both; but for its link, with `across_links`. Then, the links that differ, in
@@ -302,6 +351,63 @@ mod tests {
         assert_eq!(comparison.regressions(5.0).count(), 0);
         let faster = compare(&repeated(30, 1.0, 1), &repeated(30, 1.02, 2));
         assert_eq!(faster.regressions(0.0).count(), 0);
+    }
+
+    /// `figures` cases of one goodput each, which scatters by 2 %; that of the first case is `factor` times as much.
+    fn many(figures: usize, runs: u32, factor: f64, seed: u64) -> Record {
+        let mut record = repeated(1, 1.0, 1);
+        let (case, mut one) = (record.head.plan.cases[0].clone(), record.runs[0].clone());
+        one.measurements.remove(0);
+        record.runs.clear();
+        record.head.plan.cases.clear();
+        let draws = draws(seed, figures * runs as usize);
+        let mut draws = draws.iter();
+        for number in 0..figures {
+            let mut case = case.clone();
+            case.name = number.to_string();
+            case.repeats = Repeats::fixed(runs);
+            for repeat in 1..=runs {
+                let mut run: Run = one.clone();
+                (run.case, run.repeat) = (case.name.clone(), repeat);
+                let factor = if number == 0 { factor } else { 1.0 };
+                let figures = &mut run.measurements[0].measurement.figures;
+                figures.truncate(1);
+                figures[0].value *= factor * (1.0 + 0.02 * draws.next().unwrap());
+                record.runs.push(run);
+            }
+            record.head.plan.cases.push(case);
+        }
+        record
+    }
+
+    /// The share of seeds in which something got worse by more than `percent`.
+    fn worse(seeds: u64, figures: usize, factor: f64, percent: f64) -> f64 {
+        let worse = |seed: &u64| {
+            let before = many(figures, 5, 1.0, *seed);
+            let after = many(figures, 5, factor, *seed + 1_000_000);
+            compare(&before, &after).regressions(percent).count() > 0
+        };
+        (0..seeds).filter(worse).count() as f64 / seeds as f64
+    }
+
+    #[test]
+    fn of_equal_records_of_many_figures_few_are_called_worse() {
+        let share = worse(2_000, 50, 1.0, 0.0);
+        assert!(share <= 0.06, "{share}");
+    }
+
+    #[test]
+    fn one_figure_of_fifty_that_got_worse_is_found() {
+        let share = worse(200, 50, 0.8, 5.0);
+        assert!(share >= 0.9, "{share}");
+    }
+
+    #[test]
+    fn machines_that_differ_are_shown() {
+        let (reference, mut other) = (record(), record());
+        assert!(compare(&reference, &other).hosts.is_empty());
+        other.head.host.cpus = 64;
+        assert!(compare(&reference, &other).hosts[0].ends_with(" against 64"));
     }
 
     #[test]
