@@ -29,11 +29,11 @@ use netio::stop::Stop;
 /// Run a command or a shell behind an emulated link, on a test bed of its own
 ///
 /// Without a command it is your shell ($SHELL, else /bin/sh), until you leave it with `exit`; where standard input is no
-/// terminal, the shell reads its commands from there, as sh does. The command runs in a network namespace from which only the far end can be reached, as 10.77.0.2 and fd77::2
-/// (the host's own network cannot); $FARWIRE_SERVER is the far end's IPv4 address. There, an HTTP server waits on
-/// port 80 (/bytes/N, /seconds/T), or the command of --far runs. Needs no root. Ends with the command's exit code;
-/// 125 when farwire itself fails, 126 and 127 when the command cannot be run or found. What the link did goes to
-/// standard error.
+/// terminal, the shell reads its commands from there, as sh does. The command runs in a network namespace from which only
+/// the far end can be reached, as 10.77.0.2 and fd77::2 (the host's own network cannot); $FARWIRE_SERVER is the far end's
+/// IPv4 address. There, `farwire serve` answers every instrument of `farwire measure`, iperf3's clients, and HTTP on port
+/// 80 (/bytes/N, /seconds/T); or the command of --far runs. Needs no root. Ends with the command's exit code; 125 when
+/// farwire itself fails, 126 and 127 when the command cannot be run or found. What the link did goes to standard error.
 #[derive(Args, Debug)]
 pub(crate) struct ExecArgs {
     #[command(flatten)]

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -46,7 +46,7 @@ pub(crate) fn run(
     stop: &Stop,
 ) -> Result<()> {
     let plan = record.plan().clone();
-    let wanted = Wanted::of(record, redo_invalid);
+    let mut wanted = Wanted::of(record, redo_invalid);
     let before = record.runs.len();
     let mut progress = Progress::new(wanted.missing(&plan, record, 1).len());
     for round in 1..=plan.rounds() {
@@ -56,11 +56,15 @@ pub(crate) fn run(
                 progress.start(&label(&planned), left.len(), left.iter().sum());
                 let before = record.latest().run(&planned.case.name, planned.repeat);
                 let attempt = before.map_or(1, |run| run.attempt + 1);
+                let begun = Instant::now();
                 let run = run_once(set_up, attempt, &planned, stop);
                 // What a signal cut short is no measurement.
                 if stop.cause().is_some() {
                     return Ok(());
                 }
+                wanted
+                    .took
+                    .insert(planned.case.name.clone(), begun.elapsed());
                 progress.finish(&format!(
                     "{}: {}",
                     label(&planned),
@@ -93,6 +97,8 @@ pub(crate) fn estimate(case: &Case) -> Duration {
 struct Wanted {
     /// How many attempts a run may have, where that is not [`MOST_ATTEMPTS`].
     attempts: HashMap<(String, u32), u32>,
+    /// How long the last run of each case took, as far as there was one.
+    took: HashMap<String, Duration>,
 }
 
 impl Wanted {
@@ -107,6 +113,7 @@ impl Wanted {
         });
         Self {
             attempts: again.collect(),
+            took: HashMap::new(),
         }
     }
 
@@ -116,7 +123,10 @@ impl Wanted {
         let rounds = (from..=plan.rounds()).flat_map(|round| plan.round(round));
         rounds
             .filter(|planned| self.is_missing(&latest, planned))
-            .map(|planned| estimate(planned.case))
+            .map(|planned| match self.took.get(&planned.case.name) {
+                Some(took) => *took,
+                None => estimate(planned.case),
+            })
             .collect()
     }
 
