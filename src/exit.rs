@@ -30,7 +30,14 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let is_exec = command.is_some_and(|command| command == "exec");
     match (error.use_stderr(), is_exec) {
         (false, _) => ExitCode::SUCCESS,
-        (true, true) => ExitCode::from(ENV_FAILED),
+        (true, true) => {
+            if error.kind() == clap::error::ErrorKind::UnknownArgument {
+                eprintln!(
+                    "A command stands behind --, as in: farwire exec --delay 20ms -- ping -c 3 10.77.0.2"
+                );
+            }
+            ExitCode::from(ENV_FAILED)
+        }
         (true, false) => ExitCode::from(BAD_INPUT),
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct ExperimentArgs {
     /// Shorten counts and sizes, never the conditions
     #[arg(long)]
     quick: bool,
-    /// Only the case of this name, and the reference; may be repeated
+    /// Only the case of this name, or those that a sweep made of it, and the reference; may be repeated
     #[arg(long, value_name = "CASE")]
     only: Vec<String>,
     /// Print the plan and how long it should take, try what it needs of this machine, and run nothing
@@ -71,7 +71,7 @@ pub(super) struct FinishedExperiment {
 impl ExperimentArgs {
     /// Runs the plan that `given` makes of `--quick`, or the rest of one; nothing when only the plan was asked for.
     ///
-    /// `prepare` has the last word on the plan, after `--only`; `command` is the one that goes on with the record.
+    /// `prepare` has the last word on the plan, but for `--only`; `command` is the one that goes on with the record.
     pub(super) fn run(
         &self,
         command: &'static str,
@@ -80,12 +80,15 @@ impl ExperimentArgs {
     ) -> Result<Option<FinishedExperiment>, Failure> {
         if let Some(directory) = &self.resume {
             let (record, writer) = RecordWriter::resume(directory).or_bad_input()?;
+            if record.finished_at.is_some() && !self.redo_invalid {
+                note(format_args!("{}: nothing is missing", directory.display()));
+            }
             tools(record.plan()).or_machine()?;
             return self.finish(command, record, writer).map(Some);
         }
-        let (given, mut plan) = given(self.quick).or_bad_input()?;
+        let (given, plan) = given(self.quick).or_bad_input()?;
+        let mut plan = prepare(plan);
         keep_only(&mut plan, &self.only).or_bad_input()?;
-        let plan = prepare(plan);
         if self.check {
             output::write(None, &outline(&plan))?;
             return self.check_machine(&plan).map(|()| None);
@@ -177,17 +180,28 @@ fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }
+    // A case by its name, or all that a sweep or a calibration made of it.
+    let is_of = |case: &Case, name: &String| {
+        let rest = case.name.strip_prefix(name.as_str());
+        rest.is_some_and(|rest| {
+            ["", "[", ": "].iter().any(|next| match *next {
+                "" => rest.is_empty(),
+                next => rest.starts_with(next),
+            })
+        })
+    };
     for name in names {
         let known = || plan.cases.iter().map(|case| case.name.as_str());
         ensure!(
-            known().any(|known| known == name),
+            plan.cases.iter().any(|case| is_of(case, name)),
             "--only {name}: there is no such case; there are: {}",
             known().collect::<Vec<_>>().join(", ")
         );
     }
     let reference = plan.reference.clone();
-    plan.cases
-        .retain(|case| names.contains(&case.name) || reference.as_ref() == Some(&case.name));
+    plan.cases.retain(|case| {
+        names.iter().any(|name| is_of(case, name)) || reference.as_ref() == Some(&case.name)
+    });
     let kept = |name: &String| plan.cases.iter().any(|case| case.name == *name);
     plan.trends.retain(|trend| trend.cases.iter().all(kept));
     Ok(())
@@ -202,6 +216,12 @@ fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
         }
     }
     Ok(tools)
+}
+
+/// What a case runs under: "link: delay 10ms".
+fn conditions(case: &Case) -> String {
+    let link = report::link(&case.link).unwrap_or_else(|error| format!("{error:#}"));
+    format!("link: {link}")
 }
 
 /// The plan for people: what runs how often, with which instruments, and about how long.
@@ -221,6 +241,7 @@ fn outline(plan: &Plan) -> String {
             case.name,
             time.as_secs_f64()
         ));
+        lines.push(format!("  {}, TCP {}", conditions(case), case.congestion));
         for instrument in &case.instruments {
             let options = instrument.options();
             let (name, kind) = (&instrument.name, &instrument.kind);

@@ -18,7 +18,9 @@ use record::plan::{Case, Instrument, Plan, PlannedRun};
 use record::profile::{Headline, Profile};
 use record::quantity::{number, scale};
 use record::{Direction, Measurement, Phase};
-use record::{Latest, LinkCounts, Measured, Outcome, Record, RecordWriter, Run, now};
+use record::{
+    Latest, LinkCounts, MOST_ATTEMPTS, Measured, Outcome, Record, RecordWriter, Run, now,
+};
 use stats::repeats;
 
 /// Sets up the test bed of a case under a seed.
@@ -26,8 +28,6 @@ pub(crate) type SetUp<'a> = dyn Fn(&Case, u64) -> Result<Box<dyn Testbed>> + 'a;
 
 /// Setting up a test bed and taking it down.
 const TESTBED_TIME: Duration = Duration::from_millis(500);
-/// How often a run that the machine spoils is attempted.
-const MOST_ATTEMPTS: u32 = 3;
 /// What an instrument without a time-out may take beyond its stated time before it is stopped.
 const GRACE: Duration = Duration::from_secs(30);
 /// What one without a stated time may take.

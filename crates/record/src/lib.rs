@@ -27,5 +27,7 @@ pub use host::HostFacts;
 pub use measurement::{Figure, Measurement, Sample};
 pub use metric::{Direction, Metric, Phase, Statistic};
 pub use quantity::{figure_in_words, quantity};
-pub use record::{GivenScenario, Head, Latest, LinkCounts, Measured, Outcome, Record, Run, now};
+pub use record::{
+    GivenScenario, Head, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Outcome, Record, Run, now,
+};
 pub use writer::RecordWriter;

@@ -75,6 +75,9 @@ pub struct GivenScenario {
     pub text: String,
 }
 
+/// How often a run that the machine spoils is attempted.
+pub const MOST_ATTEMPTS: u32 = 3;
+
 /// One case set up once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {

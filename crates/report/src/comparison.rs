@@ -10,7 +10,6 @@ use record::table::{Column, Table};
 pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -> String {
     let (words, numbers) = (Column::words, Column::numbers);
     let columns = [
-        words("case"),
         words("figure"),
         numbers("reference"),
         numbers("record"),
@@ -19,8 +18,7 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
     let row = |one: &Compared| {
         let [before, after] = one.means.map(|mean| quantity(one.figure.metric, mean));
         [
-            one.case.clone(),
-            one.figure.to_string(),
+            format!("{}:\n{}", one.case, one.figure),
             before,
             after,
             one.words(),
@@ -35,6 +33,10 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
             .iter()
             .map(|what| format!("machines differ: {what}")),
     );
+    let unfinished = comparison.unfinished.iter();
+    let across = across.chain(unfinished.map(|which| {
+        format!("the {which} is unfinished: --resume does the runs that are still to come")
+    }));
     let missing = comparison.missing.iter();
     let missing = missing.map(|missing| format!("cannot tell: {missing}"));
     let worse = comparison.regressions(threshold).map(|one| {
@@ -71,7 +73,11 @@ mod tests {
     fn every_figure_has_a_row_and_what_cannot_be_told_is_said() {
         let record = record();
         let same = Comparison::of(&record, &record, false, |_, _| true).unwrap();
-        let text = comparison(&same, 5.0, Terminal::NONE).replace('\n', " ");
+        let wide = Terminal {
+            width: 200,
+            ..Terminal::NONE
+        };
+        let text = comparison(&same, 5.0, wide).replace('\n', " ");
         assert!(text.contains("ping.rtt_ms.median"), "{text}");
         assert!(text.contains("cannot tell: 4 runs"), "{text}");
         let last = format!("cannot tell in {} places ", same.compared.len());

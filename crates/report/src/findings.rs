@@ -38,7 +38,7 @@ pub(super) fn verdicts(analysis: &Analysis<'_>) -> Table {
         };
         [
             case.name.as_str().into(),
-            case.title.as_str().into(),
+            conditions::path(case).unwrap_or_default().into(),
             verdict,
         ]
     };
@@ -157,6 +157,18 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
             1 => "the one expectation is met".to_owned(),
             count => format!("all {count} expectations met"),
         });
+    }
+    let mut faults = analysis.cases.iter().flat_map(|figures| &figures.faults);
+    if faults.any(|fault| fault.verdict == Verdict::Invalid) {
+        lines.push(
+            "--resume with the record's directory and --redo-invalid repeats what is invalid"
+                .to_owned(),
+        );
+    }
+    if !matches!(analysis.verdict, Verdict::Met | Verdict::Incomplete)
+        && analysis.checks().next().is_some()
+    {
+        lines.push(headline(analysis));
     }
     if analysis.record.finished_at.is_none() {
         lines.push(unfinished(analysis));

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
@@ -42,7 +43,21 @@ struct ScenarioFile {
     instruments: Vec<InstrumentTable>,
     #[serde(default)]
     trends: Vec<TrendTable>,
+    #[serde(rename = "cases")]
+    _cases: Option<TakenOut>,
+    #[serde(rename = "bases")]
+    _bases: Option<TakenOut>,
+    #[serde(rename = "bed")]
+    _bed: Option<TakenOut>,
+    #[serde(rename = "tcp")]
+    _tcp: Option<TakenOut>,
+    #[serde(rename = "repeats")]
+    _repeats: Option<TakenOut>,
 }
+
+/// A key that is taken out of a table before that is read: it is there for the error about an unknown key, which names those
+/// that are known.
+type TakenOut = IgnoredAny;
 
 /// A case as it is whole: what it says, and where each of its values stands.
 struct WholeCase<'t> {

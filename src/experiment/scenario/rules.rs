@@ -16,7 +16,7 @@ use record::nearest;
 
 /// A text or a bare number.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(from = "TextOrNumber")]
+#[serde(try_from = "TextOrNumber")]
 pub(super) struct Text(pub(super) String);
 
 #[derive(Deserialize)]
@@ -43,13 +43,20 @@ impl JsonSchema for Text {
     }
 }
 
-impl From<TextOrNumber> for Text {
-    fn from(value: TextOrNumber) -> Self {
-        Self(match value {
+impl TryFrom<TextOrNumber> for Text {
+    type Error = String;
+
+    fn try_from(value: TextOrNumber) -> Result<Self, String> {
+        Ok(Self(match value {
+            TextOrNumber::Text(text) if text.parse::<f64>().is_ok() => {
+                return Err(format!(
+                    "`{text}` has no unit: write it with one, as in 20ms, 10mbit or 5%, or without quotes, which is in the figure's own"
+                ));
+            }
             TextOrNumber::Text(text) => text,
             TextOrNumber::Whole(number) => number.to_string(),
             TextOrNumber::Number(number) => number.to_string(),
-        })
+        }))
     }
 }
 

@@ -11,6 +11,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::TakenOut;
 use super::rules::{ExpectTable, Text};
 use crate::experiment::host;
 use instruments::measure::{Kind, Parameters};
@@ -84,6 +85,12 @@ pub(super) struct CaseTable {
     expect: Vec<ExpectTable>,
     #[serde(default)]
     note: String,
+    #[serde(rename = "base")]
+    #[schemars(skip)]
+    _base: Option<TakenOut>,
+    #[serde(rename = "sweep")]
+    #[schemars(skip)]
+    _sweep: Option<TakenOut>,
 }
 
 /// A number of repeats, or when there are enough.

@@ -345,7 +345,7 @@ fn repeats_until_an_interval_is_narrow_are_bounded() {
     let message =
         refusal("name = 'a'\nrepeats = { of = 'ping.rtt_ms.median', within = '5%', most = 99 }\n");
     assert!(
-        message.contains("there is no least and no most"),
+        message.contains("the first 5 say how many it takes"),
         "{message}"
     );
 }

@@ -66,6 +66,8 @@ pub struct Comparison {
     pub across: Vec<String>,
     /// What differs between the machines, in words.
     pub hosts: Vec<String>,
+    /// Which of the two have runs to come: "reference", "record".
+    pub unfinished: Vec<&'static str>,
 }
 
 impl Comparison {
@@ -132,6 +134,11 @@ impl Comparison {
             missing,
             across,
             hosts: hosts(reference, record),
+            unfinished: [("reference", reference), ("record", record)]
+                .into_iter()
+                .filter(|(_, record)| record.finished_at.is_none())
+                .map(|(which, _)| which)
+                .collect(),
         })
     }
 

@@ -16,7 +16,7 @@ use bottleneck::bottlenecks;
 use record::Measurement;
 use record::figure_name::FigureName;
 use record::plan::Case;
-use record::{Latest, Outcome, Record, Run};
+use record::{Latest, MOST_ATTEMPTS, Outcome, Record, Run};
 use stats::hodges_lehmann::Shift;
 use stats::repeats;
 use stats::summary::Summary;
@@ -89,8 +89,11 @@ impl<'a> Analysis<'a> {
         let reference = plan.reference.as_deref().and_then(|name| plan.case(name));
         let base = reference.map(|case| across(&latest, case));
         let to_come = |case: &Case| {
-            let ran = latest.runs(case).count();
-            record.finished_at.is_none() && ran < case.repeats.least as usize
+            let owed = |run: &Run| {
+                matches!(run.outcome, Outcome::Invalid { .. }) && run.attempt < MOST_ATTEMPTS
+            };
+            let done = latest.runs(case).filter(|run| !owed(run)).count();
+            record.finished_at.is_none() && done < case.repeats.least as usize
         };
         let of_reference = reference.is_some_and(to_come);
         let cases: Vec<_> = plan
@@ -257,7 +260,10 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> Vec<Fault> {
                 text: format!("run {} failed: {cause}", run.repeat),
             }),
             Outcome::Invalid { cause } => Some(Fault {
-                verdict: Verdict::Invalid,
+                verdict: match to_come && run.attempt < MOST_ATTEMPTS {
+                    true => Verdict::Incomplete,
+                    false => Verdict::Invalid,
+                },
                 text: format!("run {} is invalid: {cause}", run.repeat),
             }),
         })
@@ -415,6 +421,13 @@ pub(crate) mod tests {
         assert_eq!(analysis.cases[0].verdict, Verdict::Met);
         assert_eq!(analysis.trends[0].verdict, Verdict::Incomplete);
         assert_eq!(analysis.verdict, Verdict::Incomplete);
+        // Attempts are owed to what was spoilt.
+        record.runs[1].outcome = Outcome::Invalid {
+            cause: "the ring dropped 3".to_owned(),
+        };
+        assert_eq!(Analysis::of(&record).verdict, Verdict::Incomplete);
+        record.runs[1].attempt = MOST_ATTEMPTS;
+        assert_eq!(Analysis::of(&record).verdict, Verdict::Invalid);
         // What is known to be wrong stays so.
         record.runs[0].outcome = Outcome::Failed {
             cause: "no route".to_owned(),

@@ -89,6 +89,19 @@ const HERE: &str = "# here";
 const MISTAKES: &[Mistake] = &[
     // Values without a unit, or of another one.
     mistake(
+        r#"least = "10mbit""#,
+        r#"least = "10" }, # here
+  { of = "load.goodput_bit_per_s.mean", least = "10mbit""#,
+        "expect",
+        "has no unit",
+    ),
+    mistake(
+        "repeats = 2\n",
+        "repeat = 2 # here\n",
+        "repeat",
+        "did you mean `repeats`?",
+    ),
+    mistake(
         r#"delay = "0.5ms""#,
         r#"delay = "50" # here"#,
         "bed: wire: delay",
@@ -165,7 +178,7 @@ const MISTAKES: &[Mistake] = &[
         "repeats = 2\n",
         "repeats = { of = \"latency.rtt_ms.median\", within = \"5%\", most = 99 } # here\n",
         "repeats: most",
-        "3 to 30",
+        "the first 5 say how many it takes",
     ),
     mistake(
         r#"kind = "netns""#,
