@@ -10,6 +10,10 @@ use crate::measured::at_layers;
 use record::{Figure, Measurement, Metric, Sample};
 use stats::layers::Layers;
 
+/// Why there is no figure of loss.
+pub(in crate::iperf3) const LOSS_UNKNOWN: &str = "unknown: the receiving iperf3, older than 3.14, counts from the very start and does not say \
+    what it lost in the omitted part of it";
+
 /// What a test over `streams` found at this end, with what the other end said.
 pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
     let report = UdpTest { streams, sides };
@@ -23,12 +27,13 @@ pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
         if !flows.is_empty() {
             report.add_samples(sends, &mut measurement.samples);
             report.add_figures(sends, &flows, &mut measurement.figures);
-            let name = format!(
-                "delays of the sender {}",
-                direction(sends, streams.client).name()
-            );
+            let way = direction(sends, streams.client).name();
             if let Some(delays) = delays(&flows) {
-                measurement.facts.insert(name, delays);
+                measurement = measurement.with_fact(&format!("delays of the sender {way}"), delays);
+            }
+            let mut received = flows.iter().filter_map(|(_, flow)| flow.received);
+            if received.any(|received| !received.knows_loss()) {
+                measurement = measurement.with_fact(&format!("loss {way}"), LOSS_UNKNOWN);
             }
         }
     }
@@ -64,7 +69,7 @@ impl UdpTest<'_> {
             Some(Detail::Receiver(detail)) => {
                 Some(Received::here(detail, remote, sending_s(local)))
             }
-            _ => Received::there(remote, local.packets, active_s),
+            _ => Received::there(remote, local.packets, active_s, self.streams.omits()),
         });
         Flow {
             received,
@@ -86,7 +91,7 @@ impl UdpTest<'_> {
     /// What the sending end says of a stream.
     fn sender_view(&self, results: &StreamResults) -> Flow {
         let omitted = results.omitted.map(|[_, omitted]| omitted);
-        // iperf3 up to 3.14 does not tell how many of its datagrams it omitted.
+        // iperf3 3.12 and 3.13 do not tell how many of their datagrams they omitted.
         let omitted = omitted.or((!self.streams.omits()).then_some(0));
         Flow {
             sent: results.seconds.map(|seconds| (results.bytes, seconds)),
