@@ -17,8 +17,8 @@ use super::pacer::{Pacer, Train};
 use super::receiver::{LoadTotals, Receiver};
 use super::search::RateControl;
 use super::wire::{
-    Action, Activation, LoadHeader, SendingRate, Sizes, Status, SubInterval,
-    TestParameters, Version,
+    Action, Activation, LoadHeader, SendingRate, Sizes, Status, SubInterval, TestParameters,
+    Version,
 };
 use crate::live::Live;
 

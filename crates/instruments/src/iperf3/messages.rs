@@ -25,6 +25,9 @@ const LARGEST_MSS: i64 = 32 * 1024 - 1;
 const LONGEST_CONGESTION: usize = 16;
 /// The newest iperf3 whose behaviour this follows; servers print it and do not act on it.
 const CLIENT_VERSION: &str = concat!("farwire ", env!("CARGO_PKG_VERSION"));
+/// Why there is no figure of loss where [`StreamResults::omitted`] is absent and a start was omitted.
+pub(super) const LOSS_UNKNOWN: &str = "unknown: the receiving iperf3, older than 3.14, counts from the very start and does not say \
+    what it lost in the omitted part of it";
 /// How much of a wrong value an error quotes.
 const QUOTED: usize = 40;
 

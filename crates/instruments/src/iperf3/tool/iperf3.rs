@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::{StreamProgram, StreamTest, iperf_client, switches};
 use crate::endpoint::{CONNECT_TIMEOUT, Local};
 use crate::external::{Tool, ToolOutput, word};
+use crate::iperf3::messages::LOSS_UNKNOWN;
 use crate::iperf3::plan::{Plan, Protocol, Until, Way};
-use crate::iperf3::udp::LOSS_UNKNOWN;
 use crate::measured::{figures, samples};
 use record::Metric::{
     CongestionWindowBytes, ElapsedS, GoodputBitPerS, JitterMs, LostPackets, LostPercent,

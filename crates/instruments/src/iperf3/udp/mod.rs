@@ -15,6 +15,5 @@ mod streams;
 pub(crate) mod wire;
 
 pub(crate) use self::measure::measure;
-pub(super) use self::report::LOSS_UNKNOWN;
 pub(crate) use self::report::measurement;
 pub(crate) use self::streams::{UdpStreams, memory};

@@ -4,15 +4,11 @@ use super::flow::{Flow, Received};
 use super::readings::{Added, Ending, Reading};
 use super::streams::UdpStreams;
 use crate::iperf3::detail::{Detail, ReceiverDetail};
-use crate::iperf3::messages::{Sides, StreamResults, direction};
+use crate::iperf3::messages::{LOSS_UNKNOWN, Sides, StreamResults, direction};
 use crate::iperf3::run::{Streams as _, seconds};
 use crate::measured::at_layers;
 use record::{Figure, Measurement, Metric, Sample};
 use stats::layers::Layers;
-
-/// Why there is no figure of loss.
-pub(in crate::iperf3) const LOSS_UNKNOWN: &str = "unknown: the receiving iperf3, older than 3.14, counts from the very start and does not say \
-    what it lost in the omitted part of it";
 
 /// What a test over `streams` found at this end, with what the other end said.
 pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
