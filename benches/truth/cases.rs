@@ -142,11 +142,9 @@ pub(crate) const CASES: &[Case] = &[
     },
     Case {
         name: "capacity",
-        arguments: "capacity 10.77.0.2 --up -t 2 -i 500ms",
-        checks: &[check("rtt_ms", "min", None, |run| {
-            // The smallest load, of the search's beginning, and the feedback.
-            const FRAMES: [f64; 2] = [14.0 + 20.0 + 8.0 + 56.0, 14.0 + 20.0 + 8.0 + 160.0];
-            Ok(FRAMES.map(|frame| run.one_way_ms(frame)).iter().sum())
+        arguments: "capacity 10.77.0.2 --down -t 2 -i 500ms",
+        checks: &[check("l2_rate_bit_per_s", "max", DOWN, |run| {
+            run.rate_of_best_second("down")
         })],
     },
 ];

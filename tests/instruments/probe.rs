@@ -4,6 +4,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -49,6 +50,11 @@ pub(crate) fn add(suite: &mut Suite) {
         "another's sender takes our reflector's answers",
         &[Need::Peer(PEER)],
         foreign_sender,
+    );
+    suite.test(
+        "a sender of TWAMP Light gets its answer, of less than three times its length",
+        &[],
+        twamp_light,
     );
     suite.test(
         "a port where nobody listens is one clear error",
@@ -267,6 +273,30 @@ fn foreign_sender() -> Result<()> {
         "Follow-Up: 19 matched, 0 repeated, 0 unmatched",
     ] {
         ensure!(text.contains(line), "{line}: {text}");
+    }
+    Ok(())
+}
+
+fn twamp_light() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    socket.connect(far_end.address("stamp")?)?;
+    // Number, time, error estimate, and padding that is no zero.
+    let mut request = [0xa5; 44];
+    for (count, (length, due)) in [(13, None), (14, Some(41)), (41, Some(41)), (44, Some(44))]
+        .into_iter()
+        .enumerate()
+    {
+        request[3] = u8::try_from(count)?;
+        socket.send(&request[..length])?;
+        let Some(due) = due else { continue };
+        let mut answer = [0; 100];
+        let got = socket.recv(&mut answer)?;
+        ensure!(got == due, "{got} bytes for {length}");
+        // The request, as it came, and the TTL of a loopback.
+        ensure!(answer[24..38] == request[..14], "{answer:?}");
+        ensure!(answer[40] == 64, "{answer:?}");
     }
     Ok(())
 }

@@ -44,6 +44,11 @@ pub(crate) fn add(suite: &mut Suite) {
         suite.test(name, &NEEDS, move || served(options, "127.0.0.1"));
     }
     suite.test(
+        "the largest MSS of iperf3 3.21 is taken by farwire serve and by iperf3 -s",
+        &NEEDS,
+        largest_mss,
+    );
+    suite.test(
         "farwire measure tcp has iperf3's names",
         &[Need::Namespaces],
         names,
@@ -82,6 +87,15 @@ fn measured(options: &str, address: &str) -> Result<()> {
     let ours = serde_json::from_slice(&output.stdout)?;
     let output = server.finish()?;
     same(&ours, &serde_json::from_slice(&output)?, Said::ByServer)
+}
+
+fn largest_mss() -> Result<()> {
+    let (ns, directory) = (namespace()?, tempfile::tempdir()?);
+    let server = serve(&ns, &directory.path().join("log"))?;
+    let (success, json) = measure(&ns, "127.0.0.1 -n 10M -M 32767")?;
+    ensure!(success, "{json}");
+    drop(server);
+    measured("-n 10M -M 32767", "127.0.0.1")
 }
 
 fn names() -> Result<()> {

@@ -215,7 +215,7 @@ impl<'a> Test<'a> {
                 if self.udp && sends {
                     json["packets"] = whole(values.get(&Metric::SentPackets).copied());
                 } else if self.udp {
-                    losses(&mut json, values, to_come(values), jitter_ms);
+                    losses(&mut json, missing(values), to_come(values), jitter_ms);
                 } else if sends {
                     json["retransmits"] = whole(values.get(&Metric::RetransmittedPackets).copied());
                 }
@@ -252,7 +252,7 @@ impl<'a> Test<'a> {
                 let mut sum = sent.clone();
                 sum["sender"] = (direction == Direction::Up).into();
                 let packets = count(&way.whole, Metric::SentPackets);
-                losses(&mut sum, &way.whole, packets, way.mean_jitter());
+                losses(&mut sum, missing(&way.whole), packets, way.mean_jitter());
                 end[name("sum")] = sum;
             }
             for (name, side) in [(name("sum_sent"), sent), (name("sum_received"), received)] {
@@ -299,9 +299,9 @@ impl<'a> Test<'a> {
             let mut json = over(bytes, 0.0, seconds, if self.udp { sender } else { sends });
             if self.udp && sender {
                 let packets = count(values, Metric::SentPackets);
-                losses(&mut json, &Values::new(), packets, 0.0);
+                losses(&mut json, Some(0.0), packets, 0.0);
             } else if self.udp {
-                losses(&mut json, values, to_come(values), jitter_ms);
+                losses(&mut json, missing(values), to_come(values), jitter_ms);
             } else if let (true, Some(again)) = (sender, values.get(&Metric::RetransmittedPackets))
             {
                 json["retransmits"] = whole(Some(*again));
@@ -329,7 +329,7 @@ impl<'a> Test<'a> {
             json["sender"] = (direction == Direction::Up).into();
             json["socket"] = socket.into();
             let packets = count(values, Metric::SentPackets);
-            losses(&mut json, values, packets, jitter_ms);
+            losses(&mut json, missing(values), packets, jitter_ms);
             if let Some(late) = values.get(&Metric::ReorderedPackets) {
                 json["out_of_order"] = whole(Some(*late));
             }
@@ -385,27 +385,30 @@ fn over(bytes: f64, start_s: f64, end_s: f64, sender: bool) -> Value {
 /// Datagrams that were to come at a receiver: all that did, and those that are missing.
 fn to_come(values: &Values) -> f64 {
     let value = |metric| values.get(&metric).copied();
-    let received = value(Metric::ReceivedPackets).map(|received| received + missing(values));
+    let received =
+        value(Metric::ReceivedPackets).map(|received| received + missing(values).unwrap_or(0.0));
     received.or(value(Metric::SentPackets)).unwrap_or(0.0)
 }
 
-/// What did not come, whoever dropped it.
-fn missing(values: &Values) -> f64 {
-    let all = [Metric::LostPackets, Metric::HostDroppedPackets];
-    all.iter().filter_map(|metric| values.get(metric)).sum()
+/// What did not come, whoever dropped it; nothing where the network's loss is unknown.
+fn missing(values: &Values) -> Option<f64> {
+    let lost = values.get(&Metric::LostPackets)?;
+    let host_dropped = values.get(&Metric::HostDroppedPackets).unwrap_or(&0.0);
+    Some(lost + host_dropped)
 }
 
-fn losses(json: &mut Value, values: &Values, packets: f64, jitter_ms: f64) {
-    let lost = missing(values);
+fn losses(json: &mut Value, lost: Option<f64>, packets: f64, jitter_ms: f64) {
     json["packets"] = whole(Some(packets));
     json["jitter_ms"] = jitter_ms.into();
-    json["lost_packets"] = whole(Some(lost));
-    json["lost_percent"] = if packets > 0.0 {
-        100.0 * lost / packets
-    } else {
-        0.0
-    }
-    .into();
+    json["lost_packets"] = whole(lost);
+    let percent = |lost: f64| {
+        if packets > 0.0 {
+            100.0 * lost / packets
+        } else {
+            0.0
+        }
+    };
+    json["lost_percent"] = lost.map(percent).into();
 }
 
 /// `cpu_utilization_percent`; what the other end did not say is not there.

@@ -17,8 +17,8 @@ use super::pacer::{Pacer, Train};
 use super::receiver::{LoadTotals, Receiver};
 use super::search::RateControl;
 use super::wire::{
-    Action, Activation, LoadHeader, NO_DELAY, SendingRate, Sizes, Status, SubInterval,
-    TestParameters, Version,
+    Action, Activation, LoadHeader, SendingRate, Sizes, Status, SubInterval, TestParameters,
+    Version,
 };
 use crate::live::Live;
 
@@ -90,19 +90,10 @@ pub(crate) struct WholeSubInterval {
     pub(crate) at: Duration,
     /// What was counted in it.
     pub(crate) counted: SubInterval,
+    /// The least round trip of the test by then, in milliseconds, above which its own are stated; [`NO_DELAY`] without any.
+    pub(crate) least_rtt_ms: u32,
     /// When it ended, in nanoseconds since 1970; only where this host received the load.
     pub(crate) ended: Option<u64>,
-}
-
-/// The least and the greatest delays of a test, in milliseconds, as far as they were fed back.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct DelayRange {
-    /// The least round trip.
-    pub(crate) rtt_min: Option<u32>,
-    /// The greatest round trip.
-    pub(crate) rtt_max: Option<u32>,
-    /// The least and the greatest one-way delay above the least.
-    pub(crate) variation: Option<[u32; 2]>,
 }
 
 /// What one end knows when the test is over.
@@ -110,8 +101,6 @@ pub(crate) struct DelayRange {
 pub(crate) struct TestOutcome {
     /// Every trial interval at a client; a server's memory must not grow with its clients' tests.
     pub(crate) trials: Vec<TrialInterval>,
-    /// What all trial intervals said of delay.
-    pub(crate) delays: DelayRange,
     /// Every whole sub-interval.
     pub(crate) sub_intervals: Vec<WholeSubInterval>,
     /// How it ended.
@@ -302,7 +291,6 @@ impl Run<'_> {
         let parameters = &agreed.parameters;
         let milliseconds = u64::from(parameters.duration_s) * 1000;
         let most = |each: u16| milliseconds * TOLERATED / u64::from(each.max(1)) + TOLERATED;
-        self.outcome.delays.add(&status);
         let room = (self.outcome.trials.len() as u64) < most(parameters.feedback_ms);
         if room && !agreed.is_server {
             self.outcome.trials.push(TrialInterval {
@@ -316,9 +304,12 @@ impl Run<'_> {
         if status.sub_interval_number > self.sub_intervals_seen && room {
             self.sub_intervals_seen = status.sub_interval_number;
             let counted = status.sub_interval;
-            self.outcome
-                .sub_intervals
-                .push(WholeSubInterval { at, counted, ended });
+            self.outcome.sub_intervals.push(WholeSubInterval {
+                at,
+                counted,
+                least_rtt_ms: status.rtt_min_ms,
+                ended,
+            });
             self.exchange.live.line(format_args!(
                 "{:6.2} s {:>10.2} Mbit/s at L3, {} lost, round trip up to {} ms above its least",
                 f64::from(counted.elapsed_ms) / 1e3,
@@ -560,20 +551,5 @@ impl Run<'_> {
         (status.sub_interval_number, status.sub_interval) = (number, sub_interval);
         self.keep(now.mono, status, Some(row), &rate, ended);
         Ok(())
-    }
-}
-
-impl DelayRange {
-    fn add(&mut self, status: &Status) {
-        if status.rtt_min_ms != NO_DELAY {
-            let least = self.rtt_min.unwrap_or(status.rtt_min_ms);
-            self.rtt_min = Some(least.min(status.rtt_min_ms));
-        }
-        self.rtt_max = self.rtt_max.max(status.rtt_ms());
-        let delays = &status.delays;
-        if delays.count > 0 {
-            let [least, most] = self.variation.unwrap_or([delays.min_ms, delays.max_ms]);
-            self.variation = Some([least.min(delays.min_ms), most.max(delays.max_ms)]);
-        }
     }
 }

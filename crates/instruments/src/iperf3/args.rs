@@ -39,7 +39,7 @@ pub struct TcpArgs {
     #[arg(short = 'C', long, value_name = "NAME")]
     congestion: Option<String>,
     /// TCP maximum segment size in bytes
-    #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=9216))]
+    #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
     set_mss: Option<u32>,
     /// Send at once, without waiting to fill a segment (TCP_NODELAY)
     #[arg(short = 'N', long)]

@@ -19,12 +19,15 @@ use super::plan::{
 
 /// TCP blocks when nothing is asked for, as in iperf3.
 const DEFAULT_BLOCK: u32 = 128 * 1024;
-/// `MAX_MSS` of iperf3.
-const LARGEST_MSS: i64 = 9 * 1024;
+/// `MAX_MSS` of iperf3: 32 KiB less one since 3.21, 9 KiB before.
+const LARGEST_MSS: i64 = 32 * 1024 - 1;
 /// `TCP_CA_NAME_MAX` of the kernel; iperf3 takes longer names too.
 const LONGEST_CONGESTION: usize = 16;
 /// The newest iperf3 whose behaviour this follows; servers print it and do not act on it.
 const CLIENT_VERSION: &str = concat!("farwire ", env!("CARGO_PKG_VERSION"));
+/// Why there is no figure of loss where [`StreamResults::omitted`] is absent and a start was omitted.
+pub(super) const LOSS_UNKNOWN: &str = "unknown: the receiving iperf3, older than 3.14, counts from the very start and does not say \
+    what it lost in the omitted part of it";
 /// How much of a wrong value an error quotes.
 const QUOTED: usize = 40;
 
@@ -65,7 +68,7 @@ pub(crate) struct StreamResults {
     pub(crate) errors: Option<u64>,
     /// Datagrams sent, or the highest number received, with what was omitted.
     pub(crate) packets: u64,
-    /// `errors` and `packets` of the omitted start; from iperf3 3.15 or so on.
+    /// `errors` and `packets` of the omitted start; absent before iperf3 3.14.
     pub(crate) omitted: Option<[u64; 2]>,
     /// From the start of what counts to its end at this end, in seconds; absent before iperf3 3.2.
     pub(crate) seconds: Option<f64>,
@@ -496,6 +499,11 @@ mod tests {
             ),
             ("\"len\":131072", "\"len\":1073741824", "len must be"),
             ("\"omit\":1", "\"omit\":601", "omit must be"),
+            (
+                "\"len\":131072",
+                "\"len\":131072,\"MSS\":32768",
+                "MSS must be from 0 to 32767, not 32768",
+            ),
             (
                 "\"cubic\"",
                 "\"xxxxxxxxxxxxxxxxxxxxxxxx\"",

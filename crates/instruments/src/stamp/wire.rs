@@ -8,6 +8,8 @@ use crate::codec::{Wire, wire_order};
 
 /// Bytes of a packet without extensions, in either direction (RFC 8762 sections 4.2.1 and 4.3.1).
 pub(crate) const BASE: usize = 44;
+/// Bytes of the shortest request: a TWAMP Light sender need not pad it (RFC 5357 section 4.1.2).
+const SHORTEST_REQUEST: usize = 14;
 /// Bytes of the shortest answer: a TWAMP Light reflector leaves the last three, which are zero, away (RFC 5357).
 pub(crate) const SHORTEST_ANSWER: usize = 41;
 /// The port of reflectors (RFC 8762 section 4.1).
@@ -68,8 +70,17 @@ wire_order!(Answer: sequence, sent, error, ssid, received, request, ttl);
 
 impl Request {
     /// Out of `packet`; nothing when it is too short to be one.
+    ///
+    /// In one of less than [`BASE`] bytes, which is TWAMP Light's, padding may stand where a session is named.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
-        (packet.len() >= BASE).then(|| Self::get(&mut &packet[..]))
+        let mut base = [0; BASE];
+        let told = match packet.len() {
+            BASE.. => BASE,
+            SHORTEST_REQUEST.. => SHORTEST_REQUEST,
+            _ => return None,
+        };
+        base[..told].copy_from_slice(&packet[..told]);
+        Some(Self::get(&mut &base[..]))
     }
 
     /// As it goes onto the wire, without extensions.
@@ -255,7 +266,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             let request = Request::parse(&bytes);
-            prop_assert_eq!(request.is_some(), bytes.len() >= BASE);
+            prop_assert_eq!(request.is_some(), bytes.len() >= SHORTEST_REQUEST);
             if let Some(request) = request {
                 prop_assert_eq!(Request::parse(&request.emit()), Some(request));
                 request.error.time(request.sent, NOW);

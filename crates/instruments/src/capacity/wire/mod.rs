@@ -14,6 +14,8 @@ pub(crate) use control::{
     Activation, ActivationAnswer, Algorithm, Setup, SetupAnswer, Sizes, StartRow, TestParameters,
     Thresholds, null_request,
 };
+#[cfg(test)]
+pub(crate) use data::DelayVariation;
 pub(crate) use data::{
     Action, ArrivalCounts, LOAD_HEADER, LoadHeader, NO_DELAY, Status, SubInterval,
 };

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{StreamProgram, StreamTest, iperf_client, switches};
 use crate::endpoint::{CONNECT_TIMEOUT, Local};
 use crate::external::{Tool, ToolOutput, word};
+use crate::iperf3::messages::LOSS_UNKNOWN;
 use crate::iperf3::plan::{Plan, Protocol, Until, Way};
 use crate::measured::{figures, samples};
 use record::Metric::{
@@ -88,7 +89,7 @@ impl StreamProgram for Iperf3 {
         let end = &said["end"];
         let mut measurement = Measurement {
             samples: interval_samples(&said["intervals"], plan),
-            figures: whole_figures(end, plan),
+            figures: whole_figures(end, plan, knows_far_loss(&said, plan)),
             failure: failure(&said),
             ..Measurement::default()
         };
@@ -107,11 +108,23 @@ impl StreamProgram for Iperf3 {
             };
             measurement = measurement.with_fact(fact, value);
         }
+        if plan.protocol == Protocol::Udp && !knows_far_loss(&said, plan) {
+            measurement = measurement.with_fact("loss up", LOSS_UNKNOWN);
+        }
         measurement.with_fact(
             "goodput",
             "what the receiving end's iperf3 counted (L7), over its own time",
         )
     }
+}
+
+/// Whether the loss of what it sent is known: before 3.14 an end does not tell the other what it lost in the omitted start.
+fn knows_far_loss(said: &Value, plan: &Plan) -> bool {
+    let version = said["start"]["version"].as_str().unwrap_or_default();
+    let minor = version.strip_prefix("iperf 3.").unwrap_or_default();
+    let digits = minor.split(|c: char| !c.is_ascii_digit()).next();
+    let minor: Option<u32> = digits.and_then(|digits| digits.parse().ok());
+    plan.omit.is_zero() || plan.way == Way::Down || minor.is_some_and(|minor| minor >= 14)
 }
 
 fn failure(said: &Value) -> Option<String> {
@@ -179,7 +192,7 @@ fn stream_samples(stream: &Value, index: u64) -> Option<impl Iterator<Item = Sam
 }
 
 /// What stands under `end`: the sums of each direction, the load of both processors, and each stream.
-fn whole_figures(end: &Value, plan: &Plan) -> Vec<Figure> {
+fn whole_figures(end: &Value, plan: &Plan, knows_far_loss: bool) -> Vec<Figure> {
     // The sums without an ending are of the first direction, whichever it is.
     let sums: &[(Direction, &str)] = match plan.way {
         Way::Up => &[(Direction::Up, "")],
@@ -198,13 +211,15 @@ fn whole_figures(end: &Value, plan: &Plan) -> Vec<Figure> {
             (ElapsedS, Total, number(received, "end")),
         ];
         all.extend(figures(Some(direction), found));
+        let known = knows_far_loss || direction == Direction::Down;
+        let lost = |name| number(datagrams, name).filter(|_| known);
         // Of datagrams behind others iperf3 does not say which were duplicates: they are left out.
         let found = match plan.protocol {
             Protocol::Tcp => vec![(RetransmittedPackets, Total, number(sent, "retransmits"))],
             Protocol::Udp => vec![
                 (SentPackets, Total, number(datagrams, "packets")),
-                (LostPackets, Total, number(datagrams, "lost_packets")),
-                (LostPercent, Mean, number(datagrams, "lost_percent")),
+                (LostPackets, Total, lost("lost_packets")),
+                (LostPercent, Mean, lost("lost_percent")),
                 (JitterMs, Mean, number(datagrams, "jitter_ms")),
             ],
         };
@@ -296,6 +311,25 @@ pub(crate) mod tests {
         found
             .unwrap_or_else(|| panic!("{metric:?}: {measurement:?}"))
             .value
+    }
+
+    #[test]
+    fn the_loss_of_an_omitted_start_is_told_from_3_14_on() {
+        let plan = Plan {
+            omit: Duration::from_secs(1),
+            ..plan(Protocol::Udp, Way::Up)
+        };
+        let known = |version: &str| {
+            let text = UDP.replace("iperf 3.12", version);
+            let measurement = parse(&text, &plan);
+            let figures = measurement.figures.iter();
+            let lost = figures.filter(|f| [LostPackets, LostPercent].contains(&f.metric));
+            (lost.count(), measurement.facts.contains_key("loss up"))
+        };
+        assert_eq!(known("iperf 3.12"), (0, true));
+        assert_eq!(known("iperf 3.13-mt1"), (0, true));
+        assert_eq!(known("iperf 3.14"), (2, false));
+        assert_eq!(known("iperf 3.21+"), (2, false));
     }
 
     #[test]

@@ -18,15 +18,23 @@ pub(super) struct Flow {
     pub(super) received: Option<Received>,
 }
 
+/// The datagrams of a stream, or of several, without what is omitted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Datagrams {
+    /// Those that were to come.
+    expected: u64,
+    /// Those of them that did not, by whomever they were dropped.
+    missing: u64,
+    /// Those of which the receiving end could not know, because nothing was seen after them.
+    unseen: u64,
+}
+
 /// What the receiving end knows of a stream, or of several.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Received {
     bytes: u64,
-    /// Datagrams that were to come, and that did not, by whomever they were dropped.
-    expected: u64,
-    missing: u64,
-    /// Datagrams of which the receiving end could not know, because nothing was seen after them.
-    unseen: u64,
+    /// Absent when the receiving end does not say how much of it lies in the omitted start.
+    datagrams: Option<Datagrams>,
     jitter_ms: f64,
     /// Bits a second, and the least and the most that they may have been.
     goodput: f64,
@@ -55,9 +63,11 @@ impl Received {
         let unread = rate(bytes, span) * unread as f64 / detail.received.max(1) as f64;
         Self {
             bytes: local.bytes,
-            expected: local.packets.saturating_sub(omitted),
-            missing: local.errors.unwrap_or(0).saturating_sub(omitted_missing),
-            unseen: 0,
+            datagrams: Some(Datagrams {
+                expected: local.packets.saturating_sub(omitted),
+                missing: local.errors.unwrap_or(0).saturating_sub(omitted_missing),
+                unseen: 0,
+            }),
             jitter_ms: local.jitter_s * 1e3,
             goodput,
             bounds: [
@@ -68,16 +78,25 @@ impl Received {
         }
     }
 
-    /// Of what an iperf3 says, that was sent `sent` datagrams within `active_s`.
-    pub(super) fn there(remote: &StreamResults, sent: u64, active_s: f64) -> Option<Self> {
-        let [omitted_missing, omitted] = remote.omitted.unwrap_or_default();
-        let expected = remote.packets.saturating_sub(omitted);
+    /// Of what an iperf3 says that was sent `sent` datagrams within `active_s`, of a test that `omits` a start or not.
+    ///
+    /// iperf3 3.12 and 3.13 count their losses from the very start and do not say what was lost before the cut.
+    pub(super) fn there(
+        remote: &StreamResults,
+        sent: u64,
+        active_s: f64,
+        omits: bool,
+    ) -> Option<Self> {
+        let errors = remote.errors?;
+        let omitted = remote.omitted.or((!omits).then_some([0; 2]));
         let rates = [active_s, remote.seconds.unwrap_or(active_s)].map(|s| rate(remote.bytes, s));
         Some(Self {
             bytes: remote.bytes,
-            expected,
-            missing: remote.errors?.saturating_sub(omitted_missing),
-            unseen: sent.saturating_sub(remote.packets),
+            datagrams: omitted.map(|[omitted_missing, omitted]| Datagrams {
+                expected: remote.packets.saturating_sub(omitted),
+                missing: errors.saturating_sub(omitted_missing),
+                unseen: sent.saturating_sub(remote.packets),
+            }),
             jitter_ms: remote.jitter_s * 1e3,
             goodput: rates[0],
             bounds: [rates[0].min(rates[1]), rates[0].max(rates[1])],
@@ -85,13 +104,16 @@ impl Received {
         })
     }
 
+    /// Whether the loss is known.
+    pub(super) fn knows_loss(&self) -> bool {
+        self.datagrams.is_some()
+    }
+
     pub(super) fn with(self, other: Self) -> Self {
         let detail = self.detail.zip(other.detail);
         Self {
             bytes: self.bytes.saturating_add(other.bytes),
-            expected: self.expected.saturating_add(other.expected),
-            missing: self.missing.saturating_add(other.missing),
-            unseen: self.unseen.saturating_add(other.unseen),
+            datagrams: self.datagrams.zip(other.datagrams).map(|(a, b)| a.with(b)),
             jitter_ms: self.jitter_ms.max(other.jitter_ms),
             goodput: self.goodput + other.goodput,
             bounds: [0, 1].map(|i| self.bounds[i] + other.bounds[i]),
@@ -103,22 +125,37 @@ impl Received {
         self.detail.map_or(0, |detail| detail.host_dropped)
     }
 
-    /// Datagrams that the network lost.
-    fn lost(&self) -> u64 {
-        self.missing.saturating_sub(self.host_dropped())
+    /// Of `datagrams`, those that the network lost.
+    fn lost(&self, datagrams: Datagrams) -> u64 {
+        datagrams.missing.saturating_sub(self.host_dropped())
     }
 
     /// The network's loss in percent, and its 95 % interval; absent when nothing was to come.
-    fn loss(&self) -> Option<(f64, [f64; 2])> {
-        let lost = proportion::percent(self.lost(), self.expected)?;
+    fn loss(&self, datagrams: Datagrams) -> Option<(f64, [f64; 2])> {
+        let Datagrams {
+            expected,
+            missing,
+            unseen,
+        } = datagrams;
+        let lost = self.lost(datagrams);
+        let percent = proportion::percent(lost, expected)?;
         // Each drop of the host was one datagram at least, and what was unseen may have been lost.
         let drops = self.detail.map_or(0, |detail| detail.drops);
         let surely_host = drops.min(self.host_dropped());
-        let most = self.missing.saturating_sub(surely_host);
-        let most = most.saturating_add(self.unseen);
-        let [low, _] = proportion::wilson(self.lost(), self.expected)?;
-        let [_, high] = proportion::wilson(most, self.expected.saturating_add(self.unseen))?;
-        Some((lost, [100.0 * low, 100.0 * high]))
+        let most = missing.saturating_sub(surely_host).saturating_add(unseen);
+        let [low, _] = proportion::wilson(lost, expected)?;
+        let [_, high] = proportion::wilson(most, expected.saturating_add(unseen))?;
+        Some((percent, [100.0 * low, 100.0 * high]))
+    }
+}
+
+impl Datagrams {
+    fn with(self, other: Self) -> Self {
+        Self {
+            expected: self.expected.saturating_add(other.expected),
+            missing: self.missing.saturating_add(other.missing),
+            unseen: self.unseen.saturating_add(other.unseen),
+        }
     }
 }
 
@@ -152,10 +189,13 @@ impl Flow {
 impl Received {
     fn figures(&self, layers: Option<Layers>) -> Vec<Figure> {
         let mut figures: Vec<_> = rates(self.goodput, Some(self.bounds), layers).collect();
-        if let Some((percent, [low, high])) = self.loss() {
-            figures.push(mean(Metric::LostPercent, percent).within(low, high));
+        if let Some(datagrams) = self.datagrams {
+            let percent = self.loss(datagrams);
+            let percent = percent
+                .map(|(lost, [low, high])| mean(Metric::LostPercent, lost).within(low, high));
+            figures.extend(percent);
+            figures.push(total(Metric::LostPackets, self.lost(datagrams)));
         }
-        figures.push(total(Metric::LostPackets, self.lost()));
         figures.push(mean(Metric::JitterMs, self.jitter_ms));
         figures.push(total(Metric::ReceivedBytes, self.bytes));
         let Some(detail) = &self.detail else {
@@ -221,6 +261,26 @@ mod tests {
     }
 
     #[test]
+    fn what_an_old_iperf3_lost_is_unknown_when_a_start_is_omitted() {
+        let remote = StreamResults {
+            errors: Some(7),
+            packets: 100,
+            ..StreamResults::default()
+        };
+        let counted = |omitted, omits| {
+            let remote = StreamResults {
+                omitted,
+                ..remote.clone()
+            };
+            let received = Received::there(&remote, 100, 1.0, omits).unwrap();
+            received.datagrams.map(|d| (d.expected, d.missing))
+        };
+        assert_eq!(counted(None, true), None);
+        assert_eq!(counted(None, false), Some((100, 7)));
+        assert_eq!(counted(Some([5, 40]), true), Some((60, 2)));
+    }
+
+    #[test]
     fn numbers_of_a_peer_that_cannot_be_summed_are_the_largest_there_are() {
         let all = u64::MAX;
         let detail = format!(
@@ -232,7 +292,7 @@ mod tests {
             panic!("{ours:?}");
         };
         let here = Received::here(detail, &ours, [1.0; 2]);
-        let there = Received::there(&absurd(""), all, 1.0).unwrap();
+        let there = Received::there(&absurd(""), all, 1.0, false).unwrap();
         for received in [here, there] {
             let flow = Flow {
                 sent: Some((all, 1.0)),

@@ -4,7 +4,7 @@ use super::flow::{Flow, Received};
 use super::readings::{Added, Ending, Reading};
 use super::streams::UdpStreams;
 use crate::iperf3::detail::{Detail, ReceiverDetail};
-use crate::iperf3::messages::{Sides, StreamResults, direction};
+use crate::iperf3::messages::{LOSS_UNKNOWN, Sides, StreamResults, direction};
 use crate::iperf3::run::{Streams as _, seconds};
 use crate::measured::at_layers;
 use record::{Figure, Measurement, Metric, Sample};
@@ -23,12 +23,13 @@ pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
         if !flows.is_empty() {
             report.add_samples(sends, &mut measurement.samples);
             report.add_figures(sends, &flows, &mut measurement.figures);
-            let name = format!(
-                "delays of the sender {}",
-                direction(sends, streams.client).name()
-            );
+            let way = direction(sends, streams.client).name();
             if let Some(delays) = delays(&flows) {
-                measurement.facts.insert(name, delays);
+                measurement = measurement.with_fact(&format!("delays of the sender {way}"), delays);
+            }
+            let mut received = flows.iter().filter_map(|(_, flow)| flow.received);
+            if received.any(|received| !received.knows_loss()) {
+                measurement = measurement.with_fact(&format!("loss {way}"), LOSS_UNKNOWN);
             }
         }
     }
@@ -64,7 +65,7 @@ impl UdpTest<'_> {
             Some(Detail::Receiver(detail)) => {
                 Some(Received::here(detail, remote, sending_s(local)))
             }
-            _ => Received::there(remote, local.packets, active_s),
+            _ => Received::there(remote, local.packets, active_s, self.streams.omits()),
         });
         Flow {
             received,
@@ -86,7 +87,7 @@ impl UdpTest<'_> {
     /// What the sending end says of a stream.
     fn sender_view(&self, results: &StreamResults) -> Flow {
         let omitted = results.omitted.map(|[_, omitted]| omitted);
-        // iperf3 up to 3.14 does not tell how many of its datagrams it omitted.
+        // iperf3 3.12 and 3.13 do not tell how many of their datagrams they omitted.
         let omitted = omitted.or((!self.streams.omits()).then_some(0));
         Flow {
             sent: results.seconds.map(|seconds| (results.bytes, seconds)),

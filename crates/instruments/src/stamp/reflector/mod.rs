@@ -76,7 +76,7 @@ impl Reflector {
             self.take_departures();
             // An error here is that of an earlier answer whose receiver is gone: nobody waits for it.
             while let Ok(Some(arrival)) = self.socket.receive(&mut buffer) {
-                self.answer(&mut buffer[..arrival.length], &arrival);
+                self.answer(&mut buffer, &arrival);
                 self.take_departures();
                 if self.shared.stopping() {
                     break;
@@ -89,7 +89,7 @@ impl Reflector {
         }
     }
 
-    fn answer(&mut self, packet: &mut [u8], arrival: &Arrival) {
+    fn answer(&mut self, buffer: &mut [u8], arrival: &Arrival) {
         if !self.shared.allows(arrival.source.ip()) {
             return;
         }
@@ -104,10 +104,11 @@ impl Reflector {
             wall,
             error: self.error,
         };
-        let Some(reply) = self.sessions.reflect(packet, &request, clock) else {
+        let Some(reply) = self.sessions.reflect(buffer, &request, clock) else {
             return;
         };
-        match self.socket.reply(packet, arrival, reply.tos) {
+        let answer = &buffer[..reply.length];
+        match self.socket.reply(answer, arrival, reply.tos) {
             Ok(id) => {
                 if self.departing.len() >= MOST_DEPARTING {
                     self.departing.pop_front();

@@ -11,7 +11,7 @@ use netio::Arrival;
 use super::UNPRIVILEGED_PORT;
 use crate::stamp::kernel::Kernel;
 use crate::stamp::tlv::{self, FollowUp, SOFTWARE, SameClock, TlvKind};
-use crate::stamp::wire::{Answer, BASE, ErrorEstimate, PORT, Request, ntp};
+use crate::stamp::wire::{Answer, BASE, ErrorEstimate, PORT, Request, SHORTEST_ANSWER, ntp};
 
 /// Sessions at a time; a session takes about 150 bytes.
 pub(crate) const MOST: usize = 4096;
@@ -43,6 +43,8 @@ pub(crate) struct Reply {
     pub(crate) key: SessionKey,
     /// The answer's own number.
     pub(crate) sequence: u32,
+    /// Its bytes, less than three times the request's: who asks under another's address gains little.
+    pub(crate) length: usize,
     /// DSCP; ECN is not set.
     pub(crate) tos: u8,
 }
@@ -93,17 +95,18 @@ impl Sessions {
         }
     }
 
-    /// Turns the request in `packet` into its answer, which has the same length; nothing when it is not to be answered.
+    /// Turns the request at the start of `buffer`, of [`Arrival::length`] bytes, into its answer; nothing when it is not to
+    /// be answered. The answer has the request's length, but is never shorter than [`SHORTEST_ANSWER`].
     ///
     /// Not answered are: what is too short; what comes from a port where a reflector or an echo server may be, since the
     /// two would answer each other for ever; new sessions while [`MOST`] are open; sessions that are too old.
     pub(crate) fn reflect(
         &mut self,
-        packet: &mut [u8],
+        buffer: &mut [u8],
         arrival: &Arrival,
         clock: ClockReading,
     ) -> Option<Reply> {
-        let request = Request::parse(packet)?;
+        let request = Request::parse(buffer.get(..arrival.length)?)?;
         if self.may_reflect(arrival.source.port()) {
             return None;
         }
@@ -127,9 +130,17 @@ impl Sessions {
             // RFC 8762 section 4.3.1: 255 where it cannot be had.
             ttl: arrival.ttl.unwrap_or(u8::MAX),
         };
-        packet[..BASE].copy_from_slice(&answer.emit());
+        let length = arrival.length.max(SHORTEST_ANSWER);
+        let packet = buffer.get_mut(..length)?;
+        let base = length.min(BASE);
+        packet[..base].copy_from_slice(&answer.emit()[..base]);
         let tos = self.extend(packet, arrival, &session);
-        Some(Reply { key, sequence, tos })
+        Some(Reply {
+            key,
+            sequence,
+            length,
+            tos,
+        })
     }
 
     /// Whether something that answers everything may be at this port.
@@ -250,9 +261,9 @@ mod tests {
         Sessions::new(Duration::from_secs(30), Duration::from_secs(3600), 9862)
     }
 
-    fn came(port: u16) -> Arrival {
+    fn came(length: usize, port: u16) -> Arrival {
         Arrival {
-            length: BASE,
+            length,
             source: ([10, 77, 0, 1], port).into(),
             asked: None,
             at: Some(seconds(1_700_000_000)),
@@ -281,19 +292,24 @@ mod tests {
         .to_vec()
     }
 
+    /// The answer to `packet`, in its place, if it gets one.
+    fn ask(sessions: &mut Sessions, packet: &mut Vec<u8>, port: u16, now: Nanos) -> Option<Reply> {
+        let came = came(packet.len(), port);
+        packet.resize(packet.len().max(BASE), 0xff);
+        let reply = sessions.reflect(packet, &came, clock(now));
+        packet.truncate(reply.map_or(came.length, |reply| reply.length));
+        reply
+    }
+
     fn number(sessions: &mut Sessions, sequence: u32, ssid: u16, now: Nanos) -> Option<u32> {
         let mut packet = request(sequence, ssid);
-        let reply = sessions.reflect(&mut packet, &came(5000), clock(now))?;
-        Some(reply.sequence)
+        Some(ask(sessions, &mut packet, 5000, now)?.sequence)
     }
 
     #[test]
     fn an_answer_gives_back_the_request_and_says_how_it_came() {
         let mut packet = request(9, 3);
-        let came = came(5000);
-        let reply = sessions()
-            .reflect(&mut packet, &came, clock(SECOND))
-            .unwrap();
+        let reply = ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
         let answer = Answer::parse(&packet).unwrap();
         assert_eq!(
             (
@@ -304,8 +320,21 @@ mod tests {
             (0, 9, 77)
         );
         assert_eq!((answer.ssid, answer.ttl, reply.tos), (3, 63, 0b1011_1000));
-        assert_eq!(answer.received, ntp(came.at.unwrap()));
+        assert_eq!(answer.received, ntp(came(BASE, 5000).at.unwrap()));
         assert_eq!(packet.len(), BASE);
+    }
+
+    #[test]
+    fn a_request_of_twamp_light_is_answered_at_its_own_length_or_at_the_shortest() {
+        for length in [14, 20, 41, 43] {
+            let mut packet = request(9, 3);
+            packet.truncate(length);
+            let reply = ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
+            assert_eq!((reply.length, reply.key.ssid), (length.max(41), 0));
+            let answer = Answer::parse(&packet).unwrap();
+            assert_eq!((answer.request.sequence, answer.request.sent), (9, 77));
+            assert_eq!((answer.ssid, answer.ttl), (0, 63));
+        }
     }
 
     #[test]
@@ -339,13 +368,9 @@ mod tests {
     #[test]
     fn what_could_do_harm_is_not_answered() {
         let mut sessions = sessions();
-        assert!(
-            sessions
-                .reflect(&mut [0; BASE - 1], &came(5000), clock(SECOND))
-                .is_none()
-        );
+        assert_eq!(ask(&mut sessions, &mut vec![0; 13], 5000, SECOND), None);
         for port in [7, PORT, UNPRIVILEGED_PORT, 9862] {
-            let reply = sessions.reflect(&mut request(0, 0), &came(port), clock(SECOND));
+            let reply = ask(&mut sessions, &mut request(0, 0), port, SECOND);
             assert_eq!(reply, None, "{port}");
         }
         for ssid in 0..u16::try_from(MOST).unwrap() {
@@ -360,12 +385,10 @@ mod tests {
     #[test]
     fn the_previous_answer_s_departure_travels_with_the_next() {
         let mut sessions = sessions();
-        let mut ask = |departed: Option<(u32, Nanos)>| {
+        let mut follow_up = |departed: Option<(u32, Nanos)>| {
             let mut packet = request(0, 1);
             tlv::append(&mut packet, TlvKind::FollowUpTelemetry, 16);
-            let reply = sessions
-                .reflect(&mut packet, &came(5000), clock(SECOND))
-                .unwrap();
+            let reply = ask(&mut sessions, &mut packet, 5000, SECOND).unwrap();
             if let Some((sequence, at)) = departed {
                 sessions.departed(reply.key, sequence, at);
             }
@@ -373,8 +396,8 @@ mod tests {
             tlv::read(&mut packet, |_, value| found = FollowUp::parse(value));
             found
         };
-        assert_eq!(ask(Some((0, SECOND))), None);
-        let follow_up = ask(None).unwrap();
+        assert_eq!(follow_up(Some((0, SECOND))), None);
+        let follow_up = follow_up(None).unwrap();
         assert_eq!((follow_up.sequence, follow_up.departed), (0, ntp(SECOND)));
     }
 
@@ -385,9 +408,7 @@ mod tests {
         tlv::append(&mut packet, TlvKind::DirectMeasurement, 12)[3] = 8;
         tlv::append(&mut packet, TlvKind::SameClock, 20)[7] = 42;
         let length = packet.len();
-        let reply = sessions()
-            .reflect(&mut packet, &came(5000), clock(SECOND))
-            .unwrap();
+        let reply = ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
         assert_eq!((packet.len(), reply.tos), (length, 0b0010_1000));
         let mut values = Vec::new();
         tlv::read(&mut packet, |kind, value| {
@@ -403,13 +424,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_packet_is_answered_at_its_own_length_or_not_at_all(
+        fn any_packet_is_answered_with_less_than_three_times_its_length_or_not_at_all(
             bytes in prop::collection::vec(any::<u8>(), 0..200)
         ) {
             let mut packet = bytes.clone();
-            let reply = sessions().reflect(&mut packet, &came(5000), clock(SECOND));
-            prop_assert_eq!(reply.is_some(), bytes.len() >= BASE);
-            prop_assert_eq!(packet.len(), bytes.len());
+            let reply = ask(&mut sessions(), &mut packet, 5000, SECOND);
+            prop_assert_eq!(reply.is_some(), bytes.len() >= 14);
+            if reply.is_some() {
+                prop_assert_eq!(packet.len(), bytes.len().max(SHORTEST_ANSWER));
+                prop_assert!(packet.len() < 3 * bytes.len());
+            }
         }
     }
 }
