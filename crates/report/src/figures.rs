@@ -1,5 +1,6 @@
 //! The figures of one measurement.
 
+use crate::interval::in_words;
 use record::quantity::scope;
 use record::table::{Column, Table};
 use record::{Figure, Measurement, quantity};
@@ -10,7 +11,7 @@ pub fn figures(measurement: &Measurement) -> Table {
         Column::words("figure"),
         Column::words("statistic"),
         Column::numbers("value"),
-        Column::words("95 % interval"),
+        Column::words("95 % in the run"),
     ];
     let row = |figure: &Figure| {
         let shown = |value| quantity(figure.metric, value);
@@ -22,7 +23,7 @@ pub fn figures(measurement: &Measurement) -> Table {
             Some([low, _]) if figure.is_open_above() => {
                 (format!("at least {value}"), format!("from {}", shown(low)))
             }
-            Some(ends) => (value, ends.map(shown).join(" to ")),
+            Some(ends) => (value, in_words(figure.metric, figure.value, ends)),
         };
         [
             title.join(" "),
@@ -60,6 +61,6 @@ mod tests {
             ..Measurement::default()
         };
         let table = table_text(&figures(&measurement), Terminal::NONE);
-        assert!(table.contains("0.500 % to 2.000 %"), "{table}");
+        assert!(table.contains("[0.500, 2.000] %"), "{table}");
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod verdict;
 
 use std::collections::BTreeMap;
 
+use crate::interval::{Interval, Of};
 use bottleneck::bottlenecks;
 use record::Measurement;
 use record::figure_name::FigureName;
@@ -67,7 +68,7 @@ pub(crate) struct Across {
     pub(crate) at_least: bool,
     /// The 95 % interval: Student's t over the runs, or what the only run states of itself; of the figure that decided how
     /// many runs there are, Stein's; none of a lower bound.
-    pub(crate) interval: Option<[f64; 2]>,
+    pub(crate) interval: Option<Interval>,
     /// Against the reference case; absent for the reference, or without its figure.
     pub(crate) shift: Option<Shift>,
 }
@@ -219,13 +220,16 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     }
     let across = |(name, stated): (FigureName, Stated)| {
         let summary = Summary::of(&stated.values)?;
-        let own = stated.interval.filter(|_| stated.values.len() == 1);
-        let interval = summary.interval.or(own).filter(|_| !stated.at_least);
+        let runs = stated.values.len();
+        let own = stated.interval.filter(|_| runs == 1);
+        let over = summary.interval.map(|ends| (ends, Of::Runs(runs)));
+        let interval = over.or(own.map(|ends| (ends, Of::TheRun)));
+        let interval = interval.filter(|_| !stated.at_least);
         let across = Across {
             values: stated.values,
             summary,
             at_least: stated.at_least,
-            interval,
+            interval: interval.map(|(ends, of)| Interval { ends, of }),
             shift: None,
         };
         Some((name, across))
@@ -239,7 +243,10 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         {
             figure.summary = Summary::of(&values).unwrap_or(figure.summary.clone());
             figure.values = values;
-            figure.interval = Some(interval);
+            figure.interval = Some(Interval {
+                ends: interval,
+                of: Of::Runs(figure.values.len()),
+            });
         }
     }
     found
@@ -366,7 +373,8 @@ pub(crate) mod tests {
         let figure = &Analysis::of(&record).cases[0].figures[&of];
         assert_eq!(figure.values, [98.0, 99.0, 100.0, 102.0, 110.0]);
         let stated = repeats::mean_interval(&figure.values).unwrap();
-        assert_eq!(figure.interval, Some(stated));
+        let of = Of::Runs(5);
+        assert_eq!(figure.interval, Some(Interval { ends: stated, of }));
         let findings = crate::findings::findings(&Analysis::of(&record));
         let told = "ping.rtt_ms.median within ± 1 % takes 173 runs; 5 count";
         assert!(
