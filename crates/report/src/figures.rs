@@ -1,6 +1,6 @@
 //! The figures of one measurement.
 
-use crate::interval::in_words;
+use crate::interval::{NOT_AVAILABLE, in_words, is_tail};
 use record::quantity::scope;
 use record::table::{Column, Table};
 use record::{Figure, Measurement, quantity};
@@ -17,8 +17,12 @@ pub fn figures(measurement: &Measurement) -> Table {
         let shown = |value| quantity(figure.metric, value);
         let mut title = scope(figure);
         title.push(figure.metric.title());
-        let value = shown(figure.value);
+        let value = match figure.is_of_too_few() && is_tail(figure.statistic) {
+            true => NOT_AVAILABLE.to_owned(),
+            false => shown(figure.value),
+        };
         let (value, interval) = match figure.interval {
+            None if figure.is_of_too_few() => (value, NOT_AVAILABLE.to_owned()),
             None => (value, String::new()),
             Some([low, _]) if figure.is_open_above() => {
                 (format!("at least {value}"), format!("from {}", shown(low)))

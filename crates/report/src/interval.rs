@@ -1,7 +1,15 @@
 //! A value with its 95 % interval, in the one form that every report has, and what the interval is of.
 
-use record::Metric;
 use record::quantity::{counted, number, quantity, scale};
+use record::{Metric, Statistic};
+
+/// In place of what too few samples do not tell.
+pub(crate) const NOT_AVAILABLE: &str = "n/a";
+
+/// Whether a figure speaks of the tail of a distribution, which few samples do not have.
+pub(crate) fn is_tail(statistic: Statistic) -> bool {
+    matches!(statistic, Statistic::P90 | Statistic::P99)
+}
 
 /// A 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]

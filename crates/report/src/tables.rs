@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::analysis::{Analysis, CaseFigures};
-use crate::interval::{Interval, Label, with_interval};
+use crate::interval::{Interval, Label, NOT_AVAILABLE, around, is_tail};
 use record::Record;
 use record::figure_name::FigureName;
 use record::plan::Instrument;
@@ -44,6 +44,8 @@ pub(super) struct Value {
     /// It is a lower bound.
     pub(super) at_least: bool,
     pub(super) interval: Option<Interval>,
+    /// Its samples are too few for an interval, or, of a percentile, for it.
+    pub(super) too_few: bool,
     pub(super) published: Option<f64>,
     /// Against the reference, in plain words.
     pub(super) change: Option<String>,
@@ -148,6 +150,7 @@ fn value(figures: &CaseFigures<'_>, name: &FigureName) -> Value {
         value: Some(figure.value() / scale),
         at_least: figure.at_least,
         interval,
+        too_few: figure.too_few,
         published,
         change: shift.map(|shift| shift.words(name.metric.sense(), name.metric.unit())),
         shift: shift.map(|shift| in_column(shift, name.metric)),
@@ -214,8 +217,9 @@ impl InstrumentTable<'_> {
         }
         let row = |row: &CaseRow<'_>| {
             let mut cells = vec![Cell::from(row.title())];
-            for ((value, [published, shift]), label) in row.values.iter().zip(&shown).zip(&labels) {
-                cells.push(value.in_words(*label).into());
+            let columns = self.columns.iter().zip(&shown).zip(&labels);
+            for (value, ((column, [published, shift]), label)) in row.values.iter().zip(columns) {
+                cells.push(value.in_words(column.statistic, *label).into());
                 cells.extend(
                     published.then(|| {
                         Cell::marked(or_dash(value.published.map(number)), Mark::Published)
@@ -250,21 +254,37 @@ impl InstrumentTable<'_> {
 }
 
 impl Value {
-    /// "3.125 ± 0.106", "10.00 [10.00, 10.80]", "at least 3.125"; under a heading that has this label.
-    fn in_words(&self, label: Label) -> String {
-        let Some(value) = self.value else {
-            return or_dash(None);
-        };
-        if self.at_least {
-            return format!("at least {}", number(value));
+    /// The number, but for a percentile of too few samples, which has none.
+    pub(super) fn number(&self, statistic: Statistic) -> String {
+        match self.value {
+            Some(_) if self.too_few && is_tail(statistic) => NOT_AVAILABLE.to_owned(),
+            Some(value) if self.at_least => format!("at least {}", number(value)),
+            value => or_dash(value.map(number)),
         }
-        let beside = self.interval.and_then(|own| label.beside(own.of));
-        let words = with_interval(value, self.interval.map(|own| own.ends));
-        [Some(words), beside]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(" ")
+    }
+
+    /// The interval, and of what it is where the heading, which has this label, speaks of others: "± 0.106", "[10.00, 10.80]";
+    /// "\[n/a\]" where the samples are too few for one.
+    pub(super) fn interval(&self, statistic: Statistic, label: Label) -> Option<String> {
+        let too_few = self.too_few && is_tail(statistic);
+        let value = self.value.filter(|_| !self.at_least && !too_few)?;
+        let Some(interval) = self.interval else {
+            return self.too_few.then(|| format!("[{NOT_AVAILABLE}]"));
+        };
+        let words = around(value, interval.ends, number);
+        Some(match label.beside(interval.of) {
+            Some(beside) => format!("{words} {beside}"),
+            None => words,
+        })
+    }
+
+    /// "3.125 ± 0.106", "10.00 [10.00, 10.80]", "at least 3.125"; under a heading that has this label.
+    fn in_words(&self, statistic: Statistic, label: Label) -> String {
+        let words = [
+            Some(self.number(statistic)),
+            self.interval(statistic, label),
+        ];
+        words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -332,8 +352,10 @@ pub(super) fn or_dash(text: Option<String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::analysis::tests::record;
     use crate::{Terminal, details, html, markdown, text};
+    use record::Figure;
 
     #[test]
     fn a_one_sided_interval_of_one_run_is_stated_as_it_is_and_said_to_be_of_the_run() {
@@ -365,5 +387,28 @@ mod tests {
         assert!(text.contains("goodput mean, over 2 runs, Mbit/s"), "{text}");
         assert!(text.contains("16.00 [16.00, 17.28] in the run"), "{text}");
         assert!(text.contains("| 8.200 ± 22.87 |"), "{text}");
+    }
+
+    #[test]
+    fn what_too_few_samples_do_not_tell_is_not_available() {
+        let mut record = record();
+        let of_ping = &mut record.runs[0].measurements[0].measurement.figures;
+        let median = of_ping.iter_mut().find(|f| f.metric == Metric::RttMs);
+        let median = median.unwrap();
+        *median = median.clone().worth(9.0);
+        let text = text(&record, Terminal::NONE);
+        assert!(text.contains("1.100 [n/a]"), "{text}");
+        let tail = |worth| Value {
+            value: Some(7.0),
+            too_few: Figure::new(Metric::RttMs, Statistic::P99, 7.0)
+                .worth(worth)
+                .is_of_too_few(),
+            ..Value::default()
+        };
+        assert_eq!(tail(99.0).in_words(Statistic::P99, Label::default()), "n/a");
+        assert_eq!(
+            tail(100.0).in_words(Statistic::P99, Label::default()),
+            "7.000"
+        );
     }
 }

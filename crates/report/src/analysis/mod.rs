@@ -69,6 +69,8 @@ pub(crate) struct Across {
     /// The 95 % interval: Student's t over the runs, or what the only run states of itself; of the figure that decided how
     /// many runs there are, Stein's; none of a lower bound.
     pub(crate) interval: Option<Interval>,
+    /// In one of the runs its samples are too few for what it says, or for an interval.
+    pub(crate) too_few: bool,
     /// Against the reference case; absent for the reference, or without its figure.
     pub(crate) shift: Option<Shift>,
 }
@@ -202,6 +204,8 @@ struct Stated {
     at_least: bool,
     /// What the last run states.
     interval: Option<[f64; 2]>,
+    /// One of them is of too few samples.
+    too_few: bool,
 }
 
 /// Every figure of a case, of all streams together. What failed half-way states none.
@@ -216,6 +220,7 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             stated.values.push(figure.value);
             stated.at_least |= figure.is_open_above();
             stated.interval = figure.interval;
+            stated.too_few |= figure.is_of_too_few();
         }
     }
     let across = |(name, stated): (FigureName, Stated)| {
@@ -230,6 +235,7 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             summary,
             at_least: stated.at_least,
             interval: interval.map(|(ends, of)| Interval { ends, of }),
+            too_few: stated.too_few,
             shift: None,
         };
         Some((name, across))

@@ -3,9 +3,10 @@
 
 use askama::Template;
 
-use crate::interval::{Interval, Label, around};
+use crate::interval::Label;
 use crate::meaning;
-use crate::tables::{InstrumentTable, Value, ValueColumn, or_dash};
+use crate::tables::{InstrumentTable, Value, ValueColumn};
+use record::Statistic;
 use record::quantity::{number, scale};
 
 /// A table of values under its instrument's name.
@@ -51,8 +52,8 @@ impl<'a> Values<'a> {
             values: row
                 .values
                 .iter()
-                .zip(&labels)
-                .map(|(value, label)| Shown::of(value, *label))
+                .zip(table.columns.iter().zip(&labels))
+                .map(|(value, (column, label))| Shown::of(value, column.statistic, *label))
                 .collect(),
         };
         Self {
@@ -94,19 +95,10 @@ impl Heading {
 }
 
 impl Shown {
-    fn of(value: &Value, label: Label) -> Self {
-        let at_least = if value.at_least { "at least " } else { "" };
-        let words = |(about, own): (f64, Interval)| {
-            let beside = label.beside(own.of).map(|of| format!(" {of}"));
-            around(about, own.ends, number) + &beside.unwrap_or_default()
-        };
+    fn of(value: &Value, statistic: Statistic, label: Label) -> Self {
         Self {
-            value: or_dash(
-                value
-                    .value
-                    .map(|value| at_least.to_owned() + &number(value)),
-            ),
-            interval: value.value.zip(value.interval).map(words),
+            value: value.number(statistic),
+            interval: value.interval(statistic, label),
             change: value.change.as_deref().map(short),
             published: value.published.map(number),
         }
