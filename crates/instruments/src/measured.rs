@@ -2,6 +2,7 @@
 
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
+use stats::median::Median;
 use stats::{order_statistics, proportion, t_interval};
 
 /// Figures of what was found, all of one direction if they are of any.
@@ -52,13 +53,15 @@ pub(crate) fn lost_percent(lost: u64, sent: u64) -> Figure {
     }
 }
 
-/// These statistics of `values`, the median with its interval by ranks; nothing of no values.
+/// These statistics of `values`, in the order in which they were taken, the median with its interval from blocks of
+/// neighbours; nothing of no values.
 pub(crate) fn distribution(
     metric: Metric,
     values: &[f64],
     statistics: &[Statistic],
 ) -> Vec<Figure> {
     let sorted = order_statistics::sorted(values);
+    let of_blocks = Median::of(values);
     let figure = |&statistic: &Statistic| {
         let value = match statistic {
             Statistic::Min => sorted.first().copied(),
@@ -69,9 +72,12 @@ pub(crate) fn distribution(
             Statistic::Max => sorted.last().copied(),
             _ => None,
         };
-        let by_ranks = order_statistics::median_interval(&sorted);
+        let judged = [Statistic::Median, Statistic::P90, Statistic::P99].contains(&statistic);
+        let median = of_blocks.filter(|_| judged);
+        let interval = median.and_then(|median| median.interval);
         Some(Figure {
-            interval: by_ranks.filter(|_| statistic == Statistic::Median),
+            interval: interval.filter(|_| statistic == Statistic::Median),
+            worth: median.map(|median| median.worth),
             ..Figure::new(metric, statistic, value?)
         })
     };

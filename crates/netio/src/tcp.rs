@@ -39,6 +39,10 @@ pub struct TcpInfo {
     pub bytes_acked: u64,
     /// Payload bytes received in order.
     pub bytes_received: u64,
+    /// Payload bytes of it that were sent again.
+    pub bytes_retrans: u64,
+    /// Segments received ahead of others that were missing.
+    pub out_of_order: u32,
     /// Segments with payload sent, again included.
     pub data_segs_out: u32,
     /// Segments with payload received.
@@ -109,6 +113,8 @@ impl TcpInfo {
             snd_wnd: short(228),
             total_retrans: short(100),
             bytes_sent: long(200),
+            bytes_retrans: long(208),
+            out_of_order: short(224),
             bytes_acked: long(120),
             bytes_received: long(128),
             data_segs_out: short(156),

@@ -78,6 +78,10 @@ pub struct Figure {
         skip_serializing_if = "Option::is_none"
     )]
     pub interval: Option<[f64; 2]>,
+    /// How many independent samples those that it sums up are worth, where neighbours may be alike; absent of what is no
+    /// statistic of samples, and where nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worth: Option<f64>,
 }
 
 /// An interval whose upper end is null where there is none.
@@ -166,6 +170,7 @@ impl Figure {
             phase: None,
             value,
             interval: None,
+            worth: None,
         }
     }
 
@@ -179,6 +184,22 @@ impl Figure {
     pub fn within(mut self, low: f64, high: f64) -> Self {
         self.interval = Some([low, high]);
         self
+    }
+
+    /// Of samples that are worth so many independent ones.
+    pub fn worth(mut self, samples: f64) -> Self {
+        self.worth = Some(samples);
+        self
+    }
+
+    /// Whether its samples are too few for what it says: worth fewer than ten, or, of a percentile, so few that none lies beyond
+    /// it. Reports then say "n/a" in place of the interval, or of the percentile.
+    pub fn is_of_too_few(&self) -> bool {
+        let fewest = match self.statistic {
+            Statistic::P99 => 100.0,
+            _ => 10.0,
+        };
+        self.worth.is_some_and(|worth| worth < fewest)
     }
 
     /// With a lower bound alone of what the network would have done.

@@ -38,7 +38,7 @@ pub(super) fn note(analysis: &Analysis<'_>) -> String {
     let reference = analysis.record.plan().reference.as_ref();
     let change = reference.map(|case| format!("Δ: against {case}; "));
     format!(
-        "±: half the 95 % interval; {}more: --details, or the report",
+        "±, [low, high]: 95 % interval; {}more: --details, or the report",
         change.unwrap_or_default()
     )
 }

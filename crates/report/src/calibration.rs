@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::findings::{machine, quick};
+use super::interval::in_words;
 use super::render::{escaped, table_markdown};
 use super::tables::or_dash;
 use super::terminal::{Terminal, prose, table_text};
@@ -73,7 +74,7 @@ fn every_cell(report: &InstrumentCalibration) -> Table {
     let numbers = [
         "truth",
         "value",
-        "±",
+        "95 % in a run",
         "deviation",
         "spread",
         "of the line",
@@ -330,12 +331,14 @@ fn worst(figure: &FigureCalibration) -> Option<String> {
 fn cell_row(cell: &Cell) -> [String; 10] {
     let metric = cell.figure.metric;
     let shown = |value: Option<f64>| or_dash(value.map(|value| quantity(metric, value)));
+    let interval = cell.value.zip(cell.interval);
+    let interval = or_dash(interval.map(|(value, ends)| in_words(metric, value, ends)));
     [
         cell.case.clone(),
         figure_of(cell),
         shown(cell.truth),
         shown(cell.value),
-        shown(cell.half_width),
+        interval,
         shown(cell.bias),
         shown(cell.spread),
         or_dash(cell.line_percent.map(|share| format!("{share:.1} %"))),

@@ -1,5 +1,6 @@
 //! The figures of one measurement.
 
+use crate::interval::{NOT_AVAILABLE, in_words, is_tail};
 use record::quantity::scope;
 use record::table::{Column, Table};
 use record::{Figure, Measurement, quantity};
@@ -10,19 +11,23 @@ pub fn figures(measurement: &Measurement) -> Table {
         Column::words("figure"),
         Column::words("statistic"),
         Column::numbers("value"),
-        Column::words("95 % interval"),
+        Column::words("95 % in the run"),
     ];
     let row = |figure: &Figure| {
         let shown = |value| quantity(figure.metric, value);
         let mut title = scope(figure);
         title.push(figure.metric.title());
-        let value = shown(figure.value);
+        let value = match figure.is_of_too_few() && is_tail(figure.statistic) {
+            true => NOT_AVAILABLE.to_owned(),
+            false => shown(figure.value),
+        };
         let (value, interval) = match figure.interval {
+            None if figure.is_of_too_few() => (value, NOT_AVAILABLE.to_owned()),
             None => (value, String::new()),
             Some([low, _]) if figure.is_open_above() => {
                 (format!("at least {value}"), format!("from {}", shown(low)))
             }
-            Some(ends) => (value, ends.map(shown).join(" to ")),
+            Some(ends) => (value, in_words(figure.metric, figure.value, ends)),
         };
         [
             title.join(" "),
@@ -60,6 +65,6 @@ mod tests {
             ..Measurement::default()
         };
         let table = table_text(&figures(&measurement), Terminal::NONE);
-        assert!(table.contains("0.500 % to 2.000 %"), "{table}");
+        assert!(table.contains("[0.500, 2.000] %"), "{table}");
     }
 }

@@ -11,8 +11,10 @@ use record::table::{Cell, Column, Mark, Table};
 use stats::repeats;
 
 /// What the numbers are.
-pub(super) const LEGEND: &str = "values: means over the runs ± half the 95 % interval (Student's t; of a single run, what the \
-                                 instrument states); Δ: Hodges–Lehmann shift against the reference in percent, of a percentage \
+pub(super) const LEGEND: &str = "values: means over the runs with the 95 % interval, ± half of it or, where its ends lie unlike \
+                                 far from the value, [low, high]; over N runs: how the runs scatter (Student's t, or Stein's of the figure that \
+                                 decides how many there are); in the run: what the network did in the only run, as the instrument \
+                                 states it; Δ: Hodges–Lehmann shift against the reference in percent, of a percentage \
                                  in percentage points; goodput: payload (L7)";
 
 /// What follows the title of an experiment that was not run in full.

@@ -12,6 +12,7 @@ mod figures;
 mod findings;
 mod flent;
 mod html;
+mod interval;
 mod iperf3;
 mod junit;
 mod markdown;

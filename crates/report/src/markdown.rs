@@ -55,7 +55,7 @@ mod tests {
         let text = markdown(&record()).unwrap();
         for part in [
             "# A small experiment\n\n**Met: 4 of 4 expectations met.**",
-            "## ping\n\n| case | rtt median, ms |",
+            "## ping\n\n| case | rtt median, over 2 runs, ms |",
             "| slow | 3.125 ± ",
             "| base | none | kind netns, mtu 1500",
             "- all 4 expectations met",

@@ -2,9 +2,6 @@
 
 use record::{Direction, Metric, Phase, Statistic};
 
-/// What the interval behind a figure says.
-pub(super) const INTERVAL: &str = "±: half the 95 % interval, over the runs by Student's t, of a single run as the instrument states it.";
-
 /// What a metric is, and its unit.
 pub(super) fn of_metric(metric: Metric) -> String {
     match metric.unit() {

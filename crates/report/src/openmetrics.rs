@@ -20,7 +20,7 @@ pub fn openmetrics(record: &Record) -> String {
                 *families.entry(family).or_default() += &line;
             };
             add("", figure.value());
-            if let Some([low, high]) = figure.interval {
+            if let Some([low, high]) = figure.interval.map(|own| own.ends) {
                 add("_interval_low", low);
                 add("_interval_high", high);
             }

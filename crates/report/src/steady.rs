@@ -4,16 +4,16 @@ use super::charts::instruments;
 use super::tables::or_dash;
 use crate::analysis::Analysis;
 use crate::analysis::throughput::{Throughput, WarmUp};
+use crate::interval::{Label, with_interval};
 use record::Direction;
 use record::profile::SampleKind;
-use record::quantity::number;
 use record::table::{Column, Table};
 use stats::order_statistics;
 
 /// How to read it.
 const NOTE: &str = "Reached: when the throughput of an interval first was the steady one, median over the runs (least to greatest). Steady: the \
-                               mean of what follows the warm-up, ± half the 95 % interval, over the runs by Student's t, of a single run by batch \
-                               means over its autocorrelation; with an asterisk the run's intervals are too few or too much alike for that to be \
+                               mean of what follows the warm-up with its 95 % interval: over the runs by Student's t; in the run by batch \
+                               means over its autocorrelation, and with an asterisk the run's intervals are too few or too much alike for that to be \
                                sure. Warm-up: as the scenario has it, or found by MSER-5";
 
 /// A table an instrument that has intervals: a row a case and direction.
@@ -28,20 +28,29 @@ pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
 }
 
 fn table(analysis: &Analysis<'_>, instrument: &str) -> Table {
-    let rows = analysis.cases.iter().flat_map(|case| {
+    let ways = analysis.cases.iter().flat_map(|case| {
         let ways = Throughput::of(case, instrument).into_iter();
-        ways.map(|way| cells(case.name(), &way))
+        ways.map(|way| (case.name(), way))
     });
+    let ways: Vec<(&str, Throughput)> = ways.collect();
+    let label = Label::of(ways.iter().filter_map(|(_, way)| Some(way.interval?.of)));
+    let rows = ways.iter().map(|(case, way)| cells(case, way, label));
+    let steady = [
+        Some("steady".to_owned()),
+        label.heading(),
+        Some("Mbit/s".to_owned()),
+    ];
+    let steady = steady.into_iter().flatten().collect::<Vec<_>>().join("\n");
     let columns = [
         Column::words("case"),
         Column::numbers("reached after\ns"),
-        Column::numbers("steady\nMbit/s"),
+        Column::numbers(steady),
         Column::words("warm-up left out"),
     ];
     Table::new(format!("{instrument}: warm-up and ramp"), columns).with(rows)
 }
 
-fn cells(case: &str, way: &Throughput) -> [String; 4] {
+fn cells(case: &str, way: &Throughput, label: Label) -> [String; 4] {
     let case = match way.direction.map(Direction::name) {
         Some(direction) => format!("{case}, {direction}"),
         None => case.to_owned(),
@@ -49,7 +58,7 @@ fn cells(case: &str, way: &Throughput) -> [String; 4] {
     [
         case,
         reached(&way.ramps_s),
-        steady(way),
+        steady(way, label),
         left_out(&way.warm_ups),
     ]
 }
@@ -64,20 +73,14 @@ fn reached(ramps_s: &[f64]) -> String {
     }))
 }
 
-fn steady(way: &Throughput) -> String {
+fn steady(way: &Throughput, label: Label) -> String {
     const MEGA: f64 = 1e6;
-    let half = way.interval.map(|[low, high]| (high - low) / 2.0 / MEGA);
-    let half = half.map(|half| format!(" ± {}", number(half)));
-    let mark = if half.is_some() && !way.trusted {
-        " *"
-    } else {
-        ""
-    };
-    format!(
-        "{}{}{mark}",
-        number(way.steady / MEGA),
-        half.unwrap_or_default()
-    )
+    let interval = way.interval.map(|own| own.in_units_of(MEGA));
+    let words = with_interval(way.steady / MEGA, interval.map(|own| own.ends));
+    let beside = interval.and_then(|own| label.beside(own.of));
+    let mark = (interval.is_some() && !way.trusted).then(|| "*".to_owned());
+    let parts = [Some(words), beside, mark].into_iter().flatten();
+    parts.collect::<Vec<_>>().join(" ")
 }
 
 fn left_out(warm_ups: &[WarmUp]) -> String {
@@ -112,6 +115,7 @@ fn left_out(warm_ups: &[WarmUp]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interval::{Interval, Of};
 
     #[test]
     fn warm_ups_are_told_in_words() {
@@ -137,16 +141,19 @@ mod tests {
         let way = Throughput {
             direction: None,
             steady: 5e6,
-            interval: Some([4e6, 6e6]),
+            interval: Some(Interval {
+                ends: [4e6, 6e6],
+                of: Of::TheRun,
+            }),
             trusted: false,
             warm_ups: vec![WarmUp::TooShort],
             ramps_s: Vec::new(),
         };
-        assert_eq!(steady(&way), "5.000 ± 1.000 *");
+        assert_eq!(steady(&way, Label::default()), "5.000 ± 1.000 *");
         let sure = Throughput {
             trusted: true,
             ..way
         };
-        assert_eq!(steady(&sure), "5.000 ± 1.000");
+        assert_eq!(steady(&sure, Label::default()), "5.000 ± 1.000");
     }
 }

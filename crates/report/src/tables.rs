@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::analysis::{Analysis, CaseFigures};
+use crate::interval::{Interval, Label, NOT_AVAILABLE, around, is_tail};
 use record::Record;
 use record::figure_name::FigureName;
 use record::plan::Instrument;
@@ -42,8 +43,9 @@ pub(super) struct Value {
     pub(super) value: Option<f64>,
     /// It is a lower bound.
     pub(super) at_least: bool,
-    /// Half of the 95 % interval's width.
-    pub(super) half: Option<f64>,
+    pub(super) interval: Option<Interval>,
+    /// Its samples are too few for an interval, or, of a percentile, for it.
+    pub(super) too_few: bool,
     pub(super) published: Option<f64>,
     /// Against the reference, in plain words.
     pub(super) change: Option<String>,
@@ -142,14 +144,13 @@ fn value(figures: &CaseFigures<'_>, name: &FigureName) -> Value {
             ..Value::default()
         };
     };
-    let half = figure
-        .interval
-        .map(|[low, high]| (high - low) / 2.0 / scale);
+    let interval = figure.interval.map(|own| own.in_units_of(scale));
     let shift = figure.shift.as_ref();
     Value {
         value: Some(figure.value() / scale),
         at_least: figure.at_least,
-        half,
+        interval,
+        too_few: figure.too_few,
         published,
         change: shift.map(|shift| shift.words(name.metric.sense(), name.metric.unit())),
         shift: shift.map(|shift| in_column(shift, name.metric)),
@@ -200,9 +201,12 @@ impl InstrumentTable<'_> {
             })
             .collect();
         let mut columns = vec![Column::words("case")];
-        for (column, [published, shift]) in self.columns.iter().zip(&shown) {
+        let labels: Vec<Label> = (0..self.columns.len()).map(|at| self.label(at)).collect();
+        for ((column, [published, shift]), label) in self.columns.iter().zip(&shown).zip(&labels) {
             let unit = scale(column.metric).1;
-            columns.push(Column::numbers(format!("{}\n{unit}", column.title())));
+            let lines = [Some(column.title()), label.heading(), Some(unit.to_owned())];
+            let lines: Vec<String> = lines.into_iter().flatten().collect();
+            columns.push(Column::numbers(lines.join("\n")));
             let publication = || Column::numbers(format!("published\n{unit}")).beside();
             columns.extend(published.then(publication));
             let change = || match narrow {
@@ -211,22 +215,30 @@ impl InstrumentTable<'_> {
             };
             columns.extend(shift.then(|| change().beside()));
         }
-        let row =
-            |row: &CaseRow<'_>| {
-                let mut cells = vec![Cell::from(row.title())];
-                for (value, [published, shift]) in row.values.iter().zip(&shown) {
-                    cells.push(value.in_words().into());
-                    cells.extend(published.then(|| {
+        let row = |row: &CaseRow<'_>| {
+            let mut cells = vec![Cell::from(row.title())];
+            let columns = self.columns.iter().zip(&shown).zip(&labels);
+            for (value, ((column, [published, shift]), label)) in row.values.iter().zip(columns) {
+                cells.push(value.in_words(column.statistic, *label).into());
+                cells.extend(
+                    published.then(|| {
                         Cell::marked(or_dash(value.published.map(number)), Mark::Published)
-                    }));
-                    cells.extend(shift.then(|| {
-                        let change = if narrow { &value.shift } else { &value.change };
-                        or_dash(change.clone()).into()
-                    }));
-                }
-                cells
-            };
+                    }),
+                );
+                cells.extend(shift.then(|| {
+                    let change = if narrow { &value.shift } else { &value.change };
+                    or_dash(change.clone()).into()
+                }));
+            }
+            cells
+        };
         Table::new(self.instrument, columns).with(self.rows.iter().map(row))
+    }
+
+    /// What the intervals of a column are of.
+    pub(super) fn label(&self, column: usize) -> Label {
+        let rows = self.rows.iter();
+        Label::of(rows.filter_map(|row| Some(row.values[column].interval?.of)))
     }
 
     /// Every figure that it has a place for.
@@ -242,14 +254,37 @@ impl InstrumentTable<'_> {
 }
 
 impl Value {
-    /// "3.125 ± 0.106", "at least 3.125".
-    fn in_words(&self) -> String {
-        let value = or_dash(self.value.map(number));
-        match self.half {
-            _ if self.at_least => format!("at least {value}"),
-            Some(half) => format!("{value} ± {}", number(half)),
-            None => value,
+    /// The number, but for a percentile of too few samples, which has none.
+    pub(super) fn number(&self, statistic: Statistic) -> String {
+        match self.value {
+            Some(_) if self.too_few && is_tail(statistic) => NOT_AVAILABLE.to_owned(),
+            Some(value) if self.at_least => format!("at least {}", number(value)),
+            value => or_dash(value.map(number)),
         }
+    }
+
+    /// The interval, and of what it is where the heading, which has this label, speaks of others: "± 0.106", "[10.00, 10.80]";
+    /// "\[n/a\]" where the samples are too few for one.
+    pub(super) fn interval(&self, statistic: Statistic, label: Label) -> Option<String> {
+        let too_few = self.too_few && is_tail(statistic);
+        let value = self.value.filter(|_| !self.at_least && !too_few)?;
+        let Some(interval) = self.interval else {
+            return self.too_few.then(|| format!("[{NOT_AVAILABLE}]"));
+        };
+        let words = around(value, interval.ends, number);
+        Some(match label.beside(interval.of) {
+            Some(beside) => format!("{words} {beside}"),
+            None => words,
+        })
+    }
+
+    /// "3.125 ± 0.106", "10.00 [10.00, 10.80]", "at least 3.125"; under a heading that has this label.
+    fn in_words(&self, statistic: Statistic, label: Label) -> String {
+        let words = [
+            Some(self.number(statistic)),
+            self.interval(statistic, label),
+        ];
+        words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -313,4 +348,67 @@ impl CaseRow<'_> {
 /// What is not known is a dash.
 pub(super) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "–".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+    use crate::{Terminal, details, html, markdown, text};
+    use record::Figure;
+
+    #[test]
+    fn a_one_sided_interval_of_one_run_is_stated_as_it_is_and_said_to_be_of_the_run() {
+        let mut record = record();
+        record.runs.truncate(1);
+        record.head.plan.cases.truncate(1);
+        let goodput = &mut record.runs[0].measurements[1].measurement.figures[0];
+        *goodput = goodput.clone().within(goodput.value, 1.08 * goodput.value);
+        for report in [
+            text(&record, Terminal::NONE),
+            details(&record, Terminal::NONE),
+            markdown(&record).unwrap().replace('\\', ""),
+        ] {
+            assert!(report.contains("16.00 [16.00, 17.28]"), "{report}");
+            assert!(report.contains("in the run"), "{report}");
+            assert!(!report.contains("over 1 run"), "{report}");
+        }
+        let page = html(&record).unwrap();
+        assert!(page.contains("<b>16.00</b> <i>[16.00, 17.28]</i>"));
+        assert!(page.contains("In the run: the 95 % interval of what the network did"));
+    }
+
+    #[test]
+    fn where_one_case_ran_once_and_another_twice_each_says_what_its_interval_is_of() {
+        let mut record = record();
+        let goodput = &mut record.runs[0].measurements[1].measurement.figures[0];
+        *goodput = goodput.clone().within(goodput.value, 1.08 * goodput.value);
+        let text = markdown(&record).unwrap().replace('\\', "");
+        assert!(text.contains("goodput mean, over 2 runs, Mbit/s"), "{text}");
+        assert!(text.contains("16.00 [16.00, 17.28] in the run"), "{text}");
+        assert!(text.contains("| 8.200 ± 22.87 |"), "{text}");
+    }
+
+    #[test]
+    fn what_too_few_samples_do_not_tell_is_not_available() {
+        let mut record = record();
+        let of_ping = &mut record.runs[0].measurements[0].measurement.figures;
+        let median = of_ping.iter_mut().find(|f| f.metric == Metric::RttMs);
+        let median = median.unwrap();
+        *median = median.clone().worth(9.0);
+        let text = text(&record, Terminal::NONE);
+        assert!(text.contains("1.100 [n/a]"), "{text}");
+        let tail = |worth| Value {
+            value: Some(7.0),
+            too_few: Figure::new(Metric::RttMs, Statistic::P99, 7.0)
+                .worth(worth)
+                .is_of_too_few(),
+            ..Value::default()
+        };
+        assert_eq!(tail(99.0).in_words(Statistic::P99, Label::default()), "n/a");
+        assert_eq!(
+            tail(100.0).in_words(Statistic::P99, Label::default()),
+            "7.000"
+        );
+    }
 }

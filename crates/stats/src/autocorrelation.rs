@@ -89,12 +89,12 @@ fn autocorrelation_time(values: &[f64], mean: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::tests::draws;
 
     /// An autoregressive series around 0 with the given correlation of neighbours.
-    fn series(seed: u64, correlation: f64, count: usize) -> Vec<f64> {
+    pub(crate) fn series(seed: u64, correlation: f64, count: usize) -> Vec<f64> {
         const RUN_IN: usize = 50;
         let mut value = 0.0;
         let step = |noise: &f64| {

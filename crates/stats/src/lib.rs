@@ -5,6 +5,7 @@ pub mod autocorrelation;
 pub mod hodges_lehmann;
 pub mod layers;
 mod mann_whitney;
+pub mod median;
 pub mod order_statistics;
 mod pairs;
 pub mod proportion;

@@ -11,6 +11,7 @@ use super::connection::MessageStream;
 use super::wire::Wait;
 use netio::stop::Stop;
 use record::{Figure, Metric, Sample, Statistic};
+use stats::median::Median;
 use stats::order_statistics;
 
 /// Four digits: 0.01 %.
@@ -84,14 +85,15 @@ impl RoundTrips {
             return Vec::new();
         }
         let figure = |statistic, share| Figure::new(Metric::RttMs, statistic, self.at_ms(share));
+        let (interval, worth) = self.median_interval_ms();
         let median = Figure {
-            interval: network_part(self.median_interval_ms(), hosts_ms),
+            interval: network_part(interval, hosts_ms),
             ..figure(Statistic::Median, 0.5)
         };
         vec![
             figure(Statistic::Min, 0.0),
-            median,
-            figure(Statistic::P99, 0.99),
+            median.worth(worth),
+            figure(Statistic::P99, 0.99).worth(worth),
             figure(Statistic::Max, 1.0),
         ]
     }
@@ -106,11 +108,17 @@ impl RoundTrips {
         self.histogram.value_at_quantile(share.clamp(0.0, 1.0)) as f64 / 1e6
     }
 
-    /// Between which round-trip times the median lies at 95 %, messages taken as independent.
-    fn median_interval_ms(&self) -> Option<[f64; 2]> {
-        let ranks = order_statistics::median_ranks(self.answered)?;
+    /// Between which round-trip times the median lies at 95 %, and how many independent messages they are worth. Too many to be
+    /// kept are taken as independent.
+    fn median_interval_ms(&self) -> (Option<[f64; 2]>, f64) {
+        let kept: Vec<f64> = self.kept.iter().map(|(_, rtt_s)| rtt_s * 1e3).collect();
+        if let Some(median) = Median::of(&kept) {
+            return (median.interval, median.worth);
+        }
+        let ranks = order_statistics::median_ranks(self.answered);
         // Half a rank less: no rounding leads to the next value.
-        Some(ranks.map(|rank| self.at_ms((rank - 0.5) / self.answered as f64)))
+        let at = |rank: f64| self.at_ms((rank - 0.5) / self.answered as f64);
+        (ranks.map(|ranks| ranks.map(at)), self.answered as f64)
     }
 }
 
@@ -194,7 +202,8 @@ mod tests {
     fn the_median_s_interval_has_the_ranks_of_the_binomial_distribution_less_the_hosts_part() {
         let began = Instant::now();
         let mut round_trips = RoundTrips::new(true, began);
-        for ms in 1..=100 {
+        // One below the median, one above it: neighbours are not alike.
+        for ms in (1..=50).flat_map(|ms| [ms, ms + 50]) {
             round_trips.add(Duration::from_millis(ms), began);
         }
         assert_eq!(round_trips.samples().count(), 100);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use record::stated::Stated;
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
+use stats::median::Median;
 use stats::proportion::{percent, wilson};
 use stats::{autocorrelation, order_statistics, t_interval};
 
@@ -395,22 +396,31 @@ pub(crate) fn stated() -> Stated {
 /// `above`.
 fn distribution(metric: Metric, values: &[f64], [below, above]: [f64; 2]) -> Vec<Figure> {
     let sorted = order_statistics::sorted(values);
-    let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else {
+    let (Some(first), Some(of_blocks)) = (sorted.first(), Median::of(values)) else {
         return Vec::new();
     };
     let within = |statistic, value, [low, high]: [f64; 2]| {
         Figure::new(metric, statistic, value).within((low + below).max(0.0), high + above)
     };
-    let median = order_statistics::quantile(&sorted, 0.5).map(|median| {
-        let interval = order_statistics::median_interval(&sorted).unwrap_or([*first, *last]);
-        within(Statistic::Median, median, interval)
-    });
+    let median = match of_blocks.interval {
+        Some(interval) => within(Statistic::Median, of_blocks.value, interval),
+        None => Figure::new(metric, Statistic::Median, of_blocks.value),
+    };
     let mean = mean_with_interval(values);
-    let mean = mean.map(|(mean, interval)| within(Statistic::Mean, mean, interval));
-    let mut figures = vec![Figure::new(metric, Statistic::Min, *first)];
-    figures.extend(median.into_iter().chain(mean));
-    figures.extend(quantiles(metric, &sorted, &TAIL));
-    figures
+    let mean = mean.map(|(mean, interval)| match of_blocks.interval {
+        Some(_) => within(Statistic::Mean, mean, interval),
+        None => Figure::new(metric, Statistic::Mean, mean),
+    });
+    let judged = [median]
+        .into_iter()
+        .chain(mean)
+        .chain(quantiles(metric, &sorted, &TAIL));
+    let judged = judged.map(|figure| match figure.statistic {
+        Statistic::Max => figure,
+        _ => figure.worth(of_blocks.worth),
+    });
+    let least = Figure::new(metric, Statistic::Min, *first);
+    [least].into_iter().chain(judged).collect()
 }
 
 /// The values of `sorted` that these shares (0 to 1) of all are not above.
@@ -469,10 +479,12 @@ mod tests {
     #[test]
     fn the_interval_of_a_median_has_the_ranks_of_the_binomial_distribution() {
         // Of 100, the 40th and the 61st value (Conover, Practical Nonparametric Statistics, section 3.2).
-        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        // One below the median, one above it: neighbours are not alike.
+        let alternating = (1..=50).flat_map(|low| [low, low + 50]);
+        let hundred: Vec<f64> = alternating.map(f64::from).collect();
         let interval = |values: &[f64]| of(values, Statistic::Median).interval;
         assert_eq!(interval(&hundred), Some([40.0, 61.0]));
-        assert_eq!(interval(&[7.0]), Some([7.0; 2]));
+        assert_eq!(interval(&[7.0]), None);
     }
 
     #[test]

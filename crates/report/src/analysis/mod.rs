@@ -12,6 +12,7 @@ pub(crate) mod verdict;
 
 use std::collections::BTreeMap;
 
+use crate::interval::{Interval, Of};
 use bottleneck::bottlenecks;
 use record::Measurement;
 use record::figure_name::FigureName;
@@ -67,7 +68,9 @@ pub(crate) struct Across {
     pub(crate) at_least: bool,
     /// The 95 % interval: Student's t over the runs, or what the only run states of itself; of the figure that decided how
     /// many runs there are, Stein's; none of a lower bound.
-    pub(crate) interval: Option<[f64; 2]>,
+    pub(crate) interval: Option<Interval>,
+    /// In one of the runs its samples are too few for what it says, or for an interval.
+    pub(crate) too_few: bool,
     /// Against the reference case; absent for the reference, or without its figure.
     pub(crate) shift: Option<Shift>,
 }
@@ -204,6 +207,8 @@ struct Stated {
     at_least: bool,
     /// What the last run states.
     interval: Option<[f64; 2]>,
+    /// One of them is of too few samples.
+    too_few: bool,
 }
 
 /// Every figure of a case, of all streams together. What failed half-way states none.
@@ -218,17 +223,22 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             stated.values.push(figure.value);
             stated.at_least |= figure.is_open_above();
             stated.interval = figure.interval;
+            stated.too_few |= figure.is_of_too_few();
         }
     }
     let across = |(name, stated): (FigureName, Stated)| {
         let summary = Summary::of(&stated.values)?;
-        let own = stated.interval.filter(|_| stated.values.len() == 1);
-        let interval = summary.interval.or(own).filter(|_| !stated.at_least);
+        let runs = stated.values.len();
+        let own = stated.interval.filter(|_| runs == 1);
+        let over = summary.interval.map(|ends| (ends, Of::Runs(runs)));
+        let interval = over.or(own.map(|ends| (ends, Of::TheRun)));
+        let interval = interval.filter(|_| !stated.at_least);
         let across = Across {
             values: stated.values,
             summary,
             at_least: stated.at_least,
-            interval,
+            interval: interval.map(|(ends, of)| Interval { ends, of }),
+            too_few: stated.too_few,
             shift: None,
         };
         Some((name, across))
@@ -242,7 +252,10 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         {
             figure.summary = Summary::of(&values).unwrap_or(figure.summary.clone());
             figure.values = values;
-            figure.interval = Some(interval);
+            figure.interval = Some(Interval {
+                ends: interval,
+                of: Of::Runs(figure.values.len()),
+            });
         }
     }
     found
@@ -372,7 +385,8 @@ pub(crate) mod tests {
         let figure = &Analysis::of(&record).cases[0].figures[&of];
         assert_eq!(figure.values, [98.0, 99.0, 100.0, 102.0, 110.0]);
         let stated = repeats::mean_interval(&figure.values).unwrap();
-        assert_eq!(figure.interval, Some(stated));
+        let of = Of::Runs(5);
+        assert_eq!(figure.interval, Some(Interval { ends: stated, of }));
         let findings = crate::findings::findings(&Analysis::of(&record));
         let told = "ping.rtt_ms.median within ± 1 % takes 173 runs; 5 count";
         assert!(

@@ -4,6 +4,7 @@ use model::Nanos;
 
 use super::CaseFigures;
 use super::intervals::{DIRECTIONS, Interval, intervals};
+use crate::interval::{self, Of};
 use record::Direction;
 use stats::autocorrelation::SeriesMean;
 use stats::{order_statistics, steady, t_interval};
@@ -16,7 +17,7 @@ pub(crate) struct Throughput {
     /// Without the warm-up, in bit/s: the mean over the runs.
     pub(crate) steady: f64,
     /// Its 95 % interval: Student's t over the runs; of one run, batch means over its autocorrelation.
-    pub(crate) interval: Option<[f64; 2]>,
+    pub(crate) interval: Option<interval::Interval>,
     /// Whether the interval is what it says. Not that of one run whose values are too few, or too much alike.
     pub(crate) trusted: bool,
     /// What each run left out at its start.
@@ -63,12 +64,14 @@ impl Throughput {
     fn over(direction: Option<Direction>, runs: &[Steady]) -> Option<Self> {
         let means: Vec<f64> = runs.iter().map(|run| run.mean).collect();
         let over_runs = t_interval::mean_interval(&means);
+        let over = over_runs.map(|ends| (ends, Of::Runs(means.len())));
         let only = runs.first().and_then(|run| run.series);
+        let interval = over.or(only.map(|series| (series.interval, Of::TheRun)));
         let ramps: Vec<f64> = runs.iter().filter_map(|run| run.ramp_s).collect();
         Some(Self {
             direction,
             steady: t_interval::mean(&means)?,
-            interval: over_runs.or(only.map(|series| series.interval)),
+            interval: interval.map(|(ends, of)| interval::Interval { ends, of }),
             trusted: over_runs.is_some() || only.is_some_and(|series| series.enough),
             warm_ups: runs.iter().map(|run| run.warm_up).collect(),
             ramps_s: order_statistics::sorted(&ramps),

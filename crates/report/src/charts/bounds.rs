@@ -7,6 +7,7 @@ use super::svg::{Look, escaped, px, shortened};
 use super::{Drawing, Question};
 use crate::analysis::Analysis;
 use crate::analysis::bound::Bound;
+use crate::interval::{Interval, with_interval};
 use record::quantity::number;
 use record::{Metric, Statistic};
 
@@ -22,8 +23,7 @@ const MOST_ROWS: usize = 24;
 struct Held {
     what: String,
     measured: f64,
-    /// Half the 95 % interval.
-    interval: Option<[f64; 2]>,
+    interval: Option<Interval>,
     bound: Bound,
 }
 
@@ -94,6 +94,18 @@ fn draw(held: &[Held]) -> String {
         let top = ROW * row as f64 + 4.0;
         let share = |value: f64| LEFT + (value / held.bound.bit_per_s).clamp(0.0, 1.14) * FULL;
         let percent = 100.0 * held.measured / held.bound.bit_per_s;
+        let measured = held.interval.map(|own| own.in_units_of(1e6));
+        let of = held
+            .interval
+            .map(|own| format!(", 95 % {}", own.of.words()));
+        let hover = format!(
+            "{}: {} Mbit/s{} of {} Mbit/s, {}: {percent:.1} %",
+            held.what,
+            with_interval(held.measured / 1e6, measured.map(|own| own.ends)),
+            of.unwrap_or_default(),
+            number(held.bound.bit_per_s / 1e6),
+            held.bound.name
+        );
         let words = format!(
             "{} of {} Mbit/s, {}",
             number(held.measured / 1e6),
@@ -108,7 +120,7 @@ fn draw(held: &[Held]) -> String {
              <text x=\"{LEFT}\" y=\"{second}\">{limit}</text>\
              <rect x=\"{LEFT}\" y=\"{bar}\" width=\"{FULL}\" height=\"12\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\".5\"/>\
              <rect x=\"{LEFT}\" y=\"{bar}\" width=\"{wide}\" height=\"12\" fill=\"{colour}\" fill-opacity=\".8\"/>",
-            hover = escaped(&format!("{}: {words}: {percent:.1} %", held.what)),
+            hover = escaped(&hover),
             first = px(top + 10.0),
             second = px(top + 23.0),
             what = escaped(&shortened(&held.what, 60)),
@@ -118,7 +130,7 @@ fn draw(held: &[Held]) -> String {
             wide = px(share(held.measured) - LEFT),
             colour = Look(0).colour(),
         );
-        if let Some([low, high]) = held.interval {
+        if let Some([low, high]) = held.interval.map(|own| own.ends) {
             let _ = write!(
                 svg,
                 "<path d=\"M{0} {2}H{1}m0 -4v8M{0} {2}m0 -4v8\" stroke=\"currentColor\" stroke-width=\"1.4\"/>",

@@ -7,6 +7,7 @@ use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{Drawing, Question, file_name};
 use crate::analysis::{Across, Analysis, CaseFigures};
+use crate::interval::with_interval;
 use crate::meaning;
 use record::figure_name::FigureName;
 use record::quantity::{counted, number, scale};
@@ -38,7 +39,7 @@ pub(super) fn question(analysis: &Analysis<'_>) -> Question {
         .flat_map(|family| of_family(analysis, family));
     Question {
         heading: "Against the size of a message",
-        note: "Means over the runs; bars: 95 % intervals, a little apart so that none hides another. Hollow: published.".to_owned(),
+        note: "Means over the runs; bars: 95 % intervals, each mark says of what, a little apart so that none hides another. Hollow: published.".to_owned(),
         drawings: drawings.collect(),
     }
 }
@@ -146,21 +147,18 @@ fn curve(case: &CaseFigures<'_>, family: &FigureName, look: usize) -> Curve {
 /// A figure across the runs at `x`, in the unit of tables.
 pub(super) fn point(metric: Metric, x: f64, across: &Across, what: &str) -> Point {
     let (by, unit) = scale(metric);
-    let interval = across.interval.map(|ends| ends.map(|end| end / by));
-    let runs = across.values.len();
-    let within = interval.map_or(String::new(), |[low, high]| {
-        format!(" ({} to {} at 95 %)", number(low), number(high))
-    });
+    let interval = across.interval.map(|own| own.in_units_of(by));
+    let ends = interval.map(|own| own.ends);
+    let of = interval.map_or_else(
+        || counted(across.values.len(), "run"),
+        |own| format!("95 % {}", own.of.words()),
+    );
     let value = across.value() / by;
     Point {
         x,
         y: value,
-        interval,
-        hover: format!(
-            "{what}: {} {unit}{within}, {}",
-            number(value),
-            counted(runs, "run")
-        ),
+        interval: ends,
+        hover: format!("{what}: {} {unit}, {of}", with_interval(value, ends)),
     }
 }
 
@@ -216,7 +214,7 @@ mod tests {
         let svg = &drawings[0].svg;
         assert_eq!(svg.matches("<title>").count(), 7);
         assert!(
-            svg.contains("slow, 256 bytes: 4.060 ms (-2.293 to 10.41 at 95 %), 2 runs"),
+            svg.contains("slow, 256 bytes: 4.060 ± 6.353 ms, 95 % over 2 runs"),
             "{svg}"
         );
         assert!(svg.contains("slow, 256 bytes: published 4.000 ms"), "{svg}");

@@ -30,7 +30,9 @@ pub(super) fn question(analysis: &Analysis<'_>) -> Question {
     }
     Question {
         heading: "Against the swept conditions",
-        note: "Means over the runs; bars: 95 % intervals. Hollow: published.".to_owned(),
+        note:
+            "Means over the runs; bars: 95 % intervals, each mark says of what. Hollow: published."
+                .to_owned(),
         drawings,
     }
 }

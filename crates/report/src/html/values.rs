@@ -3,8 +3,10 @@
 
 use askama::Template;
 
+use crate::interval::Label;
 use crate::meaning;
-use crate::tables::{InstrumentTable, Value, ValueColumn, or_dash};
+use crate::tables::{InstrumentTable, Value, ValueColumn};
+use record::Statistic;
 use record::quantity::{number, scale};
 
 /// A table of values under its instrument's name.
@@ -20,6 +22,8 @@ pub(super) struct Values<'a> {
 struct Heading {
     title: String,
     unit: &'static str,
+    /// What the intervals are of.
+    intervals: Option<String>,
     /// What its figure is and what the interval says.
     about: String,
 }
@@ -33,24 +37,32 @@ struct Row<'a> {
 /// A value and what stands below it.
 struct Shown {
     value: String,
-    half: Option<String>,
+    /// "± 0.106", "[10.00, 10.80]", and of what it is where the heading says it of others.
+    interval: Option<String>,
     change: Option<String>,
     published: Option<String>,
 }
 
 impl<'a> Values<'a> {
     pub(super) fn of(table: &InstrumentTable<'a>) -> Self {
+        let labels: Vec<Label> = (0..table.columns.len()).map(|at| table.label(at)).collect();
         let row = |row: &crate::tables::CaseRow<'a>| Row {
             case: &row.figures.case.name,
             size: row.size,
-            values: row.values.iter().map(Shown::of).collect(),
+            values: row
+                .values
+                .iter()
+                .zip(table.columns.iter().zip(&labels))
+                .map(|(value, (column, label))| Shown::of(value, column.statistic, *label))
+                .collect(),
         };
         Self {
             instrument: table.instrument,
             headings: table
                 .columns
                 .iter()
-                .map(|column| Heading::of(*column))
+                .zip(&labels)
+                .map(|(column, label)| Heading::of(*column, *label))
                 .collect(),
             rows: table.rows.iter().map(row).collect(),
         }
@@ -58,7 +70,7 @@ impl<'a> Values<'a> {
 }
 
 impl Heading {
-    fn of(column: ValueColumn) -> Self {
+    fn of(column: ValueColumn, label: Label) -> Self {
         let ValueColumn {
             metric,
             statistic,
@@ -69,24 +81,24 @@ impl Heading {
         Self {
             title: column.title(),
             unit: scale(metric).1,
-            about: format!("{about} {}", meaning::INTERVAL),
+            intervals: label.heading(),
+            about: about + &label.meaning(),
         }
     }
 
     /// In one line.
     fn label(&self) -> String {
-        match self.unit {
-            "" => self.title.clone(),
-            unit => format!("{}, {unit}", self.title),
-        }
+        let unit = Some(self.unit).filter(|unit| !unit.is_empty());
+        let parts = [Some(self.title.as_str()), unit, self.intervals.as_deref()];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 
 impl Shown {
-    fn of(value: &Value) -> Self {
+    fn of(value: &Value, statistic: Statistic, label: Label) -> Self {
         Self {
-            value: or_dash(value.value.map(number)),
-            half: value.half.map(number),
+            value: value.number(statistic),
+            interval: value.interval(statistic, label),
             change: value.change.as_deref().map(short),
             published: value.published.map(number),
         }

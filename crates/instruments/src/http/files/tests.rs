@@ -74,7 +74,7 @@ fn listed_sizes_have_a_completion_time_each() {
     let measurement = fetch(&target, &plan(20, "1kb,100kb"));
     let of_size = |size| {
         let mut figures = measurement.figures.iter();
-        figures.any(|figure| figure.size == Some(size) && figure.interval.is_some())
+        figures.any(|figure| figure.size == Some(size) && figure.worth.is_some())
     };
     assert!(of_size(1_000) && of_size(100_000));
 }

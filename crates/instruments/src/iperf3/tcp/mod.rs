@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use netio::tcp::TcpInfo;
 use socket2::SockRef;
 
-use self::stream::{DataStream, Sending};
+use self::stream::{DataStream, Sending, Snapshot};
 pub(crate) use self::stream::{StreamInterval, cwnd_bytes};
 use super::messages::StreamResults;
 use super::plan::{Plan, StreamSpec, Until};
@@ -85,6 +85,8 @@ pub(crate) struct StreamTotal {
     pub(crate) bytes_with_omitted: u64,
     /// For how long that went.
     pub(crate) seconds: f64,
+    /// What this end's kernel says that the network carried.
+    pub(crate) carried: Carried,
     /// Segments sent again; at a sender only.
     pub(crate) retransmits: u32,
     /// Payload bytes of a segment on average, those sent again included; absent without a segment.
@@ -98,6 +100,15 @@ pub(crate) struct StreamTotal {
     pub(crate) rtt: Option<[Duration; 2]>,
     /// The greatest congestion window at the end of an interval, in bytes.
     pub(crate) most_cwnd: u64,
+}
+
+/// What the kernel of one end knows of what the network carried in the time that counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Carried {
+    /// Payload bytes, at most; absent where it does not say.
+    pub(crate) most: Option<u64>,
+    /// Of those that the receiver read in this time, so many may have been carried before it.
+    pub(crate) before: u64,
 }
 
 /// What held a sender up (`tcpi_busy_time` and its parts).
@@ -130,6 +141,36 @@ impl Connection {
             ],
             mss: socket.tcp_mss().ok()?,
         })
+    }
+}
+
+impl Carried {
+    /// From `base`, when what counts began, to `end`, at the end that sends or at the other.
+    fn between(sends: bool, base: &Snapshot, end: &Snapshot) -> Self {
+        let (from, to) = (&base.info, &end.info);
+        if sends {
+            // In flight at the cut: on the way before it, or after it. What is to be sent yet, no network has carried.
+            let unacknowledged = from.bytes_sent.saturating_sub(from.bytes_retrans);
+            let in_flight = match base.bytes {
+                0 => 0,
+                _ => unacknowledged.saturating_sub(from.bytes_acked),
+            };
+            let sent = to.bytes_sent.saturating_sub(from.bytes_sent);
+            return Self {
+                most: (to.bytes_sent > 0).then(|| sent.saturating_add(in_flight)),
+                before: in_flight,
+            };
+        }
+        // What waits for others to come first is not in the kernel's count.
+        let in_order = to.out_of_order == from.out_of_order;
+        let came = to.bytes_received.saturating_sub(from.bytes_received);
+        Self {
+            most: (in_order && to.bytes_received > 0).then_some(came),
+            before: match base.bytes {
+                0 => 0,
+                _ => from.bytes_received.saturating_sub(base.bytes),
+            },
+        }
     }
 }
 
@@ -187,6 +228,7 @@ impl TcpStreams {
         StreamTotal {
             spec,
             bytes: end.bytes - base.bytes,
+            carried: Carried::between(spec.sends, &base, &end),
             bytes_with_omitted: end.bytes,
             seconds: seconds(self.counted_from, ended),
             retransmits: info.total_retrans.saturating_sub(before.total_retrans),
@@ -423,4 +465,51 @@ pub(crate) fn set_tos(plan: &Plan, socket: &SockRef<'_>, peer: IpAddr) -> Result
         IpAddr::V6(_) => socket.set_tclass_v6(tos.into()),
     };
     set.with_context(|| format!("a type of service of {tos:#04x} cannot be set"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(bytes: u64, info: TcpInfo) -> Snapshot {
+        Snapshot {
+            at: Instant::now(),
+            bytes,
+            info,
+        }
+    }
+
+    #[test]
+    fn a_sender_s_kernel_says_what_it_sent_and_what_was_in_flight_at_the_cut() {
+        let info = |bytes_sent, bytes_retrans, bytes_acked| TcpInfo {
+            bytes_sent,
+            bytes_retrans,
+            bytes_acked,
+            ..TcpInfo::default()
+        };
+        let base = snapshot(5_000, info(4_000, 500, 3_000));
+        let end = snapshot(95_000, info(44_000, 1_500, 42_000));
+        let carried = Carried::between(true, &base, &end);
+        assert_eq!((carried.most, carried.before), (Some(40_500), 500));
+        let from_the_start = Carried::between(true, &snapshot(0, info(37, 0, 0)), &end);
+        assert_eq!(
+            (from_the_start.most, from_the_start.before),
+            (Some(43_963), 0)
+        );
+    }
+
+    #[test]
+    fn a_receiver_s_kernel_says_what_came_unless_some_of_it_waits_for_others() {
+        let info = |bytes_received, out_of_order| TcpInfo {
+            bytes_received,
+            out_of_order,
+            ..TcpInfo::default()
+        };
+        let base = snapshot(900, info(1_000, 2));
+        let carried = |out_of_order| {
+            Carried::between(false, &base, &snapshot(4_900, info(5_200, out_of_order)))
+        };
+        assert_eq!((carried(2).most, carried(2).before), (Some(4_200), 100));
+        assert_eq!(carried(3).most, None);
+    }
 }

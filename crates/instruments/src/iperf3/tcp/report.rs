@@ -2,7 +2,7 @@
 
 use super::super::messages::{Sides, direction};
 use super::super::plan::{Plan, Until};
-use super::{Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
+use super::{Carried, Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
 use crate::measured::{at_layers, mean, rates, total};
 use record::{Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
@@ -30,6 +30,8 @@ struct Sum {
     received: Option<(u64, f64)>,
     /// Segments sent again.
     retransmits: Option<u64>,
+    /// What this end's kernel says.
+    carried: Carried,
 }
 
 /// What a test over `streams` found at this end, with what the other end said.
@@ -56,11 +58,36 @@ impl Sum {
             Some((a.saturating_add(b), f64::max(lasted_a, lasted_b)))
         };
         let retransmits = self.retransmits.zip(other.retransmits);
+        let most = self.carried.most.zip(other.carried.most);
         Self {
             sent: add(self.sent, other.sent),
             received: add(self.received, other.received),
             retransmits: retransmits.map(|(a, b)| a.saturating_add(b)),
+            carried: Carried {
+                most: most.map(|(a, b)| a.saturating_add(b)),
+                before: self.carried.before.saturating_add(other.carried.before),
+            },
         }
+    }
+
+    /// Between what goodputs the network's own lies, where segments carry `payload` bytes: it carried all that the receiver
+    /// read, but for what may have come before the time that counts, and no more than the kernel of this end sent, or
+    /// received and the other end sent again. Absent where an end does not say.
+    fn bounds(&self, sends: bool, payload: Option<f64>) -> Option<[f64; 2]> {
+        let ((written, _), (received, seconds)) = self.sent.zip(self.received)?;
+        let again = || match self.retransmits? {
+            0 => Some(0.0),
+            segments => Some(segments as f64 * payload?),
+        };
+        let most = match self.carried.most {
+            // Those sent again are in the kernel's count.
+            Some(sent) if sends => sent as f64,
+            Some(came) => came.min(written) as f64 + again()?,
+            None => written as f64 + again()?,
+        };
+        let least = received.saturating_sub(self.carried.before);
+        let rate = |bytes: f64| bytes * 8.0 / seconds;
+        (seconds > 0.0).then(|| [rate(least as f64), rate(most.max(received as f64))])
     }
 }
 
@@ -118,12 +145,14 @@ impl<'a> TcpTest<'a> {
                 sent: local,
                 received,
                 retransmits: Some(total.retransmits.into()),
+                carried: total.carried,
             }
         } else {
             Sum {
                 sent: theirs,
                 received: local,
                 retransmits: remote.and_then(|results| results.retransmits),
+                carried: total.carried,
             }
         }
     }
@@ -181,7 +210,9 @@ impl<'a> TcpTest<'a> {
     /// Goodput and what it takes on each layer.
     fn rates(&self, sends: bool, sum: &Sum) -> Vec<Figure> {
         let goodput = sum.goodput();
-        let of = |goodput| rates(goodput, self.bounds(sends, sum), self.layers(sends));
+        let layers = self.layers(sends);
+        let bounds = sum.bounds(sends, layers.map(|layers| layers.payload));
+        let of = |goodput| rates(goodput, bounds, layers);
         goodput.into_iter().flat_map(of).collect()
     }
 
@@ -200,20 +231,6 @@ impl<'a> TcpTest<'a> {
         figures.extend(totals(&stream));
         let figures = figures.into_iter();
         figures.map(|figure| figure.stream(total.spec.id)).collect()
-    }
-
-    /// Between what goodputs the network's own lies: it carried all that the receiver read, and no more than the sender
-    /// wrote and TCP sent again. Absent where an end does not say.
-    fn bounds(&self, sends: bool, sum: &Sum) -> Option<[f64; 2]> {
-        let ((sent, _), (received, seconds)) = sum.sent.zip(sum.received)?;
-        let again = if sum.retransmits? == 0 {
-            0.0
-        } else {
-            sum.retransmits? as f64 * self.layers(sends)?.payload
-        };
-        let most = sent.max(received) as f64 + again;
-        let rate = |bytes: f64| bytes * 8.0 / seconds;
-        (seconds > 0.0).then(|| [rate(received as f64), rate(most)])
     }
 
     fn add_samples(&self, sends: bool, samples: &mut Vec<Sample>) {
@@ -269,7 +286,8 @@ impl<'a> TcpTest<'a> {
         fact(
             "interval",
             "of what the network carried meanwhile, to which sampling adds nothing: all that the receiver read, and at most what \
-             the sender wrote until then and TCP sent again",
+             the kernel of this end sent until then, or received, with what TCP sent again (TCP_INFO); what was in flight when \
+             an omitted start ended may belong to either side",
         );
         if let Some(layers) = self.layers(true).or(self.layers(false)) {
             fact(
@@ -371,10 +389,51 @@ mod tests {
             sent: Some((u64::MAX, 1.0)),
             received: Some((u64::MAX, 2.0)),
             retransmits: Some(u64::MAX),
+            carried: Carried {
+                most: Some(u64::MAX),
+                before: 0,
+            },
         };
         let sum = absurd.with(absurd);
         assert_eq!(sum.sent, absurd.sent);
         assert_eq!(sum.received, absurd.received);
         assert_eq!(sum.retransmits, absurd.retransmits);
+    }
+
+    /// 10 MB were written, of which 4 still stand in the sender's socket; 5 MB were read.
+    fn sum(carried: Carried) -> Sum {
+        Sum {
+            sent: Some((10_000_000, 8.0)),
+            received: Some((5_000_000, 8.0)),
+            retransmits: Some(100),
+            carried,
+        }
+    }
+
+    #[test]
+    fn what_still_stands_in_the_senders_socket_is_not_in_the_bounds() {
+        let sent = sum(Carried {
+            most: Some(6_000_000),
+            before: 0,
+        });
+        assert_eq!(sent.bounds(true, Some(1000.0)), Some([5e6, 6e6]));
+        // At the receiver, what came and the 100 segments that may have come twice.
+        let came = sum(Carried {
+            most: Some(5_200_000),
+            before: 0,
+        });
+        assert_eq!(came.bounds(false, Some(1000.0)), Some([5e6, 5.3e6]));
+        // A kernel that does not say leaves what was written and sent again.
+        let silent = sum(Carried::default());
+        assert_eq!(silent.bounds(true, Some(1000.0)), Some([5e6, 10.1e6]));
+    }
+
+    #[test]
+    fn what_was_in_flight_at_the_cut_is_in_both_bounds() {
+        let cut = sum(Carried {
+            most: Some(6_000_000),
+            before: 300_000,
+        });
+        assert_eq!(cut.bounds(true, None), Some([4.7e6, 6e6]));
     }
 }

@@ -125,10 +125,11 @@ impl Cell {
             t_interval::mean(&seen.iter().map(|(_, o)| of(o)).collect::<Vec<_>>())
         };
         let deviations: Vec<f64> = seen.iter().map(|(_, o)| o.value - o.truth.value).collect();
-        let widths: Vec<f64> = stated()
-            .map(|(_, _, [low, high])| (high - low) / 2.0)
-            .filter(|half| half.is_finite())
-            .collect();
+        let mean_end = |end: usize| {
+            let ends = stated().map(|(_, _, ends)| ends);
+            let bounded = ends.filter(|ends| ends[1].is_finite());
+            t_interval::mean(&bounded.map(|ends| ends[end]).collect::<Vec<_>>())
+        };
         let mut cell = Self {
             runs: judged,
             covered,
@@ -137,7 +138,7 @@ impl Cell {
             value: mean(&|o| o.value),
             bias: t_interval::mean(&deviations),
             spread: t_interval::sample_sd(&deviations),
-            half_width: t_interval::mean(&widths),
+            interval: mean_end(0).zip(mean_end(1)).map(|(low, high)| [low, high]),
             line_percent: sound.first().and_then(|first| line_percent(first, &name)),
             ..Self::empty(
                 case,

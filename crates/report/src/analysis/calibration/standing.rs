@@ -30,8 +30,8 @@ pub(crate) struct Cell {
     pub(crate) bias: Option<f64>,
     /// Sample standard deviation of value less truth; of two runs at least.
     pub(crate) spread: Option<f64>,
-    /// Half the interval's width, mean over the runs.
-    pub(crate) half_width: Option<f64>,
+    /// Where the ends of the runs' own intervals are, mean over the runs; unbounded ones left out.
+    pub(crate) interval: Option<[f64; 2]>,
     /// Of an instrument that fills the line if it can: its rate at L2 in percent of the line's.
     pub(crate) line_percent: Option<f64>,
     /// Why it does not hold, or deviates more than the bound, as far as the record tells.
@@ -80,7 +80,7 @@ impl Cell {
             value: None,
             bias: None,
             spread: None,
-            half_width: None,
+            interval: None,
             line_percent: None,
             cause: None,
         }
