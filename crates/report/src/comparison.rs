@@ -61,10 +61,7 @@ mod tests {
         let same = Comparison::of(&record, &record, false, |_, _| true).unwrap();
         let text = comparison(&same, 5.0, Terminal::NONE).replace('\n', " ");
         assert!(text.contains("ping.rtt_ms.median"), "{text}");
-        assert!(
-            text.contains("cannot tell: 4 runs"),
-            "{text}"
-        );
+        assert!(text.contains("cannot tell: 4 runs"), "{text}");
         let last = format!("cannot tell in {} places ", same.compared.len());
         assert!(text.ends_with(&last), "{text}");
         assert!(!text.contains("got worse"), "{text}");
