@@ -14,6 +14,7 @@ use crate::testbed::{Links, Testbed};
 use instruments::Session;
 use instruments::measure::{self, InstrumentArgs};
 use netio::stop::Stop;
+use record::lateness;
 use record::plan::{Case, Instrument, Plan, PlannedRun};
 use record::profile::{Headline, Profile};
 use record::quantity::{number, scale};
@@ -213,18 +214,27 @@ fn use_testbed(testbed: Box<dyn Testbed>, case: &Case, stop: &Stop, run: &mut Ru
     }
     let spoilt = testbed.spoilt();
     let torn_down = testbed.tear_down();
-    run.outcome = outcome(&run.measurements, &torn_down, spoilt);
+    run.outcome = outcome(&mut run.measurements, &torn_down, spoilt);
     let links = torn_down.unwrap_or_default();
     run.links = links.into_iter().map(LinkCounts::of).collect();
 }
 
 /// Uses the instruments of a group at the same time.
 fn at_once(testbed: &dyn Testbed, case: &Case, group: &[Instrument], stop: &Stop) -> Vec<Measured> {
-    let measured = |instrument: &Instrument| Measured {
-        instrument: instrument.name.clone(),
-        started_at: now(),
-        measurement: measure(testbed, case, instrument, stop)
-            .unwrap_or_else(|error| Measurement::failed(format!("{error:#}"))),
+    let measured = |instrument: &Instrument| {
+        let (started_at, before) = (now(), testbed.departures());
+        let measurement = measure(testbed, case, instrument, stop);
+        let traffic = measure::traffic(instrument);
+        let departures = lateness::between(&before, &testbed.departures(), &traffic);
+        let measurement =
+            measurement.unwrap_or_else(|error| Measurement::failed(format!("{error:#}")));
+        Measured {
+            instrument: instrument.name.clone(),
+            started_at,
+            invalid: lateness::invalid(&departures, &measurement.figures),
+            departures,
+            measurement,
+        }
     };
     thread::scope(|scope| {
         let measuring: Vec<_> = group
@@ -262,8 +272,9 @@ fn measure(
     }))
 }
 
+/// How the run ended. What spoilt all of it is put down to every measurement.
 fn outcome(
-    measurements: &[Measured],
+    measurements: &mut [Measured],
     torn_down: &Result<Links>,
     spoilt: Option<String>,
 ) -> Outcome {
@@ -286,7 +297,7 @@ fn outcome(
     }
     let links = torn_down.as_deref().unwrap_or_default();
     let invalid = links.iter().filter_map(|(name, summary)| {
-        let cause = summary.invalid()?;
+        let cause = summary.own_loss()?;
         Some(if links.len() > 1 {
             format!("{name}: {cause}")
         } else {
@@ -294,12 +305,23 @@ fn outcome(
         })
     });
     let causes: Vec<String> = invalid.chain(spoilt).collect();
-    if causes.is_empty() {
-        Outcome::Ok
-    } else {
-        Outcome::Invalid {
-            cause: causes.join("; "),
+    if !causes.is_empty() {
+        let cause = causes.join("; ");
+        for measured in measurements {
+            measured.invalid = Some(cause.clone());
         }
+        return Outcome::Invalid { cause };
+    }
+    let late = measurements.iter().filter_map(|measured| {
+        let cause = measured.invalid.as_ref()?;
+        Some(format!("{}: {cause}", measured.instrument))
+    });
+    let causes: Vec<String> = late.collect();
+    match causes.is_empty() {
+        true => Outcome::Ok,
+        false => Outcome::Invalid {
+            cause: causes.join("; "),
+        },
     }
 }
 

@@ -1,6 +1,6 @@
 //! The frames on their way, kept until the last of their segments has left or is gone.
 
-use model::{PacketId, Side};
+use model::{Nanos, PacketId, Side};
 use netio::{Frame, GsoFrame, Lent};
 
 use super::packet_log::{LogLine, PacketVerdict};
@@ -30,6 +30,10 @@ struct Held<L> {
     frame: Frame<L>,
     gso: GsoFrame,
     ingress: Side,
+    /// The number of its kind of packets.
+    flow: u8,
+    /// By how much the model took it to have come later than it did.
+    clamped: Nanos,
     /// Segments and copies of them that have neither left nor been dropped.
     remaining: u32,
     cost: usize,
@@ -58,7 +62,13 @@ impl<L: Lent> HeldFrames<L> {
     }
 
     /// Keeps a frame for which there is room; the id of its first segment.
-    pub(crate) fn insert(&mut self, ingress: Side, frame: Frame<L>, gso: GsoFrame) -> PacketId {
+    pub(crate) fn insert(
+        &mut self,
+        ingress: Side,
+        flow: u8,
+        frame: Frame<L>,
+        gso: GsoFrame,
+    ) -> PacketId {
         let cost = cost(&frame, &gso);
         self.bytes += cost;
         self.peak = self.peak.max(self.bytes);
@@ -68,6 +78,8 @@ impl<L: Lent> HeldFrames<L> {
             frame,
             gso,
             ingress,
+            flow,
+            clamped: Nanos::ZERO,
             cost,
         };
         let place = self.free.pop().unwrap_or_else(|| {
@@ -104,6 +116,20 @@ impl<L: Lent> HeldFrames<L> {
 
     pub(crate) fn ingress(&self, id: PacketId) -> Side {
         self.held(id).ingress
+    }
+
+    /// The number of its kind of packets, and by how much it was clamped.
+    pub(crate) fn lateness(&self, id: PacketId) -> (u8, Nanos) {
+        let held = self.held(id);
+        (held.flow, held.clamped)
+    }
+
+    /// The model took a frame to have come so much later than it did.
+    #[cold]
+    pub(crate) fn clamp(&mut self, id: PacketId, by: Nanos) {
+        if let Some(held) = &mut self.frames[place(id)] {
+            held.clamped = held.clamped.max(by);
+        }
     }
 
     /// A segment's line of the packet log, with neither due time nor departure.

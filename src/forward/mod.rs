@@ -5,6 +5,7 @@
 //! [`run_to_end`] into one in virtual time.
 
 mod departures;
+mod flows;
 mod held;
 pub(crate) mod packet_log;
 pub(crate) mod stats;
@@ -23,8 +24,10 @@ use netio::{
 use departures::{Changes, Departure, Departures};
 use held::HeldFrames;
 use packet_log::{LogLine, PacketLogWriter, PacketVerdict};
+use record::lateness::FlowDepartures;
 use record::link_spec::Rules;
 use record::summary::PacketLogSummary;
+use stats::DepartureError;
 pub(crate) use stats::{Loss, Stats};
 
 /// Neighbouring segments that are due within this span leave as one frame, when the last of them is due.
@@ -33,7 +36,7 @@ const QUANTUM: Nanos = Nanos(10_000);
 /// Frames taken in before what is due is looked at again.
 const INTAKE: usize = 64;
 
-/// Frames handed to a port in one call: few enough that one reading of the clock stands for all of them.
+/// Frames handed to a port in one call: few enough that the last leaves soon after the first.
 const BATCH: usize = 8;
 
 /// Two ports, the link between them, and the frames that are on their way.
@@ -81,6 +84,12 @@ impl<P: Port> Forwarder<P> {
             due: Vec::new(),
             stats: Stats::default(),
         }
+    }
+
+    /// Departures later than `budget` after their due time count as late; before the first of them.
+    pub(crate) fn with_late_budget(mut self, budget: Nanos) -> Self {
+        self.stats.departure = DepartureError::within(budget);
+        self
     }
 
     /// Does everything that is to be done by `now`.
@@ -166,7 +175,8 @@ impl<P: Port> Forwarder<P> {
         let headers = Headers::of(&frame);
         let protocol = headers.protocol.filter(|_| !self.rules.is_empty());
         let class = protocol.map_or(0, |number| self.rules.class_of(number, headers.ports));
-        let first = self.held.insert(ingress, frame, gso);
+        let flow = self.stats.flows.number(headers.protocol, headers.ports);
+        let first = self.held.insert(ingress, flow, frame, gso);
         for segment in 0..segments {
             let packet = Packet {
                 id: PacketId(first.0 + u64::from(segment)),
@@ -176,7 +186,10 @@ impl<P: Port> Forwarder<P> {
                 ecn: headers.ecn,
                 l3_at: headers.l3_at,
             };
-            self.link.offer(arrival, ingress, packet);
+            let clamped = self.link.offer(arrival, ingress, packet);
+            if clamped > Nanos::ZERO {
+                self.held.clamp(first, clamped);
+            }
         }
     }
 
@@ -184,20 +197,19 @@ impl<P: Port> Forwarder<P> {
     /// fault of the emulator's: neighbours report groups as soon as their own end is up.
     fn pass(&mut self, ingress: Side, frame: &Frame<P::Lent>, gso: &GsoFrame) {
         self.stats.control[ingress.index()] += 1;
-        let (mut whole, mut sent) = ([gso.part(frame, 0..gso.segments())], true);
+        let (mut whole, mut departure) = ([gso.part(frame, 0..gso.segments())], None);
         let (port, stats) = (&mut self.ports[ingress.other().index()], &mut self.stats);
-        let now = send(port, &mut whole, |_, error| {
-            if error.kind() != io::ErrorKind::NetworkDown {
-                stats.send_failed(ingress, 1, &error);
-            }
-            sent = false;
+        send(port, &mut whole, |_, sent| match sent {
+            Ok(at) => departure = Some(at),
+            Err(error) if error.kind() == io::ErrorKind::NetworkDown => {}
+            Err(error) => stats.send_failed(ingress, 1, &error),
         });
-        let verdict = match sent {
-            true => PacketVerdict::LinkControl,
-            false => Loss::Send.into(),
+        let verdict = match departure {
+            Some(_) => PacketVerdict::LinkControl,
+            None => Loss::Send.into(),
         };
         note(&mut self.log, || LogLine {
-            departure: sent.then_some(now),
+            departure,
             ..LogLine::of(frame, ingress, verdict)
         });
     }
@@ -251,8 +263,10 @@ impl<P: Port> Forwarder<P> {
         let ingress = self.held.ingress(id);
         let (port, stats) = (&mut self.ports[ingress.index()], &mut self.stats);
         stats.replies[ingress.index()] += 1;
-        send(port, &mut [TxFrame::from(reply)], |_, error| {
-            stats.reply_failed(ingress, &error);
+        send(port, &mut [TxFrame::from(reply)], |_, sent| {
+            if let Err(error) = sent {
+                stats.reply_failed(ingress, &error);
+            }
         });
     }
 
@@ -333,29 +347,28 @@ impl<P: Port> Forwarder<P> {
     /// Sends runs that were taken from the schedule, and forgets them.
     fn send_runs(&mut self, egress: Side, runs: &[Run]) {
         let mut frames: Vec<TxFrame<'_>> = runs.iter().map(|run| run.frame(&self.held)).collect();
-        let mut failed = [false; BATCH];
+        let mut departures = [None; BATCH];
         let stats = &mut self.stats;
-        let now = send(
-            &mut self.ports[egress.index()],
-            &mut frames,
-            |index, error| {
-                failed[index] = true;
-                stats.send_failed(egress.other(), runs[index].len, &error);
-            },
-        );
+        let port = &mut self.ports[egress.index()];
+        send(port, &mut frames, |index, sent| match sent {
+            Ok(at) => departures[index] = Some(at),
+            Err(error) => stats.send_failed(egress.other(), runs[index].len, &error),
+        });
         drop(frames);
         let mut rest = self.due.as_slice();
-        for (run, failed) in runs.iter().zip(failed) {
+        for (run, departure) in runs.iter().zip(departures) {
             let (due, after) = rest.split_at(run.len as usize);
             rest = after;
-            if !failed {
+            if let Some(left) = departure {
                 let bytes = run.bytes(&self.held);
                 self.stats.left(egress.other(), run.len, bytes);
-                due.iter()
-                    .for_each(|due| self.stats.departure.record(now, *due));
+                let (flow, clamped) = self.held.lateness(run.first);
+                for due in due {
+                    let error = Nanos(left.0.saturating_sub(due.0)) + clamped;
+                    self.stats.departed(egress.other(), flow, error);
+                }
             }
             if let Some(log) = &mut self.log {
-                let departure = (!failed).then_some(now);
                 run.note(&self.held, due, departure, log);
             }
             self.held.release(run.first, run.len);
@@ -425,6 +438,11 @@ impl<P: Port> Forwarder<P> {
         stats
     }
 
+    /// What has left so far, by kind of packets.
+    pub(crate) fn departures(&self) -> Vec<FlowDepartures> {
+        self.stats.flows.departures()
+    }
+
     pub(crate) fn ports(&self) -> &[P; 2] {
         &self.ports
     }
@@ -438,12 +456,12 @@ impl<P: Port> Forwarder<P> {
 fn send<P: Port>(
     port: &mut P,
     frames: &mut [TxFrame<'_>],
-    mut failed: impl FnMut(usize, io::Error),
-) -> Nanos {
+    mut sent: impl FnMut(usize, io::Result<Nanos>),
+) {
     if !port.capabilities().checksum {
         frames.iter_mut().for_each(TxFrame::complete_checksum);
     }
-    port.send(frames, &mut failed)
+    port.send(frames, &mut sent);
 }
 
 /// Notes a line where a log is kept.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::flows::Flows;
 use hdrhistogram::Histogram;
 use model::{Counters, Nanos, Side};
 use netio::Waiter;
@@ -10,7 +11,7 @@ use record::summary::{
     ClassSummary, DepartureSummary, DirectionSummary, OwnLoss, Summary, dropped_by_cause,
 };
 
-/// A departure later than this after its due time is counted as late.
+/// A departure later than this after its due time is late, unless another budget is asked for.
 pub(crate) const BUDGET: Nanos = Nanos(1_000_000);
 
 /// Why the emulator itself lost packets; none of these is the emulated network's doing.
@@ -65,6 +66,8 @@ pub(crate) struct Stats {
     pub(crate) send_error: Option<String>,
     /// Actual minus due time, a packet.
     pub(crate) departure: DepartureError,
+    /// Departures by kind of packets.
+    pub(crate) flows: Flows,
     /// The most bytes held at a time.
     pub(crate) peak_bytes: usize,
 }
@@ -92,6 +95,12 @@ impl Stats {
         self.sent_bytes[ingress.index()] += bytes;
     }
 
+    /// A packet of that kind left so much after its due time, or after it would have been due had it been taken in on time.
+    pub(crate) fn departed(&mut self, ingress: Side, flow: u8, error: Nanos) {
+        let is_late = self.departure.record(error);
+        self.flows.left(flow, ingress, is_late);
+    }
+
     /// What the model counted, all classes together.
     pub(crate) fn counters(&self, ingress: Side) -> Counters {
         let classes = self.link[ingress.index()].iter();
@@ -108,23 +117,37 @@ impl Stats {
 pub(crate) struct DepartureError {
     histogram: Histogram<u64>,
     late: u64,
+    /// A departure later than this after its due time is late.
+    budget: Nanos,
 }
 
 impl Default for DepartureError {
     fn default() -> Self {
         let histogram = Histogram::new_with_bounds(1, 10_000_000_000, 3)
             .expect("constant bounds that the library accepts");
-        Self { histogram, late: 0 }
+        Self {
+            histogram,
+            late: 0,
+            budget: BUDGET,
+        }
     }
 }
 
 impl DepartureError {
-    pub(crate) fn record(&mut self, actual: Nanos, due: Nanos) {
-        let error = actual.0.saturating_sub(due.0);
-        self.histogram.saturating_record(error);
-        if error > BUDGET.0 {
-            self.late += 1;
+    /// Late is what is later than `budget`.
+    pub(crate) fn within(budget: Nanos) -> Self {
+        Self {
+            budget,
+            ..Self::default()
         }
+    }
+
+    /// One more; whether it is late.
+    fn record(&mut self, error: Nanos) -> bool {
+        self.histogram.saturating_record(error.0);
+        let is_late = error > self.budget;
+        self.late += u64::from(is_late);
+        is_late
     }
 
     /// How late the departures were.
@@ -135,7 +158,7 @@ impl DepartureError {
             p99_ns: self.histogram.value_at_quantile(0.99),
             max_ns: self.histogram.max(),
             over_budget: self.late,
-            budget_ns: BUDGET.0,
+            budget_ns: self.budget.0,
         }
     }
 }

@@ -6,6 +6,8 @@ use model::{
 };
 use netio::{Frame, Gso, GsoKind, MemoryPort, Offload, PartialChecksum, Sent};
 use proptest::prelude::*;
+use record::lateness::{self, LinkDepartures, Traffic};
+use record::{Figure, Metric, Statistic};
 
 use super::*;
 
@@ -299,7 +301,7 @@ fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_t
     let train = frame(Nanos(0), 0, 40);
     let gso = GsoFrame::of(&train).unwrap();
     let mut expected = alone(&train, 7);
-    let first = forwarder.held.insert(Side::A, train, gso);
+    let first = forwarder.held.insert(Side::A, 0, train, gso);
     for segment in 0..40 {
         forwarder.departures[1].push(Departure {
             due: Nanos(0),
@@ -471,4 +473,154 @@ proptest! {
         prop_assert_eq!(stats.sent[0], (so_far + numbers(&left).len()) as u64);
         prop_assert!(forwarder.held.is_empty());
     }
+}
+
+/// What left so far.
+fn look(forwarder: &InMemory) -> [LinkDepartures; 1] {
+    [LinkDepartures {
+        link: "link".to_owned(),
+        budget_ns: stats::BUDGET.0,
+        flows: forwarder.departures(),
+    }]
+}
+
+/// An echo request, or its reply.
+fn echo(arrival: Nanos) -> Frame {
+    let mut bytes = vec![0; 98];
+    bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
+    bytes[17] = 84;
+    bytes[23] = 1;
+    Frame::new(arrival, Offload::default(), None, &bytes)
+}
+
+/// Pings `count` times, a request and a reply at a time; the forwarder is stalled for 5 ms where `is_stalled` says so.
+fn ping(forwarder: &mut InMemory, count: u64, is_stalled: impl Fn(u64) -> bool) {
+    for n in 0..count {
+        let at = Nanos::from_millis(1 + 10 * n);
+        for port in &mut forwarder.ports {
+            port.arrive(echo(at));
+        }
+        forwarder.step(at);
+        let stall = if is_stalled(n) { 5 } else { 0 };
+        forwarder.step(at + Nanos::from_millis(1 + stall));
+    }
+}
+
+fn delayed_by_a_millisecond() -> InMemory {
+    let conditions = Conditions {
+        delay: Nanos::from_millis(1),
+        ..Conditions::default()
+    };
+    forwarder(conditions, true, 1 << 24)
+}
+
+fn rtt(statistic: Statistic) -> Figure {
+    Figure::new(Metric::RttMs, statistic, 2.0)
+}
+
+#[test]
+fn late_pings_spoil_the_ping_and_not_the_download_after_them() {
+    let mut forwarder = delayed_by_a_millisecond();
+    let begin = look(&forwarder);
+    ping(&mut forwarder, 10, |_| true);
+    let pinged = look(&forwarder);
+    for n in 0..100 {
+        let at = Nanos::from_millis(u64::from(1000 + n));
+        forwarder.ports[1].arrive(frame(at, n, 40));
+        forwarder.ports[0].arrive(frame(at, n, 1));
+        forwarder.step(at);
+    }
+    run(&mut forwarder, Nanos::from_millis(1100), 0);
+    let downloaded = look(&forwarder);
+    let invalid = |before, after, traffic| {
+        let late = lateness::between(before, after, &[traffic]);
+        assert!(!late.is_empty());
+        lateness::invalid(&late, &[rtt(Statistic::Median)])
+    };
+    let of_ping =
+        Some("10 of 10 packets up, 10 of 10 packets down left more than 1 ms late".to_owned());
+    assert_eq!(invalid(&begin, &pinged, Traffic::Icmp), of_ping);
+    assert_eq!(invalid(&pinged, &downloaded, Traffic::Tcp(None)), None);
+    // Nor does it matter that they share their time: 20 packets in 4120 are late.
+    assert_eq!(invalid(&begin, &downloaded, Traffic::Icmp), of_ping);
+    assert_eq!(invalid(&begin, &downloaded, Traffic::Tcp(None)), None);
+}
+
+#[test]
+fn a_stall_of_two_packets_in_a_hundred_spoils_the_p99_and_not_the_median() {
+    let mut forwarder = delayed_by_a_millisecond();
+    let begin = look(&forwarder);
+    ping(&mut forwarder, 100, |n| n % 50 == 7);
+    let late = lateness::between(&begin, &look(&forwarder), &[Traffic::Icmp]);
+    assert!(lateness::spoilt(&late, &rtt(Statistic::P99)).is_some());
+    assert_eq!(lateness::spoilt(&late, &rtt(Statistic::Median)), None);
+    assert_eq!(lateness::invalid(&late, &[rtt(Statistic::P99)]), None);
+}
+
+#[test]
+fn what_the_model_took_in_late_leaves_as_much_later_as_it_should_have() {
+    let mut forwarder = delayed_by_a_millisecond();
+    let [early, late] = [2, 5].map(Nanos::from_millis);
+    for at in [late, early] {
+        forwarder.ports[0].arrive(frame(at, 0, 2));
+        forwarder.step(late);
+    }
+    run(&mut forwarder, late, 0);
+    let stats = forwarder.stats();
+    assert_eq!(stats.counters(Side::A).late, 2);
+    let error = stats.departure.summary();
+    assert_eq!((error.count, error.over_budget), (4, 2));
+    assert_eq!(error.max_ns / 100_000, 30);
+}
+
+/// A port whose frames take half a millisecond each to send.
+struct SlowPort(MemoryPort);
+
+impl Port for SlowPort {
+    type Lent = std::convert::Infallible;
+
+    fn capabilities(&self) -> netio::Capabilities {
+        self.0.capabilities()
+    }
+
+    fn refresh(&mut self, now: Nanos) {
+        self.0.refresh(now);
+    }
+
+    fn arrival(&mut self) -> Option<Nanos> {
+        self.0.arrival()
+    }
+
+    fn take(&mut self) -> Option<Received<Self::Lent>> {
+        self.0.take()
+    }
+
+    fn send(&mut self, frames: &[TxFrame<'_>], sent: &mut dyn FnMut(usize, io::Result<Nanos>)) {
+        let mut after = Nanos::ZERO;
+        self.0.send(frames, &mut |index, at| {
+            after += Nanos(500_000);
+            sent(index, at.map(|at| at + after));
+        });
+    }
+
+    fn missed(&mut self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn the_departure_error_has_the_sending_and_the_place_in_the_batch() {
+    let ports = [(); 2].map(|()| SlowPort(MemoryPort::new(true)));
+    let link = link(Conditions::default());
+    let mut forwarder = Forwarder::new(ports, link, Rules::default(), 1 << 20, None);
+    for n in 0..4 {
+        forwarder.ports[0].0.arrive(frame(Nanos(0), n, 1));
+    }
+    forwarder.step(Nanos(0));
+    let error = forwarder.stats().departure.summary();
+    assert_eq!((error.count, error.over_budget), (4, 2));
+    assert_eq!(
+        [error.p50_ns, error.max_ns].map(|ns| ns / 100_000),
+        [10, 20]
+    );
 }

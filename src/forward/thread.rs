@@ -10,11 +10,12 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, anyhow};
 use model::{ConfigError, Link, LinkConfig, Nanos, PathSpec};
 use netio::{AfPacket, Alarm, CpuUse, Port, Waiter, clock};
+use record::lateness::FlowDepartures;
 use record::link_spec::{EmulatedLink, Rules};
 use record::summary::Summary;
 
 use super::packet_log::PacketLogWriter;
-use super::stats::summary;
+use super::stats::{BUDGET, summary};
 use super::{Forwarder, Next};
 
 /// Slots of each port's receive ring: 64 MiB, which hold what arrives while both cores are busy elsewhere for 20 ms.
@@ -28,6 +29,8 @@ pub(crate) const EMULATOR_DIED: &str = "the emulator has died";
 pub(crate) struct ForwarderOptions {
     /// Whether it may spin.
     pub(crate) cpu: CpuUse,
+    /// After its due time, a departure later than this is late.
+    pub(crate) late_budget: Nanos,
     /// Bytes of frames that may be held.
     pub(crate) memory: usize,
     /// Takes a line a packet.
@@ -40,6 +43,7 @@ impl Default for ForwarderOptions {
     fn default() -> Self {
         Self {
             cpu: CpuUse::Spin,
+            late_budget: BUDGET,
             memory: 512 << 20,
             packet_log: None,
             died: Arc::default(),
@@ -62,6 +66,7 @@ pub(crate) struct ForwarderThread {
     thread: JoinHandle<Summary>,
     commands: Sender<Command>,
     bell: Arc<Bell>,
+    late_budget: Nanos,
 }
 
 /// What a running forwarder is asked to do.
@@ -74,6 +79,8 @@ enum Command {
     },
     /// What was counted so far.
     Snapshot(Sender<Summary>),
+    /// What has left so far.
+    Departures(Sender<Vec<FlowDepartures>>),
     /// The end.
     Stop,
 }
@@ -110,6 +117,7 @@ impl ForwarderThread {
             start: clock::now(),
             ..config
         })?;
+        let late_budget = options.late_budget;
         let bell = Arc::new(Bell {
             rung: AtomicBool::new(false),
             alarm: Alarm::new().context("making the forwarder's alarm")?,
@@ -124,7 +132,8 @@ impl ForwarderThread {
                 let waiter = Waiter::measure(options.cpu);
                 let log = options.packet_log;
                 let mut running = Running {
-                    forwarder: Forwarder::new(ports, link, rules, options.memory, log),
+                    forwarder: Forwarder::new(ports, link, rules, options.memory, log)
+                        .with_late_budget(options.late_budget),
                     waiter,
                     memory: options.memory,
                     ring_bytes,
@@ -141,6 +150,7 @@ impl ForwarderThread {
             thread,
             commands,
             bell,
+            late_budget,
         })
     }
 
@@ -164,6 +174,19 @@ impl ForwarderThread {
     )]
     pub(crate) fn snapshot(&self) -> Result<Summary> {
         self.ask(Command::Snapshot)
+    }
+
+    /// What counts as late.
+    pub(crate) fn late_budget(&self) -> Nanos {
+        self.late_budget
+    }
+
+    /// What has left so far, by kind of packets.
+    ///
+    /// # Errors
+    /// A forwarder that has died.
+    pub(crate) fn departures(&self) -> Result<Vec<FlowDepartures>> {
+        self.ask(Command::Departures)
     }
 
     /// Stops forwarding and says what was done; packets on their way are gone.
@@ -236,6 +259,9 @@ impl<P: Port + AsFd> Running<P> {
                 }
                 Command::Snapshot(done) => {
                     let _ = done.send(self.summary());
+                }
+                Command::Departures(done) => {
+                    let _ = done.send(self.forwarder.departures());
                 }
                 Command::Stop => return true,
             }
@@ -330,9 +356,7 @@ mod tests {
             panic!("an arrival that kills")
         }
 
-        fn send(&mut self, _: &[TxFrame<'_>], _: &mut dyn FnMut(usize, io::Error)) -> Nanos {
-            Nanos::ZERO
-        }
+        fn send(&mut self, _: &[TxFrame<'_>], _: &mut dyn FnMut(usize, io::Result<Nanos>)) {}
 
         fn missed(&mut self) -> u64 {
             0

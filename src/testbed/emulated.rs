@@ -9,6 +9,7 @@ use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 use netio::netns::NetNs;
 
 use crate::forward::thread::{ForwarderOptions, ForwarderThread, RING_SLOTS};
+use record::lateness::LinkDepartures;
 use record::link_spec::EmulatedLink;
 use record::summary::Summary;
 
@@ -62,6 +63,18 @@ impl EmulatedBed {
     /// Rises when one of its forwarders dies: nothing passes there any more.
     pub(crate) fn died(&self) -> &Arc<AtomicBool> {
         &self.died
+    }
+
+    /// What has left each link so far, named in the order of the segments; nothing of one that has died.
+    pub(crate) fn departures(&self, names: &[String]) -> Vec<LinkDepartures> {
+        let links = self.running.iter().zip(names);
+        links
+            .map(|(link, name)| LinkDepartures {
+                link: name.clone(),
+                budget_ns: link.late_budget().0,
+                flows: link.departures().unwrap_or_default(),
+            })
+            .collect()
     }
 
     /// Stops forwarding; what each link did, in the order of the segments.

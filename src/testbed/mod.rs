@@ -24,6 +24,7 @@ use instruments::measure::FarEnd;
 use instruments::serve;
 use record::Measurement;
 use record::bed::{Bed, Nics};
+use record::lateness::LinkDepartures;
 use record::link_spec::LinkSpec;
 use record::summary::Summary;
 
@@ -62,6 +63,11 @@ pub(crate) trait Testbed: Sync {
     /// Whether both ends are in namespaces, so that tools can be contained there.
     fn is_in_namespaces(&self) -> bool {
         true
+    }
+
+    /// What has left each emulated link so far; nothing where there is none.
+    fn departures(&self) -> Vec<LinkDepartures> {
+        Vec::new()
     }
 
     /// Why the machine, beside the links, spoilt what was measured so far, if so.

@@ -20,6 +20,7 @@ use instruments::measure::FarEnd;
 use instruments::serve::Server;
 use record::Measurement;
 use record::bed::{Bed, Ends};
+use record::lateness::LinkDepartures;
 use record::link_spec::EmulatedLink;
 
 /// Namespaces of its own.
@@ -127,6 +128,16 @@ impl Testbed for Namespaces {
 
     fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>> {
         serve_in(self.server(), tool, arguments, port).map(Some)
+    }
+
+    fn departures(&self) -> Vec<LinkDepartures> {
+        let mut links = self.bed.departures(&self.names);
+        if self.ends.client > self.ends.server {
+            // Up is the client's way, whichever way it goes along the chain.
+            let flows = links.iter_mut().flat_map(|link| &mut link.flows);
+            flows.for_each(|flow| std::mem::swap(&mut flow.up, &mut flow.down));
+        }
+        links
     }
 
     fn spoilt(&self) -> Option<String> {

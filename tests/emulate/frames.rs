@@ -35,7 +35,7 @@ impl End {
             body: frame.into(),
         };
         self.port
-            .send(&[piece], &mut |_, error| failure = Some(error));
+            .send(&[piece], &mut |_, sent| failure = sent.err());
         failure.map_or(Ok(()), |error| Err(error.into()))
     }
 

@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use model::Nanos;
 use record::Measurement;
+use record::lateness::Traffic;
 use record::profile::Profile;
 use record::stated::Stated;
 use record::table::Table;
@@ -49,6 +50,9 @@ pub trait Instrument: Sync {
     /// # Errors
     /// Its arguments contradict each other.
     fn figures(&self) -> Result<Stated>;
+
+    /// Which packets its figures are of, so that an emulator's lateness counts against those alone.
+    fn traffic(&self) -> Vec<Traffic>;
 
     /// Measures toward `far_end` from now on.
     fn aim(&mut self, far_end: &FarEnd);

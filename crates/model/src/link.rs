@@ -101,8 +101,8 @@ impl Link {
     /// Takes a packet that arrived at `at` by `ingress`.
     ///
     /// Offer in the order of arrival. A packet older than its direction's latest arrival or event (of
-    /// both directions, if they share a stage) is taken as if it came at that time, and counted as late.
-    pub fn offer(&mut self, at: Nanos, ingress: Side, packet: Packet) {
+    /// both directions, if they share a stage) is taken as if it came at that time, and counted as late; gives by how much.
+    pub fn offer(&mut self, at: Nanos, ingress: Side, packet: Packet) -> Nanos {
         while self.step(at) {}
         let clock = self.clocks[ingress.index()];
         let arrival = at.max(clock);
@@ -137,6 +137,7 @@ impl Link {
         if cfg!(debug_assertions) && packet.id.0.is_multiple_of(64) {
             self.check_held();
         }
+        Nanos(arrival.0 - at.0)
     }
 
     /// The next outcome decided by `now`, in the order of decision; `None` when there is no more.

@@ -84,14 +84,14 @@ impl Port for MemoryPort {
         self.waiting.pop_front().map(Received::Frame)
     }
 
-    fn send(&mut self, frames: &[TxFrame<'_>], _failed: &mut dyn FnMut(usize, io::Error)) -> Nanos {
+    fn send(&mut self, frames: &[TxFrame<'_>], sent: &mut dyn FnMut(usize, io::Result<Nanos>)) {
         let departure = self.now;
         self.sent.extend(frames.iter().map(|frame| Sent {
             departure,
             gso: frame.offload.gso,
             bytes: [frame.head.bytes(), &frame.body].concat(),
         }));
-        departure
+        (0..frames.len()).for_each(|index| sent(index, Ok(departure)));
     }
 
     fn missed(&mut self) -> u64 {

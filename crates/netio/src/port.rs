@@ -42,9 +42,9 @@ pub trait Port {
         None
     }
 
-    /// Sends each frame in order; calls `failed` with the index of each one that could not be sent. Gives the time,
-    /// on the clock of [`Port::refresh`], at which it began.
-    fn send(&mut self, frames: &[TxFrame<'_>], failed: &mut dyn FnMut(usize, io::Error)) -> Nanos;
+    /// Sends each frame in order; calls `sent` with the index of each one and when it had left, on the clock of
+    /// [`Port::refresh`], the sending of it included; or why it could not be sent.
+    fn send(&mut self, frames: &[TxFrame<'_>], sent: &mut dyn FnMut(usize, io::Result<Nanos>));
 
     /// Frames that the port itself lost before they could be taken, since it was opened.
     fn missed(&mut self) -> u64;

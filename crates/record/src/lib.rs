@@ -7,6 +7,7 @@ pub mod expectation;
 pub mod figure_name;
 mod host;
 mod key_values;
+pub mod lateness;
 pub mod link_spec;
 mod measurement;
 mod metric;

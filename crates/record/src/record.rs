@@ -14,8 +14,10 @@ use serde_json::Value;
 
 use super::plan::{Case, Plan};
 use crate::Baseline;
+use crate::Figure;
 use crate::HostFacts;
 use crate::Measurement;
+use crate::lateness::{self, LatePackets};
 use crate::summary::Summary;
 use crate::upgrade;
 
@@ -122,7 +124,7 @@ pub enum Outcome {
         /// In words.
         cause: String,
     },
-    /// It was measured, but the machine did not keep up: the numbers are not of the link.
+    /// It was measured, but the machine did not keep up: the numbers of an instrument, or of all, are not of the link.
     Invalid {
         /// In words.
         cause: String,
@@ -136,6 +138,12 @@ pub struct Measured {
     pub instrument: String,
     /// RFC 3339, UTC; the samples' times count from here.
     pub started_at: String,
+    /// Why its figures are not the link's, or those of one direction, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
+    /// Which of its packets left the emulator late while it measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub departures: Vec<LatePackets>,
     /// Its samples and figures.
     #[serde(flatten)]
     pub measurement: Measurement,
@@ -245,8 +253,13 @@ impl<'a> Latest<'a> {
         let Some(narrow) = &case.repeats.until else {
             return Vec::new();
         };
-        let sound = self.runs(case).filter(|run| run.outcome == Outcome::Ok);
-        let figures = sound.filter_map(|run| narrow.of.find(run.measured(&narrow.of.instrument)?));
+        let ended = self.runs(case).filter(|run| !run.has_failed());
+        let figures = ended.filter_map(|run| {
+            let mut measured = run.measurements.iter();
+            let measured = measured.find(|one| one.instrument == narrow.of.instrument)?;
+            let figure = narrow.of.find(&measured.measurement)?;
+            run.spoilt(measured, figure).is_none().then_some(figure)
+        });
         figures.map(|figure| figure.value).collect()
     }
 
@@ -326,6 +339,32 @@ impl Run {
         let mut all = self.measurements.iter();
         all.find(|m| m.instrument == instrument)
             .map(|m| &m.measurement)
+    }
+
+    /// Why this figure of an instrument does not count, though it was measured, if so.
+    pub fn spoilt(&self, measured: &Measured, figure: &Figure) -> Option<String> {
+        let of_all = || self.spoilt_as_a_whole().map(str::to_owned);
+        of_all().or_else(|| match measured.departures.as_slice() {
+            [] => measured.invalid.clone(),
+            departures => lateness::spoilt(departures, figure),
+        })
+    }
+
+    /// Why no instrument's figures count, though they were measured, if so: the emulator lost packets, the host was starved; in
+    /// an older record, whatever made the run invalid.
+    pub fn spoilt_as_a_whole(&self) -> Option<&str> {
+        let Outcome::Invalid { cause } = &self.outcome else {
+            return None;
+        };
+        let mut measured = self.measurements.iter();
+        measured
+            .all(|one| one.invalid.is_none() || one.invalid.as_ref() == Some(cause))
+            .then_some(cause)
+    }
+
+    /// Whether something was not measured.
+    pub fn has_failed(&self) -> bool {
+        matches!(self.outcome, Outcome::Failed { .. })
     }
 }
 

@@ -148,17 +148,19 @@ pub struct PacketLogSummary {
 }
 
 impl Summary {
-    /// Why what was measured through this link cannot be trusted, if so.
-    pub fn invalid(&self) -> Option<String> {
+    /// That the emulator itself lost packets, if so.
+    pub fn own_loss(&self) -> Option<String> {
         let own: Vec<String> = [("up", &self.up), ("down", &self.down)]
             .iter()
             .flat_map(|(way, d)| d.emulator_lost.iter().map(move |l| format!("{way}: {l}")))
             .collect();
-        if !own.is_empty() {
-            return Some(format!(
-                "the emulator itself lost packets ({})",
-                own.join(", ")
-            ));
+        (!own.is_empty()).then(|| format!("the emulator itself lost packets ({})", own.join(", ")))
+    }
+
+    /// Why what crossed this link, taken together, cannot be trusted, if so.
+    pub fn invalid(&self) -> Option<String> {
+        if let Some(lost) = self.own_loss() {
+            return Some(lost);
         }
         let error = &self.departure_error;
         // One departure in twenty may be late before the bulk of a measurement is touched.

@@ -137,6 +137,8 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
         lines.extend(
             unmet.map(|c| format!("{name}: {}: {}: {}", c.expected, c.verdict, c.measured)),
         );
+        let left_out = figures.left_out.iter();
+        lines.extend(left_out.map(|text| format!("{name}: {text}")));
         lines.extend(too_few(analysis, figures));
         if figures.repeated > 0 {
             lines.push(format!(

@@ -14,7 +14,7 @@ use super::findings::{self, LEGEND};
 use super::render::Html;
 use super::tables::or_dash;
 use super::{conditions, spread, steady, tables};
-use crate::analysis::{Analysis, CaseFigures, Verdict, ceiling};
+use crate::analysis::{Analysis, CaseFigures, Verdict, ceiling, left_out};
 use record::plan::{Instrument, Order};
 use record::summary::{DirectionSummary, Summary};
 use record::table::{Cell, Column, Mark, Table};
@@ -197,7 +197,10 @@ fn run(run: &Run) -> [Cell; 6] {
         attempt => format!(" (attempt {attempt})"),
     };
     let outcome = match &run.outcome {
-        Outcome::Ok => Cell::from("ok"),
+        Outcome::Ok => {
+            let left_out = left_out(run).into_iter();
+            Cell::from(Vec::from_iter(["ok".to_owned()].into_iter().chain(left_out)).join("; "))
+        }
         Outcome::Failed { cause } => Cell::marked(format!("FAILED: {cause}"), Mark::Bad),
         Outcome::Invalid { cause } => Cell::marked(format!("INVALID: {cause}"), Mark::Bad),
     };

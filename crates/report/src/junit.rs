@@ -48,6 +48,7 @@ fn of_case(figures: &CaseFigures<'_>) -> TestCase {
         .checks
         .iter()
         .map(|check| format!("{}: {}", check.verdict, words(check)))
+        .chain(figures.left_out.iter().cloned())
         .collect();
     if !lines.is_empty() {
         test.set_system_out(lines.join("\n"));

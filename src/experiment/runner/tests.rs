@@ -7,14 +7,15 @@ use instruments::measure::FarEnd;
 use instruments::serve;
 use instruments::serve::{ServeConfig, Server};
 use record::HostFacts;
+use record::lateness::{Departed, FlowDepartures, FlowKind, LinkDepartures};
 use record::summary::Summary;
 use record::{GivenScenario, Head};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Runs take place on loopback, without a link; a case named "broken" cannot be set up, one named "spoilt" is at
-/// the first two attempts (or as many as `spoils`), and one named "dead" has an emulator that dies under its instruments.
+/// Runs take place on loopback, without a link; a case named "broken" cannot be set up, one named "spoilt" has late packets of
+/// TCP at the first two attempts (or as many as `spoils`), and one named "dead" has an emulator that dies under its instruments.
 #[derive(Default)]
 struct Loopback {
     spoils: Option<u32>,
@@ -24,19 +25,21 @@ struct Loopback {
 
 struct LoopbackTestbed {
     server: Server,
-    summary: Summary,
+    /// Packets that left, of TCP.
+    left: AtomicU64,
+    /// Whether they were late.
+    late: bool,
     dies: bool,
     died: Arc<AtomicBool>,
 }
 
 impl Loopback {
     fn set_up(&self, case: &Case) -> Result<Box<dyn Testbed>> {
-        let mut summary = Summary::default();
+        let mut late = false;
         match case.name.as_str() {
             "broken" => return Err(anyhow!("no such link")),
             "spoilt" if self.spoilt.fetch_add(1, Ordering::Relaxed) < self.spoils.unwrap_or(2) => {
-                summary.departure_error.count = 1;
-                summary.departure_error.over_budget = 1;
+                late = true;
             }
             "last" => self.stop.store(true, Ordering::Relaxed),
             _ => {}
@@ -48,7 +51,8 @@ impl Loopback {
         })?;
         Ok(Box::new(LoopbackTestbed {
             server,
-            summary,
+            left: AtomicU64::new(0),
+            late,
             dies: case.name == "dead",
             died: Arc::default(),
         }))
@@ -78,6 +82,26 @@ impl Testbed for LoopbackTestbed {
         Ok(Some(Launcher::OnHost.start(tool, arguments)?))
     }
 
+    fn departures(&self) -> Vec<LinkDepartures> {
+        let left = self.left.fetch_add(10, Ordering::Relaxed);
+        let flow = FlowDepartures {
+            kind: FlowKind {
+                protocol: 6,
+                port: 80,
+            },
+            up: Departed {
+                packets: left,
+                late: if self.late { left } else { 0 },
+            },
+            down: Departed::default(),
+        };
+        vec![LinkDepartures {
+            link: "link".to_owned(),
+            budget_ns: 1_000_000,
+            flows: vec![flow],
+        }]
+    }
+
     fn spoilt(&self) -> Option<String> {
         None
     }
@@ -88,7 +112,7 @@ impl Testbed for LoopbackTestbed {
 
     fn tear_down(self: Box<Self>) -> Result<Links> {
         ensure!(!self.dies, "the forwarder died: of a test");
-        Ok(vec![("link".to_owned(), self.summary)])
+        Ok(vec![("link".to_owned(), Summary::default())])
     }
 }
 
@@ -152,7 +176,15 @@ fn a_run_that_the_machine_spoilt_is_attempted_again() {
     let record = experiment("[[cases]]\nname = 'spoilt'\n");
     let attempts: Vec<u32> = record.runs.iter().map(|run| run.attempt).collect();
     assert_eq!(attempts, [1, 2, 3]);
-    assert!(matches!(record.runs[1].outcome, Outcome::Invalid { .. }));
+    let cause = "10 of 10 packets up left more than 1 ms late";
+    assert_eq!(
+        record.runs[1].outcome,
+        Outcome::Invalid {
+            cause: format!("download: {cause}")
+        }
+    );
+    let invalid = &record.runs[1].measurements[0].invalid;
+    assert_eq!(invalid.as_deref(), Some(cause));
     assert_eq!(record.runs[2].outcome, Outcome::Ok);
 }
 

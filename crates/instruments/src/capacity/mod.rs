@@ -25,6 +25,7 @@ use self::wire::{Algorithm, CONTROL_PORT, Sizes, StartRow, TestParameters, Thres
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, seconds};
 use crate::{Session, endpoint};
+use record::lateness::Traffic;
 use record::profile::{Headline, HostLimit, Profile, SampleKind};
 use record::stated::Stated;
 use record::{Direction, Measurement, Metric, Sample, Statistic};
@@ -97,6 +98,10 @@ impl Instrument for CapacityArgs {
 
     fn figures(&self) -> Result<Stated> {
         Ok(results::stated(self.direction()))
+    }
+
+    fn traffic(&self) -> Vec<Traffic> {
+        vec![Traffic::Udp(None)]
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

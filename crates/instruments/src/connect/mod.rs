@@ -20,6 +20,7 @@ use crate::failure::{Blame, Failure, go_on};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero, interval};
 use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
+use record::lateness::Traffic;
 use record::profile::{Calibration, Headline, HostLimit, Profile, SampleKind};
 use record::quantity::counted;
 use record::stated::Stated;
@@ -79,6 +80,10 @@ impl Instrument for ConnectArgs {
                 Metric::ReceivedPackets,
             ]))
             .and(Stated::means(&[Metric::LostPercent])))
+    }
+
+    fn traffic(&self) -> Vec<Traffic> {
+        vec![Traffic::Tcp(None)]
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

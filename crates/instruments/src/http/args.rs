@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
+use record::lateness::Traffic;
 use record::profile::{Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind};
 use record::stated::Stated;
 use record::{Direction, Metric, Statistic};
@@ -112,6 +113,10 @@ impl Instrument for HttpArgs {
             return Ok(totals.and(Stated::means(metrics)));
         }
         Ok(files::stated(&self.files.plan(self.url.len())))
+    }
+
+    fn traffic(&self) -> Vec<Traffic> {
+        vec![Traffic::Tcp(None)]
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

@@ -16,6 +16,7 @@ use crate::iperf3::plan::{
 };
 use crate::iperf3::tcp::measure;
 use crate::iperf3::tool::{StreamTest, StreamTool};
+use record::lateness::Traffic;
 use record::profile::{
     Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind,
 };
@@ -137,6 +138,10 @@ impl Instrument for TcpArgs {
         Ok(self.test.stated(Protocol::Tcp))
     }
 
+    fn traffic(&self) -> Vec<Traffic> {
+        vec![Traffic::Tcp(self.test.known_port())]
+    }
+
     fn aim(&mut self, far_end: &FarEnd) {
         self.test.aim(far_end);
     }
@@ -225,6 +230,12 @@ impl Iperf3Args {
             return Ok(None);
         };
         tool.server(&self.host, plan)
+    }
+
+    /// The server's port, at which the data arrive too; other programs may have ports of their own for them.
+    pub(crate) fn known_port(&self) -> Option<u16> {
+        let own = || self.port.unwrap_or(StreamTool::Iperf3.port());
+        self.tool.is_none().then(own)
     }
 
     /// The program that measures, if another was asked for.

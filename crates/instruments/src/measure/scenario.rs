@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::ArgAction;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, FromArgMatches as _, Subcommand as _};
+use record::lateness::Traffic;
 use record::stated::Stated;
 use record::{nearest, plan};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -184,6 +185,12 @@ impl InstrumentArgs {
 pub fn expected(planned: &plan::Instrument) -> Option<Duration> {
     let own = InstrumentArgs::of(planned, &FarEnd::example(), "").ok()?;
     own.instrument().expected()
+}
+
+/// Which packets the figures of `planned` are of.
+pub fn traffic(planned: &plan::Instrument) -> Vec<Traffic> {
+    let own = InstrumentArgs::of(planned, &FarEnd::example(), "");
+    own.map_or(Vec::new(), |own| own.instrument().traffic())
 }
 
 /// Which figures a planned instrument can state.

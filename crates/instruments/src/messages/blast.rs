@@ -15,9 +15,11 @@ use super::{VARIATION, nagle_in_words};
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
 use crate::messages::tables;
+use crate::messages::wire::DEFAULT_PORT;
 use crate::{Session, measured};
 use netio::stop::Stop;
 use record::Statistic::{Mean, Sd};
+use record::lateness::Traffic;
 use record::profile::Profile;
 use record::quantity::counted;
 use record::stated::Stated;
@@ -57,6 +59,10 @@ impl Instrument for BlastArgs {
             .toward(&[Direction::Up])
             .and(Stated::of(Metric::ElapsedS, &[Mean, Sd]))
             .of_sizes(&sizes))
+    }
+
+    fn traffic(&self) -> Vec<Traffic> {
+        vec![Traffic::Tcp(Some(DEFAULT_PORT))]
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

@@ -21,9 +21,11 @@ use super::{VARIATION, nagle_in_words};
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 use crate::messages::tables;
+use crate::messages::wire::DEFAULT_PORT;
 use crate::{Session, endpoint, measured};
 use netio::stop::STOP_INTERVAL;
 use record::Statistic::{self, Mean, Sd};
+use record::lateness::Traffic;
 use record::profile::{Carrier, Headline, HostLimit, Profile, SampleKind};
 use record::quantity::counted;
 use record::stated::Stated;
@@ -98,6 +100,14 @@ impl Instrument for PingpongArgs {
             figures = figures.and(up).and(down).and(each);
         }
         Ok(figures.of_sizes(&sizes))
+    }
+
+    fn traffic(&self) -> Vec<Traffic> {
+        vec![if self.udp {
+            Traffic::Udp(Some(DEFAULT_PORT))
+        } else {
+            Traffic::Tcp(Some(DEFAULT_PORT))
+        }]
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

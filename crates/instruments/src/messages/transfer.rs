@@ -22,9 +22,11 @@ use super::wire::{BLOCKS, Mode, TransferResult};
 use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
 use crate::messages::tables;
+use crate::messages::wire::DEFAULT_PORT;
 use crate::{Session, measured};
 use netio::stop::{STOP_INTERVAL, Stop};
 use record::Statistic::{self, Mean, Total};
+use record::lateness::Traffic;
 use record::profile::Profile;
 use record::stated::Stated;
 use record::table::Table;
@@ -93,6 +95,10 @@ impl Instrument for TransferArgs {
         ])
         .toward(&[Direction::Up])
         .of_sizes(&sizes))
+    }
+
+    fn traffic(&self) -> Vec<Traffic> {
+        vec![Traffic::Tcp(Some(DEFAULT_PORT))]
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

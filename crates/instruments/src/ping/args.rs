@@ -15,6 +15,7 @@ use crate::iperf3::args::{dscp, tos};
 use crate::ping::tool::{self, PingTool};
 use crate::ping::{self, PingPlan};
 use crate::{Session, endpoint};
+use record::lateness::Traffic;
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
 use record::stated::Stated;
 use record::{Measurement, Metric, Statistic};
@@ -76,6 +77,10 @@ impl Instrument for PingArgs {
             None => figures.and(hosts),
             Some(PingTool::Ping) => figures,
         })
+    }
+
+    fn traffic(&self) -> Vec<Traffic> {
+        vec![Traffic::Icmp]
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

@@ -20,6 +20,7 @@ use crate::output::Prepared;
 use crate::stamp::loaded_latency::{self, Load};
 use crate::stamp::{self, FULL, ProbePlan, ProbeResults, wire};
 use crate::{Session, endpoint};
+use record::lateness::Traffic;
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
 use record::stated::Stated;
 use record::{Figure, Measurement, Metric, Phase, Statistic};
@@ -109,6 +110,17 @@ impl Instrument for ProbeArgs {
         Ok(figures
             .during(&[Phase::Idle, Phase::Loaded])
             .and(load.during(&[Phase::Loaded])))
+    }
+
+    fn traffic(&self) -> Vec<Traffic> {
+        let load = self.under.map(|beside| match beside {
+            Beside::Tcp(_) => Traffic::Tcp(Some(self.under_port)),
+            Beside::Udp(_) => Traffic::Udp(Some(self.under_port)),
+        });
+        [Traffic::Udp(Some(self.port))]
+            .into_iter()
+            .chain(load)
+            .collect()
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

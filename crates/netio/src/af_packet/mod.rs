@@ -178,28 +178,44 @@ impl Port for AfPacket {
         self.ring.recall_newest()
     }
 
-    fn send(&mut self, frames: &[TxFrame<'_>], failed: &mut dyn FnMut(usize, io::Error)) -> Nanos {
-        let departure = clock::now();
+    fn send(&mut self, frames: &[TxFrame<'_>], sent: &mut dyn FnMut(usize, io::Result<Nanos>)) {
+        let mut before = clock::now();
         for (batch, first) in frames.chunks(BATCH).zip((0..).step_by(BATCH)) {
             let mut done = 0;
             while done < batch.len() {
                 match self.send_batch(&batch[done..]) {
-                    Ok(sent) => done += sent,
+                    Ok(took) => {
+                        let after = clock::now();
+                        for place in 0..took {
+                            sent(
+                                first + done + place,
+                                Ok(left_at(before, after, place, took)),
+                            );
+                        }
+                        done += took;
+                        before = after;
+                    }
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                     Err(e) => {
-                        failed(first + done, e);
+                        sent(first + done, Err(e));
                         done += 1;
                     }
                 }
             }
         }
-        departure
     }
 
     fn missed(&mut self) -> u64 {
         self.missed += u64::from(socket::take_drops(&self.socket));
         self.missed
     }
+}
+
+/// When the frame at `place` of `count` that one call sent had left: the call took them one after the other, all of the time
+/// between the clock's readings before and after it. Of one frame it is the reading after.
+fn left_at(before: Nanos, after: Nanos, place: usize, count: usize) -> Nanos {
+    let took = after.0.saturating_sub(before.0);
+    Nanos(before.0 + took * (place as u64 + 1) / count as u64)
 }
 
 const EMPTY: libc::iovec = libc::iovec {
@@ -222,4 +238,19 @@ fn head_len(frame: &TxFrame<'_>) -> u16 {
         .map_or(64, |c| usize::from(c.start) + 60);
     let len = frame.head.bytes().len() + frame.body.len();
     u16::try_from(known.min(MAX_HEAD).min(len)).expect("at most MAX_HEAD")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_departure_has_the_send_call_and_the_place_in_it() {
+        let at = |place, count| left_at(Nanos(1_000), Nanos(9_000), place, count).0;
+        assert_eq!(at(0, 1), 9_000);
+        assert_eq!(
+            [0, 1, 2, 3].map(|place| at(place, 4)),
+            [3_000, 5_000, 7_000, 9_000]
+        );
+    }
 }

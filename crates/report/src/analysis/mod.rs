@@ -10,14 +10,14 @@ pub(crate) mod intervals;
 pub(crate) mod throughput;
 pub(crate) mod verdict;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::interval::{Interval, Of};
 use bottleneck::bottlenecks;
-use record::Measurement;
 use record::figure_name::FigureName;
 use record::plan::Case;
 use record::{Latest, MOST_ATTEMPTS, Outcome, Record, Run};
+use record::{Measured, Measurement};
 use stats::hodges_lehmann::Shift;
 use stats::repeats;
 use stats::summary::Summary;
@@ -51,6 +51,8 @@ pub(crate) struct CaseFigures<'a> {
     pub(crate) checks: Vec<Check>,
     /// Runs that failed, are invalid or missing.
     pub(crate) faults: Vec<Fault>,
+    /// Figures of runs that do not count, though their instruments do: which, and why.
+    pub(crate) left_out: Vec<String>,
     /// Whether runs are missing because the experiment was interrupted, or is under way.
     pub(crate) to_come: bool,
     /// Attempts that the machine spoilt and that were repeated.
@@ -116,7 +118,8 @@ impl<'a> Analysis<'a> {
                     of_case,
                     of_reference,
                 };
-                let checks = verdict::checks(case, &figures, base.as_ref(), runs);
+                let spoilt = |of: &FigureName| spoilt(&latest, case, of);
+                let checks = verdict::checks(case, &figures, base.as_ref(), runs, &spoilt);
                 CaseFigures::new(&latest, case, figures, checks, of_case)
             })
             .collect();
@@ -162,6 +165,7 @@ impl<'a> CaseFigures<'a> {
             figures,
             checks,
             faults,
+            left_out: counted(latest, case).flat_map(left_out).collect(),
             to_come,
             repeated,
             runs: counted(latest, case).collect(),
@@ -176,13 +180,17 @@ impl<'a> CaseFigures<'a> {
         &self.case.name
     }
 
-    /// What an instrument measured, with the number of each repeat.
+    /// What an instrument measured where that counts, with the number of each repeat.
     pub(crate) fn measured(
         &self,
         instrument: &str,
     ) -> impl Iterator<Item = (u32, &'a Measurement)> {
         let runs = self.runs.iter();
-        runs.filter_map(move |run| Some((run.repeat, run.measured(instrument)?)))
+        let measured = move |run: &&'a Run| {
+            let mut all = run.measurements.iter();
+            all.find(|one| one.instrument == instrument && one.invalid.is_none())
+        };
+        runs.filter_map(move |run| Some((run.repeat, &measured(run)?.measurement)))
     }
 }
 
@@ -193,10 +201,11 @@ impl Across {
     }
 }
 
-/// The runs of a case that count: of each repeat the last attempt, unless the machine spoilt that too.
+/// The runs of a case that count: of each repeat the last attempt, unless the machine spoilt all of that too. Figures of
+/// instruments may still not ([`Run::spoilt`]).
 pub(crate) fn counted<'a>(latest: &Latest<'a>, case: &Case) -> impl Iterator<Item = &'a Run> {
     let runs = latest.runs(case);
-    runs.filter(|run| !matches!(run.outcome, Outcome::Invalid { .. }))
+    runs.filter(|run| run.spoilt_as_a_whole().is_none())
 }
 
 /// What the runs of a case state of a figure.
@@ -214,10 +223,12 @@ struct Stated {
 /// Every figure of a case, of all streams together. What failed half-way states none.
 fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     let mut found: BTreeMap<FigureName, Stated> = BTreeMap::new();
-    for measured in counted(latest, case).flat_map(|run| &run.measurements) {
+    let all = counted(latest, case).flat_map(|run| run.measurements.iter().map(move |m| (run, m)));
+    for (run, measured) in all {
         let measurement = &measured.measurement;
         let whole = measurement.figures.iter().filter(|f| f.stream.is_none());
-        for figure in whole.filter(|_| measurement.failure.is_none()) {
+        let sound = whole.filter(|f| run.spoilt(measured, f).is_none());
+        for figure in sound.filter(|_| measurement.failure.is_none()) {
             let name = FigureName::of(&measured.instrument, figure);
             let stated = found.entry(name).or_default();
             stated.values.push(figure.value);
@@ -261,6 +272,34 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     found
 }
 
+/// Which figures of `run` do not count though the bulk of what their instrument measured does, and why: a line an instrument.
+pub(crate) fn left_out(run: &Run) -> Vec<String> {
+    let sound = run.measurements.iter().filter(|one| one.invalid.is_none());
+    let line = |measured: &Measured| {
+        let figures = measured.measurement.figures.iter();
+        let spoilt = figures.filter_map(|figure| {
+            let name = FigureName::of(&measured.instrument, figure);
+            Some((name.to_string(), run.spoilt(measured, figure)?))
+        });
+        let (names, causes): (BTreeSet<String>, BTreeSet<String>) = spoilt.unzip();
+        let names = Vec::from_iter(names).join(", ");
+        let causes = Vec::from_iter(causes).join("; ");
+        let text = format!("run {} does not count for {names}: {causes}", run.repeat);
+        (!names.is_empty()).then_some(text)
+    };
+    sound.filter_map(line).collect()
+}
+
+/// Why no run's figure of this name counts, where one was measured.
+fn spoilt(latest: &Latest<'_>, case: &Case, of: &FigureName) -> Option<String> {
+    let mut runs = counted(latest, case);
+    runs.find_map(|run| {
+        let mut measured = run.measurements.iter();
+        let measured = measured.find(|one| one.instrument == of.instrument)?;
+        run.spoilt(measured, of.find(&measured.measurement)?)
+    })
+}
+
 fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> Vec<Fault> {
     let mut ran = 0;
     let mut faults: Vec<Fault> = latest
@@ -299,8 +338,10 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> Vec<Fault> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use record::expectation::{Expectation, Rule};
+    use record::lateness::{self, Departed, LatePackets};
     use record::plan::{Narrow, Repeats};
-    use record::{Figure, Metric, Sample, Statistic};
+    use record::{Direction, Figure, Metric, Sample, Statistic};
 
     fn downloaded(rate: f64) -> Measurement {
         let sample =
@@ -421,6 +462,97 @@ pub(crate) mod tests {
         assert_eq!(analysis.cases[0].checks[0].verdict, Verdict::Failed);
         assert_eq!(analysis.cases[1].faults[0].text, "1 of 2 runs took place");
         assert_eq!(analysis.verdict, Verdict::Failed);
+    }
+
+    /// Of 100 packets of the ping in the first run so many are late, as the runner records it.
+    pub(crate) fn late_pings(late: u64) -> Record {
+        let mut record = record();
+        let run = &mut record.runs[0];
+        let ping = &mut run.measurements[0];
+        let figures = &mut ping.measurement.figures;
+        figures.push(Figure::new(Metric::RttMs, Statistic::P99, 9.0));
+        ping.departures = vec![LatePackets {
+            link: "link".to_owned(),
+            traffic: "icmp".to_owned(),
+            direction: Direction::Up,
+            departed: Departed { packets: 100, late },
+            budget_ns: 1_000_000,
+        }];
+        ping.invalid = lateness::invalid(&ping.departures, figures);
+        if let Some(cause) = &ping.invalid {
+            let cause = format!("ping: {cause}");
+            run.outcome = Outcome::Invalid { cause };
+        }
+        record
+    }
+
+    #[test]
+    fn an_instrument_that_is_spoilt_takes_none_with_it_and_is_named() {
+        let record = late_pings(10);
+        let analysis = Analysis::of(&record);
+        let base = &analysis.cases[0];
+        assert!(base.figures.keys().all(|name| name.instrument != "ping"));
+        assert!(
+            base.figures
+                .keys()
+                .any(|name| name.instrument == "download")
+        );
+        assert_eq!(base.verdict, Verdict::Invalid);
+        let told = "run 1 is invalid: ping: 10 of 100 packets up left more than 1 ms late";
+        assert_eq!(base.faults[0].text, told);
+        for report in [
+            crate::junit(&record).unwrap(),
+            crate::html(&record).unwrap(),
+            crate::findings::findings(&analysis).join("\n"),
+        ] {
+            assert!(
+                report.contains("ping: 10 of 100 packets up left more than 1 ms late"),
+                "{report}"
+            );
+        }
+    }
+
+    #[test]
+    fn late_packets_in_the_tail_mark_the_p99_and_nothing_else() {
+        let mut record = late_pings(2);
+        let p99 = name("ping.rtt_ms.p99");
+        let expectation = &mut record.head.plan.cases[0].expect;
+        expectation.push(Expectation {
+            of: p99.clone(),
+            rule: Rule::Range {
+                least: None,
+                most: Some(20.0),
+            },
+        });
+        let analysis = Analysis::of(&record);
+        let base = &analysis.cases[0];
+        assert!(!base.figures.contains_key(&p99));
+        assert!(base.figures.contains_key(&name("ping.rtt_ms.median")));
+        assert!(base.faults.is_empty());
+        let check = base.checks.last().unwrap();
+        let cause = "2 of 100 packets up left more than 1 ms late";
+        assert_eq!(
+            (check.verdict, check.measured.as_str()),
+            (Verdict::Invalid, cause)
+        );
+        let told = format!("run 1 does not count for ping.rtt_ms.p99: {cause}");
+        let findings = crate::findings::findings(&analysis).join("\n");
+        let [junit, html] = [
+            crate::junit(&record).unwrap(),
+            crate::html(&record).unwrap(),
+        ];
+        for report in [findings, junit, html] {
+            assert!(report.contains(&told), "{report}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_an_older_record_has_as_invalid_counts_for_nothing() {
+        let mut record = late_pings(10);
+        for measured in &mut record.runs[0].measurements {
+            (measured.invalid, measured.departures) = (None, Vec::new());
+        }
+        assert!(Analysis::of(&record).cases[0].figures.is_empty());
     }
 
     #[test]

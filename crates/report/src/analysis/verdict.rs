@@ -43,24 +43,30 @@ pub(super) struct ToCome {
     pub(super) of_reference: bool,
 }
 
-/// Every expectation of `case` against its figures and those of the reference; what was not measured has failed, but
+/// Every expectation of `case` against its figures and those of the reference; what the machine spoilt (`spoilt` says why) is
+/// neither met nor not, what was not measured has failed, but
 /// where runs are still to come, of the case or for what is relative of the reference, nothing is decided.
 pub(super) fn checks(
     case: &Case,
     figures: &Figures,
     reference: Option<&Figures>,
     to_come: ToCome,
+    spoilt: &dyn Fn(&FigureName) -> Option<String>,
 ) -> Vec<Check> {
     let check = |expectation: &Expectation| {
         let of = &expectation.of;
         let value = value(figures, of);
         let base = reference.and_then(|reference| self::value(reference, of));
         let published = case.published.get(of).copied();
+        let why_not = match value {
+            None => spoilt(of),
+            Some(_) => None,
+        };
         let met = value.and_then(|value| is_met(expectation.rule, value, base, published));
         Check {
             expected: expectation.to_string(),
             measured: match (value, expectation.rule) {
-                (None, _) => "not measured".to_owned(),
+                (None, _) => why_not.clone().unwrap_or("not measured".to_owned()),
                 (Some(value), rule) => measured(of, value, rule, base, published),
             },
             verdict: match expectation.rule {
@@ -68,6 +74,7 @@ pub(super) fn checks(
                 Rule::Gain { .. } | Rule::Ratio { .. } if to_come.of_reference => {
                     Verdict::Incomplete
                 }
+                _ if why_not.is_some() => Verdict::Invalid,
                 _ => Verdict::when(met),
             },
         }

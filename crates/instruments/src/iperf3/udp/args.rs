@@ -12,6 +12,7 @@ use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
 use crate::iperf3::args::Iperf3Args;
 use crate::iperf3::plan::{Plan, Protocol};
 use crate::iperf3::udp;
+use record::lateness::Traffic;
 use record::profile::{Carrier, Headline, HostLimit, Profile};
 use record::stated::Stated;
 use record::{Metric, Statistic};
@@ -58,6 +59,10 @@ impl Instrument for UdpArgs {
 
     fn figures(&self) -> Result<Stated> {
         Ok(self.test.stated(Protocol::Udp))
+    }
+
+    fn traffic(&self) -> Vec<Traffic> {
+        vec![Traffic::Udp(self.test.known_port())]
     }
 
     fn aim(&mut self, far_end: &FarEnd) {

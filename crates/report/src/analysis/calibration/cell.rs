@@ -41,7 +41,12 @@ pub(super) fn cells(record: &Record) -> Vec<(&str, Cell)> {
 fn of_case(record: &Record, case: &Case, instrument: &Instrument, runs: &[&Run]) -> Vec<Cell> {
     let sound: Vec<Crossing<'_>> = runs
         .iter()
-        .filter(|run| run.outcome == Outcome::Ok)
+        .filter(|run| {
+            let mut all = run.measurements.iter();
+            let used = all.find(|one| one.instrument == instrument.name);
+            let sound = used.is_some_and(|one| one.invalid.is_none());
+            sound && run.spoilt_as_a_whole().is_none() && !run.has_failed()
+        })
         .filter_map(|run| {
             Some(Crossing {
                 case,

@@ -42,6 +42,8 @@ pub(crate) fn measured(figures: &[(&str, Figure)]) -> Record {
             environment: [].into(),
             measurements: vec![Measured {
                 instrument: name.clone(),
+                invalid: None,
+                departures: Vec::new(),
                 started_at: String::new(),
                 measurement: Measurement {
                     figures: own.map(|(_, figure)| figure.clone()).collect(),
