@@ -106,7 +106,7 @@ fn quiet() -> Result<()> {
     ]);
     for command in [
         run.arg("-q"),
-        json.args(["--quiet", "--json", "-"]),
+        json.args(["--overwrite", "--quiet", "--json", "-"]),
         &mut exec,
         &mut measured,
     ] {
