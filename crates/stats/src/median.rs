@@ -3,7 +3,7 @@
 //! Each value says one thing of the median: below it or not. The mean of these yes and no has an interval by batch means, from
 //! blocks of consecutive values; where the distribution passes through that interval's ends lie those of the median (R. S. Woodruff,
 //! "Confidence intervals for medians and other position measures", 1952). Of strangers these are the ranks of
-//! [`order_statistics::median_ranks`].
+//! [`crate::order_statistics::median_ranks`].
 
 use super::autocorrelation::SeriesMean;
 use super::order_statistics::{at_or_after, quantile, sorted};

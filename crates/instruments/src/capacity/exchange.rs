@@ -90,7 +90,7 @@ pub(crate) struct WholeSubInterval {
     pub(crate) at: Duration,
     /// What was counted in it.
     pub(crate) counted: SubInterval,
-    /// The least round trip of the test by then, in milliseconds, above which its own are stated; [`NO_DELAY`] without any.
+    /// The least round trip of the test by then, in milliseconds, above which its own are stated; `wire::NO_DELAY` without any.
     pub(crate) least_rtt_ms: u32,
     /// When it ended, in nanoseconds since 1970; only where this host received the load.
     pub(crate) ended: Option<u64>,
