@@ -573,10 +573,10 @@ fn what_the_model_took_in_late_leaves_as_much_later_as_it_should_have() {
     assert_eq!(error.max_ns / 100_000, 30);
 }
 
-/// A port whose frames take half a millisecond each to send.
-struct SlowPort(MemoryPort);
+/// A port that says of its own what became of the n-th frame of a send call.
+struct OddPort(MemoryPort, fn(usize, Nanos) -> io::Result<Nanos>);
 
-impl Port for SlowPort {
+impl Port for OddPort {
     type Lent = std::convert::Infallible;
 
     fn capabilities(&self) -> netio::Capabilities {
@@ -596,10 +596,8 @@ impl Port for SlowPort {
     }
 
     fn send(&mut self, frames: &[TxFrame<'_>], sent: &mut dyn FnMut(usize, io::Result<Nanos>)) {
-        let mut after = Nanos::ZERO;
         self.0.send(frames, &mut |index, at| {
-            after += Nanos(500_000);
-            sent(index, at.map(|at| at + after));
+            sent(index, at.and_then(|at| self.1(index, at)));
         });
     }
 
@@ -610,7 +608,9 @@ impl Port for SlowPort {
 
 #[test]
 fn the_departure_error_has_the_sending_and_the_place_in_the_batch() {
-    let ports = [(); 2].map(|()| SlowPort(MemoryPort::new(true)));
+    // Each takes half a millisecond to send.
+    let slow = |index, at| Ok(at + Nanos(500_000 * (index as u64 + 1)));
+    let ports = [(); 2].map(|()| OddPort(MemoryPort::new(true), slow));
     let link = link(Conditions::default());
     let mut forwarder = Forwarder::new(ports, link, Rules::default(), 1 << 20, None);
     for n in 0..4 {
@@ -623,4 +623,22 @@ fn the_departure_error_has_the_sending_and_the_place_in_the_batch() {
         [error.p50_ns, error.max_ns].map(|ns| ns / 100_000),
         [10, 20]
     );
+}
+
+#[test]
+fn link_control_that_finds_the_other_interface_down_is_no_fault_of_the_emulators() {
+    let invalid = |error: fn(usize, Nanos) -> io::Result<Nanos>| {
+        let ports = [(); 2].map(|()| OddPort(MemoryPort::new(true), error));
+        let link = link(Conditions::default());
+        let mut forwarder = Forwarder::new(ports, link, Rules::default(), 1 << 20, None);
+        let mut arp = [0; 60];
+        arp[12..14].copy_from_slice(&[8, 6]);
+        let arp = Frame::new(Nanos(0), Offload::default(), None, &arp);
+        forwarder.ports[0].0.arrive(arp);
+        forwarder.step(Nanos(0));
+        assert_eq!(forwarder.stats().control, [1, 0]);
+        forwarder.stats().send_error.is_some()
+    };
+    assert!(!invalid(|_, _| Err(io::ErrorKind::NetworkDown.into())));
+    assert!(invalid(|_, _| Err(io::ErrorKind::OutOfMemory.into())));
 }
