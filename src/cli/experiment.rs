@@ -123,7 +123,7 @@ impl ExperimentArgs {
         let specs = testbeds(plan);
         let builder = TestbedBuilder::prepare(&specs, self.cpu.into())?;
         builder.try_out(&specs, plan.seed)?;
-        Ok(builder)
+        Ok(builder.keeping_flows(plan.by_flow))
     }
 
     /// Does the runs that `record` is missing, and writes the reports beside it.

@@ -28,7 +28,7 @@ pub(crate) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
     Ok(plan)
 }
 
-/// The same with a case for each instrument, or group of instruments, of every case. What was expected is left out: a
+/// The same with a case for each instrument, or group of instruments, of every case, and links that keep what crosses them. What was expected is left out: a
 /// calibration holds figures against the truth.
 pub(crate) fn one_by_one(plan: Plan) -> Plan {
     let mut cases: Vec<Case> = Vec::new();
@@ -45,6 +45,7 @@ pub(crate) fn one_by_one(plan: Plan) -> Plan {
         cases,
         reference: None,
         trends: Vec::new(),
+        by_flow: true,
         ..plan
     }
 }

@@ -18,6 +18,8 @@ use netio::netns::NetNs;
 use netio::stop::Stop;
 use netio::userns::{self, Privilege};
 
+use crate::forward::packet_log::PacketLogWriter;
+use crate::forward::thread::ForwarderOptions;
 use instruments::external::{Running, Tool};
 use instruments::failure::{Blame, Failure};
 use instruments::measure::FarEnd;
@@ -104,6 +106,8 @@ pub(crate) struct TestbedSpec<'a> {
 pub(crate) struct TestbedBuilder {
     /// Whether forwarders may spin to be on time.
     cpu: CpuUse,
+    /// Whether links keep what every flow adds up to.
+    by_flow: bool,
     /// Interfaces stay borrowed from one test bed to the next: hardware takes seconds to have a carrier.
     nics: Mutex<Option<Arc<HeldNics>>>,
 }
@@ -155,8 +159,14 @@ impl TestbedBuilder {
         }
         Ok(Self {
             cpu,
+            by_flow: false,
             nics: Mutex::default(),
         })
+    }
+
+    /// Has emulated links keep what every flow adds up to, or not.
+    pub(crate) fn keeping_flows(self, by_flow: bool) -> Self {
+        Self { by_flow, ..self }
     }
 
     /// Sets up each bed of `specs` once and takes it down again, so that what would always fail fails at the start.
@@ -181,10 +191,19 @@ impl TestbedBuilder {
     /// What the machine refused.
     pub(crate) fn set_up(&self, spec: &TestbedSpec<'_>, seed: u64) -> Result<Box<dyn Testbed>> {
         match spec.bed {
-            Bed::Netns(_) | Bed::Chain(_) => namespaces::set_up(spec, seed, self.cpu),
+            Bed::Netns(_) | Bed::Chain(_) => namespaces::set_up(spec, seed, || self.forwarder()),
             Bed::External(bed) => external::set_up(bed),
             Bed::Nics(nics) => nics::set_up(self.hold(nics)?, spec.congestion),
         }
+    }
+
+    /// How the links of a test bed are forwarded.
+    fn forwarder(&self) -> Result<ForwarderOptions> {
+        let packet_log = self.by_flow.then(PacketLogWriter::by_flow).transpose()?;
+        Ok(ForwarderOptions {
+            packet_log,
+            ..self.cpu.into()
+        })
     }
 
     /// The interfaces, borrowed unless they are already; others are given back first.

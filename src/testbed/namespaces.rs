@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use anyhow::{Result, bail};
-use netio::CpuUse;
 use netio::bed::{BedConfig, Endpoint, Side, WAN};
 use netio::netns::NetNs;
 use netio::stop::Stop;
@@ -38,8 +37,12 @@ struct Namespaces {
     offloads: bool,
 }
 
-/// The test bed of `spec`, whose bed is one of these two.
-pub(super) fn set_up(spec: &TestbedSpec<'_>, seed: u64, cpu: CpuUse) -> Result<Box<dyn Testbed>> {
+/// The test bed of `spec`, whose bed is one of these two; each of its links is forwarded by `options`.
+pub(super) fn set_up(
+    spec: &TestbedSpec<'_>,
+    seed: u64,
+    options: impl Fn() -> Result<ForwarderOptions>,
+) -> Result<Box<dyn Testbed>> {
     let (mtu, offloads, ends) = match spec.bed {
         Bed::Netns(pair) => (pair.mtu, pair.offloads, Ends::OF_PAIR),
         Bed::Chain(chain) => {
@@ -54,9 +57,9 @@ pub(super) fn set_up(spec: &TestbedSpec<'_>, seed: u64, cpu: CpuUse) -> Result<B
         ..BedConfig::default()
     };
     let links = spec.bed.links(spec.link, seed)?;
-    let with_options =
-        |(name, link): (String, EmulatedLink)| (name, (link, ForwarderOptions::from(cpu)));
-    let (names, links): (Vec<_>, Vec<_>) = links.into_iter().map(with_options).unzip();
+    let with_options = |(name, link): (String, EmulatedLink)| Ok((name, (link, options()?)));
+    let links: Vec<_> = links.into_iter().map(with_options).collect::<Result<_>>()?;
+    let (names, links): (Vec<_>, Vec<_>) = links.into_iter().unzip();
     let bed = EmulatedBed::up(&config, links)?;
     if let Some(bucket) = spec.bed.token_bucket() {
         let bucket = TokenBucket {

@@ -3,6 +3,7 @@
 
 mod baseline;
 pub mod bed;
+pub mod crossing;
 pub mod expectation;
 pub mod figure_name;
 mod host;

@@ -34,6 +34,9 @@ pub struct Plan {
     pub cases: Vec<Case>,
     /// What is expected of several cases together.
     pub trends: Vec<Trend>,
+    /// Whether each link keeps what every flow added up to, which a calibration's truth is made of.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_flow: bool,
 }
 
 /// In which order runs take place. Each round has every case once, so that a drift of the machine meets all alike.

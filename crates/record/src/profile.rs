@@ -93,7 +93,7 @@ pub struct FlentSeries {
     pub direction: Option<Direction>,
 }
 
-/// How what the emulator counted becomes what the instrument should have measured.
+/// How what the emulator logged becomes what the instrument should have measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// The figure that stands for all where nothing was measured.
@@ -101,15 +101,18 @@ pub struct Calibration {
     /// Whether a start is left out of the figures, which the emulator's counters have.
     #[serde(default, skip_serializing_if = "is_default")]
     pub omits_start: bool,
-    /// Payload that agrees on a test beside what is counted, each way: half of what it may be, and as much uncertain.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub control_bytes: u32,
     /// Whether the kernel sends again what the link drops, so that what is lost there is not what the probes lose.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sends_again: bool,
-    /// Runs of which the time is a mean; the time is a total when absent.
+    /// Connections one after the other, of which the figure is a mean; one time for all when absent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub runs: Option<u32>,
+    /// Whether the time of a goodput has one way back in it: of the request before the payload, or of the answer after it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub answers: bool,
+    /// Seconds of each sub-interval of which the figure is the best.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sub_interval_s: Option<f64>,
 }
 
 /// Whether there is nothing to tell.
@@ -130,9 +133,10 @@ impl Profile {
             calibration: Calibration {
                 figure,
                 omits_start: false,
-                control_bytes: 0,
                 sends_again: false,
                 runs: None,
+                answers: false,
+                sub_interval_s: None,
             },
         }
     }

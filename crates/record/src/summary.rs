@@ -6,6 +6,7 @@ use std::fmt;
 use model::{Counters, DropCause};
 use serde::{Deserialize, Serialize};
 
+use crate::crossing::CrossedFlow;
 use crate::quantity::counted;
 
 /// The link's counters by direction, and how far the emulator can be trusted.
@@ -145,6 +146,9 @@ pub struct PacketLogSummary {
     /// Why the writer ended before the emulator did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What each flow added up to, in the place of a file, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<CrossedFlow>,
 }
 
 impl Summary {

@@ -33,9 +33,47 @@ pub fn wilson(part: u64, whole: u64) -> Option<[f64; 2]> {
     Some([low, high])
 }
 
+/// How likely fewer than `count` of `whole` independent draws succeed, each with probability `share` between 0 and 1, neither
+/// included: the binomial distribution.
+pub fn fewer_than(count: u64, whole: u64, share: f64) -> f64 {
+    let odds = share / (1.0 - share);
+    let mut chance = (1.0 - share).powf(whole as f64);
+    let mut sum = 0.0;
+    for successes in 0..count.min(whole + 1) {
+        sum += chance;
+        chance *= (whole - successes) as f64 / (successes + 1) as f64 * odds;
+    }
+    sum
+}
+
+/// The greatest count that `whole` independent draws fall short of with a probability of at most `alarm`, where each succeeds
+/// with probability `share`: what misses it was not due to chance.
+pub fn least_by_chance(whole: u64, share: f64, alarm: f64) -> u64 {
+    let counts = (0..=whole).rev();
+    // As likely as that is likely enough.
+    let mut likely = counts.filter(|count| fewer_than(*count, whole, share) <= alarm + 1e-12);
+    likely.next().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_intervals_must_hold_as_those_of_95_percent_do_in_nineteen_cases_of_twenty() {
+        // By the binomial distribution: of 5, P(3 or fewer hold) is 2.3 %, P(4 or fewer) 22.6 %.
+        for (runs, least) in [(1, 1), (2, 1), (3, 2), (5, 4), (20, 17)] {
+            assert_eq!(least_by_chance(runs, 0.95, 0.05), least, "{runs}");
+        }
+    }
+
+    #[test]
+    fn the_red_line_of_a_suite_is_lower_the_more_cells_it_has() {
+        for (cells, least) in [(3, 15), (4, 14), (29, 14), (30, 13), (350, 13)] {
+            let found = least_by_chance(20, 0.95, 1e-3 / f64::from(cells));
+            assert_eq!(found, least, "{cells}: {:e}", fewer_than(least, 20, 0.95));
+        }
+    }
 
     #[test]
     fn the_interval_is_wilson_s() {

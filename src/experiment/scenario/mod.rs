@@ -122,6 +122,7 @@ pub(crate) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
         check_reference(name, &resolved).map_err(refused)?;
     }
     Ok(Plan {
+        by_flow: false,
         quick,
         seed: scenario.seed.unwrap_or(DEFAULT_SEED),
         order: scenario.order,

@@ -1,28 +1,63 @@
 //! The packet log's lines as CSV (RFC 4180, but for its line ends, which are bare).
 
 use std::fmt::{self, Write as _};
+use std::io::{self, Write};
 use std::net::IpAddr;
 
 use model::{Nanos, Side};
 use netio::{Flow, clock};
+use record::crossing::CrossedFlow;
 
-use super::LogLine;
+use super::{LogLine, Sink};
 use crate::forward::departures::Changes;
 
 /// The first line.
-pub(super) const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,changes,due_ns,departure_ns,protocol,source,source_port,destination,destination_port\n";
+const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,changes,due_ns,departure_ns,protocol,source,source_port,destination,destination_port\n";
+
+/// A file of rows.
+pub(super) struct CsvFile<W> {
+    file: W,
+    rows: RowWriter,
+}
 
 /// Makes rows of lines.
 #[derive(Debug, Default)]
-pub(super) struct RowWriter {
+struct RowWriter {
     text: String,
     /// By ingress: the last flow and its columns, which the next line is likely to need again.
     flows: [Option<(Flow, String)>; 2],
 }
 
+impl<W> CsvFile<W> {
+    /// Written to `file`.
+    pub(super) fn new(file: W) -> Self {
+        Self {
+            file,
+            rows: RowWriter::default(),
+        }
+    }
+}
+
+impl<W: Write + Send + 'static> Sink for CsvFile<W> {
+    fn begin(&mut self) -> io::Result<()> {
+        self.file.write_all(HEADER.as_bytes())
+    }
+
+    fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<usize> {
+        let text = self.rows.rows(first, lines);
+        self.file.write_all(text.as_bytes())?;
+        self.file.flush()?;
+        Ok(lines.len())
+    }
+
+    fn flows(self) -> Vec<CrossedFlow> {
+        Vec::new()
+    }
+}
+
 impl RowWriter {
     /// A row for each line, numbered from `first` on.
-    pub(super) fn rows(&mut self, first: u64, lines: &[LogLine]) -> &str {
+    fn rows(&mut self, first: u64, lines: &[LogLine]) -> &str {
         self.rows_at(WallTime::now(), first, lines)
     }
 

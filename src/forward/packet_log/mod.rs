@@ -1,13 +1,15 @@
-//! The packet log: a line a packet, kept beside the packet path and written by a thread of its own.
+//! The packet log: a line a packet, taken beside the packet path and kept by a thread of its own, in a file or summed up by flow.
 //!
 //! Between the two stands a buffer of bounded size. What finds it full is not kept, but it has its number, so that a gap
 //! in the numbers shows it, and its count stands in the summary.
 
 mod csv;
+mod flows;
 
+use record::crossing::CrossedFlow;
 use record::summary::PacketLogSummary;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
@@ -17,6 +19,8 @@ use model::{DropCause, Nanos, Side};
 use netio::{Flow, Frame, Lent};
 use strum::IntoStaticStr;
 
+use self::csv::CsvFile;
+use self::flows::Flows;
 use super::Loss;
 use super::departures::Changes;
 use instruments::output;
@@ -83,6 +87,18 @@ pub(crate) struct PacketLogWriter {
     writer: JoinHandle<PacketLogSummary>,
 }
 
+/// Where lines go.
+trait Sink: Send + 'static {
+    /// Before the first line.
+    fn begin(&mut self) -> io::Result<()>;
+
+    /// Takes lines, numbered from `first` on; how many of them found room.
+    fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<usize>;
+
+    /// What each flow added up to, where that is kept.
+    fn flows(self) -> Vec<CrossedFlow>;
+}
+
 /// Lines of consecutive numbers.
 struct Batch {
     first: u64,
@@ -96,13 +112,22 @@ impl PacketLogWriter {
     /// It cannot be written; names the file.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         if output::is_stdout(path) {
-            return Self::to(io::stdout());
+            return Self::to(CsvFile::new(io::stdout()));
         }
         let file = File::create(path);
-        Self::to(file.with_context(|| format!("{}: cannot write", path.display()))?)
+        let file = file.with_context(|| format!("{}: cannot write", path.display()))?;
+        Self::to(CsvFile::new(file))
     }
 
-    fn to(sink: impl Write + Send + 'static) -> Result<Self> {
+    /// Writes nothing, and sums up by flow.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn by_flow() -> Result<Self> {
+        Self::to(Flows::default())
+    }
+
+    fn to(sink: impl Sink) -> Result<Self> {
         let (full, to_write) = sync_channel(WAITING);
         let (give_back, emptied) = channel();
         let writer = std::thread::Builder::new()
@@ -169,26 +194,22 @@ impl PacketLogWriter {
 
 /// The writer's thread: until the log is finished or cannot be written.
 fn write(
-    mut sink: impl Write,
+    mut sink: impl Sink,
     to_write: &Receiver<Batch>,
     give_back: &Sender<Vec<LogLine>>,
 ) -> PacketLogSummary {
     let mut kept = PacketLogSummary::default();
-    let mut table = csv::RowWriter::default();
-    let mut result = sink.write_all(csv::HEADER.as_bytes());
+    let mut result = sink.begin();
     while result.is_ok()
         && let Ok(Batch { first, mut lines }) = to_write.recv()
     {
-        let text = table.rows(first, &lines);
-        result = sink.write_all(text.as_bytes()).and_then(|()| sink.flush());
-        if result.is_ok() {
-            kept.lines += lines.len() as u64;
-        }
+        result = sink.take(first, &lines).map(|count| kept.lines += count as u64);
         lines.clear();
         // After the end nobody needs it.
         let _ = give_back.send(lines);
     }
     kept.error = result.err().map(|error| error.to_string());
+    kept.flows = sink.flows();
     kept
 }
 
@@ -246,6 +267,7 @@ impl From<Loss> for PacketVerdict {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::sync::{Arc, Mutex};
 
     use super::*;
@@ -297,7 +319,7 @@ mod tests {
             open,
             entered,
         };
-        let mut log = PacketLogWriter::to(gate).unwrap();
+        let mut log = PacketLogWriter::to(CsvFile::new(gate)).unwrap();
         held_up.recv().unwrap();
         // The writer stands at the header: so many batches wait, and the next one finds no room.
         let batches = WAITING + 1;
@@ -323,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_full_is_said_and_what_is_missing_is_counted() {
-        let mut log = PacketLogWriter::to(Full).unwrap();
+        let mut log = PacketLogWriter::to(CsvFile::new(Full)).unwrap();
         (0..10).for_each(|_| log.note(line()));
         let summary = log.finish();
         assert_eq!((summary.lines, summary.not_kept), (0, 10));

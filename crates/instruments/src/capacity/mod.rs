@@ -26,7 +26,7 @@ use crate::failure::{Blame, Failure};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, seconds};
 use crate::{Session, endpoint};
 use record::lateness::Traffic;
-use record::profile::{Headline, HostLimit, Profile, SampleKind};
+use record::profile::{Calibration, Headline, HostLimit, Profile, SampleKind};
 use record::stated::Stated;
 use record::{Direction, Measurement, Metric, Sample, Statistic};
 
@@ -85,6 +85,7 @@ impl Instrument for CapacityArgs {
     fn profile(&self) -> Profile {
         let capacity = Headline::new(Metric::IpCapacityBitPerS, Statistic::Max);
         let at_l2 = Headline::new(Metric::L2RateBitPerS, Statistic::Max);
+        let usual = Profile::new(at_l2.toward(self.direction()), HostLimit::UdpRate);
         Profile {
             direction: Some(self.direction()),
             headlines: vec![
@@ -92,7 +93,11 @@ impl Instrument for CapacityArgs {
                 Headline::new(Metric::LostPercent, Statistic::Mean),
             ],
             samples: Some(SampleKind::Intervals),
-            ..Profile::new(at_l2.toward(self.direction()), HostLimit::UdpRate)
+            calibration: Calibration {
+                sub_interval_s: Some(self.interval.0 as f64 / 1e9),
+                ..usual.calibration
+            },
+            ..usual
         }
     }
 

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
 use record::lateness::Traffic;
-use record::profile::{Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind};
+use record::profile::{Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind};
 use record::stated::Stated;
 use record::{Direction, Metric, Statistic};
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,7 @@ impl Instrument for HttpArgs {
         } else {
             1
         };
+        let usual = Profile::new(goodput, HostLimit::TcpRate);
         Profile {
             direction: Some(Direction::Down),
             carrier: Some(Carrier::Tcp {
@@ -95,7 +96,11 @@ impl Instrument for HttpArgs {
             headlines: [goodput].into_iter().chain(times).collect(),
             samples: Some(SampleKind::Intervals),
             flent: FlentSeries::of_streams("TCP"),
-            ..Profile::new(goodput, HostLimit::TcpRate)
+            calibration: Calibration {
+                answers: true,
+                ..usual.calibration
+            },
+            ..usual
         }
     }
 

@@ -24,9 +24,6 @@ use record::stated::Stated;
 use record::{Direction, Measurement, Metric, Statistic};
 use serde::{Deserialize, Serialize};
 
-/// Payload by which the two ends agree on a test, each way: half of what it may be.
-const CONTROL_BYTES: u32 = 2048;
-
 /// TCP throughput, as iperf3 measures it, against any iperf3 or farwire server
 #[derive(Args, Debug, Serialize, Deserialize)]
 pub struct TcpArgs {
@@ -126,10 +123,6 @@ impl Instrument for TcpArgs {
                 .copied()
                 .chain(more.map(headline))
                 .collect(),
-            calibration: Calibration {
-                control_bytes: CONTROL_BYTES,
-                ..usual.calibration
-            },
             ..usual
         }
     }

@@ -72,6 +72,7 @@ impl Connection {
                 .collect(),
             calibration: Calibration {
                 runs: Some(self.runs),
+                answers: true,
                 ..usual.calibration
             },
             ..usual

@@ -4,9 +4,12 @@
 mod cause;
 mod cell;
 mod standing;
+mod suite;
 mod truth;
 
 use serde::Serialize;
+
+pub use self::suite::{Suite, SuiteCell};
 
 pub(crate) use self::standing::{Cell, Conditions, Standing};
 use record::Baseline;

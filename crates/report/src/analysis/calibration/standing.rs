@@ -5,10 +5,12 @@ use serde::Serialize;
 use record::figure_name::FigureName;
 use record::plan::Case;
 
-/// What a trusted cell's mean deviation does not exceed: this share of a rate or a delay.
+/// What a trusted cell's mean deviation does not exceed: this share of the truth.
 const NEAR: f64 = 0.01;
-/// But this much of a delay, in milliseconds, and of a loss, in points, whatever it is.
+/// But of a delay, in milliseconds, and of a loss, in points, this much,
 const LEAST: f64 = 0.1;
+/// or this share of the truth, if that is less: 0.1 ms is all of a round trip of 0.1 ms.
+const MOST: f64 = 0.1;
 
 /// One figure under one set of conditions.
 #[derive(Clone, Debug, Serialize)]
@@ -32,6 +34,10 @@ pub(crate) struct Cell {
     pub(crate) spread: Option<f64>,
     /// Where the ends of the runs' own intervals are, mean over the runs; unbounded ones left out.
     pub(crate) interval: Option<[f64; 2]>,
+    /// Of the intervals, in the metric's unit: how wide they are, with forty times what they miss the truth by. Less is better, and
+    /// a wide interval is no way out (Gneiting and Raftery, "Strictly proper scoring rules, prediction, and estimation", 2007).
+    /// Mean over the runs.
+    pub(crate) score: Option<f64>,
     /// Of an instrument that fills the line if it can: its rate at L2 in percent of the line's.
     pub(crate) line_percent: Option<f64>,
     /// Why it does not hold, or deviates more than the bound, as far as the record tells.
@@ -81,6 +87,7 @@ impl Cell {
             bias: None,
             spread: None,
             interval: None,
+            score: None,
             line_percent: None,
             cause: None,
         }
@@ -92,18 +99,17 @@ impl Cell {
         Some((bias - self.truth_within.unwrap_or(0.0)).max(0.0))
     }
 
-    /// Whether it holds, and deviates from the truth by no more than 1 % of a rate, 1 % or 0.1 ms of a delay, 0.1 points of
-    /// loss.
+    /// Whether it holds, and deviates from the truth by no more than 1 %; of a delay or a loss also by no more than 0.1 ms or 0.1
+    /// points, as far as that is at most a tenth of the truth.
     pub(crate) fn is_trusted(&self) -> bool {
         let Some((deviation, truth)) = self.deviation().zip(self.truth) else {
             return false;
         };
-        let most = match self.figure.metric.unit() {
-            "bit/s" => NEAR * truth,
-            "%" => LEAST,
-            _ => (NEAR * truth).max(LEAST),
+        let least = match self.figure.metric.unit() {
+            "ms" | "%" => LEAST.min(MOST * truth),
+            _ => 0.0,
         };
-        self.standing == Standing::Holds && deviation <= most
+        self.standing == Standing::Holds && deviation <= least.max(NEAR * truth)
     }
 }
 

@@ -1,10 +1,11 @@
 use super::*;
-use record::summary::{DirectionSummary, Summary};
+use record::crossing::{CrossedData, CrossedFlow};
+use record::summary::{DirectionSummary, PacketLogSummary, Summary};
 use record::{Figure, Measurement};
 use record::{LinkCounts, Measured, Outcome, Run};
 
 /// A line of 8 Mbit/s and 10 ms each way behind 1 ms of wire, measured by ping and tcp.
-/// 1,000 frames of 1,000 bytes offered each way, of which 10 were lost.
+/// 1,000 frames of 1,000 bytes offered each way in a connection of 2 s, of which 10 were lost.
 fn crossed() -> Summary {
     let way = DirectionSummary {
         packets: 1000,
@@ -14,9 +15,30 @@ fn crossed() -> Summary {
         dropped: [("loss".to_owned(), 10)].into(),
         ..DirectionSummary::default()
     };
+    let flow = |direction| CrossedFlow {
+        direction,
+        protocol: 6,
+        ports: [4000, 5201],
+        delivered: 990,
+        delivered_bytes: 990_000,
+        best_second_bytes: Some(500_000),
+        data: CrossedData {
+            packets: 1000,
+            lost: 10,
+            first_arrival_ns: 500_000_000,
+            first_departure_ns: Some(512_000_000),
+            last_departure_ns: Some(2_500_000_000),
+            median_delay_ns: Some(12_000_000),
+        },
+    };
     Summary {
         up: way.clone(),
         down: way,
+        packet_log: Some(PacketLogSummary {
+            lines: 2000,
+            flows: [Direction::Up, Direction::Down].map(flow).into(),
+            ..PacketLogSummary::default()
+        }),
         ..Summary::default()
     }
 }
@@ -72,8 +94,7 @@ fn only_cell(report: &CalibrationReport) -> &Cell {
 }
 
 #[test]
-fn a_delay_s_truth_is_of_every_hop_and_of_the_frames_service() {
-    // 11 ms each way, and 1,000 bytes at 8 Mbit/s: 1 ms.
+fn a_round_trip_s_truth_is_what_the_log_says_of_both_ways() {
     let report = CalibrationReport::of(&measured(&[rtt(24.05, 0.1)]));
     let cell = only_cell(&report);
     assert!((cell.truth.unwrap() - 24.0).abs() < 1e-9, "{cell:?}");
@@ -89,28 +110,84 @@ fn a_delay_s_truth_is_of_every_hop_and_of_the_frames_service() {
 }
 
 #[test]
-fn a_loss_s_truth_is_what_the_link_dropped_on_the_way_there_and_back() {
+fn a_loss_is_held_against_the_probability_and_its_count_against_the_log() {
     let lost = figure(Metric::LostPercent, Statistic::Mean, 2.0, 0.5);
-    let report = CalibrationReport::of(&measured(&[("ping", lost)]));
-    assert_eq!(only_cell(&report).truth, Some(2.0));
+    let answered = Figure::new(Metric::ReceivedPackets, Statistic::Total, 980.0);
+    let report = CalibrationReport::of(&measured(&[("ping", lost), ("ping", answered)]));
+    let cells = report.instruments[0].figures.iter().flat_map(|f| &f.cells);
+    let truths: Vec<_> = cells.map(|c| (c.truth.unwrap(), c.standing)).collect();
+    // 1 % each way.
+    assert_eq!(truths, [(980.0, Standing::Holds), (1.990_000_000_000_002, Standing::Holds)]);
     assert!(report.is_met());
+    let off = Figure::new(Metric::ReceivedPackets, Statistic::Total, 981.0);
+    let report = CalibrationReport::of(&measured(&[("ping", off)]));
+    assert_eq!(only_cell(&report).standing, Standing::Misses);
 }
 
 #[test]
-fn a_goodput_s_truth_is_the_payload_delivered_over_the_instrument_s_time() {
+fn losses_too_rare_for_a_probability_have_none() {
+    let lost = figure(Metric::LostPercent, Statistic::Mean, 2.0, 0.5);
+    let mut record = measured(&[("ping", lost)]);
+    for flow in flows_of(&mut record) {
+        flow.data.packets = 100;
+    }
+    assert!(CalibrationReport::of(&record).instruments.is_empty());
+}
+
+#[test]
+fn a_goodput_s_truth_is_the_payload_that_left_over_the_log_s_own_time() {
     let up = |figure: Figure| ("tcp", figure.toward(Direction::Up));
-    let elapsed = up(Figure::new(Metric::ElapsedS, Statistic::Total, 2.0));
-    let goodput = up(figure(Metric::GoodputBitPerS, Statistic::Mean, 3.7e6, 1e5));
-    let report = CalibrationReport::of(&measured(&[elapsed, goodput]));
+    let goodput = || up(figure(Metric::GoodputBitPerS, Statistic::Mean, 3.7e6, 1e5));
+    let elapsed = |seconds| up(Figure::new(Metric::ElapsedS, Statistic::Total, seconds));
+    // Whatever the instrument's clock says.
+    for seconds in [2.0, 2.1] {
+        let report = CalibrationReport::of(&measured(&[elapsed(seconds), goodput()]));
+        let cell = only_cell(&report);
+        // 66 bytes of headers a packet, in 2 s.
+        let payload = 990_000.0 - 66.0 * 990.0;
+        assert_eq!(cell.truth, Some(payload * 4.0), "{cell:?}");
+        assert_eq!(cell.standing, Standing::Holds);
+    }
+}
+
+#[test]
+fn a_log_with_gaps_is_no_truth() {
+    let mut record = measured(&[rtt(24.05, 0.1)]);
+    for run in &mut record.runs {
+        let log = run.links[0].summary.packet_log.as_mut().unwrap();
+        log.not_kept = 1;
+    }
+    assert!(CalibrationReport::of(&record).instruments.is_empty());
+}
+
+#[test]
+fn a_wide_interval_scores_no_better_than_a_narrow_one_that_misses_a_little() {
+    let score = |half, value| {
+        let report = CalibrationReport::of(&measured(&[rtt(value, half)]));
+        only_cell(&report).score.unwrap()
+    };
+    // The width; and forty times what it misses the truth by.
+    assert!((score(2.0, 24.0) - 4.0).abs() < 1e-9);
+    assert!((score(0.1, 24.15) - (0.2 + 40.0 * 0.05)).abs() < 1e-6);
+}
+
+#[test]
+fn what_is_near_enough_is_so_much_of_the_truth() {
+    let mut record = measured(&[rtt(0.25, 0.06)]);
+    for flow in flows_of(&mut record) {
+        flow.data.median_delay_ns = Some(100_000);
+    }
+    let report = CalibrationReport::of(&record);
     let cell = only_cell(&report);
-    // 66 bytes of headers a packet; 2,048 of the payload agreed on the test, give or take as many.
-    let payload = 990_000.0 - 66.0 * 990.0 - 2048.0;
-    assert!(
-        (cell.truth.unwrap() - payload * 4.0).abs() < 1e-6,
-        "{cell:?}"
-    );
-    assert_eq!(cell.truth_within, Some(2048.0 * 4.0));
+    // 0.05 ms of 0.2 ms.
     assert_eq!(cell.standing, Standing::Holds);
+    assert!(!cell.is_trusted());
+}
+
+/// Every flow of every run.
+fn flows_of(record: &mut Record) -> impl Iterator<Item = &mut CrossedFlow> {
+    let links = record.runs.iter_mut().flat_map(|run| &mut run.links);
+    links.flat_map(|link| &mut link.summary.packet_log.as_mut().unwrap().flows)
 }
 
 #[test]

@@ -1,28 +1,32 @@
-//! What the network did to one instrument: of what the emulator counted and of the conditions, never of what the instrument
-//! says, but for how long it took.
+//! What the network did to one instrument: of the emulator's packet log and of the conditions, of the emulator's stamps and
+//! counts alone. Of what the instrument says nothing is used, neither its clock nor its counts.
 
-use model::{DropCause, Effect, QueueLimit};
+use model::{DropCause, Effect};
 
+use record::crossing::CrossedFlow;
 use record::plan::{Case, Instrument};
 use record::profile::{Carrier, Profile, SampleKind};
 use record::summary::{DirectionSummary, Summary};
-use record::way::Way;
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 use stats::layers::{ETHERNET_HEADER, UDP_HEADER, ip_header};
 
 /// IPv4 and TCP with timestamps.
-const TCP_HEADERS: f64 = 20.0 + 32.0;
-/// By how much a receiver's time and a sender's differ, in seconds.
-const UNTIMED: f64 = 0.001;
+const TCP_HEADERS: u32 = 20 + 32;
+/// IP protocol numbers.
+const TCP: u8 = 6;
 /// A line is full when so much of it is used.
 const FULL: f64 = 0.95;
+/// Fewer expected losses say nothing of a probability.
+const LEAST_LOSSES: f64 = 5.0;
+/// Flows that carry a smaller share of what the greatest carries are not what is measured.
+const LEAST_SHARE: f64 = 0.25;
 
 /// A true value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Truth {
     /// In the metric's unit.
     pub(super) value: f64,
-    /// By how much it may be off: the emulator counts a link, not a flow.
+    /// By how much it may be off.
     pub(super) within: f64,
 }
 
@@ -61,23 +65,20 @@ impl Crossing<'_> {
         let way = figure.direction;
         match (figure.metric, figure.statistic) {
             (Metric::RttMs | Metric::NetworkRttMs, Statistic::Median) => self.round_trip(figure),
-            (Metric::OneWayDelayMs, Statistic::Median) => {
-                let frame = mean_frame(self.way(way?))?;
-                self.one_way_ms(way?, frame).map(Truth::exact)
-            }
-            (Metric::LostPercent, Statistic::Mean) if self.counts_losses() => {
-                self.lost_percent(way)
-            }
+            (Metric::OneWayDelayMs, Statistic::Median) => self.delay_ms(way?),
+            (Metric::LostPackets, Statistic::Total) => self.lost(way?),
+            (Metric::ReceivedPackets, Statistic::Total) if way.is_none() => self.answered(),
+            (Metric::LostPercent, Statistic::Mean) => self.lost_percent(way),
             (Metric::GoodputBitPerS, Statistic::Mean) => self.goodput(way),
-            // Of a search, which fills the line.
-            (Metric::L2RateBitPerS, Statistic::Max) => self.line(way?).map(Truth::exact),
+            (Metric::L2RateBitPerS, Statistic::Max) => self.best_second(way?),
             _ => None,
         }
     }
 
     /// The slowest rate of a direction at L2, if there is any: of the emulator, or of the kernel's token bucket.
     pub(super) fn line(&self, way: Direction) -> Option<f64> {
-        let of_link = self.stages(way).and_then(|stages| stages.slowest());
+        let route = self.case.path().ok().filter(|route| route.is_steady);
+        let of_link = route.and_then(|route| route.way(way).slowest());
         let of_link = of_link.map(|(rate, _)| rate).into_iter();
         let bucket = self.case.bed.tbf().filter(|_| way == Direction::Up);
         let slowest = of_link.chain(bucket).min()?;
@@ -96,87 +97,118 @@ impl Crossing<'_> {
         counted.queue_full() + counted.dropped_for(DropCause::Aqm) + counted.marked > 0
     }
 
-    /// How long a frame of so many bytes takes from one end to the other; unknown where packets wait for others, or each for
-    /// a time of its own.
-    fn one_way_ms(&self, way: Direction, frame: f64) -> Option<f64> {
-        let stages = self.stages(way)?;
-        let varies = stages.delays().any(|delay| delay.jitter.is_some());
-        let waits = self.fills_queue(way) || self.case.bed.tbf().is_some();
-        let through = |effect: &Effect| match effect {
-            Effect::Rate(rate) => rate
-                .rate
-                .map_or(0.0, |rate| frame * 8e3 / rate.get() as f64),
-            // Microseconds are bytes over the factor.
-            Effect::Delay(delay) => {
-                let by_size = delay.by_size.map_or(0.0, |k| frame / k.get() / 1e3);
-                delay.time.0 as f64 / 1e6 + by_size
-            }
-            _ => 0.0,
-        };
-        let lateness = self.link.departure_error.p50_ns as f64 / 1e6;
-        (!waits && !varies).then(|| stages.effects().map(through).sum::<f64>() + lateness)
+    /// How long a packet took one way: from the link's stamp of its arrival to that of its departure, in the median. What waits
+    /// before the link, in the kernel's token bucket, is not known.
+    fn delay_ms(&self, way: Direction) -> Option<Truth> {
+        let waits_before = way == Direction::Up && self.case.bed.tbf().is_some();
+        let delay = self.main_flow(way)?.data.median_delay_ns?;
+        (!waits_before).then(|| Truth::exact(delay as f64 / 1e6))
     }
 
-    /// Bed and box in one direction; unknown where the two directions share a server, where what serves is not a rate, and
-    /// where not all packets meet the same.
-    fn stages(&self, way: Direction) -> Option<Way> {
-        let route = self.case.path().ok().filter(|route| route.is_steady)?;
-        let is_unknown = |effect: &Effect| {
-            matches!(
-                effect,
-                Effect::Toffee(_) | Effect::Trace(_) | Effect::Gate(_)
-            )
-        };
-        let stages = route.way(way);
-        (!stages.effects().any(is_unknown)).then(|| stages.clone())
-    }
-
+    /// Both ways together; unknown where one varies from packet to packet: the median of sums is not the sum of medians.
     fn round_trip(&self, figure: &Figure) -> Option<Truth> {
-        let ways = [Direction::Up, Direction::Down];
-        let frames = match self.profile().samples {
-            // The mean of all frames would count handshakes and acknowledgements.
-            Some(SampleKind::Messages) => ways.map(|_| self.message_frame(figure.size?)),
-            _ => ways.map(|way| mean_frame(self.way(way))),
-        };
-        let [up, down] = frames;
-        let there = self.one_way_ms(Direction::Up, up?)?;
-        Some(Truth::exact(
-            there + self.one_way_ms(Direction::Down, down?)?,
-        ))
+        if let Some(size) = figure.size {
+            // Of several sizes the log does not know which are whose, nor which packet ends a message of several.
+            let others = self.measurement.figures.iter();
+            let is_only = others.filter_map(|f| f.size).all(|other| other == size);
+            if !is_only || !self.fits_one_packet(size) {
+                return None;
+            }
+        }
+        let mut sum = 0.0;
+        for way in [Direction::Up, Direction::Down] {
+            if self.varies(way)? {
+                return None;
+            }
+            sum += self.delay_ms(way)?.value;
+        }
+        Some(Truth::exact(sum))
     }
 
-    /// A message of so many bytes as a frame, if one holds it.
-    fn message_frame(&self, size: u64) -> Option<f64> {
+    /// Whether packets of one length take different times; unknown where not all packets meet the same.
+    fn varies(&self, way: Direction) -> Option<bool> {
+        let route = self.case.path().ok().filter(|route| route.is_steady)?;
+        let has_own_times = route.way(way).effects().any(|effect| match effect {
+            Effect::Toffee(_) | Effect::Trace(_) | Effect::Gate(_) => true,
+            Effect::Rate(rate) => rate.fluctuation.is_some(),
+            Effect::Delay(delay) => delay.jitter.is_some(),
+            _ => false,
+        });
+        Some(has_own_times || self.fills_queue(way))
+    }
+
+    /// Whether a message of so many bytes is one packet.
+    fn fits_one_packet(&self, size: u64) -> bool {
         let headers = match self.profile().carrier {
-            Some(Carrier::Udp { .. }) => f64::from(ip_header(false) + UDP_HEADER),
+            Some(Carrier::Udp { .. }) => ip_header(false) + UDP_HEADER,
             _ => TCP_HEADERS,
         };
-        let packet = size as f64 + headers;
-        let mtu = self.case.bed.mtu()?;
-        (packet <= f64::from(mtu)).then(|| packet + f64::from(ETHERNET_HEADER))
+        let mtu = self.case.bed.mtu().map(u64::from);
+        mtu.is_some_and(|mtu| size + u64::from(headers) <= mtu)
     }
 
-    /// Whether each of its packets is one of the link's: TCP's, and a search's, are sent again or not counted by direction.
+    /// Whether each of its packets is one of the link's: TCP's, and a search's, are sent again or not counted by direction. What
+    /// the kernel's token bucket drops is not in the log, and copies and damage are the receiving kernel's affair.
     fn counts_losses(&self) -> bool {
         let profile = self.profile();
         let is_of_packets =
             profile.samples == Some(SampleKind::Probes) || profile.is_datagram_stream();
-        is_of_packets && !profile.calibration.sends_again
+        let calibration = &profile.calibration;
+        let is_whole = !calibration.sends_again && !calibration.omits_start;
+        is_of_packets && is_whole && self.case.bed.tbf().is_none() && !self.copies_or_edits()
     }
 
-    /// What the emulated network dropped. What the kernel's token bucket drops is not counted.
+    /// What the emulated network dropped: a count, without any room.
+    fn lost(&self, way: Direction) -> Option<Truth> {
+        let lost: u64 = self.main_flows(way).map(|flow| flow.data.lost).sum();
+        self.counts_losses().then(|| Truth::exact(lost as f64))
+    }
+
+    /// Of exchanges: those of which neither the request nor its answer was dropped.
+    fn answered(&self) -> Option<Truth> {
+        let up = &self.main_flow(Direction::Up)?.data;
+        let lost_down = self.main_flow(Direction::Down).map_or(0, |flow| flow.data.lost);
+        let answered = up.packets.saturating_sub(up.lost + lost_down);
+        self.counts_losses().then(|| Truth::exact(answered as f64))
+    }
+
+    /// The probability with which the network was told to drop, where that is all that drops and is not too rare to be seen;
+    /// else the share that was dropped.
     fn lost_percent(&self, way: Option<Direction>) -> Option<Truth> {
-        let dropped = |way| self.way(way).dropped_all() as f64;
-        let (lost, of) = match way {
-            Some(way) => (dropped(way), self.way(way).packets),
+        if !self.counts_losses() {
+            return None;
+        }
+        let ways = match way {
+            Some(way) => vec![way],
             // An exchange is lost if either its request or its answer is.
-            None => {
-                let lost = dropped(Direction::Up) + dropped(Direction::Down);
-                (lost, self.link.up.packets)
-            }
+            None => vec![Direction::Up, Direction::Down],
         };
-        let is_known = of > 0 && self.case.bed.tbf().is_none() && !self.copies_or_edits();
-        is_known.then(|| Truth::exact(100.0 * lost / of as f64))
+        let sent: u64 = self.main_flows(ways[0]).map(|flow| flow.data.packets).sum();
+        if ways.iter().any(|way| self.fills_queue(*way)) {
+            let lost = ways.iter().flat_map(|way| self.main_flows(*way));
+            let lost: u64 = lost.map(|flow| flow.data.lost).sum();
+            return (sent > 0).then(|| Truth::exact(100.0 * lost as f64 / sent as f64));
+        }
+        let mut passes = 1.0;
+        for way in ways {
+            passes *= 1.0 - self.probability(way)?;
+        }
+        let lost = 1.0 - passes;
+        (sent as f64 * lost >= LEAST_LOSSES).then(|| Truth::exact(100.0 * lost))
+    }
+
+    /// With which each packet is dropped, independently of the others; unknown where losses depend on each other.
+    fn probability(&self, way: Direction) -> Option<f64> {
+        let route = self.case.path().ok().filter(|route| route.is_steady)?;
+        let mut passes = 1.0;
+        for effect in route.way(way).effects() {
+            match effect {
+                Effect::Loss(loss) => passes *= 1.0 - loss.percent() / 100.0,
+                Effect::GilbertElliott(_) | Effect::EveryNth(_) | Effect::Mtu(_) => return None,
+                _ => {}
+            }
+        }
+        Some(1.0 - passes)
     }
 
     /// Whether packets came twice, or damaged: what an instrument then sees of them is its kernel's affair.
@@ -187,81 +219,101 @@ impl Crossing<'_> {
     }
 
     fn goodput(&self, way: Option<Direction>) -> Option<Truth> {
-        if self.copies_or_edits() {
+        let profile = self.profile();
+        if self.copies_or_edits() || profile.calibration.omits_start {
             return None;
         }
+        let way = way.or(profile.direction)?;
+        match profile.carrier.as_ref()? {
+            Carrier::Udp { length } => self.datagrams((*length)?, way),
+            Carrier::Tcp { streams, .. } => self.payload(*streams, way),
+        }
+    }
+
+    /// Datagrams over the time from the first one's departure to the last one's, in which all but the first one left.
+    fn datagrams(&self, length: u32, way: Direction) -> Option<Truth> {
+        let (mut left, mut from, mut to) = (0, u64::MAX, 0);
+        for flow in self.main_flows(way) {
+            left += (flow.data.packets - flow.data.lost).saturating_sub(1);
+            from = from.min(flow.data.first_departure_ns?);
+            to = to.max(flow.data.last_departure_ns?);
+        }
+        rate(left as f64 * f64::from(length), to.checked_sub(from)?).map(Truth::exact)
+    }
+
+    /// What TCP carried, over the time from the first data packet's arrival to the last one's departure; and, of an instrument that
+    /// asks first or waits for an answer, one way back. Of connections one after the other each has its own time.
+    fn payload(&self, streams: u32, way: Direction) -> Option<Truth> {
         let calibration = &self.profile().calibration;
-        let elapsed = |statistic| self.elapsed(way, statistic);
-        let carrier = self.profile().carrier.as_ref();
-        let carrier = carrier.filter(|_| !calibration.omits_start)?;
-        if let Carrier::Udp { length } = carrier {
-            return self.datagrams((*length)?, way?, elapsed(Statistic::Total)?);
+        let count = calibration.runs.unwrap_or(streams) as usize;
+        let mut flows: Vec<&CrossedFlow> = self.of_protocol(TCP, way).collect();
+        flows.sort_by_key(|flow| std::cmp::Reverse(flow.delivered_bytes));
+        flows.truncate(count);
+        let headers = u64::from(ETHERNET_HEADER + TCP_HEADERS);
+        let payload = |flow: &&CrossedFlow| flow.delivered_bytes.saturating_sub(headers * flow.delivered);
+        let bytes: u64 = flows.iter().map(payload).sum();
+        let begun = |flow: &CrossedFlow| flow.data.first_arrival_ns;
+        let mut nanos = 0;
+        let mut ended = Vec::new();
+        for flow in &flows {
+            let back = match calibration.answers {
+                true => self.back(flow)?,
+                false => 0,
+            };
+            let end = flow.data.last_departure_ns? + back;
+            ended.push(end);
+            nanos += end.checked_sub(begun(flow))?;
         }
-        let seconds = match calibration.runs {
-            Some(runs) => f64::from(runs) * elapsed(Statistic::Mean)?,
-            None => elapsed(Statistic::Total)?,
+        if calibration.runs.is_none() {
+            let first = flows.iter().map(|flow| begun(flow)).min()?;
+            nanos = ended.into_iter().max()?.checked_sub(first)?;
+        }
+        rate(bytes as f64, nanos).map(Truth::exact)
+    }
+
+    /// How long the packets of a connection took in the other direction.
+    fn back(&self, flow: &CrossedFlow) -> Option<u64> {
+        let mut back = self.of_protocol(flow.protocol, opposite(flow.direction));
+        back.find(|other| other.ports == flow.ports)?.data.median_delay_ns
+    }
+
+    /// The most that left within a second, give or take a packet at its ends: of a search for it, whose sub-intervals are that long.
+    fn best_second(&self, way: Direction) -> Option<Truth> {
+        let is_asked = self.profile().calibration.sub_interval_s == Some(1.0);
+        let best = self.main_flow(way)?.best_second_bytes.filter(|_| is_asked)?;
+        let frame = self.case.bed.mtu()? + ETHERNET_HEADER;
+        Some(Truth {
+            value: best as f64 * 8.0,
+            within: f64::from(frame) * 8.0,
+        })
+    }
+
+    /// Every flow of a direction, if the log has every packet.
+    fn flows(&self, way: Direction) -> impl Iterator<Item = &CrossedFlow> {
+        let log = self.link.packet_log.as_ref();
+        let whole = log.filter(|log| log.not_kept == 0);
+        let flows = whole.into_iter().flat_map(|log| &log.flows);
+        flows.filter(move |flow| flow.direction == way)
+    }
+
+    fn of_protocol(&self, protocol: u8, way: Direction) -> impl Iterator<Item = &CrossedFlow> {
+        self.flows(way).filter(move |flow| flow.protocol == protocol)
+    }
+
+    /// The flow of a direction that has the most packets: the instrument's, which had the link to itself.
+    fn main_flow(&self, way: Direction) -> Option<&CrossedFlow> {
+        self.flows(way).max_by_key(|flow| flow.data.packets)
+    }
+
+    /// It, and those of several streams that are about as great.
+    fn main_flows(&self, way: Direction) -> impl Iterator<Item = &CrossedFlow> {
+        let main = self.main_flow(way);
+        let least = main.map_or(0.0, |flow| flow.data.packets as f64 * LEAST_SHARE);
+        let protocol = main.map(|flow| flow.protocol);
+        let is_main = move |flow: &&CrossedFlow| {
+            Some(flow.protocol) == protocol && flow.data.packets as f64 >= least
         };
-        let control = f64::from(calibration.control_bytes);
-        let payload = self.tcp_payload(way.or(self.profile().direction)?);
-        Some(Truth {
-            value: (payload - control) * 8.0 / seconds,
-            within: control * 8.0 / seconds,
-        })
-    }
-
-    /// Of a stream of datagrams: what was delivered, less the little that agrees on the test, of which as much goes the other
-    /// way; but no more than the line has room for, whose queue goes on when the sender has ended.
-    fn datagrams(&self, length: u32, way: Direction, seconds: f64) -> Option<Truth> {
-        let length = f64::from(length);
-        let share = length / (length + f64::from(ETHERNET_HEADER + ip_header(false) + UDP_HEADER));
-        let control = self.way(opposite(way)).delivered_bytes as f64;
-        let delivered = self.way(way).delivered_bytes as f64 - control;
-        let rate = delivered * 8.0 / seconds;
-        if let Some(line) = self.line(way).filter(|line| rate >= *line) {
-            // What waited at the end was served after the sender's time: without it the line may not have been full all along.
-            let (burst, waiting) = self.store(way, line);
-            let least = (delivered * 8.0 / (seconds + waiting * 8.0 / line)).min(line);
-            return Some(Truth {
-                value: f64::midpoint(least, line) * share,
-                within: (line - least) / 2.0 + burst * 8.0 / seconds,
-            });
-        }
-        Some(Truth {
-            value: rate * share,
-            within: control * 8.0 / seconds + rate * UNTIMED / seconds,
-        })
-    }
-
-    /// What the slowest rate of a direction lets through at once, and what may wait before it, in bytes.
-    fn store(&self, way: Direction, line: f64) -> (f64, f64) {
-        if let Some(bucket) = self.case.bed.token_bucket() {
-            return (f64::from(bucket.burst), f64::from(bucket.limit));
-        }
-        let slowest = self.stages(way).and_then(|stages| stages.slowest());
-        let mtu = self.case.bed.mtu().unwrap_or_default();
-        let waiting = slowest.map_or(0.0, |(_, queue)| match queue.limit {
-            QueueLimit::Packets(count) => f64::from(count) * f64::from(mtu),
-            QueueLimit::Bytes(bytes) => bytes.0 as f64,
-            QueueLimit::Time(time) => time.0 as f64 / 1e9 * line / 8.0,
-        });
-        (0.0, waiting)
-    }
-
-    /// TCP payload that was delivered, by its packets' lengths.
-    fn tcp_payload(&self, way: Direction) -> f64 {
-        let headers = f64::from(ETHERNET_HEADER) + TCP_HEADERS;
-        let counted = self.way(way);
-        counted.delivered_bytes as f64 - headers * counted.delivered as f64
-    }
-
-    /// How long the instrument took, or each of its runs on average.
-    fn elapsed(&self, way: Option<Direction>, statistic: Statistic) -> Option<f64> {
-        let mut figures = self.measurement.figures.iter().filter(|f| {
-            (f.metric, f.statistic, f.stream) == (Metric::ElapsedS, statistic, None)
-                && (f.direction.is_none() || f.direction == way)
-        });
-        let seconds = figures.next()?.value;
-        (seconds > 0.0).then_some(seconds)
+        self.flows(way).filter(is_main)
     }
 
     fn way(&self, way: Direction) -> &DirectionSummary {
@@ -283,7 +335,7 @@ fn opposite(way: Direction) -> Direction {
     }
 }
 
-/// The mean length of the frames that were offered.
-fn mean_frame(counted: &DirectionSummary) -> Option<f64> {
-    (counted.packets > 0).then(|| counted.bytes as f64 / counted.packets as f64)
+/// Bits a second.
+fn rate(bytes: f64, nanos: u64) -> Option<f64> {
+    (nanos > 0).then(|| bytes * 8e9 / nanos as f64)
 }

@@ -1,0 +1,135 @@
+//! Faults of an instrument, put into what it is recorded to have found: each must turn its cells red.
+
+use std::fmt;
+
+use record::plan::Case;
+use record::{Direction, Figure, Measurement, Metric, Record, Statistic};
+use report::analysis::calibration::{Suite, SuiteCell};
+
+/// A fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutation {
+    /// A clock that runs 5 % fast.
+    Clock,
+    /// One byte in a hundred is counted that never came.
+    Bytes,
+    /// A round trip is 0.2 ms too long.
+    RoundTrip,
+    /// 0.1 points of loss that never were.
+    Loss,
+    /// What went up is said to have gone down.
+    Direction,
+}
+
+impl Mutation {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Clock,
+        Self::Bytes,
+        Self::RoundTrip,
+        Self::Loss,
+        Self::Direction,
+    ];
+
+    /// Its cells that do not turn red, by name; or that it has none.
+    pub(crate) fn unseen(self, record: &Record) -> Vec<String> {
+        let name = |cell: &SuiteCell<'_>| format!("{}: {}", cell.case(), cell.figure());
+        let mut falsified = record.clone();
+        for run in &mut falsified.runs {
+            for measured in &mut run.measurements {
+                self.falsify(&mut measured.measurement);
+            }
+        }
+        let suite = Suite::of(&falsified);
+        let own: Vec<SuiteCell<'_>> = suite
+            .cells()
+            .filter(|cell| self.concerns(record, cell))
+            .collect();
+        if own.is_empty() {
+            return vec!["no cell at all".to_owned()];
+        }
+        own.iter().filter(|cell| !cell.is_red()).map(name).collect()
+    }
+
+    /// Whether a cell is there to see it.
+    fn concerns(self, record: &Record, cell: &SuiteCell<'_>) -> bool {
+        let figure = cell.figure();
+        let is_rate = figure.metric.unit() == "bit/s";
+        match self {
+            Self::Clock | Self::Bytes => is_rate,
+            // The stamps of `probe` are allowed 0.1 ms each way.
+            Self::RoundTrip => figure.metric == Metric::RttMs,
+            Self::Loss => is_count(figure.metric),
+            Self::Direction => {
+                let case = record.plan().case(cell.case());
+                figure.direction.is_some() && !is_rate && case.is_some_and(is_asymmetric)
+            }
+        }
+    }
+
+    fn falsify(self, measurement: &mut Measurement) {
+        let sent = measurement.figure(Metric::SentPackets, Statistic::Total);
+        let sent_by_way: Vec<(Option<Direction>, f64)> = measurement
+            .figures
+            .iter()
+            .filter(|f| f.metric == Metric::SentPackets && f.stream.is_none())
+            .map(|f| (f.direction, f.value))
+            .collect();
+        for figure in &mut measurement.figures {
+            let of_way = sent_by_way.iter().find(|(way, _)| *way == figure.direction);
+            let sent = of_way.map(|(_, sent)| *sent).or(sent).unwrap_or_default();
+            self.falsify_figure(figure, sent);
+        }
+    }
+
+    fn falsify_figure(self, figure: &mut Figure, sent: f64) {
+        let is_rate = figure.metric.unit() == "bit/s";
+        match self {
+            Self::Clock if is_rate => shift(figure, |value| value / 1.05),
+            Self::Bytes if is_rate => shift(figure, |value| value * 1.01),
+            Self::RoundTrip if figure.metric == Metric::RttMs => shift(figure, |value| value + 0.2),
+            Self::Loss if figure.metric == Metric::LostPercent => {
+                shift(figure, |value| value + 0.1);
+            }
+            // A whole packet at least.
+            Self::Loss if figure.metric == Metric::LostPackets => {
+                shift(figure, |value| value + (0.001 * sent).ceil().max(1.0));
+            }
+            Self::Loss if figure.metric == Metric::ReceivedPackets => {
+                shift(figure, |value| value - (0.001 * sent).ceil().max(1.0));
+            }
+            Self::Direction => {
+                figure.direction = figure.direction.map(|way| match way {
+                    Direction::Up => Direction::Down,
+                    Direction::Down => Direction::Up,
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+fn shift(figure: &mut Figure, by: impl Fn(f64) -> f64) {
+    figure.value = by(figure.value);
+    figure.interval = figure.interval.map(|ends| ends.map(by));
+}
+
+fn is_count(metric: Metric) -> bool {
+    matches!(metric, Metric::LostPackets | Metric::ReceivedPackets)
+}
+
+/// Whether the two ways of a case's link differ.
+fn is_asymmetric(case: &Case) -> bool {
+    case.path().is_ok_and(|route| route.up != route.down)
+}
+
+impl fmt::Display for Mutation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Clock => "elapsed x 1.05",
+            Self::Bytes => "bytes x 1.01",
+            Self::RoundTrip => "RTT + 0.2 ms",
+            Self::Loss => "loss + 0.1 point",
+            Self::Direction => "direction swapped",
+        })
+    }
+}

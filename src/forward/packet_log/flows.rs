@@ -1,0 +1,242 @@
+//! The packet log summed up by flow, for what is held against it as soon as a run is over.
+
+use std::collections::HashMap;
+use std::io;
+
+use model::Side;
+use record::Direction;
+use record::crossing::{CrossedData, CrossedFlow};
+
+use super::{LogLine, PacketVerdict, Sink};
+
+/// Packets of one link that are kept until its end, 24 bytes each; beyond them the log is not whole.
+const MOST: usize = 1 << 24;
+/// A flow's packets count as data from this share of its longest on: four quarters are all of it.
+const DATA_QUARTERS: u64 = 3;
+const SECOND: u64 = 1_000_000_000;
+
+/// Every packet, by flow.
+#[derive(Debug, Default)]
+pub(super) struct Flows {
+    flows: HashMap<Key, Vec<Crossed>>,
+    kept: usize,
+    /// When the first packet of all came.
+    began: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    ingress: Side,
+    protocol: u8,
+    /// Source and destination.
+    ports: [u16; 2],
+}
+
+/// One packet.
+#[derive(Clone, Copy, Debug)]
+struct Crossed {
+    arrival: u64,
+    /// 0 if it never left.
+    departure: u64,
+    bytes: u32,
+    is_lost: bool,
+}
+
+impl Sink for Flows {
+    fn begin(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn take(&mut self, _: u64, lines: &[LogLine]) -> io::Result<usize> {
+        let room = MOST - self.kept;
+        let lines = &lines[..lines.len().min(room)];
+        for line in lines {
+            self.add(line);
+        }
+        self.kept += lines.len();
+        Ok(lines.len())
+    }
+
+    /// In a fixed order.
+    fn flows(self) -> Vec<CrossedFlow> {
+        let began = self.began.unwrap_or_default();
+        let mut flows: Vec<(Key, Vec<Crossed>)> = self.flows.into_iter().collect();
+        flows.sort_unstable_by_key(|(key, _)| (key.ingress.index(), key.protocol, key.ports));
+        flows
+            .iter()
+            .map(|(key, packets)| key.sum(began, packets))
+            .collect()
+    }
+}
+
+impl Flows {
+    fn add(&mut self, line: &LogLine) {
+        let Some(flow) = line.flow else {
+            return;
+        };
+        // What the emulator itself lost makes the run invalid; link control is nobody's flow.
+        let is_lost = match line.verdict {
+            PacketVerdict::Delivered => false,
+            PacketVerdict::Dropped(_) => true,
+            _ => return,
+        };
+        self.began = self.began.or(Some(line.arrival.0));
+        let key = Key {
+            ingress: line.ingress,
+            protocol: flow.protocol,
+            ports: flow.ports.unwrap_or_default(),
+        };
+        self.flows.entry(key).or_default().push(Crossed {
+            arrival: line.arrival.0,
+            departure: line.departure.map_or(0, |at| at.0),
+            bytes: line.bytes,
+            is_lost,
+        });
+    }
+}
+
+impl Key {
+    fn sum(self, began: u64, packets: &[Crossed]) -> CrossedFlow {
+        let (direction, ports) = match self.ingress {
+            Side::A => (Direction::Up, self.ports),
+            Side::B => (Direction::Down, [self.ports[1], self.ports[0]]),
+        };
+        let delivered = packets.iter().filter(|packet| packet.departure > 0);
+        CrossedFlow {
+            direction,
+            protocol: self.protocol,
+            ports,
+            delivered: delivered.clone().count() as u64,
+            delivered_bytes: delivered.map(|packet| u64::from(packet.bytes)).sum(),
+            best_second_bytes: best_second(packets),
+            data: data(began, packets),
+        }
+    }
+}
+
+fn data(began: u64, packets: &[Crossed]) -> CrossedData {
+    let longest = packets.iter().map(|packet| packet.bytes).max();
+    let least = u64::from(longest.unwrap_or_default()) * DATA_QUARTERS;
+    let is_data = |packet: &&Crossed| u64::from(packet.bytes) * 4 >= least;
+    let packets = packets.iter().filter(is_data);
+    let since = |at: u64| at.saturating_sub(began);
+    let left = packets.clone().filter(|packet| packet.departure > 0);
+    let departures = left.clone().map(|packet| packet.departure);
+    let mut delays: Vec<u64> = left
+        .map(|packet| packet.departure.saturating_sub(packet.arrival))
+        .collect();
+    delays.sort_unstable();
+    let arrivals = packets.clone().map(|packet| packet.arrival);
+    CrossedData {
+        packets: packets.clone().count() as u64,
+        lost: packets.filter(|packet| packet.is_lost).count() as u64,
+        first_arrival_ns: since(arrivals.min().unwrap_or(began)),
+        first_departure_ns: departures.clone().min().map(since),
+        last_departure_ns: departures.max().map(since),
+        median_delay_ns: delays.get(delays.len() / 2).copied(),
+    }
+}
+
+/// The most bytes that left within a second that begins with a departure and, by the last departure, was over.
+fn best_second(packets: &[Crossed]) -> Option<u64> {
+    let left = packets.iter().filter(|packet| packet.departure > 0);
+    let mut left: Vec<(u64, u64)> = left
+        .map(|packet| (packet.departure, u64::from(packet.bytes)))
+        .collect();
+    left.sort_unstable();
+    let last = left.last()?.0;
+    let (mut from, mut within, mut best) = (0, 0, None);
+    for &(at, bytes) in &left {
+        within += bytes;
+        while at - left[from].0 >= SECOND {
+            within -= left[from].1;
+            from += 1;
+        }
+        let is_whole = last - left[0].0 >= SECOND;
+        best = best.max(is_whole.then_some(within));
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use model::{DropCause, Nanos};
+    use netio::Flow;
+
+    use super::*;
+
+    /// A UDP packet from client to server that left 1 ms after it came, or was dropped.
+    fn line(at_ms: u64, bytes: u32, verdict: PacketVerdict) -> LogLine {
+        let arrival = Nanos(at_ms * 1_000_000);
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        LogLine {
+            bytes,
+            departure: (verdict == PacketVerdict::Delivered)
+                .then(|| arrival + Nanos(1_000_000)),
+            flow: Some(Flow {
+                protocol: 17,
+                source: address,
+                destination: address,
+                ports: Some([4000, 5201]),
+            }),
+            ..LogLine::unseen(arrival, Side::A, verdict)
+        }
+    }
+
+    fn sum(lines: &[LogLine]) -> CrossedFlow {
+        let mut flows = Flows::default();
+        assert_eq!(flows.take(1, lines).unwrap(), lines.len());
+        let [flow] = &flows.flows()[..] else {
+            panic!("one flow");
+        };
+        flow.clone()
+    }
+
+    #[test]
+    fn a_flow_is_what_left_and_its_data_are_the_packets_of_its_usual_length() {
+        let delivered = PacketVerdict::Delivered;
+        let lost = PacketVerdict::Dropped(DropCause::Loss);
+        let flow = sum(&[
+            line(5, 46, delivered),
+            line(10, 1000, delivered),
+            line(20, 1000, lost),
+            line(30, 800, delivered),
+            line(40, 100, PacketVerdict::LinkControl),
+        ]);
+        assert_eq!((flow.delivered, flow.delivered_bytes), (3, 1846));
+        assert_eq!((flow.direction, flow.ports), (Direction::Up, [4000, 5201]));
+        assert_eq!(
+            flow.data,
+            CrossedData {
+                packets: 3,
+                lost: 1,
+                // Since the greeting came.
+                first_arrival_ns: 5_000_000,
+                first_departure_ns: Some(6_000_000),
+                last_departure_ns: Some(26_000_000),
+                median_delay_ns: Some(1_000_000),
+            }
+        );
+        assert_eq!(flow.best_second_bytes, None);
+    }
+
+    #[test]
+    fn the_best_second_begins_wherever_the_most_left() {
+        let at = [0, 900, 1100, 1300, 1899, 1900, 3000];
+        let lines = at.map(|ms| line(ms, 100, PacketVerdict::Delivered));
+        assert_eq!(sum(&lines).best_second_bytes, Some(400));
+    }
+
+    #[test]
+    fn answers_have_the_ports_of_client_and_server_in_their_places() {
+        let mut answer = line(0, 100, PacketVerdict::Delivered);
+        answer.ingress = Side::B;
+        if let Some(flow) = &mut answer.flow {
+            flow.ports = Some([5201, 4000]);
+        }
+        let flow = sum(&[answer]);
+        assert_eq!((flow.direction, flow.ports), (Direction::Down, [4000, 5201]));
+    }
+}
