@@ -6,9 +6,7 @@ mod mutation;
 
 use std::path::Path;
 
-use model::{
-    Bytes, Effect, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side, StageSpec,
-};
+use model::{Bytes, Effect, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side, StageSpec};
 use record::Record;
 use report::analysis::calibration::Suite;
 use stats::proportion::wilson;
@@ -45,7 +43,11 @@ fn dropped(seed: u64, probability: &str, packets: u64) -> u64 {
     let config = LinkConfig::new(seed, vec![StageSpec::new("loss", loss)], Vec::new());
     let mut link = Link::new(&config).unwrap();
     let lost = (0..packets).filter(|number| {
-        link.offer(Nanos(*number), Side::A, Packet::new(PacketId(0), Bytes(1000)));
+        link.offer(
+            Nanos(*number),
+            Side::A,
+            Packet::new(PacketId(0), Bytes(1000)),
+        );
         matches!(link.poll(Nanos::MAX), Some(Outcome::Drop { .. }))
     });
     lost.count() as u64
@@ -61,6 +63,9 @@ fn wilson_s_interval_holds_the_probability_that_a_link_was_told() {
             (low..=high).contains(&told)
         };
         let held = (1..=200).filter(|seed| holds(*seed)).count();
-        assert!((184..=196).contains(&held), "{probability} of {packets}: {held} of 200");
+        assert!(
+            (184..=196).contains(&held),
+            "{probability} of {packets}: {held} of 200"
+        );
     }
 }

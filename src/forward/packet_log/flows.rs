@@ -173,8 +173,7 @@ mod tests {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
         LogLine {
             bytes,
-            departure: (verdict == PacketVerdict::Delivered)
-                .then(|| arrival + Nanos(1_000_000)),
+            departure: (verdict == PacketVerdict::Delivered).then(|| arrival + Nanos(1_000_000)),
             flow: Some(Flow {
                 protocol: 17,
                 source: address,
@@ -237,6 +236,9 @@ mod tests {
             flow.ports = Some([5201, 4000]);
         }
         let flow = sum(&[answer]);
-        assert_eq!((flow.direction, flow.ports), (Direction::Down, [4000, 5201]));
+        assert_eq!(
+            (flow.direction, flow.ports),
+            (Direction::Down, [4000, 5201])
+        );
     }
 }

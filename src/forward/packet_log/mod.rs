@@ -203,7 +203,9 @@ fn write(
     while result.is_ok()
         && let Ok(Batch { first, mut lines }) = to_write.recv()
     {
-        result = sink.take(first, &lines).map(|count| kept.lines += count as u64);
+        result = sink
+            .take(first, &lines)
+            .map(|count| kept.lines += count as u64);
         lines.clear();
         // After the end nobody needs it.
         let _ = give_back.send(lines);

@@ -7,7 +7,9 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
 use record::lateness::Traffic;
-use record::profile::{Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind};
+use record::profile::{
+    Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind,
+};
 use record::stated::Stated;
 use record::{Direction, Metric, Statistic};
 use serde::{Deserialize, Serialize};

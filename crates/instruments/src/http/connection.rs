@@ -105,6 +105,11 @@ impl HttpConnection {
         Some(u64::from(info.data_segs_in) * u64::from(info.rcv_mss))
     }
 
+    /// The least round trip that the kernel saw.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        TcpInfo::of(&self.stream).ok()?.min_rtt
+    }
+
     /// The answer's head; nothing if the server closed the connection before it said a byte.
     ///
     /// # Errors

@@ -10,6 +10,15 @@ pub(crate) enum Detail {
     Sender(SenderDetail),
     /// From the end that received.
     Receiver(ReceiverDetail),
+    /// From the end that received TCP.
+    Tcp(TcpDetail),
+}
+
+/// When a TCP stream came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TcpDetail {
+    /// From the start of what counts to the first byte, in nanoseconds.
+    pub(crate) waited_ns: u64,
 }
 
 /// How the datagrams left; without what is omitted.

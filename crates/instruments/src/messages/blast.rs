@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::{Connection, Messages};
 use super::client::{MessageTarget, incompressible};
+use super::round_trips::{GOODPUT_INTERVAL, goodput_interval, hosts_of_a_run};
 use super::sizes::{Load, Sweep};
 use super::wire::Mode;
 use super::{VARIATION, nagle_in_words};
@@ -103,6 +104,7 @@ pub(crate) struct BlastPlan {
 pub(crate) fn measure(far: &MessageTarget, plan: &BlastPlan, session: &Session) -> Measurement {
     let began = Instant::now();
     let mut measurement = with_facts(plan);
+    let hosts_s = hosts_of_a_run(&session.stop).ok();
     let outcome = plan.loads.iter().try_for_each(|load| {
         let mut elapsed_s = Vec::new();
         let outcome = (1..=plan.runs).try_for_each(|number| {
@@ -125,7 +127,9 @@ pub(crate) fn measure(far: &MessageTarget, plan: &BlastPlan, session: &Session) 
             ));
             Ok(())
         });
-        measurement.figures.extend(figures(*load, &elapsed_s));
+        measurement
+            .figures
+            .extend(figures(*load, &elapsed_s, hosts_s));
         outcome
     });
     measurement.failure = measured::failure(outcome);
@@ -165,7 +169,7 @@ fn goodput(load: Load, elapsed_s: f64) -> f64 {
     load.size as f64 * load.count as f64 * 8.0 / elapsed_s
 }
 
-fn figures(load: Load, elapsed_s: &[f64]) -> Vec<Figure> {
+fn figures(load: Load, elapsed_s: &[f64], hosts_s: Option<f64>) -> Vec<Figure> {
     let Some(mean_s) = t_interval::mean(elapsed_s) else {
         return Vec::new();
     };
@@ -176,7 +180,8 @@ fn figures(load: Load, elapsed_s: &[f64]) -> Vec<Figure> {
         (Metric::ElapsedS, Sd, t_interval::sample_sd(elapsed_s)),
     ];
     // nettest's: the bytes of one run over the mean time of the runs.
-    let interval = t_interval::mean_interval(&goodputs).map(|[low, high]| [low.max(0.0), high]);
+    let bytes = load.size as f64 * load.count as f64;
+    let interval = goodput_interval(&goodputs, bytes, hosts_s);
     let rate = measured::figures(Some(Direction::Up), [goodput]);
     let rate = rate.map(|figure| Figure { interval, ..figure });
     let figures = measured::figures(None, elapsed).chain(rate);
@@ -195,5 +200,5 @@ fn with_facts(plan: &BlastPlan) -> Measurement {
         .with_fact("messages", "each is one call of send(2), also the smallest")
         .with_fact("nagle", nagle_in_words(plan.nagle))
         .with_fact("variation", VARIATION)
-        .with_fact("interval", "Student's t over the runs' goodputs")
+        .with_fact("interval", GOODPUT_INTERVAL)
 }

@@ -12,7 +12,7 @@ use super::wire::Wait;
 use netio::stop::Stop;
 use record::{Figure, Metric, Sample, Statistic};
 use stats::median::Median;
-use stats::order_statistics;
+use stats::{order_statistics, t_interval};
 
 /// Four digits: 0.01 %.
 const DIGITS: u8 = 4;
@@ -120,6 +120,37 @@ impl RoundTrips {
         let at = |rank: f64| self.at_ms((rank - 0.5) / self.answered as f64);
         (ranks.map(|ranks| ranks.map(at)), self.answered as f64)
     }
+}
+
+/// How [`goodput_interval`] comes about.
+pub(super) const GOODPUT_INTERVAL: &str = "Student's t over the runs' goodputs; the upper end without twice what a message takes over loopback, which \
+     bounds the hosts' part of a run";
+
+/// The 95 % interval of the goodput of `bytes` a run over the network: Student's over the runs' goodputs, its upper end without the
+/// time that the hosts add to a run, `hosts_s`.
+pub(super) fn goodput_interval(
+    goodputs: &[f64],
+    bytes: f64,
+    hosts_s: Option<f64>,
+) -> Option<[f64; 2]> {
+    let ([low, high], hosts_s) = t_interval::mean_interval(goodputs).zip(hosts_s)?;
+    let seconds = bytes * 8.0 / high - hosts_s;
+    let most = if seconds > 0.0 {
+        bytes * 8.0 / seconds
+    } else {
+        f64::INFINITY
+    };
+    Some([low.max(0.0), most])
+}
+
+/// What the hosts add at most to a run of many messages, in seconds: to the round trip in which both ends take part. Twice
+/// what a message of one byte takes over loopback, as [`host_overhead`] has it after a long wait.
+///
+/// # Errors
+/// There is no loopback here.
+pub(super) fn hosts_of_a_run(stop: &Stop) -> Result<f64> {
+    let once = host_overhead(1, Wait::Block, LONGEST_PAUSE, stop)?;
+    Ok(2.0 * once.as_secs_f64())
 }
 
 /// The part of the `interval` of a round-trip time that is the network's own, which lies below by up to `hosts_ms`.

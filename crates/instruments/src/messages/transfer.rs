@@ -17,6 +17,7 @@ use super::args::Connection;
 use super::client::{MessageTarget, incompressible};
 use super::connection::{MessageError, MessageStream};
 use super::nagle_in_words;
+use super::round_trips::{GOODPUT_INTERVAL, goodput_interval, hosts_of_a_run};
 use super::sizes::{MessageSizes, TRANSFER_BLOCKS};
 use super::wire::{BLOCKS, Mode, TransferResult};
 use crate::failure::{Blame, Failure};
@@ -185,6 +186,7 @@ pub(crate) enum Data {
 pub(crate) fn measure(far: &MessageTarget, plan: &TransferPlan, session: &Session) -> Measurement {
     let began = Instant::now();
     let mut measurement = with_facts(plan);
+    let hosts_s = hosts_of_a_run(&session.stop).ok();
     let outcome = plan.blocks.iter().try_for_each(|&block| {
         let mut results = Vec::new();
         let outcome = (1..=plan.runs).try_for_each(|number| {
@@ -202,7 +204,7 @@ pub(crate) fn measure(far: &MessageTarget, plan: &TransferPlan, session: &Sessio
             ));
             Ok(())
         });
-        let figures = figures(&results).into_iter();
+        let figures = figures(&results, hosts_s).into_iter();
         measurement
             .figures
             .extend(figures.map(|figure| figure.size(block as u64)));
@@ -339,7 +341,7 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
 }
 
 /// Means over the runs, as packet-averages.pl of "Perl TCP Transfer Test" has them.
-fn figures(results: &[TransferResult]) -> Vec<Figure> {
+fn figures(results: &[TransferResult], hosts_s: Option<f64>) -> Vec<Figure> {
     let mut of_metric: Vec<(Metric, Vec<f64>)> = Vec::new();
     for (metric, _, value) in results.iter().flat_map(values) {
         match of_metric.iter_mut().find(|(known, _)| *known == metric) {
@@ -349,11 +351,11 @@ fn figures(results: &[TransferResult]) -> Vec<Figure> {
     }
     let figure = |(metric, values): (Metric, Vec<f64>)| {
         let mean = Figure::new(metric, Mean, t_interval::mean(&values)?).toward(Direction::Up);
-        Some(match t_interval::mean_interval(&values) {
-            Some([low, high]) if metric == Metric::GoodputBitPerS => {
-                mean.within(low.max(0.0), high)
-            }
-            _ => mean,
+        let is_goodput = metric == Metric::GoodputBitPerS;
+        let interval = || goodput_interval(&values, results[0].bytes as f64, hosts_s);
+        Some(match is_goodput.then(interval).flatten() {
+            Some([low, high]) => mean.within(low, high),
+            None => mean,
         })
     };
     of_metric.into_iter().filter_map(figure).collect()
@@ -384,5 +386,5 @@ fn with_facts(plan: &TransferPlan) -> Measurement {
             "payload (L7): bytes over total elapsed, at the far end; MiB/s is over network elapsed, as \
              \"Perl TCP Transfer Test\" has it",
         )
-        .with_fact("interval", "Student's t over the runs' goodputs")
+        .with_fact("interval", GOODPUT_INTERVAL)
 }

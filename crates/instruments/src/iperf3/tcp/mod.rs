@@ -15,6 +15,7 @@ use socket2::SockRef;
 
 use self::stream::{DataStream, Sending, Snapshot};
 pub(crate) use self::stream::{StreamInterval, cwnd_bytes};
+use super::detail::{Detail, TcpDetail};
 use super::messages::StreamResults;
 use super::plan::{Plan, StreamSpec, Until};
 use super::run::{CpuTime, Progress, Streams, seconds};
@@ -109,6 +110,8 @@ pub(crate) struct Carried {
     pub(crate) most: Option<u64>,
     /// Of those that the receiver read in this time, so many may have been carried before it.
     pub(crate) before: u64,
+    /// For how long of this time nothing had come from or to this end yet.
+    pub(crate) waited: Duration,
 }
 
 /// What held a sender up (`tcpi_busy_time` and its parts).
@@ -159,6 +162,7 @@ impl Carried {
             return Self {
                 most: (to.bytes_sent > 0).then(|| sent.saturating_add(in_flight)),
                 before: in_flight,
+                waited: Duration::ZERO,
             };
         }
         // What waits for others to come first is not in the kernel's count.
@@ -170,6 +174,7 @@ impl Carried {
                 0 => 0,
                 _ => from.bytes_received.saturating_sub(base.bytes),
             },
+            waited: Duration::ZERO,
         }
     }
 }
@@ -228,7 +233,14 @@ impl TcpStreams {
         StreamTotal {
             spec,
             bytes: end.bytes - base.bytes,
-            carried: Carried::between(spec.sends, &base, &end),
+            carried: Carried {
+                // An omitted start has data on its way when it ends.
+                waited: match base.bytes {
+                    0 => stream.first_byte(),
+                    _ => Duration::ZERO,
+                },
+                ..Carried::between(spec.sends, &base, &end)
+            },
             bytes_with_omitted: end.bytes,
             seconds: seconds(self.counted_from, ended),
             retransmits: info.total_retrans.saturating_sub(before.total_retrans),
@@ -387,6 +399,11 @@ impl Streams for TcpStreams {
             errors: Some(0),
             omitted: Some([0, 0]),
             seconds: Some(total.seconds),
+            detail: (!total.spec.sends).then(|| {
+                Detail::Tcp(TcpDetail {
+                    waited_ns: u64::try_from(total.carried.waited.as_nanos()).unwrap_or(u64::MAX),
+                })
+            }),
             ..StreamResults::default()
         };
         self.totals().into_iter().map(result).collect()

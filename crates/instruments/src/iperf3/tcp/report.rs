@@ -1,5 +1,8 @@
 //! What a TCP test found, in the one form of all instruments.
 
+use std::time::Duration;
+
+use super::super::detail::Detail;
 use super::super::messages::{Sides, direction};
 use super::super::plan::{Plan, Until};
 use super::{Carried, Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
@@ -32,6 +35,9 @@ struct Sum {
     retransmits: Option<u64>,
     /// What this end's kernel says.
     carried: Carried,
+    /// For how long of the receiver's time the network may have had nothing to carry, in seconds: until the first byte came, and, as
+    /// far as the receiver does not say when, as long as it took to be sent and to be acknowledged.
+    idle: f64,
 }
 
 /// What a test over `streams` found at this end, with what the other end said.
@@ -66,13 +72,15 @@ impl Sum {
             carried: Carried {
                 most: most.map(|(a, b)| a.saturating_add(b)),
                 before: self.carried.before.saturating_add(other.carried.before),
+                waited: self.carried.waited.min(other.carried.waited),
             },
+            idle: self.idle.min(other.idle),
         }
     }
 
     /// Between what goodputs the network's own lies, where segments carry `payload` bytes: it carried all that the receiver
-    /// read, but for what may have come before the time that counts, and no more than the kernel of this end sent, or
-    /// received and the other end sent again. Absent where an end does not say.
+    /// read, but for what may have come before the time that counts, over all of that time; and no more than the kernel of this end
+    /// sent, or received and the other end sent again, in the part of it in which the network had something to carry. Absent where an end does not say.
     fn bounds(&self, sends: bool, payload: Option<f64>) -> Option<[f64; 2]> {
         let ((written, _), (received, seconds)) = self.sent.zip(self.received)?;
         let again = || match self.retransmits? {
@@ -86,8 +94,9 @@ impl Sum {
             None => written as f64 + again()?,
         };
         let least = received.saturating_sub(self.carried.before);
-        let rate = |bytes: f64| bytes * 8.0 / seconds;
-        (seconds > 0.0).then(|| [rate(least as f64), rate(most.max(received as f64))])
+        let busy = seconds - self.idle;
+        let most = most.max(received as f64) * 8.0 / busy;
+        (busy > 0.0).then(|| [least as f64 * 8.0 / seconds, most])
     }
 }
 
@@ -141,7 +150,12 @@ impl<'a> TcpTest<'a> {
                 // All of them were acknowledged by then, however long the receiver waits for the word that it was all.
                 Until::Bytes(_) => theirs.map(|(bytes, time)| (bytes, time.min(total.seconds))),
             };
+            let waited = match remote.and_then(|results| results.detail) {
+                Some(Detail::Tcp(detail)) => Duration::from_nanos(detail.waited_ns),
+                _ => total.carried.waited + total.info.min_rtt.unwrap_or_default(),
+            };
             Sum {
+                idle: waited.as_secs_f64(),
                 sent: local,
                 received,
                 retransmits: Some(total.retransmits.into()),
@@ -149,6 +163,7 @@ impl<'a> TcpTest<'a> {
             }
         } else {
             Sum {
+                idle: total.carried.waited.as_secs_f64(),
                 sent: theirs,
                 received: local,
                 retransmits: remote.and_then(|results| results.retransmits),
@@ -286,8 +301,8 @@ impl<'a> TcpTest<'a> {
         fact(
             "interval",
             "of what the network carried meanwhile, to which sampling adds nothing: all that the receiver read, and at most what \
-             the kernel of this end sent until then, or received, with what TCP sent again (TCP_INFO); what was in flight when \
-             an omitted start ended may belong to either side",
+             the kernel of this end sent until then, or received, with what TCP sent again (TCP_INFO), in the time from the first byte \
+             on; what was in flight when an omitted start ended may belong to either side",
         );
         if let Some(layers) = self.layers(true).or(self.layers(false)) {
             fact(
@@ -356,7 +371,7 @@ fn sender_figures(total: &StreamTotal) -> Vec<Figure> {
     }
     let busy = total.limited.busy.as_secs_f64();
     if busy > 0.0 {
-        let share = |part: std::time::Duration| 100.0 * part.as_secs_f64() / busy;
+        let share = |part: Duration| 100.0 * part.as_secs_f64() / busy;
         let receiver = share(total.limited.by_receiver);
         let buffer = share(total.limited.by_send_buffer);
         add(Metric::ReceiverLimitedPercent, Statistic::Mean, receiver);
@@ -391,8 +406,9 @@ mod tests {
             retransmits: Some(u64::MAX),
             carried: Carried {
                 most: Some(u64::MAX),
-                before: 0,
+                ..Carried::default()
             },
+            idle: 0.0,
         };
         let sum = absurd.with(absurd);
         assert_eq!(sum.sent, absurd.sent);
@@ -407,6 +423,7 @@ mod tests {
             received: Some((5_000_000, 8.0)),
             retransmits: Some(100),
             carried,
+            idle: 0.0,
         }
     }
 
@@ -414,13 +431,13 @@ mod tests {
     fn what_still_stands_in_the_senders_socket_is_not_in_the_bounds() {
         let sent = sum(Carried {
             most: Some(6_000_000),
-            before: 0,
+            ..Carried::default()
         });
         assert_eq!(sent.bounds(true, Some(1000.0)), Some([5e6, 6e6]));
         // At the receiver, what came and the 100 segments that may have come twice.
         let came = sum(Carried {
             most: Some(5_200_000),
-            before: 0,
+            ..Carried::default()
         });
         assert_eq!(came.bounds(false, Some(1000.0)), Some([5e6, 5.3e6]));
         // A kernel that does not say leaves what was written and sent again.
@@ -429,10 +446,25 @@ mod tests {
     }
 
     #[test]
+    fn the_upper_bound_is_over_the_time_in_which_there_was_something_to_carry() {
+        let late = Sum {
+            idle: 4.0,
+            ..sum(Carried {
+                most: Some(6_000_000),
+                ..Carried::default()
+            })
+        };
+        assert_eq!(late.bounds(true, None), Some([5e6, 12e6]));
+        let never = Sum { idle: 8.0, ..late };
+        assert_eq!(never.bounds(true, None), None);
+    }
+
+    #[test]
     fn what_was_in_flight_at_the_cut_is_in_both_bounds() {
         let cut = sum(Carried {
             most: Some(6_000_000),
             before: 300_000,
+            ..Carried::default()
         });
         assert_eq!(cut.bounds(true, None), Some([4.7e6, 6e6]));
     }

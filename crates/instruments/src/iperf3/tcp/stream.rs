@@ -57,7 +57,9 @@ pub(super) struct DataStream {
 struct Counters {
     /// Payload bytes sent or received.
     bytes: AtomicU64,
-    /// Nanoseconds after the start at which the last of them left or came.
+    /// Nanoseconds after the start at which the first of them left or came; 0 before.
+    first_ns: AtomicU64,
+    /// Likewise the last.
     last_ns: AtomicU64,
     cpu: CpuMeter,
     /// Set when the thread ends: why, if it should not have.
@@ -213,6 +215,11 @@ impl DataStream {
         }
     }
 
+    /// When the first byte left or came, after the start.
+    pub(super) fn first_byte(&self) -> Duration {
+        Duration::from_nanos(self.counters.first_ns.load(Ordering::Relaxed))
+    }
+
     /// When the last byte left or came, after the start.
     pub(super) fn last_byte(&self) -> Duration {
         Duration::from_nanos(self.counters.last_ns.load(Ordering::Relaxed))
@@ -263,6 +270,9 @@ impl Counters {
         self.bytes.store(total, Ordering::Relaxed);
         let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.last_ns.store(ns, Ordering::Relaxed);
+        if total == bytes as u64 {
+            self.first_ns.store(ns, Ordering::Relaxed);
+        }
     }
 }
 

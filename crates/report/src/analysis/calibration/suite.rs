@@ -35,7 +35,10 @@ pub struct SuiteCell<'a> {
 impl Suite {
     /// Of `record`, whose cases have one instrument each.
     pub fn of(record: &Record) -> Self {
-        let cells: Vec<Cell> = cell::cells(record).into_iter().map(|(_, cell)| cell).collect();
+        let cells: Vec<Cell> = cell::cells(record)
+            .into_iter()
+            .map(|(_, cell)| cell)
+            .collect();
         let by_chance = cells.iter().filter(|cell| !cell.is_count()).count();
         Self {
             share: ALARM / by_chance.max(1) as f64,

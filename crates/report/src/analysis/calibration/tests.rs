@@ -117,7 +117,13 @@ fn a_loss_is_held_against_the_probability_and_its_count_against_the_log() {
     let cells = report.instruments[0].figures.iter().flat_map(|f| &f.cells);
     let truths: Vec<_> = cells.map(|c| (c.truth.unwrap(), c.standing)).collect();
     // 1 % each way.
-    assert_eq!(truths, [(980.0, Standing::Holds), (1.990_000_000_000_002, Standing::Holds)]);
+    assert_eq!(
+        truths,
+        [
+            (980.0, Standing::Holds),
+            (1.990_000_000_000_002, Standing::Holds)
+        ]
+    );
     assert!(report.is_met());
     let off = Figure::new(Metric::ReceivedPackets, Statistic::Total, 981.0);
     let report = CalibrationReport::of(&measured(&[("ping", off)]));

@@ -167,7 +167,9 @@ impl Crossing<'_> {
     /// Of exchanges: those of which neither the request nor its answer was dropped.
     fn answered(&self) -> Option<Truth> {
         let up = &self.main_flow(Direction::Up)?.data;
-        let lost_down = self.main_flow(Direction::Down).map_or(0, |flow| flow.data.lost);
+        let lost_down = self
+            .main_flow(Direction::Down)
+            .map_or(0, |flow| flow.data.lost);
         let answered = up.packets.saturating_sub(up.lost + lost_down);
         self.counts_losses().then(|| Truth::exact(answered as f64))
     }
@@ -250,7 +252,10 @@ impl Crossing<'_> {
         flows.sort_by_key(|flow| std::cmp::Reverse(flow.delivered_bytes));
         flows.truncate(count);
         let headers = u64::from(ETHERNET_HEADER + TCP_HEADERS);
-        let payload = |flow: &&CrossedFlow| flow.delivered_bytes.saturating_sub(headers * flow.delivered);
+        let payload = |flow: &&CrossedFlow| {
+            flow.delivered_bytes
+                .saturating_sub(headers * flow.delivered)
+        };
         let bytes: u64 = flows.iter().map(payload).sum();
         let begun = |flow: &CrossedFlow| flow.data.first_arrival_ns;
         let mut nanos = 0;
@@ -274,17 +279,23 @@ impl Crossing<'_> {
     /// How long the packets of a connection took in the other direction.
     fn back(&self, flow: &CrossedFlow) -> Option<u64> {
         let mut back = self.of_protocol(flow.protocol, opposite(flow.direction));
-        back.find(|other| other.ports == flow.ports)?.data.median_delay_ns
+        back.find(|other| other.ports == flow.ports)?
+            .data
+            .median_delay_ns
     }
 
-    /// The most that left within a second, give or take a packet at its ends: of a search for it, whose sub-intervals are that long.
+    /// The most that left within a second, give or take a packet at its ends and what left late, in one heap, of the second before: of a search for it, whose sub-intervals are that long.
     fn best_second(&self, way: Direction) -> Option<Truth> {
         let is_asked = self.profile().calibration.sub_interval_s == Some(1.0);
-        let best = self.main_flow(way)?.best_second_bytes.filter(|_| is_asked)?;
+        let best = self
+            .main_flow(way)?
+            .best_second_bytes
+            .filter(|_| is_asked)?;
         let frame = self.case.bed.mtu()? + ETHERNET_HEADER;
+        let late_s = self.link.departure_error.max_ns as f64 / 1e9;
         Some(Truth {
             value: best as f64 * 8.0,
-            within: f64::from(frame) * 8.0,
+            within: (f64::from(frame) + best as f64 * late_s) * 8.0,
         })
     }
 
@@ -297,7 +308,8 @@ impl Crossing<'_> {
     }
 
     fn of_protocol(&self, protocol: u8, way: Direction) -> impl Iterator<Item = &CrossedFlow> {
-        self.flows(way).filter(move |flow| flow.protocol == protocol)
+        self.flows(way)
+            .filter(move |flow| flow.protocol == protocol)
     }
 
     /// The flow of a direction that has the most packets: the instrument's, which had the link to itself.
