@@ -24,7 +24,7 @@ use instruments::measure::FarEnd;
 use instruments::serve;
 use record::Measurement;
 use record::bed::{Bed, Nics};
-use record::lateness::LinkDepartures;
+use record::lateness::{LateBudget, LinkDepartures};
 use record::link_spec::LinkSpec;
 use record::summary::Summary;
 
@@ -104,6 +104,8 @@ pub(crate) struct TestbedSpec<'a> {
 pub(crate) struct TestbedBuilder {
     /// Whether forwarders may spin to be on time.
     cpu: CpuUse,
+    /// What counts as late.
+    late_budget: LateBudget,
     /// Interfaces stay borrowed from one test bed to the next: hardware takes seconds to have a carrier.
     nics: Mutex<Option<Arc<HeldNics>>>,
 }
@@ -125,7 +127,11 @@ impl TestbedBuilder {
     ///
     /// # Errors
     /// A congestion control or privileges that cannot be had are the machine's.
-    pub(crate) fn prepare(specs: &[TestbedSpec<'_>], cpu: CpuUse) -> Result<Self, Failure> {
+    pub(crate) fn prepare(
+        specs: &[TestbedSpec<'_>],
+        cpu: CpuUse,
+        late_budget: LateBudget,
+    ) -> Result<Self, Failure> {
         let (own, others): (Vec<&TestbedSpec<'_>>, _) =
             specs.iter().partition(|spec| spec.bed.is_own());
         let is_root = Privilege::detect() == Privilege::Root;
@@ -155,6 +161,7 @@ impl TestbedBuilder {
         }
         Ok(Self {
             cpu,
+            late_budget,
             nics: Mutex::default(),
         })
     }
@@ -181,7 +188,9 @@ impl TestbedBuilder {
     /// What the machine refused.
     pub(crate) fn set_up(&self, spec: &TestbedSpec<'_>, seed: u64) -> Result<Box<dyn Testbed>> {
         match spec.bed {
-            Bed::Netns(_) | Bed::Chain(_) => namespaces::set_up(spec, seed, self.cpu),
+            Bed::Netns(_) | Bed::Chain(_) => {
+                namespaces::set_up(spec, seed, self.cpu, self.late_budget)
+            }
             Bed::External(bed) => external::set_up(bed),
             Bed::Nics(nics) => nics::set_up(self.hold(nics)?, spec.congestion),
         }

@@ -20,7 +20,7 @@ use instruments::measure::FarEnd;
 use instruments::serve::Server;
 use record::Measurement;
 use record::bed::{Bed, Ends};
-use record::lateness::LinkDepartures;
+use record::lateness::{LateBudget, LinkDepartures};
 use record::link_spec::EmulatedLink;
 
 /// Namespaces of its own.
@@ -39,7 +39,12 @@ struct Namespaces {
 }
 
 /// The test bed of `spec`, whose bed is one of these two.
-pub(super) fn set_up(spec: &TestbedSpec<'_>, seed: u64, cpu: CpuUse) -> Result<Box<dyn Testbed>> {
+pub(super) fn set_up(
+    spec: &TestbedSpec<'_>,
+    seed: u64,
+    cpu: CpuUse,
+    late_budget: LateBudget,
+) -> Result<Box<dyn Testbed>> {
     let (mtu, offloads, ends) = match spec.bed {
         Bed::Netns(pair) => (pair.mtu, pair.offloads, Ends::OF_PAIR),
         Bed::Chain(chain) => {
@@ -54,8 +59,13 @@ pub(super) fn set_up(spec: &TestbedSpec<'_>, seed: u64, cpu: CpuUse) -> Result<B
         ..BedConfig::default()
     };
     let links = spec.bed.links(spec.link, seed)?;
-    let with_options =
-        |(name, link): (String, EmulatedLink)| (name, (link, ForwarderOptions::from(cpu)));
+    let with_options = |(name, link): (String, EmulatedLink)| {
+        let options = ForwarderOptions {
+            late_budget,
+            ..cpu.into()
+        };
+        (name, (link, options))
+    };
     let (names, links): (Vec<_>, Vec<_>) = links.into_iter().map(with_options).unzip();
     let bed = EmulatedBed::up(&config, links)?;
     if let Some(bucket) = spec.bed.token_bucket() {
