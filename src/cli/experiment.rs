@@ -19,6 +19,7 @@ use instruments::measure;
 use instruments::output;
 use instruments::output::Prepared;
 use netio::stop::Stop;
+use record::lateness::LateBudget;
 use record::plan::{Case, Order, Plan};
 use record::quantity::counted;
 use record::{GivenScenario, Head, Record, RecordWriter};
@@ -40,7 +41,7 @@ pub(super) struct ExperimentArgs {
     #[arg(long)]
     check: bool,
     /// Do the runs that the record in DIR is missing
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "only", "check", "out", "overwrite"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "only", "check", "out", "overwrite", "late_budget"])]
     resume: Option<PathBuf>,
     /// With --resume: repeat the runs that the machine spoilt as well
     #[arg(long, requires = "resume")]
@@ -54,6 +55,10 @@ pub(super) struct ExperimentArgs {
     /// Whether the forwarder may spin to be on time
     #[arg(long, value_name = "USE", default_value = "spin")]
     cpu: CpuArg,
+    /// A packet that leaves the emulator later than this after its due time counts as late; above 0, at most 1s [default:
+    /// what the file says, else 1ms]
+    #[arg(long, value_name = "TIME")]
+    late_budget: Option<LateBudget>,
     /// Write the results as JSON there; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
@@ -88,6 +93,7 @@ impl ExperimentArgs {
         }
         let (given, plan) = given(self.quick).or_bad_input()?;
         let mut plan = prepare(plan);
+        plan.late_budget = self.late_budget.unwrap_or(plan.late_budget);
         keep_only(&mut plan, &self.only).or_bad_input()?;
         if self.check {
             output::write(None, &outline(&plan))?;
@@ -113,7 +119,7 @@ impl ExperimentArgs {
     fn check_machine(&self, plan: &Plan) -> Result<(), Failure> {
         tools(plan).or_machine()?;
         let mut specs = testbeds(plan);
-        let builder = TestbedBuilder::prepare(&specs, self.cpu.into())?;
+        let builder = TestbedBuilder::prepare(&specs, self.cpu.into(), plan.late_budget)?;
         specs.retain(|spec| spec.bed.is_own());
         builder.try_out(&specs, plan.seed)
     }
@@ -121,7 +127,7 @@ impl ExperimentArgs {
     /// What sets up the test beds of `plan`; each was set up once.
     fn testbeds(&self, plan: &Plan) -> Result<TestbedBuilder, Failure> {
         let specs = testbeds(plan);
-        let builder = TestbedBuilder::prepare(&specs, self.cpu.into())?;
+        let builder = TestbedBuilder::prepare(&specs, self.cpu.into(), plan.late_budget)?;
         builder.try_out(&specs, plan.seed)?;
         Ok(builder.keeping_flows(plan.by_flow))
     }

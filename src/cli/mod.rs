@@ -30,6 +30,7 @@ use crate::testbed;
 use ::report::Terminal;
 use instruments::failure::{Blame, Failure};
 use instruments::output;
+use record::lateness::LateBudget;
 
 /// A wide-area network between two interfaces, measured through, with the trust of every number stated
 #[derive(Debug, Parser)]
@@ -134,6 +135,9 @@ pub(crate) struct ForwarderArgs {
     /// Whether the forwarder may spin to be on time
     #[arg(long, value_name = "USE", default_value = "spin")]
     cpu: CpuArg,
+    /// A packet that leaves later than this after its due time counts as late; above 0, at most 1s
+    #[arg(long, value_name = "TIME", default_value_t)]
+    late_budget: LateBudget,
     /// Write a line a packet to FILE as CSV (- is standard output): arrival, what became of it, due time, departure
     #[arg(long, value_name = "FILE")]
     packet_log: Option<PathBuf>,
@@ -147,6 +151,7 @@ impl ForwarderArgs {
     fn options(&self) -> Result<ForwarderOptions, Failure> {
         let packet_log = self.packet_log.as_deref().map(PacketLogWriter::create);
         Ok(ForwarderOptions {
+            late_budget: self.late_budget,
             packet_log: packet_log.transpose().or_bad_input()?,
             ..CpuUse::from(self.cpu).into()
         })

@@ -8,7 +8,7 @@ use netio::kernel::KernelVersion;
 use netio::{CpuUse, Waiter};
 
 use super::{Check, Lack};
-use crate::forward::stats::BUDGET;
+use record::lateness::LateBudget;
 
 /// Clock sources that are read without a system call, on the processors that farwire is built for.
 const QUICK_CLOCKS: [&str; 5] = [
@@ -92,7 +92,7 @@ fn judge_lateness(median: Duration, p99: Duration, real_time: bool) -> Check {
     let found = format!(
         "median {median:.1?}, 99th percentile {p99:.1?} of {SLEEPS} sleeps of {SLEEP:?}, scheduled as {schedule}"
     );
-    if median <= TYPICAL_LATENESS && p99.as_nanos() <= BUDGET.0.into() {
+    if median <= TYPICAL_LATENESS && p99 <= LateBudget::DEFAULT.time().into() {
         return Check::ok(name, found);
     }
     let lack = Lack {

@@ -24,7 +24,7 @@ use netio::{
 use departures::{Changes, Departure, Departures};
 use held::HeldFrames;
 use packet_log::{LogLine, PacketLogWriter, PacketVerdict};
-use record::lateness::FlowDepartures;
+use record::lateness::{FlowDepartures, LateBudget};
 use record::link_spec::Rules;
 use record::summary::PacketLogSummary;
 use stats::DepartureError;
@@ -87,7 +87,7 @@ impl<P: Port> Forwarder<P> {
     }
 
     /// Departures later than `budget` after their due time count as late; before the first of them.
-    pub(crate) fn with_late_budget(mut self, budget: Nanos) -> Self {
+    pub(crate) fn with_late_budget(mut self, budget: LateBudget) -> Self {
         self.stats.departure = DepartureError::within(budget);
         self
     }

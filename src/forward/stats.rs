@@ -6,13 +6,11 @@ use super::flows::Flows;
 use hdrhistogram::Histogram;
 use model::{Counters, Nanos, Side};
 use netio::Waiter;
+use record::lateness::LateBudget;
 use record::link_spec::Rules;
 use record::summary::{
     ClassSummary, DepartureSummary, DirectionSummary, OwnLoss, Summary, dropped_by_cause,
 };
-
-/// A departure later than this after its due time is late, unless another budget is asked for.
-pub(crate) const BUDGET: Nanos = Nanos(1_000_000);
 
 /// Why the emulator itself lost packets; none of these is the emulated network's doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +116,7 @@ pub(crate) struct DepartureError {
     histogram: Histogram<u64>,
     late: u64,
     /// A departure later than this after its due time is late.
-    budget: Nanos,
+    budget: LateBudget,
 }
 
 impl Default for DepartureError {
@@ -128,14 +126,14 @@ impl Default for DepartureError {
         Self {
             histogram,
             late: 0,
-            budget: BUDGET,
+            budget: LateBudget::DEFAULT,
         }
     }
 }
 
 impl DepartureError {
     /// Late is what is later than `budget`.
-    pub(crate) fn within(budget: Nanos) -> Self {
+    pub(crate) fn within(budget: LateBudget) -> Self {
         Self {
             budget,
             ..Self::default()
@@ -145,7 +143,7 @@ impl DepartureError {
     /// One more; whether it is late.
     fn record(&mut self, error: Nanos) -> bool {
         self.histogram.saturating_record(error.0);
-        let is_late = error > self.budget;
+        let is_late = error > self.budget.time();
         self.late += u64::from(is_late);
         is_late
     }
@@ -158,7 +156,7 @@ impl DepartureError {
             p99_ns: self.histogram.value_at_quantile(0.99),
             max_ns: self.histogram.max(),
             over_budget: self.late,
-            budget_ns: self.budget.0,
+            budget_ns: self.budget.time().0,
         }
     }
 }

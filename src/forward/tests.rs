@@ -479,7 +479,7 @@ proptest! {
 fn look(forwarder: &InMemory) -> [LinkDepartures; 1] {
     [LinkDepartures {
         link: "link".to_owned(),
-        budget_ns: stats::BUDGET.0,
+        budget_ns: LateBudget::DEFAULT.time().0,
         flows: forwarder.departures(),
     }]
 }

@@ -10,12 +10,12 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, anyhow};
 use model::{ConfigError, Link, LinkConfig, Nanos, PathSpec};
 use netio::{AfPacket, Alarm, CpuUse, Port, Waiter, clock};
-use record::lateness::FlowDepartures;
+use record::lateness::{FlowDepartures, LateBudget};
 use record::link_spec::{EmulatedLink, Rules};
 use record::summary::Summary;
 
 use super::packet_log::PacketLogWriter;
-use super::stats::{BUDGET, summary};
+use super::stats::summary;
 use super::{Forwarder, Next};
 
 /// Slots of each port's receive ring: 64 MiB, which hold what arrives while both cores are busy elsewhere for 20 ms.
@@ -30,7 +30,7 @@ pub(crate) struct ForwarderOptions {
     /// Whether it may spin.
     pub(crate) cpu: CpuUse,
     /// After its due time, a departure later than this is late.
-    pub(crate) late_budget: Nanos,
+    pub(crate) late_budget: LateBudget,
     /// Bytes of frames that may be held.
     pub(crate) memory: usize,
     /// Takes a line a packet.
@@ -43,7 +43,7 @@ impl Default for ForwarderOptions {
     fn default() -> Self {
         Self {
             cpu: CpuUse::Spin,
-            late_budget: BUDGET,
+            late_budget: LateBudget::DEFAULT,
             memory: 512 << 20,
             packet_log: None,
             died: Arc::default(),
@@ -66,7 +66,7 @@ pub(crate) struct ForwarderThread {
     thread: JoinHandle<Summary>,
     commands: Sender<Command>,
     bell: Arc<Bell>,
-    late_budget: Nanos,
+    late_budget: LateBudget,
 }
 
 /// What a running forwarder is asked to do.
@@ -177,7 +177,7 @@ impl ForwarderThread {
     }
 
     /// What counts as late.
-    pub(crate) fn late_budget(&self) -> Nanos {
+    pub(crate) fn late_budget(&self) -> LateBudget {
         self.late_budget
     }
 

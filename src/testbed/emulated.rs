@@ -71,7 +71,7 @@ impl EmulatedBed {
         links
             .map(|(link, name)| LinkDepartures {
                 link: name.clone(),
-                budget_ns: link.late_budget().0,
+                budget_ns: link.late_budget().time().0,
                 flows: link.departures().unwrap_or_default(),
             })
             .collect()

@@ -26,7 +26,7 @@ use instruments::measure::FarEnd;
 use instruments::serve;
 use record::Measurement;
 use record::bed::{Bed, Nics};
-use record::lateness::LinkDepartures;
+use record::lateness::{LateBudget, LinkDepartures};
 use record::link_spec::LinkSpec;
 use record::summary::Summary;
 
@@ -108,6 +108,8 @@ pub(crate) struct TestbedBuilder {
     cpu: CpuUse,
     /// Whether links keep what every flow adds up to.
     by_flow: bool,
+    /// What counts as late.
+    late_budget: LateBudget,
     /// Interfaces stay borrowed from one test bed to the next: hardware takes seconds to have a carrier.
     nics: Mutex<Option<Arc<HeldNics>>>,
 }
@@ -129,7 +131,11 @@ impl TestbedBuilder {
     ///
     /// # Errors
     /// A congestion control or privileges that cannot be had are the machine's.
-    pub(crate) fn prepare(specs: &[TestbedSpec<'_>], cpu: CpuUse) -> Result<Self, Failure> {
+    pub(crate) fn prepare(
+        specs: &[TestbedSpec<'_>],
+        cpu: CpuUse,
+        late_budget: LateBudget,
+    ) -> Result<Self, Failure> {
         let (own, others): (Vec<&TestbedSpec<'_>>, _) =
             specs.iter().partition(|spec| spec.bed.is_own());
         let is_root = Privilege::detect() == Privilege::Root;
@@ -160,6 +166,7 @@ impl TestbedBuilder {
         Ok(Self {
             cpu,
             by_flow: false,
+            late_budget,
             nics: Mutex::default(),
         })
     }
@@ -202,6 +209,7 @@ impl TestbedBuilder {
         let packet_log = self.by_flow.then(PacketLogWriter::by_flow).transpose()?;
         Ok(ForwarderOptions {
             packet_log,
+            late_budget: self.late_budget,
             ..self.cpu.into()
         })
     }

@@ -65,6 +65,8 @@ pub(crate) struct Departures {
     pub(crate) p50_ns: u64,
     pub(crate) p99_ns: u64,
     pub(crate) max_ns: u64,
+    pub(crate) over_budget: u64,
+    pub(crate) budget_ns: u64,
 }
 
 impl Direction {

@@ -28,6 +28,11 @@ pub(crate) fn add(suite: &mut Suite) {
         losses_add_up,
     );
     suite.test(
+        "a budget of a nanosecond makes every packet late and one of a second none",
+        &[Need::Namespaces],
+        what_is_late,
+    );
+    suite.test(
         "a seed drops the same packets again and another seed others",
         &NEEDS,
         seeds,
@@ -63,6 +68,28 @@ fn losses_add_up() -> Result<()> {
         ensure!(
             (lost - packets * 0.1).abs() <= spread,
             "not within {spread}: {told}"
+        );
+    }
+    Ok(())
+}
+
+/// A departure is stamped when the send call has returned, which is never within a nanosecond of its due time.
+fn what_is_late() -> Result<()> {
+    for (budget, ns, late) in [("1ns", 1, 40), ("1s", 1_000_000_000, 0)] {
+        let json = NamedTempFile::new()?;
+        let mut command = process::farwire();
+        command.args(["exec", "--delay", "2ms", "--late-budget", budget]);
+        command.arg("--json").arg(json.path()).arg("--");
+        command.arg(env!("CARGO_BIN_EXE_farwire"));
+        command.args("measure ping 10.77.0.2 -c 20 -i 0.002".split(' '));
+        let output = process::run(&mut command)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{said}");
+        let summary: Summary = serde_json::from_slice(&std::fs::read(json.path())?)?;
+        let left = &summary.departure_error;
+        ensure!(
+            (left.count, left.over_budget, left.budget_ns) == (40, late, ns),
+            "{left:?}, {said}"
         );
     }
     Ok(())

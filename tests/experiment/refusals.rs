@@ -21,6 +21,24 @@ pub(crate) fn add(suite: &mut Suite) {
         },
     );
     suite.test(
+        "a budget of lateness is no choice of one who resumes, and at most a second",
+        &[],
+        || {
+            for (arguments, cause) in [
+                ("--resume out --late-budget 2ms", "cannot be used with"),
+                (
+                    "x.toml --late-budget 2s",
+                    "write a time above 0 and at most 1s, as in 1ms",
+                ),
+            ] {
+                let output = process::run(farwire().arg("run").args(arguments.split(' ')))?;
+                ensure!(output.status.code() == Some(2), "{}", output.status);
+                ensure!(stderr(&output).contains(cause), "{}", stderr(&output));
+            }
+            Ok(())
+        },
+    );
+    suite.test(
         "a congestion control that is not here is refused by run and by --check alike",
         &[Need::Namespaces],
         || {

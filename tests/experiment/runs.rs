@@ -25,6 +25,11 @@ pub(crate) fn add(suite: &mut Suite) {
         others_go_on,
     );
     suite.test(
+        "the budget of lateness is the file's, or the flag's, which the record keeps",
+        &[Need::Namespaces],
+        what_is_late,
+    );
+    suite.test(
         "a client that dies in a download ends its case with the cause and the others go on",
         &TOOLS,
         a_client_dies,
@@ -80,6 +85,41 @@ fn recorded_and_reported() -> Result<()> {
             view.stdout.starts_with(start.as_bytes()),
             "{format} starts otherwise"
         );
+    }
+    Ok(())
+}
+
+/// A departure is stamped when the send call has returned, which is never within a nanosecond of its due time.
+fn what_is_late() -> Result<()> {
+    for (flag, budget, ns) in [
+        (&[][..], "1ns", 1),
+        (&["--late-budget", "1s"], "1s", 1_000_000_000),
+    ] {
+        let small = Small::of(&[PING, PLAIN])?;
+        let text = fs::read_to_string(small.path("small.toml"))?;
+        fs::write(
+            small.path("small.toml"),
+            "late_budget = '1ns'\n".to_owned() + &text,
+        )?;
+        let output = process::run(small.command().args(flag))?;
+        let head = &small.record().with_context(|| stderr(&output))?[0];
+        ensure!(head["plan"]["late_budget"] == budget, "{head}");
+        let run = &small.runs()?[0];
+        let left = &run["links"][0]["departure_error"];
+        let late = if ns == 1 {
+            &left["count"]
+        } else {
+            &Value::from(0)
+        };
+        ensure!(
+            left["budget_ns"] == ns && left["over_budget"] == *late,
+            "{left}"
+        );
+        let of_ping = &run["measurements"][0]["departures"][0];
+        ensure!(of_ping["budget_ns"] == ns, "{of_ping}");
+        if ns == 1 {
+            ensure!(run["outcome"]["outcome"] == "invalid", "{run}");
+        }
     }
     Ok(())
 }

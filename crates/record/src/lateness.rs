@@ -1,6 +1,11 @@
 //! Whether packets left the emulator late, judged for each instrument by its own packets in its own time, and for each
 //! figure against what it claims.
 
+use std::fmt;
+use std::str::FromStr;
+
+use model::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::quantity::counted;
@@ -15,6 +20,12 @@ const ICMP: u8 = 1;
 const ICMP_V6: u8 = 58;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+
+/// A packet that leaves later than this after its due time is late; 1 ms unless said. Above 0, at most 1 s; written as a time
+/// with its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Nanos", into = "Nanos")]
+pub struct LateBudget(Nanos);
 
 /// Whose packets an emulator counts together: those of one IP protocol and port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +93,58 @@ pub struct LatePackets {
     pub departed: Departed,
     /// What is late.
     pub budget_ns: u64,
+}
+
+impl LateBudget {
+    /// What there is unless another was asked for.
+    pub const DEFAULT: Self = Self(Nanos::from_millis(1));
+    /// Whoever lets packets be later than this has no use for the count.
+    const MOST: Nanos = Nanos::from_secs(1);
+
+    /// The time.
+    pub fn time(self) -> Nanos {
+        self.0
+    }
+}
+
+impl Default for LateBudget {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl TryFrom<Nanos> for LateBudget {
+    type Error = String;
+
+    fn try_from(time: Nanos) -> Result<Self, String> {
+        if time == Nanos::ZERO || time > Self::MOST {
+            return Err(format!(
+                "`{time}` is out of range: write a time above 0 and at most 1s, as in 1ms"
+            ));
+        }
+        Ok(Self(time))
+    }
+}
+
+impl From<LateBudget> for Nanos {
+    fn from(budget: LateBudget) -> Self {
+        budget.0
+    }
+}
+
+impl FromStr for LateBudget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let time: Nanos = text.parse().map_err(|cause| format!("{cause}"))?;
+        time.try_into()
+    }
+}
+
+impl fmt::Display for LateBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 impl Traffic {
@@ -232,6 +295,20 @@ mod tests {
 
     fn figure(statistic: Statistic) -> Figure {
         Figure::new(Metric::RttMs, statistic, 1.0)
+    }
+
+    #[test]
+    fn a_budget_is_above_0_and_at_most_a_second() {
+        for text in ["1ns", "500us", "1ms", "1s"] {
+            let budget: LateBudget = text.parse().unwrap();
+            assert_eq!(Ok(budget.time()), text.parse(), "{text}");
+        }
+        for text in ["0ms", "1.001s"] {
+            let error = text.parse::<LateBudget>().unwrap_err();
+            assert!(error.contains("above 0 and at most 1s"), "{error}");
+        }
+        let error = "1".parse::<LateBudget>().unwrap_err();
+        assert!(error.contains("has no unit"), "{error}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::bed::Bed;
 use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
+use crate::lateness::LateBudget;
 use crate::link_spec::{EmulatedLink, LinkSpec};
 use crate::profile::Profile;
 use crate::way::Route;
@@ -28,6 +29,9 @@ pub struct Plan {
     pub seed: u64,
     /// In which order the cases of a round run.
     pub order: Order,
+    /// What counts as late; 1 ms in records that do not say it.
+    #[serde(default)]
+    pub late_budget: LateBudget,
     /// The case that the others are held against.
     pub reference: Option<String>,
     /// In the order of the report.

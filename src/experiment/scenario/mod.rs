@@ -21,6 +21,7 @@ pub(crate) use self::schema::schema;
 pub(crate) use self::tables::case_name;
 use self::tables::{CaseTable, InstrumentTable, QuickTable};
 use crate::toml_file::SourceFile;
+use record::lateness::LateBudget;
 use record::nearest;
 use record::plan::{Case, Order, Plan};
 
@@ -37,6 +38,8 @@ struct ScenarioFile {
     seed: Option<u64>,
     #[serde(default)]
     order: Order,
+    #[serde(default)]
+    late_budget: LateBudget,
     reference: Option<String>,
     #[serde(default)]
     quick: QuickTable,
@@ -126,6 +129,7 @@ pub(crate) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
         quick,
         seed: scenario.seed.unwrap_or(DEFAULT_SEED),
         order: scenario.order,
+        late_budget: scenario.late_budget,
         reference: scenario.reference,
         trends,
         cases: resolved,

@@ -10,6 +10,7 @@ use super::rules::{Text, TrendTable};
 use super::tables::{CaseTable, InstrumentTable, QuickTable, RepeatsTable, TcpTable};
 use instruments::measure::{Kind, OptionText};
 use record::bed::Bed;
+use record::lateness::LateBudget;
 use record::plan::Order;
 
 /// A whole scenario file. What of it is read in which step, [`super::parse`] says.
@@ -21,6 +22,7 @@ struct Document {
     title: Option<String>,
     seed: Option<u64>,
     order: Option<Order>,
+    late_budget: Option<LateBudget>,
     reference: Option<String>,
     quick: Option<QuickTable>,
     bed: Option<Bed>,

@@ -108,6 +108,18 @@ const MISTAKES: &[Mistake] = &[
         "write a time with ns, us, ms or s, as in 20ms",
     ),
     mistake(
+        "repeats = 2\n",
+        "repeats = 2\nlate_budget = \"2s\" # here\n",
+        "late_budget",
+        "above 0 and at most 1s, as in 1ms",
+    ),
+    mistake(
+        "repeats = 2\n",
+        "repeats = 2\nlate_budget = 0 # here\n",
+        "late_budget",
+        "write a time with ns, us, ms or s",
+    ),
+    mistake(
         r#"link.delay = "10ms""#,
         "link.delay = 10 # here",
         "link: delay",
