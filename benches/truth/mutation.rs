@@ -55,7 +55,9 @@ impl Mutation {
         let figure = cell.figure();
         let is_rate = figure.metric.unit() == "bit/s";
         match self {
-            Self::Clock | Self::Bytes => is_rate,
+            Self::Clock => is_rate,
+            // More than a percent of a TCP test of so long is on its way at its ends.
+            Self::Bytes => is_rate && !is_timed_tcp(record, cell.case()),
             // The stamps of `probe` are allowed 0.1 ms each way.
             Self::RoundTrip => figure.metric == Metric::RttMs,
             Self::Loss => is_count(figure.metric),
@@ -115,6 +117,20 @@ fn shift(figure: &mut Figure, by: impl Fn(f64) -> f64) {
 
 fn is_count(metric: Metric) -> bool {
     matches!(metric, Metric::LostPackets | Metric::ReceivedPackets)
+}
+
+/// Whether the case's instrument is a TCP test of so long, not of so many bytes.
+fn is_timed_tcp(record: &Record, case: &str) -> bool {
+    let case = record.plan().case(case);
+    case.into_iter()
+        .flat_map(|case| &case.instruments)
+        .any(|used| {
+            used.kind == "tcp"
+                && used
+                    .arguments
+                    .get("bytes")
+                    .is_none_or(serde_json::Value::is_null)
+        })
 }
 
 /// Whether the two ways of a case's link differ.

@@ -19,10 +19,10 @@ use record::{Direction, Metric, Statistic};
 const FOUND: &str = "what instruments that fill the line find of its capacity, in percent at L2";
 
 /// What the report's words mean.
-const LEGEND: &str = "holds: cells (a figure under one set of conditions) whose stated 95 % intervals hold what the emulator \
-                      counted; trusted: holds, and deviates by no more than 1 % of a rate, 1 % or 0.1 ms of a delay, 0.1 \
-                      points of loss; within: from the least to the most of each condition among the trusted cells; RTT: propagation \
-                      there and back";
+const LEGEND: &str = "holds: cells (a figure under one set of conditions) whose stated 95 % intervals hold what the emulator's packet log \
+                      says; trusted: holds, and deviates by no more than 1 % of the truth, or 0.1 ms of a delay and 0.1 points of a loss \
+                      where that is at most a tenth of it; within: from the least to the most of each condition among the trusted \
+                      cells; RTT: propagation there and back; this is advice: of a hundred cells with so few runs some miss by chance";
 
 /// The report as text for a terminal: each instrument's summary, and every cell that is not to be trusted with its cause.
 pub fn calibration_text(report: &CalibrationReport, terminal: Terminal) -> String {
@@ -77,6 +77,7 @@ fn every_cell(report: &InstrumentCalibration) -> Table {
         "95 % in a run",
         "deviation",
         "spread",
+        "interval score",
         "of the line",
         "covered",
     ];
@@ -328,7 +329,7 @@ fn worst(figure: &FigureCalibration) -> Option<String> {
     })
 }
 
-fn cell_row(cell: &Cell) -> [String; 10] {
+fn cell_row(cell: &Cell) -> [String; 11] {
     let metric = cell.figure.metric;
     let shown = |value: Option<f64>| or_dash(value.map(|value| quantity(metric, value)));
     let interval = cell.value.zip(cell.interval);
@@ -341,6 +342,7 @@ fn cell_row(cell: &Cell) -> [String; 10] {
         interval,
         shown(cell.bias),
         shown(cell.spread),
+        shown(cell.score),
         or_dash(cell.line_percent.map(|share| format!("{share:.1} %"))),
         format!("{} of {}", cell.covered, cell.runs),
         match cell.standing {

@@ -165,11 +165,15 @@ impl Carried {
                 waited: Duration::ZERO,
             };
         }
-        // What waits for others to come first is not in the kernel's count.
-        let in_order = to.out_of_order == from.out_of_order;
         let came = to.bytes_received.saturating_sub(from.bytes_received);
+        // What waits for others to come first is not in the kernel's count of bytes, but in that of segments.
+        let segments = to.data_segs_in.saturating_sub(from.data_segs_in);
+        let came = match to.out_of_order == from.out_of_order {
+            true => came,
+            false => came.max(u64::from(segments) * u64::from(to.rcv_mss)),
+        };
         Self {
-            most: (in_order && to.bytes_received > 0).then_some(came),
+            most: (to.bytes_received > 0).then_some(came),
             before: match base.bytes {
                 0 => 0,
                 _ => from.bytes_received.saturating_sub(base.bytes),
@@ -516,17 +520,23 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_s_kernel_says_what_came_unless_some_of_it_waits_for_others() {
+    fn a_receiver_s_kernel_says_what_came_also_what_waits_for_others() {
         let info = |bytes_received, out_of_order| TcpInfo {
             bytes_received,
             out_of_order,
+            data_segs_in: 60,
+            rcv_mss: 100,
             ..TcpInfo::default()
         };
-        let base = snapshot(900, info(1_000, 2));
+        let base = TcpInfo {
+            data_segs_in: 10,
+            ..info(1_000, 2)
+        };
+        let base = snapshot(900, base);
         let carried = |out_of_order| {
             Carried::between(false, &base, &snapshot(4_900, info(5_200, out_of_order)))
         };
         assert_eq!((carried(2).most, carried(2).before), (Some(4_200), 100));
-        assert_eq!(carried(3).most, None);
+        assert_eq!(carried(3).most, Some(5_000));
     }
 }

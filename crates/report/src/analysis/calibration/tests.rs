@@ -115,14 +115,14 @@ fn a_loss_is_held_against_the_probability_and_its_count_against_the_log() {
     let answered = Figure::new(Metric::ReceivedPackets, Statistic::Total, 980.0);
     let report = CalibrationReport::of(&measured(&[("ping", lost), ("ping", answered)]));
     let cells = report.instruments[0].figures.iter().flat_map(|f| &f.cells);
-    let truths: Vec<_> = cells.map(|c| (c.truth.unwrap(), c.standing)).collect();
+    let in_hundredths = |truth: f64| (truth * 100.0).round();
+    let truths: Vec<_> = cells
+        .map(|c| (in_hundredths(c.truth.unwrap()), c.standing))
+        .collect();
     // 1 % each way.
     assert_eq!(
         truths,
-        [
-            (980.0, Standing::Holds),
-            (1.990_000_000_000_002, Standing::Holds)
-        ]
+        [(98_000.0, Standing::Holds), (199.0, Standing::Holds)]
     );
     assert!(report.is_met());
     let off = Figure::new(Metric::ReceivedPackets, Statistic::Total, 981.0);
