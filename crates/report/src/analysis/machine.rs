@@ -90,10 +90,9 @@ pub(crate) fn changes(baselines: &[Baseline]) -> Vec<String> {
             [most, least]
         };
         differ(measure, least.1, most.1).then(|| {
+            let [from, to] = moments([before.0, after.0]);
             format!(
-                "the machine itself changed between {} and {}: {} with nothing in the way from {} to {}",
-                minute(before.0),
-                minute(after.0),
+                "the machine itself changed between {from} and {to}: {} from {} to {}",
                 measure.name,
                 (measure.shown)(before.1),
                 (measure.shown)(after.1)
@@ -139,9 +138,17 @@ fn differ(measure: &Measure, least: f64, most: f64) -> bool {
     measure.alike.is_some_and(|alike| most > alike * least)
 }
 
-/// A time of day to the minute: "2026-11-22 15:54".
-fn minute(at: &str) -> String {
-    at.get(..16).unwrap_or(at).replace('T', " ")
+/// Two times in RFC 3339 to the second; of one day without their date: "10:02:00".
+fn moments(both: [&str; 2]) -> [String; 2] {
+    let [from, to] = both.map(|at| at.split_once('T').unwrap_or((at, "")));
+    let is_one_day = from.0 == to.0;
+    [from, to].map(|(date, time)| {
+        let time = time.split('.').next().unwrap_or(time);
+        match is_one_day {
+            true => time.to_owned(),
+            false => format!("{date} {time}"),
+        }
+    })
 }
 
 #[cfg(test)]
@@ -188,20 +195,23 @@ mod tests {
         assert_eq!(
             changes(&slower),
             [
-                "the machine itself changed between 2026-11-22 10:02 and 2026-11-22 10:31: TCP with nothing in the way from \
-                 10000.000 Mbit/s to 7990.000 Mbit/s"
+                "the machine itself changed between 10:02:00 and 10:31:00: TCP from 10000.000 Mbit/s to 7990.000 Mbit/s"
             ]
         );
         let quicker = [baseline(2, 7.99e9, 0.05), baseline(31, 10e9, 0.05)];
         assert!(changes(&quicker)[0].ends_with("from 7990.000 Mbit/s to 10000.000 Mbit/s"));
         assert!(changes(&slower[..1]).is_empty());
+        let mut later = slower;
+        later[2].started_at = "2026-11-23T00:01:59.999Z".to_owned();
+        let days = "between 2026-11-22 10:02:00 and 2026-11-23 00:01:59: TCP from";
+        assert!(changes(&later)[0].contains(days), "{:?}", changes(&later));
     }
 
     #[test]
     fn a_round_trip_that_doubles_is_told() {
         let change = changes(&[baseline(2, 1e9, 0.05), baseline(31, 1e9, 0.101)]);
         assert_eq!(change.len(), 1);
-        assert!(change[0].contains("round trip with nothing in the way from 0.050 ms to 0.101 ms"));
+        assert!(change[0].contains("round trip from 0.050 ms to 0.101 ms"));
     }
 
     #[test]
