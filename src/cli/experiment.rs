@@ -11,6 +11,7 @@ use clap::Args;
 
 use super::CpuArg;
 use crate::experiment::host;
+use crate::experiment::runner::Measures;
 use crate::experiment::{baseline, directory, runner, testbed, testbeds};
 use crate::notes::note;
 use crate::testbed::TestbedBuilder;
@@ -142,14 +143,12 @@ impl ExperimentArgs {
         let builder = self.testbeds(record.plan())?;
         let set_up = |case: &Case, seed| builder.set_up(&testbed(case), seed);
         let stop = Stop::on_signals()?;
-        if record.baseline.is_none() && record.finished_at.is_none() {
-            record.baseline = baseline::measure(&set_up, record.plan(), &stop)?;
-            // What a signal cut short is no measurement.
-            if let Some(baseline) = record.baseline.as_ref().filter(|_| stop.cause().is_none()) {
-                writer.keep_baseline(baseline)?;
-            }
-        }
-        runner::run(&set_up, &mut record, &mut writer, self.redo_invalid, &stop)?;
+        let measures = Measures {
+            set_up: &set_up,
+            baseline: &baseline::measure,
+        };
+        let redo_invalid = self.redo_invalid;
+        runner::run(&measures, &mut record, &mut writer, redo_invalid, &stop)?;
         let directory = writer.path().parent().unwrap_or(Path::new(".")).to_owned();
         let page = report::html(&record)?;
         output::write(Some(&directory.join(PAGE)), &page)?;

@@ -1,4 +1,4 @@
-//! What this machine does with nothing in the way, measured shortly before an experiment: a figure near to it is the tool's
+//! What this machine does with nothing in the way, measured around an experiment: a figure near to it is the tool's
 //! or the host's own, not the link's.
 
 use anyhow::{Context, Result};

@@ -18,14 +18,23 @@ use record::lateness;
 use record::plan::{Case, Instrument, Plan, PlannedRun};
 use record::profile::{Headline, Profile};
 use record::quantity::{number, scale};
-use record::{Direction, Measurement, Phase};
 use record::{
-    Latest, LinkCounts, MOST_ATTEMPTS, Measured, Outcome, Record, RecordWriter, Run, now,
+    Baseline, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Outcome, Record, RecordWriter, Run, now,
 };
+use record::{Direction, Measurement, Phase};
 use stats::repeats;
 
 /// Sets up the test bed of a case under a seed.
 pub(crate) type SetUp<'a> = dyn Fn(&Case, u64) -> Result<Box<dyn Testbed>> + 'a;
+
+/// Measures what the machine of a plan does with nothing in the way; absent where the bed is not of this machine alone.
+pub(crate) type MeasureBaseline = dyn Fn(&SetUp<'_>, &Plan, &Stop) -> Result<Option<Baseline>>;
+
+/// With what an experiment is run.
+pub(crate) struct Measures<'a> {
+    pub(crate) set_up: &'a SetUp<'a>,
+    pub(crate) baseline: &'a MeasureBaseline,
+}
 
 /// Setting up a test bed and taking it down.
 const TESTBED_TIME: Duration = Duration::from_millis(500);
@@ -35,12 +44,13 @@ const GRACE: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Does the runs of `record`'s plan that it has not, adds each to it and keeps it in `writer`, until `stop`. With
-/// `redo_invalid` also those that are invalid after all attempts, with as many attempts again.
+/// `redo_invalid` also those that are invalid after all attempts, with as many attempts again. The machine itself is measured
+/// before the first of them, and after the last.
 ///
 /// # Errors
-/// Only those of the writer: whatever else fails is part of the record.
+/// Those of the writer, and of the baseline's own scenario: whatever else fails is part of the record.
 pub(crate) fn run(
-    set_up: &SetUp<'_>,
+    measures: &Measures<'_>,
     record: &mut Record,
     writer: &mut RecordWriter,
     redo_invalid: bool,
@@ -49,7 +59,11 @@ pub(crate) fn run(
     let plan = record.plan().clone();
     let mut wanted = Wanted::of(record, redo_invalid);
     let before = record.runs.len();
-    let mut progress = Progress::new(wanted.missing(&plan, record, 1).len());
+    let missing = wanted.missing(&plan, record, 1).len();
+    if missing > 0 {
+        keep_baseline(measures, record, writer, stop)?;
+    }
+    let mut progress = Progress::new(missing);
     for round in 1..=plan.rounds() {
         for planned in plan.round(round) {
             while wanted.is_missing(&record.latest(), &planned) {
@@ -58,7 +72,7 @@ pub(crate) fn run(
                 let before = record.latest().run(&planned.case.name, planned.repeat);
                 let attempt = before.map_or(1, |run| run.attempt + 1);
                 let begun = Instant::now();
-                let run = run_once(set_up, attempt, &planned, stop);
+                let run = run_once(measures.set_up, attempt, &planned, stop);
                 // What a signal cut short is no measurement.
                 if stop.cause().is_some() {
                     return Ok(());
@@ -77,9 +91,30 @@ pub(crate) fn run(
         }
     }
     if record.finished_at.is_none() || record.runs.len() > before {
+        keep_baseline(measures, record, writer, stop)?;
+        // What is resumed has its end still to come.
+        if stop.cause().is_some() {
+            return Ok(());
+        }
         let at = now();
         writer.finish(&at)?;
         record.finished_at = Some(at);
+    }
+    Ok(())
+}
+
+/// Measures what the machine does with nothing in the way, and adds it to the record.
+fn keep_baseline(
+    measures: &Measures<'_>,
+    record: &mut Record,
+    writer: &mut RecordWriter,
+    stop: &Stop,
+) -> Result<()> {
+    let baseline = (measures.baseline)(measures.set_up, record.plan(), stop)?;
+    // What a signal cut short is no measurement.
+    if let Some(baseline) = baseline.filter(|_| stop.cause().is_none()) {
+        writer.keep_baseline(&baseline)?;
+        record.baselines.push(baseline);
     }
     Ok(())
 }

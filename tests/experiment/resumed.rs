@@ -1,5 +1,6 @@
 //! An experiment that was killed, and killed again, is finished by `--resume`: every run once, none lost.
 
+use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use crate::common::process::{self, farwire};
 use crate::common::suite::{Need, Suite};
@@ -21,7 +23,7 @@ sweep = { 'link.delay' = ['0ms', '1ms', '2ms', '3ms', '4ms'] }
 ";
 const KILLS: u32 = 20;
 /// Of the moments at which it is killed, drawn from the seed.
-const LATEST_MS: u64 = 2_500;
+const LATEST_MS: u64 = 4_500;
 const SEED: u64 = 4;
 
 pub(crate) fn add(suite: &mut Suite) {
@@ -34,6 +36,11 @@ pub(crate) fn add(suite: &mut Suite) {
         "a finished experiment that is resumed runs nothing",
         &[Need::Namespaces],
         nothing_is_missing,
+    );
+    suite.test(
+        "a finished experiment has two baselines, and one that was resumed three",
+        &[Need::Namespaces],
+        baselines,
     );
 }
 
@@ -72,6 +79,36 @@ fn nothing_is_missing() -> Result<()> {
     check(&small)?;
     ensure!(process::run(&mut resume(&small))?.status.success());
     check(&small)
+}
+
+/// The machine is measured at the start and the end, and again where the experiment goes on.
+fn baselines() -> Result<()> {
+    let small = Small::of(&[PING, CASES])?;
+    ensure!(small.run()?.status.success());
+    ensure!(places(&small)?.starts_with("BR") && places(&small)?.ends_with("RBF"));
+    ensure!(places(&small)?.matches('B').count() == 2);
+    // As it is left when it is killed after its first run.
+    let file = small.path("out/record.jsonl");
+    let text = fs::read_to_string(&file)?;
+    let cut: String = text.split_inclusive('\n').take(3).collect();
+    fs::write(&file, cut)?;
+    ensure!(process::run(&mut resume(&small))?.status.success());
+    ensure!(places(&small)?.starts_with("BRBR") && places(&small)?.ends_with("RBF"));
+    ensure!(places(&small)?.matches('B').count() == 3);
+    check(&small)
+}
+
+/// A letter a line of the record, after its head: a baseline, a run, the end.
+fn places(small: &Small) -> Result<String> {
+    let letter = |line: &Value| match line.as_object()?.keys().next()?.as_str() {
+        "baseline" => Some('B'),
+        "run" => Some('R'),
+        "finished_at" => Some('F'),
+        _ => None,
+    };
+    let record = small.record()?;
+    let letters: Option<String> = record.iter().skip(1).map(letter).collect();
+    letters.context("another line")
 }
 
 /// Every run of the plan is there once, and the record says once that it is finished.

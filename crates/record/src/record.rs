@@ -34,8 +34,9 @@ pub struct Record {
     /// What was known before the first run.
     #[serde(flatten)]
     pub head: Head,
-    /// What the machine does with nothing in the way; absent in beds of other machines, and until it was measured.
-    pub baseline: Option<Baseline>,
+    /// What the machine does with nothing in the way: before the first run, whenever it was resumed, and after the last run;
+    /// empty in beds of other machines. An older record has one at most.
+    pub baselines: Vec<Baseline>,
     /// RFC 3339, UTC; absent while it runs, or when it was interrupted.
     pub finished_at: Option<String>,
     /// In the order in which they ran.
@@ -201,7 +202,7 @@ impl Record {
     pub fn new(head: Head) -> Self {
         Self {
             head,
-            baseline: None,
+            baselines: Vec::new(),
             finished_at: None,
             runs: Vec::new(),
         }
@@ -294,7 +295,7 @@ pub(crate) fn read(file: impl Read) -> Result<Found> {
             break;
         }
         match parse_line(&line, version) {
-            Ok(Line::Baseline(baseline)) => record.baseline = Some(baseline),
+            Ok(Line::Baseline(baseline)) => record.baselines.push(baseline),
             Ok(Line::Run(run)) => record.runs.push(run),
             Ok(Line::FinishedAt(at)) => record.finished_at = Some(at),
             Err(error) => return Err(anyhow!("line {number}: damaged: {error}")),

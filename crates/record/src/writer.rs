@@ -153,7 +153,7 @@ mod tests {
 
     fn written(directory: &Path, record: &Record) -> Vec<u8> {
         let mut writer = RecordWriter::begin(directory, &record.head, false).unwrap();
-        if let Some(baseline) = &record.baseline {
+        for baseline in &record.baselines {
             writer.keep_baseline(baseline).unwrap();
         }
         for run in &record.runs {
@@ -169,10 +169,12 @@ mod tests {
     fn what_is_written_reads_back_equal() {
         let directory = tempfile::tempdir().unwrap();
         let mut record = record();
-        record.baseline = Some(Baseline {
-            tcp_bit_per_s: Some(2e10),
-            ..Baseline::default()
-        });
+        record.baselines = [2e10, 1e10]
+            .map(|rate| Baseline {
+                tcp_bit_per_s: Some(rate),
+                ..Baseline::default()
+            })
+            .into();
         written(directory.path(), &record);
         assert!(Record::read(directory.path()).unwrap() == record);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);

@@ -10,6 +10,7 @@ use super::terminal::{Terminal, prose, table_text};
 use crate::analysis::calibration::{
     CalibrationReport, Cell, Conditions, FigureCalibration, InstrumentCalibration, Range, Standing,
 };
+use crate::analysis::machine::changes;
 use record::quantity;
 use record::quantity::counted;
 use record::table::{Column, Table};
@@ -27,8 +28,9 @@ const LEGEND: &str = "holds: cells (a figure under one set of conditions) whose 
 /// The report as text for a terminal: each instrument's summary, and every cell that is not to be trusted with its cause.
 pub fn calibration_text(report: &CalibrationReport, terminal: Terminal) -> String {
     let mut text = prose(&title(report), terminal);
-    if let Some(baseline) = &report.baseline {
-        text += &prose(&machine(baseline), terminal);
+    let lines = machine(&report.baselines).into_iter();
+    for line in lines.chain(changes(&report.baselines)) {
+        text += &prose(&line, terminal);
     }
     for instrument in &report.instruments {
         text += &format!("\n{}", table_text(&summary(instrument), terminal));
@@ -49,8 +51,9 @@ pub fn calibration_text(report: &CalibrationReport, terminal: Terminal) -> Strin
 pub fn calibration_markdown(report: &CalibrationReport) -> String {
     let (title, verdict) = (title(report), verdict(report));
     let mut text = format!("# {}\n\n**{}**\n", escaped(&title), escaped(&verdict));
-    if let Some(baseline) = &report.baseline {
-        text += &format!("\n{}\n", escaped(&machine(baseline)));
+    let lines = machine(&report.baselines).into_iter();
+    for line in lines.chain(changes(&report.baselines)) {
+        text += &format!("\n{}\n", escaped(&line));
     }
     if let Some(line) = not_run(report) {
         text += &format!("\n{}\n", escaped(&line));

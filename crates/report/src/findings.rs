@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::conditions;
-use crate::analysis::{Analysis, Bottleneck, CaseFigures, Verdict, ceiling};
+use crate::analysis::{Analysis, Bottleneck, CaseFigures, Verdict, ceiling, machine as own};
 use record::Baseline;
 use record::plan::Plan;
 use record::quantity::counted;
@@ -22,10 +22,10 @@ pub(super) fn quick(quick: bool) -> &'static str {
     if quick { ", shortened by --quick" } else { "" }
 }
 
-/// What the machine does with nothing in the way.
-pub(super) fn machine(baseline: &Baseline) -> String {
-    let words = ceiling::in_words(baseline);
-    format!("this machine with nothing in the way: {words}")
+/// What the machine does with nothing in the way; nothing of a record without a baseline.
+pub(super) fn machine(baselines: &[Baseline]) -> Option<String> {
+    let words = own::in_words(baselines);
+    (!words.is_empty()).then(|| format!("this machine with nothing in the way: {words}"))
 }
 
 /// A row a case: how it stands.
@@ -118,8 +118,8 @@ pub(super) fn headline(analysis: &Analysis<'_>) -> String {
     }
 }
 
-/// A line for each bottleneck, for each run that went wrong, each result that is the machine's own and each expectation
-/// that is not met, or one that says there is none.
+/// A line for each bottleneck, for each run that went wrong, each result that is the machine's own, each change of
+/// the machine and each expectation that is not met, or one that says there is none.
 pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     let bottlenecks = analysis.bottlenecks.iter();
     let mut lines: Vec<String> = bottlenecks.map(Bottleneck::words).collect();
@@ -152,6 +152,7 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
         }
     }
     lines.extend(ceiling::lines(analysis));
+    lines.extend(own::changes(&analysis.record.baselines));
     let trends = analysis.trends.iter();
     let unmet = trends.filter(|c| !matches!(c.verdict, Verdict::Met | Verdict::Incomplete));
     lines.extend(unmet.map(|c| format!("{}: {}: {}", c.expected, c.verdict, c.measured)));
@@ -207,4 +208,31 @@ fn unfinished(analysis: &Analysis<'_>) -> String {
         to_come.count(),
         analysis.cases.len()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+
+    #[test]
+    fn a_machine_that_changed_while_it_was_measured_is_a_finding() {
+        let mut record = record();
+        record.baselines = [1e10, 7e9]
+            .map(|rate| Baseline {
+                tcp_bit_per_s: Some(rate),
+                ..Baseline::default()
+            })
+            .into();
+        let found = findings(&Analysis::of(&record));
+        let found = found
+            .iter()
+            .filter(|line| line.starts_with("the machine itself changed"));
+        assert_eq!(found.count(), 1);
+        let shown = machine(&record.baselines).unwrap();
+        assert!(
+            shown.ends_with("TCP 10000.000 Mbit/s (later -30 %)"),
+            "{shown}"
+        );
+    }
 }

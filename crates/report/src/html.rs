@@ -14,7 +14,7 @@ use super::findings::{self, LEGEND};
 use super::render::Html;
 use super::tables::or_dash;
 use super::{conditions, spread, steady, tables};
-use crate::analysis::{Analysis, CaseFigures, Verdict, ceiling, left_out};
+use crate::analysis::{Analysis, CaseFigures, Verdict, left_out, machine};
 use record::plan::{Instrument, Order};
 use record::summary::{DirectionSummary, Summary};
 use record::table::{Cell, Column, Mark, Table};

@@ -33,7 +33,7 @@ pub fn markdown(record: &Record) -> Result<String> {
     }
     let cases = table_markdown(&verdicts(&analysis));
     text += &format!("\n## Verdicts\n\n{cases}\n");
-    let machine = record.baseline.as_ref().map(machine);
+    let machine = machine(&record.baselines);
     for line in findings(&analysis).into_iter().chain(machine) {
         text += &format!("- {}\n", escaped(&line));
     }

@@ -38,7 +38,7 @@ pub fn details(record: &Record, terminal: Terminal) -> String {
     }
     text += &spread::text(&values, terminal);
     text.push('\n');
-    let machine = record.baseline.as_ref().map(machine);
+    let machine = machine(&record.baselines);
     let lines: Vec<String> = machine.into_iter().chain(findings(&analysis)).collect();
     text + &prose(&lines.join("\n"), terminal)
 }

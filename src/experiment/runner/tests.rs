@@ -134,11 +134,24 @@ fn head(cases: &str) -> Head {
 fn go_on(directory: &Path, loopback: &Loopback, redo_invalid: bool) -> Record {
     let (mut record, mut writer) = RecordWriter::resume(directory).unwrap();
     let stop = Stop::on(Arc::clone(&loopback.stop));
-    let set_up = |case: &Case, _| loopback.set_up(case);
-    run(&set_up, &mut record, &mut writer, redo_invalid, &stop).unwrap();
+    go_on_until(&stop, &mut record, &mut writer, loopback, redo_invalid);
     let kept = Record::read(directory).unwrap();
     assert!(kept == record);
     kept
+}
+
+fn go_on_until(
+    stop: &Stop,
+    record: &mut Record,
+    writer: &mut RecordWriter,
+    loopback: &Loopback,
+    redo_invalid: bool,
+) {
+    let measures = Measures {
+        set_up: &|case: &Case, _| loopback.set_up(case),
+        baseline: &|_, _, _| Ok(Some(Baseline::default())),
+    };
+    run(&measures, record, writer, redo_invalid, stop).unwrap();
 }
 
 fn experiment(cases: &str) -> Record {
@@ -287,14 +300,14 @@ fn what_a_signal_cut_short_is_done_when_it_is_resumed_and_nothing_twice() {
     RecordWriter::begin(directory.path(), &head(cases), false).unwrap();
     let loopback = Loopback::default();
     let cut = go_on(directory.path(), &loopback, false);
-    assert_eq!((cut.runs.len(), cut.finished_at), (1, None));
+    assert_eq!((cut.runs.len(), &cut.finished_at), (1, &None));
     // The test bed stops at every run of `last`: as with a user who interrupts again and again.
     loopback.stop.store(false, Ordering::Relaxed);
     assert_eq!(go_on(directory.path(), &loopback, false).runs.len(), 1);
     let whole = {
         let (mut record, mut writer) = RecordWriter::resume(directory.path()).unwrap();
-        let set_up = |case: &Case, _| loopback.set_up(case);
-        run(&set_up, &mut record, &mut writer, false, &Stop::default()).unwrap();
+        let stop = Stop::default();
+        go_on_until(&stop, &mut record, &mut writer, &loopback, false);
         record
     };
     let runs: Vec<_> = whole
@@ -304,4 +317,8 @@ fn what_a_signal_cut_short_is_done_when_it_is_resumed_and_nothing_twice() {
         .collect();
     assert_eq!(runs, [("first", 1), ("last", 1), ("first", 2)]);
     assert!(whole.finished_at.is_some());
+    // One at the start, one whenever it was resumed, one at the end; none when a signal ended it, or when nothing is missing.
+    assert_eq!((cut.baselines.len(), whole.baselines.len()), (1, 4));
+    let again = go_on(directory.path(), &loopback, false);
+    assert_eq!(again.baselines.len(), 4);
 }

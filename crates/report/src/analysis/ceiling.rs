@@ -35,47 +35,22 @@ pub(crate) fn lines(analysis: &Analysis<'_>) -> Vec<String> {
     lines
 }
 
-/// The machine with nothing in the way, in one line; nothing of a record without a baseline.
-pub(crate) fn in_words(baseline: &Baseline) -> String {
-    let bits = |value| quantity(Metric::GoodputBitPerS, value);
-    let parts = [
-        baseline
-            .tcp_bit_per_s
-            .map(|rate| format!("TCP {}", bits(rate))),
-        baseline
-            .udp_packets_per_s
-            .map(|packets| format!("UDP {packets:.0} packets/s")),
-        baseline
-            .rtt_floor_ms
-            .map(|rtt| format!("round trip {rtt:.3} ms")),
-        baseline
-            .pacing_error_us
-            .zip(baseline.pacing_error_p99_us)
-            .map(|(median, p99)| format!("pacing error {median:.1} us (99th percentile {p99:.1})")),
-        baseline
-            .timer_floor_us
-            .map(|late| format!("sleepers wake {late:.0} us late")),
-        baseline
-            .failure
-            .as_ref()
-            .map(|cause| format!("not all of it was measured: {cause}")),
-    ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    parts.join(", ")
-}
-
-/// Whether what `instrument` measured in `case` is near to the machine's own, in words.
+/// Whether what `instrument` measured in `case` is near to the machine's own, in words. Of several baselines the lowest ceiling
+/// and the greatest floor count: what may be the machine's is not taken for the link's.
 pub(crate) fn near(
     record: &Record,
     case: &Case,
     instrument: &Instrument,
     values: &[Value],
 ) -> Option<String> {
-    let baseline = record.baseline.as_ref()?;
     // Another MTU, or other offloads, would have other ceilings.
-    if (case.bed.mtu(), case.bed.offloads()) != (Some(baseline.mtu), Some(baseline.offloads)) {
-        return None;
-    }
+    let bed = (case.bed.mtu(), case.bed.offloads());
+    let measured = |value: fn(&Baseline) -> Option<f64>| {
+        let all = record.baselines.iter();
+        let of_bed = all.filter(move |one| (Some(one.mtu), Some(one.offloads)) == bed);
+        of_bed.filter_map(value)
+    };
+    let ceiling = |value| measured(value).min_by(f64::total_cmp);
     let of = |metric, statistic| {
         let mut found = values.iter().filter(|v| (v.0, v.1) == (metric, statistic));
         found.next().map(|(.., value)| *value)
@@ -84,7 +59,7 @@ pub(crate) fn near(
         HostLimit::RoundTrip => {
             let median = |metric| of(metric, Statistic::Median);
             let rtt = median(Metric::RttMs).or_else(|| median(Metric::ConnectMs));
-            let (rtt, floor) = rtt.zip(baseline.rtt_floor_ms)?;
+            let (rtt, floor) = rtt.zip(measured(|one| one.rtt_floor_ms).max_by(f64::total_cmp))?;
             (NEAR * rtt <= floor).then(|| {
                 format!(
                     "a round trip of {rtt:.3} ms, of which hosts and emulator take {floor:.3} ms with nothing in the way: \
@@ -94,7 +69,7 @@ pub(crate) fn near(
         }
         HostLimit::TcpRate => {
             let rate = of(Metric::GoodputBitPerS, Statistic::Mean)?;
-            limited(rate, baseline.tcp_bit_per_s?, "TCP", |rate| {
+            limited(rate, ceiling(|one| one.tcp_bit_per_s)?, "TCP", |rate| {
                 quantity(Metric::GoodputBitPerS, rate)
             })
         }
@@ -103,14 +78,14 @@ pub(crate) fn near(
             let seconds = of(Metric::ElapsedS, Statistic::Total)?;
             limited(
                 packets / seconds,
-                baseline.udp_packets_per_s?,
+                ceiling(|one| one.udp_packets_per_s)?,
                 "UDP",
                 |rate| format!("{rate:.0} packets/s"),
             )
         }
         HostLimit::UdpRate => {
             let rate = of(Metric::IpCapacityBitPerS, Statistic::Max)?;
-            limited(rate, baseline.udp_bit_per_s?, "UDP", |rate| {
+            limited(rate, ceiling(|one| one.udp_bit_per_s)?, "UDP", |rate| {
                 quantity(Metric::IpCapacityBitPerS, rate)
             })
         }
@@ -133,13 +108,14 @@ mod tests {
     use super::*;
     use crate::analysis::tests::record;
 
-    fn with(baseline: Baseline) -> Vec<String> {
+    fn with(baselines: &[Baseline]) -> Vec<String> {
         let mut record = record();
-        record.baseline = Some(Baseline {
+        let of_bed = |one: &Baseline| Baseline {
             mtu: 1500,
             offloads: true,
-            ..baseline
-        });
+            ..one.clone()
+        };
+        record.baselines = baselines.iter().map(of_bed).collect();
         lines(&Analysis::of(&record))
     }
 
@@ -149,12 +125,12 @@ mod tests {
             tcp_bit_per_s: Some(tcp),
             ..Baseline::default()
         };
-        let lines = with(ceiling(18e6));
+        let lines = with(&[ceiling(1e9), ceiling(18e6), ceiling(1e9)]);
         assert!(
             lines[0].starts_with("base: download: 16.000 Mbit/s is 89 % of"),
             "{lines:?}"
         );
-        assert!(with(ceiling(1e9)).is_empty());
+        assert!(with(&[ceiling(1e9)]).is_empty());
     }
 
     #[test]
@@ -163,19 +139,19 @@ mod tests {
             rtt_floor_ms: Some(rtt),
             ..Baseline::default()
         };
-        let lines = with(floor(1.0));
+        let lines = with(&[floor(0.1), floor(1.0), floor(0.1)]);
         assert!(
             lines[0].starts_with("base: ping: a round trip of"),
             "{lines:?}"
         );
         assert_eq!(lines.len(), 1);
-        assert!(with(floor(0.1)).is_empty());
+        assert!(with(&[floor(0.1)]).is_empty());
     }
 
     #[test]
     fn a_bed_of_another_mtu_is_held_against_nothing() {
         let mut record = record();
-        record.baseline = Some(Baseline {
+        record.baselines.push(Baseline {
             mtu: 9000,
             offloads: true,
             tcp_bit_per_s: Some(1.0),

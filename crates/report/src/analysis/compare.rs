@@ -6,7 +6,7 @@ use std::fmt;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use super::{Analysis, CaseFigures};
+use super::{Analysis, CaseFigures, machine};
 use crate::conditions::link;
 use record::Record;
 use record::figure_name::FigureName;
@@ -233,7 +233,7 @@ impl fmt::Display for Missing {
     }
 }
 
-/// What differs between the machines of two records.
+/// What differs between the machines of two records: their facts, and what they do with nothing in the way.
 fn hosts(reference: &Record, record: &Record) -> Vec<String> {
     let (old, new) = (&reference.head.host, &record.head.host);
     let pairs = [
@@ -253,6 +253,7 @@ fn hosts(reference: &Record, record: &Record) -> Vec<String> {
             words.push(format!("{tool}: {old} against {new}"));
         }
     }
+    words.extend(machine::against(&reference.baselines, &record.baselines));
     words
 }
 
@@ -308,8 +309,8 @@ fn check_alike(reference: &Record, record: &Record, across_links: bool) -> Resul
 mod tests {
     use super::*;
     use crate::analysis::tests::{draws, record};
-    use record::Run;
     use record::plan::Repeats;
+    use record::{Baseline, Run};
 
     /// The case "base" with `runs` runs, whose goodputs are drawn about a mean times `factor`.
     fn repeated(runs: u32, factor: f64, seed: u64) -> Record {
@@ -490,5 +491,24 @@ mod tests {
         let neither = lacks(&without, &without);
         let name = &whole.runs[0].measurements[1].instrument;
         assert_eq!(neither, [format!("base: {name}: in neither record")]);
+    }
+
+    #[test]
+    fn machines_that_differ_with_nothing_in_the_way_are_told() {
+        let [reference, record] = [1e9, 5e8].map(|rate| {
+            let mut record = repeated(4, 1.0, 1);
+            record.baselines.push(Baseline {
+                tcp_bit_per_s: Some(rate),
+                ..Baseline::default()
+            });
+            record
+        });
+        let hosts = |record| {
+            let comparison = Comparison::of(&reference, record, false, |_, _| true);
+            comparison.unwrap().hosts
+        };
+        assert!(hosts(&reference).is_empty());
+        let words = "TCP with nothing in the way: 1000.000 Mbit/s against 500.000 Mbit/s";
+        assert_eq!(hosts(&record), [words]);
     }
 }

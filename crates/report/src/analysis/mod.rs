@@ -7,6 +7,7 @@ pub mod calibration;
 pub(crate) mod ceiling;
 pub mod compare;
 pub(crate) mod intervals;
+pub(crate) mod machine;
 pub(crate) mod throughput;
 pub(crate) mod verdict;
 

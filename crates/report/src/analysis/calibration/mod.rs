@@ -31,8 +31,8 @@ pub struct CalibrationReport {
     pub(crate) planned: usize,
     /// The cases that have not run because it was cut short: they count nowhere else.
     pub(crate) not_run: Vec<String>,
-    /// The machine with nothing in the way.
-    pub(crate) baseline: Option<Baseline>,
+    /// The machine with nothing in the way, as often as it was measured.
+    pub(crate) baselines: Vec<Baseline>,
     /// In the order of the plan.
     pub(crate) instruments: Vec<InstrumentCalibration>,
 }
@@ -98,7 +98,7 @@ impl CalibrationReport {
             finished: record.finished_at.is_some(),
             planned: record.plan().cases.len(),
             not_run: cell::not_run(record),
-            baseline: record.baseline.clone(),
+            baselines: record.baselines.clone(),
             instruments: reports
                 .map(|(kind, cells)| InstrumentCalibration::of(kind, cells))
                 .collect(),

@@ -1,0 +1,234 @@
+//! What a machine does with nothing in the way, measured several times: in words, and whether it stayed the same.
+
+use record::quantity;
+use record::{Baseline, Metric};
+
+/// One quantity of a baseline.
+struct Measure {
+    name: &'static str,
+    of: fn(&Baseline) -> Option<f64>,
+    /// With its unit.
+    shown: fn(f64) -> String,
+    /// How many times the least the greatest may be on a machine that stayed the same; absent of what only scatters.
+    alike: Option<f64>,
+}
+
+/// Rates of one machine differ by no more than 20 % of the greater one.
+const RATES: Option<f64> = Some(1.0 / 0.8);
+const ROUND_TRIPS: Option<f64> = Some(2.0);
+
+const MEASURES: [Measure; 5] = [
+    Measure {
+        name: "TCP",
+        of: |baseline| baseline.tcp_bit_per_s,
+        shown: |rate| quantity(Metric::GoodputBitPerS, rate),
+        alike: RATES,
+    },
+    Measure {
+        name: "UDP",
+        of: |baseline| baseline.udp_packets_per_s,
+        shown: |packets| format!("{packets:.0} packets/s"),
+        alike: RATES,
+    },
+    Measure {
+        name: "round trip",
+        of: |baseline| baseline.rtt_floor_ms,
+        shown: |rtt| format!("{rtt:.3} ms"),
+        alike: ROUND_TRIPS,
+    },
+    Measure {
+        name: "pacing error (99th percentile)",
+        of: |baseline| baseline.pacing_error_p99_us,
+        shown: |error| format!("{error:.1} us"),
+        alike: None,
+    },
+    Measure {
+        name: "sleepers wake late by",
+        of: |baseline| baseline.timer_floor_us,
+        shown: |late| format!("{late:.0} us"),
+        alike: None,
+    },
+];
+
+/// The machine with nothing in the way, in one line: what was measured first, and how far what was measured later is off.
+/// Nothing where nothing was measured.
+pub(crate) fn in_words(baselines: &[Baseline]) -> String {
+    let measured = MEASURES.iter().filter_map(|measure| {
+        let mut values = baselines.iter().filter_map(measure.of);
+        let first = values.next()?;
+        let (name, shown) = (measure.name, (measure.shown)(first));
+        Some(format!("{name} {shown}{}", later(first, values)))
+    });
+    let failures = baselines.iter().filter_map(|one| one.failure.as_ref());
+    let failures = failures.map(|cause| format!("not all of it was measured: {cause}"));
+    measured.chain(failures).collect::<Vec<_>>().join(", ")
+}
+
+/// " (later -14 %, then +2 %)"; nothing where there is nothing later.
+fn later(first: f64, values: impl Iterator<Item = f64>) -> String {
+    let off = values.map(|value| format!("{:+.0} %", 100.0 * (value / first - 1.0)));
+    let off: Vec<String> = off.collect();
+    if first <= 0.0 || off.is_empty() {
+        return String::new();
+    }
+    format!(" (later {})", off.join(", then "))
+}
+
+/// In what the machine changed while one experiment ran, a line each: where the least and the greatest differ by more than one
+/// machine's do.
+pub(crate) fn changes(baselines: &[Baseline]) -> Vec<String> {
+    let change = |measure: &Measure| {
+        let mut all: Vec<(&str, f64)> = baselines
+            .iter()
+            .filter_map(|one| Some((one.started_at.as_str(), (measure.of)(one)?)))
+            .collect();
+        all.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let (least, most) = (*all.first()?, *all.last()?);
+        let [before, after] = if least.0 < most.0 {
+            [least, most]
+        } else {
+            [most, least]
+        };
+        differ(measure, least.1, most.1).then(|| {
+            let [from, to] = moments([before.0, after.0]);
+            format!(
+                "the machine itself changed between {from} and {to}: {} from {} to {}",
+                measure.name,
+                (measure.shown)(before.1),
+                (measure.shown)(after.1)
+            )
+        })
+    };
+    MEASURES.iter().filter_map(change).collect()
+}
+
+/// In what the machines of two records differ with nothing in the way: "TCP with nothing in the way: 9400.000 Mbit/s against
+/// 5000.000 Mbit/s".
+pub(crate) fn against(reference: &[Baseline], record: &[Baseline]) -> Vec<String> {
+    let words = |measure: &Measure| {
+        let both = [reference, record].map(|all| range(measure, all));
+        let [Some(old), Some(new)] = both else {
+            return None;
+        };
+        let [least, most] = [old.0.min(new.0), old.1.max(new.1)];
+        let in_words = |(least, most): (f64, f64)| match least < most {
+            true => format!("{} to {}", (measure.shown)(least), (measure.shown)(most)),
+            false => (measure.shown)(least),
+        };
+        differ(measure, least, most).then(|| {
+            format!(
+                "{} with nothing in the way: {} against {}",
+                measure.name,
+                in_words(old),
+                in_words(new)
+            )
+        })
+    };
+    MEASURES.iter().filter_map(words).collect()
+}
+
+/// The least and the greatest.
+fn range(measure: &Measure, baselines: &[Baseline]) -> Option<(f64, f64)> {
+    let values = || baselines.iter().filter_map(measure.of);
+    let least = values().min_by(f64::total_cmp)?;
+    Some((least, values().max_by(f64::total_cmp)?))
+}
+
+fn differ(measure: &Measure, least: f64, most: f64) -> bool {
+    measure.alike.is_some_and(|alike| most > alike * least)
+}
+
+/// Two times in RFC 3339 to the second; of one day without their date: "10:02:00".
+fn moments(both: [&str; 2]) -> [String; 2] {
+    let [from, to] = both.map(|at| at.split_once('T').unwrap_or((at, "")));
+    let is_one_day = from.0 == to.0;
+    [from, to].map(|(date, time)| {
+        let time = time.split('.').next().unwrap_or(time);
+        match is_one_day {
+            true => time.to_owned(),
+            false => format!("{date} {time}"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn baseline(minute: u32, tcp: f64, rtt: f64) -> Baseline {
+        Baseline {
+            started_at: format!("2026-11-22T10:{minute:02}:00.000Z"),
+            tcp_bit_per_s: Some(tcp),
+            rtt_floor_ms: Some(rtt),
+            ..Baseline::default()
+        }
+    }
+
+    #[test]
+    fn what_was_measured_first_has_beside_it_how_far_later_ones_are_off() {
+        let first = baseline(2, 9.4e9, 0.05);
+        assert_eq!(
+            in_words(std::slice::from_ref(&first)),
+            "TCP 9400.000 Mbit/s, round trip 0.050 ms"
+        );
+        let all = [
+            first,
+            baseline(9, 8.084e9, 0.055),
+            baseline(31, 9.588e9, 0.05),
+        ];
+        assert_eq!(
+            in_words(&all),
+            "TCP 9400.000 Mbit/s (later -14 %, then +2 %), round trip 0.050 ms (later +10 %, then +0 %)"
+        );
+        assert_eq!(in_words(&[]), "");
+    }
+
+    #[test]
+    fn a_rate_that_differs_by_more_than_a_fifth_is_told_with_its_times() {
+        let alike = [baseline(2, 10e9, 0.05), baseline(31, 8.001e9, 0.1)];
+        assert!(changes(&alike).is_empty(), "{:?}", changes(&alike));
+        let slower = [
+            baseline(2, 10e9, 0.05),
+            baseline(9, 9e9, 0.05),
+            baseline(31, 7.99e9, 0.05),
+        ];
+        assert_eq!(
+            changes(&slower),
+            [
+                "the machine itself changed between 10:02:00 and 10:31:00: TCP from 10000.000 Mbit/s to 7990.000 Mbit/s"
+            ]
+        );
+        let quicker = [baseline(2, 7.99e9, 0.05), baseline(31, 10e9, 0.05)];
+        assert!(changes(&quicker)[0].ends_with("from 7990.000 Mbit/s to 10000.000 Mbit/s"));
+        assert!(changes(&slower[..1]).is_empty());
+        let mut later = slower;
+        later[2].started_at = "2026-11-23T00:01:59.999Z".to_owned();
+        let days = "between 2026-11-22 10:02:00 and 2026-11-23 00:01:59: TCP from";
+        assert!(changes(&later)[0].contains(days), "{:?}", changes(&later));
+    }
+
+    #[test]
+    fn a_round_trip_that_doubles_is_told() {
+        let change = changes(&[baseline(2, 1e9, 0.05), baseline(31, 1e9, 0.101)]);
+        assert_eq!(change.len(), 1);
+        assert!(change[0].contains("round trip from 0.050 ms to 0.101 ms"));
+    }
+
+    #[test]
+    fn two_records_are_told_apart_by_all_that_was_measured() {
+        let [old, new] = [[baseline(2, 10e9, 0.05)], [baseline(2, 5e9, 0.05)]];
+        assert!(against(&old, &old).is_empty());
+        assert!(against(&old, &[]).is_empty());
+        assert_eq!(
+            against(&old, &new),
+            ["TCP with nothing in the way: 10000.000 Mbit/s against 5000.000 Mbit/s"]
+        );
+        let both = [old, new].concat();
+        assert_eq!(
+            against(&both, &both[..1]),
+            [
+                "TCP with nothing in the way: 5000.000 Mbit/s to 10000.000 Mbit/s against 10000.000 Mbit/s"
+            ]
+        );
+    }
+}
