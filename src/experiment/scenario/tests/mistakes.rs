@@ -404,13 +404,13 @@ const MISTAKES: &[Mistake] = &[
         "rising = [\"queue\"]",
         "rising = [\"queue\"]\nmet = \"shown\" # here",
         "trends 1: met",
-        "`by-value`, `unless-contradicted`, `when-shown`",
+        "did you mean `when-shown`?",
     ),
     mistake(
         "rising = [\"queue\"]",
         "rising = [\"queue\"]\nover = \"medain\" # here",
         "trends 1: over",
-        "`median`",
+        "did you mean `median`?",
     ),
     mistake(
         "name = \"load\"",
