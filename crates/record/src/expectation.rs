@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stats::deciding::{BEYOND, Centre};
 
 use super::figure_name::FigureName;
 
@@ -13,6 +15,34 @@ pub struct Expectation {
     pub of: FigureName,
     /// What it must be.
     pub rule: Rule,
+    /// What of the runs is held against it.
+    #[serde(flatten)]
+    pub judgement: Judgement,
+}
+
+/// How the figures of several runs become a verdict; older records have the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Judgement {
+    /// What of the runs is held against the rule.
+    #[serde(skip_serializing_if = "is_default")]
+    pub over: Centre,
+    /// How sure that must be.
+    #[serde(skip_serializing_if = "is_default")]
+    pub met: Met,
+}
+
+/// When a rule is met. Intervals hold the truth in 99.9 % of experiments ([`stats::deciding`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Met {
+    /// The value itself is as the rule asks.
+    #[default]
+    ByValue,
+    /// Something in its interval is.
+    UnlessContradicted,
+    /// All of its interval is.
+    WhenShown,
 }
 
 /// What a figure must be, in its metric's unit.
@@ -68,6 +98,9 @@ pub struct Trend {
     pub cases: Vec<String>,
     /// Which way it goes.
     pub way: TrendWay,
+    /// What of the runs is held against it, each case against the one before.
+    #[serde(flatten)]
+    pub judgement: Judgement,
 }
 
 /// Which way a figure must go from one case to the next.
@@ -89,6 +122,71 @@ impl Rule {
     /// Whether it needs a published value.
     pub fn is_of_the_published(self) -> bool {
         matches!(self, Self::Published { .. } | Self::PublishedFactor { .. })
+    }
+}
+
+impl Expectation {
+    /// How many runs each case that it speaks of must have.
+    pub fn fewest_runs(&self) -> usize {
+        self.judgement.fewest_runs(self.rule.is_relative(), BEYOND)
+    }
+}
+
+impl Trend {
+    /// How many runs each of its cases must have.
+    pub fn fewest_runs(&self) -> usize {
+        self.judgement.fewest_runs(true, self.beyond())
+    }
+
+    /// One experiment in so many has the truth of a step beyond an end of its interval: of all steps together one in
+    /// [`BEYOND`].
+    pub fn beyond(&self) -> u32 {
+        let steps = u32::try_from(self.cases.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        BEYOND.saturating_mul(steps)
+    }
+}
+
+impl Judgement {
+    fn fewest_runs(self, of_two: bool, beyond: u32) -> usize {
+        match self.met {
+            Met::ByValue => 1,
+            Met::UnlessContradicted | Met::WhenShown => self.over.fewest(of_two, beyond),
+        }
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// What follows the rule: nothing by default.
+impl fmt::Display for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.over {
+            Centre::Mean => "",
+            Centre::Median => ", by the median of the runs",
+        })?;
+        f.write_str(match self.met {
+            Met::ByValue => "",
+            Met::UnlessContradicted => ", unless contradicted",
+            Met::WhenShown => ", when shown",
+        })
+    }
+}
+
+impl fmt::Display for Trend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = match self.way {
+            TrendWay::Rising => "rises",
+            TrendWay::Falling => "falls",
+        };
+        write!(
+            f,
+            "{} {way}: {}{}",
+            self.of,
+            self.cases.join(", "),
+            self.judgement
+        )
     }
 }
 
@@ -123,6 +221,7 @@ impl fmt::Display for Expectation {
             Rule::PublishedFactor { factor } => {
                 write!(f, "the published within a factor of {factor}")
             }
-        }
+        }?;
+        write!(f, "{}", self.judgement)
     }
 }

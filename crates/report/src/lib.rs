@@ -4,6 +4,7 @@
 pub mod analysis;
 mod brief;
 mod calibration;
+mod chance;
 mod charts;
 mod comparison;
 mod conditions;

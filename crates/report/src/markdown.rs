@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::findings::{LEGEND, conditions, findings, headline, machine, quick, verdicts};
 use super::render::{escaped, table_markdown};
-use super::{spread, steady, tables};
+use super::{chance, spread, steady, tables};
 use crate::analysis::Analysis;
 use record::Record;
 
@@ -37,7 +37,14 @@ pub fn markdown(record: &Record) -> Result<String> {
     for line in findings(&analysis).into_iter().chain(machine) {
         text += &format!("- {}\n", escaped(&line));
     }
-    for table in [steady::tables(&analysis), spread::tables(&values, false)].concat() {
+    let chance = chance::table(&analysis).into_iter().collect();
+    for table in [
+        steady::tables(&analysis),
+        spread::tables(&values, false),
+        chance,
+    ]
+    .concat()
+    {
         text += &format!("\n{}", table_markdown(&table));
     }
     let cases = table_markdown(&conditions(plan)?);

@@ -3,7 +3,7 @@
 use super::brief;
 use super::findings::{LEGEND, findings, machine, quick, verdicts};
 use super::terminal::{Terminal, prose, table_text};
-use super::{spread, steady, tables};
+use super::{chance, spread, steady, tables};
 use crate::analysis::Analysis;
 use record::Record;
 
@@ -37,6 +37,9 @@ pub fn details(record: &Record, terminal: Terminal) -> String {
         text += &format!("\n{}", table_text(&table, terminal));
     }
     text += &spread::text(&values, terminal);
+    if let Some(table) = chance::table(&analysis) {
+        text += &format!("\n{}", table_text(&table, terminal));
+    }
     text.push('\n');
     let machine = machine(&record.baselines);
     let lines: Vec<String> = machine.into_iter().chain(findings(&analysis)).collect();

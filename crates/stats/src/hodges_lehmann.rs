@@ -1,6 +1,7 @@
 //! By how much one sample lies above or below another, and whether that is more than chance.
 
-use super::{mann_whitney, order_statistics, pairs};
+use super::mann_whitney::{self, AT_95};
+use super::{order_statistics, pairs};
 
 /// The Hodges–Lehmann shift of a sample against a reference: the median of the differences of all pairs, and its 95 % interval
 /// out of the same differences (J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", 1963). It
@@ -67,7 +68,7 @@ impl Shift {
             order_statistics::sorted(reference),
             order_statistics::sorted(sample),
         );
-        let rank = mann_whitney::interval_rank(lower.len(), upper.len());
+        let rank = mann_whitney::interval_rank(lower.len(), upper.len(), AT_95);
         let positive = lower[0] > 0.0 && upper[0] > 0.0;
         let percent = positive.then(|| {
             let ratio = estimate(&upper, &lower, |b, a| b / a, |x, y| (x * y).sqrt(), rank);
@@ -95,7 +96,8 @@ impl Shift {
         let [reference, sample] = self.counts;
         (reference.min(sample)..ENOUGH)
             .find(|least| {
-                mann_whitney::interval_rank(reference.max(*least), sample.max(*least)).is_some()
+                let (reference, sample) = (reference.max(*least), sample.max(*least));
+                mann_whitney::interval_rank(reference, sample, AT_95).is_some()
             })
             .unwrap_or(ENOUGH)
     }

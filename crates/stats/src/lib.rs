@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod autocorrelation;
+pub mod deciding;
 pub mod hodges_lehmann;
 pub mod layers;
 mod mann_whitney;

@@ -5,31 +5,31 @@ use statrs::distribution::{ContinuousCDF as _, Normal};
 /// Up to so many values in each sample the distribution is counted out: C(100, 50) arrangements fit 128 bits.
 const COUNTED: usize = 50;
 /// Two-sided 5 %, so that one arrangement in forty may lie beyond each end.
-const ONE_IN: u128 = 40;
+pub(crate) const AT_95: u32 = 40;
 
-/// Which of the differences of all pairs, from the least and from 1, is the lower end of the 95 % interval of the shift
-/// between samples of `m` and `n` values; as far from the other end is the upper one. Nothing where the samples are too
-/// small for 95 %: 3 and 4, or 2 and 7.
+/// Which of the differences of all pairs, from the least and from 1, is the lower end of the interval of the shift
+/// between samples of `m` and `n` values, beyond each of whose ends one arrangement in `beyond` may lie; as far from the other
+/// end is the upper one. Nothing where the samples are too small: for 95 % 3 and 4, or 2 and 7.
 ///
-/// It is the greatest k with P(U < k) <= 2.5 % (E. L. Lehmann, "Nonparametrics", §2.3; R's `qwilcox`, scipy's
+/// It is the greatest k with P(U < k) <= 1 / `beyond` (E. L. Lehmann, "Nonparametrics", §2.3; R's `qwilcox`, scipy's
 /// `mannwhitneyu`): by counting arrangements up to 50 values in each sample, else by the normal approximation with
-/// continuity correction. Among ties the interval, its ends included, covers more than 95 %, never less.
-pub(crate) fn interval_rank(m: usize, n: usize) -> Option<usize> {
+/// continuity correction. Among ties the interval, its ends included, covers more, never less.
+pub(crate) fn interval_rank(m: usize, n: usize, beyond: u32) -> Option<usize> {
     let rank = if m.max(n) <= COUNTED {
-        counted_rank(m, n)
+        counted_rank(m, n, beyond)
     } else {
-        approximate_rank(m, n)
+        approximate_rank(m, n, beyond)
     };
     (rank > 0).then_some(rank)
 }
 
-fn counted_rank(m: usize, n: usize) -> usize {
+fn counted_rank(m: usize, n: usize, beyond: u32) -> usize {
     let counts = arrangements(m, n);
     let total: u128 = counts.iter().sum();
     let mut below = 0;
     let tail = counts.iter().take_while(|count| {
         below += **count;
-        below * ONE_IN <= total
+        below <= total / u128::from(beyond)
     });
     tail.count()
 }
@@ -50,10 +50,10 @@ fn arrangements(m: usize, n: usize) -> Vec<u128> {
     counts
 }
 
-fn approximate_rank(m: usize, n: usize) -> usize {
+fn approximate_rank(m: usize, n: usize, beyond: u32) -> usize {
     let (m, n) = (m as f64, n as f64);
     let deviation = (m * n * (m + n + 1.0) / 12.0).sqrt();
-    let quantile = Normal::standard().inverse_cdf(1.0 / ONE_IN as f64);
+    let quantile = Normal::standard().inverse_cdf(1.0 / f64::from(beyond));
     let rank = (m * n / 2.0 + 0.5 + quantile * deviation).floor();
     #[expect(
         clippy::cast_possible_truncation,
@@ -79,18 +79,18 @@ mod tests {
 
     #[test]
     fn small_samples_have_no_interval() {
-        assert_eq!(interval_rank(3, 3), None);
-        assert_eq!(interval_rank(3, 4), None);
-        assert_eq!(interval_rank(2, 7), None);
-        assert_eq!(interval_rank(4, 4), Some(1));
-        assert_eq!(interval_rank(1, 1000), None);
-        assert_eq!(interval_rank(0, 60), None);
+        assert_eq!(interval_rank(3, 3, AT_95), None);
+        assert_eq!(interval_rank(3, 4, AT_95), None);
+        assert_eq!(interval_rank(2, 7, AT_95), None);
+        assert_eq!(interval_rank(4, 4, AT_95), Some(1));
+        assert_eq!(interval_rank(1, 1000, AT_95), None);
+        assert_eq!(interval_rank(0, 60, AT_95), None);
     }
 
     #[test]
     fn counting_and_approximation_meet() {
         for (m, n) in [(50, 50), (40, 50), (20, 50)] {
-            let (counted, approximate) = (counted_rank(m, n), approximate_rank(m, n));
+            let (counted, approximate) = (counted_rank(m, n, AT_95), approximate_rank(m, n, AT_95));
             assert!(counted.abs_diff(approximate) <= 2, "{m} {n}");
         }
     }

@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 use super::hodges_lehmann::{Estimate, Shift};
-use super::{mann_whitney, steady, summary::Summary};
+use super::mann_whitney::{self, AT_95};
+use super::{steady, summary::Summary};
 
 #[derive(Deserialize)]
 struct Fixtures {
@@ -84,8 +85,16 @@ fn summaries_are_those_of_numpy_and_scipy() {
 #[test]
 fn ranks_are_those_of_scipy_s_mann_whitney_test() {
     for RankFixture { m, n, rank } in fixtures().ranks {
-        assert_eq!(mann_whitney::interval_rank(m, n), Some(rank), "{m} {n}");
-        assert_eq!(mann_whitney::interval_rank(n, m), Some(rank), "{n} {m}");
+        assert_eq!(
+            mann_whitney::interval_rank(m, n, AT_95),
+            Some(rank),
+            "{m} {n}"
+        );
+        assert_eq!(
+            mann_whitney::interval_rank(n, m, AT_95),
+            Some(rank),
+            "{n} {m}"
+        );
     }
 }
 

@@ -15,28 +15,47 @@ pub fn p_value(one: &[f64], other: &[f64]) -> Option<f64> {
         return None;
     }
     let logarithms = all.all(|value| *value > 0.0);
-    let of = |values: &[f64]| {
-        let values: Vec<f64> = match logarithms {
-            true => values.iter().map(|value| value.ln()).collect(),
-            false => values.to_vec(),
-        };
-        let (mean, sd) = (t_interval::mean(&values)?, t_interval::sample_sd(&values)?);
-        Some((
-            mean,
-            sd * sd / values.len() as f64,
-            values.len() as f64 - 1.0,
-        ))
+    let difference = match logarithms {
+        true => {
+            let of = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<_>>();
+            Difference::of(&of(one), &of(other))?
+        }
+        false => Difference::of(one, other)?,
     };
-    let ((mean, square, degrees), (other, other_square, other_degrees)) = (of(one)?, of(other)?);
-    let squares = square + other_square;
     // Nothing scatters.
-    if squares == 0.0 {
-        return Some(if mean == other { 1.0 } else { 0.0 });
+    if difference.error == 0.0 {
+        return Some(if difference.value == 0.0 { 1.0 } else { 0.0 });
     }
-    let degrees =
-        squares.powi(2) / (square.powi(2) / degrees + other_square.powi(2) / other_degrees);
-    let t = StudentsT::new(0.0, 1.0, degrees).ok()?;
-    Some(2.0 * t.sf((mean - other).abs() / squares.sqrt()))
+    let t = StudentsT::new(0.0, 1.0, difference.degrees).ok()?;
+    Some(2.0 * t.sf(difference.value.abs() / difference.error))
+}
+
+/// How far the mean of one sample lies above that of another.
+pub(crate) struct Difference {
+    pub(crate) value: f64,
+    /// Its standard error; 0 where nothing scatters.
+    pub(crate) error: f64,
+    /// Degrees of freedom of Student's t for it; not a number where nothing scatters.
+    pub(crate) degrees: f64,
+}
+
+impl Difference {
+    /// Of `values` above `base`, two each at least.
+    pub(crate) fn of(base: &[f64], values: &[f64]) -> Option<Self> {
+        let of = |values: &[f64]| {
+            let (mean, sd) = (t_interval::mean(values)?, t_interval::sample_sd(values)?);
+            let count = values.len() as f64;
+            Some((mean, sd * sd / count, count - 1.0))
+        };
+        let ((base, base_square, base_degrees), (mean, square, degrees)) = (of(base)?, of(values)?);
+        let squares = base_square + square;
+        Some(Self {
+            value: mean - base,
+            error: squares.sqrt(),
+            degrees: squares.powi(2)
+                / (base_square.powi(2) / base_degrees + square.powi(2) / degrees),
+        })
+    }
 }
 
 /// The p of each, adjusted for all of them (S. Holm, "A simple sequentially rejective multiple test procedure", 1979): where only

@@ -108,7 +108,7 @@ pub(crate) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
         let axes = &case.expanded.axes;
         let resolved = said.resolve(&scenario.instruments, axes, quick, &scenario.quick);
         let checked = resolved.and_then(|case| {
-            rules::check(&case, scenario.reference.is_some())?;
+            rules::check(&case, scenario.reference.is_some(), quick)?;
             Ok(case)
         });
         checked.map_err(|error| case.refusal(source, &error))
@@ -117,12 +117,16 @@ pub(crate) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
     refuse_duplicates(source, &resolved, &all)?;
     let groups = groups(&resolved, &all);
     let trends = scenario.trends.iter().enumerate().map(|(index, trend)| {
-        let trend = trend.resolve(&groups, &resolved);
+        let trend = trend.resolve(&groups, &resolved, quick);
         trend.with_context(|| format!("trends {}", index + 1))
     });
     let trends = trends.collect::<Result<_>>().map_err(refused)?;
     if let Some(name) = &scenario.reference {
-        check_reference(name, &resolved).map_err(refused)?;
+        let reference = reference(name, &resolved).map_err(refused)?;
+        for (case, whole) in resolved.iter().zip(&all) {
+            let checked = rules::check_reference_runs(case, reference, quick);
+            checked.map_err(|error| whole.refusal(source, &error))?;
+        }
     }
     Ok(Plan {
         by_flow: false,
@@ -212,15 +216,19 @@ fn refuse_duplicates(source: SourceFile<'_>, cases: &[Case], all: &[WholeCase<'_
     Ok(())
 }
 
-/// Refuses a `reference` that is none of the cases.
-fn check_reference(name: &str, cases: &[Case]) -> Result<()> {
-    let known = || cases.iter().map(|case| case.name.as_str());
-    ensure!(
-        known().any(|known| known == name),
-        "reference: there is no case `{name}`{}",
-        nearest::or_all(name, known())
-    );
-    Ok(())
+/// The case that `reference` names.
+///
+/// # Errors
+/// It is none of the cases.
+fn reference<'c>(name: &str, cases: &'c [Case]) -> Result<&'c Case> {
+    let found = cases.iter().find(|case| case.name == name);
+    found.with_context(|| {
+        let known = cases.iter().map(|case| case.name.as_str());
+        format!(
+            "reference: there is no case `{name}`{}",
+            nearest::or_all(name, known)
+        )
+    })
 }
 
 /// Takes the tables of `key` out of `root`.

@@ -8,11 +8,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use instruments::measure;
-use record::expectation::{Expectation, Rule, Trend, TrendWay};
+use record::expectation::{Expectation, Judgement, Met, Rule, Trend, TrendWay};
 use record::figure_name::FigureName;
-use record::plan::Case;
-
 use record::nearest;
+use record::plan::Case;
+use record::quantity::counted;
+use stats::deciding::Centre;
 
 /// A text or a bare number.
 #[derive(Clone, Debug, Deserialize)]
@@ -72,6 +73,12 @@ pub(super) struct ExpectTable {
     ratio: Option<f64>,
     within: Option<Text>,
     published: Option<PublishedTable>,
+    /// What of the runs is held against it: their mean when absent.
+    #[serde(default)]
+    over: Centre,
+    /// When it is met: by the value itself when absent.
+    #[serde(default)]
+    met: Met,
 }
 
 /// How near a figure must come to the published.
@@ -89,6 +96,12 @@ pub(super) struct TrendTable {
     of: FigureName,
     rising: Option<Vec<String>>,
     falling: Option<Vec<String>>,
+    /// What of the runs is held against it: their mean when absent.
+    #[serde(default)]
+    over: Centre,
+    /// When it is met: by the values themselves when absent.
+    #[serde(default)]
+    met: Met,
 }
 
 impl ExpectTable {
@@ -100,6 +113,10 @@ impl ExpectTable {
         Ok(Expectation {
             of: self.of.clone(),
             rule: self.rule()?,
+            judgement: Judgement {
+                over: self.over,
+                met: self.met,
+            },
         })
     }
 
@@ -186,6 +203,7 @@ impl TrendTable {
         &self,
         groups: &BTreeMap<String, Vec<String>>,
         cases: &[Case],
+        quick: bool,
     ) -> Result<Trend> {
         let (key, names, way) = match (&self.rising, &self.falling) {
             (Some(names), None) => ("rising", names, TrendWay::Rising),
@@ -201,24 +219,32 @@ impl TrendTable {
             named.extend(known.iter().cloned());
         }
         ensure!(named.len() > 1, "{key}: a trend needs two cases");
-        for case in cases.iter().filter(|case| named.contains(&case.name)) {
-            check_figure(case, &self.of).with_context(|| format!("of: in case `{}`", case.name))?;
-        }
-        Ok(Trend {
+        let trend = Trend {
             of: self.of.clone(),
             cases: named,
             way,
-        })
+            judgement: Judgement {
+                over: self.over,
+                met: self.met,
+            },
+        };
+        for case in cases.iter().filter(|case| trend.cases.contains(&case.name)) {
+            check_figure(case, &self.of).with_context(|| format!("of: in case `{}`", case.name))?;
+            check_runs(case, trend.fewest_runs(), quick).context("met")?;
+        }
+        Ok(trend)
     }
 }
 
 /// Refuses rules about what is not there.
 ///
 /// # Errors
-/// A figure that the case's instruments do not state, a gain without a reference, a published value that is missing.
-pub(super) fn check(case: &Case, has_reference: bool) -> Result<()> {
-    for (index, Expectation { of, rule }) in case.expect.iter().enumerate() {
+/// A figure that the case's instruments do not state, a gain without a reference, a published value that is missing, fewer runs
+/// than an interval takes.
+pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()> {
+    for (index, expectation) in case.expect.iter().enumerate() {
         let check = || {
+            let Expectation { of, rule, .. } = expectation;
             check_figure(case, of).context("of")?;
             ensure!(
                 has_reference || !rule.is_relative(),
@@ -228,7 +254,7 @@ pub(super) fn check(case: &Case, has_reference: bool) -> Result<()> {
                 case.published.contains_key(of) || !rule.is_of_the_published(),
                 "{of}: needs its value in `published`"
             );
-            Ok(())
+            check_runs(case, expectation.fewest_runs(), quick).context("met")
         };
         check().with_context(|| format!("expect {}", index + 1))?;
     }
@@ -238,6 +264,33 @@ pub(super) fn check(case: &Case, has_reference: bool) -> Result<()> {
     if let Some(narrow) = &case.repeats.until {
         check_figure(case, &narrow.of).context("repeats: of")?;
     }
+    Ok(())
+}
+
+/// Refuses what relates `case` to a reference that has fewer runs than an interval takes.
+///
+/// # Errors
+/// Which of its rules, and how many runs that would be.
+pub(super) fn check_reference_runs(case: &Case, reference: &Case, quick: bool) -> Result<()> {
+    for (index, expectation) in case.expect.iter().enumerate() {
+        if expectation.rule.is_relative() {
+            let checked = check_runs(reference, expectation.fewest_runs(), quick);
+            checked.with_context(|| format!("expect {}: met", index + 1))?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses fewer runs of `case` than an interval takes.
+fn check_runs(case: &Case, fewest: usize, quick: bool) -> Result<()> {
+    let least = case.repeats.least;
+    ensure!(
+        least as usize >= fewest,
+        "needs at least {fewest} repeats for an interval; case `{}` has {}{}",
+        case.name,
+        counted(least, "run"),
+        if quick { " with --quick" } else { "" }
+    );
     Ok(())
 }
 

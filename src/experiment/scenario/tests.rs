@@ -5,10 +5,11 @@ use std::time::Duration;
 use super::*;
 use record::Record;
 use record::bed::Bed;
-use record::expectation::{Rule, TrendWay};
+use record::expectation::{Judgement, Met, Rule, TrendWay};
 use record::figure_name::FigureName;
 use record::plan::{Instrument, Repeats};
 use report::analysis::compare::Comparison;
+use stats::deciding::Centre;
 
 const HEAD: &str = "\
 name = 'x'
@@ -303,6 +304,52 @@ rising = ['a', 'b']
     );
     assert_eq!(plan.trends[0].way, TrendWay::Rising);
     assert_eq!(plan.trends[0].cases, ["a", "b"]);
+}
+
+#[test]
+fn rules_are_judged_by_their_mean_and_its_value_unless_they_say_otherwise() {
+    let cases = "[quick]
+repeats = 2
+[[cases]]
+name = 'a'
+expect = [
+  { of = 'ping.rtt_ms.median', least = '1ms' },
+  { of = 'ping.rtt_ms.median', least = '1ms', over = 'median', met = 'unless-contradicted' },
+]
+[[cases]]
+name = 'b'
+[[trends]]
+of = 'ping.rtt_ms.median'
+rising = ['a', 'b']
+met = 'when-shown'
+";
+    let text = format!("repeats = 11\n{HEAD}{cases}");
+    let plan = parse("x.toml", &text, false).unwrap();
+    let judgements: Vec<_> = plan.cases[0].expect.iter().map(|e| e.judgement).collect();
+    let by_median = Judgement {
+        over: Centre::Median,
+        met: Met::UnlessContradicted,
+    };
+    assert_eq!(judgements, [Judgement::default(), by_median]);
+    assert_eq!(plan.trends[0].judgement.met, Met::WhenShown);
+    // What the record has of them is read again, and nothing of the default is written.
+    let json = serde_json::to_value(&plan).unwrap();
+    let [by_value, by_median] = &json["cases"][0]["expect"].as_array().unwrap()[..] else {
+        panic!("{json}");
+    };
+    assert_eq!(by_value.as_object().unwrap().len(), 2);
+    assert_eq!(
+        (&by_median["over"], &by_median["met"]),
+        (&"median".into(), &"unless-contradicted".into())
+    );
+    assert_eq!(serde_json::from_value::<Plan>(json.clone()).unwrap(), plan);
+    let message = parse("x.toml", &text, true).unwrap_err().to_string();
+    assert!(
+        message.contains(
+            "needs at least 11 repeats for an interval; case `a` has 2 runs with --quick"
+        ),
+        "{message}"
+    );
 }
 
 #[test]

@@ -5,7 +5,9 @@ mod bottleneck;
 pub(crate) mod bound;
 pub mod calibration;
 pub(crate) mod ceiling;
+pub(crate) mod chance;
 pub mod compare;
+mod decided;
 pub(crate) mod intervals;
 pub(crate) mod machine;
 pub(crate) mod throughput;
@@ -339,7 +341,7 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> Vec<Fault> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use record::expectation::{Expectation, Rule};
+    use record::expectation::{Expectation, Judgement, Rule};
     use record::lateness::{self, Departed, LatePackets};
     use record::plan::{Narrow, Repeats};
     use record::{Direction, Figure, Metric, Sample, Statistic};
@@ -358,14 +360,10 @@ pub(crate) mod tests {
         }
     }
 
-    /// So many values of the standard normal distribution (G. E. P. Box and M. E. Muller, 1958).
+    /// So many values of the standard normal distribution.
     pub(crate) fn draws(seed: u64, count: usize) -> Vec<f64> {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut draw = || {
-            let (radius, angle) = (1.0 - random.f64(), random.f64());
-            (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
-        };
-        (0..count).map(|_| draw()).collect()
+        (0..count).map(|_| chance::normal(&mut random)).collect()
     }
 
     /// Two cases; everything that is expected is met.
@@ -524,6 +522,7 @@ pub(crate) mod tests {
                 least: None,
                 most: Some(20.0),
             },
+            judgement: Judgement::default(),
         });
         let analysis = Analysis::of(&record);
         let base = &analysis.cases[0];

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::decided::{Decision, Question};
 use super::{Across, CaseFigures};
-use record::expectation::{Expectation, Rule, Trend, TrendWay};
+use record::expectation::{Expectation, Rule, Trend};
 use record::figure_name::FigureName;
 use record::plan::Case;
 use record::quantity;
+use stats::deciding::BEYOND;
 
 /// How an expectation, a case or a whole experiment stands; the later, the graver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,28 +56,27 @@ pub(super) fn checks(
     spoilt: &dyn Fn(&FigureName) -> Option<String>,
 ) -> Vec<Check> {
     let check = |expectation: &Expectation| {
-        let of = &expectation.of;
-        let value = value(figures, of);
-        let base = reference.and_then(|reference| self::value(reference, of));
+        let (of, rule) = (&expectation.of, expectation.rule);
+        let values = values(figures, of);
+        let base = reference.and_then(|reference| self::values(reference, of));
         let published = case.published.get(of).copied();
-        let why_not = match value {
+        let why_not = match values {
             None => spoilt(of),
             Some(_) => None,
         };
-        let met = value.and_then(|value| is_met(expectation.rule, value, base, published));
+        let question = values.and_then(|values| Question::of_rule(rule, values, base, published));
+        let decision = question.map(|question| question.decide(expectation.judgement, BEYOND));
         Check {
             expected: expectation.to_string(),
-            measured: match (value, expectation.rule) {
-                (None, _) => why_not.clone().unwrap_or("not measured".to_owned()),
-                (Some(value), rule) => measured(of, value, rule, base, published),
+            measured: match values {
+                None => why_not.clone().unwrap_or("not measured".to_owned()),
+                Some(values) => measured(expectation, values, base, published, decision),
             },
-            verdict: match expectation.rule {
+            verdict: match why_not {
                 _ if to_come.of_case => Verdict::Incomplete,
-                Rule::Gain { .. } | Rule::Ratio { .. } if to_come.of_reference => {
-                    Verdict::Incomplete
-                }
-                _ if why_not.is_some() => Verdict::Invalid,
-                _ => Verdict::when(met),
+                _ if rule.is_relative() && to_come.of_reference => Verdict::Incomplete,
+                Some(_) => Verdict::Invalid,
+                None => decision.map_or(Verdict::Failed, Verdict::of),
             },
         }
     };
@@ -85,72 +86,90 @@ pub(super) fn checks(
 /// What is expected of several cases together.
 pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Check> {
     let check = |trend: &Trend| {
-        let of = |name: &String| {
-            let case = cases.iter().find(|figures| figures.case.name == *name)?;
-            value(&case.figures, &trend.of)
-        };
-        let values: Option<Vec<f64>> = trend.cases.iter().map(of).collect();
-        let (way, in_order): (_, fn(f64, f64) -> bool) = match trend.way {
-            TrendWay::Rising => ("rises", |a, b| a < b),
-            TrendWay::Falling => ("falls", |a, b| a > b),
-        };
         let mut own = cases.iter().filter(|c| trend.cases.contains(&c.case.name));
         let to_come = own.any(|figures| figures.to_come);
-        let words = |values: &Vec<f64>| {
-            let words = values.iter().map(|value| quantity(trend.of.metric, *value));
-            words.collect::<Vec<_>>().join(", ")
+        let values = values_of(trend, cases);
+        let decisions = values.as_ref().map(|values| steps(trend, values));
+        let words = |(values, decisions): (&Vec<&[f64]>, &Vec<Decision>)| {
+            let centres = values
+                .iter()
+                .filter_map(|values| trend.judgement.over.of(values));
+            let own: Vec<_> = centres
+                .map(|value| quantity(trend.of.metric, value))
+                .collect();
+            let beside: Vec<_> = decisions.iter().filter_map(interval_words).collect();
+            match beside[..] {
+                [] => own.join(", "),
+                _ => format!(
+                    "{} (each against the one before, {}: {})",
+                    own.join(", "),
+                    percent(trend.beyond()),
+                    beside.join(", ")
+                ),
+            }
         };
         Check {
-            expected: format!("{} {way}: {}", trend.of, trend.cases.join(", ")),
-            measured: values.as_ref().map_or("not measured".to_owned(), words),
-            verdict: match to_come {
-                true => Verdict::Incomplete,
-                false => Verdict::when(
-                    values.map(|values| values.windows(2).all(|pair| in_order(pair[0], pair[1]))),
-                ),
+            expected: trend.to_string(),
+            measured: values
+                .as_ref()
+                .zip(decisions.as_ref())
+                .map_or("not measured".to_owned(), words),
+            verdict: match (to_come, decisions) {
+                (true, _) => Verdict::Incomplete,
+                (false, None) => Verdict::Failed,
+                (false, Some(decisions)) => Verdict::of_all(decisions.into_iter().map(Verdict::of)),
             },
         }
     };
     trends.iter().map(check).collect()
 }
 
-/// The figure of this name across the runs; one that says no direction is also the only one of several directions.
-pub(crate) fn value(figures: &Figures, of: &FigureName) -> Option<f64> {
+/// What the runs of each of the trend's cases say; nothing where one of them says nothing.
+pub(super) fn values_of<'c>(trend: &Trend, cases: &'c [CaseFigures<'_>]) -> Option<Vec<&'c [f64]>> {
+    let of = |name: &String| {
+        let case = cases.iter().find(|figures| figures.case.name == *name)?;
+        values(&case.figures, &trend.of)
+    };
+    trend.cases.iter().map(of).collect()
+}
+
+/// Each case of a trend against the one before.
+pub(super) fn steps<V: AsRef<[f64]>>(trend: &Trend, values: &[V]) -> Vec<Decision> {
+    let step = |pair: &[V]| {
+        let question = Question::of_step(trend.way, pair[0].as_ref(), pair[1].as_ref());
+        question.decide(trend.judgement, trend.beyond())
+    };
+    values.windows(2).map(step).collect()
+}
+
+/// The figure of this name, one of each run; one that says no direction is also the only one of several directions.
+pub(super) fn values<'f>(figures: &'f Figures, of: &FigureName) -> Option<&'f [f64]> {
     let found = figures.get(of).or_else(|| {
         let mut any = figures.iter().filter(|(name, _)| name.is_of(of));
         any.next()
             .filter(|_| any.next().is_none())
             .map(|(_, figure)| figure)
     });
-    found.map(Across::value)
+    found.map(|figure| figure.values.as_slice())
 }
 
-/// Absent where there is nothing to compare with.
-fn is_met(rule: Rule, value: f64, base: Option<f64>, published: Option<f64>) -> Option<bool> {
-    Some(match rule {
-        Rule::Range { least, most } => {
-            least.is_none_or(|least| value >= least) && most.is_none_or(|most| value <= most)
-        }
-        Rule::Value {
-            value: expected,
-            within,
-        } => (value - expected).abs() <= within,
-        Rule::Gain { gain, within } => (value - base? - gain).abs() <= within,
-        Rule::Ratio { ratio, within } => (value / base? / ratio - 1.0).abs() <= within,
-        Rule::Published { within } => (value / published? - 1.0).abs() <= within,
-        Rule::PublishedFactor { factor } => (1.0 / factor..=factor).contains(&(value / published?)),
-    })
-}
-
-/// The value, and how it stands to what it is compared with.
+/// What the runs say, how that stands to what it is compared with, and the interval that decided.
 fn measured(
-    of: &FigureName,
-    value: f64,
-    rule: Rule,
-    base: Option<f64>,
+    expectation: &Expectation,
+    values: &[f64],
+    base: Option<&[f64]>,
     published: Option<f64>,
+    decision: Option<Decision>,
 ) -> String {
-    let own = quantity(of.metric, value);
+    let Expectation {
+        of,
+        rule,
+        judgement,
+    } = expectation;
+    let Some(value) = judgement.over.of(values) else {
+        return "not measured".to_owned();
+    };
+    let base = base.and_then(|base| judgement.over.of(base));
     let beside = match rule {
         Rule::Range { .. } | Rule::Value { .. } => None,
         Rule::Gain { .. } => base.map(|base| format!("{:+.3}", value - base)),
@@ -159,10 +178,44 @@ fn measured(
             published.map(|published| format!("{:+.1} %", (value / published - 1.0) * 100.0))
         }
     };
-    match beside {
-        Some(beside) => format!("{own} ({beside})"),
-        None => own,
+    let interval = decision.and_then(|decision| match (decision, rule.is_relative()) {
+        (
+            Decision::Decided {
+                interval: Some([low, high]),
+                ..
+            },
+            false,
+        ) => Some(format!(
+            "{} to {}",
+            quantity(of.metric, low),
+            quantity(of.metric, high)
+        )),
+        _ => interval_words(&decision),
+    });
+    let interval = interval.map(|words| format!("{}: {words}", percent(BEYOND)));
+    let own = quantity(of.metric, value);
+    let beside: Vec<String> = beside.into_iter().chain(interval).collect();
+    match beside[..] {
+        [] => own,
+        _ => format!("{own} ({})", beside.join("; ")),
     }
+}
+
+/// The interval that decided, as it is, or why there is none.
+fn interval_words(decision: &Decision) -> Option<String> {
+    match decision {
+        Decision::Decided { interval, .. } => {
+            interval.map(|[low, high]| format!("{low:.3} to {high:.3}"))
+        }
+        Decision::TooFew => Some("too few runs".to_owned()),
+        Decision::NoRatio => Some("a ratio takes values above 0".to_owned()),
+    }
+}
+
+/// How many experiments in a hundred have the truth in such an interval: "99.9 %".
+fn percent(beyond: u32) -> String {
+    let percent = 100.0 - 200.0 / f64::from(beyond);
+    format!("{} %", (percent * 1000.0).round() / 1000.0)
 }
 
 impl Verdict {
@@ -171,12 +224,13 @@ impl Verdict {
         verdicts.into_iter().max().unwrap_or(Self::Met)
     }
 
-    /// Whether it is met, or that it was not measured.
-    fn when(met: Option<bool>) -> Self {
-        match met {
-            Some(true) => Self::Met,
-            Some(false) => Self::NotMet,
-            None => Self::Failed,
+    /// What was decided; what too few runs say is neither met nor not.
+    fn of(decision: Decision) -> Self {
+        match decision {
+            Decision::Decided { met: true, .. } => Self::Met,
+            Decision::Decided { met: false, .. } => Self::NotMet,
+            Decision::TooFew => Self::Invalid,
+            Decision::NoRatio => Self::Failed,
         }
     }
 }

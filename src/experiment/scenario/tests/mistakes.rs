@@ -387,6 +387,43 @@ const MISTAKES: &[Mistake] = &[
         "expect 2",
         "say `within`",
     ),
+    // Intervals of too few runs, of the case, of the reference and of a trend's cases.
+    mistake(
+        "gain = \"20ms\", within = \"10%\" }",
+        "gain = \"20ms\", within = \"10%\", met = \"unless-contradicted\" }, # here",
+        "expect 2: met",
+        "needs at least 5 repeats for an interval; case `queue[queue=10ms]` has 2 runs",
+    ),
+    mistake(
+        "least = \"10mbit\" }",
+        "least = \"10mbit\", over = \"median\", met = \"when-shown\" }, # here",
+        "expect 1: met",
+        "needs at least 11 repeats",
+    ),
+    mistake(
+        "within = \"10%\" },\n]",
+        "within = \"10%\", met = \"when-shown\" }, # here\n]\nrepeats = 5",
+        "expect 2: met",
+        "case `idle` has 2 runs",
+    ),
+    mistake(
+        "rising = [\"queue\"]",
+        "rising = [\"queue\"]\nmet = \"unless-contradicted\" # here",
+        "trends 1: met",
+        "needs at least 5 repeats",
+    ),
+    mistake(
+        "rising = [\"queue\"]",
+        "rising = [\"queue\"]\nmet = \"shown\" # here",
+        "trends 1: met",
+        "did you mean `when-shown`?",
+    ),
+    mistake(
+        "rising = [\"queue\"]",
+        "rising = [\"queue\"]\nover = \"medain\" # here",
+        "trends 1: over",
+        "did you mean `median`?",
+    ),
     mistake(
         "name = \"load\"",
         "name = \"latency\" # here",

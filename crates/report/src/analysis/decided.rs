@@ -1,0 +1,327 @@
+//! Whether what several runs say is what a rule asks.
+
+use record::expectation::{Judgement, Met, Rule, TrendWay};
+use stats::deciding::{Centre, above_zero};
+
+/// What a rule holds against a range.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question<'a> {
+    held: Held,
+    /// One of each run.
+    values: &'a [f64],
+    /// Those of the case that it is held against; empty where there is none.
+    base: &'a [f64],
+    /// Both ends included.
+    asked: [f64; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    Value,
+    /// Above the base.
+    Difference,
+    /// Over the base.
+    Ratio,
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Decision {
+    Decided {
+        met: bool,
+        /// By which it was decided; none where the value itself did.
+        interval: Option<[f64; 2]>,
+    },
+    /// Fewer runs than an interval takes.
+    TooFew,
+    /// A ratio of values that are not all above 0.
+    NoRatio,
+}
+
+impl<'a> Question<'a> {
+    /// What `rule` asks of a case; nothing without the reference or the published value that it needs.
+    pub(super) fn of_rule(
+        rule: Rule,
+        values: &'a [f64],
+        base: Option<&'a [f64]>,
+        published: Option<f64>,
+    ) -> Option<Self> {
+        let about = |middle: f64, within: f64| [middle - within, middle + within];
+        let (held, asked) = match rule {
+            Rule::Range { least, most } => (
+                Held::Value,
+                [
+                    least.unwrap_or(f64::NEG_INFINITY),
+                    most.unwrap_or(f64::INFINITY),
+                ],
+            ),
+            Rule::Value { value, within } => (Held::Value, about(value, within)),
+            Rule::Gain { gain, within } => (Held::Difference, about(gain, within)),
+            Rule::Ratio { ratio, within } => (Held::Ratio, about(ratio, ratio.abs() * within)),
+            Rule::Published { within } => {
+                let published = published?;
+                (Held::Value, about(published, published.abs() * within))
+            }
+            Rule::PublishedFactor { factor } => {
+                let published = published?;
+                (Held::Value, [published / factor, published * factor])
+            }
+        };
+        Some(Self {
+            held,
+            values,
+            base: match rule.is_relative() {
+                true => base?,
+                false => &[],
+            },
+            asked,
+        })
+    }
+
+    /// What a trend asks of a case and the one before.
+    pub(super) fn of_step(way: TrendWay, before: &'a [f64], values: &'a [f64]) -> Self {
+        let (held, alike) = match above_zero(before) && above_zero(values) {
+            true => (Held::Ratio, 1.0_f64),
+            false => (Held::Difference, 0.0),
+        };
+        Self {
+            held,
+            values,
+            base: before,
+            asked: match way {
+                TrendWay::Rising => [alike.next_up(), f64::INFINITY],
+                TrendWay::Falling => [f64::NEG_INFINITY, alike.next_down()],
+            },
+        }
+    }
+
+    /// The answer, where the truth lies beyond an end of an interval in one of `beyond` experiments.
+    pub(super) fn decide(&self, judgement: Judgement, beyond: u32) -> Decision {
+        let [least, most] = self.asked;
+        let Judgement { over, met } = judgement;
+        if met == Met::ByValue {
+            let met = self
+                .value(over)
+                .is_some_and(|value| (least..=most).contains(&value));
+            return Decision::Decided {
+                met,
+                interval: None,
+            };
+        }
+        let Some([low, high]) = self.interval(over, beyond) else {
+            let above_zero = above_zero(self.values) && above_zero(self.base);
+            return match self.held {
+                Held::Ratio if !above_zero => Decision::NoRatio,
+                _ => Decision::TooFew,
+            };
+        };
+        Decision::Decided {
+            met: match met {
+                Met::WhenShown => low >= least && high <= most,
+                Met::UnlessContradicted | Met::ByValue => low <= most && high >= least,
+            },
+            interval: Some([low, high]),
+        }
+    }
+
+    /// What the runs say, in the unit of the range.
+    fn value(&self, over: Centre) -> Option<f64> {
+        let value = over.of(self.values)?;
+        Some(match self.held {
+            Held::Value => value,
+            Held::Difference => value - over.of(self.base)?,
+            Held::Ratio => value / over.of(self.base)?,
+        })
+    }
+
+    fn interval(&self, over: Centre, beyond: u32) -> Option<[f64; 2]> {
+        match self.held {
+            Held::Value => over.interval(self.values, beyond),
+            Held::Difference => over.difference(self.base, self.values, beyond),
+            Held::Ratio => over.ratio(self.base, self.values, beyond),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stats::deciding::BEYOND;
+
+    const UNLESS_CONTRADICTED: Judgement = judgement(Centre::Mean, Met::UnlessContradicted);
+    const WHEN_SHOWN: Judgement = judgement(Centre::Mean, Met::WhenShown);
+
+    const fn judgement(over: Centre, met: Met) -> Judgement {
+        Judgement { over, met }
+    }
+
+    /// About 100, by 2 % or so: at 99.9 % 93 to 107.
+    const RUNS: [f64; 5] = [98.0, 99.0, 100.0, 101.0, 102.0];
+
+    fn range(least: f64, most: f64) -> Rule {
+        Rule::Range {
+            least: Some(least),
+            most: Some(most),
+        }
+    }
+
+    /// Of a case whose reference is half of it.
+    fn is_met(rule: Rule, values: &[f64], judgement: Judgement) -> bool {
+        let base = RUNS.map(|value| value / 2.0);
+        let question = Question::of_rule(rule, values, Some(&base), Some(80.0)).unwrap();
+        match question.decide(judgement, BEYOND) {
+            Decision::Decided { met, interval } => {
+                assert_eq!(interval.is_some(), judgement.met != Met::ByValue);
+                met
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_rule_is_met_by_the_value_unless_its_interval_contradicts_or_when_that_shows_it() {
+        let by_value = Judgement::default();
+        // What is asked; whether it is met by the value, unless contradicted, when shown.
+        for (rule, expected) in [
+            (range(90.0, 110.0), [true, true, true]),
+            (range(99.0, 110.0), [true, true, false]),
+            (range(101.0, 110.0), [false, true, false]),
+            (range(90.0, 99.0), [false, true, false]),
+            (range(108.0, 110.0), [false, false, false]),
+            (range(80.0, 92.0), [false, false, false]),
+            (
+                Rule::Value {
+                    value: 104.0,
+                    within: 1.0,
+                },
+                [false, true, false],
+            ),
+            (
+                Rule::Value {
+                    value: 110.0,
+                    within: 1.0,
+                },
+                [false, false, false],
+            ),
+            (
+                Rule::Gain {
+                    gain: 53.0,
+                    within: 1.0,
+                },
+                [false, true, false],
+            ),
+            (
+                Rule::Gain {
+                    gain: 50.0,
+                    within: 10.0,
+                },
+                [true, true, true],
+            ),
+            (
+                Rule::Gain {
+                    gain: 70.0,
+                    within: 10.0,
+                },
+                [false, false, false],
+            ),
+            (
+                Rule::Ratio {
+                    ratio: 2.1,
+                    within: 0.01,
+                },
+                [false, true, false],
+            ),
+            (
+                Rule::Ratio {
+                    ratio: 2.0,
+                    within: 0.1,
+                },
+                [true, true, true],
+            ),
+            (
+                Rule::Ratio {
+                    ratio: 3.0,
+                    within: 0.1,
+                },
+                [false, false, false],
+            ),
+            // 80 was published.
+            (Rule::Published { within: 0.2 }, [false, true, false]),
+            (Rule::Published { within: 0.4 }, [true, true, true]),
+            (Rule::Published { within: 0.1 }, [false, false, false]),
+            (Rule::PublishedFactor { factor: 1.2 }, [false, true, false]),
+            (Rule::PublishedFactor { factor: 1.5 }, [true, true, true]),
+            (Rule::PublishedFactor { factor: 1.1 }, [false, false, false]),
+        ] {
+            let met = [by_value, UNLESS_CONTRADICTED, WHEN_SHOWN];
+            assert_eq!(
+                met.map(|how| is_met(rule, &RUNS, how)),
+                expected,
+                "{rule:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_step_is_contradicted_only_by_an_interval_wholly_on_the_wrong_side() {
+        let times = |factor: f64| RUNS.map(|value| value * factor);
+        let falls =
+            |values: &[f64], judgement| match Question::of_step(TrendWay::Falling, &RUNS, values)
+                .decide(judgement, BEYOND)
+            {
+                Decision::Decided { met, .. } => met,
+                other => panic!("{other:?}"),
+            };
+        for (factor, expected) in [
+            (0.8, [true, true, true]),
+            (0.99, [true, true, false]),
+            (1.0, [false, true, false]),
+            (1.01, [false, true, false]),
+            (1.2, [false, false, false]),
+        ] {
+            let met = [Judgement::default(), UNLESS_CONTRADICTED, WHEN_SHOWN];
+            assert_eq!(
+                met.map(|how| falls(&times(factor), how)),
+                expected,
+                "{factor}"
+            );
+        }
+        let rises = Question::of_step(TrendWay::Rising, &[0.0; 5], &[1.0; 5]);
+        let interval = Some([1.0, 1.0]);
+        let shown = Decision::Decided {
+            met: true,
+            interval,
+        };
+        assert_eq!(rises.decide(WHEN_SHOWN, BEYOND), shown);
+    }
+
+    #[test]
+    fn the_median_does_not_follow_one_run_that_lies_far_out() {
+        let runs = [100.0, 101.0, 99.0, 100.5, 500.0];
+        let rule = range(95.0, 105.0);
+        assert!(!is_met(rule, &runs, Judgement::default()));
+        assert!(is_met(rule, &runs, judgement(Centre::Median, Met::ByValue)));
+    }
+
+    #[test]
+    fn what_too_few_runs_say_is_not_decided() {
+        let of = |values, judgement| {
+            let question = Question::of_rule(range(0.0, 1.0), values, None, None).unwrap();
+            question.decide(judgement, BEYOND)
+        };
+        assert_eq!(of(&RUNS[1..], UNLESS_CONTRADICTED), Decision::TooFew);
+        let by_median = judgement(Centre::Median, Met::UnlessContradicted);
+        assert_eq!(of(&RUNS, by_median), Decision::TooFew);
+        let ratio = Rule::Ratio {
+            ratio: 1.0,
+            within: 0.1,
+        };
+        let question = Question::of_rule(ratio, &RUNS, Some(&[0.0; 5]), None).unwrap();
+        assert_eq!(
+            question.decide(UNLESS_CONTRADICTED, BEYOND),
+            Decision::NoRatio
+        );
+        assert!(Question::of_rule(ratio, &RUNS, None, None).is_none());
+        assert!(Question::of_rule(Rule::Published { within: 0.1 }, &RUNS, None, None).is_none());
+    }
+}
