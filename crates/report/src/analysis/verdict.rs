@@ -6,7 +6,7 @@ use std::fmt;
 use super::{Across, CaseFigures};
 use record::expectation::{Expectation, Rule, Trend, TrendWay};
 use record::figure_name::FigureName;
-use record::plan::Case;
+use record::plan::{Case, Published};
 use record::quantity;
 
 /// How an expectation, a case or a whole experiment stands; the later, the graver.
@@ -57,7 +57,7 @@ pub(super) fn checks(
         let of = &expectation.of;
         let value = value(figures, of);
         let base = reference.and_then(|reference| self::value(reference, of));
-        let published = case.published.get(of).copied();
+        let published = case.published.get(of).map(Published::mean);
         let why_not = match value {
             None => spoilt(of),
             Some(_) => None,
