@@ -1,4 +1,4 @@
-//! Every command that README and docs show is run as they show it.
+//! Every command that README and docs show is run as they show it; the ledger of published numbers holds.
 //!
 //! A block of a page says how it is tested in a comment before it (CONTRIBUTING.md has the rules). The blocks of one page are
 //! run in their order, in one directory.
@@ -41,7 +41,28 @@ fn main() -> ExitCode {
             );
         }
     }
+    let python = [Need::Tool("python3")];
+    suite.test("the ledger is what the scenarios publish", &python, || {
+        ledger(&[])
+    });
+    match std::env::var("FARWIRE_TEXTS") {
+        Ok(folder) => suite.test("the ledger is what the documents say", &python, move || {
+            ledger(&[&folder])
+        }),
+        Err(_) => suite
+            .skip("the ledger against the documents: FARWIRE_TEXTS is no folder of their texts"),
+    }
     suite.run()
+}
+
+/// Runs `scripts/ledger`, which says what differs.
+fn ledger(arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new("python3");
+    command.args(["-B", "scripts/ledger"]).args(arguments);
+    let output = process::run(&mut command)?;
+    let differs = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{differs}");
+    Ok(())
 }
 
 /// README and everything in docs.

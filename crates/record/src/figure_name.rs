@@ -72,6 +72,13 @@ impl FigureName {
             }
     }
 
+    /// Whether a longer measurement has more of it: a total, an amount, or the time that it took.
+    pub fn is_of_the_whole(&self) -> bool {
+        use Metric::{ElapsedS, NetworkElapsedS, Reads, ReceivedBytes};
+        let grows = [ElapsedS, NetworkElapsedS, Reads, ReceivedBytes];
+        self.statistic == Statistic::Total || grows.contains(&self.metric)
+    }
+
     /// A value of this figure as a file has it, in the metric's unit: "20ms", "7.3mbit", "1%", or a bare number;
     /// for a rate also bytes over time, "524288000b/72s".
     ///

@@ -7,6 +7,8 @@ use model::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use stats::summary::Summary;
+use stats::t_interval;
 
 use super::bed::Bed;
 use super::expectation::{Expectation, Trend};
@@ -77,11 +79,21 @@ pub struct Case {
     /// In the order in which each run uses them; those of one group at the same time.
     pub instruments: Vec<Instrument>,
     /// What somebody else measured under the same conditions, in the metric's unit.
-    pub published: BTreeMap<FigureName, f64>,
+    pub published: BTreeMap<FigureName, Published>,
     /// What its figures are held to.
     pub expect: Vec<Expectation>,
     /// Where the measured and the published may differ, and why.
     pub note: String,
+}
+
+/// What somebody else measured of one figure, in its metric's unit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Published {
+    /// All that is said of it.
+    Value(f64),
+    /// One of each of their runs; one at least.
+    Runs(Vec<f64>),
 }
 
 /// How many times a case runs, each with a seed of its own.
@@ -193,6 +205,24 @@ impl Case {
         self.instruments
             .chunk_by(|a, b| a.group.is_some() && a.group == b.group)
             .collect()
+    }
+}
+
+impl Published {
+    /// The value, or the mean over their runs.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Self::Value(value) => *value,
+            Self::Runs(values) => t_interval::mean(values).unwrap_or(f64::NAN),
+        }
+    }
+
+    /// How their runs spread; nothing where they are not told apart.
+    pub fn runs(&self) -> Option<(&[f64], Summary)> {
+        match self {
+            Self::Value(_) => None,
+            Self::Runs(values) => Some((values, Summary::of(values)?)),
+        }
     }
 }
 

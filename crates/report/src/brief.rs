@@ -5,21 +5,21 @@ use crate::analysis::{Analysis, CaseFigures, Verdict};
 use record::figure_name::FigureName;
 use record::table::{Mark, Table};
 
-/// So many of an instrument's headlines are shown, besides what was asked for.
+/// So many of an instrument's headlines are shown, besides what something is expected of.
 const HEADLINES: usize = 2;
 /// With more instruments, or a row a size, the first alone.
 const MOST_INSTRUMENTS: usize = 2;
 
 /// A table of all instruments that measured the same cases and sizes, a row each.
 pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
-    let asked = tables::asked(analysis);
+    let expected = tables::expected(analysis);
     let mut groups: Vec<Vec<InstrumentTable<'_>>> = Vec::new();
     let tables = tables::tables(analysis);
     let few = tables.len() <= MOST_INSTRUMENTS;
     for table in tables {
         let sized = table.rows.iter().any(|row| row.size.is_some());
         let headlines = if few && !sized { HEADLINES } else { 1 };
-        let table = shortened(table, headlines, &asked);
+        let table = shortened(table, headlines, &expected);
         let alike = |group: &&mut Vec<InstrumentTable<'_>>| {
             let (known, new) = (&group[0].rows, &table.rows);
             let mut both = known.iter().zip(new);
@@ -43,11 +43,11 @@ pub(super) fn note(analysis: &Analysis<'_>) -> String {
     )
 }
 
-/// With so many of its first headlines, in their order, and what was asked for.
+/// With so many of its first headlines, in their order, and what something is expected of.
 fn shortened<'a>(
     mut table: InstrumentTable<'a>,
     most: usize,
-    asked: &[&FigureName],
+    expected: &[&FigureName],
 ) -> InstrumentTable<'a> {
     let headlines = &table.profile.headlines;
     let rank = |column: &ValueColumn| {
@@ -58,7 +58,8 @@ fn shortened<'a>(
     let wanted = |column: &ValueColumn| {
         let sizes = table.rows.iter().map(|row| row.size);
         let mut names = sizes.map(|size| column.name(table.instrument, size));
-        rank(column) < most || names.any(|name| asked.iter().any(|asked| name.is_of(asked)))
+        rank(column) < most
+            || names.any(|name| expected.iter().any(|expected| name.is_of(expected)))
     };
     let columns = 0..table.columns.len();
     let mut kept: Vec<usize> = columns.filter(|at| wanted(&table.columns[*at])).collect();

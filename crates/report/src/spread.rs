@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::tables::{InstrumentTable, ValueColumn, or_dash};
+use super::tables::{CaseRow, InstrumentTable, ValueColumn, or_dash};
 use super::terminal::{Terminal, prose, table_text};
 use record::Metric;
 use record::quantity::{number, scale};
@@ -20,7 +20,8 @@ const MOST_LISTED: usize = 3;
 /// More rows than this are not read on a terminal.
 const MOST_ON_TERMINAL: usize = 60;
 
-/// A table an instrument: a row for each headline figure of a case that several runs have; with a drawing of the runs for a page.
+/// A table an instrument: a row for each headline figure of a case that several runs have, ours or published; with a drawing of
+/// the runs for a page.
 pub(super) fn tables(tables: &[InstrumentTable<'_>], drawn: bool) -> Vec<Table> {
     let tables = tables.iter().map(|table| spread(table, drawn));
     let mut tables: Vec<Table> = tables.filter(|table| !table.rows.is_empty()).collect();
@@ -43,55 +44,91 @@ pub(super) fn text(tables: &[InstrumentTable<'_>], terminal: Terminal) -> String
     texts.map(|text| format!("\n{text}")).collect()
 }
 
+/// One row: a figure of a case whose runs are told apart, ours or the published.
+struct Spread<'a> {
+    case: String,
+    title: String,
+    metric: Metric,
+    values: &'a [f64],
+    summary: Summary,
+}
+
 fn spread(table: &InstrumentTable<'_>, drawn: bool) -> Table {
-    let mut found = Vec::new();
-    for row in &table.rows {
-        for column in &table.columns {
-            let name = column.name(table.instrument, row.size);
-            let figure = row.figures.figures.get(&name);
-            let several = figure.filter(|figure| figure.summary.count() > 1);
-            found.extend(several.map(|figure| (row, column, figure)));
-        }
-    }
-    let counts = found.iter().map(|(.., figure)| figure.summary.count());
+    let of_row = |row| {
+        let columns = table.columns.iter();
+        columns.flat_map(move |column| Spread::of(table.instrument, row, column))
+    };
+    let found: Vec<Spread<'_>> = table.rows.iter().flat_map(of_row).collect();
+    let counts = found.iter().map(|figure| figure.summary.count());
     let tenths = counts.max().unwrap_or_default() >= FEWEST_FOR_TENTHS;
     let mut columns = vec![Column::words("case"), Column::words("figure")];
     let numbers = ["n", "mean", "SD", "median", "least", "greatest"].into_iter();
     let numbers = numbers.chain(tenths.then_some(["10 %", "90 %"]).into_iter().flatten());
     columns.extend(numbers.chain(["far out"]).map(Column::numbers));
     columns.extend(drawn.then(|| Column::words("every run")));
-    let rows = found.into_iter().map(|(row, column, figure)| {
-        let cells = cells(row.title(), column, &figure.summary, tenths);
-        let strip = || Cell::marked(strip(&figure.values, &figure.summary), Mark::Drawing);
-        let cells = cells.into_iter().map(Cell::from);
+    let rows = found.iter().map(|figure| {
+        let strip = || Cell::marked(strip(figure.values, &figure.summary), Mark::Drawing);
+        let cells = figure.cells(tenths).into_iter().map(Cell::from);
         cells.chain(drawn.then(strip)).collect::<Vec<_>>()
     });
     Table::new(format!("{}: over the runs", table.instrument), columns).with(rows)
 }
 
-fn cells(case: String, column: &ValueColumn, summary: &Summary, tenths: bool) -> Vec<String> {
-    let (by, unit) = scale(column.metric);
-    let shown = |value: f64| number(value / by);
-    let tenth = |share: f64| {
-        let enough = summary.count() >= FEWEST_FOR_TENTHS;
-        or_dash(enough.then(|| shown(summary.quantile(share))))
-    };
-    let mut cells = vec![
-        case,
-        match unit {
-            "" => column.title(),
-            unit => format!("{}, {unit}", column.title()),
-        },
-        summary.count().to_string(),
-        shown(summary.mean),
-        or_dash(summary.sd.map(shown)),
-        shown(summary.median()),
-        shown(summary.min()),
-        shown(summary.max()),
-    ];
-    cells.extend(tenths.then(|| [0.1, 0.9].map(tenth)).into_iter().flatten());
-    cells.push(far_out(column.metric, summary));
-    cells
+impl<'a> Spread<'a> {
+    /// Of what several runs of ours say, and below it of what several published ones do.
+    fn of(
+        instrument: &str,
+        row: &CaseRow<'a>,
+        column: &ValueColumn,
+    ) -> impl Iterator<Item = Self> + use<'a> {
+        let name = column.name(instrument, row.size);
+        let (case, title, metric) = (row.title(), column.title(), column.metric);
+        let figure = row.figures.figures.get(&name);
+        let ours = figure.map(|figure| {
+            let (values, summary) = (&figure.values[..], figure.summary.clone());
+            (title.clone(), values, summary)
+        });
+        let mut all = row.figures.case.published.iter();
+        let published = all.find(|(published, _)| name.is_of(published));
+        let theirs = published.and_then(|(_, published)| {
+            let (values, summary) = published.runs()?;
+            Some((format!("{title}, published"), values, summary))
+        });
+        let both = [ours, theirs].into_iter().flatten();
+        let several = both.filter(|(_, values, _)| values.len() > 1);
+        several.map(move |(title, values, summary)| Self {
+            case: case.clone(),
+            title,
+            metric,
+            values,
+            summary,
+        })
+    }
+
+    fn cells(&self, tenths: bool) -> Vec<String> {
+        let (summary, (by, unit)) = (&self.summary, scale(self.metric));
+        let shown = |value: f64| number(value / by);
+        let tenth = |share: f64| {
+            let enough = summary.count() >= FEWEST_FOR_TENTHS;
+            or_dash(enough.then(|| shown(summary.quantile(share))))
+        };
+        let mut cells = vec![
+            self.case.clone(),
+            match unit {
+                "" => self.title.clone(),
+                unit => format!("{}, {unit}", self.title),
+            },
+            summary.count().to_string(),
+            shown(summary.mean),
+            or_dash(summary.sd.map(shown)),
+            shown(summary.median()),
+            shown(summary.min()),
+            shown(summary.max()),
+        ];
+        cells.extend(tenths.then(|| [0.1, 0.9].map(tenth)).into_iter().flatten());
+        cells.push(far_out(self.metric, summary));
+        cells
+    }
 }
 
 fn far_out(metric: Metric, summary: &Summary) -> String {
@@ -147,6 +184,7 @@ mod tests {
     use crate::analysis::Analysis;
     use crate::analysis::tests::record;
     use crate::tables::tables;
+    use record::plan::Published;
 
     #[test]
     fn a_figure_of_several_runs_has_a_row_and_one_of_a_single_run_none() {
@@ -163,6 +201,25 @@ mod tests {
             assert!(cells.contains(&cell), "{cell} in {row}");
         }
         assert!(!text.lines().any(|line| line.starts_with(" base")));
+    }
+
+    #[test]
+    fn published_runs_have_their_spread_below_ours() {
+        let mut record = record();
+        let of_slow = &mut record.head.plan.cases[1].published;
+        let name = "ping.rtt_ms.median".parse().unwrap();
+        of_slow.insert(name, Published::Runs(vec![3.0, 3.1, 3.8]));
+        let analysis = Analysis::of(&record);
+        let text = crate::markdown(&record).unwrap();
+        let at = |text: &str, words: &str| text.find(words).unwrap();
+        let theirs =
+            "| slow | rtt median, published, ms | 3 | 3.300 | 0.436 | 3.100 | 3.000 | 3.800 |";
+        assert!(
+            at(&text, "| slow | rtt median, ms | 2 |") < at(&text, theirs),
+            "{text}"
+        );
+        let ours = &tables(&analysis)[0].rows[1].values[0];
+        assert!((ours.published.unwrap() - 3.3).abs() < 1e-9);
     }
 
     #[test]

@@ -75,7 +75,9 @@ fn table<'a>(
     instrument: &'a str,
     profile: &'a Profile,
 ) -> InstrumentTable<'a> {
-    let asked = asked(analysis);
+    let mut asked = expected(analysis);
+    let cases = analysis.cases.iter();
+    asked.extend(cases.flat_map(|figures| figures.case.published.keys()));
     let wanted = |name: &&FigureName| {
         profile.is_headline(name.metric, name.statistic)
             || asked.iter().any(|asked| name.is_of(asked))
@@ -123,21 +125,20 @@ fn table<'a>(
     }
 }
 
-/// What is expected or published of some case.
-pub(super) fn asked<'a>(analysis: &Analysis<'a>) -> Vec<&'a FigureName> {
-    let asked = |figures: &CaseFigures<'a>| {
-        let case = figures.case;
-        let expected = case.expect.iter().map(|expectation| &expectation.of);
-        expected.chain(case.published.keys()).collect::<Vec<_>>()
-    };
-    analysis.cases.iter().flat_map(asked).collect()
+/// What is expected of some case.
+pub(super) fn expected<'a>(analysis: &Analysis<'a>) -> Vec<&'a FigureName> {
+    let cases = analysis.cases.iter();
+    let expected = cases.flat_map(|figures| &figures.case.expect);
+    expected.map(|expectation| &expectation.of).collect()
 }
 
 fn value(figures: &CaseFigures<'_>, name: &FigureName) -> Value {
     let scale = scale(name.metric).0;
     let published = figures.case.published.iter();
     let mut published = published.filter(|(published, _)| name.is_of(published));
-    let published = published.next().map(|(_, value)| value / scale);
+    let published = published
+        .next()
+        .map(|(_, published)| published.mean() / scale);
     let Some(figure) = figures.figures.get(name) else {
         return Value {
             published,

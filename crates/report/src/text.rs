@@ -7,7 +7,7 @@ use super::{chance, spread, steady, tables};
 use crate::analysis::Analysis;
 use record::Record;
 
-/// What one screen should hold of a record: the figures that people look for first or that were asked for, what is not as
+/// What one screen should hold of a record: the figures that people look for first or that something is expected of, what is not as
 /// expected, and what spoils it.
 pub fn text(record: &Record, terminal: Terminal) -> String {
     let analysis = Analysis::of(record);

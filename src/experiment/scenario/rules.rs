@@ -2,16 +2,19 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use anyhow::{Context, Result, bail, ensure};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use instruments::measure;
 use record::expectation::{Expectation, Judgement, Met, Rule, Trend, TrendWay};
 use record::figure_name::FigureName;
 use record::nearest;
-use record::plan::Case;
+use record::plan::{Case, Published};
 use record::quantity::counted;
 use stats::deciding::Centre;
 
@@ -58,6 +61,75 @@ impl TryFrom<TextOrNumber> for Text {
             TextOrNumber::Whole(number) => number.to_string(),
             TextOrNumber::Number(number) => number.to_string(),
         }))
+    }
+}
+
+/// What somebody else measured of a figure: a value, or a list with one of each of their runs.
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(super) enum PublishedText {
+    Value(Text),
+    Runs(#[schemars(length(min = 1))] Vec<Text>),
+}
+
+struct PublishedVisitor;
+
+impl<'de> Visitor<'de> for PublishedVisitor {
+    type Value = PublishedText;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text such as \"20ms\", \"10mbit\" or \"5%\", a number, or a list of them")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<PublishedText, E> {
+        one(TextOrNumber::Text(text.to_owned()))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<PublishedText, E> {
+        one(TextOrNumber::Whole(number))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<PublishedText, E> {
+        one(TextOrNumber::Number(number))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<PublishedText, A::Error> {
+        let all = Vec::deserialize(SeqAccessDeserializer::new(list))?;
+        Ok(PublishedText::Runs(all))
+    }
+}
+
+fn one<E: de::Error>(value: TextOrNumber) -> Result<PublishedText, E> {
+    let text = Text::try_from(value).map_err(E::custom)?;
+    Ok(PublishedText::Value(text))
+}
+
+/// By hand, because serde's `untagged` would hide what is wrong with a value.
+impl<'de> Deserialize<'de> for PublishedText {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(PublishedVisitor)
+    }
+}
+
+impl PublishedText {
+    /// In the unit of the figure `of`.
+    ///
+    /// # Errors
+    /// A value of another unit; a list of none.
+    pub(super) fn resolve(&self, of: &FigureName) -> Result<Published> {
+        Ok(match self {
+            Self::Value(text) => {
+                Published::Value(of.value(&text.0).with_context(|| of.to_string())?)
+            }
+            Self::Runs(all) => {
+                ensure!(!all.is_empty(), "{of}: a list needs a value of each run");
+                let value = |(text, number): (&Text, u32)| {
+                    let value = of.value(&text.0);
+                    value.with_context(|| format!("{of} {number}"))
+                };
+                Published::Runs(all.iter().zip(1..).map(value).collect::<Result<_>>()?)
+            }
+        })
     }
 }
 
@@ -252,7 +324,11 @@ pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()>
             );
             ensure!(
                 case.published.contains_key(of) || !rule.is_of_the_published(),
-                "{of}: needs its value in `published`"
+                "{of}: needs its value in `published`{}",
+                match of.is_of_the_whole() {
+                    true => ", which --quick leaves out of a total or a time",
+                    false => "",
+                }
             );
             check_runs(case, expectation.fewest_runs(), quick).context("met")
         };

@@ -12,7 +12,7 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::TakenOut;
-use super::rules::{ExpectTable, Text};
+use super::rules::{ExpectTable, PublishedText, Text};
 use crate::experiment::host;
 use instruments::measure::{Kind, Parameters};
 use record::bed::Bed;
@@ -80,7 +80,7 @@ pub(super) struct CaseTable {
     #[serde(default)]
     parameters: BTreeMap<String, Parameters>,
     #[serde(default)]
-    published: BTreeMap<FigureName, Text>,
+    published: BTreeMap<FigureName, PublishedText>,
     #[serde(default)]
     expect: Vec<ExpectTable>,
     #[serde(default)]
@@ -185,11 +185,13 @@ impl CaseTable {
         if let (true, Some(count)) = (quick, shortened.repeats) {
             repeats = Repeats::fixed(count.min(repeats.most));
         }
-        let value = |(name, text): (&FigureName, &Text)| {
-            let value = name.value(&text.0).with_context(|| name.to_string())?;
-            Ok((name.clone(), value))
-        };
-        let published = self.published.iter().map(value).collect::<Result<_>>();
+        let value =
+            |(name, text): (&FigureName, &PublishedText)| Ok((name.clone(), text.resolve(name)?));
+        let published = self.published.iter().map(value);
+        let published = published.collect::<Result<BTreeMap<_, _>>>();
+        let mut published = published.context("published")?;
+        // Of what is shortened, an amount is another one than that of whoever published it.
+        published.retain(|name, _| !(quick && name.is_of_the_whole()));
         let expect = self.expect.iter().enumerate().map(|(index, expect)| {
             let rule = expect.resolve();
             rule.with_context(|| format!("expect {}", index + 1))
@@ -205,7 +207,7 @@ impl CaseTable {
             link: self.link.clone(),
             repeats,
             instruments: self.instruments(instruments, axes, quick)?,
-            published: published.context("published")?,
+            published,
             expect: expect.collect::<Result<_>>()?,
             note: self.note.trim().to_owned(),
         })

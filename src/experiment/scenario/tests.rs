@@ -7,7 +7,7 @@ use record::Record;
 use record::bed::Bed;
 use record::expectation::{Judgement, Met, Rule, TrendWay};
 use record::figure_name::FigureName;
-use record::plan::{Instrument, Repeats};
+use record::plan::{Instrument, Published, Repeats};
 use report::analysis::compare::Comparison;
 use stats::deciding::Centre;
 
@@ -155,13 +155,63 @@ name = 'grid'
     );
     let last = &plan.cases[5];
     assert_eq!(last.link.both.delay, Some("20ms".parse().unwrap()));
-    assert_eq!(last.published.values().copied().collect::<Vec<_>>(), [41.0]);
+    assert_eq!(
+        last.published.values().collect::<Vec<_>>(),
+        [&Published::Value(41.0)]
+    );
     assert!(options(last, "ping").contains(&"--size=256".to_owned()));
     assert_eq!(
         last.axes,
         [("link.delay", "20ms"), ("parameters.ping.size", "256")]
             .map(|(path, value)| (path.to_owned(), value.to_owned()))
     );
+}
+
+#[test]
+fn what_is_published_is_a_value_or_one_of_each_run_and_quick_leaves_amounts_out() {
+    let text = format!(
+        "{HEAD}[[cases]]
+name = 'a'
+[cases.published]
+'ping.rtt_ms.median' = ['1ms', 2, '3000us']
+'ping.rtt_ms.min' = 0.5
+'download.elapsed_s.total' = '72s'
+[[cases]]
+name = 'b'
+[cases.sweep]
+'link.delay' = ['0ms', '20ms']
+'published.ping.rtt_ms.median' = ['1ms', ['40ms', '42ms']]
+"
+    );
+    let plan = parse("x.toml", &text, false).unwrap();
+    let published = |case: usize, name: &str| {
+        let all = &plan.cases[case].published;
+        all[&name.parse::<FigureName>().unwrap()].clone()
+    };
+    let runs = published(0, "ping.rtt_ms.median");
+    assert_eq!(runs, Published::Runs(vec![1.0, 2.0, 3.0]));
+    assert_eq!(runs.mean(), 2.0);
+    assert_eq!(published(0, "ping.rtt_ms.min"), Published::Value(0.5));
+    assert_eq!(published(1, "ping.rtt_ms.median"), Published::Value(1.0));
+    assert_eq!(
+        published(2, "ping.rtt_ms.median"),
+        Published::Runs(vec![40.0, 42.0])
+    );
+    assert_eq!(
+        published(0, "download.elapsed_s.total"),
+        Published::Value(72.0)
+    );
+    let quick = parse("x.toml", &text, true).unwrap();
+    let kept: Vec<String> = quick.cases[0]
+        .published
+        .keys()
+        .map(|name| name.to_string())
+        .collect();
+    assert_eq!(kept, ["ping.rtt_ms.median", "ping.rtt_ms.min"]);
+    let kept: Published = serde_json::from_value(serde_json::json!([1, 2.5])).unwrap();
+    assert_eq!(kept, Published::Runs(vec![1.0, 2.5]));
+    let of_old_records: Published = serde_json::from_value(serde_json::json!(3)).unwrap();
+    assert_eq!(of_old_records, Published::Value(3.0));
 }
 
 #[test]

@@ -8,6 +8,7 @@
 use super::decided::{Decision, Question};
 use super::verdict::{steps, values, values_of};
 use super::{Analysis, CaseFigures};
+use record::plan::Published;
 use stats::deciding::{BEYOND, above_zero};
 use stats::t_interval::{mean, sample_sd};
 
@@ -54,7 +55,7 @@ fn of_case<'a>(
             .into_iter()
             .flatten()
             .collect();
-        let published = case.published.get(of).copied();
+        let published = case.published.get(of).map(Published::mean);
         let decide = |drawn: &[Vec<f64>]| {
             let base = drawn.get(1).map(Vec::as_slice);
             let question = Question::of_rule(rule, &drawn[0], base, published);

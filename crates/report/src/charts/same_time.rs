@@ -294,8 +294,8 @@ fn published(case: &CaseFigures<'_>, group: &[Instrument]) -> Option<f64> {
             && (name.metric, name.statistic) == (Metric::GoodputBitPerS, Statistic::Mean)
     };
     let mut published = case.case.published.iter();
-    let (_, value) = published.find(|(name, _)| of(name))?;
-    Some(value / 1e6)
+    let (_, published) = published.find(|(name, _)| of(name))?;
+    Some(published.mean() / 1e6)
 }
 
 /// A point at the middle of each interval, thinned by averaging neighbours.

@@ -10,6 +10,7 @@ use crate::analysis::{Across, Analysis, CaseFigures};
 use crate::interval::with_interval;
 use crate::meaning;
 use record::figure_name::FigureName;
+use record::plan::Published;
 use record::quantity::{counted, number, scale};
 use record::{Metric, Statistic};
 
@@ -164,8 +165,8 @@ pub(super) fn point(metric: Metric, x: f64, across: &Across, what: &str) -> Poin
 
 fn published(case: &CaseFigures<'_>, family: &FigureName, look: usize) -> Curve {
     let (by, unit) = scale(family.metric);
-    let of = |(name, value): (&FigureName, &f64)| {
-        let size = name.size?;
+    let of = |(name, published): (&FigureName, &Published)| {
+        let (size, value) = (name.size?, published.mean());
         let own = FigureName {
             size: None,
             ..name.clone()
@@ -205,9 +206,10 @@ mod tests {
             };
             run.measurements[0].measurement.figures = [64, 256, 1024].map(of).to_vec();
         }
-        record.head.plan.cases[1]
-            .published
-            .insert("ping.rtt_ms.mean.256b".parse().unwrap(), 4.0);
+        record.head.plan.cases[1].published.insert(
+            "ping.rtt_ms.mean.256b".parse().unwrap(),
+            Published::Value(4.0),
+        );
         let analysis = Analysis::of(&record);
         let drawings = question(&analysis).drawings;
         assert_eq!(drawings.len(), 1);

@@ -150,11 +150,9 @@ fn draw(
 
 fn published(case: &CaseFigures<'_>, name: &FigureName, x: f64) -> Option<Point> {
     let (by, unit) = scale(name.metric);
-    let (_, value) = case
-        .case
-        .published
-        .iter()
-        .find(|(known, _)| name.is_of(known))?;
+    let mut published = case.case.published.iter();
+    let (_, published) = published.find(|(known, _)| name.is_of(known))?;
+    let value = published.mean();
     Some(Point {
         hover: format!(
             "{}: published {} {unit}",

@@ -173,6 +173,24 @@ const MISTAKES: &[Mistake] = &[
         "published: latency.rtt_ms.median",
         "write a time",
     ),
+    mistake(
+        r#"median" = "31ms""#,
+        r#"median" = ["31ms", "31 apples"]"#,
+        "published: latency.rtt_ms.median 2",
+        "write a time",
+    ),
+    mistake(
+        r#"median" = "31ms""#,
+        r#"median" = ["31ms", "31"]"#,
+        "published: latency.rtt_ms.median",
+        "has no unit",
+    ),
+    mistake(
+        r#"median" = "31ms""#,
+        r#"median" = []"#,
+        "published: latency.rtt_ms.median",
+        "a value of each run",
+    ),
     // Counts that cannot be.
     mistake(
         "repeats = 2\n",
