@@ -30,7 +30,7 @@ scenarios: build scenario-tools ## every scenario that ships, shortened, against
 		$(FARWIRE) run $$file --quick --overwrite --out $(OUT)/$$(basename $$file .toml) || failed="$$failed $$file"; \
 	done; test -z "$$failed" || { echo "farwire: failed:$$failed" >&2; exit 1; }
 
-truth: build ## every instrument's interval against what the emulator counted, 20 seeded runs each
+truth: build ## the packet log against a capture; every instrument's interval against what the emulator counted, 20 seeded runs each
 	$(CARGO) bench --locked --bench truth
 
 soak: toolchain test-tools ## the full volumes: 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s

@@ -3,8 +3,10 @@
 //!
 //! A cell is red when so few of its intervals hold that the whole suite would be red by chance in fewer than 1 of 1,000 goes. Then
 //! the recorded runs are falsified in five ways, each of which must turn its cells red. A directory as an argument is a record to
-//! judge again; other arguments name cases to run, as `--only` does.
+//! judge again; `departures` is only the check of the packet log's departures, which comes first; other arguments name cases to
+//! run, as `--only` does.
 
+mod departures;
 mod mutation;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +19,8 @@ use report::analysis::calibration::Suite;
 use crate::mutation::Mutation;
 
 const GRID: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/truth/grid.toml");
+/// The argument that asks for [`departures`] alone.
+const DEPARTURES: &str = "departures";
 const OUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/truth");
 
 fn main() -> Result<ExitCode> {
@@ -25,8 +29,25 @@ fn main() -> Result<ExitCode> {
     if asked.iter().any(|a| a == "--test") {
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some((file, rate)) = departures::asked_to_capture(&asked) {
+        departures::capture(&file, rate)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let named: Vec<&String> = asked.iter().filter(|a| !a.starts_with('-')).collect();
-    let directory = match named.as_slice() {
+    let is_sound = match named.as_slice() {
+        [only] if *only == DEPARTURES => departures::check()?,
+        [] => departures::check()? & holds(&named)?,
+        cases => holds(cases)?,
+    };
+    Ok(match is_sound {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Whether the intervals of a record, or of the grid or these of its cases, hold, and whether each falsification is seen.
+fn holds(named: &[&String]) -> Result<bool> {
+    let directory = match named {
         [only] if Path::new(only).exists() => PathBuf::from(only),
         cases => calibrated(cases)?,
     };
@@ -43,10 +64,7 @@ fn main() -> Result<ExitCode> {
         };
         println!("{mutation}: {said}");
     }
-    Ok(match is_sound {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    Ok(is_sound)
 }
 
 /// Runs the grid, or these of its cases; where the record is.
