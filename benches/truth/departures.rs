@@ -3,8 +3,8 @@
 //! A veth pair hands a frame over within the send call, and the kernel stamps it as it arrives at the other end (`netif_rx_internal`
 //! in net/core/dev.c). The log has when that call had returned, shared among the frames of one call in their order. So what was
 //! captured less what was logged is the rest of the call: on two busy cores a median of -4.0 to -4.4 us at 1,000 packets a second and of
-//! -1.7 to -1.8 us at 50,000. With the stamp taken before the send call, which was tried once, it is 2.7 to 4.0 and 1.4 to 1.6 us:
-//! outside the bounds.
+//! -1.7 to -1.8 us at 50,000 (3 goes). With the stamp taken before the send call, which was tried once (2 goes of a build that is little
+//! optimised), it is 2.7 to 4.0 and 1.4 to 1.6 us: outside the bounds.
 
 use std::fs;
 use std::path::{Path, PathBuf};

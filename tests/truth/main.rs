@@ -18,7 +18,7 @@ fn recorded() -> Record {
         env!("CARGO_MANIFEST_DIR"),
         "/tests/fixtures/records/truth.jsonl"
     );
-    Record::read(Path::new(file)).unwrap()
+    Record::read(Path::new(file)).expect("a record")
 }
 
 #[test]
@@ -39,9 +39,9 @@ fn every_fault_turns_its_cells_red() {
 
 /// How many of `packets` a link drops that was told to drop each with this probability.
 fn dropped(seed: u64, probability: &str, packets: u64) -> u64 {
-    let loss = Effect::Loss(probability.parse().unwrap());
+    let loss = Effect::Loss(probability.parse().expect("a probability"));
     let config = LinkConfig::new(seed, vec![StageSpec::new("loss", loss)], Vec::new());
-    let mut link = Link::new(&config).unwrap();
+    let mut link = Link::new(&config).expect("conditions within their ranges");
     let lost = (0..packets).filter(|number| {
         link.offer(
             Nanos(*number),

@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_machine_that_changed_while_it_was_measured_is_a_finding() {
         let mut record = record();
-        record.baselines = [1e10, 7e9]
+        record.baselines = [1e10, 6e9]
             .map(|rate| Baseline {
                 tcp_bit_per_s: Some(rate),
                 ..Baseline::default()
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(found.count(), 1);
         let shown = machine(&record.baselines).unwrap();
         assert!(
-            shown.ends_with("TCP 10000.000 Mbit/s (later -30 %)"),
+            shown.ends_with("TCP 10000.000 Mbit/s (later -40 %)"),
             "{shown}"
         );
     }
