@@ -7,8 +7,8 @@ use model::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use stats::deciding::Centre;
 use stats::summary::Summary;
-use stats::t_interval;
 
 use super::bed::Bed;
 use super::expectation::{Expectation, Trend};
@@ -209,11 +209,11 @@ impl Case {
 }
 
 impl Published {
-    /// The value, or the mean over their runs.
-    pub fn mean(&self) -> f64 {
+    /// The value, or the mean or median over their runs.
+    pub fn over(&self, centre: Centre) -> Option<f64> {
         match self {
-            Self::Value(value) => *value,
-            Self::Runs(values) => t_interval::mean(values).unwrap_or(f64::NAN),
+            Self::Value(value) => Some(*value),
+            Self::Runs(values) => centre.of(values),
         }
     }
 

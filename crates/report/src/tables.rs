@@ -11,6 +11,7 @@ use record::profile::Profile;
 use record::quantity::{counted, number, scale};
 use record::table::{Cell, Column, Mark, Table};
 use record::{Direction, Metric, Phase, Statistic};
+use stats::deciding::Centre;
 use stats::hodges_lehmann::Shift;
 
 /// What an instrument measured in every case that uses it.
@@ -138,7 +139,8 @@ fn value(figures: &CaseFigures<'_>, name: &FigureName) -> Value {
     let mut published = published.filter(|(published, _)| name.is_of(published));
     let published = published
         .next()
-        .map(|(_, published)| published.mean() / scale);
+        .and_then(|(_, published)| published.over(Centre::Mean));
+    let published = published.map(|value| value / scale);
     let Some(figure) = figures.figures.get(name) else {
         return Value {
             published,

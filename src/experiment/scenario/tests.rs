@@ -190,7 +190,9 @@ name = 'b'
     };
     let runs = published(0, "ping.rtt_ms.median");
     assert_eq!(runs, Published::Runs(vec![1.0, 2.0, 3.0]));
-    assert_eq!(runs.mean(), 2.0);
+    let skewed = Published::Runs(vec![1.0, 2.0, 6.0]);
+    assert_eq!(skewed.over(Centre::Mean), Some(3.0));
+    assert_eq!(skewed.over(Centre::Median), Some(2.0));
     assert_eq!(published(0, "ping.rtt_ms.min"), Published::Value(0.5));
     assert_eq!(published(1, "ping.rtt_ms.median"), Published::Value(1.0));
     assert_eq!(

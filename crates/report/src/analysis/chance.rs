@@ -8,7 +8,6 @@
 use super::decided::{Decision, Question};
 use super::verdict::{steps, values, values_of};
 use super::{Analysis, CaseFigures};
-use record::plan::Published;
 use stats::deciding::{BEYOND, above_zero};
 use stats::t_interval::{mean, sample_sd};
 
@@ -55,7 +54,8 @@ fn of_case<'a>(
             .into_iter()
             .flatten()
             .collect();
-        let published = case.published.get(of).map(Published::mean);
+        let published = case.published.get(of);
+        let published = published.and_then(|known| known.over(expectation.judgement.over));
         let decide = |drawn: &[Vec<f64>]| {
             let base = drawn.get(1).map(Vec::as_slice);
             let question = Question::of_rule(rule, &drawn[0], base, published);

@@ -343,8 +343,9 @@ pub(crate) mod tests {
     use super::*;
     use record::expectation::{Expectation, Judgement, Rule};
     use record::lateness::{self, Departed, LatePackets};
-    use record::plan::{Narrow, Repeats};
+    use record::plan::{Narrow, Published, Repeats};
     use record::{Direction, Figure, Metric, Sample, Statistic};
+    use stats::deciding::Centre;
 
     fn downloaded(rate: f64) -> Measurement {
         let sample =
@@ -509,6 +510,29 @@ pub(crate) mod tests {
                 "{report}"
             );
         }
+    }
+
+    #[test]
+    fn a_median_is_held_against_the_median_of_published_runs_and_a_mean_against_their_mean() {
+        let mut record = record();
+        let of = name("ping.rtt_ms.median");
+        let slow = &mut record.head.plan.cases[1];
+        let skewed = Published::Runs(vec![3.1, 3.1, 100.0]);
+        slow.published.insert(of.clone(), skewed);
+        slow.expect = [Centre::Median, Centre::Mean]
+            .map(|over| Expectation {
+                of: of.clone(),
+                rule: Rule::Published { within: 0.1 },
+                judgement: Judgement {
+                    over,
+                    ..Judgement::default()
+                },
+            })
+            .to_vec();
+        let analysis = Analysis::of(&record);
+        let verdicts = analysis.cases[1].checks.iter().map(|check| check.verdict);
+        let [met, not_met] = [Verdict::Met, Verdict::NotMet];
+        assert_eq!(verdicts.collect::<Vec<_>>(), [met, not_met]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::decided::{Decision, Question};
 use super::{Across, CaseFigures};
 use record::expectation::{Expectation, Rule, Trend};
 use record::figure_name::FigureName;
-use record::plan::{Case, Published};
+use record::plan::Case;
 use record::quantity;
 use stats::deciding::BEYOND;
 
@@ -59,7 +59,9 @@ pub(super) fn checks(
         let (of, rule) = (&expectation.of, expectation.rule);
         let values = values(figures, of);
         let base = reference.and_then(|reference| self::values(reference, of));
-        let published = case.published.get(of).map(Published::mean);
+        let over = expectation.judgement.over;
+        let published = case.published.get(of);
+        let published = published.and_then(|published| published.over(over));
         let why_not = match values {
             None => spoilt(of),
             Some(_) => None,

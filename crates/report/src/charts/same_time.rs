@@ -8,6 +8,7 @@ use record::figure_name::FigureName;
 use record::plan::Instrument;
 use record::profile::SampleKind;
 use record::{Direction, Measured, Measurement, Metric, Sample, Statistic};
+use stats::deciding::Centre;
 
 /// Losses are counted over so many parts of the time at most.
 const MOST_PARTS: usize = 40;
@@ -295,7 +296,7 @@ fn published(case: &CaseFigures<'_>, group: &[Instrument]) -> Option<f64> {
     };
     let mut published = case.case.published.iter();
     let (_, published) = published.find(|(name, _)| of(name))?;
-    Some(published.mean() / 1e6)
+    Some(published.over(Centre::Mean)? / 1e6)
 }
 
 /// A point at the middle of each interval, thinned by averaging neighbours.

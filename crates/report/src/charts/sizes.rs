@@ -13,6 +13,7 @@ use record::figure_name::FigureName;
 use record::plan::Published;
 use record::quantity::{counted, number, scale};
 use record::{Metric, Statistic};
+use stats::deciding::Centre;
 
 /// What is worth a figure against the size, and how it is summed up.
 const SHOWN: [(Metric, Statistic); 6] = [
@@ -166,7 +167,7 @@ pub(super) fn point(metric: Metric, x: f64, across: &Across, what: &str) -> Poin
 fn published(case: &CaseFigures<'_>, family: &FigureName, look: usize) -> Curve {
     let (by, unit) = scale(family.metric);
     let of = |(name, published): (&FigureName, &Published)| {
-        let (size, value) = (name.size?, published.mean());
+        let (size, value) = (name.size?, published.over(Centre::Mean)?);
         let own = FigureName {
             size: None,
             ..name.clone()

@@ -14,6 +14,7 @@ use crate::meaning;
 use crate::tables;
 use record::figure_name::FigureName;
 use record::quantity::{number, scale};
+use stats::deciding::Centre;
 
 /// Fewer values make no curve.
 const FEWEST_VALUES: usize = 3;
@@ -152,7 +153,7 @@ fn published(case: &CaseFigures<'_>, name: &FigureName, x: f64) -> Option<Point>
     let (by, unit) = scale(name.metric);
     let mut published = case.case.published.iter();
     let (_, published) = published.find(|(known, _)| name.is_of(known))?;
-    let value = published.mean();
+    let value = published.over(Centre::Mean)?;
     Some(Point {
         hover: format!(
             "{}: published {} {unit}",
