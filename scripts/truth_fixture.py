@@ -9,7 +9,8 @@ import sys
 
 CASES = {
     "line: tcp-bytes",
-    "line: pingpong",
+    "short: ping",
+    "short: pingpong",
     "loss: ping",
     "loss: udp",
     "asymmetric: probe",

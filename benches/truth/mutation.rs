@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use model::Nanos;
 use record::plan::Case;
+use record::way::Route;
 use record::{Direction, Figure, Measurement, Metric, Record, Statistic};
 use report::analysis::calibration::{Suite, SuiteCell};
 
@@ -39,31 +41,43 @@ impl Mutation {
                 self.falsify(&mut measured.measurement);
             }
         }
-        let suite = Suite::of(&falsified);
-        let own: Vec<SuiteCell<'_>> = suite
+        let [sound, falsified] = [record, &falsified].map(Suite::of);
+        let own: Vec<String> = sound
             .cells()
             .filter(|cell| self.concerns(record, cell))
+            .map(|cell| name(&cell))
             .collect();
         if own.is_empty() {
             return vec!["no cell at all".to_owned()];
         }
-        own.iter().filter(|cell| !cell.is_red()).map(name).collect()
+        // One that is gone has not turned red.
+        let red = falsified.cells().filter(SuiteCell::is_red);
+        let red: Vec<String> = red.map(|cell| name(&cell)).collect();
+        own.into_iter().filter(|cell| !red.contains(cell)).collect()
     }
 
     /// Whether a cell is there to see it.
     fn concerns(self, record: &Record, cell: &SuiteCell<'_>) -> bool {
         let figure = cell.figure();
         let is_rate = figure.metric.unit() == "bit/s";
+        let case = record.plan().case(cell.case());
         match self {
             Self::Clock => is_rate,
-            // More than a percent of a TCP test of so long is on its way at its ends.
-            Self::Bytes => is_rate && !is_timed_tcp(record, cell.case()),
-            // The stamps of `probe` are allowed 0.1 ms each way.
-            Self::RoundTrip => figure.metric == Metric::RttMs,
+            // More than a percent of a TCP test that ends by the clock is on its way at its ends.
+            Self::Bytes => is_rate && !case.is_some_and(is_timed_tcp),
+            // The hosts' part of a long one is bounded less tightly: who sleeps longer wakes up later. `probe` in user space allows
+            // 0.3 ms.
+            Self::RoundTrip => {
+                figure.metric == Metric::RttMs
+                    && case
+                        .is_some_and(|case| is_short(case) && case.instruments[0].kind != "probe")
+            }
             Self::Loss => is_count(figure.metric),
+            // What went one way only would be missing, not wrong; of streams the same rate is asked for both ways.
             Self::Direction => {
-                let case = record.plan().case(cell.case());
-                figure.direction.is_some() && !is_rate && case.is_some_and(is_asymmetric)
+                figure.direction.is_some()
+                    && !is_rate
+                    && case.is_some_and(|one| is_asymmetric(one) && goes_both_ways(one))
             }
         }
     }
@@ -119,23 +133,35 @@ fn is_count(metric: Metric) -> bool {
     matches!(metric, Metric::LostPackets | Metric::ReceivedPackets)
 }
 
-/// Whether the case's instrument is a TCP test of so long, not of so many bytes.
-fn is_timed_tcp(record: &Record, case: &str) -> bool {
-    let case = record.plan().case(case);
-    case.into_iter()
-        .flat_map(|case| &case.instruments)
-        .any(|used| {
-            used.kind == "tcp"
-                && used
-                    .arguments
-                    .get("bytes")
-                    .is_none_or(serde_json::Value::is_null)
+fn is_timed_tcp(case: &Case) -> bool {
+    let mut used = case.instruments.iter();
+    used.any(|one| one.kind == "tcp" && one.profile.calibration.timed)
+}
+
+/// Whether there and back take less than a millisecond.
+fn is_short(case: &Case) -> bool {
+    let both = |route: Route| route.up.propagation() + route.down.propagation();
+    case.path()
+        .is_ok_and(|route| both(route) < Nanos::from_millis(1))
+}
+
+/// Whether its instrument states figures of each direction.
+fn goes_both_ways(case: &Case) -> bool {
+    case.instruments
+        .iter()
+        .any(|used| match used.kind.as_str() {
+            "probe" => true,
+            _ => used
+                .arguments
+                .get("bidir")
+                .is_some_and(|asked| asked == true),
         })
 }
 
 /// Whether the two ways of a case's link differ.
 fn is_asymmetric(case: &Case) -> bool {
-    case.path().is_ok_and(|route| route.up != route.down)
+    case.path()
+        .is_ok_and(|route| !route.up.effects().eq(route.down.effects()))
 }
 
 impl fmt::Display for Mutation {

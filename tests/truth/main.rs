@@ -25,7 +25,6 @@ fn recorded() -> Record {
 fn nothing_is_red_without_a_fault() {
     let suite = Suite::of(&recorded());
     assert!(!suite.is_red(), "{suite}");
-    assert!(suite.false_alarms() < 1e-3, "{suite}");
 }
 
 #[test]

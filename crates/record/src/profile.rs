@@ -110,6 +110,9 @@ pub struct Calibration {
     /// Whether the time of a goodput has one way back in it: of the request before the payload, or of the answer after it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub answers: bool,
+    /// Whether it ends by the client's clock: what is still on its way does not count.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub timed: bool,
     /// Seconds of each sub-interval of which the figure is the best.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sub_interval_s: Option<f64>,
@@ -136,6 +139,7 @@ impl Profile {
                 sends_again: false,
                 runs: None,
                 answers: false,
+                timed: false,
                 sub_interval_s: None,
             },
         }

@@ -9,8 +9,9 @@ use record::crossing::{CrossedData, CrossedFlow};
 
 use super::{LogLine, PacketVerdict, Sink};
 
-/// Packets of one link that are kept until its end, 24 bytes each; beyond them the log is not whole.
-const MOST: usize = 1 << 24;
+/// Packets of one link that are kept until its end, 24 bytes each, and as much again while they are summed up: 400 MB. Beyond them
+/// the log is not whole.
+const MOST: usize = 1 << 23;
 /// A flow's packets count as data from this share of its longest on: four quarters are all of it.
 const DATA_QUARTERS: u64 = 3;
 const SECOND: u64 = 1_000_000_000;
@@ -80,7 +81,9 @@ impl Flows {
             PacketVerdict::Dropped(_) => true,
             _ => return,
         };
-        self.began = self.began.or(Some(line.arrival.0));
+        // Lines come as packets leave, not as they come.
+        let at = line.arrival.0;
+        self.began = Some(self.began.map_or(at, |began| began.min(at)));
         let key = Key {
             ingress: line.ingress,
             protocol: flow.protocol,

@@ -232,11 +232,12 @@ impl<'a> Download<'a> {
             .iter_mut()
             .filter(|f| f.metric == Metric::GoodputBitPerS);
         if let (Some(goodput), Some(arrived)) = (goodputs.next(), arrived) {
-            // Until the first byte came, more than a round trip passed in the hosts, not on the way.
+            // Until the first byte came, more than a round trip passed in the hosts, not on the way; as much may pass after the last one.
             let on_the_way = self.connection.round_trip().unwrap_or_default();
             let in_hosts = (first_byte_s - on_the_way.as_secs_f64()).max(0.0);
-            let most = bytes.max(arrived) as f64 * 8.0 / (duration_s - in_hosts);
-            goodput.interval = Some([goodput.value, most.max(goodput.value)]);
+            let busy = duration_s - 2.0 * in_hosts;
+            let most = bytes.max(arrived) as f64 * 8.0 / busy;
+            goodput.interval = (busy > 0.0).then(|| [goodput.value, most.max(goodput.value)]);
         }
         let measurement = Measurement {
             figures,
@@ -246,8 +247,8 @@ impl<'a> Download<'a> {
         .with_fact(
             "interval",
             "of what the network carried meanwhile, to which sampling adds nothing: all of the body that was read, and at most what \
-             arrived (TCP_INFO), with what came twice and the answer's head, in a time without what the first byte took beyond a \
-             round trip",
+             arrived (TCP_INFO), with what came twice and the answer's head, in a time without twice what the first byte took beyond \
+             a round trip",
         );
         match self.head.congestion {
             Some(name) => measurement.with_fact("sender's congestion control", name),

@@ -205,6 +205,7 @@ impl Iperf3Args {
             flent: FlentSeries::of_streams(protocol),
             calibration: Calibration {
                 omits_start: self.omit > Nanos::ZERO,
+                timed: self.bytes.is_none(),
                 ..usual.calibration
             },
             ..usual

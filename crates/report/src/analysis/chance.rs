@@ -78,7 +78,7 @@ fn of_trends<'a>(analysis: &Analysis<'a>) -> impl Iterator<Item = FalseAlarms<'a
 }
 
 impl<'a> FalseAlarms<'a> {
-    /// Nothing of too few runs.
+    /// Nothing of too few runs, or where the recorded ones decide nothing.
     fn of(
         case: Option<&'a str>,
         rule: String,
@@ -86,7 +86,9 @@ impl<'a> FalseAlarms<'a> {
         decide: impl Fn(&[Vec<f64>]) -> Vec<Decision>,
     ) -> Option<Self> {
         let runs = samples.iter().map(|values| values.len()).min()?;
-        if runs < FEWEST {
+        let recorded: Vec<Vec<f64>> = samples.iter().map(|values| values.to_vec()).collect();
+        let is_decided = |one: &Decision| matches!(one, Decision::Decided { .. });
+        if runs < FEWEST || !decide(&recorded).iter().all(is_decided) {
             return None;
         }
         let sources: Vec<Source<'_>> = samples.iter().map(|values| Source::of(values)).collect();

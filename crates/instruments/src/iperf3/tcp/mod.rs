@@ -240,7 +240,9 @@ impl TcpStreams {
             carried: Carried {
                 // An omitted start has data on its way when it ends.
                 waited: match base.bytes {
-                    0 => stream.first_byte(),
+                    0 => stream
+                        .first_byte()
+                        .saturating_sub(self.counted_from.saturating_duration_since(self.start)),
                     _ => Duration::ZERO,
                 },
                 ..Carried::between(spec.sends, &base, &end)

@@ -78,12 +78,14 @@ impl Seen<'_> {
                 "{by}: no more than the emulator's own lateness, {lateness:.3} ms at the 99th percentile"
             );
         }
-        let packet = 100.0 / self.crossing.link.up.packets.max(1) as f64;
+        let link = self.crossing.link;
+        // Of a download, what goes up is its handful of questions.
+        let packet = 100.0 / link.up.packets.max(link.down.packets).max(1) as f64;
         if metric == Metric::LostPercent && beyond <= packet {
             return format!("{by}: less than one packet is of all");
         }
         let width = interval[1] - interval[0];
-        if beyond <= BY_CHANCE * width {
+        if width.is_finite() && beyond <= BY_CHANCE * width {
             let share = 100.0 * beyond / width;
             return format!(
                 "{by}, {share:.0} % of the interval's width: what one 95 % interval in twenty does"

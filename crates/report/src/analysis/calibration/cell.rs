@@ -141,8 +141,8 @@ impl Cell {
             let bounded = ends.filter(|ends| ends[1].is_finite());
             t_interval::mean(&bounded.map(|ends| ends[end]).collect::<Vec<_>>())
         };
-        let scores = intervals().filter(|(.., [_, high])| high.is_finite());
-        let scores: Vec<f64> = scores
+        // One without an upper end has no score that is less than any.
+        let scores: Vec<f64> = intervals()
             .map(|(_, truth, ends)| ends[1] - ends[0] + MISSED * truth.beyond(ends))
             .collect();
         let mut cell = Self {

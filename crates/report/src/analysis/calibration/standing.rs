@@ -24,7 +24,7 @@ pub(crate) struct Cell {
     pub(crate) covered: usize,
     /// Mean over the runs, in the metric's unit.
     pub(crate) truth: Option<f64>,
-    /// By how much the truth may be off: the emulator counts a link, not a flow.
+    /// By how much the truth may be off.
     pub(crate) truth_within: Option<f64>,
     /// Mean over the runs.
     pub(crate) value: Option<f64>,

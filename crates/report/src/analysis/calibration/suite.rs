@@ -3,6 +3,7 @@
 use std::fmt;
 
 use record::figure_name::FigureName;
+use record::plan::Case;
 use record::{Record, quantity};
 use stats::proportion::{fewer_than, least_by_chance};
 
@@ -20,6 +21,8 @@ const FEWEST: usize = 10;
 #[derive(Clone, Debug)]
 pub struct Suite {
     cells: Vec<Cell>,
+    /// Cases of which no figure has a truth.
+    without: Vec<String>,
     /// What each may contribute to the suite's false alarms.
     share: f64,
 }
@@ -40,8 +43,11 @@ impl Suite {
             .map(|(_, cell)| cell)
             .collect();
         let by_chance = cells.iter().filter(|cell| !cell.is_count()).count();
+        let has_none = |case: &&Case| cells.iter().all(|cell| cell.case != case.name);
+        let without = record.plan().cases.iter().filter(has_none);
         Self {
             share: ALARM / by_chance.max(1) as f64,
+            without: without.map(|case| case.name.clone()).collect(),
             cells,
         }
     }
@@ -66,9 +72,9 @@ impl Suite {
             .sum()
     }
 
-    /// Whether any cell is red, or there is none.
+    /// Whether any cell is red, or a case has none.
     pub fn is_red(&self) -> bool {
-        self.cells.is_empty() || self.cells().any(|cell| cell.is_red())
+        self.cells.is_empty() || !self.without.is_empty() || self.cells().any(|one| one.is_red())
     }
 }
 
@@ -106,6 +112,9 @@ impl fmt::Display for Suite {
         )?;
         for cell in self.cells() {
             writeln!(f, "{cell}")?;
+        }
+        for case in &self.without {
+            writeln!(f, "{case}: RED no figure has a truth")?;
         }
         let random = self.cells.iter().filter(|cell| !cell.is_count()).count();
         writeln!(

@@ -1,5 +1,5 @@
 //! What the network did to one instrument: of the emulator's packet log and of the conditions, of the emulator's stamps and
-//! counts alone. Of what the instrument says nothing is used, neither its clock nor its counts.
+//! counts alone. Of what the instrument says only which figures there are is used, neither its clock nor its counts.
 
 use model::{DropCause, Effect};
 
@@ -14,6 +14,7 @@ use stats::layers::{ETHERNET_HEADER, UDP_HEADER, ip_header};
 const TCP_HEADERS: u32 = 20 + 32;
 /// IP protocol numbers.
 const TCP: u8 = 6;
+const UDP: u8 = 17;
 /// A line is full when so much of it is used.
 const FULL: f64 = 0.95;
 /// Fewer expected losses say nothing of a probability.
@@ -160,6 +161,7 @@ impl Crossing<'_> {
 
     /// What the emulated network dropped: a count, without any room.
     fn lost(&self, way: Direction) -> Option<Truth> {
+        self.main_flow(way)?;
         let lost: u64 = self.main_flows(way).map(|flow| flow.data.lost).sum();
         self.counts_losses().then(|| Truth::exact(lost as f64))
     }
@@ -228,6 +230,8 @@ impl Crossing<'_> {
         let way = way.or(profile.direction)?;
         match profile.carrier.as_ref()? {
             Carrier::Udp { length } => self.datagrams((*length)?, way),
+            // The far end empties its socket long after the client has stopped to count.
+            Carrier::Tcp { .. } if profile.calibration.timed && way == Direction::Down => None,
             Carrier::Tcp { streams, .. } => self.payload(*streams, way),
         }
     }
@@ -236,7 +240,7 @@ impl Crossing<'_> {
     fn datagrams(&self, length: u32, way: Direction) -> Option<Truth> {
         let (mut left, mut from, mut to) = (0, u64::MAX, 0);
         for flow in self.main_flows(way) {
-            left += (flow.data.packets - flow.data.lost).saturating_sub(1);
+            left += flow.data.packets.saturating_sub(flow.data.lost + 1);
             from = from.min(flow.data.first_departure_ns?);
             to = to.max(flow.data.last_departure_ns?);
         }
@@ -284,7 +288,7 @@ impl Crossing<'_> {
             .median_delay_ns
     }
 
-    /// The most that left within a second, give or take a packet at its ends and what left late, in one heap, of the second before: of a search for it, whose sub-intervals are that long.
+    /// The most that left within a second, give or take a packet at its ends and what left as late as one in a hundred: of a search for it, whose sub-intervals are that long.
     fn best_second(&self, way: Direction) -> Option<Truth> {
         let is_asked = self.profile().calibration.sub_interval_s == Some(1.0);
         let best = self
@@ -292,7 +296,7 @@ impl Crossing<'_> {
             .best_second_bytes
             .filter(|_| is_asked)?;
         let frame = self.case.bed.mtu()? + ETHERNET_HEADER;
-        let late_s = self.link.departure_error.max_ns as f64 / 1e9;
+        let late_s = self.link.departure_error.p99_ns as f64 / 1e9;
         Some(Truth {
             value: best as f64 * 8.0,
             within: (f64::from(frame) + best as f64 * late_s) * 8.0,
@@ -312,9 +316,16 @@ impl Crossing<'_> {
             .filter(move |flow| flow.protocol == protocol)
     }
 
-    /// The flow of a direction that has the most packets: the instrument's, which had the link to itself.
+    /// The flow of a direction that has the most packets: the instrument's, which had the link to itself. Of datagrams, what is
+    /// agreed on over TCP is none.
     fn main_flow(&self, way: Direction) -> Option<&CrossedFlow> {
-        self.flows(way).max_by_key(|flow| flow.data.packets)
+        let is_own = |flow: &&CrossedFlow| match self.profile().carrier {
+            Some(Carrier::Udp { .. }) => flow.protocol == UDP,
+            _ => true,
+        };
+        self.flows(way)
+            .filter(is_own)
+            .max_by_key(|flow| flow.data.packets)
     }
 
     /// It, and those of several streams that are about as great.
