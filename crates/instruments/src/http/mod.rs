@@ -236,8 +236,12 @@ impl<'a> Download<'a> {
             let on_the_way = self.connection.round_trip().unwrap_or_default();
             let in_hosts = (first_byte_s - on_the_way.as_secs_f64()).max(0.0);
             let busy = duration_s - 2.0 * in_hosts;
-            let most = bytes.max(arrived) as f64 * 8.0 / busy;
-            goodput.interval = (busy > 0.0).then(|| [goodput.value, most.max(goodput.value)]);
+            let most = match busy > 0.0 {
+                true => bytes.max(arrived) as f64 * 8.0 / busy,
+                // It may have been the hosts' time alone.
+                false => f64::INFINITY,
+            };
+            goodput.interval = Some([goodput.value, most.max(goodput.value)]);
         }
         let measurement = Measurement {
             figures,
