@@ -19,7 +19,7 @@ pub struct CrossedFlow {
     pub delivered: u64,
     /// Their bytes.
     pub delivered_bytes: u64,
-    /// The most bytes that left within one second, over all such seconds; absent of what took less than one.
+    /// The most bytes that were due within one second, and left, over all such seconds; absent of what took less than one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_second_bytes: Option<u64>,
     /// The packets of the flow's usual length, which leaves out how it was opened, agreed on and closed.

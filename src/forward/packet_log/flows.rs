@@ -9,7 +9,7 @@ use record::crossing::{CrossedData, CrossedFlow};
 
 use super::{LogLine, PacketVerdict, Sink};
 
-/// Packets of one link that are kept until its end, 24 bytes each, and as much again while they are summed up: 400 MB. Beyond them
+/// Packets of one link that are kept until its end, 32 bytes each, and almost as much again while they are summed up: 500 MB. Beyond them
 /// the log is not whole.
 const MOST: usize = 1 << 23;
 /// A flow's packets count as data from this share of its longest on: four quarters are all of it.
@@ -39,6 +39,8 @@ struct Crossed {
     arrival: u64,
     /// 0 if it never left.
     departure: u64,
+    /// When it was to leave; 0 if it never was.
+    due: u64,
     bytes: u32,
     is_lost: bool,
 }
@@ -92,6 +94,7 @@ impl Flows {
         self.flows.entry(key).or_default().push(Crossed {
             arrival: line.arrival.0,
             departure: line.departure.map_or(0, |at| at.0),
+            due: line.due.map_or(0, |at| at.0),
             bytes: line.bytes,
             is_lost,
         });
@@ -140,11 +143,12 @@ fn data(began: u64, packets: &[Crossed]) -> CrossedData {
     }
 }
 
-/// The most bytes that left within a second that begins with a departure and, by the last departure, was over.
+/// The most bytes that were to leave within a second that begins with one of them and, by the last, was over; but for those that were not
+/// sent. What left late, in one heap, is the host's doing and not what the network let through.
 fn best_second(packets: &[Crossed]) -> Option<u64> {
     let left = packets.iter().filter(|packet| packet.departure > 0);
     let mut left: Vec<(u64, u64)> = left
-        .map(|packet| (packet.departure, u64::from(packet.bytes)))
+        .map(|packet| (packet.due, u64::from(packet.bytes)))
         .collect();
     left.sort_unstable();
     let last = left.last()?.0;
@@ -176,6 +180,7 @@ mod tests {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
         LogLine {
             bytes,
+            due: Some(arrival + Nanos(1_000_000)),
             departure: (verdict == PacketVerdict::Delivered).then(|| arrival + Nanos(1_000_000)),
             flow: Some(Flow {
                 protocol: 17,

@@ -288,7 +288,7 @@ impl Crossing<'_> {
             .median_delay_ns
     }
 
-    /// The most that left within a second, give or take a packet at its ends and what left as late as one in a hundred: of a search for it, whose sub-intervals are that long.
+    /// The most that was due within a second, give or take a packet at its ends and what left as late as one in a hundred: of a search for it, whose sub-intervals are that long.
     fn best_second(&self, way: Direction) -> Option<Truth> {
         let is_asked = self.profile().calibration.sub_interval_s == Some(1.0);
         let best = self
