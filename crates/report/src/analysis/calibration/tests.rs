@@ -157,6 +157,26 @@ fn a_goodput_s_truth_is_the_payload_that_left_over_the_log_s_own_time() {
 }
 
 #[test]
+fn a_download_s_time_begins_where_its_client_s_clock_does() {
+    let goodput = figure(Metric::GoodputBitPerS, Statistic::Mean, 3.7e6, 1e5);
+    let goodput = ("tcp", goodput.toward(Direction::Down));
+    let found = |timed| {
+        let mut record = measured(std::slice::from_ref(&goodput));
+        let cases = record.head.plan.cases.iter_mut();
+        for used in cases.flat_map(|case| &mut case.instruments) {
+            used.profile.calibration.timed = timed;
+        }
+        CalibrationReport::of(&record)
+    };
+    let payload = 990_000.0 - 66.0 * 990.0;
+    // The first packet left 12 ms after it came.
+    let truth = only_cell(&found(false)).truth.unwrap();
+    assert!((truth - payload * 8.0 / 1.988).abs() < 1.0, "{truth}");
+    // By the client's clock it ends while the far end's socket is still full.
+    assert!(found(true).instruments.is_empty());
+}
+
+#[test]
 fn a_log_with_gaps_is_no_truth() {
     let mut record = measured(&[rtt(24.05, 0.1)]);
     for run in &mut record.runs {

@@ -248,7 +248,8 @@ impl Crossing<'_> {
     }
 
     /// What TCP carried, over the time from the first data packet's arrival to the last one's departure; and, of an instrument that
-    /// asks first or waits for an answer, one way back. Of connections one after the other each has its own time.
+    /// asks first or waits for an answer, one way back. The clock of a client that receives without asking begins with the word that comes ahead of
+    /// the data, so its time begins with the first departure. Of connections one after the other each has its own time.
     fn payload(&self, streams: u32, way: Direction) -> Option<Truth> {
         let calibration = &self.profile().calibration;
         let count = calibration.runs.unwrap_or(streams) as usize;
@@ -261,7 +262,11 @@ impl Crossing<'_> {
                 .saturating_sub(headers * flow.delivered)
         };
         let bytes: u64 = flows.iter().map(payload).sum();
-        let begun = |flow: &CrossedFlow| flow.data.first_arrival_ns;
+        let from_departure = way == Direction::Down && !calibration.answers;
+        let begun = |flow: &CrossedFlow| match from_departure {
+            true => flow.data.first_departure_ns,
+            false => Some(flow.data.first_arrival_ns),
+        };
         let mut nanos = 0;
         let mut ended = Vec::new();
         for flow in &flows {
@@ -271,10 +276,10 @@ impl Crossing<'_> {
             };
             let end = flow.data.last_departure_ns? + back;
             ended.push(end);
-            nanos += end.checked_sub(begun(flow))?;
+            nanos += end.checked_sub(begun(flow)?)?;
         }
         if calibration.runs.is_none() {
-            let first = flows.iter().map(|flow| begun(flow)).min()?;
+            let first = flows.iter().filter_map(|flow| begun(flow)).min()?;
             nanos = ended.into_iter().max()?.checked_sub(first)?;
         }
         rate(bytes as f64, nanos).map(Truth::exact)
