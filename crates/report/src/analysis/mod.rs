@@ -52,9 +52,10 @@ pub(crate) struct CaseFigures<'a> {
     /// Of all streams together.
     pub(crate) figures: BTreeMap<FigureName, Across>,
     pub(crate) checks: Vec<Check>,
-    /// Runs that failed, are invalid or missing.
+    /// Runs that failed, are missing, or are invalid and too many to do without.
     pub(crate) faults: Vec<Fault>,
-    /// Figures of runs that do not count, though their instruments do: which, and why.
+    /// What does not count while the case stands: invalid runs that are few ([`FEW`]), figures that came late of a run whose
+    /// others count; which, and why.
     pub(crate) left_out: Vec<String>,
     /// Whether runs are missing because the experiment was interrupted, or is under way.
     pub(crate) to_come: bool,
@@ -158,7 +159,7 @@ impl<'a> CaseFigures<'a> {
         checks: Vec<Check>,
         to_come: bool,
     ) -> Self {
-        let faults = faults(latest, case, to_come);
+        let (faults, few) = faults(latest, case, to_come);
         let verdicts = checks.iter().map(|check| check.verdict);
         let verdict = Verdict::of_all(verdicts.chain(faults.iter().map(|fault| fault.verdict)));
         // The attempts before the one that counts.
@@ -168,7 +169,10 @@ impl<'a> CaseFigures<'a> {
             figures,
             checks,
             faults,
-            left_out: counted(latest, case).flat_map(left_out).collect(),
+            left_out: few
+                .into_iter()
+                .chain(counted(latest, case).flat_map(left_out))
+                .collect(),
             to_come,
             repeated,
             runs: counted(latest, case).collect(),
@@ -303,39 +307,50 @@ fn spoilt(latest: &Latest<'_>, case: &Case, of: &FigureName) -> Option<String> {
     })
 }
 
-fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> Vec<Fault> {
-    let mut ran = 0;
-    let mut faults: Vec<Fault> = latest
-        .runs(case)
-        .inspect(|_| ran += 1)
-        .filter_map(|run| match &run.outcome {
-            Outcome::Ok => None,
-            Outcome::Failed { cause } => Some(Fault {
+/// One run in so many may be invalid: the others speak for the case, and its rules say themselves how many runs they take.
+const FEW: usize = 5;
+
+/// What is wrong with the runs of a case; and, where those that are invalid are few, what these say, which is then not wrong.
+fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> (Vec<Fault>, Vec<String>) {
+    let runs: Vec<&Run> = latest.runs(case).collect();
+    let mut faults = Vec::new();
+    let mut invalid = Vec::new();
+    for run in &runs {
+        let number = run.repeat;
+        match &run.outcome {
+            Outcome::Ok => {}
+            Outcome::Failed { cause } => faults.push(Fault {
                 verdict: Verdict::Failed,
-                text: format!("run {} failed: {cause}", run.repeat),
+                text: format!("run {number} failed: {cause}"),
             }),
-            Outcome::Invalid { cause } => Some(Fault {
+            Outcome::Invalid { cause } => invalid.push(Fault {
                 verdict: match to_come && run.attempt < MOST_ATTEMPTS {
                     true => Verdict::Incomplete,
                     false => Verdict::Invalid,
                 },
-                text: format!("run {} is invalid: {cause}", run.repeat),
+                text: format!("run {number} is invalid: {cause}"),
             }),
-        })
-        .collect();
-    if ran < case.repeats.least {
+        }
+    }
+    let mut few = Vec::new();
+    match invalid.len() * FEW <= runs.len() && !to_come {
+        true => few.extend(invalid.into_iter().map(|fault| fault.text)),
+        false => faults.extend(invalid),
+    }
+    if runs.len() < case.repeats.least as usize {
         faults.push(Fault {
             verdict: match to_come {
                 true => Verdict::Incomplete,
                 false => Verdict::Failed,
             },
             text: format!(
-                "{ran} of {} took place",
+                "{} of {} took place",
+                runs.len(),
                 record::quantity::counted(case.repeats.least, "run")
             ),
         });
     }
-    faults
+    (faults, few)
 }
 
 #[cfg(test)]
@@ -484,6 +499,47 @@ pub(crate) mod tests {
             run.outcome = Outcome::Invalid { cause };
         }
         record
+    }
+
+    #[test]
+    fn one_invalid_run_in_five_is_told_and_the_others_stand() {
+        let mut record = record();
+        record.head.plan.cases.truncate(1);
+        record.head.plan.trends.clear();
+        record.head.plan.cases[0].repeats = Repeats {
+            least: 5,
+            most: 5,
+            until: None,
+        };
+        let (one, cause) = (record.runs[0].clone(), "the ring dropped 3");
+        let run = |repeat| Run {
+            repeat,
+            ..one.clone()
+        };
+        record.runs = (1..=5).map(run).collect();
+        let spoil = |record: &mut Record, run: usize| {
+            let cause = cause.to_owned();
+            record.runs[run].outcome = Outcome::Invalid { cause };
+        };
+        spoil(&mut record, 3);
+        let analysis = Analysis::of(&record);
+        assert_eq!(
+            (analysis.verdict, analysis.cases[0].runs.len()),
+            (Verdict::Met, 4)
+        );
+        let told = format!("run 4 is invalid: {cause}");
+        let findings = crate::findings::findings(&analysis).join("\n");
+        let [junit, html] = [
+            crate::junit(&record).unwrap(),
+            crate::html(&record).unwrap(),
+        ];
+        for report in [findings, junit, html] {
+            assert!(report.contains(&told), "{report}");
+        }
+        spoil(&mut record, 0);
+        let analysis = Analysis::of(&record);
+        assert_eq!(analysis.verdict, Verdict::Invalid);
+        assert_eq!(analysis.cases[0].faults.len(), 2);
     }
 
     #[test]
