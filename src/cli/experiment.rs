@@ -30,11 +30,11 @@ const PAGE: &str = "report.html";
 const SAMPLES: &str = "samples.csv";
 
 /// How an experiment is run, and what of it.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct ExperimentArgs {
     /// Shorten counts and sizes, never the conditions
     #[arg(long)]
-    quick: bool,
+    pub(super) quick: bool,
     /// Only the case of this name, or those that a sweep made of it, and the reference; may be repeated
     #[arg(long, value_name = "CASE")]
     only: Vec<String>,
@@ -75,6 +75,31 @@ pub(super) struct FinishedExperiment {
 }
 
 impl ExperimentArgs {
+    /// Of the experiment `name`, one of several.
+    ///
+    /// # Errors
+    /// An option that is of one experiment.
+    pub(super) fn of_several(&self, name: &str) -> Result<Self, Failure> {
+        let of_one = [
+            ("--only", !self.only.is_empty()),
+            ("--json", self.json.is_some()),
+        ];
+        if let Some((option, _)) = of_one.iter().find(|(_, given)| *given) {
+            return Err(Failure::bad_input(format_args!(
+                "{option} is of one scenario: run it by itself"
+            )));
+        }
+        Ok(Self {
+            out: self.out.as_ref().map(|out| out.join(name)),
+            ..self.clone()
+        })
+    }
+
+    /// The folder that holds those of several experiments.
+    pub(super) fn folder(&self) -> &Path {
+        self.out.as_deref().unwrap_or(Path::new(directory::OUT))
+    }
+
     /// Runs the plan that `given` makes of `--quick`, or the rest of one; nothing when only the plan was asked for.
     ///
     /// `prepare` has the last word on the plan, but for `--only`; `command` is the one that goes on with the record.
@@ -164,10 +189,14 @@ impl ExperimentArgs {
 }
 
 impl FinishedExperiment {
+    /// Its report.
+    pub(super) fn page(&self) -> PathBuf {
+        self.directory.join(PAGE)
+    }
+
     /// Says where the report is, and how to go on with what a signal cut short.
     pub(super) fn conclude(&self) -> Result<(), Failure> {
-        let report = self.directory.join(PAGE);
-        note(format_args!("report: {}", report.display()));
+        note(format_args!("report: {}", self.page().display()));
         match self.stop.cause() {
             None => Ok(()),
             Some(cause) => Err(anyhow!(

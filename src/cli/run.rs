@@ -1,23 +1,36 @@
-//! `farwire run`: an experiment, or the missing rest of one.
+//! `farwire run`: experiments, or the missing rest of one.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use clap::Args;
 
-use super::experiment::ExperimentArgs;
+use super::experiment::{ExperimentArgs, FinishedExperiment};
 use crate::experiment::scenario;
-use crate::notes;
-use instruments::failure::Failure;
+use crate::notes::note;
+use crate::{exit, notes};
+use instruments::failure::{Blame, Failure};
+use instruments::output;
 use record::GivenScenario;
+use report::Listed;
 use report::analysis::{Analysis, Verdict};
+
+/// The page of several experiments, beside their folders.
+const INDEX: &str = "index.html";
 
 /// Run an experiment
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// The scenario, a TOML file
-    #[arg(required_unless_present = "resume", conflicts_with = "resume")]
-    scenario: Option<PathBuf>,
+    /// The scenario, a TOML file; several run one after the other, each into a folder of its own below --out [default: out/], with an
+    /// index.html of their reports there
+    #[arg(
+        required_unless_present = "resume",
+        conflicts_with = "resume",
+        value_name = "SCENARIO"
+    )]
+    scenarios: Vec<PathBuf>,
     #[command(flatten)]
     experiment: ExperimentArgs,
     /// End with all that the record says: every headline, spread, warm-up, conditions, the machine
@@ -26,24 +39,104 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// Runs the experiment; 0 when all expectations are met, 1 when not.
+    /// Runs the experiments; 0 when all expectations are met, 1 when not.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let file = match &self.scenarios[..] {
+            [] => Path::new(""),
+            [file] => file,
+            files => return self.several(files),
+        };
+        let Some(finished) = self.one(file, &self.experiment)? else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        finished.conclude()?;
+        Ok(match is_met(&finished) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    }
+
+    /// One experiment with its report; nothing where only its plan was asked for.
+    fn one(
+        &self,
+        file: &Path,
+        experiment: &ExperimentArgs,
+    ) -> Result<Option<FinishedExperiment>, Failure> {
         let given = |quick| {
-            let file = self.scenario.as_deref().unwrap_or(Path::new(""));
             let (text, plan) = scenario::read(file, quick)?;
             let file = file.display().to_string();
             Ok((GivenScenario { file, text }, plan))
         };
-        let Some(finished) = self.experiment.run("run", given, |plan| plan)? else {
-            return Ok(ExitCode::SUCCESS);
+        let Some(finished) = experiment.run("run", given, |plan| plan)? else {
+            return Ok(None);
         };
         let text = super::report::text(&finished.record, self.details, super::terminal());
-        let json = self.experiment.json.as_deref();
+        let json = experiment.json.as_deref();
         super::show(json, &finished.record, &text, notes::beside())?;
-        finished.conclude()?;
-        Ok(match Analysis::of(&finished.record).verdict {
-            Verdict::Met => ExitCode::SUCCESS,
-            _ => ExitCode::FAILURE,
-        })
+        Ok(Some(finished))
     }
+
+    /// All of `files`, also where one of them fails, and the page of those that ran. A file that cannot be read stops
+    /// them before the first one runs, a signal ends them all.
+    fn several(&self, files: &[PathBuf]) -> Result<ExitCode, Failure> {
+        let experiments = self.experiments(files)?;
+        let folder = self.experiment.folder();
+        let page = folder.join(INDEX);
+        let (mut listed, mut wrong) = (Vec::new(), Vec::new());
+        for (file, experiment) in experiments {
+            match self.one(file, &experiment) {
+                Ok(None) => {}
+                Ok(Some(finished)) => {
+                    if !is_met(&finished) {
+                        wrong.push(file.display().to_string());
+                    }
+                    let report = finished.page();
+                    let seen = report.strip_prefix(folder).unwrap_or(&report);
+                    listed.push(Listed::of(&finished.record, seen.display().to_string()));
+                    output::write(Some(&page), &report::index(&listed)?)?;
+                    finished.conclude()?;
+                }
+                Err(failure) => {
+                    exit::report(&failure);
+                    wrong.push(file.display().to_string());
+                }
+            }
+        }
+        if !listed.is_empty() {
+            note(format_args!("all reports: {}", page.display()));
+        }
+        match wrong.is_empty() {
+            true => Ok(ExitCode::SUCCESS),
+            false => Err(anyhow!("not all that is expected is met: {}", wrong.join(", ")).into()),
+        }
+    }
+
+    /// How each of several scenarios is run.
+    ///
+    /// # Errors
+    /// One of them cannot be read, or two have one name.
+    fn experiments<'f>(
+        &self,
+        files: &'f [PathBuf],
+    ) -> Result<Vec<(&'f Path, ExperimentArgs)>, Failure> {
+        let mut names: BTreeMap<String, &Path> = BTreeMap::new();
+        let experiment = |file: &'f PathBuf| {
+            let (_, plan) = scenario::read(file, self.experiment.quick).or_bad_input()?;
+            let experiment = self.experiment.of_several(&plan.name)?;
+            match names.insert(plan.name.clone(), file) {
+                None => Ok((file.as_path(), experiment)),
+                Some(other) => Err(Failure::bad_input(format_args!(
+                    "{} and {} are both called `{}`: run one of them by itself",
+                    other.display(),
+                    file.display(),
+                    plan.name
+                ))),
+            }
+        };
+        files.iter().map(experiment).collect()
+    }
+}
+
+fn is_met(finished: &FinishedExperiment) -> bool {
+    Analysis::of(&finished.record).verdict == Verdict::Met
 }

@@ -7,6 +7,9 @@ use anyhow::{Result, bail};
 use crate::notes::note;
 use record::Record;
 
+/// Where records go unless that is said.
+pub(crate) const OUT: &str = "out";
+
 /// The directory for a new record of the experiment `name`: `out`, or the first free one of out/NAME, out/NAME-2 and
 /// so on, which is said where it is not out/NAME. `command` is the one that makes it.
 ///
@@ -20,7 +23,7 @@ pub(crate) fn choose(
 ) -> Result<PathBuf> {
     let first = match out {
         Some(directory) => directory.to_owned(),
-        None => Path::new("out").join(name),
+        None => Path::new(OUT).join(name),
     };
     if overwrite || !Record::is_in(&first) {
         return Ok(first);

@@ -15,6 +15,7 @@ mod refusals;
 mod resumed;
 mod runs;
 mod screen;
+mod several;
 mod shipped;
 mod small;
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     instruments::add(&mut suite);
     interrupted::add(&mut suite);
     kept::add(&mut suite);
+    several::add(&mut suite);
     pages::add(&mut suite);
     refusals::add(&mut suite);
     resumed::add(&mut suite);

@@ -70,8 +70,9 @@ fn shortened(scenario: &str) -> Result<Table> {
     let cases = cases.context("cases")?;
     cases.truncate(1);
     let case = cases[0].as_table_mut().context("a case")?;
-    case.remove("sweep");
-    case.remove("expect");
+    for of_the_full_form in ["sweep", "expect", "instruments"] {
+        case.remove(of_the_full_form);
+    }
     let instruments = scenario.get_mut("instruments");
     for instrument in instruments
         .and_then(Toml::as_array_mut)

@@ -124,7 +124,7 @@ mod tests {
     const RESULTS: &str = r#"{"cpu_util_total":12.5,"cpu_util_user":1.5,"cpu_util_system":11,"sender_has_retransmits":1,"congestion_used":"cubic","streams":[{"id":1,"bytes":12345678,"retransmits":18446744073709551615,"jitter":0.013,"errors":0,"packets":10,"start_time":0,"end_time":10.01}]}"#;
     const LINES: [&str; 4] = [
         "farwire-messages/1 pingpong size=64 count=100 nagle=no wait=block",
-        "ok wait=spin mss=1448 udp=5204",
+        "ok wait=spin mss=1448 rcvbuf=1 udp=5204",
         "result reads=10 bytes=1048576 total_ns=12345678 network_ns=1234567",
         "result received=99 duplicates=1",
     ];

@@ -71,6 +71,8 @@ words! {
         Max,
         /// The sample standard deviation, n - 1 in the denominator; of several runs.
         Sd,
+        /// The mean distance from their mean; of several runs, as "Experiment on Oct 10" has their variation.
+        MeanDeviation,
         /// The root of the mean square less the squared mean, as ping(8) has it.
         Mdev,
         /// What one in ten is not above.

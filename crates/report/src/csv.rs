@@ -1,5 +1,6 @@
 //! Every sample of a record in the long form: one a line.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use anyhow::Result;
@@ -33,10 +34,10 @@ pub fn write_csv(record: &Record, target: impl Write) -> Result<()> {
         for measured in &run.measurements {
             for sample in &measured.measurement.samples {
                 writer.write_record([
-                    run.case.as_str(),
+                    no_formula(&run.case).as_ref(),
                     &repeat,
                     &seed,
-                    &measured.instrument,
+                    &no_formula(&measured.instrument),
                     &format!("{:.6}", sample.at_s),
                     sample.metric.name(),
                     &sample.index.to_string(),
@@ -52,6 +53,14 @@ pub fn write_csv(record: &Record, target: impl Write) -> Result<()> {
     Ok(())
 }
 
+/// A name that no spreadsheet takes for a formula: behind an apostrophe where it begins as one.
+fn no_formula(name: &str) -> Cow<'_, str> {
+    match name.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        true => Cow::Owned(format!("'{name}")),
+        false => Cow::Borrowed(name),
+    }
+}
+
 fn blank_or(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
@@ -60,6 +69,18 @@ fn blank_or(value: Option<impl ToString>) -> String {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
+
+    #[test]
+    fn a_name_that_begins_as_a_formula_is_none() {
+        let mut record = record();
+        record.runs.truncate(1);
+        record.runs[0].case = "=cmd|' /C calc'!A0".to_owned();
+        let mut text = Vec::new();
+        write_csv(&record, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let mut cells = text.lines().skip(1);
+        assert!(cells.all(|line| line.starts_with("'=cmd|")), "{text}");
+    }
 
     #[test]
     fn every_sample_is_a_line() {

@@ -14,6 +14,13 @@ pub fn sample_sd(values: &[f64]) -> Option<f64> {
     (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt())
 }
 
+/// The mean distance of `values` from their mean; of two values at least.
+pub fn mean_deviation(values: &[f64]) -> Option<f64> {
+    let centre = mean(values)?;
+    let distances: Vec<f64> = values.iter().map(|value| (value - centre).abs()).collect();
+    mean(&distances).filter(|_| values.len() > 1)
+}
+
 /// The 95 % interval of the mean of what `values` are draws of, by Student's t; of two values at least.
 pub fn mean_interval(values: &[f64]) -> Option<[f64; 2]> {
     let (mean, sd) = (mean(values)?, sample_sd(values)?);
@@ -39,6 +46,13 @@ mod tests {
         assert!((low - 3.037).abs() < 0.001 && (high - 6.963).abs() < 0.001);
         assert_eq!(mean_interval(&[1.0]), None);
         assert_eq!(mean(&[]), None);
+    }
+
+    #[test]
+    fn the_mean_deviation_is_what_nettest_calls_variation() {
+        let runs = [14.19, 14.18, 14.12, 14.23, 14.14];
+        assert!((mean_deviation(&runs).unwrap() - 0.0336).abs() < 1e-9);
+        assert_eq!(mean_deviation(&runs[..1]), None);
     }
 
     #[test]

@@ -162,8 +162,9 @@ impl ScenarioFile {
     /// What only the whole file can show to be wrong.
     fn check(&self) -> Result<()> {
         ensure!(
-            !self.name.is_empty() && !self.name.contains('/'),
-            "name: it names the directory of the record: a text without `/`"
+            is_plain(&self.name),
+            "name: `{}`: it names the directory of the record: letters, digits, `-`, `_` and `.`, the first a letter or a digit",
+            self.name
         );
         ensure!(self.quick.repeats != Some(0), "quick: repeats: at least 1");
         ensure!(!self.instruments.is_empty(), "instruments: there is none");
@@ -185,6 +186,12 @@ impl ScenarioFile {
         }
         Ok(())
     }
+}
+
+/// Whether a directory of this name lies where it is made, and is no option to any program.
+fn is_plain(name: &str) -> bool {
+    let within = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
+    name.starts_with(char::is_alphanumeric) && name.chars().all(within)
 }
 
 /// The names of the cases that each name of the file stands for: one, or those of a sweep in order.

@@ -19,7 +19,7 @@ use crate::messages::tables;
 use crate::messages::wire::DEFAULT_PORT;
 use crate::{Session, measured};
 use netio::stop::Stop;
-use record::Statistic::{Mean, Sd};
+use record::Statistic::{Mean, MeanDeviation, Sd};
 use record::lateness::Traffic;
 use record::profile::Profile;
 use record::quantity::counted;
@@ -58,7 +58,7 @@ impl Instrument for BlastArgs {
         let sizes: Vec<u64> = loads.iter().map(|load| load.size as u64).collect();
         Ok(Stated::means(&[Metric::GoodputBitPerS])
             .toward(&[Direction::Up])
-            .and(Stated::of(Metric::ElapsedS, &[Mean, Sd]))
+            .and(Stated::of(Metric::ElapsedS, &[Mean, Sd, MeanDeviation]))
             .of_sizes(&sizes))
     }
 
@@ -178,6 +178,11 @@ fn figures(load: Load, elapsed_s: &[f64], hosts_s: Option<f64>) -> Vec<Figure> {
     let elapsed = [
         (Metric::ElapsedS, Mean, Some(mean_s)),
         (Metric::ElapsedS, Sd, t_interval::sample_sd(elapsed_s)),
+        (
+            Metric::ElapsedS,
+            MeanDeviation,
+            t_interval::mean_deviation(elapsed_s),
+        ),
     ];
     // nettest's: the bytes of one run over the mean time of the runs.
     let bytes = load.size as f64 * load.count as f64;

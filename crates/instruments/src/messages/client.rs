@@ -63,7 +63,14 @@ impl MessageTarget {
         socket.set_nodelay(!nagle)?;
         let mss = SockRef::from(socket).tcp_mss()?;
         let mss = format!("{mss} bytes of payload in a full segment");
-        measurement.facts.insert("mss".to_owned(), mss);
+        let sndbuf = SockRef::from(socket).send_buffer_size()?;
+        let buffers = format!(
+            "{sndbuf} bytes to send (SO_SNDBUF), {} bytes to receive at the far end (SO_RCVBUF), as a connection begins",
+            grant.rcvbuf
+        );
+        let facts = [("mss", mss), ("socket_buffers", buffers)];
+        let facts = facts.map(|(name, fact)| (name.to_owned(), fact));
+        measurement.facts.extend(facts);
         if let Ok(mtu) = tcp::path_mtu(socket) {
             let mtu = format!("{mtu} bytes, of the path");
             measurement.facts.insert("mtu".to_owned(), mtu);

@@ -24,7 +24,8 @@ use crate::messages::tables;
 use crate::messages::wire::DEFAULT_PORT;
 use crate::{Session, endpoint, measured};
 use netio::stop::STOP_INTERVAL;
-use record::Statistic::{self, Mean, Sd};
+use netio::tcp::TcpInfo;
+use record::Statistic::{self, Mean, MeanDeviation, Sd};
 use record::lateness::Traffic;
 use record::profile::{Carrier, Headline, HostLimit, Profile, SampleKind};
 use record::quantity::counted;
@@ -89,7 +90,7 @@ impl Instrument for PingpongArgs {
         use Statistic::{Max, Median, Min, P99};
         let loads = self.messages.loads(Sweep::pingpong)?;
         let sizes: Vec<u64> = loads.iter().map(|load| load.size as u64).collect();
-        let mut figures = Stated::of(Metric::ElapsedS, &[Mean, Sd])
+        let mut figures = Stated::of(Metric::ElapsedS, &[Mean, Sd, MeanDeviation])
             .and(Stated::of(Metric::RttMs, &[Mean, Min, Median, P99, Max]));
         if self.udp {
             let up = Stated::totals(&[Metric::SentPackets]).toward(&[Direction::Up]);
@@ -98,6 +99,9 @@ impl Instrument for PingpongArgs {
                 .and(Stated::means(&[Metric::LostPercent]))
                 .toward(&[Direction::Up, Direction::Down]);
             figures = figures.and(up).and(down).and(each);
+        } else {
+            let again = Stated::totals(&[Metric::RetransmittedPackets]);
+            figures = figures.and(again.toward(&[Direction::Up]));
         }
         Ok(figures.of_sizes(&sizes))
     }
@@ -183,6 +187,7 @@ pub(crate) fn measure(far: &MessageTarget, plan: &PingpongPlan, session: &Sessio
             elapsed_s: Vec::new(),
             mean_rtt_ms: Vec::new(),
             datagrams: DatagramCounts::default(),
+            retransmitted: 0,
             measurement: &mut measurement,
         };
         let outcome = runs.all();
@@ -206,6 +211,8 @@ struct Runs<'a> {
     elapsed_s: Vec<f64>,
     mean_rtt_ms: Vec<f64>,
     datagrams: DatagramCounts,
+    /// Segments that the client sent again, over TCP.
+    retransmitted: u64,
     measurement: &'a mut Measurement,
 }
 
@@ -276,6 +283,7 @@ impl Runs<'_> {
             "{} sends back other bytes than it got",
             self.far.address
         );
+        self.retransmitted += u64::from(TcpInfo::of(stream.socket())?.total_retrans);
         Ok(before - start)
     }
 
@@ -384,6 +392,11 @@ impl Runs<'_> {
         let elapsed = [
             (Metric::ElapsedS, Mean, t_interval::mean(&self.elapsed_s)),
             (Metric::ElapsedS, Sd, t_interval::sample_sd(&self.elapsed_s)),
+            (
+                Metric::ElapsedS,
+                MeanDeviation,
+                t_interval::mean_deviation(&self.elapsed_s),
+            ),
         ];
         let mean_rtt = [(Metric::RttMs, Mean, t_interval::mean(&self.mean_rtt_ms))];
         let interval = network_part(t_interval::mean_interval(&self.mean_rtt_ms), hosts_ms);
@@ -393,10 +406,18 @@ impl Runs<'_> {
             .chain(mean_rtt)
             .chain(self.round_trips.figures(hosts_ms))
             .chain(self.datagrams.figures())
+            .chain(self.retransmitted())
             .map(|figure| figure.size(size));
         self.measurement.figures.extend(figures);
         let samples = self.round_trips.samples().map(|sample| sample.size(size));
         self.measurement.samples.extend(samples);
+    }
+
+    /// Of what the client sent over TCP.
+    fn retransmitted(&self) -> Option<Figure> {
+        let over_tcp = self.plan.udp.is_none() && !self.elapsed_s.is_empty();
+        let total = || measured::total(Metric::RetransmittedPackets, self.retransmitted);
+        over_tcp.then(|| total().toward(Direction::Up))
     }
 
     /// What the hosts add to a round-trip time at most: twice the loopback's, as much again for a far end, or a load,

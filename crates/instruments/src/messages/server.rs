@@ -217,9 +217,11 @@ impl MessageTest<'_> {
             udp.map(|theirs| NumberedDatagrams::new(self.answering_socket(theirs)?, wait));
         let datagrams = datagrams.transpose();
         let datagrams = datagrams.with_context(|| format!("no UDP socket on port {port}"))?;
+        let socket = SockRef::from(self.stream.socket());
         let grant = Grant {
             wait,
-            mss: SockRef::from(self.stream.socket()).tcp_mss()?,
+            mss: socket.tcp_mss()?,
+            rcvbuf: socket.recv_buffer_size()? as u64,
             udp: udp.map(|_| port),
         };
         self.stream.send_line(&grant.to_string())?;

@@ -152,10 +152,7 @@ impl<'a> SizeResults<'a> {
     fn elapsed(&self, runs: usize) -> impl Iterator<Item = String> {
         let times = &self.elapsed_s;
         let mean = t_interval::mean(times);
-        let variation = mean.and_then(|mean| {
-            let away: Vec<f64> = times.iter().map(|time| (time - mean).abs()).collect();
-            t_interval::mean(&away)
-        });
+        let variation = t_interval::mean_deviation(times);
         let each = (0..runs).map(|run| times.get(run).copied());
         let all = each.chain([mean, variation, t_interval::sample_sd(times)]);
         all.map(|value| optional(value, 6))

@@ -6,7 +6,7 @@
 //! client  farwire-messages/1 pingpong size=64 count=1000 wait=block nagle=no [udp=PORT]
 //!         farwire-messages/1 blast    size=64 count=1000 nagle=no
 //!         farwire-messages/1 transfer block=8192 bytes=10485760 nagle=no latency_us=5000
-//! server  ok wait=block mss=1448 [udp=PORT]
+//! server  ok wait=block mss=1448 rcvbuf=131072 [udp=PORT]
 //!         error WHAT IS WRONG, and the server closes
 //! ```
 //!
@@ -94,6 +94,8 @@ pub(crate) struct Grant {
     pub(crate) wait: Wait,
     /// The largest TCP segment that it sends on this connection (TCP_MAXSEG), in bytes of payload and options.
     pub(crate) mss: u32,
+    /// Its receive buffer (SO_RCVBUF), in bytes.
+    pub(crate) rcvbuf: u64,
     /// Its UDP port, when the messages are to be datagrams.
     pub(crate) udp: Option<u16>,
 }
@@ -204,7 +206,10 @@ impl FromStr for Request {
 
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ok wait={} mss={}", self.wait, self.mss)?;
+        let Self {
+            wait, mss, rcvbuf, ..
+        } = self;
+        write!(f, "ok wait={wait} mss={mss} rcvbuf={rcvbuf}")?;
         self.udp.map_or(Ok(()), |port| write!(f, " udp={port}"))
     }
 }
@@ -219,6 +224,7 @@ impl Grant {
         let read = Self {
             wait: fields.choice("wait", WAITS)?,
             mss: fields.required("mss")?,
+            rcvbuf: fields.required("rcvbuf")?,
             udp: fields.optional("udp")?,
         };
         fields.end(read)
@@ -405,6 +411,7 @@ mod tests {
         let grant = Grant {
             wait: Wait::Block,
             mss: 1448,
+            rcvbuf: 131_072,
             udp: Some(5203),
         };
         assert_eq!(Grant::parse(&grant.to_string()).unwrap(), grant);

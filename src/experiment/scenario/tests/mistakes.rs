@@ -297,6 +297,12 @@ const MISTAKES: &[Mistake] = &[
     ),
     // Names of what is not there.
     mistake(
+        r#"name = "office""#,
+        r#"name = "../office" # here"#,
+        "name: `../office`",
+        "the first a letter or a digit",
+    ),
+    mistake(
         r#"kind = "ping""#,
         r#"kind = "pnig" # here"#,
         "instruments 1: kind",

@@ -38,7 +38,9 @@ fn a_far_end_that_is_something_else_is_named_with_what_it_said() {
 #[test]
 fn a_far_end_that_closes_fails_the_measurement_at_its_message() {
     let far = impostor(|stream, _| {
-        stream.write_all(b"ok wait=block mss=1448\n").unwrap();
+        stream
+            .write_all(b"ok wait=block mss=1448 rcvbuf=1\n")
+            .unwrap();
         stream.read_exact(&mut [0; 64]).unwrap();
         stream.write_all(&[0; 10]).unwrap();
     });
@@ -58,7 +60,11 @@ fn a_far_end_that_falls_silent_is_given_up() {
     let states: [(Answer, &str); 2] = [
         (|_| {}, "answering the request"),
         (
-            |stream| stream.write_all(b"ok wait=block mss=1448\n").unwrap(),
+            |stream| {
+                stream
+                    .write_all(b"ok wait=block mss=1448 rcvbuf=1\n")
+                    .unwrap()
+            },
             "message 1 of 3",
         ),
     ];
@@ -86,7 +92,9 @@ fn a_far_end_that_falls_silent_is_given_up() {
 #[test]
 fn a_far_end_that_sends_other_bytes_back_is_found_out() {
     let far = impostor(|stream, _| {
-        stream.write_all(b"ok wait=block mss=1448\n").unwrap();
+        stream
+            .write_all(b"ok wait=block mss=1448 rcvbuf=1\n")
+            .unwrap();
         let mut message = [0; 64];
         while stream.read_exact(&mut message).is_ok() {
             stream.write_all(&[0; 64]).unwrap();
@@ -101,7 +109,9 @@ fn a_far_end_that_sends_other_bytes_back_is_found_out() {
 #[test]
 fn an_account_that_cannot_be_is_refused() {
     let far = impostor(|stream, _| {
-        stream.write_all(b"ok wait=block mss=1448\n").unwrap();
+        stream
+            .write_all(b"ok wait=block mss=1448 rcvbuf=1\n")
+            .unwrap();
         stream.read_exact(&mut [0; 10]).unwrap();
         let line = b"result reads=1 bytes=11 total_ns=5 network_ns=9\n";
         stream.write_all(line).unwrap();

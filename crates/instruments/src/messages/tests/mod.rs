@@ -105,7 +105,11 @@ fn messages_of_every_size_come_back_however_both_ends_wait() {
             let of = |statistic| value(&measurement, Metric::RttMs, statistic, None, size);
             assert!(of(Statistic::Min) <= of(Statistic::Mean));
             assert!(of(Statistic::Mean) <= of(Statistic::Max));
+            // How many there are is the kernel's affair.
+            let (again, up) = (Metric::RetransmittedPackets, Some(Direction::Up));
+            value(&measurement, again, Statistic::Total, up, size);
         }
+        assert!(measurement.facts.contains_key("socket_buffers"));
     }
 }
 

@@ -1,0 +1,88 @@
+//! One page of several experiments: how each stands, a picture for each question that it answers, the way to its report.
+
+use anyhow::Result;
+use askama::Template;
+
+use crate::analysis::{Analysis, Verdict};
+use crate::charts::{self, Drawing};
+use crate::findings;
+use record::Record;
+
+/// An experiment as the page has it.
+pub struct Listed {
+    title: String,
+    /// Where its report is, seen from the page.
+    report: String,
+    headline: String,
+    is_met: bool,
+    /// "5 cases, 30 runs, begun 2026-01-02T03:04:05Z, shortened by --quick".
+    size: String,
+    findings: Vec<String>,
+    drawings: Vec<Drawing>,
+}
+
+impl Listed {
+    /// Of `record`, whose report is at `report`, seen from the page.
+    pub fn of(record: &Record, report: String) -> Self {
+        let analysis = Analysis::of(record);
+        let plan = record.plan();
+        let questions = charts::questions(&analysis).into_iter();
+        Self {
+            title: plan.title.clone(),
+            report,
+            headline: findings::headline(&analysis),
+            is_met: analysis.verdict == Verdict::Met,
+            size: format!(
+                "{}, {}, begun {}{}",
+                record::quantity::counted(plan.cases.len(), "case"),
+                record::quantity::counted(record.runs.len(), "run"),
+                record.head.started_at,
+                findings::quick(plan.quick)
+            ),
+            findings: findings::findings(&analysis),
+            drawings: questions
+                .filter_map(|question| question.drawings.into_iter().next())
+                .collect(),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "index.html")]
+struct Page<'a> {
+    listed: &'a [Listed],
+}
+
+/// The page: one file, nothing fetched.
+///
+/// # Errors
+/// None but those of the template.
+pub fn index(listed: &[Listed]) -> Result<String> {
+    Ok(Page { listed }.render()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+
+    #[test]
+    fn every_experiment_has_its_verdict_its_pictures_and_the_way_to_its_report() {
+        let met = record();
+        let mut unmet = record();
+        unmet.runs.pop();
+        let listed = [(met, "small/report.html"), (unmet, "small-2/report.html")]
+            .map(|(record, report)| Listed::of(&record, report.to_owned()));
+        let page = index(&listed).unwrap();
+        for wanted in [
+            "href=\"small/report.html\"",
+            "href=\"small-2/report.html\"",
+            "Met: 4 of 4 expectations met.",
+            "1 of 2 runs took place",
+            "<svg",
+            "2 cases, 3 runs",
+        ] {
+            assert!(page.contains(wanted), "{wanted}: {page}");
+        }
+    }
+}
