@@ -141,6 +141,12 @@ words! {
         FirstByteMs,
         /// Payload that arrived over time (L7), without any header.
         GoodputBitPerS,
+        /// The sample standard deviation of a download's goodput over its whole seconds, in percent of their mean.
+        GoodputVariationPercent,
+        /// Payload over the end of a download, the last three seconds or more, as wget's progress bar has it.
+        FinalGoodputBitPerS,
+        /// The longest time of a download, from its first payload on, in which none came.
+        LongestStallS,
         /// IP packets over time (L3), their headers included.
         L3RateBitPerS,
         /// Ethernet frames over time (L2), without FCS, as tc counts them.

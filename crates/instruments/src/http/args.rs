@@ -20,7 +20,7 @@ use crate::failure::{Blame, Failure};
 use crate::http::files::{self, DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS};
 use crate::http::sizes::FileSizes;
 use crate::http::tool::DownloadTool;
-use crate::http::{self, Amount, DEFAULT_INTERVAL, HttpPlan, HttpTarget};
+use crate::http::{self, Amount, DEFAULT_INTERVAL, HttpPlan, HttpTarget, history};
 use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
 
 /// An HTTP/1.1 download, or many small files
@@ -108,16 +108,16 @@ impl Instrument for HttpArgs {
 
     fn figures(&self) -> Result<Stated> {
         if !self.files.asked_for() {
-            let metrics = match self.tool {
-                Some(DownloadTool::Curl) => &[
+            let usual =
+                Stated::totals(&[Metric::ReceivedBytes, Metric::ElapsedS]).and(Stated::means(&[
                     Metric::GoodputBitPerS,
                     Metric::FirstByteMs,
-                    Metric::ConnectMs,
-                ][..],
-                _ => &[Metric::GoodputBitPerS, Metric::FirstByteMs],
-            };
-            let totals = Stated::totals(&[Metric::ReceivedBytes, Metric::ElapsedS]);
-            return Ok(totals.and(Stated::means(metrics)));
+                ]));
+            return Ok(usual.and(match self.tool {
+                Some(DownloadTool::Curl) => Stated::means(&[Metric::ConnectMs]),
+                Some(DownloadTool::Wget) => Stated::default(),
+                None => history::stated(),
+            }));
         }
         Ok(files::stated(&self.files.plan(self.url.len())))
     }

@@ -4,6 +4,7 @@ pub mod args;
 mod connection;
 pub(crate) mod curl;
 pub(crate) mod files;
+mod history;
 pub(crate) mod server;
 pub(crate) mod sizes;
 pub(crate) mod tool;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use self::connection::{HttpConnection, ResponseHead, Waited};
+use self::history::History;
 use super::Session;
 use super::meter::Meter;
 use crate::endpoint::{self, Family, Local};
@@ -160,6 +162,7 @@ struct Download<'a> {
     head: ResponseHead,
     last_byte_s: f64,
     meter: Meter,
+    history: History,
 }
 
 impl<'a> Download<'a> {
@@ -181,6 +184,7 @@ impl<'a> Download<'a> {
             head,
             last_byte_s: 0.0,
             meter: Meter::new(plan.interval),
+            history: History::default(),
         })
     }
 
@@ -208,6 +212,7 @@ impl<'a> Download<'a> {
                     let payload = body.feed(self.connection.take())?;
                     self.last_byte_s = self.start.elapsed().as_secs_f64();
                     self.meter.add(self.last_byte_s, payload);
+                    self.history.add(self.last_byte_s, payload);
                 }
                 Waited::Closed => {
                     body.closed(total)?;
@@ -228,6 +233,7 @@ impl<'a> Download<'a> {
         let bytes = self.meter.total();
         let arrived = self.connection.arrived();
         let mut figures = download_figures(bytes, duration_s, Some(first_byte_s));
+        figures.extend(self.history.figures(duration_s));
         let mut goodputs = figures
             .iter_mut()
             .filter(|f| f.metric == Metric::GoodputBitPerS);
@@ -296,6 +302,7 @@ mod tests {
     use super::*;
     use crate::serve::{self, ServeConfig};
     use netio::stop::Stop;
+    use record::Statistic::Max;
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
     use std::thread;
@@ -368,6 +375,10 @@ mod tests {
         let elapsed = measurement.figure(Metric::ElapsedS, Total);
         assert!((elapsed.unwrap() - 0.3).abs() < 1e-9);
         assert!(bytes(&measurement) > 0.0);
+        // How it ran is known, but of its variation so short a time says nothing.
+        assert!(measurement.figure(Metric::LongestStallS, Max) > Some(0.0));
+        let variation = measurement.figure(Metric::GoodputVariationPercent, Mean);
+        assert_eq!(variation, None);
     }
 
     #[test]

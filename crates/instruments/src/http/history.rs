@@ -1,0 +1,181 @@
+//! How evenly a download ran: its goodput second by second, how long it stalled, and how fast it ended.
+
+use std::collections::VecDeque;
+use std::iter;
+
+use record::Statistic::{Max, Mean};
+use record::stated::Stated;
+use record::{Figure, Metric};
+use stats::t_interval;
+
+use crate::measured::figures;
+
+/// Fewer whole seconds do not say how a goodput varies.
+const FEWEST_SECONDS: usize = 10;
+/// The rate in wget's progress bar is that of so many samples, the newest (`DLSPEED_HISTORY_SIZE`, src/progress.c of GNU Wget 1.x),
+const SAMPLES: usize = 20;
+/// each of so many seconds at least (`DLSPEED_SAMPLE_MIN`): three in all, or more where reads come seldom.
+const SAMPLE_S: f64 = 0.15;
+
+/// The figures of a download's course.
+pub(super) fn stated() -> Stated {
+    Stated::means(&[Metric::GoodputVariationPercent, Metric::FinalGoodputBitPerS])
+        .and(Stated::of(Metric::LongestStallS, &[Max]))
+}
+
+/// The course of a download. All times are seconds since the request and never decrease.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// Payload bytes of each second, up to that of the last read.
+    seconds: Vec<u64>,
+    /// When payload came last; nothing before the first.
+    last_s: Option<f64>,
+    /// Between two reads of payload.
+    longest_stall_s: f64,
+    /// Seconds and bytes of wget's newest samples.
+    samples: VecDeque<(f64, u64)>,
+    /// When the sample that is not yet long enough began, and its bytes.
+    recent: (f64, u64),
+}
+
+impl History {
+    /// `bytes` of payload were read at `at_s`.
+    pub(super) fn add(&mut self, at_s: f64, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        while at_s >= self.seconds.len() as f64 {
+            self.seconds.push(0);
+        }
+        if let Some(second) = self.seconds.last_mut() {
+            *second += bytes;
+        }
+        let last_s = self.last_s.replace(at_s);
+        self.longest_stall_s = self.longest_stall_s.max(at_s - last_s.unwrap_or(at_s));
+        if last_s.is_none() {
+            self.recent.0 = at_s;
+        }
+        self.sample(at_s, bytes);
+    }
+
+    /// As `update_speed_ring` of wget's bar, which besides forgets all samples after 5 s without payload.
+    fn sample(&mut self, at_s: f64, bytes: u64) {
+        let (since_s, earlier) = self.recent;
+        self.recent.1 = earlier + bytes;
+        if at_s - since_s < SAMPLE_S {
+            return;
+        }
+        if self.samples.len() == SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.push_back((at_s - since_s, earlier + bytes));
+        self.recent = (at_s, 0);
+    }
+
+    /// What it says of a download that ended at `end_s`.
+    pub(super) fn figures(&self, end_s: f64) -> impl Iterator<Item = Figure> {
+        let stall_s = |last_s: f64| self.longest_stall_s.max(end_s - last_s);
+        figures(
+            None,
+            [
+                (Metric::GoodputVariationPercent, Mean, self.variation(end_s)),
+                (Metric::LongestStallS, Max, self.last_s.map(stall_s)),
+                (Metric::FinalGoodputBitPerS, Mean, self.final_rate(end_s)),
+            ],
+        )
+    }
+
+    fn variation(&self, end_s: f64) -> Option<f64> {
+        let bytes = self.seconds.iter().copied().chain(iter::repeat(0));
+        let whole = (1_u32..)
+            .zip(bytes)
+            .take_while(|(end, _)| f64::from(*end) <= end_s);
+        let whole: Vec<f64> = whole.map(|(_, bytes)| bytes as f64).collect();
+        let (mean, sd) = (t_interval::mean(&whole)?, t_interval::sample_sd(&whole)?);
+        (whole.len() >= FEWEST_SECONDS && mean > 0.0).then(|| 100.0 * sd / mean)
+    }
+
+    /// As `create_image` of wget's bar; nothing before its first sample.
+    fn final_rate(&self, end_s: f64) -> Option<f64> {
+        let (since_s, bytes) = self.recent;
+        let seconds: f64 = self.samples.iter().map(|(seconds, _)| seconds).sum();
+        let sampled: u64 = self.samples.iter().map(|(_, bytes)| bytes).sum();
+        let rate = (sampled + bytes) as f64 * 8.0 / (seconds + end_s - since_s);
+        (!self.samples.is_empty()).then_some(rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of these reads: when, and how many bytes.
+    fn of(reads: impl IntoIterator<Item = (f64, u64)>) -> History {
+        let mut history = History::default();
+        for (at_s, bytes) in reads {
+            history.add(at_s, bytes);
+        }
+        history
+    }
+
+    /// A read of 100 bytes 64 times a second for ten seconds, of 50 after `slower_s`.
+    fn slower_after(slower_s: f64) -> History {
+        let at_s = |read: u32| f64::from(read) / 64.0;
+        let bytes = |at_s| if at_s > slower_s { 50 } else { 100 };
+        of((0..=640).map(|read| (at_s(read), bytes(at_s(read)))))
+    }
+
+    fn value(history: &History, end_s: f64, metric: Metric) -> Option<f64> {
+        let mut figures = history.figures(end_s);
+        let found = figures.find(|figure| figure.metric == metric);
+        found.map(|figure| figure.value)
+    }
+
+    #[test]
+    fn goodput_varies_as_its_whole_seconds_do() {
+        let variation =
+            |history: &History, end_s| value(history, end_s, Metric::GoodputVariationPercent);
+        // 1 and 3 in turn: 2 on average, with a sample standard deviation of the root of 10/9.
+        let mut uneven =
+            of((0..10).map(|at| (f64::from(at) + 0.5, if at % 2 == 0 { 1 } else { 3 })));
+        let expected = 50.0 * (10.0_f64 / 9.0).sqrt();
+        assert!((variation(&uneven, 10.0).unwrap() - expected).abs() < 1e-9);
+        assert_eq!(variation(&uneven, 9.99), None);
+        // A second that is not whole does not count.
+        uneven.add(10.2, 1_000);
+        assert_eq!(variation(&uneven, 10.9), variation(&uneven, 10.0));
+        // One without a byte does: ten of 1 and one of 0.
+        let mut stalled = of((0..10).map(|at| (f64::from(at), 1)));
+        assert_eq!(variation(&stalled, 10.0), Some(0.0));
+        let expected = 10.0 * 11.0_f64.sqrt();
+        assert!((variation(&stalled, 11.0).unwrap() - expected).abs() < 1e-9);
+        stalled.add(11.5, 1);
+        assert_eq!(variation(&stalled, 11.9), variation(&stalled, 11.0));
+    }
+
+    #[test]
+    fn a_stall_is_the_longest_time_between_two_reads_of_payload_or_to_the_end() {
+        // 1.5 s to the first byte are the server's, and a read without payload ends nothing.
+        let history = of([(1.5, 10), (1.7, 10), (2.5, 0), (3.0, 10)]);
+        let stall = |end_s| value(&history, end_s, Metric::LongestStallS).unwrap();
+        assert!((stall(3.1) - 1.3).abs() < 1e-9);
+        assert!((stall(6.0) - 3.0).abs() < 1e-9);
+        assert_eq!(value(&of([]), 3.0, Metric::LongestStallS), None);
+    }
+
+    #[test]
+    fn the_final_rate_is_that_of_the_last_twenty_samples_of_150_ms_or_more() {
+        let rate = |history: &History, end_s| value(history, end_s, Metric::FinalGoodputBitPerS);
+        // Ten reads a sample: 200 in 3.125 s, of which all or the last 128 have 50 bytes.
+        assert_eq!(rate(&slower_after(6.0), 10.0), Some(25_600.0));
+        assert_eq!(rate(&slower_after(8.0), 10.0), Some(34_816.0));
+        // A read each half second: ten seconds, in the first five of which twice as much came.
+        let seldom =
+            of((0..=40).map(|at| (f64::from(at) / 2.0, if at <= 30 { 1_000 } else { 500 })));
+        assert_eq!(rate(&seldom, 20.0), Some(12_000.0));
+        // What came after the last sample and the time after the last read are in it; of no sample nothing is.
+        let short = of([(0.0, 100), (0.25, 100), (0.375, 100)]);
+        assert_eq!(rate(&short, 0.75), Some(3_200.0));
+        assert_eq!(rate(&of([(0.0, 100), (0.125, 100)]), 0.125), None);
+    }
+}
