@@ -77,6 +77,13 @@ pub enum Rule {
         /// A fraction of what is expected: 0.05 for 5 %.
         within: f64,
     },
+    /// Between so many times that of the reference case, both included; either may be open.
+    RatioRange {
+        /// How many times at least; open when absent.
+        least: Option<f64>,
+        /// How many times at most; open when absent.
+        most: Option<f64>,
+    },
     /// The published value, no further from it than this fraction.
     Published {
         /// Of the published value: 0.05 for 5 %.
@@ -116,7 +123,10 @@ pub enum TrendWay {
 impl Rule {
     /// Whether it needs the reference case.
     pub fn is_relative(self) -> bool {
-        matches!(self, Self::Gain { .. } | Self::Ratio { .. })
+        matches!(
+            self,
+            Self::Gain { .. } | Self::Ratio { .. } | Self::RatioRange { .. }
+        )
     }
 
     /// Whether it needs a published value.
@@ -195,16 +205,7 @@ impl fmt::Display for Expectation {
         let unit = self.of.metric.unit();
         write!(f, "{}: ", self.of)?;
         match self.rule {
-            Rule::Range {
-                least: Some(least),
-                most: Some(most),
-            } => write!(f, "{least} to {most} {unit}"),
-            Rule::Range {
-                least: Some(least), ..
-            } => write!(f, "at least {least} {unit}"),
-            Rule::Range { most, .. } => {
-                write!(f, "at most {} {unit}", most.unwrap_or(f64::INFINITY))
-            }
+            Rule::Range { least, most } => write!(f, "{} {unit}", between(least, most)),
             Rule::Value { value, within } => write!(f, "{value} ± {within} {unit}"),
             Rule::Gain { gain, within } => {
                 let unit = if unit == "%" {
@@ -217,11 +218,23 @@ impl fmt::Display for Expectation {
             Rule::Ratio { ratio, within } => {
                 write!(f, "{ratio} times the reference's ± {} %", within * 100.0)
             }
+            Rule::RatioRange { least, most } => {
+                write!(f, "{} times the reference's", between(least, most))
+            }
             Rule::Published { within } => write!(f, "the published ± {} %", within * 100.0),
             Rule::PublishedFactor { factor } => {
                 write!(f, "the published within a factor of {factor}")
             }
         }?;
         write!(f, "{}", self.judgement)
+    }
+}
+
+/// A range in words: "1 to 2", "at least 1", "at most 2".
+fn between(least: Option<f64>, most: Option<f64>) -> String {
+    match (least, most) {
+        (Some(least), Some(most)) => format!("{least} to {most}"),
+        (Some(least), None) => format!("at least {least}"),
+        (None, most) => format!("at most {}", most.unwrap_or(f64::INFINITY)),
     }
 }

@@ -6,8 +6,8 @@ use std::fmt;
 
 use anyhow::{Context, Result, bail, ensure};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::SeqAccessDeserializer;
-use serde::de::{self, SeqAccess, Visitor};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use instruments::measure;
@@ -142,7 +142,7 @@ pub(super) struct ExpectTable {
     most: Option<Text>,
     value: Option<Text>,
     gain: Option<Text>,
-    ratio: Option<f64>,
+    ratio: Option<RatioText>,
     within: Option<Text>,
     published: Option<PublishedTable>,
     /// What of the runs is held against it: their mean when absent.
@@ -151,6 +151,52 @@ pub(super) struct ExpectTable {
     /// When it is met: by the value itself when absent.
     #[serde(default)]
     met: Met,
+}
+
+/// How many times the reference's: a number, to which `within` says how near, or the least and the most.
+#[derive(Clone, Copy, Debug, JsonSchema)]
+#[schemars(untagged)]
+enum RatioText {
+    Times(f64),
+    Between(RatioTable),
+}
+
+/// Both included; one may be left out.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RatioTable {
+    least: Option<f64>,
+    most: Option<f64>,
+}
+
+struct RatioVisitor;
+
+impl<'de> Visitor<'de> for RatioVisitor {
+    type Value = RatioText;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, or { least, most }")
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<RatioText, E> {
+        self.visit_f64(number as f64)
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<RatioText, E> {
+        Ok(RatioText::Times(number))
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<RatioText, M::Error> {
+        let table = RatioTable::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(RatioText::Between(table))
+    }
+}
+
+/// By hand, because serde's `untagged` would hide what is wrong with a value.
+impl<'de> Deserialize<'de> for RatioText {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(RatioVisitor)
+    }
 }
 
 /// How near a figure must come to the published.
@@ -223,10 +269,18 @@ impl ExpectTable {
                         within: self.absolute(gain)?,
                     }
                 }
-                (false, None, None, Some(ratio), None) => Rule::Ratio {
+                (false, None, None, Some(RatioText::Times(ratio)), None) => Rule::Ratio {
                     ratio,
                     within: fraction(self.within.as_ref())?,
                 },
+                (false, None, None, Some(RatioText::Between(RatioTable { least, most })), None) => {
+                    ensure!(self.within.is_none(), "within: a range needs none");
+                    ensure!(
+                        least.is_some() || most.is_some(),
+                        "ratio: say `least`, `most` or both"
+                    );
+                    Rule::RatioRange { least, most }
+                }
                 (false, None, None, None, Some(published)) => match published.factor {
                     Some(factor) if published.within.is_none() => {
                         ensure!(factor >= 1.0, "published: factor: at least 1");

@@ -321,6 +321,7 @@ expect = [
   {{ of = 'ping.rtt_ms.median', value = '2ms', within = '10%' }},
   {{ of = 'ping.rtt_ms.median', gain = '-1ms', within = '100us' }},
   {{ of = 'download.goodput_bit_per_s.mean', ratio = 0.5, within = '5%' }},
+  {{ of = 'download.longest_stall_s.max', ratio = {{ least = 3 }} }},
   {{ of = 'ping.rtt_ms.median', published = {{ factor = 1.5 }} }},
 ]
 [[cases]]
@@ -350,6 +351,10 @@ rising = ['a', 'b']
             Rule::Ratio {
                 ratio: 0.5,
                 within: 0.05
+            },
+            Rule::RatioRange {
+                least: Some(3.0),
+                most: None
             },
             Rule::PublishedFactor { factor: 1.5 },
         ]
@@ -405,6 +410,22 @@ met = 'when-shown'
 }
 
 #[test]
+fn how_a_download_ran_is_no_figure_of_another_tool() {
+    let instrument = "name = 'x'\n[[instruments]]\nkind = 'http'\n";
+    let case =
+        "[[cases]]\nname = 'a'\nexpect = [{ of = 'http.longest_stall_s.max', most = '1s' }]\n";
+    assert!(parse("x.toml", &format!("{instrument}{case}"), false).is_ok());
+    for tool in ["curl", "wget"] {
+        let parameters = format!("parameters = {{ tool = '{tool}', path = '/bytes/1' }}\n");
+        let message = refusal_of(&format!("{instrument}{parameters}{case}"));
+        assert!(
+            message.contains("does not state http.longest_stall_s.max"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn expectations_about_nothing_are_refused() {
     for (expect, cause) in [
         ("{ of = 'ping.rtt_ms.median' }", "say one of least and most"),
@@ -423,6 +444,22 @@ fn expectations_about_nothing_are_refused() {
         (
             "{ of = 'ping.rtt_ms.median', gain = 1, within = 1 }",
             "name it in `reference`",
+        ),
+        (
+            "{ of = 'ping.rtt_ms.median', ratio = {} }",
+            "ratio: say `least`, `most` or both",
+        ),
+        (
+            "{ of = 'ping.rtt_ms.median', ratio = { least = 1 }, within = '5%' }",
+            "a range needs none",
+        ),
+        (
+            "{ of = 'ping.rtt_ms.median', ratio = { last = 1 } }",
+            "`last`",
+        ),
+        (
+            "{ of = 'ping.rtt_ms.median', ratio = '1' }",
+            "a number, or { least, most }",
         ),
         (
             "{ of = 'ping.rtt_ms.median', published = { within = '5%' } }",

@@ -47,17 +47,16 @@ impl<'a> Question<'a> {
         published: Option<f64>,
     ) -> Option<Self> {
         let about = |middle: f64, within: f64| [middle - within, middle + within];
+        let between = |least: Option<f64>, most: Option<f64>| {
+            let (lowest, highest) = (f64::NEG_INFINITY, f64::INFINITY);
+            [least.unwrap_or(lowest), most.unwrap_or(highest)]
+        };
         let (held, asked) = match rule {
-            Rule::Range { least, most } => (
-                Held::Value,
-                [
-                    least.unwrap_or(f64::NEG_INFINITY),
-                    most.unwrap_or(f64::INFINITY),
-                ],
-            ),
+            Rule::Range { least, most } => (Held::Value, between(least, most)),
             Rule::Value { value, within } => (Held::Value, about(value, within)),
             Rule::Gain { gain, within } => (Held::Difference, about(gain, within)),
             Rule::Ratio { ratio, within } => (Held::Ratio, about(ratio, ratio.abs() * within)),
+            Rule::RatioRange { least, most } => (Held::Ratio, between(least, most)),
             Rule::Published { within } => {
                 let published = published?;
                 (Held::Value, about(published, published.abs() * within))
@@ -165,6 +164,20 @@ mod tests {
         }
     }
 
+    const fn at_least(times: f64) -> Rule {
+        Rule::RatioRange {
+            least: Some(times),
+            most: None,
+        }
+    }
+
+    const fn at_most(times: f64) -> Rule {
+        Rule::RatioRange {
+            least: None,
+            most: Some(times),
+        }
+    }
+
     /// Of a case whose reference is half of it.
     fn is_met(rule: Rule, values: &[f64], judgement: Judgement) -> bool {
         let base = RUNS.map(|value| value / 2.0);
@@ -245,6 +258,13 @@ mod tests {
                 },
                 [false, false, false],
             ),
+            // Twice the reference's, give or take a tenth.
+            (at_least(1.5), [true, true, true]),
+            (at_least(2.05), [false, true, false]),
+            (at_least(3.0), [false, false, false]),
+            (at_most(3.0), [true, true, true]),
+            (at_most(1.95), [false, true, false]),
+            (at_most(1.5), [false, false, false]),
             // 80 was published.
             (Rule::Published { within: 0.2 }, [false, true, false]),
             (Rule::Published { within: 0.4 }, [true, true, true]),

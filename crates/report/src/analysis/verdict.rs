@@ -175,7 +175,9 @@ fn measured(
     let beside = match rule {
         Rule::Range { .. } | Rule::Value { .. } => None,
         Rule::Gain { .. } => base.map(|base| format!("{:+.3}", value - base)),
-        Rule::Ratio { .. } => base.map(|base| format!("{:.3} times", value / base)),
+        Rule::Ratio { .. } | Rule::RatioRange { .. } => {
+            base.map(|base| format!("{:.3} times", value / base))
+        }
         Rule::Published { .. } | Rule::PublishedFactor { .. } => {
             published.map(|published| format!("{:+.1} %", (value / published - 1.0) * 100.0))
         }
