@@ -79,8 +79,12 @@ fn shortened(scenario: &str) -> Result<Table> {
         .context("instruments")?
     {
         let kind = instrument["kind"].as_str().context("a kind")?;
+        let sized = instrument
+            .get("parameters")
+            .is_some_and(|own| own.get("sizes").is_some());
         let short = match kind {
             "ping" | "probe" => toml! { count = 40 interval = "25ms" },
+            "http" if sized => toml! { count = 4 },
             "http" => toml! { path = "/seconds/2" duration = "1s" },
             "tcp" | "udp" => toml! { time = "1s" omit = false },
             "pingpong" => toml! { count = 50 runs = 1 },
