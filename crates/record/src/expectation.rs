@@ -8,6 +8,9 @@ use stats::deciding::{BEYOND, Centre};
 
 use super::figure_name::FigureName;
 
+/// Fewer runs have no spread that a rule could be about: of two it is often none by chance.
+pub const FEWEST_FOR_SPREAD: usize = 5;
+
 /// A rule for one figure of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
@@ -87,6 +90,13 @@ pub enum Rule {
         /// Above 1.
         factor: f64,
     },
+    /// Of the runs, the greatest less the least in percent of their mean, between these, both included; either may be open.
+    Spread {
+        /// The lower end; open when absent.
+        least: Option<f64>,
+        /// The upper end; open when absent.
+        most: Option<f64>,
+    },
 }
 
 /// A rule for one figure of several cases.
@@ -128,7 +138,10 @@ impl Rule {
 impl Expectation {
     /// How many runs each case that it speaks of must have.
     pub fn fewest_runs(&self) -> usize {
-        self.judgement.fewest_runs(self.rule.is_relative(), BEYOND)
+        match self.rule {
+            Rule::Spread { .. } => FEWEST_FOR_SPREAD,
+            rule => self.judgement.fewest_runs(rule.is_relative(), BEYOND),
+        }
     }
 }
 
@@ -195,16 +208,7 @@ impl fmt::Display for Expectation {
         let unit = self.of.metric.unit();
         write!(f, "{}: ", self.of)?;
         match self.rule {
-            Rule::Range {
-                least: Some(least),
-                most: Some(most),
-            } => write!(f, "{least} to {most} {unit}"),
-            Rule::Range {
-                least: Some(least), ..
-            } => write!(f, "at least {least} {unit}"),
-            Rule::Range { most, .. } => {
-                write!(f, "at most {} {unit}", most.unwrap_or(f64::INFINITY))
-            }
+            Rule::Range { least, most } => write_range(f, least, most, unit),
             Rule::Value { value, within } => write!(f, "{value} ± {within} {unit}"),
             Rule::Gain { gain, within } => {
                 let unit = if unit == "%" {
@@ -221,7 +225,24 @@ impl fmt::Display for Expectation {
             Rule::PublishedFactor { factor } => {
                 write!(f, "the published within a factor of {factor}")
             }
+            Rule::Spread { least, most } => {
+                f.write_str("a spread over the runs of ")?;
+                write_range(f, least, most, "%")
+            }
         }?;
         write!(f, "{}", self.judgement)
+    }
+}
+
+fn write_range(
+    f: &mut fmt::Formatter<'_>,
+    least: Option<f64>,
+    most: Option<f64>,
+    unit: &str,
+) -> fmt::Result {
+    match (least, most) {
+        (Some(least), Some(most)) => write!(f, "{least} to {most} {unit}"),
+        (Some(least), None) => write!(f, "at least {least} {unit}"),
+        (None, most) => write!(f, "at most {} {unit}", most.unwrap_or(f64::INFINITY)),
     }
 }
