@@ -222,6 +222,12 @@ const MISTAKES: &[Mistake] = &[
         "instruments 1: parameters: count",
         "invalid digit",
     ),
+    mistake(
+        "kind = \"ping\"",
+        "kind = \"ping\"\ncsv = true # here",
+        "instruments 1: csv",
+        "ping has none; probe has",
+    ),
     // Keys that are not there.
     mistake(
         r#"title = "An"#,
