@@ -16,7 +16,8 @@ const TOOLS: [&str; 5] = ["iperf", "iperf3", "nuttcp", "ping", "wget"];
 
 pub(crate) fn add(suite: &mut Suite) {
     let folder = fs::read_dir("scenarios").expect("the scenarios that ship");
-    let mut files: Vec<_> = folder.flatten().map(|entry| entry.path()).collect();
+    let files = folder.flatten().map(|entry| entry.path());
+    let mut files: Vec<_> = files.filter(|file| file.is_file()).collect();
     files.sort();
     for file in files {
         let text = fs::read_to_string(&file).expect("a scenario");
@@ -70,8 +71,9 @@ fn shortened(scenario: &str) -> Result<Table> {
     let cases = cases.context("cases")?;
     cases.truncate(1);
     let case = cases[0].as_table_mut().context("a case")?;
-    case.remove("sweep");
-    case.remove("expect");
+    for of_the_full_form in ["sweep", "expect", "instruments"] {
+        case.remove(of_the_full_form);
+    }
     let instruments = scenario.get_mut("instruments");
     for instrument in instruments
         .and_then(Toml::as_array_mut)
