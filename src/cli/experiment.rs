@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::CpuArg;
 use crate::experiment::host;
-use crate::experiment::runner::Measures;
+use crate::experiment::runner::{ARTIFACTS, Measures};
 use crate::experiment::{baseline, directory, runner, testbed, testbeds};
 use crate::notes::note;
 use crate::testbed::TestbedBuilder;
@@ -133,8 +133,12 @@ impl ExperimentArgs {
             .with_context(|| format!("{}: cannot create", directory.display()))
             .or_bad_input()?;
         let head = Head::new(given, plan, host::collect(tools));
+        let replaces = Record::is_in(&directory);
         let writer = RecordWriter::begin(&directory, &head, self.overwrite).or_bad_input()?;
         // They are of a record that was replaced.
+        if replaces {
+            let _ = fs::remove_dir_all(directory.join(ARTIFACTS));
+        }
         for report in [PAGE, SAMPLES] {
             let _ = fs::remove_file(directory.join(report));
         }

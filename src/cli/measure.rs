@@ -47,8 +47,8 @@ fn session() -> Result<Session> {
             true => Live::quiet(),
             false => Live::on_terminal(),
         },
-        in_bed: false,
         details: true,
+        ..Session::default()
     })
 }
 

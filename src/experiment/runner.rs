@@ -3,10 +3,12 @@
 //! A run that fails is recorded with its cause, and the others go on.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::host::network_sysctls;
 use super::progress::Progress;
@@ -36,6 +38,8 @@ pub(crate) struct Measures<'a> {
     pub(crate) baseline: &'a MeasureBaseline,
 }
 
+/// Beside the record, where instruments write files of their own: `CASE-REPEAT-INSTRUMENT.csv`.
+pub(crate) const ARTIFACTS: &str = "artifacts";
 /// Setting up a test bed and taking it down.
 const TESTBED_TIME: Duration = Duration::from_millis(500);
 /// What an instrument without a time-out may take beyond its stated time before it is stopped.
@@ -57,6 +61,7 @@ pub(crate) fn run(
     stop: &Stop,
 ) -> Result<()> {
     let plan = record.plan().clone();
+    let artifacts = writer.path().with_file_name(ARTIFACTS);
     let mut wanted = Wanted::of(record, redo_invalid);
     let before = record.runs.len();
     let missing = wanted.missing(&plan, record, 1).len();
@@ -72,7 +77,7 @@ pub(crate) fn run(
                 let before = record.latest().run(&planned.case.name, planned.repeat);
                 let attempt = before.map_or(1, |run| run.attempt + 1);
                 let begun = Instant::now();
-                let run = run_once(measures.set_up, attempt, &planned, stop);
+                let run = run_once(measures.set_up, Some(&artifacts), attempt, &planned, stop);
                 // What a signal cut short is no measurement.
                 if stop.cause().is_some() {
                     return Ok(());
@@ -208,9 +213,10 @@ fn label(run: &PlannedRun<'_>) -> String {
     }
 }
 
-/// A run from setting up to taking down.
+/// A run from setting up to taking down; files of its instruments go to `artifacts`.
 pub(super) fn run_once(
     set_up: &SetUp<'_>,
+    artifacts: Option<&Path>,
     attempt: u32,
     planned: &PlannedRun<'_>,
     stop: &Stop,
@@ -227,7 +233,7 @@ pub(super) fn run_once(
         links: Vec::new(),
     };
     match set_up(planned.case, planned.seed) {
-        Ok(testbed) => use_testbed(testbed, planned.case, stop, &mut run),
+        Ok(testbed) => use_testbed(testbed, planned, artifacts, stop, &mut run),
         Err(error) => {
             run.outcome = Outcome::Failed {
                 cause: format!("{error:#}"),
@@ -237,12 +243,18 @@ pub(super) fn run_once(
     run
 }
 
-fn use_testbed(testbed: Box<dyn Testbed>, case: &Case, stop: &Stop, run: &mut Run) {
+fn use_testbed(
+    testbed: Box<dyn Testbed>,
+    planned: &PlannedRun<'_>,
+    artifacts: Option<&Path>,
+    stop: &Stop,
+    run: &mut Run,
+) {
     run.environment = environment(&*testbed);
     let stop = &testbed.stops(stop);
-    for group in case.groups() {
-        run.measurements
-            .extend(at_once(&*testbed, case, group, stop));
+    for group in planned.case.groups() {
+        let measured = at_once(&*testbed, planned, group, artifacts, stop);
+        run.measurements.extend(measured);
         if stop.cause().is_some() {
             break;
         }
@@ -255,10 +267,16 @@ fn use_testbed(testbed: Box<dyn Testbed>, case: &Case, stop: &Stop, run: &mut Ru
 }
 
 /// Uses the instruments of a group at the same time.
-fn at_once(testbed: &dyn Testbed, case: &Case, group: &[Instrument], stop: &Stop) -> Vec<Measured> {
+fn at_once(
+    testbed: &dyn Testbed,
+    planned: &PlannedRun<'_>,
+    group: &[Instrument],
+    artifacts: Option<&Path>,
+    stop: &Stop,
+) -> Vec<Measured> {
     let measured = |instrument: &Instrument| {
         let (started_at, before) = (now(), testbed.departures());
-        let measurement = measure(testbed, case, instrument, stop);
+        let measurement = measure(testbed, planned, instrument, artifacts, stop);
         let traffic = measure::traffic(instrument);
         let departures = lateness::between(&before, &testbed.departures(), &traffic);
         let measurement =
@@ -284,17 +302,21 @@ fn at_once(testbed: &dyn Testbed, case: &Case, group: &[Instrument], stop: &Stop
 
 fn measure(
     testbed: &dyn Testbed,
-    case: &Case,
+    planned: &PlannedRun<'_>,
     instrument: &Instrument,
+    artifacts: Option<&Path>,
     stop: &Stop,
 ) -> Result<Measurement> {
     let far_end = testbed.far_end();
-    let asked = InstrumentArgs::of(instrument, &far_end, &case.congestion)?;
+    let asked = InstrumentArgs::of(instrument, &far_end, &planned.case.congestion)?;
     let asked = asked.instrument();
     let expected = || asked.expected().map_or(LONGEST, |time| time + GRACE);
     let limit = instrument.timeout.map_or_else(expected, Duration::from);
+    let csv = artifacts.filter(|_| instrument.csv);
+    let csv = csv.map(|folder| csv_file(folder, planned, instrument));
     let session = Session {
         in_bed: testbed.is_in_namespaces(),
+        csv: csv.transpose()?,
         ..Session::quiet(stop.within(limit))
     };
     let _server = match asked.server()? {
@@ -305,6 +327,14 @@ fn measure(
         Ok(output) => output.measurement,
         Err(failure) => Measurement::failed(failure),
     }))
+}
+
+/// The instrument's file in `folder`, which is made; a further attempt writes the same.
+fn csv_file(folder: &Path, planned: &PlannedRun<'_>, instrument: &Instrument) -> Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("{}: cannot create", folder.display()))?;
+    let PlannedRun { case, repeat, .. } = planned;
+    let name = format!("{}-{repeat}-{}.csv", case.name, instrument.name);
+    Ok(folder.join(name.replace('/', "_")))
 }
 
 /// How the run ended. What spoilt all of it is put down to every measurement.

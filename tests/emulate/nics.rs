@@ -29,6 +29,16 @@ pub(crate) fn add(suite: &mut Suite) {
         suite.test(name, &NEEDS, move || interrupted(signal));
     }
     suite.test(
+        "the scenario for two cards that ships measures between any two interfaces",
+        &[
+            Need::Namespaces,
+            Need::Tool("ip"),
+            Need::Tool("iperf"),
+            Need::CubicForRootOnly,
+        ],
+        shipped,
+    );
+    suite.test(
         "an interface in use is refused and nothing is changed",
         &NEEDS,
         refused,
@@ -98,6 +108,41 @@ fn measured() -> Result<()> {
         ensure!(run["links"] == Value::Array(Vec::new()), "{run}");
         ensure!(run["environment"]["client's interface"] == "nic0", "{run}");
     }
+    Ok(())
+}
+
+/// `scenarios/needs-cards/alt-speed-cards.toml` with other names of its interfaces.
+fn shipped() -> Result<()> {
+    let (machine, directory) = (machine()?, TempDir::new()?);
+    let before = states(&machine)?;
+    let mut text = fs::read_to_string("scenarios/needs-cards/alt-speed-cards.toml")?;
+    for (own, nic) in ["ens801f0", "ens801f1"].iter().zip(NICS) {
+        ensure!(text.contains(own), "{text}");
+        text = text.replace(own, nic);
+    }
+    let scenario = directory.path().join("cards.toml");
+    fs::write(&scenario, text)?;
+    let mut command = farwire();
+    command.arg("run").arg(scenario).arg("--quick");
+    command.arg("--out").arg(directory.path().join("out"));
+    let output = run_in(&machine, &mut command)?;
+    check_same(&machine, &before)?;
+    let record = fs::read_to_string(directory.path().join("out/record.jsonl"))
+        .with_context(|| format!("{output:?}"))?;
+    let lines: Vec<Value> = record
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()?;
+    let runs: Vec<&Value> = lines.iter().filter_map(|line| line.get("run")).collect();
+    ensure!(!runs.is_empty(), "{record}");
+    // Also one in which the machine was too busy for its figures to be the cards'.
+    for run in runs {
+        ensure!(run["outcome"]["outcome"] != "failed", "{run}");
+        let measured = run["measurements"].as_array().context("measurements")?;
+        ensure!(measured.len() == 4, "{run}");
+    }
+    let rows = fs::read_to_string(directory.path().join("out/artifacts/cards-1-probe.csv"))?;
+    ensure!(rows.lines().count() == 101, "{rows}");
     Ok(())
 }
 

@@ -19,6 +19,40 @@ pub(crate) fn add(suite: &mut Suite) {
         &[Need::Namespaces],
         next_free,
     );
+    suite.test(
+        "a probe's lines are kept beside the record, and go with it",
+        &[Need::Namespaces],
+        kept_lines,
+    );
+}
+
+fn kept_lines() -> Result<()> {
+    const PROBE: &str = "\
+[[instruments]]
+name = 'lines'
+kind = 'probe'
+csv = true
+parameters = { count = 5, interval = '5ms', timeout = '1s' }
+";
+    let small = Small::of(&[PROBE, "[[cases]]\nname = 'a/b'\nrepeats = 2\n"])?;
+    let output = small.run()?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    for repeat in ["1", "2"] {
+        let file = small.path(&format!("out/artifacts/a_b-{repeat}-lines.csv"));
+        let text = fs::read_to_string(file)?;
+        ensure!(text.lines().count() == 6, "{text}");
+        ensure!(text.starts_with("sent_ms,received_ms,"), "{text}");
+    }
+    let once = Small::of(&[PROBE, "[[cases]]\nname = 'once'\n"])?;
+    fs::copy(once.path("small.toml"), small.path("small.toml"))?;
+    let output = process::run(small.command().arg("--overwrite"))?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let files: Vec<_> = fs::read_dir(small.path("out/artifacts"))?
+        .flatten()
+        .map(|file| file.file_name())
+        .collect();
+    ensure!(files == ["once-1-lines.csv"], "{files:?}");
+    Ok(())
 }
 
 fn in_the_way() -> Result<()> {

@@ -16,7 +16,8 @@ const TOOLS: [&str; 5] = ["iperf", "iperf3", "nuttcp", "ping", "wget"];
 
 pub(crate) fn add(suite: &mut Suite) {
     let folder = fs::read_dir("scenarios").expect("the scenarios that ship");
-    let mut files: Vec<_> = folder.flatten().map(|entry| entry.path()).collect();
+    let files = folder.flatten().map(|entry| entry.path());
+    let mut files: Vec<_> = files.filter(|file| file.is_file()).collect();
     files.sort();
     for file in files {
         let text = fs::read_to_string(&file).expect("a scenario");

@@ -1,6 +1,7 @@
 //! `measure probe` and the reflector of `serve`: against each other, against another implementation of STAMP, and against
 //! what no reflector should do.
 
+use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::{self, JoinHandle};
@@ -95,6 +96,15 @@ fn both_ends() -> Result<()> {
     Ok(())
 }
 
+/// The names of the CSV's columns in the documentation, in their order: rows of `| 1 | \`sent_ms\` | ... |`.
+fn columns(page: &str) -> impl Iterator<Item = &str> {
+    page.lines().filter_map(|line| {
+        let (number, rest) = line.strip_prefix("| ")?.split_once(" | `")?;
+        number.parse::<u32>().ok()?;
+        Some(rest.split_once('`')?.0)
+    })
+}
+
 fn csv() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let directory = tempfile::tempdir()?;
@@ -103,11 +113,8 @@ fn csv() -> Result<()> {
     probed(far_end.address("stamp")?, &arguments)?;
     let mut reader = csv::Reader::from_path(&file)?;
     let header = reader.headers()?.clone();
-    let first: Vec<&str> = header.iter().take(4).collect();
-    ensure!(
-        first == ["sent_ms", "received_ms", "lost", "delay_ms"],
-        "{header:?}"
-    );
+    let page = fs::read_to_string("docs/instruments/probe.md")?;
+    ensure!(header.iter().eq(columns(&page)), "{header:?}");
     let rows: Vec<csv::StringRecord> = reader.records().collect::<csv::Result<_>>()?;
     ensure!(rows.len() == 20);
     for (number, row) in rows.iter().enumerate() {
@@ -182,8 +189,7 @@ fn loss_by_direction() -> Result<()> {
     ]);
     let output = process::run(command.arg(&measured))?;
     ensure!(output.status.success(), "{}", said(&output));
-    let read =
-        |file| -> Result<Value> { Ok(serde_json::from_str(&std::fs::read_to_string(file)?)?) };
+    let read = |file| -> Result<Value> { Ok(serde_json::from_str(&fs::read_to_string(file)?)?) };
     let (link, measured) = (read(&link)?, read(&measured)?);
     for way in ["up", "down"] {
         let lost =

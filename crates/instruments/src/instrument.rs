@@ -60,6 +60,11 @@ pub trait Instrument: Sync {
     /// Its TCP senders use this congestion control unless its arguments say otherwise.
     fn use_congestion(&mut self, _name: &str) {}
 
+    /// Whether it has a CSV of its own, for [`Session::csv`].
+    fn writes_csv(&self) -> bool {
+        false
+    }
+
     /// How long it should take, where its arguments say so.
     fn expected(&self) -> Option<Duration> {
         None

@@ -25,6 +25,8 @@ pub mod serve;
 mod service;
 pub mod stamp;
 
+use std::path::PathBuf;
+
 use netio::stop::Stop;
 
 use external::Launcher;
@@ -41,6 +43,8 @@ pub struct Session {
     pub in_bed: bool,
     /// Whether somebody is shown more than the measurement: each interval in words, and another tool's JSON.
     pub details: bool,
+    /// Where an instrument with a CSV of its own writes it, unless its arguments say where.
+    pub csv: Option<PathBuf>,
 }
 
 impl Session {
@@ -51,6 +55,7 @@ impl Session {
             live: Live::quiet(),
             in_bed: false,
             details: false,
+            csv: None,
         }
     }
 

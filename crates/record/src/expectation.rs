@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 use stats::deciding::{BEYOND, Centre};
 
 use super::figure_name::FigureName;
+use super::quantity::scale;
+
+/// Fewer runs have no spread that a rule could be about: of two it is often none by chance.
+pub const FEWEST_FOR_SPREAD: usize = 5;
 
 /// A rule for one figure of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,6 +98,13 @@ pub enum Rule {
         /// Above 1.
         factor: f64,
     },
+    /// Of the runs, the greatest less the least in percent of their mean, between these, both included; either may be open.
+    Spread {
+        /// The lower end; open when absent.
+        least: Option<f64>,
+        /// The upper end; open when absent.
+        most: Option<f64>,
+    },
 }
 
 /// A rule for one figure of several cases.
@@ -138,7 +149,10 @@ impl Rule {
 impl Expectation {
     /// How many runs each case that it speaks of must have.
     pub fn fewest_runs(&self) -> usize {
-        self.judgement.fewest_runs(self.rule.is_relative(), BEYOND)
+        match self.rule {
+            Rule::Spread { .. } => FEWEST_FOR_SPREAD,
+            rule => self.judgement.fewest_runs(rule.is_relative(), BEYOND),
+        }
     }
 }
 
@@ -202,17 +216,23 @@ impl fmt::Display for Trend {
 
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = self.of.metric.unit();
+        let (by, unit) = scale(self.of.metric);
+        let shown = |value: f64| value / by;
         write!(f, "{}: ", self.of)?;
         match self.rule {
-            Rule::Range { least, most } => write!(f, "{} {unit}", between(least, most)),
-            Rule::Value { value, within } => write!(f, "{value} ± {within} {unit}"),
+            Rule::Range { least, most } => {
+                write!(f, "{} {unit}", between(least.map(shown), most.map(shown)))
+            }
+            Rule::Value { value, within } => {
+                write!(f, "{} ± {} {unit}", shown(value), shown(within))
+            }
             Rule::Gain { gain, within } => {
                 let unit = if unit == "%" {
                     "percentage points"
                 } else {
                     unit
                 };
+                let (gain, within) = (shown(gain), shown(within));
                 write!(f, "the reference's {gain:+} ± {within} {unit}")
             }
             Rule::Ratio { ratio, within } => {
@@ -224,6 +244,9 @@ impl fmt::Display for Expectation {
             Rule::Published { within } => write!(f, "the published ± {} %", within * 100.0),
             Rule::PublishedFactor { factor } => {
                 write!(f, "the published within a factor of {factor}")
+            }
+            Rule::Spread { least, most } => {
+                write!(f, "a spread over the runs of {} %", between(least, most))
             }
         }?;
         write!(f, "{}", self.judgement)

@@ -138,6 +138,9 @@ pub struct Instrument {
     /// Left out of the steady rate at the start; found in what was measured when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<Nanos>,
+    /// Whether its own CSV is kept beside the record.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub csv: bool,
 }
 
 /// One run: a case set up once and every instrument used in turn.

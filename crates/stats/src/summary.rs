@@ -54,6 +54,11 @@ impl Summary {
         order_statistics::quantile(&self.sorted, share).unwrap_or(self.mean)
     }
 
+    /// How far the greatest lies above the least, in parts of the mean; nothing unless all are above 0.
+    pub fn spread(&self) -> Option<f64> {
+        (self.min() > 0.0).then(|| (self.max() - self.min()) / self.mean)
+    }
+
     /// Below the first and above the second a value lies far out: Tukey's inner fences, 1.5 interquartile ranges beyond
     /// the quartiles (J. W. Tukey, "Exploratory Data Analysis", 1977, §2C). Such a value is pointed at, never left out.
     pub fn fences(&self) -> [f64; 2] {
@@ -80,8 +85,16 @@ mod tests {
         assert_eq!((one.min(), one.median(), one.max()), (7.0, 7.0, 7.0));
         assert_eq!(one.count(), 1);
         assert_eq!((one.sd, one.interval), (None, None));
+        assert_eq!(one.spread(), Some(0.0));
         assert_eq!(Summary::of(&[]), None);
         assert_eq!(Summary::of(&[1.0, f64::NAN]), None);
+    }
+
+    #[test]
+    fn the_spread_is_from_the_least_to_the_greatest_in_parts_of_the_mean() {
+        let spread = |values: &[f64]| Summary::of(values).unwrap().spread();
+        assert_eq!(spread(&[110.0, 90.0, 100.0]), Some(0.2));
+        assert_eq!(spread(&[0.0, 1.0]), None);
     }
 
     #[test]

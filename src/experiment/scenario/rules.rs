@@ -145,6 +145,7 @@ pub(super) struct ExpectTable {
     ratio: Option<RatioText>,
     within: Option<Text>,
     published: Option<PublishedTable>,
+    spread: Option<SpreadTable>,
     /// What of the runs is held against it: their mean when absent.
     #[serde(default)]
     over: Centre,
@@ -207,6 +208,14 @@ struct PublishedTable {
     factor: Option<f64>,
 }
 
+/// Of the runs, the greatest less the least in percent of their mean.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SpreadTable {
+    least: Option<Text>,
+    most: Option<Text>,
+}
+
 /// One of `trends`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -240,40 +249,44 @@ impl ExpectTable {
 
     fn rule(&self) -> Result<Rule> {
         let amount = |text: &Text| self.of.value(&text.0);
-        let range = self.least.is_some() || self.most.is_some();
+        let range =
+            (self.least.is_some() || self.most.is_some()).then_some((&self.least, &self.most));
         Ok(
-            match (range, &self.value, &self.gain, self.ratio, &self.published) {
-                (true, None, None, None, None) => {
+            match (
+                range,
+                &self.value,
+                &self.gain,
+                self.ratio,
+                &self.published,
+                &self.spread,
+            ) {
+                (Some((least, most)), None, None, None, None, None) => {
                     ensure!(self.within.is_none(), "within: a range needs none");
                     Rule::Range {
-                        least: self
-                            .least
-                            .as_ref()
-                            .map(amount)
-                            .transpose()
-                            .context("least")?,
-                        most: self.most.as_ref().map(amount).transpose().context("most")?,
+                        least: least.as_ref().map(amount).transpose().context("least")?,
+                        most: most.as_ref().map(amount).transpose().context("most")?,
                     }
                 }
-                (false, Some(value), None, None, None) => {
+                (None, Some(value), None, None, None, None) => {
                     let value = amount(value).context("value")?;
                     Rule::Value {
                         value,
                         within: self.absolute(value)?,
                     }
                 }
-                (false, None, Some(gain), None, None) => {
+                (None, None, Some(gain), None, None, None) => {
                     let gain = amount(gain).context("gain")?;
                     Rule::Gain {
                         gain,
                         within: self.absolute(gain)?,
                     }
                 }
-                (false, None, None, Some(RatioText::Times(ratio)), None) => Rule::Ratio {
+                (None, None, None, Some(RatioText::Times(ratio)), None, None) => Rule::Ratio {
                     ratio,
                     within: fraction(self.within.as_ref())?,
                 },
-                (false, None, None, Some(RatioText::Between(RatioTable { least, most })), None) => {
+                (None, None, None, Some(RatioText::Between(between)), None, None) => {
+                    let RatioTable { least, most } = between;
                     ensure!(self.within.is_none(), "within: a range needs none");
                     ensure!(
                         least.is_some() || most.is_some(),
@@ -281,17 +294,19 @@ impl ExpectTable {
                     );
                     Rule::RatioRange { least, most }
                 }
-                (false, None, None, None, Some(published)) => match published.factor {
-                    Some(factor) if published.within.is_none() => {
-                        ensure!(factor >= 1.0, "published: factor: at least 1");
-                        Rule::PublishedFactor { factor }
-                    }
-                    _ => Rule::Published {
-                        within: fraction(published.within.as_ref()).context("published")?,
-                    },
-                },
+                (None, None, None, None, Some(published), None) => {
+                    published.rule().context("published")?
+                }
+                (None, None, None, None, None, Some(spread)) => {
+                    ensure!(self.within.is_none(), "within: a spread needs none");
+                    ensure!(
+                        (self.over, self.met) == (Centre::Mean, Met::ByValue),
+                        "spread: it is decided by its value: leave out `over` and `met`"
+                    );
+                    spread.rule().context("spread")?
+                }
                 _ => bail!(
-                    "say one of least and most, value, gain, ratio, or published = {{ within or factor }}"
+                    "say one of least and most, value, gain, ratio, spread, or published = {{ within or factor }}"
                 ),
             },
         )
@@ -311,13 +326,44 @@ impl ExpectTable {
     }
 }
 
+impl PublishedTable {
+    fn rule(&self) -> Result<Rule> {
+        Ok(match self.factor {
+            Some(factor) if self.within.is_none() => {
+                ensure!(factor >= 1.0, "factor: at least 1");
+                Rule::PublishedFactor { factor }
+            }
+            _ => Rule::Published {
+                within: fraction(self.within.as_ref())?,
+            },
+        })
+    }
+}
+
+impl SpreadTable {
+    fn rule(&self) -> Result<Rule> {
+        let [least, most] = [("least", &self.least), ("most", &self.most)].map(|(key, text)| {
+            let percent = text.as_ref().map(percentage).transpose();
+            percent.context(key)
+        });
+        let (least, most) = (least?, most?);
+        ensure!(least.is_some() || most.is_some(), "say least, most or both");
+        Ok(Rule::Spread { least, most })
+    }
+}
+
 fn fraction(within: Option<&Text>) -> Result<f64> {
-    let text = &within.context("say `within`")?.0;
+    let within = within.context("say `within`")?;
+    Ok(percentage(within).context("within")? / 100.0)
+}
+
+/// In percent.
+fn percentage(Text(text): &Text) -> Result<f64> {
     let percent = text
         .strip_suffix('%')
         .and_then(|number| number.trim().parse::<f64>().ok())
         .filter(|percent| *percent >= 0.0);
-    Ok(percent.with_context(|| format!("within: `{text}` is no percentage, such as 15%"))? / 100.0)
+    percent.with_context(|| format!("`{text}` is no percentage, such as 15%"))
 }
 
 impl TrendTable {
@@ -356,7 +402,7 @@ impl TrendTable {
         };
         for case in cases.iter().filter(|case| trend.cases.contains(&case.name)) {
             check_figure(case, &self.of).with_context(|| format!("of: in case `{}`", case.name))?;
-            check_runs(case, trend.fewest_runs(), quick).context("met")?;
+            check_runs(case, trend.fewest_runs(), "an interval", quick).context("met")?;
         }
         Ok(trend)
     }
@@ -366,7 +412,7 @@ impl TrendTable {
 ///
 /// # Errors
 /// A figure that the case's instruments do not state, a gain without a reference, a published value that is missing, fewer runs
-/// than an interval takes.
+/// than an interval or a spread takes.
 pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()> {
     for (index, expectation) in case.expect.iter().enumerate() {
         let check = || {
@@ -384,7 +430,11 @@ pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()>
                     false => "",
                 }
             );
-            check_runs(case, expectation.fewest_runs(), quick).context("met")
+            let (key, what) = match rule {
+                Rule::Spread { .. } => ("spread", "a spread"),
+                _ => ("met", "an interval"),
+            };
+            check_runs(case, expectation.fewest_runs(), what, quick).context(key)
         };
         check().with_context(|| format!("expect {}", index + 1))?;
     }
@@ -404,19 +454,19 @@ pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()>
 pub(super) fn check_reference_runs(case: &Case, reference: &Case, quick: bool) -> Result<()> {
     for (index, expectation) in case.expect.iter().enumerate() {
         if expectation.rule.is_relative() {
-            let checked = check_runs(reference, expectation.fewest_runs(), quick);
+            let checked = check_runs(reference, expectation.fewest_runs(), "an interval", quick);
             checked.with_context(|| format!("expect {}: met", index + 1))?;
         }
     }
     Ok(())
 }
 
-/// Refuses fewer runs of `case` than an interval takes.
-fn check_runs(case: &Case, fewest: usize, quick: bool) -> Result<()> {
+/// Refuses fewer runs of `case` than `what` takes.
+fn check_runs(case: &Case, fewest: usize, what: &str, quick: bool) -> Result<()> {
     let least = case.repeats.least;
     ensure!(
         least as usize >= fewest,
-        "needs at least {fewest} repeats for an interval; case `{}` has {}{}",
+        "needs at least {fewest} repeats for {what}; case `{}` has {}{}",
         case.name,
         counted(least, "run"),
         if quick { " with --quick" } else { "" }

@@ -96,6 +96,7 @@ fn describe(option: &OptionText) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::scenario::tests::shipped;
     use std::fs;
     use std::path::Path;
 
@@ -116,8 +117,7 @@ mod tests {
     fn the_scenarios_that_ship_are_valid_by_the_schema_and_mistakes_are_not() {
         let schema: Value = serde_json::from_str(&schema()).unwrap();
         let validator = jsonschema::validator_for(&schema).unwrap();
-        for entry in fs::read_dir(root().join("scenarios")).unwrap() {
-            let path = entry.unwrap().path();
+        for path in shipped() {
             let text = fs::read_to_string(&path).unwrap();
             let sound: Value = toml::from_str(&text).unwrap();
             let errors: Vec<String> = validator

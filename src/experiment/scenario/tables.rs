@@ -55,6 +55,9 @@ pub(super) struct InstrumentTable {
     timeout: Option<Nanos>,
     /// Left out of the steady rate at the start; found in what was measured when absent.
     warm_up: Option<Nanos>,
+    /// Keep a line a probe as CSV below the record's directory; `probe` alone has one.
+    #[serde(default)]
+    csv: bool,
 }
 
 /// One of `cases`, its base and its sweep's values filled in.
@@ -153,7 +156,12 @@ impl InstrumentTable {
 
     /// Refuses options that the instrument has not, with and without `--quick`, whichever is asked for.
     pub(super) fn check(&self) -> Result<()> {
-        self.kind.with(&self.parameters).context("parameters")?;
+        let asked = self.kind.with(&self.parameters).context("parameters")?;
+        ensure!(
+            !self.csv || asked.instrument().writes_csv(),
+            "csv: {} has none; probe has",
+            self.kind.name()
+        );
         let mut shortened = self.parameters.clone();
         shortened.set(&self.quick);
         self.kind.with(&shortened).context("quick")?;
@@ -269,6 +277,7 @@ impl CaseTable {
                 group: table.group.clone(),
                 timeout: table.timeout,
                 warm_up: table.warm_up,
+                csv: table.csv,
             })
         };
         chosen.into_iter().map(resolve).collect()

@@ -1,5 +1,7 @@
 mod mistakes;
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
@@ -500,12 +502,22 @@ fn an_option_of_another_instrument_is_refused() {
 
 #[test]
 fn the_scenarios_that_ship_are_sound() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
-    for entry in std::fs::read_dir(directory).unwrap() {
+    for file in shipped() {
         for quick in [false, true] {
-            read(&entry.as_ref().unwrap().path(), quick).unwrap();
+            read(&file, quick).unwrap();
         }
     }
+}
+
+/// The scenarios that ship.
+pub(super) fn shipped() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let folders = [root.clone(), root.join("needs-cards")];
+    let entries = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap());
+    let files = entries.map(|entry| entry.unwrap().path());
+    files.filter(|file| file.is_file()).collect()
 }
 
 #[test]
@@ -581,7 +593,7 @@ fn a_record_of_version_4_has_todays_profiles_and_is_reported_and_compared_with_t
 fn every_figure_of_a_record_is_one_that_its_instrument_states() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/records");
     let mut kinds = std::collections::BTreeSet::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
+    for entry in fs::read_dir(directory).unwrap() {
         let record = Record::read(&entry.unwrap().path()).unwrap();
         // A record of version 4 has its arguments only as they were written.
         let today = parse("x.toml", &record.head.scenario.text, false);
@@ -616,6 +628,6 @@ fn a_name_an_instrument_and_a_case_are_a_scenario() {
     assert_eq!(case.bed, Bed::default());
     assert_eq!(case.bed.mtu(), Some(1500));
     assert_eq!(case.instruments[0].name, "ping");
-    let host = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
+    let host = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
     assert_eq!(case.congestion, host.trim());
 }

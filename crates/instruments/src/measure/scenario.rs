@@ -293,6 +293,7 @@ mod tests {
             group: None,
             timeout: None,
             warm_up: None,
+            csv: false,
         }
     }
 

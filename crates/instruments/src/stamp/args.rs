@@ -127,6 +127,10 @@ impl Instrument for ProbeArgs {
         self.host = far_end.address.to_string();
     }
 
+    fn writes_csv(&self) -> bool {
+        true
+    }
+
     fn expected(&self) -> Option<Duration> {
         let once = Duration::from(self.interval) * self.count + self.timeout.into();
         Some(if self.under.is_some() { 2 * once } else { once })
@@ -142,7 +146,8 @@ impl Instrument for ProbeArgs {
             timeout: self.timeout.into(),
         };
         plan.check().or_bad_input()?;
-        let csv = self.csv.as_deref().map(Prepared::open);
+        let csv = self.csv.as_deref().or(session.csv.as_deref());
+        let csv = csv.map(Prepared::open);
         let csv = csv.transpose().or_bad_input()?;
         let local = self.common.bind.as_ref();
         let probe = || stamp::probe(target, local, &plan, session);

@@ -1,8 +1,10 @@
 //! Which segment of a chain limits the whole path.
 
 use super::{Across, CaseFigures};
+use crate::conditions;
 use record::bed::{Bed, Ends};
 use record::figure_name::FigureName;
+use record::link_spec::LinkSpec;
 use record::{Metric, Statistic};
 use stats::hodges_lehmann::{Sense, Shift};
 
@@ -24,6 +26,8 @@ pub(crate) struct Bottleneck {
     shift: Option<Shift>,
     /// Ends whose CPU had no time to spare.
     busy: Vec<String>,
+    /// The slowest segment's conditions in words.
+    link: String,
 }
 
 /// What one case carried.
@@ -88,6 +92,7 @@ impl Bottleneck {
                 .collect(),
             shift: Shift::of(&slowest_figure.values, &figure.values),
             busy: busy.concat(),
+            link: link(slowest),
         })
     }
 
@@ -118,7 +123,10 @@ impl Bottleneck {
             words += ", less than any of its segments: what is between them limits it too";
         }
         if self.busy.is_empty() {
-            words += ". No end was short of CPU.";
+            words += &format!(
+                ". No end was short of CPU; the slowest link: {}.",
+                self.link
+            );
         } else {
             words += &format!(". Short of CPU: {}.", self.busy.join(", "));
         }
@@ -147,6 +155,18 @@ impl Carried {
             bit_per_s: figure.value(),
         }
     }
+}
+
+/// The conditions of the one segment that a case of a chain measures.
+fn link(figures: &CaseFigures<'_>) -> String {
+    let case = figures.case;
+    let (Bed::Chain(chain), Some(ends)) = (&case.bed, ends(figures)) else {
+        unreachable!("it has ends, as only a chain's cases have");
+    };
+    let first = ends.client.min(ends.server);
+    let spec = chain.links.get(&chain.nodes[first..=first + 1].join("-"));
+    let words = conditions::link(spec.unwrap_or(&LinkSpec::default()));
+    words.unwrap_or_else(|error| format!("{error:#}"))
 }
 
 /// The ends whose CPU an instrument kept busy all the time.
@@ -181,7 +201,10 @@ mod tests {
         for (ends, goodput) in [["a", "b"], ["b", "c"], ["c", "a"]].iter().zip(goodputs) {
             let mut case = case.clone();
             case.name = ends.join("-");
-            case.bed = toml::from_str("kind = 'chain'\nnodes = ['a', 'b', 'c']").unwrap();
+            case.bed = toml::from_str(
+                "kind = 'chain'\nnodes = ['a', 'b', 'c']\nlinks = { b-c = { rate = '21mbit' } }",
+            )
+            .unwrap();
             case.between = Some(ends.map(str::to_owned));
             case.repeats = Repeats::fixed(5);
             for repeat in 1..=5 {
@@ -227,7 +250,8 @@ mod tests {
             words.contains("c to a (c-a), carries 20.06 Mbit/s (no difference shown"),
             "{words}"
         );
-        assert!(words.ends_with("No end was short of CPU."), "{words}");
+        let cause = "No end was short of CPU; the slowest link: rate 21mbit.";
+        assert!(words.ends_with(cause), "{words}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Whether what several runs say is what a rule asks.
 
-use record::expectation::{Judgement, Met, Rule, TrendWay};
+use record::expectation::{FEWEST_FOR_SPREAD, Judgement, Met, Rule, TrendWay};
 use stats::deciding::{Centre, above_zero};
+use stats::summary::Summary;
 
 /// What a rule holds against a range.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,8 @@ enum Held {
     Difference,
     /// Over the base.
     Ratio,
+    /// Of the runs, in percent of their mean.
+    Spread,
 }
 
 /// The answer.
@@ -53,6 +56,7 @@ impl<'a> Question<'a> {
         };
         let (held, asked) = match rule {
             Rule::Range { least, most } => (Held::Value, between(least, most)),
+            Rule::Spread { least, most } => (Held::Spread, between(least, most)),
             Rule::Value { value, within } => (Held::Value, about(value, within)),
             Rule::Gain { gain, within } => (Held::Difference, about(gain, within)),
             Rule::Ratio { ratio, within } => (Held::Ratio, about(ratio, ratio.abs() * within)),
@@ -98,6 +102,11 @@ impl<'a> Question<'a> {
     pub(super) fn decide(&self, judgement: Judgement, beyond: u32) -> Decision {
         let [least, most] = self.asked;
         let Judgement { over, met } = judgement;
+        match self.held {
+            Held::Spread if self.values.len() < FEWEST_FOR_SPREAD => return Decision::TooFew,
+            Held::Spread if !above_zero(self.values) => return Decision::NoRatio,
+            _ => {}
+        }
         if met == Met::ByValue {
             let met = self
                 .value(over)
@@ -130,6 +139,7 @@ impl<'a> Question<'a> {
             Held::Value => value,
             Held::Difference => value - over.of(self.base)?,
             Held::Ratio => value / over.of(self.base)?,
+            Held::Spread => Summary::of(self.values)?.spread()? * 100.0,
         })
     }
 
@@ -138,6 +148,7 @@ impl<'a> Question<'a> {
             Held::Value => over.interval(self.values, beyond),
             Held::Difference => over.difference(self.base, self.values, beyond),
             Held::Ratio => over.ratio(self.base, self.values, beyond),
+            Held::Spread => None,
         }
     }
 }
@@ -280,6 +291,29 @@ mod tests {
                 "{rule:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_spread_is_held_against_its_ends_in_percent_of_the_mean() {
+        let decide = |least, most, values: &[f64]| {
+            let rule = Rule::Spread { least, most };
+            let question = Question::of_rule(rule, values, None, None).unwrap();
+            question.decide(Judgement::default(), BEYOND)
+        };
+        // 4 of 100.
+        for (least, most, expected) in [
+            (Some(3.0), Some(5.0), true),
+            (Some(4.5), None, false),
+            (None, Some(3.5), false),
+        ] {
+            let decided = Decision::Decided {
+                met: expected,
+                interval: None,
+            };
+            assert_eq!(decide(least, most, &RUNS), decided, "{least:?} {most:?}");
+        }
+        assert_eq!(decide(None, Some(5.0), &RUNS[1..]), Decision::TooFew);
+        assert_eq!(decide(None, Some(5.0), &[0.0; 5]), Decision::NoRatio);
     }
 
     #[test]

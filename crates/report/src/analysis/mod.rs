@@ -592,6 +592,52 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_spread_is_shown_beside_that_of_the_published_runs() {
+        let mut record = record();
+        let of = name("ping.rtt_ms.median");
+        let slow = &mut record.head.plan.cases[1];
+        slow.published
+            .insert(of.clone(), Published::Runs(vec![9.0, 10.0, 11.0]));
+        slow.repeats = Repeats::fixed(5);
+        slow.expect = vec![Expectation {
+            of,
+            rule: Rule::Spread {
+                least: None,
+                most: Some(50.0),
+            },
+            judgement: Judgement::default(),
+        }];
+        let slow = slow.name.clone();
+        let run = record.runs.iter().find(|run| run.case == slow);
+        let run = run.unwrap().clone();
+        record.runs.retain(|run| run.case != slow);
+        for (repeat, median) in (1..).zip([3.0, 3.1, 3.0, 3.0, 2.9]) {
+            let mut run = run.clone();
+            run.repeat = repeat;
+            let figures = &mut run.measurements[0].measurement.figures;
+            let medians = figures
+                .iter_mut()
+                .filter(|figure| figure.statistic == Statistic::Median);
+            medians.for_each(|figure| figure.value = median);
+            record.runs.push(run);
+        }
+        let analysis = Analysis::of(&record);
+        let check = &analysis.cases[1].checks[0];
+        assert_eq!(
+            (
+                check.verdict,
+                check.expected.as_str(),
+                check.measured.as_str()
+            ),
+            (
+                Verdict::Met,
+                "ping.rtt_ms.median: a spread over the runs of at most 50 %",
+                "6.67 % (published: 20.00 %)"
+            )
+        );
+    }
+
+    #[test]
     fn late_packets_in_the_tail_mark_the_p99_and_nothing_else() {
         let mut record = late_pings(2);
         let p99 = name("ping.rtt_ms.p99");

@@ -7,9 +7,10 @@ use super::decided::{Decision, Question};
 use super::{Across, CaseFigures};
 use record::expectation::{Expectation, Rule, Trend};
 use record::figure_name::FigureName;
-use record::plan::Case;
+use record::plan::{Case, Published};
 use record::quantity;
 use stats::deciding::BEYOND;
+use stats::summary::Summary;
 
 /// How an expectation, a case or a whole experiment stands; the later, the graver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,12 +62,12 @@ pub(super) fn checks(
         let base = reference.and_then(|reference| self::values(reference, of));
         let over = expectation.judgement.over;
         let published = case.published.get(of);
-        let published = published.and_then(|published| published.over(over));
+        let centre = published.and_then(|published| published.over(over));
         let why_not = match values {
             None => spoilt(of),
             Some(_) => None,
         };
-        let question = values.and_then(|values| Question::of_rule(rule, values, base, published));
+        let question = values.and_then(|values| Question::of_rule(rule, values, base, centre));
         let decision = question.map(|question| question.decide(expectation.judgement, BEYOND));
         Check {
             expected: expectation.to_string(),
@@ -160,7 +161,7 @@ fn measured(
     expectation: &Expectation,
     values: &[f64],
     base: Option<&[f64]>,
-    published: Option<f64>,
+    published: Option<&Published>,
     decision: Option<Decision>,
 ) -> String {
     let Expectation {
@@ -179,7 +180,13 @@ fn measured(
             base.map(|base| format!("{:.3} times", value / base))
         }
         Rule::Published { .. } | Rule::PublishedFactor { .. } => {
+            let published = published.and_then(|published| published.over(judgement.over));
             published.map(|published| format!("{:+.1} %", (value / published - 1.0) * 100.0))
+        }
+        Rule::Spread { .. } => {
+            let published = published.and_then(|published| Some(published.runs()?.1));
+            let published = published.and_then(|summary| spread_words(&summary));
+            published.map(|words| format!("published: {words}"))
         }
     };
     let interval = decision.and_then(|decision| match (decision, rule.is_relative()) {
@@ -197,12 +204,21 @@ fn measured(
         _ => interval_words(&decision),
     });
     let interval = interval.map(|words| format!("{}: {words}", percent(BEYOND)));
-    let own = quantity(of.metric, value);
+    let own = match rule {
+        Rule::Spread { .. } => Summary::of(values).and_then(|summary| spread_words(&summary)),
+        _ => None,
+    };
+    let own = own.unwrap_or_else(|| quantity(of.metric, value));
     let beside: Vec<String> = beside.into_iter().chain(interval).collect();
     match beside[..] {
         [] => own,
         _ => format!("{own} ({})", beside.join("; ")),
     }
+}
+
+/// From the least to the greatest in percent of the mean: "17.32 %".
+fn spread_words(summary: &Summary) -> Option<String> {
+    Some(format!("{:.2} %", summary.spread()? * 100.0))
 }
 
 /// The interval that decided, as it is, or why there is none.

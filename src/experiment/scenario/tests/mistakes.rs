@@ -222,6 +222,12 @@ const MISTAKES: &[Mistake] = &[
         "instruments 1: parameters: count",
         "invalid digit",
     ),
+    mistake(
+        "kind = \"ping\"",
+        "kind = \"ping\"\ncsv = true # here",
+        "instruments 1: csv",
+        "ping has none; probe has",
+    ),
     // Keys that are not there.
     mistake(
         r#"title = "An"#,
@@ -435,6 +441,31 @@ const MISTAKES: &[Mistake] = &[
         "rising = [\"queue\"]\nmet = \"unless-contradicted\" # here",
         "trends 1: met",
         "needs at least 5 repeats",
+    ),
+    // Spreads.
+    mistake(
+        "least = \"10mbit\" }",
+        "spread = { most = \"2%\" } }, # here",
+        "expect 1: spread",
+        "needs at least 5 repeats for a spread; case `queue[queue=10ms]` has 2 runs",
+    ),
+    mistake(
+        "least = \"10mbit\" }",
+        "spread = { most = \"2%\" }, met = \"when-shown\" }, # here",
+        "expect 1: spread",
+        "leave out `over` and `met`",
+    ),
+    mistake(
+        "least = \"10mbit\" }",
+        "spread = { most = \"2ms\" } }, # here",
+        "expect 1: spread: most",
+        "no percentage, such as 15%",
+    ),
+    mistake(
+        "least = \"10mbit\" }",
+        "spread = {} }, # here",
+        "expect 1: spread",
+        "say least, most or both",
     ),
     mistake(
         "rising = [\"queue\"]",
