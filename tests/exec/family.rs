@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::common::process;
 
@@ -58,17 +58,22 @@ impl Family {
         all
     }
 
-    /// Waits until no member lives, and checks that nobody has kept one of `namespaces`.
+    /// Waits until no member lives and nobody keeps one of `namespaces`.
+    ///
+    /// Both are waited for: an ending process loses its environment, by which a member is known, before its descriptors
+    /// and its namespaces (Linux, kernel/exit.c, `do_exit`).
     pub(crate) fn check_gone(&self, namespaces: &BTreeSet<PathBuf>) -> Result<()> {
+        let keepers = || -> Vec<_> {
+            let keeps = |process: &PathBuf| !namespaces_of(process).is_disjoint(namespaces);
+            processes().into_iter().filter(keeps).collect()
+        };
         process::wait_for("the end of all that farwire started", || {
             Ok(self.members().is_empty().then_some(()))
         })?;
-        for process in processes() {
-            let kept = namespaces_of(&process)
-                .into_iter()
-                .find(|n| namespaces.contains(n));
-            ensure!(kept.is_none(), "{} keeps {kept:?}", process.display());
-        }
+        process::wait_for("the end of their namespaces", || {
+            Ok(keepers().is_empty().then_some(()))
+        })
+        .with_context(|| format!("kept by {:?}", keepers()))?;
         let interfaces = fs::read_to_string("/proc/thread-self/net/dev")?;
         for name in ["wan", "client", "server"] {
             ensure!(
