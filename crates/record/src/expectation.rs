@@ -98,7 +98,8 @@ pub enum Rule {
         /// Above 1.
         factor: f64,
     },
-    /// Of the runs, the greatest less the least in percent of their mean, between these, both included; either may be open.
+    /// Of the runs but the greatest and the least one, the greatest less the least in percent of the median, between these,
+    /// both included; either may be open.
     Spread {
         /// The lower end; open when absent.
         least: Option<f64>,
@@ -246,7 +247,7 @@ impl fmt::Display for Expectation {
                 write!(f, "the published within a factor of {factor}")
             }
             Rule::Spread { least, most } => {
-                write!(f, "a spread over the runs of {} %", between(least, most))
+                write!(f, "a spread over the runs, one at either end left out, of {} %", between(least, most))
             }
         }?;
         write!(f, "{}", self.judgement)

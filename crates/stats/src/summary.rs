@@ -54,9 +54,16 @@ impl Summary {
         order_statistics::quantile(&self.sorted, share).unwrap_or(self.mean)
     }
 
-    /// How far the greatest lies above the least, in parts of the mean; nothing unless all are above 0.
+    /// How far the greatest lies above the least when one at either end is left out, in parts of the median; nothing unless
+    /// there are three at least and all are above 0.
+    ///
+    /// So that one run that the machine held up says nothing about how the others repeat.
     pub fn spread(&self) -> Option<f64> {
-        (self.min() > 0.0).then(|| (self.max() - self.min()) / self.mean)
+        let [_, inner @ .., _] = self.sorted.as_slice() else {
+            return None;
+        };
+        let width = inner.last()? - inner.first()?;
+        (self.min() > 0.0).then(|| width / self.median())
     }
 
     /// Below the first and above the second a value lies far out: Tukey's inner fences, 1.5 interquartile ranges beyond
@@ -85,16 +92,18 @@ mod tests {
         assert_eq!((one.min(), one.median(), one.max()), (7.0, 7.0, 7.0));
         assert_eq!(one.count(), 1);
         assert_eq!((one.sd, one.interval), (None, None));
-        assert_eq!(one.spread(), Some(0.0));
+        assert_eq!(one.spread(), None);
         assert_eq!(Summary::of(&[]), None);
         assert_eq!(Summary::of(&[1.0, f64::NAN]), None);
     }
 
     #[test]
-    fn the_spread_is_from_the_least_to_the_greatest_in_parts_of_the_mean() {
+    fn the_spread_leaves_out_one_at_either_end() {
         let spread = |values: &[f64]| Summary::of(values).unwrap().spread();
-        assert_eq!(spread(&[110.0, 90.0, 100.0]), Some(0.2));
-        assert_eq!(spread(&[0.0, 1.0]), None);
+        assert_eq!(spread(&[110.0, 10.0, 90.0, 100.0, 900.0]), Some(0.2));
+        assert_eq!(spread(&[1.0, 2.0, 3.0]), Some(0.0));
+        assert_eq!(spread(&[1.0, 2.0]), None);
+        assert_eq!(spread(&[0.0, 1.0, 2.0]), None);
     }
 
     #[test]

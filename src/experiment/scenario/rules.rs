@@ -208,7 +208,7 @@ struct PublishedTable {
     factor: Option<f64>,
 }
 
-/// Of the runs, the greatest less the least in percent of their mean.
+/// Of the runs but the greatest and the least one, the greatest less the least in percent of the median.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SpreadTable {

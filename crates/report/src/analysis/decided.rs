@@ -294,17 +294,17 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_is_held_against_its_ends_in_percent_of_the_mean() {
+    fn a_spread_is_held_against_its_ends_in_percent_of_the_median() {
         let decide = |least, most, values: &[f64]| {
             let rule = Rule::Spread { least, most };
             let question = Question::of_rule(rule, values, None, None).unwrap();
             question.decide(Judgement::default(), BEYOND)
         };
-        // 4 of 100.
+        // 2 of 100, without either end.
         for (least, most, expected) in [
-            (Some(3.0), Some(5.0), true),
-            (Some(4.5), None, false),
-            (None, Some(3.5), false),
+            (Some(1.0), Some(3.0), true),
+            (Some(2.5), None, false),
+            (None, Some(1.5), false),
         ] {
             let decided = Decision::Decided {
                 met: expected,
