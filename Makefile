@@ -31,7 +31,8 @@ scenarios: build scenario-tools ## every scenario that ships, shortened, against
 truth: build ## the packet log against a capture; every instrument's interval against what the emulator counted, 20 seeded runs each
 	$(CARGO) bench --locked --bench truth
 
-soak: toolchain test-tools ## the full volumes: 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s
+soak: toolchain test-tools ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s
+	FARWIRE_SOAK=1 $(CARGO) test --locked -p farwire-model --test laws
 	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic
 
 pictures: build scenario-tools ## the pictures of README and docs, anew

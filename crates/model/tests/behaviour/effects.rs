@@ -56,28 +56,6 @@ fn lost(config: &LinkConfig, count: usize) -> Vec<bool> {
 }
 
 #[test]
-fn one_percent_in_bursts_of_eight_is_that() {
-    let count = 1_000_000;
-    let law = GilbertElliott::of_bursts(percent("1%"), 8.0).unwrap();
-    assert!((law.stationary_loss() - 0.01).abs() < 1e-9);
-    let lost = lost(
-        &up(vec![("box.up.burst-loss", Effect::GilbertElliott(law))]),
-        count,
-    );
-    let losses = lost.iter().filter(|lost| **lost).count() as f64;
-    let begins = |pair: &&[bool]| pair[1] && !pair[0];
-    let runs = lost.windows(2).filter(begins).count() as f64 + f64::from(u8::from(lost[0]));
-    // The variance of the mean of a chain of two states, whose correlation falls by 1 - p - r a packet.
-    let correlation = 1.0 - law.to_bad.fraction() - law.to_good.fraction();
-    let variance = 0.01 * 0.99 / count as f64 * (1.0 + correlation) / (1.0 - correlation);
-    let loss = losses / count as f64;
-    assert!((loss - 0.01).abs() < NORMAL * variance.sqrt(), "{loss}");
-    // A run is geometric: mean 8, variance (1 - r) / r^2.
-    let run = losses / runs;
-    assert!((run - 8.0).abs() < NORMAL * (56.0 / runs).sqrt(), "{run}");
-}
-
-#[test]
 fn the_state_that_was_left_decides_after_the_transition() {
     let always = percent("100%");
     let law = GilbertElliott {
@@ -103,66 +81,6 @@ fn jittery(law: Law, spread: &str, ordering: Ordering) -> Effect {
         }),
         ordering,
     })
-}
-
-/// The normal distribution function (Abramowitz and Stegun, 7.1.26: within 1.5e-7).
-fn phi(z: f64) -> f64 {
-    let x = z.abs() / std::f64::consts::SQRT_2;
-    let t = 1.0 / (1.0 + 0.327_591_1 * x);
-    let terms = [
-        1.061_405_429,
-        -1.453_152_027,
-        1.421_413_741,
-        -0.284_496_736,
-        0.254_829_592,
-    ];
-    let tail = terms.iter().fold(0.0, |sum, term| (sum + term) * t) * (-x * x).exp() / 2.0;
-    if z < 0.0 { tail } else { 1.0 - tail }
-}
-
-#[test]
-fn free_jitter_has_its_distribution() {
-    let count = 200_000;
-    for law in [Law::Uniform, Law::Normal] {
-        let (spread, deviation) = match law {
-            Law::Uniform => ("5ms", 5.0 / 3.0_f64.sqrt()),
-            Law::Normal => ("3ms", 3.0),
-        };
-        let distribution = |x: f64| match law {
-            Law::Uniform => ((x + 5.0) / 10.0).clamp(0.0, 1.0),
-            Law::Normal => phi(x / 3.0),
-        };
-        let config = up(vec![("box.up.delay", jittery(law, spread, Ordering::Free))]);
-        let (outcomes, _) = cross(&config, count, 1_000, |_| 1_000);
-        let dues = dues(&outcomes, count);
-        let offset =
-            |(id, due): (usize, &Option<u64>)| (due.unwrap() as f64 - id as f64 * 1e3) / 1e6 - 20.0;
-        let mut offsets: Vec<f64> = dues.iter().enumerate().map(offset).collect();
-        let n = count as f64;
-        let mean = offsets.iter().sum::<f64>() / n;
-        assert!(
-            mean.abs() < NORMAL * deviation / n.sqrt(),
-            "{law:?}: {mean}"
-        );
-        let variance = offsets.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
-        // The normal law's standard error; the uniform law's is smaller.
-        let error = NORMAL * deviation / (2.0 * n).sqrt();
-        assert!(
-            (variance.sqrt() - deviation).abs() < error,
-            "{law:?}: {variance}"
-        );
-        offsets.sort_unstable_by(f64::total_cmp);
-        let apart = offsets.iter().enumerate().map(|(place, x)| {
-            let expected: f64 = distribution(*x);
-            (expected - place as f64 / n)
-                .abs()
-                .max((expected - (place + 1) as f64 / n).abs())
-        });
-        // Kolmogorov and Smirnov: 2 exp(-2 x^2) = 1e-4.
-        let statistic = apart.fold(0.0, f64::max) * n.sqrt();
-        assert!(statistic < 2.225, "{law:?}: {statistic}");
-        assert!(dues.windows(2).any(|pair| pair[1] < pair[0]));
-    }
 }
 
 #[test]
