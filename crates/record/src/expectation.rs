@@ -247,7 +247,11 @@ impl fmt::Display for Expectation {
                 write!(f, "the published within a factor of {factor}")
             }
             Rule::Spread { least, most } => {
-                write!(f, "a spread over the runs, one at either end left out, of {} %", between(least, most))
+                write!(
+                    f,
+                    "a spread over the runs, one at either end left out, of {} %",
+                    between(least, most)
+                )
             }
         }?;
         write!(f, "{}", self.judgement)

@@ -198,7 +198,7 @@ fn run(run: &Run) -> [Cell; 6] {
     };
     let outcome = match &run.outcome {
         Outcome::Ok => {
-            let left_out = left_out(run).into_iter();
+            let left_out = left_out(run).into_iter().map(|one| one.to_string());
             Cell::from(Vec::from_iter(["ok".to_owned()].into_iter().chain(left_out)).join("; "))
         }
         Outcome::Failed { cause } => Cell::marked(format!("FAILED: {cause}"), Mark::Bad),

@@ -9,23 +9,24 @@ pub(crate) mod chance;
 pub mod compare;
 mod decided;
 pub(crate) mod intervals;
+mod left_out;
 pub(crate) mod machine;
 pub(crate) mod throughput;
 pub(crate) mod verdict;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::interval::{Interval, Of};
 use bottleneck::bottlenecks;
 use record::figure_name::FigureName;
 use record::plan::Case;
-use record::{Latest, MOST_ATTEMPTS, Outcome, Record, Run};
-use record::{Measured, Measurement};
+use record::{Latest, MOST_ATTEMPTS, Measurement, Outcome, Record, Run};
 use stats::hodges_lehmann::Shift;
 use stats::repeats;
 use stats::summary::Summary;
 
 pub(crate) use bottleneck::Bottleneck;
+pub(crate) use left_out::left_out;
 use verdict::ToCome;
 pub use verdict::{Check, Verdict};
 
@@ -171,7 +172,7 @@ impl<'a> CaseFigures<'a> {
             faults,
             left_out: few
                 .into_iter()
-                .chain(counted(latest, case).flat_map(left_out))
+                .chain(left_out::of_all(counted(latest, case)))
                 .collect(),
             to_come,
             repeated,
@@ -277,24 +278,6 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         }
     }
     found
-}
-
-/// Which figures of `run` do not count though the bulk of what their instrument measured does, and why: a line an instrument.
-pub(crate) fn left_out(run: &Run) -> Vec<String> {
-    let sound = run.measurements.iter().filter(|one| one.invalid.is_none());
-    let line = |measured: &Measured| {
-        let figures = measured.measurement.figures.iter();
-        let spoilt = figures.filter_map(|figure| {
-            let name = FigureName::of(&measured.instrument, figure);
-            Some((name.to_string(), run.spoilt(measured, figure)?))
-        });
-        let (names, causes): (BTreeSet<String>, BTreeSet<String>) = spoilt.unzip();
-        let names = Vec::from_iter(names).join(", ");
-        let causes = Vec::from_iter(causes).join("; ");
-        let text = format!("run {} does not count for {names}: {causes}", run.repeat);
-        (!names.is_empty()).then_some(text)
-    };
-    sound.filter_map(line).collect()
 }
 
 /// Why no run's figure of this name counts, where one was measured.
@@ -596,8 +579,10 @@ pub(crate) mod tests {
         let mut record = record();
         let of = name("ping.rtt_ms.median");
         let slow = &mut record.head.plan.cases[1];
-        slow.published
-            .insert(of.clone(), Published::Runs(vec![9.0, 10.0, 5.0, 11.0, 20.0]));
+        slow.published.insert(
+            of.clone(),
+            Published::Runs(vec![9.0, 10.0, 5.0, 11.0, 20.0]),
+        );
         slow.repeats = Repeats::fixed(5);
         slow.expect = vec![Expectation {
             of,
@@ -667,9 +652,11 @@ pub(crate) mod tests {
             crate::junit(&record).unwrap(),
             crate::html(&record).unwrap(),
         ];
-        for report in [findings, junit, html] {
+        for report in [findings, junit] {
             assert!(report.contains(&told), "{report}");
         }
+        let told = format!("ok; without ping.rtt_ms.p99: {cause}");
+        assert!(html.contains(&told), "{html}");
     }
 
     #[test]

@@ -1,0 +1,81 @@
+//! What does not count of a run that counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
+
+use record::figure_name::FigureName;
+use record::{Measured, Run};
+
+/// Figures that do not count though the bulk of what their instrument measured does.
+pub(crate) struct LeftOut {
+    figures: String,
+    cause: String,
+}
+
+impl Display for LeftOut {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "without {}: {}", self.figures, self.cause)
+    }
+}
+
+/// What of several runs does not count: a line for the same figures, with the cause in the first of them.
+pub(super) fn of_all<'r>(runs: impl Iterator<Item = &'r Run>) -> Vec<String> {
+    let mut found: BTreeMap<String, Vec<(u32, String)>> = BTreeMap::new();
+    for run in runs {
+        for LeftOut { figures, cause } in left_out(run) {
+            found.entry(figures).or_default().push((run.repeat, cause));
+        }
+    }
+    let line = |(figures, runs): (String, Vec<(u32, String)>)| match runs.as_slice() {
+        [(number, cause)] => format!("run {number} does not count for {figures}: {cause}"),
+        _ => {
+            let (first, cause) = &runs[0];
+            let numbers: Vec<String> = runs.iter().map(|(number, _)| number.to_string()).collect();
+            let numbers = numbers.join(", ");
+            format!("runs {numbers} do not count for {figures}: in run {first} {cause}")
+        }
+    };
+    found.into_iter().map(line).collect()
+}
+
+/// What of `run` does not count, and why: one an instrument.
+pub(crate) fn left_out(run: &Run) -> Vec<LeftOut> {
+    let sound = run.measurements.iter().filter(|one| one.invalid.is_none());
+    let line = |measured: &Measured| {
+        let figures = measured.measurement.figures.iter();
+        let spoilt = figures.filter_map(|figure| {
+            let name = FigureName::of(&measured.instrument, figure);
+            Some((name.to_string(), run.spoilt(measured, figure)?))
+        });
+        let (names, causes): (BTreeSet<String>, BTreeSet<String>) = spoilt.unzip();
+        (!names.is_empty()).then(|| LeftOut {
+            figures: Vec::from_iter(names).join(", "),
+            cause: Vec::from_iter(causes).join("; "),
+        })
+    };
+    sound.filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::late_pings;
+
+    #[test]
+    fn runs_that_lack_the_same_figures_are_one_line() {
+        let record = late_pings(2);
+        let mut second = record.runs[0].clone();
+        second.repeat = 2;
+        let cause = "2 of 100 packets up left more than 1 ms late";
+        assert_eq!(
+            of_all([&record.runs[0], &second].into_iter()),
+            [format!(
+                "runs 1, 2 do not count for ping.rtt_ms.p99: in run 1 {cause}"
+            )]
+        );
+        assert_eq!(
+            of_all(std::iter::once(&second)),
+            [format!("run 2 does not count for ping.rtt_ms.p99: {cause}")]
+        );
+    }
+}
