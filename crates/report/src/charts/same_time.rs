@@ -82,10 +82,10 @@ impl Seen {
                 }));
             }
         }
-        Self {
-            published: published(case, group),
-            tracks,
-        }
+        // What was sent is not held against what arrived.
+        let arrived = |track: &Track| track.quantity == Quantity::Goodput && !track.is_sent;
+        let published = published(case, group).filter(|_| tracks.iter().any(arrived));
+        Self { published, tracks }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -170,14 +170,13 @@ fn seen(instrument: &Instrument, measurement: &Measurement, most: usize) -> Vec<
             for (way, found) in ways {
                 let points = thinned(&found, most);
                 let is_sent = instrument.profile.is_datagram_stream() && way == Some(Direction::Up);
+                let what = match is_sent {
+                    true => Some("up, sent"),
+                    false => way.map(Direction::name),
+                };
                 tracks.push(Track {
                     is_sent,
-                    ..track(
-                        Quantity::Goodput,
-                        way.map(Direction::name),
-                        points,
-                        found.len() > most,
-                    )
+                    ..track(Quantity::Goodput, what, points, found.len() > most)
                 });
             }
             let smoothed = of_first(measurement, &[Metric::TcpRttMs]);
@@ -319,6 +318,8 @@ fn thinned(intervals: &[Interval], most: usize) -> Curved {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use record::plan::Published;
+    use record::profile::Carrier;
     use record::{Measurement, Sample};
 
     const MOST_POINTS: usize = 220;
@@ -359,6 +360,30 @@ mod tests {
         let curve = thinned(&intervals(&rates, Some(Direction::Down)), 100);
         assert!((curve[4].1 - 5.0).abs() < 1e-9);
         assert!(intervals(&rates, None).is_empty());
+    }
+
+    #[test]
+    fn what_was_sent_is_called_so_and_not_held_against_what_was_published() {
+        let mut record = crate::analysis::tests::record();
+        let case = &mut record.head.plan.cases[0];
+        let instrument = &mut case.instruments[0];
+        instrument.profile.samples = Some(SampleKind::Intervals);
+        instrument.profile.carrier = Some(Carrier::Udp { length: None });
+        let of = format!("{}.goodput_bit_per_s.mean", instrument.name);
+        let published = Published::Runs(vec![9e6]);
+        case.published.insert(of.parse().unwrap(), published);
+        let found = |way: Direction| {
+            let mut record = record.clone();
+            let measurement = &mut record.runs[0].measurements[0].measurement;
+            let sample = |index: u64| Sample::new(index as f64, Metric::SentBytes, index, 1e5);
+            measurement.samples = (1..4).map(|index| sample(index).toward(way)).collect();
+            let analysis = crate::analysis::Analysis::of(&record);
+            let case = &analysis.cases[0];
+            let seen = Seen::of(case, &case.case.instruments[..1], 100, 1);
+            (seen.tracks[0].label.clone(), seen.published)
+        };
+        assert_eq!(found(Direction::Up), ("ping up, sent".to_owned(), None));
+        assert_eq!(found(Direction::Down), ("ping down".to_owned(), Some(9.0)));
     }
 
     #[test]
