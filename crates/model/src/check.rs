@@ -98,7 +98,13 @@ impl StageSpec {
     fn check_effect(&self, effect: &Effect) -> Result<(), ConfigError> {
         match effect {
             Effect::Rate(rate) => self.check_rate(rate),
-            Effect::Trace(trace) => self.check_queue(&trace.queue),
+            Effect::Trace(trace) => {
+                let right = "a trace has no rate, so its queue is in packets or bytes";
+                let limit = trace.queue.limit;
+                let within = !matches!(limit, QueueLimit::Time(_));
+                self.require(within, "queue", limit, right)?;
+                self.check_queue(&trace.queue)
+            }
             Effect::Toffee(toffee) => self.check_toffee(toffee),
             Effect::Delay(delay) => self.check_delays(delay),
             Effect::Mtu(mtu) => {

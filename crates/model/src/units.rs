@@ -333,7 +333,7 @@ pub enum QueueLimit {
     Packets(u32),
     /// L2 bytes waiting.
     Bytes(Bytes),
-    /// Time that the server would take for all packets waiting; at the mean of a rate that varies.
+    /// Time that the server would take for all packets waiting at the rate of the moment.
     Time(Nanos),
 }
 

@@ -54,11 +54,11 @@ impl Codel {
 }
 
 impl Discipline for Codel {
-    fn enqueue(&mut self, _: Nanos, t: InFlight, service: &Service, _: &mut Out) -> Entered {
+    fn enqueue(&mut self, now: Nanos, t: InFlight, service: &Service, _: &mut Out) -> Entered {
         if !self
             .backlog
             .plus(t.packet.len, service)
-            .fits(self.limit, service)
+            .fits(self.limit, now, service)
         {
             return Entered::Dropped(DropCause::QueueFull);
         }

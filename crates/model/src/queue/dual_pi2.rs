@@ -196,7 +196,7 @@ impl Discipline for DualPi2 {
         if !self
             .backlog
             .plus(t.packet.len, service)
-            .fits(self.limit, service)
+            .fits(self.limit, now, service)
         {
             return Entered::Dropped(DropCause::QueueFull);
         }

@@ -45,13 +45,13 @@ impl Backlog {
         }
     }
 
-    /// Whether so much may wait.
+    /// Whether so much may wait at `now`.
     #[inline]
-    pub(crate) fn fits(self, limit: QueueLimit, service: &Service) -> bool {
+    pub(crate) fn fits(self, limit: QueueLimit, now: Nanos, service: &Service) -> bool {
         match limit {
             QueueLimit::Packets(limit) => self.load.packets <= u64::from(limit),
             QueueLimit::Bytes(limit) => self.bytes <= limit,
-            QueueLimit::Time(limit) => service.time(self.load) <= limit,
+            QueueLimit::Time(limit) => service.time(now, self.load) <= limit,
         }
     }
 }
@@ -68,9 +68,9 @@ impl Fifo {
 
 impl Discipline for Fifo {
     #[inline]
-    fn enqueue(&mut self, _: Nanos, t: InFlight, service: &Service, _: &mut Out) -> Entered {
+    fn enqueue(&mut self, now: Nanos, t: InFlight, service: &Service, _: &mut Out) -> Entered {
         let backlog = self.backlog.plus(t.packet.len, service);
-        if !backlog.fits(self.limit, service) {
+        if !backlog.fits(self.limit, now, service) {
             return Entered::Dropped(DropCause::QueueFull);
         }
         self.backlog = backlog;

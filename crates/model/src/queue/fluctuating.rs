@@ -35,9 +35,14 @@ impl Fluctuating {
         }
     }
 
-    /// The rate in the mean.
-    pub(crate) fn mean(&self) -> BitsPerSec {
-        self.rate
+    /// The rate at `now`.
+    pub(crate) fn at(&self, now: Nanos) -> BitsPerSec {
+        let from_origin = now - self.origin.unwrap_or(now);
+        let rate = self.in_period(from_origin.0 / self.config.hold.0);
+        let rate = u64::try_from(rate)
+            .ok()
+            .and_then(|bits| BitsPerSec::new(bits).ok());
+        rate.unwrap_or(self.rate)
     }
 
     /// Work done in advance in the last busy period does not count in the next.

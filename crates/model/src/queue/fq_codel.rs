@@ -174,7 +174,7 @@ impl FqCodel {
 impl Discipline for FqCodel {
     fn enqueue(&mut self, now: Nanos, t: InFlight, service: &Service, out: &mut Out) -> Entered {
         self.adopt(t, service);
-        while !self.backlog.fits(self.limit, service) {
+        while !self.backlog.fits(self.limit, now, service) {
             self.drop_batch(now, service, out);
         }
         Entered::Taken

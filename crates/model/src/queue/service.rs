@@ -72,11 +72,11 @@ impl Service {
         Load { packets: 1, bytes }
     }
 
-    /// How long `load` takes; at the mean of a rate that varies. Of what has no rate of its own, no time.
-    pub(crate) fn time(&self, load: Load) -> Nanos {
+    /// How long `load` takes at the rate of `now`. Of what has no rate of its own, no time.
+    pub(crate) fn time(&self, now: Nanos, load: Load) -> Nanos {
         match self {
             Self::Rate(constant, _) => constant.rate.time_for(load.bytes),
-            Self::Fluctuating(rate, _) => rate.mean().time_for(load.bytes),
+            Self::Fluctuating(rate, _) => rate.at(now).time_for(load.bytes),
             Self::Toffee(constant, dynamic) => {
                 let growing = dynamic.map_or(Nanos::ZERO, |k| k.time_for(load.bytes));
                 constant.saturating_mul(load.packets) + growing
@@ -104,7 +104,7 @@ impl Service {
             Self::Rate(constant, _) => constant.serve(at, load.bytes),
             Self::Fluctuating(rate, _) => rate.serve(at, u128::from(load.bytes.0) * WORK_PER_BYTE),
             Self::Traced(trace) => trace.serve(at, len),
-            Self::Toffee(..) => at + self.time(load),
+            Self::Toffee(..) => at + self.time(at, load),
             Self::Unlimited => at,
             Self::Stalled(_) => Nanos::MAX,
         }
@@ -126,7 +126,7 @@ impl Service {
             Self::Fluctuating(rate, _) => rate.left(at, ends),
             Self::Traced(trace) => u128::from(trace.left(at, ends)),
             Self::Toffee(..) => {
-                let whole = u128::from(self.time(self.load(len)).0).max(1);
+                let whole = u128::from(self.time(at, self.load(len)).0).max(1);
                 u128::from(ends.0.saturating_sub(at.0)) * WHOLE / whole
             }
             Self::Unlimited => 0,
@@ -146,7 +146,7 @@ impl Service {
             }
             Self::Toffee(..) => {
                 // Rounded up, so that what `left` lost by rounding down does not count.
-                let time = (u128::from(self.time(load).0) * left).div_ceil(WHOLE);
+                let time = (u128::from(self.time(at, load).0) * left).div_ceil(WHOLE);
                 at + Nanos(u64::try_from(time).unwrap_or(u64::MAX))
             }
             Self::Unlimited => at,

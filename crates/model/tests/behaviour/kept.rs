@@ -1,6 +1,8 @@
 //! Outcomes that must not change: ten thousand links, each drawn from its number, and a hash of what became of every packet.
 //!
-//! `kept.bin` was written by the model that had one verdict a packet, before stages and disciplines replaced it.
+//! `kept.bin` was written by the model that had one verdict a packet, before stages and disciplines replaced it. 219 of the
+//! 1,525 links that have a queue in time before a rate that fluctuates were written anew when such a queue began to follow the
+//! rate of the moment.
 
 use crate::drive::{Arrival, Draw, Hop, Way, config, drain, packet};
 use farwire_model::{

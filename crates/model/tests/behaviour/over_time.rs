@@ -286,6 +286,64 @@ fn what_a_fluctuating_rate_left_over_is_served_at_the_new_one() {
     assert!((2 * fast.0).abs_diff(slow.0) <= 2, "{fast} {slow}");
 }
 
+/// How many of `count` packets of 1,000 bytes that come at once find room.
+fn admitted(link: &mut Link, at: Nanos, count: usize) -> u64 {
+    drain(link, at);
+    let before = link.counters(Side::A).held();
+    (0..count).for_each(|id| offer(link, at, id, 1_000));
+    drain(link, at);
+    link.counters(Side::A).held() - before
+}
+
+#[test]
+fn a_queue_in_time_follows_a_rate_that_a_schedule_changes() {
+    let queued = |rate| queued(Some(rate), QueueLimit::Time(ms(20)));
+    let changes = vec![(ms(10), queued("4mbit")), (ms(60), queued("16mbit"))];
+    let mut link = Link::new(&scheduled(queued("8mbit"), changes)).unwrap();
+    // One goes to the server, and 20,000 bytes wait.
+    assert_eq!(admitted(&mut link, Nanos::ZERO, 40), 21);
+    // 11 still wait, then 12. At half the rate 10 may: there is room again when the 13th is in service, from 14 ms on.
+    assert_eq!(admitted(&mut link, Nanos(9_500_000), 1), 1);
+    assert_eq!(admitted(&mut link, Nanos(10_500_000), 1), 0);
+    assert_eq!(admitted(&mut link, Nanos(12_500_000), 1), 0);
+    assert_eq!(admitted(&mut link, Nanos(14_500_000), 3), 1);
+    // All are done by 36 ms; at twice the first rate 40 wait beside the one in service.
+    assert_eq!(admitted(&mut link, ms(70), 60), 41);
+}
+
+#[test]
+fn a_queue_in_time_follows_a_rate_that_fluctuates() {
+    let fluctuation = Some(Fluctuation {
+        spread: "90%".parse().unwrap(),
+        hold: Nanos::from_secs(1),
+    });
+    let Effect::Rate(steady) = queued(Some("10mbit"), QueueLimit::Time(ms(100))) else {
+        panic!("a rate");
+    };
+    let mut link = Link::new(&alone(Effect::Rate(Rate {
+        fluctuation,
+        ..steady
+    })))
+    .unwrap();
+    let mut all = Vec::new();
+    for second in 0..50 {
+        // All that wait are served before the second is over.
+        let at = Nanos::from_secs(second);
+        (0..400).for_each(|id| offer(&mut link, at, id, 1_000));
+        let dues = dues(&drain(&mut link, at + ms(999)));
+        let waited: Vec<Nanos> = dues.into_iter().flatten().collect();
+        // At the rate at which the first one is served, those behind it take 100 ms.
+        let each = (waited[0] - at).0;
+        let fits = 100_000_000 / each;
+        let admitted = waited.len() as u64 - 1;
+        assert!(admitted.abs_diff(fits) <= 1, "{admitted} of {fits}");
+        all.push(admitted);
+    }
+    // Between 1 and 19 Mbit/s that is between 12 and 237.
+    let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
+    assert!(*least < 40 && *most > 200, "{all:?}");
+}
+
 #[test]
 fn a_schedule_applies_before_what_happens_at_its_instant() {
     let loss = |share: &str| Effect::Loss(share.parse().unwrap());

@@ -396,6 +396,10 @@ fn what_no_stage_can_be_is_refused_by_its_name() {
         ("kind = 'trace', times = [5, 3]", "must not run backwards"),
         ("kind = 'trace', times = [0]", "above 0"),
         (
+            "kind = 'trace', times = [1], queue = '1s'",
+            "link.up.trace: queue = 1s is out of range: a trace has no rate, so its queue is in packets or bytes",
+        ),
+        (
             "kind = 'gemodel', p = '1%'",
             "stages: gemodel: r: how often a burst ends is missing",
         ),
