@@ -54,7 +54,13 @@ pub(crate) fn add(suite: &mut Suite) {
             &PING,
             move || stall(address),
         );
-        for aqm in ["codel,ecn", "fq_codel", "dualpi2"] {
+        for aqm in [
+            "codel,ecn",
+            "fq_codel",
+            "dualpi2",
+            "red,ecn",
+            "pie,ecn,max_burst=30ms",
+        ] {
             suite.test(
                 format!("{aqm} marks what comes from {address} and loses nothing"),
                 &WGET,
@@ -62,6 +68,11 @@ pub(crate) fn add(suite: &mut Suite) {
             );
         }
     }
+    suite.test(
+        "a drop-head queue that is full drops what waited, and its counts add up",
+        &BASH,
+        drop_head,
+    );
     suite.test("a class is what its rule takes", &BASH, classes);
     suite.test("a gate opens when its schedule says so", &PING, gate);
 }
@@ -266,6 +277,37 @@ fn marks(host: &str, aqm: &str) -> Result<()> {
     ensure!(
         received > 0 && received <= down.marked,
         "{received} of {summary:?}"
+    );
+    Ok(())
+}
+
+fn drop_head() -> Result<()> {
+    // 100 datagrams at once, of which each takes 21 ms or more; 5 wait.
+    let script =
+        "bash -c 'for n in $(seq 100); do echo > /dev/udp/10.77.0.2/5000; done' 2>/dev/null; true";
+    let link = "[up]\nrate = '16kbit'\naqm = 'drop-head'\nqueue = '5pkt'";
+    let run = Run::of(link, script)?;
+    let up = &run.summary.up;
+    let full = up.queue_full();
+    ensure!(
+        full > 0 && up.dropped.values().sum::<u64>() == full,
+        "{:?}",
+        run.summary
+    );
+    ensure!(
+        up.packets == up.delivered + full + up.held_at_end,
+        "{:?}",
+        run.summary
+    );
+    let rows = run.packet_log.lines().filter(|row| row.contains(",udp,"));
+    let mut rows: Vec<Vec<&str>> = rows.map(|row| row.split(',').collect()).collect();
+    rows.retain(|columns| columns[1] == "up");
+    rows.sort_by_key(|columns| columns[3].to_owned());
+    let verdicts: Vec<&str> = rows.iter().map(|columns| columns[4]).collect();
+    let last = verdicts.last().context("no datagram")?;
+    ensure!(
+        *last != "queue_full" && verdicts.contains(&"queue_full"),
+        "{verdicts:?}"
     );
     Ok(())
 }

@@ -8,8 +8,8 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use farwire_model::{
     Bytes, Codel, Delay, Discipline, DualPi2, Ecn, Effect, Factor, Flow, FqCodel, Framing,
-    GilbertElliott, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Packet, PacketId, Queue,
-    QueueLimit, Rate, Side, StageSpec, Toffee,
+    GilbertElliott, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Packet, PacketId, Pie, Queue,
+    QueueLimit, Rate, Red, Side, StageSpec, Toffee,
 };
 
 /// Packets between two readings of the clock.
@@ -118,6 +118,34 @@ fn fq_codel(bencher: Bencher<'_, '_>) {
 fn dual_pi2(bencher: Bencher<'_, '_>) {
     let dual_pi2 = managed(Discipline::DualPi2(DualPi2::default()));
     cross_with(bencher, &[dual_pi2, delayed("box")], Nanos(600), of_a_flow);
+}
+
+/// The same bottleneck, its queue dropping at the head.
+#[divan::bench]
+fn drop_head(bencher: Bencher<'_, '_>) {
+    let full = Effect::Rate(rate("1ms", Discipline::DropHead));
+    let stages = [("box", "rate", full), delayed("box")];
+    cross(bencher, &stages, Nanos(600));
+}
+
+/// The same bottleneck under RED, whose average lies about its thresholds.
+#[divan::bench]
+fn red(bencher: Bencher<'_, '_>) {
+    let law = Red {
+        min: Bytes(1_000_000),
+        max: Bytes(3_000_000),
+        ecn: true,
+        ..Red::default()
+    };
+    let red = managed(Discipline::Red(law));
+    cross_with(bencher, &[red, delayed("box")], Nanos(600), of_a_flow);
+}
+
+/// The same bottleneck under PIE.
+#[divan::bench]
+fn pie(bencher: Bencher<'_, '_>) {
+    let pie = managed(Discipline::Pie(Pie::default()));
+    cross_with(bencher, &[pie, delayed("box")], Nanos(600), of_a_flow);
 }
 
 /// Losses in bursts.

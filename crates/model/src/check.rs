@@ -7,11 +7,11 @@ use alloc::string::{String, ToString};
 
 use crate::packet::Side;
 use crate::spec::{
-    ConfigError, Delay, Discipline, Effect, Fluctuation, Gate, PathSpec, Queue, Rate, StageSpec,
-    Toffee,
+    ConfigError, Delay, Discipline, Effect, Fluctuation, Gate, PathSpec, Queue, Rate, Red,
+    StageSpec, Toffee,
 };
 use crate::time::Nanos;
-use crate::units::{Bytes, Factor, QueueLimit};
+use crate::units::{Bytes, Factor, Probability, QueueLimit};
 
 /// The longest delay and the longest queue in time: a longer one is taken for a mistaken unit.
 const LONGEST: Nanos = Nanos::from_secs(3_600);
@@ -162,7 +162,21 @@ impl StageSpec {
         self.require(is_queue(queue.limit), "queue", queue.limit, right)?;
         let right = "it is above 0 and at most 3600s";
         let times: &[(&'static str, Nanos)] = match &queue.discipline {
-            Discipline::DropTail => &[],
+            Discipline::DropTail | Discipline::DropHead => &[],
+            Discipline::Red(red) => {
+                self.check_red(red, queue.limit)?;
+                &[]
+            }
+            Discipline::Pie(pie) => {
+                let right = "a controller looks every 1ms or less often";
+                let within = pie.tupdate >= SHORTEST_HOLD;
+                self.require(within, "tupdate", pie.tupdate, right)?;
+                &[
+                    ("target", pie.target),
+                    ("tupdate", pie.tupdate),
+                    ("max_burst", pie.max_burst),
+                ]
+            }
             Discipline::Codel(codel) => &[("target", codel.target), ("interval", codel.interval)],
             Discipline::FqCodel(fq) => {
                 self.require(fq.flows > 0, "flows", fq.flows, "at least one queue")?;
@@ -184,6 +198,21 @@ impl StageSpec {
             self.require(time > Nanos::ZERO && time <= LONGEST, field, time, right)?;
         }
         Ok(())
+    }
+
+    fn check_red(&self, red: &Red, limit: QueueLimit) -> Result<(), ConfigError> {
+        let right = "it is above 0";
+        self.require(red.min > Bytes(0), "min", red.min, right)?;
+        self.require(red.avpkt > Bytes(0), "avpkt", red.avpkt, right)?;
+        let p = red.probability;
+        self.require(p > Probability::ZERO, "probability", p, right)?;
+        let right = "it is above min, at least twice as much to be of use";
+        self.require(red.max > red.min, "max", red.max, right)?;
+        let right = "it is at most what may wait, the queue";
+        let within = !matches!(limit, QueueLimit::Bytes(limit) if limit < red.max);
+        self.require(within, "max", red.max, right)?;
+        let right = "it is at least min / avpkt packets, and not many thousand times that";
+        self.require(red.weight().is_some(), "burst", red.burst(), right)
     }
 
     fn require(

@@ -50,6 +50,12 @@ impl Draws {
         }
     }
 
+    /// The draw of packet number `index` as a share: from 0 to 1, which it never is.
+    pub(crate) fn share(self, index: u64) -> f64 {
+        // The 53 bits that a float has.
+        (self.at(index) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// The draw of packet number `index`, uniform over all 64-bit values.
     ///
     /// Two rounds with a key before each: with one, two stages' draws would be the same sequence from

@@ -33,8 +33,8 @@ pub use link::Link;
 pub use packet::{DropCause, Ecn, Edit, Flow, Outcome, Packet, PacketId, Reply, Side};
 pub use spec::{
     Codel, ConfigError, Delay, Discipline, DualPi2, Effect, Fluctuation, FqCodel, Gate,
-    GilbertElliott, Jitter, Law, LinkConfig, OPPORTUNITY, Opportunities, Ordering, PathSpec, Queue,
-    Rate, Repeating, StageSpec, Toffee, Trace,
+    GilbertElliott, Jitter, Law, LinkConfig, OPPORTUNITY, Opportunities, Ordering, PathSpec, Pie,
+    Queue, Rate, Red, Repeating, StageSpec, Toffee, Trace,
 };
 pub use time::Nanos;
 pub use units::{BitsPerSec, Bytes, Factor, Framing, Probability, QueueLimit};

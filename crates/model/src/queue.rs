@@ -3,34 +3,44 @@
 mod codel;
 mod constant;
 mod discipline;
+mod drop_head;
 mod dual_pi2;
 mod fifo;
 mod fluctuating;
 mod fq_codel;
+mod pie;
+mod red;
 pub(crate) mod server;
 mod service;
 mod trace;
 
 use alloc::boxed::Box;
 
+use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::spec::{Discipline as Spec, Queue};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 use codel::Codel;
 use discipline::Discipline;
+use drop_head::DropHead;
 use dual_pi2::DualPi2;
 use fifo::Fifo;
 use fq_codel::FqCodel;
+use pie::Pie;
+use red::Red;
 use service::Service;
 
 /// A discipline of any kind.
 #[derive(Debug)]
 pub(crate) enum AnyDiscipline {
     Fifo(Fifo),
+    DropHead(DropHead),
     Codel(Box<Codel>),
     FqCodel(Box<FqCodel>),
     DualPi2(Box<DualPi2>),
+    Red(Box<Red>),
+    Pie(Box<Pie>),
 }
 
 /// Calls the discipline that it is.
@@ -38,37 +48,43 @@ macro_rules! each {
     ($any:expr, $queue:ident => $call:expr) => {
         match $any {
             AnyDiscipline::Fifo($queue) => $call,
+            AnyDiscipline::DropHead($queue) => $call,
             AnyDiscipline::Codel($queue) => $call,
             AnyDiscipline::FqCodel($queue) => $call,
             AnyDiscipline::DualPi2($queue) => $call,
+            AnyDiscipline::Red($queue) => $call,
+            AnyDiscipline::Pie($queue) => $call,
         }
     };
 }
 
 impl AnyDiscipline {
-    /// An empty queue, from `at` on.
-    pub(crate) fn new(at: Nanos, queue: &Queue) -> Self {
+    /// An empty queue, from `at` on; what it drops at random is drawn from `draws`.
+    pub(crate) fn new(at: Nanos, queue: &Queue, draws: Draws) -> Self {
         match queue.discipline {
             Spec::DropTail => Self::Fifo(Fifo::new(queue.limit)),
+            Spec::DropHead => Self::DropHead(DropHead(Fifo::new(queue.limit))),
             Spec::Codel(law) => Self::Codel(Codel::new(queue.limit, law).into()),
             Spec::FqCodel(law) => Self::FqCodel(FqCodel::new(queue.limit, law).into()),
             Spec::DualPi2(law) => Self::DualPi2(DualPi2::new(at, queue.limit, law).into()),
+            Spec::Red(law) => Self::Red(Red::new(at, queue, law, draws).into()),
+            Spec::Pie(law) => Self::Pie(Pie::new(at, queue, law, draws).into()),
         }
     }
 
     /// Whether a packet that finds the server idle goes to it without looking at anything else.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        matches!(self, Self::Fifo(_))
+        matches!(self, Self::Fifo(_) | Self::DropHead(_))
     }
 
     /// Follows `queue`'s parameters from `at` on; if they are of another kind, as a new discipline that takes over what waits,
     /// with the times of arrival.
-    pub(crate) fn turn_into(&mut self, at: Nanos, queue: &Queue, service: &Service) {
+    pub(crate) fn turn_into(&mut self, at: Nanos, queue: &Queue, service: &Service, draws: Draws) {
         if self.set(at, queue) {
             return;
         }
-        let mut new = Self::new(at, queue);
+        let mut new = Self::new(at, queue, draws);
         while let Some(t) = self.give_up(service) {
             new.adopt(t, service);
         }
@@ -78,8 +94,26 @@ impl AnyDiscipline {
 
 impl Discipline for AnyDiscipline {
     #[inline]
-    fn enqueue(&mut self, now: Nanos, t: InFlight, service: &Service, out: &mut Out) -> Entered {
-        each!(self, queue => queue.enqueue(now, t, service, out))
+    fn enqueue(
+        &mut self,
+        now: Nanos,
+        index: u64,
+        t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> Entered {
+        each!(self, queue => queue.enqueue(now, index, t, service, out))
+    }
+
+    #[inline]
+    fn enqueue_at_idle(
+        &mut self,
+        now: Nanos,
+        index: u64,
+        t: InFlight,
+        service: &Service,
+    ) -> Entered {
+        each!(self, queue => queue.enqueue_at_idle(now, index, t, service))
     }
 
     #[inline]

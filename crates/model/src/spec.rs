@@ -1,5 +1,8 @@
 //! What a link is built from: named stages in a list for each side and class, as plain data.
 
+mod pie;
+mod red;
+
 use core::fmt;
 use core::num::NonZeroU32;
 
@@ -10,6 +13,10 @@ use alloc::vec::Vec;
 use crate::packet::Side;
 use crate::time::Nanos;
 use crate::units::{BitsPerSec, Bytes, Factor, Framing, Probability, QueueLimit};
+
+pub use self::pie::Pie;
+pub use self::red::Red;
+pub(crate) use self::red::power;
 
 /// A whole link: the seed of its randomness and its paths.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -103,6 +110,8 @@ pub enum Discipline {
     /// First in, first out; what finds it full is dropped.
     #[default]
     DropTail,
+    /// First in, first out; what comes to a full one pushes out what has waited longest.
+    DropHead,
     /// RFC 8289: one queue whose head is dropped while packets have waited too long for too long. The interval shrinks by the
     /// exact square root, of which Linux takes an approximation. The longest packet so far stands for the interface's MTU.
     Codel(Codel),
@@ -113,6 +122,10 @@ pub enum Discipline {
     /// both wait) and marked twice as often as the root of how often the rest is marked or dropped; in overload it is dropped
     /// too. Marks and drops come at regular intervals (the RFC's `recur`), not at random.
     DualPi2(DualPi2),
+    /// Floyd and Jacobson 1993: dropped at arrival, the likelier the longer the queue is on average.
+    Red(Red),
+    /// RFC 8033: dropped at arrival, with a probability that follows the queue's delay.
+    Pie(Pie),
 }
 
 /// The parameters of CoDel (RFC 8289).

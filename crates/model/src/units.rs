@@ -59,7 +59,7 @@ const FACTOR: Quantity = Quantity {
 
 pub(crate) const QUEUE: Quantity = Quantity {
     what: "a queue limit",
-    right: "write packets, bytes or a time, as in 100pkt, 64KiB or 50ms",
+    right: "write packets, bytes or a time above 0, as in 100pkt, 64KiB or 50ms",
     units: &[("pkt", 1)],
 };
 
@@ -326,7 +326,7 @@ impl fmt::Display for Factor {
     }
 }
 
-/// How much may wait before a server; written `100pkt`, `64KiB` or `50ms`.
+/// How much may wait before a server; written `100pkt`, `64KiB` or `50ms`, and never as 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
     /// Packets waiting.
@@ -341,16 +341,23 @@ impl FromStr for QueueLimit {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        if let Ok(bytes) = text.parse() {
-            return Ok(Self::Bytes(bytes));
+        let limit = if let Ok(bytes) = text.parse() {
+            Self::Bytes(bytes)
+        } else if let Ok(time) = text.parse() {
+            Self::Time(time)
+        } else {
+            let packets = u32::try_from(QUEUE.parse(text)?);
+            Self::Packets(packets.map_err(|_| QUEUE.out_of_range(text))?)
+        };
+        let nothing = [
+            Self::Packets(0),
+            Self::Bytes(Bytes(0)),
+            Self::Time(Nanos::ZERO),
+        ];
+        match nothing.contains(&limit) {
+            true => Err(QUEUE.out_of_range(text)),
+            false => Ok(limit),
         }
-        if let Ok(time) = text.parse() {
-            return Ok(Self::Time(time));
-        }
-        let packets = QUEUE.parse(text)?;
-        u32::try_from(packets)
-            .map(Self::Packets)
-            .map_err(|_| QUEUE.out_of_range(text))
     }
 }
 
@@ -531,11 +538,14 @@ mod tests {
         assert_eq!("100pkt".parse(), Ok(QueueLimit::Packets(100)));
         assert_eq!("64KiB".parse(), Ok(QueueLimit::Bytes(Bytes(65_536))));
         assert_eq!("50ms".parse(), Ok(QueueLimit::Time(Nanos::from_millis(50))));
-        let right = "write packets, bytes or a time, as in 100pkt, 64KiB or 50ms";
+        let right = "write packets, bytes or a time above 0, as in 100pkt, 64KiB or 50ms";
         for (text, fault) in [
             ("100", "`100` has no unit"),
             ("5mbit", "`5mbit` is not a queue limit"),
             ("5000000000pkt", "`5000000000pkt` is out of range"),
+            ("0pkt", "`0pkt` is out of range"),
+            ("0KiB", "`0KiB` is out of range"),
+            ("0ms", "`0ms` is out of range"),
         ] {
             let message = text.parse::<QueueLimit>().unwrap_err().to_string();
             assert_eq!(message, alloc::format!("{fault}: {right}"));

@@ -233,7 +233,7 @@ conditions! {
     fluctuation: FluctuationSpec = "KEY=VALUE,...",
     /// Waiting room of the bottleneck: 100pkt, 64KiB, 50ms [default: 100ms at the rate; with AQM, as many packets as tc]
     queue: QueueLimit = "LIMIT",
-    /// Active management of the queue: codel, fq_codel, dualpi2, with options: fq_codel,target=5ms,noecn
+    /// Management of the queue: drop-head, red, codel, fq_codel, pie, dualpi2, with options: fq_codel,target=5ms,noecn
     aqm: AqmSpec = "NAME[,OPTION...]",
     /// Delay that grows with the packet: microseconds = L2 bytes / FACTOR
     size_delay: Factor = "FACTOR",

@@ -179,7 +179,7 @@ mod tests {
             "rate = '10'",
             "rate = '10mbps'",
             "rate = '1gbit', queue = '100'",
-            "rate = '1gbit', aqm = 'red'",
+            "rate = '1gbit', aqm = 'sfq'",
             "loss = '1'",
             "loss = 0.01",
             "loss = '1%,8'",

@@ -54,7 +54,14 @@ impl Codel {
 }
 
 impl Discipline for Codel {
-    fn enqueue(&mut self, now: Nanos, t: InFlight, service: &Service, _: &mut Out) -> Entered {
+    fn enqueue(
+        &mut self,
+        now: Nanos,
+        _: u64,
+        t: InFlight,
+        service: &Service,
+        _: &mut Out,
+    ) -> Entered {
         if !self
             .backlog
             .plus(t.packet.len, service)

@@ -11,8 +11,28 @@ use crate::time::Nanos;
 /// It is work-conserving: while something waits, [`Discipline::dequeue`] gives a packet, or drops all. It has no timers: a
 /// controller catches up when it is asked. The server alone says when to dequeue.
 pub(crate) trait Discipline {
-    /// Takes in `t`, which came at `t.since`. It and others may be marked; others may be dropped through `out`.
-    fn enqueue(&mut self, now: Nanos, t: InFlight, service: &Service, out: &mut Out) -> Entered;
+    /// Takes in `t`, which came at `t.since` as packet number `index` of its stream: what is drawn for it follows from that
+    /// number. It and others may be marked; others may be dropped through `out`.
+    fn enqueue(
+        &mut self,
+        now: Nanos,
+        index: u64,
+        t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> Entered;
+
+    /// Takes in `t` likewise, which finds the server idle and nothing waiting: it needs no room.
+    fn enqueue_at_idle(
+        &mut self,
+        _: Nanos,
+        _index: u64,
+        t: InFlight,
+        service: &Service,
+    ) -> Entered {
+        self.adopt(t, service);
+        Entered::Taken
+    }
 
     /// The packet that is served next; others, of any flow, may be dropped through `out`.
     fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight>;
@@ -20,7 +40,7 @@ pub(crate) trait Discipline {
     /// Takes over `queue`'s parameters from `at` on and keeps its state, if it is of their kind.
     fn set(&mut self, at: Nanos, queue: &Queue) -> bool;
 
-    /// Takes in a packet whatever the limit: one that finds the server idle, or that another discipline held.
+    /// Takes in a packet that another discipline held, whatever the limit.
     fn adopt(&mut self, t: InFlight, service: &Service);
 
     /// Gives up the packet that would go next if nobody was dropped.

@@ -191,7 +191,14 @@ impl Lane {
 }
 
 impl Discipline for DualPi2 {
-    fn enqueue(&mut self, now: Nanos, t: InFlight, service: &Service, _: &mut Out) -> Entered {
+    fn enqueue(
+        &mut self,
+        now: Nanos,
+        _: u64,
+        t: InFlight,
+        service: &Service,
+        _: &mut Out,
+    ) -> Entered {
         self.catch_up(now);
         if !self
             .backlog

@@ -14,7 +14,7 @@ use crate::units::{Bytes, QueueLimit};
 /// First in, first out, up to a limit; neither the packet in service nor those further along the path are in it.
 #[derive(Debug)]
 pub(crate) struct Fifo {
-    limit: QueueLimit,
+    pub(crate) limit: QueueLimit,
     waiting: VecDeque<InFlight>,
     backlog: Backlog,
 }
@@ -64,11 +64,34 @@ impl Fifo {
             backlog: Backlog::default(),
         }
     }
+
+    /// The L2 bytes that wait.
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.backlog.bytes
+    }
+
+    /// Whether what waits may wait.
+    pub(crate) fn fits(&self, now: Nanos, service: &Service) -> bool {
+        self.backlog.fits(self.limit, now, service)
+    }
+
+    /// Whether `t` may wait too.
+    pub(crate) fn has_room_for(&self, now: Nanos, t: &InFlight, service: &Service) -> bool {
+        let backlog = self.backlog.plus(t.packet.len, service);
+        backlog.fits(self.limit, now, service)
+    }
 }
 
 impl Discipline for Fifo {
     #[inline]
-    fn enqueue(&mut self, now: Nanos, t: InFlight, service: &Service, _: &mut Out) -> Entered {
+    fn enqueue(
+        &mut self,
+        now: Nanos,
+        _: u64,
+        t: InFlight,
+        service: &Service,
+        _: &mut Out,
+    ) -> Entered {
         let backlog = self.backlog.plus(t.packet.len, service);
         if !backlog.fits(self.limit, now, service) {
             return Entered::Dropped(DropCause::QueueFull);

@@ -172,7 +172,14 @@ impl FqCodel {
 }
 
 impl Discipline for FqCodel {
-    fn enqueue(&mut self, now: Nanos, t: InFlight, service: &Service, out: &mut Out) -> Entered {
+    fn enqueue(
+        &mut self,
+        now: Nanos,
+        _: u64,
+        t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> Entered {
         self.adopt(t, service);
         while !self.backlog.fits(self.limit, now, service) {
             self.drop_batch(now, service, out);

@@ -34,6 +34,9 @@ pub(crate) struct Server {
     longest: usize,
 }
 
+/// The draws that decide which packets a discipline drops; the others are those of a rate that fluctuates.
+const DISCIPLINE: u64 = 1;
+
 /// The queue of a server that does nothing: nobody waits long, and nobody is dropped.
 const UNLIMITED: Queue = Queue {
     limit: QueueLimit::Packets(u32::MAX),
@@ -47,7 +50,7 @@ impl Server {
             draws,
             effect: Effect::Nothing,
             service: Service::Unlimited,
-            queue: AnyDiscipline::new(start, &UNLIMITED),
+            queue: AnyDiscipline::new(start, &UNLIMITED, draws),
             in_service: None,
             ends: Nanos::MAX,
             left: 0,
@@ -85,7 +88,7 @@ impl Stage for Server {
     }
 
     #[inline]
-    fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, out: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
         // Written only where it changes: a copy that follows a write at once waits for it.
         if t.since != at {
             t.since = at;
@@ -96,15 +99,17 @@ impl Stage for Server {
             return Entered::Taken;
         }
         if self.in_service.is_none() {
-            // Nothing waits, and this one need not either, whatever the limit.
-            self.queue.adopt(*t, &self.service);
+            let entered = self.queue.enqueue_at_idle(at, index, *t, &self.service);
+            if entered != Entered::Taken {
+                return entered;
+            }
             if let Some(first) = self.queue.dequeue(at, &self.service, out) {
                 self.service.begin_busy_period(at);
                 self.begin(at, first);
             }
             return Entered::Taken;
         }
-        let entered = self.queue.enqueue(at, *t, &self.service, out);
+        let entered = self.queue.enqueue(at, index, *t, &self.service, out);
         self.longest = self.longest.max(self.queue.len());
         entered
     }
@@ -137,7 +142,8 @@ impl Stage for Server {
         }
         let queue = queue(effect).unwrap_or(&UNLIMITED);
         let at = at.max(self.start);
-        self.queue.turn_into(at, queue, &self.service);
+        let draws = self.draws.stream(DISCIPLINE);
+        self.queue.turn_into(at, queue, &self.service, draws);
         waiting
             .into_iter()
             .for_each(|t| self.queue.adopt(t, &self.service));

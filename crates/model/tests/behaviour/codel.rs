@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::discipline::{Fate, Item, fates, model, patterns};
+use crate::discipline::{self, Fate, Item, Tally, fates, model, patterns};
 use farwire_model::{Bytes, Codel, Discipline, DropCause, FqCodel, Nanos, Queue, QueueLimit};
 
 /// RFC 8289's variables, in its types: times are nanoseconds, and 0 is its "not yet".
@@ -248,51 +248,26 @@ impl model::Waiting for Model {
     }
 }
 
-/// Holds the link against the model on every pattern and limit; how many were dropped by the AQM, at a full queue, and marked.
-fn compare(discipline: Discipline) -> (usize, usize, usize) {
-    let (mut aqm, mut full, mut marked) = (0, 0, 0);
+/// Holds the link against the model.
+fn compare(discipline: Discipline) -> Tally {
     let limits = [
         QueueLimit::Packets(1_000),
         QueueLimit::Packets(40),
         QueueLimit::Bytes(Bytes(200_000)),
         QueueLimit::Time(Nanos::from_millis(150)),
     ];
-    for (pattern, items) in patterns() {
-        for limit in limits {
-            let queue = Queue { limit, discipline };
-            let ours = fates(&queue, &items);
-            let theirs = model::serve(Model::new(&queue), &items);
-            let differs = ours
-                .iter()
-                .zip(&theirs)
-                .position(|(one, other)| one != other);
-            assert_eq!(
-                differs.map(|id| (ours[id], theirs[id])),
-                None,
-                "{pattern}, {limit}, packet {differs:?}"
-            );
-            for fate in ours {
-                match fate {
-                    Fate::Dropped(_, DropCause::Aqm) => aqm += 1,
-                    Fate::Dropped(..) => full += 1,
-                    Fate::Delivered { mark, .. } => marked += usize::from(mark),
-                    Fate::Unknown => panic!("{pattern}: without a fate"),
-                }
-            }
-        }
-    }
-    (aqm, full, marked)
+    discipline::compare(discipline, &limits, Model::new)
 }
 
 #[test]
 fn codel_is_rfc_8289_packet_for_packet() {
-    let (aqm, full, marked) = compare(Discipline::Codel(Codel::default()));
+    let Tally { aqm, full, marked } = compare(Discipline::Codel(Codel::default()));
     assert!(aqm > 1_000 && full > 1_000 && marked == 0);
     let ecn = Codel {
         ecn: true,
         ..Codel::default()
     };
-    let (aqm, full, marked) = compare(Discipline::Codel(ecn));
+    let Tally { aqm, full, marked } = compare(Discipline::Codel(ecn));
     assert!(aqm > 1_000 && full > 1_000 && marked > 1_000);
     let hasty = Codel {
         target: Nanos::from_micros(1_500),
@@ -304,7 +279,7 @@ fn codel_is_rfc_8289_packet_for_packet() {
 
 #[test]
 fn fq_codel_is_rfc_8290_packet_for_packet() {
-    let (aqm, full, marked) = compare(Discipline::FqCodel(FqCodel::default()));
+    let Tally { aqm, full, marked } = compare(Discipline::FqCodel(FqCodel::default()));
     assert!(
         aqm > 500 && full > 500 && marked > 500,
         "{aqm} {full} {marked}"

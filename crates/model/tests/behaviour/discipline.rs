@@ -2,7 +2,8 @@
 
 use farwire_model::{
     Bytes, Codel, Discipline, DropCause, DualPi2, Ecn, Effect, Flow, FqCodel, Framing, Link,
-    LinkConfig, Nanos, Outcome, Packet, PacketId, Queue, QueueLimit, Rate, Side, StageSpec,
+    LinkConfig, Nanos, Outcome, Packet, PacketId, Pie, Queue, QueueLimit, Rate, Red, Side,
+    StageSpec,
 };
 
 use crate::drive::Draw;
@@ -73,6 +74,67 @@ pub(crate) fn fates(queue: &Queue, items: &[Item]) -> Vec<Fate> {
         };
     }
     fates
+}
+
+/// The number from 0 to 1 by which the bottleneck decides whether packet number `index` is dropped: a function of the seed (1),
+/// the link (0), the stage's name, the purpose (1) and the number, written down here a second time.
+pub(crate) fn drawn(index: u64) -> f64 {
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |mut word: u64| {
+        for (shift, times) in [(30, 0xbf58_476d_1ce4_e5b9), (27, 0x94d0_49bb_1331_11eb)] {
+            word = (word ^ word >> shift).wrapping_mul(times);
+        }
+        word ^ word >> 31
+    };
+    let join = |key: u64, word: u64| mix(key.wrapping_add(STEP) ^ mix(word.wrapping_add(STEP)));
+    let name = "box.up.rate";
+    let words = [0, name.len() as u64].into_iter();
+    let stage = words.chain(name.bytes().map(u64::from)).fold(mix(1), join);
+    let purpose = join(join(stage, STEP), 1);
+    let word = mix(join(purpose, STEP) ^ mix(purpose.wrapping_add(index.wrapping_mul(STEP))));
+    (word >> 11) as f64 / 2.0_f64.powi(53)
+}
+
+/// What became of packets, counted.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Dropped by the AQM.
+    pub(crate) aqm: usize,
+    /// Dropped because the queue was full.
+    pub(crate) full: usize,
+    pub(crate) marked: usize,
+}
+
+/// Holds the link against a model, packet for packet, on every pattern and limit.
+pub(crate) fn compare<M: model::Waiting>(
+    discipline: Discipline,
+    limits: &[QueueLimit],
+    model: impl Fn(&Queue) -> M,
+) -> Tally {
+    let mut tally = Tally::default();
+    for (pattern, items) in patterns() {
+        for &limit in limits {
+            let queue = Queue { limit, discipline };
+            let ours = fates(&queue, &items);
+            let theirs = model::serve(model(&queue), &items);
+            let mut pairs = ours.iter().zip(&theirs);
+            let differs = pairs.position(|(one, other)| one != other);
+            let both = differs.map(|id| (ours[id], theirs[id]));
+            assert_eq!(both, None, "{pattern}, {limit}, packet {differs:?}");
+            for (fate, item) in ours.iter().zip(&items) {
+                match fate {
+                    Fate::Dropped(_, DropCause::Aqm) => tally.aqm += 1,
+                    Fate::Dropped(..) => tally.full += 1,
+                    Fate::Delivered { mark, .. } => {
+                        assert!(!mark || item.is_ect && item.ecn != Ecn::Ce, "{pattern}");
+                        tally.marked += usize::from(*mark);
+                    }
+                    Fate::Unknown => panic!("{pattern}: without a fate"),
+                }
+            }
+        }
+    }
+    tally
 }
 
 /// A model's server, and what a model of a queue answers.
@@ -249,12 +311,15 @@ fn new(id: usize, at: u64, len: u64, flow: u32, ecn: Ecn) -> Item {
 }
 
 /// One of each discipline.
-pub(crate) fn disciplines() -> [Discipline; 4] {
+pub(crate) fn disciplines() -> [Discipline; 7] {
     [
         Discipline::DropTail,
+        Discipline::DropHead,
         Discipline::Codel(Codel::default()),
         Discipline::FqCodel(FqCodel::default()),
         Discipline::DualPi2(DualPi2::default()),
+        Discipline::Red(Red::default()),
+        Discipline::Pie(Pie::default()),
     ]
 }
 

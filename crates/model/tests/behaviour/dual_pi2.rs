@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::discipline::{Fate, Item, bottleneck, every, fates, model, packet_of, patterns};
+use crate::discipline::{Fate, Item, Tally, bottleneck, compare, every, fates, model, packet_of};
 use farwire_model::{
     Bytes, Discipline, DropCause, DualPi2, Ecn, Effect, Link, LinkConfig, Nanos, Outcome, Queue,
     QueueLimit, Side,
@@ -151,35 +151,17 @@ fn dual_pi2(limit: QueueLimit) -> Queue {
 
 #[test]
 fn dual_pi2_is_rfc_9332_packet_for_packet() {
-    let (mut dropped, mut marked) = (0, 0);
-    for (pattern, items) in patterns() {
-        for limit in [
-            QueueLimit::Packets(1_000),
-            QueueLimit::Bytes(Bytes(100_000)),
-            QueueLimit::Time(Nanos::from_millis(250)),
-        ] {
-            let queue = dual_pi2(limit);
-            let ours = fates(&queue, &items);
-            let theirs = model::serve(Model::new(&queue), &items);
-            let differs = ours
-                .iter()
-                .zip(&theirs)
-                .position(|(one, other)| one != other);
-            let fates = differs.map(|id| (ours[id], theirs[id]));
-            assert_eq!(fates, None, "{pattern}, {limit}, packet {differs:?}");
-            for (fate, item) in ours.iter().zip(&items) {
-                match fate {
-                    Fate::Dropped(_, DropCause::Aqm) => dropped += 1,
-                    Fate::Delivered { mark: true, .. } => {
-                        assert!(matches!(item.ecn, Ecn::Ect0 | Ecn::Ect1), "{pattern}");
-                        marked += 1;
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-    assert!(dropped > 1_000 && marked > 1_000, "{dropped} {marked}");
+    let limits = [
+        QueueLimit::Packets(1_000),
+        QueueLimit::Bytes(Bytes(100_000)),
+        QueueLimit::Time(Nanos::from_millis(250)),
+    ];
+    let discipline = Discipline::DualPi2(DualPi2::default());
+    let Tally { aqm, full, marked } = compare(discipline, &limits, Model::new);
+    assert!(
+        aqm > 1_000 && full > 1_000 && marked > 1_000,
+        "{aqm} {full} {marked}"
+    );
 }
 
 /// What a sender does about congestion.

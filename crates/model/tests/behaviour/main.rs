@@ -9,13 +9,16 @@ mod closed_forms;
 mod codel;
 mod discipline;
 mod drive;
+mod drop_head;
 mod dual_pi2;
 mod effects;
 mod invariants;
 mod kept;
 mod live;
 mod over_time;
+mod pie;
 mod randomness;
+mod red;
 #[cfg(any(feature = "serde", feature = "schema"))]
 mod serialized;
 mod units;

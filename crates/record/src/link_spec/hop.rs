@@ -304,7 +304,8 @@ impl DirectionSpec {
         let Some(LineRate(rate)) = self.rate else {
             return Effect::Nothing;
         };
-        let usual = self.aqm.map_or(DEFAULT_QUEUE, AqmSpec::usual_limit);
+        let usual = self.aqm.and_then(AqmSpec::usual_limit);
+        let usual = usual.unwrap_or(DEFAULT_QUEUE);
         let limit = match (rate, self.queue.unwrap_or(usual)) {
             // A time needs a rate: that which served before, or will serve.
             (None, QueueLimit::Time(time)) => known.map_or(STALLED_QUEUE, |rate| {

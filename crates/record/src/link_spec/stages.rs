@@ -306,7 +306,8 @@ fn trace(with: &StageParameters) -> Result<Trace> {
     let times = with.times.iter().flatten();
     let times = times.map(|ms| Nanos(ms.saturating_mul(1_000_000)));
     let opportunities = Repeating::new(times.collect()).context("times")?;
-    let usual = with.aqm.map_or(DEFAULT_QUEUE, AqmSpec::usual_limit);
+    let usual = with.aqm.and_then(AqmSpec::usual_limit);
+    let usual = usual.unwrap_or(DEFAULT_QUEUE);
     Ok(Trace {
         opportunities: Arc::new(opportunities),
         queue: Queue {

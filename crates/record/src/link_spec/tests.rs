@@ -3,7 +3,7 @@
 use super::*;
 use model::{
     BitsPerSec, Bytes, Codel, Delay, Discipline, DualPi2, Effect, FqCodel, Gate, GilbertElliott,
-    Jitter, Law, Ordering, Rate, Side, StageSpec, Toffee,
+    Jitter, Law, Ordering, Pie, Rate, Red, Side, StageSpec, Toffee,
 };
 
 fn hop(text: &str) -> Hop {
@@ -241,13 +241,38 @@ fn an_aqm_manages_the_queue_of_a_rate() {
         (of("dualpi2").limit, of("dualpi2").discipline),
         (QueueLimit::Packets(10_000), dual)
     );
+    let red = Red {
+        min: Bytes(10_000),
+        ..Red::default()
+    };
+    assert_eq!(
+        (
+            of("red,min=10kb,max=90kb").limit,
+            of("red,min=10kb,max=90kb").discipline
+        ),
+        (QueueLimit::Bytes(Bytes(360_000)), Discipline::Red(red))
+    );
+    assert_eq!(of("red,max=30kb"), of("red,min=10kb"));
+    let pie = Discipline::Pie(Pie {
+        ecn: true,
+        ..Pie::default()
+    });
+    assert_eq!(
+        (of("pie,ecn").limit, of("pie,ecn").discipline),
+        (QueueLimit::Packets(1_000), pie)
+    );
+    assert_eq!(of("drop-head").limit, DEFAULT_QUEUE);
+    assert!(
+        refusal("rate = '1mbit'\naqm = 'red'\nqueue = '50kb'")
+            .contains("max = 90kb is out of range: it is at most what may wait, the queue")
+    );
     let limited = hop("rate = '1mbit'\naqm = 'codel'\nqueue = '64KiB'");
     assert_eq!(
         rate(&limited, "up").queue.limit,
         QueueLimit::Bytes(Bytes(65_536))
     );
     assert!(refusal("aqm = 'codel'").starts_with("aqm: it manages the queue of a rate"));
-    assert!(refusal("rate = '1mbit'\naqm = 'red'").contains("codel, fq_codel and dualpi2"));
+    assert!(refusal("rate = '1mbit'\naqm = 'sfq'").contains("drop-head, red, codel"));
 }
 
 /// When the stage of this name changes, in milliseconds, and to what.

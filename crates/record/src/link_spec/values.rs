@@ -5,8 +5,9 @@ use std::marker::PhantomData;
 use std::str::FromStr;
 
 use model::{
-    BitsPerSec, Codel, Discipline, DualPi2, Effect, FqCodel, GilbertElliott, Jitter, Law, Nanos,
-    Ordering, Probability, QueueLimit,
+    BitsPerSec, Bytes, Codel, ConfigError, Discipline, DualPi2, Effect, FqCodel, Framing,
+    GilbertElliott, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Pie, Probability, Queue,
+    QueueLimit, Rate, Red, StageSpec,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
@@ -214,17 +215,22 @@ impl fmt::Display for JitterSpec {
 }
 
 impl AqmSpec {
-    /// The waiting room that tc gives it.
-    pub(super) fn usual_limit(self) -> QueueLimit {
-        QueueLimit::Packets(match self.0 {
+    /// The waiting room that tc gives it; `None` for that of a queue without any management.
+    pub(super) fn usual_limit(self) -> Option<QueueLimit> {
+        let packets = match self.0 {
+            Discipline::DropTail | Discipline::DropHead => return None,
+            Discipline::Red(red) => {
+                return Some(QueueLimit::Bytes(Bytes(red.max.0.saturating_mul(4))));
+            }
             Discipline::FqCodel(_) => 10_240,
             Discipline::DualPi2(_) => 10_000,
-            Discipline::Codel(_) | Discipline::DropTail => 1_000,
-        })
+            Discipline::Codel(_) | Discipline::Pie(_) => 1_000,
+        };
+        Some(QueueLimit::Packets(packets))
     }
 }
 
-const AQMS: &str = "codel, fq_codel and dualpi2";
+const AQMS: &str = "drop-head, red, codel, fq_codel, pie and dualpi2";
 
 impl FromStr for AqmSpec {
     type Err = String;
@@ -232,8 +238,11 @@ impl FromStr for AqmSpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, options) = text.split_once(',').unwrap_or((text, ""));
         let mut discipline = match name.trim() {
+            "drop-head" => Discipline::DropHead,
+            "red" => Discipline::Red(Red::default()),
             "codel" => Discipline::Codel(Codel::default()),
             "fq_codel" => Discipline::FqCodel(FqCodel::default()),
+            "pie" => Discipline::Pie(Pie::default()),
             "dualpi2" => Discipline::DualPi2(DualPi2::default()),
             other => return Err(format!("`{other}`: there are {AQMS}")),
         };
@@ -248,7 +257,39 @@ impl FromStr for AqmSpec {
             given.push(what);
             set_option(&mut discipline, key, value)?;
         }
+        if let Discipline::Red(red) = &mut discipline {
+            // As tc has it: one of the two stands for the other.
+            match (given.contains(&"min"), given.contains(&"max")) {
+                (true, false) => red.max = Bytes(red.min.0.saturating_mul(3)),
+                (false, true) => red.min = Bytes(red.max.0 / 3),
+                _ => {}
+            }
+        }
+        refuse_out_of_range(discipline)?;
         Ok(Self(discipline))
+    }
+}
+
+/// What the model would refuse is refused where it is written.
+fn refuse_out_of_range(discipline: Discipline) -> Result<(), String> {
+    let rate = Rate {
+        rate: BitsPerSec::new(1).ok(),
+        fluctuation: None,
+        framing: Framing::L2,
+        queue: Queue {
+            limit: QueueLimit::Packets(1),
+            discipline,
+        },
+    };
+    let stage = StageSpec::new("aqm", Effect::Rate(rate));
+    match Link::new(&LinkConfig::new(1, vec![stage], Vec::new())) {
+        Err(ConfigError::OutOfRange {
+            field,
+            value,
+            right,
+            ..
+        }) => Err(format!("{field} = {value} is out of range: {right}")),
+        _ => Ok(()),
     }
 }
 
@@ -270,7 +311,55 @@ fn set_option(discipline: &mut Discipline, key: &str, value: &str) -> Result<(),
         _ => Ok(false),
     };
     let (is_known, known) = match discipline {
-        Discipline::DropTail => (false, ""),
+        Discipline::DropTail | Discipline::DropHead => {
+            return Err(format!("`{key}`: it has no options"));
+        }
+        Discipline::Red(red) => {
+            let is_known = match (key, value) {
+                ("min", _) => read(key, value).map(|size| red.min = size),
+                ("max", _) => read(key, value).map(|size| red.max = size),
+                ("avpkt", _) => read(key, value).map(|size| red.avpkt = size),
+                ("probability", _) => read(key, value).map(|share| red.probability = share),
+                ("burst", _) => read(key, value).map(|packets| red.burst = Some(packets)),
+                ("gentle" | "nogentle", "") => {
+                    red.gentle = key == "gentle";
+                    Ok(())
+                }
+                ("ecn" | "noecn", "") => {
+                    red.ecn = key == "ecn";
+                    Ok(())
+                }
+                _ => Err(String::new()),
+            };
+            let known = "ecn, noecn, min=30kb, max=90kb, probability=2%, avpkt=1000b, burst=50, gentle, nogentle";
+            match is_known {
+                Err(cause) if cause.is_empty() => (false, known),
+                other => (other.map(|()| true)?, known),
+            }
+        }
+        Discipline::Pie(pie) => {
+            let time = match key {
+                "target" => Some(&mut pie.target),
+                "tupdate" => Some(&mut pie.tupdate),
+                "max_burst" => Some(&mut pie.max_burst),
+                _ => None,
+            };
+            let is_known = match (time, key, value) {
+                (Some(time), ..) => {
+                    *time = read(key, value)?;
+                    true
+                }
+                (None, "ecn" | "noecn", "") => {
+                    pie.ecn = key == "ecn";
+                    true
+                }
+                _ => false,
+            };
+            (
+                is_known,
+                "ecn, noecn, target=15ms, tupdate=15ms, max_burst=150ms",
+            )
+        }
         Discipline::Codel(codel) => (of_codel(codel)?, "ecn, noecn, target=5ms, interval=100ms"),
         Discipline::FqCodel(fq) => {
             let is_known = match key {
@@ -317,6 +406,29 @@ impl fmt::Display for AqmSpec {
         };
         match self.0 {
             Discipline::DropTail => Ok(()),
+            Discipline::DropHead => f.write_str("drop-head"),
+            Discipline::Red(red) => {
+                let usual = Red::default();
+                f.write_str("red")?;
+                f.write_str(if red.ecn { ",ecn" } else { "" })?;
+                if (red.min, red.max) != (usual.min, usual.max) {
+                    write!(f, ",min={},max={}", red.min, red.max)?;
+                }
+                option(f, "probability", red.probability, usual.probability)?;
+                option(f, "avpkt", red.avpkt, usual.avpkt)?;
+                if let Some(burst) = red.burst {
+                    write!(f, ",burst={burst}")?;
+                }
+                f.write_str(if red.gentle { "" } else { ",nogentle" })
+            }
+            Discipline::Pie(pie) => {
+                let usual = Pie::default();
+                f.write_str("pie")?;
+                f.write_str(if pie.ecn { ",ecn" } else { "" })?;
+                option(f, "target", pie.target, usual.target)?;
+                option(f, "tupdate", pie.tupdate, usual.tupdate)?;
+                option(f, "max_burst", pie.max_burst, usual.max_burst)
+            }
             Discipline::Codel(codel) => {
                 f.write_str("codel")?;
                 of_codel(f, codel, Codel::default())
@@ -460,8 +572,8 @@ read_from_text! {
     LineRate: "A rate, or 0bit: \"10mbit\".", pattern::<BitsPerSec>;
     LossSpec: "\"1%\", or in bursts \"1%,burst=8\".",
         |generator| format!("{}( *, *burst=[0-9.]+)?", pattern::<Probability>(generator));
-    AqmSpec: "\"codel\", \"fq_codel\" or \"dualpi2\", perhaps with options: \"fq_codel,target=5ms\".",
-        |_| "(codel|fq_codel|dualpi2)( *,.*)?".to_owned();
+    AqmSpec: "\"drop-head\", \"red\", \"codel\", \"fq_codel\", \"pie\" or \"dualpi2\", perhaps with options: \"fq_codel,target=5ms\".",
+        |_| "(drop-head|red|codel|fq_codel|pie|dualpi2)( *,.*)?".to_owned();
 }
 
 /// The pattern of a quantity, to be part of a longer one.
@@ -496,6 +608,11 @@ mod tests {
             "fq_codel",
             "fq_codel,noecn,flows=16,quantum=300",
             "dualpi2,target=20ms,t_update=8ms,l_threshold=1ms",
+            "drop-head",
+            "red",
+            "red,ecn,min=10kb,max=40kb,probability=5%,avpkt=500b,burst=60,nogentle",
+            "pie",
+            "pie,ecn,target=20ms,tupdate=30ms,max_burst=100ms",
         ]);
     }
 
@@ -526,7 +643,31 @@ mod tests {
         refused::<JitterSpec>("2", "unit");
         refused::<JitterSpec>("2ms,pareto", "uniform or normal");
         refused::<JitterSpec>("2ms,normal,uniform", "said before");
-        refused::<AqmSpec>("red", "codel, fq_codel and dualpi2");
+        refused::<AqmSpec>("sfq", "drop-head, red, codel, fq_codel, pie and dualpi2");
+        refused::<AqmSpec>("drop-head,ecn", "it has no options");
+        refused::<AqmSpec>("red,limit=400kb", "there are ecn, noecn, min=30kb");
+        refused::<AqmSpec>(
+            "red,min=90kb,max=30kb",
+            "max = 30kb is out of range: it is above min",
+        );
+        refused::<AqmSpec>(
+            "red,burst=3",
+            "burst = 3 is out of range: it is at least min / avpkt",
+        );
+        refused::<AqmSpec>(
+            "red,probability=0%",
+            "probability = 0% is out of range: it is above 0",
+        );
+        refused::<AqmSpec>("red,avpkt=0b", "avpkt = 0b is out of range: it is above 0");
+        refused::<AqmSpec>(
+            "pie,target=0ms",
+            "target = 0ns is out of range: it is above 0",
+        );
+        refused::<AqmSpec>(
+            "pie,tupdate=1us",
+            "tupdate = 1us is out of range: a controller looks",
+        );
+        refused::<AqmSpec>("codel,interval=2h", "interval");
         refused::<AqmSpec>("codel,flows=3", "no option of it: there are ecn");
         refused::<AqmSpec>("dualpi2,ecn", "there are target=15ms");
         refused::<AqmSpec>("fq_codel,target=5", "target: ");

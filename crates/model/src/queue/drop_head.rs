@@ -1,0 +1,56 @@
+//! A drop-head queue: first in, first out; what comes to a full one pushes out what has waited longest.
+
+use crate::in_flight::InFlight;
+use crate::packet::DropCause;
+use crate::queue::discipline::Discipline;
+use crate::queue::fifo::Fifo;
+use crate::queue::service::Service;
+use crate::spec::{Discipline as Spec, Queue};
+use crate::stage::{Entered, Out};
+use crate::time::Nanos;
+
+/// As tc's `pfifo_head_drop`, with a limit in any unit: as many go as make room for the one that comes, and that one too if it
+/// does not fit into an empty queue.
+#[derive(Debug)]
+pub(crate) struct DropHead(pub(crate) Fifo);
+
+impl Discipline for DropHead {
+    fn enqueue(
+        &mut self,
+        now: Nanos,
+        _: u64,
+        t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> Entered {
+        self.0.adopt(t, service);
+        while !self.0.fits(now, service) {
+            match self.0.give_up(service) {
+                Some(first) => out.drop(now, first, DropCause::QueueFull),
+                None => break,
+            }
+        }
+        Entered::Taken
+    }
+
+    fn dequeue(&mut self, _: Nanos, service: &Service, _: &mut Out) -> Option<InFlight> {
+        self.0.give_up(service)
+    }
+
+    fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
+        self.0.limit = queue.limit;
+        queue.discipline == Spec::DropHead
+    }
+
+    fn adopt(&mut self, t: InFlight, service: &Service) {
+        self.0.adopt(t, service);
+    }
+
+    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
+        self.0.give_up(service)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}

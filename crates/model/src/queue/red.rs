@@ -1,0 +1,178 @@
+//! RED (Floyd and Jacobson 1993): drops at arrival, the likelier the longer the queue is on average.
+
+use crate::draw::Draws;
+use crate::in_flight::InFlight;
+use crate::packet::DropCause;
+use crate::queue::discipline::Discipline;
+use crate::queue::fifo::Fifo;
+use crate::queue::service::Service;
+use crate::spec::{Discipline as Spec, Queue, Red as Law, power};
+use crate::stage::{Entered, Out};
+use crate::time::Nanos;
+
+/// One queue under RED, by the paper's pseudo-code.
+///
+/// The average is of the bytes that wait when a packet comes, the one in service not among them. It is updated at every
+/// arrival, also of a packet that goes to an idle server at once and of one that finds the queue full; after an idle time
+/// it is as if so many packets of `avpkt` bytes had come to an empty queue as the server could have served. A packet
+/// that is to be dropped where everything is dropped is not marked instead (as with tc's `harddrop`).
+#[derive(Debug)]
+pub(crate) struct Red {
+    law: Law,
+    weight: f64,
+    draws: Draws,
+    fifo: Fifo,
+    /// The paper's `avg`, in bytes.
+    average: f64,
+    /// The packets since the last one that was dropped or marked; -1 below `min`.
+    count: i64,
+    /// Since when the server has been idle: the paper's `q_time`. Empty while it serves.
+    idle_since: Option<Nanos>,
+}
+
+/// What the average asks for.
+enum Asks {
+    Nothing,
+    /// A drop, or else a mark.
+    Early,
+    /// A drop.
+    Always,
+}
+
+impl Red {
+    pub(crate) fn new(start: Nanos, queue: &Queue, law: Law, draws: Draws) -> Self {
+        Self {
+            law,
+            weight: weight(&law),
+            draws,
+            fifo: Fifo::new(queue.limit),
+            average: 0.0,
+            count: -1,
+            idle_since: Some(start),
+        }
+    }
+
+    fn update_average(&mut self, now: Nanos, service: &Service) {
+        let Some(since) = self.idle_since.take() else {
+            self.average += self.weight * (self.fifo.bytes().0 as f64 - self.average);
+            return;
+        };
+        let packet = service.time(now, service.load(self.law.avpkt));
+        // Of a server without a rate of its own nobody knows how many.
+        self.average *= match (now - since).0.checked_div(packet.0) {
+            Some(packets) => power(1.0 - self.weight, packets),
+            None => 0.0,
+        };
+    }
+
+    /// The paper's p_b, or `None` where everything is dropped.
+    fn probability(&self) -> Option<f64> {
+        let (min, max) = (self.law.min.0 as f64, self.law.max.0 as f64);
+        let at_max = self.law.probability.fraction();
+        if self.average < max {
+            return Some(at_max * (self.average - min) / (max - min));
+        }
+        (self.law.gentle && self.average < 2.0 * max)
+            .then(|| at_max + (1.0 - at_max) * (self.average - max) / max)
+    }
+
+    fn ask(&mut self, index: u64, t: &InFlight) -> Asks {
+        if self.average < self.law.min.0 as f64 {
+            self.count = -1;
+            return Asks::Nothing;
+        }
+        let Some(p_b) = self.probability() else {
+            self.count = 0;
+            return Asks::Always;
+        };
+        self.count += 1;
+        let left = 1.0 - self.count as f64 * p_b;
+        // p_a = p_b / left, which is 1 as soon as no more than p_b is left.
+        let is_hit = left <= p_b || self.draws.of(t.stream()).share(index) < p_b / left;
+        if !is_hit {
+            return Asks::Nothing;
+        }
+        self.count = 0;
+        Asks::Early
+    }
+
+    /// Judges `t` as it comes.
+    fn judge(&mut self, now: Nanos, index: u64, t: &mut InFlight, service: &Service) -> Entered {
+        self.update_average(now, service);
+        match self.ask(index, t) {
+            Asks::Nothing => Entered::Taken,
+            Asks::Early if self.law.ecn && t.mark() => Entered::Taken,
+            Asks::Early | Asks::Always => Entered::Dropped(DropCause::Aqm),
+        }
+    }
+}
+
+impl Discipline for Red {
+    fn enqueue(
+        &mut self,
+        now: Nanos,
+        index: u64,
+        mut t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> Entered {
+        match self.judge(now, index, &mut t, service) {
+            Entered::Taken => self.fifo.enqueue(now, index, t, service, out),
+            dropped => dropped,
+        }
+    }
+
+    /// The average may still be high when nothing waits any more.
+    fn enqueue_at_idle(
+        &mut self,
+        now: Nanos,
+        index: u64,
+        mut t: InFlight,
+        service: &Service,
+    ) -> Entered {
+        let entered = self.judge(now, index, &mut t, service);
+        if entered == Entered::Taken {
+            self.fifo.adopt(t, service);
+        } else {
+            self.idle_since = Some(now);
+        }
+        entered
+    }
+
+    fn dequeue(&mut self, now: Nanos, service: &Service, _: &mut Out) -> Option<InFlight> {
+        let next = self.fifo.give_up(service);
+        if next.is_none() {
+            self.idle_since = Some(now);
+        }
+        next
+    }
+
+    /// The average stays what it is.
+    fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
+        let Spec::Red(law) = queue.discipline else {
+            return false;
+        };
+        self.fifo.limit = queue.limit;
+        self.law = law;
+        self.weight = weight(&law);
+        true
+    }
+
+    fn adopt(&mut self, t: InFlight, service: &Service) {
+        self.idle_since = None;
+        self.fifo.adopt(t, service);
+    }
+
+    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
+        self.fifo.give_up(service)
+    }
+
+    fn len(&self) -> usize {
+        self.fifo.len()
+    }
+}
+
+/// A law without one was refused.
+fn weight(law: &Law) -> f64 {
+    law.weight().unwrap_or(1.0)
+}

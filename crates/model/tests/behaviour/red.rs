@@ -1,0 +1,196 @@
+//! RED against a model written from the paper's pseudo-code, packet for packet, and what it is for.
+
+use std::collections::VecDeque;
+
+use crate::discipline::{Fate, Item, Tally, compare, drawn, every, fates, model};
+use farwire_model::{Bytes, Discipline, DropCause, Ecn, Nanos, Queue, QueueLimit, Red};
+
+/// Figure 2 of Floyd and Jacobson, 1993, by its names, in bytes; with the gentle slope of Floyd, 2000.
+struct Model {
+    red: Red,
+    w_q: f64,
+    limit: QueueLimit,
+    q: VecDeque<Item>,
+    avg: f64,
+    count: i32,
+    q_time: u64,
+    is_empty_and_idle: bool,
+}
+
+impl Model {
+    fn new(queue: &Queue, w_q: f64) -> Self {
+        let Discipline::Red(red) = queue.discipline else {
+            panic!("no model of this");
+        };
+        Self {
+            red,
+            w_q,
+            limit: queue.limit,
+            q: VecDeque::new(),
+            avg: 0.0,
+            count: -1,
+            q_time: 0,
+            is_empty_and_idle: true,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.q.iter().map(|item| item.len).sum()
+    }
+
+    fn calculate_avg(&mut self, now: u64) {
+        if self.is_empty_and_idle {
+            let m = (now - self.q_time) / (self.red.avpkt.0 * model::NANOS_PER_BYTE);
+            for _ in 0..m {
+                self.avg *= 1.0 - self.w_q;
+            }
+        } else {
+            self.avg = (1.0 - self.w_q) * self.avg + self.w_q * self.bytes() as f64;
+        }
+        self.is_empty_and_idle = false;
+    }
+
+    /// Whether the packet is to be marked, and whether a mark would do.
+    fn mark(&mut self, id: usize) -> (bool, bool) {
+        let (min_th, max_th) = (self.red.min.0 as f64, self.red.max.0 as f64);
+        let max_p = self.red.probability.percent() / 100.0;
+        let p_b = if self.avg < min_th {
+            self.count = -1;
+            return (false, true);
+        } else if self.avg < max_th {
+            max_p * (self.avg - min_th) / (max_th - min_th)
+        } else if self.red.gentle && self.avg < 2.0 * max_th {
+            max_p + (self.avg - max_th) / max_th * (1.0 - max_p)
+        } else {
+            self.count = 0;
+            return (true, false);
+        };
+        self.count += 1;
+        let certain = f64::from(self.count + 1) * p_b >= 1.0;
+        let p_a = if certain {
+            1.0
+        } else {
+            p_b / (1.0 - f64::from(self.count) * p_b)
+        };
+        let is_marked = drawn(id as u64) < p_a;
+        if is_marked {
+            self.count = 0;
+        }
+        (is_marked, true)
+    }
+
+    fn is_full(&self, item: &Item) -> bool {
+        let bytes = self.bytes() + item.len;
+        match self.limit {
+            QueueLimit::Packets(packets) => self.q.len() >= packets as usize,
+            QueueLimit::Bytes(limit) => bytes > limit.0,
+            QueueLimit::Time(time) => bytes * model::NANOS_PER_BYTE > time.0,
+        }
+    }
+}
+
+impl model::Waiting for Model {
+    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, fates: &mut [Fate]) {
+        self.calculate_avg(now);
+        let (is_marked, is_mark_enough) = self.mark(item.id);
+        let is_ecn = is_mark_enough && self.red.ecn && item.is_ect;
+        if is_marked && !is_ecn {
+            fates[item.id] = Fate::Dropped(now, DropCause::Aqm);
+        } else if !is_idle && self.is_full(&item) {
+            fates[item.id] = Fate::Dropped(now, DropCause::QueueFull);
+        } else {
+            if is_marked {
+                fates[item.id].mark();
+            }
+            self.q.push_back(item);
+        }
+    }
+
+    fn depart(&mut self, now: u64, _: &mut [Fate]) -> Option<Item> {
+        let item = self.q.pop_front();
+        if item.is_none() {
+            self.is_empty_and_idle = true;
+            self.q_time = now;
+        }
+        item
+    }
+}
+
+#[test]
+fn red_is_the_papers_packet_for_packet() {
+    let limits = [
+        QueueLimit::Packets(1_000),
+        QueueLimit::Packets(40),
+        QueueLimit::Bytes(Bytes(100_000)),
+        QueueLimit::Time(Nanos::from_millis(120)),
+    ];
+    let all = |red: Red, w_q: f64| {
+        compare(Discipline::Red(red), &limits, |queue| {
+            Model::new(queue, w_q)
+        })
+    };
+    // The weight of 50 packets of 1,000 bytes over a least average of 30,000.
+    let gentle = Red::default();
+    let Tally { aqm, full, marked } = all(gentle, 1.0 / 32.0);
+    assert!(aqm > 1_000 && full > 1_000 && marked == 0, "{aqm} {full}");
+    let steep = Red {
+        gentle: false,
+        ecn: true,
+        ..gentle
+    };
+    let Tally { aqm, full, marked } = all(steep, 1.0 / 32.0);
+    assert!(
+        aqm > 1_000 && full > 1_000 && marked > 100,
+        "{aqm} {full} {marked}"
+    );
+    // 11 lie beyond 9 of 500 bytes: (1 - (7/8)^19) * 8 is 7.4, (1 - (15/16)^19) * 16 is 11.3.
+    let short = Red {
+        min: Bytes(4_500),
+        max: Bytes(9_000),
+        probability: "10%".parse().unwrap(),
+        avpkt: Bytes(500),
+        burst: Some(19),
+        ecn: true,
+        ..gentle
+    };
+    let Tally { aqm, marked, .. } = all(short, 1.0 / 16.0);
+    assert!(aqm > 1_000 && marked > 1_000, "{aqm} {marked}");
+}
+
+fn red(red: Red) -> Queue {
+    Queue {
+        limit: QueueLimit::Packets(1_000),
+        discipline: Discipline::Red(red),
+    }
+}
+
+#[test]
+fn a_burst_that_does_not_last_is_not_dropped() {
+    // As many as `burst` says, at once.
+    let items = every(50, 0, |_| (1_000, 1, Ecn::NotEct));
+    let fates = fates(&red(Red::default()), &items);
+    let is_dropped = |fate: &&Fate| matches!(fate, Fate::Dropped(..));
+    assert_eq!(fates.iter().filter(is_dropped).count(), 0);
+}
+
+#[test]
+fn after_an_idle_time_the_average_has_decayed() {
+    let mut items = every(1_200, 0, |_| (1_000, 1, Ecn::NotEct));
+    let served = |fate: &Fate| match fate {
+        Fate::Delivered { due, .. } => Some(*due),
+        _ => None,
+    };
+    let first = fates(&red(Red::default()), &items[..600]);
+    let idle_from = first.iter().filter_map(served).max().unwrap();
+    let mut first_drop_after = |pause: u64| {
+        items[600..]
+            .iter_mut()
+            .for_each(|item| item.at = idle_from + pause);
+        let fates = fates(&red(Red::default()), &items);
+        let mut second = fates[600..].iter();
+        second.position(|fate| served(fate).is_none()).unwrap()
+    };
+    // In 1 ms one packet of 1,000 bytes could have been served, in two seconds 2,000: nothing is left of the average.
+    let (soon, late) = (first_drop_after(1_000_000), first_drop_after(2_000_000_000));
+    assert!(soon <= 1 && late >= 50, "{soon} {late}");
+}
