@@ -37,6 +37,7 @@ fn main() -> Result<()> {
 fn link() -> Result<Link> {
     let rate = Effect::Rate(Rate {
         rate: Some(BitsPerSec::new(10_000_000)?),
+        burst: None,
         framing: Framing::L2,
         queue: QueueLimit::Packets(100).into(),
         fluctuation: None,

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use clap::Parser;
     use model::StageSpec;
-    use record::way::Way;
+    use record::way::{FULL_FRAME, Way};
 
     #[derive(Parser)]
     struct Program {
@@ -183,7 +183,7 @@ mod tests {
         let spec =
             parse("x --delay 20ms --loss 1% --rate 10mbit --down-rate 2mbit --seed 7").unwrap();
         let hop = spec.hop("box").unwrap();
-        let slowest = |stages: &[StageSpec]| Way(stages.to_vec()).slowest().unwrap().0;
+        let slowest = |stages: &[StageSpec]| Way(stages.to_vec()).slowest(FULL_FRAME).unwrap().0;
         assert_eq!(slowest(&hop.rest.up), "10mbit".parse().unwrap());
         assert_eq!(slowest(&hop.rest.down), "2mbit".parse().unwrap());
         assert_eq!(spec.seed(), 7);
@@ -211,6 +211,8 @@ mod tests {
             "fluctuation" => "spread=20%,hold=5s",
             "queue" => "5pkt",
             "size_delay" => "2",
+            "rate_at" => "atm,overhead=18",
+            "police" => "10mbit,burst=64KiB",
             _ => "10mbit",
         };
         for prefix in ["", "up", "down"] {

@@ -113,6 +113,7 @@ fn add_up(counters: &Counters) -> bool {
 fn rate(bits: u64) -> Option<Rate> {
     Some(Rate {
         fluctuation: None,
+        burst: None,
         rate: BitsPerSec::new(bits).ok(),
         framing: Framing::L2,
         queue: QueueLimit::Packets(100_000).into(),

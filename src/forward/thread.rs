@@ -456,6 +456,7 @@ mod tests {
             let rate = Effect::Rate(Rate {
                 rate: BitsPerSec::new(60_000_000 + step % 3 * 60_000_000).ok(),
                 fluctuation: None,
+                burst: None,
                 framing: Framing::L2,
                 queue: QueueLimit::Packets(1_000_000).into(),
             });

@@ -54,19 +54,48 @@ pub(crate) fn add(suite: &mut Suite) {
             &PING,
             move || stall(address),
         );
-        for aqm in [
-            "codel,ecn",
-            "fq_codel",
-            "dualpi2",
-            "red,ecn",
-            "pie,ecn,max_burst=30ms",
-        ] {
+        suite.test(
+            format!("what a bucket holds passes to {address} at once"),
+            &PING,
+            move || bucket(address),
+        );
+        suite.test(
+            format!("a rate to {address} counts the cells of a line"),
+            &PING,
+            move || cells(address),
+        );
+        suite.test(
+            format!("a policer to {address} drops what exceeds its burst, and its counts add up"),
+            &PING,
+            move || policer(address),
+        );
+        for aqm in ["codel,ecn", "fq_codel", "dualpi2", "red,ecn"] {
             suite.test(
                 format!("{aqm} marks what comes from {address} and loses nothing"),
                 &WGET,
-                move || marks(host, aqm),
+                move || {
+                    let down = marks(host, aqm)?.down;
+                    ensure!(down.dropped.values().sum::<u64>() == 0, "{down:?}");
+                    Ok(())
+                },
             );
         }
+        // So hasty that it marks within a second; from 10 % on it drops.
+        let pie = "pie,ecn,target=2ms,tupdate=2ms,max_burst=2ms";
+        suite.test(
+            format!("pie,ecn marks what comes from {address}, and its counts add up"),
+            &WGET,
+            move || {
+                let down = marks(host, pie)?.down;
+                let dropped: u64 = down.dropped.values().sum();
+                ensure!(
+                    down.packets == down.delivered + dropped + down.held_at_end
+                        && down.queue_full() == 0,
+                    "{down:?}"
+                );
+                Ok(())
+            },
+        );
     }
     suite.test(
         "a drop-head queue that is full drops what waited, and its counts add up",
@@ -248,7 +277,7 @@ fn stall(address: &str) -> Result<()> {
     Ok(())
 }
 
-fn marks(host: &str, aqm: &str) -> Result<()> {
+fn marks(host: &str, aqm: &str) -> Result<Summary> {
     let script = format!(
         "echo 1 > /proc/sys/net/ipv4/tcp_ecn; wget -q -O /dev/null http://{host}/bytes/2500000 && echo done; \
          cat /proc/net/netstat /proc/net/snmp6"
@@ -259,7 +288,6 @@ fn marks(host: &str, aqm: &str) -> Result<()> {
     ensure!(said.contains("done"), "{said}");
     let down = &summary.down;
     ensure!(down.marked > 0 && down.marked < down.packets, "{summary:?}");
-    ensure!(down.dropped.values().sum::<u64>() == 0, "{summary:?}");
     let received = if host.starts_with('[') {
         let line = said.lines().find(|line| line.starts_with("Ip6InCEPkts"));
         line.and_then(|line| line.split_whitespace().last())
@@ -277,6 +305,52 @@ fn marks(host: &str, aqm: &str) -> Result<()> {
     ensure!(
         received > 0 && received <= down.marked,
         "{received} of {summary:?}"
+    );
+    Ok(summary)
+}
+
+fn bucket(address: &str) -> Result<()> {
+    let script = format!("ping -n -c 5 -s 1400 -i 0.01 {address}");
+    let run = Run::of("up = { rate = '100kbit,burst=10kb' }", &script)?;
+    ensure!(run.said.contains("5 received"), "{}", run.said);
+    // Without a bucket each would take 115 ms.
+    let times = run.times_up()?;
+    ensure!(
+        times.len() >= 5 && times.iter().all(|(arrival, due)| arrival == due),
+        "{}",
+        run.packet_log
+    );
+    Ok(())
+}
+
+fn cells(address: &str) -> Result<()> {
+    let script = format!("ping -n -c 3 -s 1400 -i 0.1 {address}");
+    let link = "up = { rate = '1mbit', rate_at = 'pppoe-llcsnap' }";
+    let run = Run::of(link, &script)?;
+    ensure!(run.said.contains("3 received"), "{}", run.said);
+    // 1,442 or 1,462 bytes and 26 more are 31 cells of 53 bytes, at 8 us a byte.
+    let long = run
+        .times_up()?
+        .iter()
+        .filter(|(arrival, due)| due - arrival == 31 * 53 * 8_000)
+        .count();
+    ensure!(long >= 3, "{}", run.packet_log);
+    Ok(())
+}
+
+fn policer(address: &str) -> Result<()> {
+    // In 50 ms the rate makes room for 63 bytes: the second of ten finds too little.
+    let script = format!("ping -n -c 10 -s 1400 -i 0.005 -W 1 {address}; true");
+    let run = Run::of("up = { police = '10kbit,burst=2kb' }", &script)?;
+    let up = &run.summary.up;
+    let policed = up.dropped.get("policed").copied().unwrap_or(0);
+    ensure!(policed >= 8 && up.delivered >= 1, "{:?}", run.summary);
+    ensure!(up.packets == up.delivered + policed, "{:?}", run.summary);
+    let times = run.times_up()?;
+    ensure!(
+        times.iter().all(|(arrival, due)| arrival == due),
+        "{}",
+        run.packet_log
     );
     Ok(())
 }

@@ -8,8 +8,8 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use farwire_model::{
     Bytes, Codel, Delay, Discipline, DualPi2, Ecn, Effect, Factor, Flow, FqCodel, Framing,
-    GilbertElliott, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Packet, PacketId, Pie, Queue,
-    QueueLimit, Rate, Red, Side, StageSpec, Toffee,
+    GilbertElliott, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Packet, PacketId, Pie, Police,
+    Queue, QueueLimit, Rate, Red, Side, StageSpec, Toffee,
 };
 
 /// Packets between two readings of the clock.
@@ -148,6 +148,39 @@ fn pie(bencher: Bencher<'_, '_>) {
     cross_with(bencher, &[pie, delayed("box")], Nanos(600), of_a_flow);
 }
 
+/// A token bucket of 20 Gb/s, offered a little more.
+#[divan::bench]
+fn token_bucket(bencher: Bencher<'_, '_>) {
+    let bucket = Rate {
+        burst: Some(Bytes(100_000)),
+        ..rate("1ms", Discipline::DropTail)
+    };
+    let stages = [("box", "rate", Effect::Rate(bucket)), delayed("box")];
+    cross(bencher, &stages, Nanos(600));
+}
+
+/// A bottleneck that counts ATM's cells.
+#[divan::bench]
+fn rate_at_atm(bencher: Bencher<'_, '_>) {
+    let cells = Rate {
+        framing: "atm,overhead=18".parse().expect("a framing"),
+        ..rate("1ms", Discipline::DropTail)
+    };
+    let stages = [("box", "rate", Effect::Rate(cells)), delayed("box")];
+    cross(bencher, &stages, Nanos(610));
+}
+
+/// A policer of 20 Gb/s, offered a little more.
+#[divan::bench]
+fn policer(bencher: Bencher<'_, '_>) {
+    let police = Police {
+        rate: "20gbit".parse().expect("a rate"),
+        burst: Bytes(100_000),
+    };
+    let stages = [("box", "police", Effect::Police(police)), delayed("box")];
+    cross(bencher, &stages, Nanos(600));
+}
+
 /// Losses in bursts.
 #[divan::bench]
 fn gilbert_elliott(bencher: Bencher<'_, '_>) {
@@ -271,6 +304,7 @@ fn rate(limit: &str, discipline: Discipline) -> Rate {
     let limit = limit.parse::<QueueLimit>().expect("a queue limit");
     Rate {
         fluctuation: None,
+        burst: None,
         rate: "20gbit".parse().ok(),
         framing: Framing::L2,
         queue: Queue { limit, discipline },

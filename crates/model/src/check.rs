@@ -22,6 +22,9 @@ const SHORTEST_HOLD: Nanos = Nanos::from_millis(1);
 /// The longest packet that a delay by size must carry within [`LONGEST`]: a whole GSO frame.
 const LARGEST_PACKET: Bytes = Bytes(65_550);
 
+/// A frame of an MTU of 1,500, which a bucket must hold.
+const FULL_FRAME: Bytes = Bytes(1_514);
+
 /// Refuses what no link can be built from.
 pub(crate) fn check(paths: &[PathSpec]) -> Result<(), ConfigError> {
     check_classes(paths)?;
@@ -107,6 +110,7 @@ impl StageSpec {
             }
             Effect::Toffee(toffee) => self.check_toffee(toffee),
             Effect::Delay(delay) => self.check_delays(delay),
+            Effect::Police(police) => self.check_burst(police.burst),
             Effect::Mtu(mtu) => {
                 let right = "an MTU is at least 68, what IPv4 asks for";
                 self.require(*mtu >= 68, "mtu", mtu, right)
@@ -123,6 +127,12 @@ impl StageSpec {
 
     fn check_rate(&self, rate: &Rate) -> Result<(), ConfigError> {
         self.check_queue(&rate.queue)?;
+        if let Some(burst) = rate.burst {
+            self.check_burst(burst)?;
+            let right =
+                "a token bucket has a rate that does not vary: leave burst or fluctuation out";
+            self.require(rate.fluctuation.is_none(), "burst", burst, right)?;
+        }
         let Some(Fluctuation { spread, hold }) = rate.fluctuation else {
             return Ok(());
         };
@@ -131,6 +141,11 @@ impl StageSpec {
         let within = (SHORTEST_HOLD..=LONGEST).contains(&hold);
         let right = "a rate lasts 1ms to 3600s";
         self.require(within, "fluctuation.hold", hold, right)
+    }
+
+    fn check_burst(&self, burst: Bytes) -> Result<(), ConfigError> {
+        let right = "a burst is at least 1514b, a full frame of an MTU of 1500";
+        self.require(burst >= FULL_FRAME, "burst", burst, right)
     }
 
     fn check_toffee(&self, toffee: &Toffee) -> Result<(), ConfigError> {
@@ -294,7 +309,8 @@ mod tests {
         let crowded = Effect::Rate(Rate {
             rate: "1mbit".parse().ok(),
             fluctuation: None,
-            framing: crate::units::Framing::L2,
+            burst: None,
+            framing: crate::framing::Framing::L2,
             queue: QueueLimit::Packets(0).into(),
         });
         assert_eq!(

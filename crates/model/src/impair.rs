@@ -9,6 +9,7 @@ mod gilbert_elliott;
 mod jitter;
 mod loss;
 mod mtu;
+mod police;
 
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
@@ -115,4 +116,5 @@ kinds! {
     Mtu(mtu::Mtu): Mtu,
     Delay(delay::DelayLaw): Delay,
     Gate(gate::GateStage): Gate,
+    Policer(police::Policer): Police,
 }

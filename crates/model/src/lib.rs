@@ -11,6 +11,7 @@ mod check;
 mod counters;
 mod decimal;
 mod draw;
+mod framing;
 mod impair;
 mod in_flight;
 mod line;
@@ -29,12 +30,13 @@ mod units;
 
 pub use counters::{Counters, StageReport};
 pub use decimal::UnitError;
+pub use framing::{Cells, Framing};
 pub use link::Link;
 pub use packet::{DropCause, Ecn, Edit, Flow, Outcome, Packet, PacketId, Reply, Side};
 pub use spec::{
     Codel, ConfigError, Delay, Discipline, DualPi2, Effect, Fluctuation, FqCodel, Gate,
     GilbertElliott, Jitter, Law, LinkConfig, OPPORTUNITY, Opportunities, Ordering, PathSpec, Pie,
-    Queue, Rate, Red, Repeating, StageSpec, Toffee, Trace,
+    Police, Queue, Rate, Red, Repeating, StageSpec, Toffee, Trace,
 };
 pub use time::Nanos;
-pub use units::{BitsPerSec, Bytes, Factor, Framing, Probability, QueueLimit};
+pub use units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};

@@ -69,6 +69,8 @@ pub enum DropCause {
     Aqm,
     /// It was longer than the path's MTU.
     TooBig,
+    /// It came faster than a policer lets pass.
+    Policed,
 }
 
 /// What became of a packet that was offered.
@@ -171,7 +173,13 @@ impl Side {
 
 impl DropCause {
     /// Every cause.
-    pub const ALL: [Self; 4] = [Self::Loss, Self::QueueFull, Self::Aqm, Self::TooBig];
+    pub const ALL: [Self; 5] = [
+        Self::Loss,
+        Self::QueueFull,
+        Self::Aqm,
+        Self::TooBig,
+        Self::Policed,
+    ];
 
     /// Its name in records and logs.
     #[must_use]
@@ -181,6 +189,7 @@ impl DropCause {
             Self::QueueFull => "queue_full",
             Self::Aqm => "aqm",
             Self::TooBig => "too_big",
+            Self::Policed => "policed",
         }
     }
 }

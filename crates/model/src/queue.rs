@@ -1,7 +1,8 @@
 //! The bottleneck: a server, and the queue before it, one discipline a file, and the list of them all.
 
+pub(crate) mod bucket;
 mod codel;
-mod constant;
+pub(crate) mod constant;
 mod discipline;
 mod drop_head;
 mod dual_pi2;

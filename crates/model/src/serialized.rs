@@ -17,6 +17,7 @@ use serde::{
 
 #[cfg(feature = "schema")]
 use crate::decimal::NUMBER;
+use crate::framing::Framing;
 use crate::time::Nanos;
 #[cfg(feature = "schema")]
 use crate::time::TIME;
@@ -42,7 +43,15 @@ macro_rules! as_text {
     )+};
 }
 
-as_text!(BitsPerSec, Bytes, Factor, Nanos, Probability, QueueLimit);
+as_text!(
+    BitsPerSec,
+    Bytes,
+    Factor,
+    Framing,
+    Nanos,
+    Probability,
+    QueueLimit
+);
 
 #[cfg(feature = "schema")]
 macro_rules! as_pattern {
@@ -67,6 +76,7 @@ macro_rules! as_pattern {
 as_pattern! {
     BitsPerSec: "Rate", "A rate with its unit: \"10mbit\".", RATE.pattern();
     Bytes: "Size", "A size with its unit: \"64KiB\".", SIZE.pattern();
+    Framing: "RateAt", "What a rate counts: \"l2\", \"l1\", \"docsis\", \"atm,overhead=18\".", "[a-z0-9, =-]+";
     Nanos: "Time", "A time with its unit: \"20ms\".", TIME.pattern();
     Probability: "Probability", "A percentage: \"1%\".", alloc::format!("{NUMBER}%");
     QueueLimit: "QueueLimit", "Packets, bytes or a time: \"100pkt\", \"64KiB\", \"50ms\".",

@@ -1,6 +1,7 @@
 //! What a link is built from: named stages in a list for each side and class, as plain data.
 
 mod pie;
+mod police;
 mod red;
 
 use core::fmt;
@@ -10,11 +11,13 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::framing::Framing;
 use crate::packet::Side;
 use crate::time::Nanos;
-use crate::units::{BitsPerSec, Bytes, Factor, Framing, Probability, QueueLimit};
+use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
 
 pub use self::pie::Pie;
+pub use self::police::Police;
 pub use self::red::Red;
 pub(crate) use self::red::power;
 
@@ -80,6 +83,8 @@ pub enum Effect {
     Delay(Delay),
     /// What comes while it is closed waits until it opens.
     Gate(Gate),
+    /// What comes faster than a rate is dropped, but for bursts.
+    Police(Police),
 }
 
 /// A bottleneck: how fast it serves, what it counts, how much may wait.
@@ -89,6 +94,10 @@ pub struct Rate {
     pub rate: Option<BitsPerSec>,
     /// How it varies, if it does.
     pub fluctuation: Option<Fluctuation>,
+    /// Of a token bucket: how much passes at once after a time without packets, counted as `framing` says; at least 1,514 bytes,
+    /// a full frame of an MTU of 1,500. A longer frame waits until the bucket would hold it. A bucket is full at first and after
+    /// a stall. Not of a rate that varies. Without one, a packet takes as long as the rate serves it.
+    pub burst: Option<Bytes>,
     /// The bytes it counts.
     pub framing: Framing,
     /// What may wait, the packet in service not counted.

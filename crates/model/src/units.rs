@@ -39,12 +39,6 @@ pub(crate) const RATE: Quantity = Quantity {
     ],
 };
 
-const FRAMING: Quantity = Quantity {
-    what: "a framing",
-    right: "write l2 for the frame without FCS or l1 for the wire",
-    units: &[],
-};
-
 const PROBABILITY: Quantity = Quantity {
     what: "a probability",
     right: "write a probability from 0% to 100%, as in 0.1%",
@@ -155,48 +149,6 @@ impl FromStr for BitsPerSec {
 impl fmt::Display for BitsPerSec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         RATE.write(self.get(), f)
-    }
-}
-
-/// Which bytes of a packet a rate counts; written `l2` and `l1`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Framing {
-    /// The L2 frame without FCS, as tc counts.
-    #[default]
-    L2,
-    /// The wire: `max(64, L2 + 4 FCS) + 8 preamble + 12 gap` (IEEE 802.3, 3.1.1 and 4.4.2).
-    L1,
-}
-
-impl Framing {
-    /// The bytes that a frame of `l2_len` (FCS not included) counts for.
-    #[must_use]
-    pub fn bytes_counted(self, l2_len: Bytes) -> Bytes {
-        match self {
-            Self::L2 => l2_len,
-            Self::L1 => Bytes(l2_len.0.saturating_add(4).max(64).saturating_add(20)),
-        }
-    }
-}
-
-impl FromStr for Framing {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        match text {
-            "l2" => Ok(Self::L2),
-            "l1" => Ok(Self::L1),
-            _ => Err(FRAMING.malformed(text)),
-        }
-    }
-}
-
-impl fmt::Display for Framing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::L2 => "l2",
-            Self::L1 => "l1",
-        })
     }
 }
 
@@ -459,26 +411,6 @@ mod tests {
             credit = left;
         }
         assert_eq!(total, rate.time_for(Bytes(64_000)));
-    }
-
-    #[test]
-    fn the_wire_counts_padding_fcs_preamble_and_gap() {
-        assert_eq!(Framing::L1.bytes_counted(Bytes(42)), Bytes(84));
-        assert_eq!(Framing::L1.bytes_counted(Bytes(60)), Bytes(84));
-        assert_eq!(Framing::L1.bytes_counted(Bytes(61)), Bytes(85));
-        assert_eq!(Framing::L1.bytes_counted(Bytes(1_514)), Bytes(1_538));
-        assert_eq!(Framing::L2.bytes_counted(Bytes(42)), Bytes(42));
-    }
-
-    #[test]
-    fn a_framing_is_l1_or_l2() {
-        for framing in [Framing::L1, Framing::L2] {
-            assert_eq!(framing.to_string().parse(), Ok(framing));
-        }
-        assert_eq!(
-            "ip".parse::<Framing>().unwrap_err().to_string(),
-            "`ip` is not a framing: write l2 for the frame without FCS or l1 for the wire"
-        );
     }
 
     fn probability(text: &str) -> Probability {

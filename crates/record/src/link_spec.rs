@@ -9,7 +9,7 @@ mod values;
 use std::str::FromStr;
 
 use anyhow::{Result, bail, ensure};
-use model::{Effect, Factor, Fluctuation, Link, Nanos, Probability, QueueLimit};
+use model::{Effect, Factor, Fluctuation, Framing, Link, Nanos, Probability, QueueLimit};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub use self::hop::{Hop, Stages};
 pub(crate) use self::hop::{emulated_link, route};
 pub use self::rules::{EmulatedLink, Protocol, Rule, Rules};
 pub use self::stages::{Place, StageKind, StageParameters, StageStep, StageTable};
-pub use self::values::{AqmSpec, JitterSpec, LineRate, LossSpec};
+pub use self::values::{AqmSpec, JitterSpec, LineRate, LossSpec, PoliceSpec};
 use crate::key_values::{self, KeyValues};
 
 /// The waiting room of a rate for which none was asked: 100 ms at that rate.
@@ -226,8 +226,12 @@ conditions! {
     duplicate: Probability = "PERCENT",
     /// How many packets have one bit flipped: 0.1%
     corrupt: Probability = "PERCENT",
-    /// Bottleneck of one direction, counting L2 bytes without FCS: 10mbit, 1gbit; 0bit serves nothing
-    rate: LineRate = "RATE",
+    /// What comes faster is dropped, but for bursts: 10mbit,burst=64KiB
+    police: PoliceSpec = "RATE,burst=SIZE",
+    /// Bottleneck of one direction: 10mbit, 1gbit; 0bit serves nothing; of 10mbit,burst=32KiB what a token bucket holds passes at once
+    rate: LineRate = "RATE[,burst=SIZE]",
+    /// What the rate counts: l2 (frames without FCS), l1 (the wire), docsis, pppoe-ptm, or atm,overhead=18,mpu=96 [default: l2]
+    rate_at: Framing = "LAYER",
     /// How far the rate varies and how long each value holds: spread=20%,hold=5s
     #[serde(deserialize_with = "key_values::text_or_table")]
     fluctuation: FluctuationSpec = "KEY=VALUE,...",
@@ -374,6 +378,9 @@ impl DirectionSpec {
         }
         if self.queue.is_some() {
             bail!("queue: a queue needs a rate that fills it: state rate too, or leave queue out");
+        }
+        if self.rate_at.is_some() {
+            bail!("rate_at: it says what a rate counts: state rate too, or leave rate_at out");
         }
         if self.fluctuation.is_some() {
             bail!("fluctuation: it is of a rate: state rate too, or leave fluctuation out");

@@ -258,6 +258,7 @@ fn dropped_in_words(cause: &str) -> String {
         "loss" => "lost".to_owned(),
         "queue_full" => "dropped by a full queue".to_owned(),
         "aqm" => "dropped by AQM".to_owned(),
+        "policed" => "dropped by the policer".to_owned(),
         "too_big" => "too big".to_owned(),
         other => format!("dropped ({other})"),
     }

@@ -1,8 +1,11 @@
 //! What packets meet between client and server, read from the stages that they pass.
 
-use model::{BitsPerSec, Delay, Effect, Nanos, Queue, Rate, StageSpec, Toffee};
+use model::{BitsPerSec, Bytes, Delay, Effect, Nanos, Rate, StageSpec, Toffee};
 
 use crate::Direction;
+
+/// The frame by whose bytes a line's rate is named where nothing else is: a full one of an MTU of 1500, without FCS.
+pub const FULL_FRAME: Bytes = Bytes(1_514);
 
 /// All that is emulated between client and server.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,16 +32,24 @@ impl Route {
     }
 }
 
+/// What a bottleneck serves of frames of so many L2 bytes, in such bytes.
+fn at_l2(Rate { rate, framing, .. }: &Rate, frame: Bytes) -> Option<BitsPerSec> {
+    let rate = (*rate)?;
+    let counted = framing.bytes_counted(frame).0.max(1);
+    let bits = u128::from(rate.get()) * u128::from(frame.0) / u128::from(counted);
+    BitsPerSec::new(u64::try_from(bits).ok()?).ok()
+}
+
 impl Way {
     /// What each stage does at first.
     pub fn effects(&self) -> impl Iterator<Item = &Effect> {
         self.0.iter().map(|stage| &stage.effect)
     }
 
-    /// The slowest rate and its queue.
-    pub fn slowest(&self) -> Option<(BitsPerSec, Queue)> {
+    /// The rate that serves frames of so many L2 bytes, without FCS, most slowly, in such bytes; and its bottleneck.
+    pub fn slowest(&self, frame: Bytes) -> Option<(BitsPerSec, &Rate)> {
         let rates = self.effects().filter_map(|effect| match effect {
-            Effect::Rate(Rate { rate, queue, .. }) => Some(((*rate)?, *queue)),
+            Effect::Rate(rate) => Some((at_l2(rate, frame)?, rate)),
             _ => None,
         });
         rates.min_by_key(|(rate, _)| *rate)
@@ -75,5 +86,25 @@ impl Way {
         });
         // Of two independent losses one is enough.
         losses.fold(0.0, |sum, loss| sum + loss - sum * loss / 100.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_line_serves_of_a_frame_counts_the_frame_alone() {
+        let served = |text: &str, frame| {
+            let hop: crate::link_spec::LinkSpec = toml::from_str(text).unwrap();
+            let way = Way(hop.hop("box").unwrap().rest.up);
+            way.slowest(Bytes(frame)).unwrap().0.get()
+        };
+        assert_eq!(served("rate = '10mbit'", 1_514), 10_000_000);
+        // 1,538 bytes of wire for 1,514 of frame; 33 cells of 53 bytes.
+        let wire = "rate = '10mbit'\nrate_at = 'l1'";
+        assert_eq!(served(wire, 1_514), 10_000_000 * 1_514 / 1_538);
+        let adsl = "rate = '10mbit'\nrate_at = 'pppoe-llcsnap'";
+        assert_eq!(served(adsl, 1_514), 10_000_000 * 1_514 / 1_749);
     }
 }

@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::draw::Draws;
+use crate::framing::Framing;
 use crate::in_flight::InFlight;
 use crate::queue::AnyDiscipline;
 use crate::queue::discipline::Discipline as _;
@@ -13,7 +14,7 @@ use crate::queue::service::Service;
 use crate::spec::{Discipline, Effect, Queue, Rate, Toffee};
 use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
 use crate::time::Nanos;
-use crate::units::{Framing, QueueLimit};
+use crate::units::QueueLimit;
 
 /// A bottleneck that serves one packet after the other.
 ///
@@ -72,7 +73,7 @@ impl Server {
         if let Some(len) = len.filter(|_| self.ends != Nanos::MAX) {
             self.left = self.service.left(at, len, self.ends);
         }
-        self.service = Service::new(effect, self.start, self.draws, &self.service);
+        self.service = Service::new(effect, self.start, at, self.draws, &self.service);
         if let Some(len) = len {
             self.ends = self.service.resume(at, len, self.left);
         }

@@ -1,12 +1,14 @@
 //! How long a server takes for a packet, or for all that wait.
 
 use crate::draw::Draws;
+use crate::framing::Framing;
+use crate::queue::bucket::Bucket;
 use crate::queue::constant::{Constant, WORK_PER_BYTE};
 use crate::queue::fluctuating::Fluctuating;
 use crate::queue::trace::Traced;
 use crate::spec::{Effect, Rate};
 use crate::time::Nanos;
-use crate::units::{Bytes, Factor, Framing};
+use crate::units::{Bytes, Factor};
 
 /// What determines a server's time for a packet.
 #[derive(Debug)]
@@ -17,6 +19,8 @@ pub(crate) enum Service {
     Stalled(Framing),
     /// A rate, and which bytes it counts.
     Rate(Constant, Framing),
+    /// A token bucket, and which bytes it counts.
+    Bucket(Bucket, Framing),
     /// A rate that varies, and which bytes it counts.
     Fluctuating(Fluctuating, Framing),
     /// TOFFEE-Mocha: a constant for each packet, and L2 bytes / factor in microseconds.
@@ -36,21 +40,35 @@ pub(crate) struct Load {
 const WHOLE: u128 = 1 << 64;
 
 impl Service {
-    /// What `effect` asks for; `before` is what served until now.
-    pub(crate) fn new(effect: &Effect, start: Nanos, draws: Draws, before: &Self) -> Self {
+    /// What `effect` asks for from `at` on; `before` is what served until then.
+    pub(crate) fn new(
+        effect: &Effect,
+        start: Nanos,
+        at: Nanos,
+        draws: Draws,
+        before: &Self,
+    ) -> Self {
         match effect {
-            Effect::Rate(rate) => Self::of_rate(rate, draws, before),
+            Effect::Rate(rate) => Self::of_rate(rate, at, draws, before),
             Effect::Toffee(toffee) => Self::Toffee(toffee.delay, toffee.dynamic),
             Effect::Trace(trace) => Self::Traced(Traced::new(trace.opportunities.clone(), start)),
             _ => Self::Unlimited,
         }
     }
 
-    fn of_rate(spec: &Rate, draws: Draws, before: &Self) -> Self {
+    fn of_rate(spec: &Rate, at: Nanos, draws: Draws, before: &Self) -> Self {
         let drawn = match before {
             Self::Fluctuating(before, _) => before.drawn(),
             _ => 0,
         };
+        if let (Some(rate), Some(burst)) = (spec.rate, spec.burst) {
+            let full = Bucket::new(rate, burst, at);
+            let bucket = match before {
+                Self::Bucket(before, _) => full.following(before, at),
+                _ => full,
+            };
+            return Self::Bucket(bucket, spec.framing);
+        }
         match (spec.rate, spec.fluctuation) {
             (None, _) => Self::Stalled(spec.framing),
             (Some(rate), None) => Self::Rate(Constant { rate, credit: 0 }, spec.framing),
@@ -64,9 +82,10 @@ impl Service {
     #[inline]
     pub(crate) fn load(&self, len: Bytes) -> Load {
         let bytes = match self {
-            Self::Rate(_, framing) | Self::Fluctuating(_, framing) | Self::Stalled(framing) => {
-                framing.bytes_counted(len)
-            }
+            Self::Rate(_, framing)
+            | Self::Bucket(_, framing)
+            | Self::Fluctuating(_, framing)
+            | Self::Stalled(framing) => framing.bytes_counted(len),
             Self::Unlimited | Self::Toffee(..) | Self::Traced(_) => len,
         };
         Load { packets: 1, bytes }
@@ -76,6 +95,7 @@ impl Service {
     pub(crate) fn time(&self, now: Nanos, load: Load) -> Nanos {
         match self {
             Self::Rate(constant, _) => constant.rate.time_for(load.bytes),
+            Self::Bucket(bucket, _) => bucket.rate().time_for(load.bytes),
             Self::Fluctuating(rate, _) => rate.at(now).time_for(load.bytes),
             Self::Toffee(constant, dynamic) => {
                 let growing = dynamic.map_or(Nanos::ZERO, |k| k.time_for(load.bytes));
@@ -92,7 +112,7 @@ impl Service {
             Self::Rate(constant, _) => constant.credit = 0,
             Self::Fluctuating(rate, _) => rate.begin_busy_period(),
             Self::Traced(trace) => trace.begin_busy_period(at),
-            Self::Unlimited | Self::Stalled(_) | Self::Toffee(..) => {}
+            Self::Unlimited | Self::Stalled(_) | Self::Bucket(..) | Self::Toffee(..) => {}
         }
     }
 
@@ -102,6 +122,7 @@ impl Service {
         let load = self.load(len);
         match self {
             Self::Rate(constant, _) => constant.serve(at, load.bytes),
+            Self::Bucket(bucket, _) => bucket.serve(at, u128::from(load.bytes.0) * WORK_PER_BYTE),
             Self::Fluctuating(rate, _) => rate.serve(at, u128::from(load.bytes.0) * WORK_PER_BYTE),
             Self::Traced(trace) => trace.serve(at, len),
             Self::Toffee(..) => at + self.time(at, load),
@@ -123,6 +144,7 @@ impl Service {
     pub(crate) fn left(&self, at: Nanos, len: Bytes, ends: Nanos) -> u128 {
         match self {
             Self::Rate(constant, _) => constant.left(at, ends),
+            Self::Bucket(bucket, _) => bucket.left(at, ends),
             Self::Fluctuating(rate, _) => rate.left(at, ends),
             Self::Traced(trace) => u128::from(trace.left(at, ends)),
             Self::Toffee(..) => {
@@ -139,6 +161,7 @@ impl Service {
         let load = self.load(len);
         match self {
             Self::Rate(constant, _) => constant.resume(at, left),
+            Self::Bucket(bucket, _) => bucket.serve(at, left),
             Self::Fluctuating(rate, _) => rate.serve(at, left),
             Self::Traced(trace) => {
                 trace.begin_busy_period(at);

@@ -38,6 +38,7 @@ pub(crate) fn bottleneck(queue: &Queue) -> LinkConfig {
     let rate = Rate {
         rate: "8mbit".parse().ok(),
         fluctuation: None,
+        burst: None,
         framing: Framing::L2,
         queue: *queue,
     };

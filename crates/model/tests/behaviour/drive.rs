@@ -206,6 +206,7 @@ pub(crate) fn rate(rate: &str, queue: &str) -> Way {
     Way {
         rate: Some(Rate {
             fluctuation: None,
+            burst: None,
             rate: rate.parse().ok(),
             framing: Framing::L2,
             queue: queue.parse::<QueueLimit>().unwrap().into(),
@@ -251,11 +252,16 @@ pub(crate) fn any_way() -> impl Strategy<Value = Way> {
 pub(crate) fn any_rate() -> impl Strategy<Value = Rate> {
     (
         1_000_000..1_000_000_000_u64,
-        prop_oneof![Just(Framing::L1), Just(Framing::L2)],
+        prop_oneof![
+            Just(Framing::L1),
+            Just(Framing::L2),
+            Just("atm,overhead=26".parse().unwrap())
+        ],
         any_queue(),
     )
         .prop_map(|(rate, framing, queue)| Rate {
             fluctuation: None,
+            burst: None,
             rate: BitsPerSec::new(rate).ok(),
             framing,
             queue: queue.into(),

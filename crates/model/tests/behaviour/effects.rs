@@ -133,6 +133,7 @@ fn rate(bits: &str, queue: &str) -> Effect {
     Effect::Rate(Rate {
         rate: bits.parse().ok(),
         fluctuation: None,
+        burst: None,
         framing: Framing::L2,
         queue: queue.parse::<QueueLimit>().unwrap().into(),
     })

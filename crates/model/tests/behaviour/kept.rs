@@ -111,6 +111,7 @@ fn rate(draw: &mut Draw) -> Rate {
     Rate {
         rate: BitsPerSec::new(1_000_000 + draw.below(300_000_000)).ok(),
         fluctuation: draw.one_in(4).then_some(fluctuation),
+        burst: None,
         framing: if draw.one_in(2) {
             Framing::L1
         } else {

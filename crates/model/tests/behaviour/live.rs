@@ -28,6 +28,7 @@ fn lossless(draw: &mut Draw, direction: &str) -> Vec<StageSpec> {
             Effect::Rate(Rate {
                 rate: BitsPerSec::new(draw.below(20) * 100_000_000).ok(),
                 fluctuation: None,
+                burst: None,
                 framing: farwire_model::Framing::L2,
                 queue: queue.into(),
             }),

@@ -5,6 +5,7 @@
 )]
 
 mod bottleneck;
+mod buckets;
 mod closed_forms;
 mod codel;
 mod discipline;

@@ -20,6 +20,7 @@ fn queued(rate: Option<&str>, queue: impl Into<Queue>) -> Effect {
     Effect::Rate(Rate {
         rate: rate.map(|rate| rate.parse::<BitsPerSec>().unwrap()),
         fluctuation: None,
+        burst: None,
         framing: Framing::L2,
         queue: queue.into(),
     })

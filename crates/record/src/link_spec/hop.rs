@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use model::{
-    BitsPerSec, Bytes, ConfigError, Delay, Effect, Framing, LinkConfig, Nanos, PathSpec,
-    Probability, Queue, QueueLimit, Rate, Side, StageSpec, Toffee,
+    BitsPerSec, Bytes, ConfigError, Delay, Effect, LinkConfig, Nanos, PathSpec, Probability, Queue,
+    QueueLimit, Rate, Side, StageSpec, Toffee,
 };
 
 use super::classes;
@@ -224,7 +224,7 @@ impl OneWay {
 }
 
 /// The stages that conditions alone ask for.
-const SLOTS: usize = 6;
+const SLOTS: usize = 7;
 
 /// The stages that layers of conditions ask for, of which the first that says something of a condition has it, with what
 /// their schedules change.
@@ -242,7 +242,7 @@ fn over_time(layers: &[&DirectionSpec], prefix: &str) -> [StageSpec; SLOTS] {
         .map(|time| (time, then(Some(time))))
         .collect();
     let first = then(None);
-    let rate_of = |all: &DirectionSpec| all.rate.and_then(|rate| rate.0);
+    let rate_of = |all: &DirectionSpec| all.rate.and_then(|line| line.rate);
     let all = [&first]
         .into_iter()
         .chain(moments.iter().map(|(_, all)| all));
@@ -273,6 +273,11 @@ impl DirectionSpec {
             or_nothing(share.unwrap_or_default(), Probability::ZERO, effect)
         };
         [
+            (
+                "police",
+                self.police
+                    .map_or(Effect::Nothing, |police| Effect::Police(police.0)),
+            ),
             ("rate", self.rate(rate)),
             ("loss", loss),
             ("burst-loss", bursts),
@@ -288,9 +293,11 @@ impl DirectionSpec {
     /// Of which of these stages it says something.
     fn says(&self) -> [bool; SLOTS] {
         let queue = self.queue.is_some() || self.aqm.is_some();
-        let rate = self.rate.is_some() || self.fluctuation.is_some() || queue;
+        let varies = self.fluctuation.is_some() || self.rate_at.is_some();
+        let rate = self.rate.is_some() || varies || queue;
         let delay = self.delay.is_some() || self.jitter.is_some() || self.size_delay.is_some();
         [
+            self.police.is_some(),
             rate,
             self.loss.is_some(),
             self.loss.is_some(),
@@ -301,7 +308,7 @@ impl DirectionSpec {
     }
 
     fn rate(&self, known: Option<BitsPerSec>) -> Effect {
-        let Some(LineRate(rate)) = self.rate else {
+        let Some(LineRate { rate, burst }) = self.rate else {
             return Effect::Nothing;
         };
         let usual = self.aqm.and_then(AqmSpec::usual_limit);
@@ -316,7 +323,8 @@ impl DirectionSpec {
         Effect::Rate(Rate {
             rate,
             fluctuation: self.fluctuation.map(FluctuationSpec::to_model),
-            framing: Framing::L2,
+            burst,
+            framing: self.rate_at.unwrap_or_default(),
             queue: Queue {
                 limit,
                 discipline: self.aqm.map(|aqm| aqm.0).unwrap_or_default(),

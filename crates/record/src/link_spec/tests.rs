@@ -2,8 +2,8 @@
 
 use super::*;
 use model::{
-    BitsPerSec, Bytes, Codel, Delay, Discipline, DualPi2, Effect, FqCodel, Gate, GilbertElliott,
-    Jitter, Law, Ordering, Pie, Rate, Red, Side, StageSpec, Toffee,
+    BitsPerSec, Bytes, Cells, Codel, Delay, Discipline, DualPi2, Effect, FqCodel, Gate,
+    GilbertElliott, Jitter, Law, Ordering, Pie, Police, Rate, Red, Side, StageSpec, Toffee,
 };
 
 fn hop(text: &str) -> Hop {
@@ -173,16 +173,16 @@ fn names(stages: &[StageSpec]) -> Vec<&str> {
 
 #[test]
 fn stages_stand_in_their_order() {
-    let text = "rate = '1mbit'\nloss = '1%'\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
+    let text = "police = '9mbit,burst=9kb'\nrate = '1mbit'\nloss = '1%'\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
                 toffee = 'delay=1ms,drop=2'\n\
                 stages = [{ kind = 'gate' }, { kind = 'loss', name = 'late', loss = '1%', place = 'last' },\n\
                 { kind = 'mtu', mtu = 1400, direction = 'down' }]";
     let hop = hop(text);
-    let up = "box.up.gate box.toffee box.up.drop box.up.rate box.up.loss box.up.duplicate box.up.corrupt box.up.delay \
-              box.up.late";
+    let up = "box.up.gate box.toffee box.up.drop box.up.police box.up.rate box.up.loss box.up.duplicate box.up.corrupt \
+              box.up.delay box.up.late";
     assert_eq!(names(&hop.rest.up).join(" "), up);
-    let down = "box.down.gate box.down.mtu box.toffee box.down.drop box.down.rate box.down.loss box.down.duplicate \
-                box.down.corrupt box.down.delay box.down.late";
+    let down = "box.down.gate box.down.mtu box.toffee box.down.drop box.down.police box.down.rate box.down.loss \
+                box.down.duplicate box.down.corrupt box.down.delay box.down.late";
     assert_eq!(names(&hop.rest.down).join(" "), down);
     let bursts = self::hop("loss = '1%,burst=8'");
     assert_eq!(names(&bursts.rest.up), ["box.up.burst-loss"]);
@@ -273,6 +273,41 @@ fn an_aqm_manages_the_queue_of_a_rate() {
     );
     assert!(refusal("aqm = 'codel'").starts_with("aqm: it manages the queue of a rate"));
     assert!(refusal("rate = '1mbit'\naqm = 'sfq'").contains("drop-head, red, codel"));
+}
+
+#[test]
+fn a_rate_says_what_it_counts() {
+    let counted = |text: &str| rate(&hop(&format!("rate = '1mbit'\n{text}")), "up").framing;
+    assert_eq!(counted(""), Framing::L2);
+    assert_eq!(counted("rate_at = 'l1'"), Framing::L1);
+    let adsl = Framing {
+        overhead: 26,
+        mpu: 0,
+        cells: Cells::Atm,
+    };
+    assert_eq!(counted("rate_at = 'pppoe-llcsnap'"), adsl);
+    assert_eq!(counted("rate_at = 'atm,overhead=26'"), adsl);
+    assert_eq!(counted("rate_at = 'l2'\n[up]\nrate_at = 'l1'"), Framing::L1);
+    assert!(refusal("rate_at = 'l1'").starts_with("rate_at: it says what a rate counts"));
+    assert!(refusal("rate = '1mbit'\nrate_at = 'l3'").contains("`l3` is not what a rate counts"));
+}
+
+#[test]
+fn a_rate_may_have_a_bucket_and_a_policer_needs_one() {
+    let hop = hop("rate = '1mbit,burst=32KiB'\npolice = '2mbit,burst=64KiB'\ndelay = '1ms'");
+    assert_eq!(rate(&hop, "up").burst, Some(Bytes(32_768)));
+    let police = Police {
+        rate: "2mbit".parse().unwrap(),
+        burst: Bytes(65_536),
+    };
+    assert_eq!(effect(&hop, "down.police"), Some(Effect::Police(police)));
+    assert_eq!(
+        names(&hop.rest.up),
+        ["box.up.police", "box.up.rate", "box.up.delay"]
+    );
+    let varying = "rate = '1mbit,burst=32KiB'\nfluctuation = 'spread=20%,hold=5s'";
+    assert!(refusal(varying).contains("burst = 32KiB is out of range: a token bucket has a rate"));
+    assert!(refusal("police = '2mbit'").contains("burst: it is missing"));
 }
 
 /// When the stage of this name changes, in milliseconds, and to what.

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use model::{
     BitsPerSec, Bytes, Codel, ConfigError, Discipline, DualPi2, Effect, FqCodel, Framing,
-    GilbertElliott, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Pie, Probability, Queue,
-    QueueLimit, Rate, Red, StageSpec,
+    GilbertElliott, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Pie, Police, Probability,
+    Queue, QueueLimit, Rate, Red, StageSpec,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
@@ -15,9 +15,18 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// The rate of a bottleneck; of `None`, written `0bit`, nothing is served.
+/// The rate of a bottleneck, written `10mbit`, `0bit` or `10mbit,burst=32KiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LineRate(pub Option<BitsPerSec>);
+pub struct LineRate {
+    /// Of `None`, written `0bit`, nothing is served.
+    pub rate: Option<BitsPerSec>,
+    /// Of a token bucket, how much it holds.
+    pub burst: Option<Bytes>,
+}
+
+/// A policer, written `10mbit,burst=64KiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoliceSpec(pub Police);
 
 /// Random loss, written `1%` or `1%,burst=8`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,23 +54,72 @@ impl FromStr for LineRate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (number, unit) = text.split_at(text.len() - text.trim_start_matches(['0', '.']).len());
+        let (rate, options) = text.split_once(',').unwrap_or((text, ""));
+        let burst = burst_of(options)?;
+        let (number, unit) = rate.split_at(rate.len() - rate.trim_start_matches(['0', '.']).len());
         let is_zero = number.contains('0') && unit.trim_start().starts_with(char::is_alphabetic);
         if is_zero && format!("1{unit}").parse::<BitsPerSec>().is_ok() {
-            return Ok(Self(None));
+            return match burst {
+                None => Ok(Self { rate: None, burst }),
+                Some(_) => Err("burst: 0bit fills no bucket: leave burst out".to_owned()),
+            };
         }
-        let rate = text.parse().map_err(|cause| format!("{cause}"))?;
-        Ok(Self(Some(rate)))
+        let rate = rate.trim().parse().map_err(|cause| format!("{cause}"))?;
+        let rate = Some(rate);
+        Ok(Self { rate, burst })
     }
 }
 
 impl fmt::Display for LineRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        match self.rate {
             Some(rate) => rate.fmt(f),
             None => f.write_str("0bit"),
-        }
+        }?;
+        self.burst
+            .map_or(Ok(()), |burst| write!(f, ",burst={burst}"))
     }
+}
+
+impl FromStr for PoliceSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (rate, options) = text.split_once(',').unwrap_or((text, ""));
+        let rate = rate.trim().parse().map_err(|cause| format!("{cause}"))?;
+        let burst = burst_of(options)?;
+        let burst = burst.ok_or("burst: it is missing: write 10mbit,burst=64KiB")?;
+        Ok(Self(Police { rate, burst }))
+    }
+}
+
+impl fmt::Display for PoliceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},burst={}", self.0.rate, self.0.burst)
+    }
+}
+
+/// The burst that stands behind a rate, if one does; it holds a full frame at least.
+fn burst_of(options: &str) -> Result<Option<Bytes>, String> {
+    let mut burst = None;
+    for option in parts(options) {
+        let value = option.strip_prefix("burst=");
+        let value = value.ok_or_else(|| {
+            format!("`{option}`: behind the rate comes burst=32KiB, what may pass at once")
+        })?;
+        let value: Bytes = value
+            .trim()
+            .parse()
+            .map_err(|cause| format!("burst: {cause}"))?;
+        if burst.replace(value).is_some() {
+            return Err("burst: given twice".to_owned());
+        }
+        refuse_out_of_range(Effect::Police(Police {
+            rate: BitsPerSec::new(1).map_err(|cause| cause.to_string())?,
+            burst: value,
+        }))?;
+    }
+    Ok(burst)
 }
 
 impl LossSpec {
@@ -265,23 +323,23 @@ impl FromStr for AqmSpec {
                 _ => {}
             }
         }
-        refuse_out_of_range(discipline)?;
+        refuse_out_of_range(Effect::Rate(Rate {
+            rate: None,
+            fluctuation: None,
+            burst: None,
+            framing: Framing::L2,
+            queue: Queue {
+                limit: QueueLimit::Packets(1),
+                discipline,
+            },
+        }))?;
         Ok(Self(discipline))
     }
 }
 
 /// What the model would refuse is refused where it is written.
-fn refuse_out_of_range(discipline: Discipline) -> Result<(), String> {
-    let rate = Rate {
-        rate: BitsPerSec::new(1).ok(),
-        fluctuation: None,
-        framing: Framing::L2,
-        queue: Queue {
-            limit: QueueLimit::Packets(1),
-            discipline,
-        },
-    };
-    let stage = StageSpec::new("aqm", Effect::Rate(rate));
+fn refuse_out_of_range(effect: Effect) -> Result<(), String> {
+    let stage = StageSpec::new("value", effect);
     match Link::new(&LinkConfig::new(1, vec![stage], Vec::new())) {
         Err(ConfigError::OutOfRange {
             field,
@@ -567,9 +625,12 @@ macro_rules! read_from_text {
     )+};
 }
 
-serialized_as_text!(LineRate, LossSpec, JitterSpec, AqmSpec);
+serialized_as_text!(LineRate, PoliceSpec, LossSpec, JitterSpec, AqmSpec);
 read_from_text! {
-    LineRate: "A rate, or 0bit: \"10mbit\".", pattern::<BitsPerSec>;
+    LineRate: "A rate, or 0bit: \"10mbit\"; of a token bucket \"10mbit,burst=32KiB\".",
+        |generator| format!("{}( *, *burst=.*)?", pattern::<BitsPerSec>(generator));
+    PoliceSpec: "\"10mbit,burst=64KiB\".",
+        |generator| format!("{} *, *burst=.*", pattern::<BitsPerSec>(generator));
     LossSpec: "\"1%\", or in bursts \"1%,burst=8\".",
         |generator| format!("{}( *, *burst=[0-9.]+)?", pattern::<Probability>(generator));
     AqmSpec: "\"drop-head\", \"red\", \"codel\", \"fq_codel\", \"pie\" or \"dualpi2\", perhaps with options: \"fq_codel,target=5ms\".",
@@ -599,7 +660,8 @@ mod tests {
 
     #[test]
     fn each_prints_as_it_was_written() {
-        as_written::<LineRate>(&["10mbit", "0bit"]);
+        as_written::<LineRate>(&["10mbit", "0bit", "10mbit,burst=32KiB"]);
+        as_written::<PoliceSpec>(&["10mbit,burst=64KiB"]);
         as_written::<LossSpec>(&["1%", "1%,burst=8", "0.5%,burst=1.5"]);
         as_written::<JitterSpec>(&["2ms", "2ms,normal", "2ms,free", "2ms,normal,free"]);
         as_written::<AqmSpec>(&[
@@ -619,12 +681,16 @@ mod tests {
     #[test]
     fn a_rate_of_nothing_has_a_unit() {
         for text in ["0bit", "0mbit", "0.0kbit"] {
-            assert_eq!(text.parse(), Ok(LineRate(None)), "{text}");
+            let nothing = LineRate {
+                rate: None,
+                burst: None,
+            };
+            assert_eq!(text.parse(), Ok(nothing), "{text}");
         }
         for text in ["0", "", "0parsec", "-1mbit", "0.5", "0 mbit"] {
             assert!(text.parse::<LineRate>().is_err(), "{text}");
         }
-        assert_eq!("0.5mbit".parse(), Ok(LineRate("500kbit".parse().ok())));
+        assert_eq!("0.5mbit".parse::<LineRate>(), "500kbit".parse());
     }
 
     #[test]
@@ -640,6 +706,17 @@ mod tests {
         refused::<LossSpec>("1%,bursts=2", "burst=8");
         refused::<LossSpec>("1%,burst=2,burst=3", "twice");
         refused::<LossSpec>("1", "%");
+        refused::<LineRate>(
+            "10mbit,burst=1kb",
+            "burst = 1kb is out of range: a burst is at least 1514b",
+        );
+        refused::<LineRate>("10mbit,burst=32", "burst: `32` has no unit");
+        refused::<LineRate>("10mbit,32KiB", "behind the rate comes burst=32KiB");
+        refused::<LineRate>("10mbit,burst=9kb,burst=9kb", "twice");
+        refused::<LineRate>("0bit,burst=32KiB", "fills no bucket");
+        refused::<PoliceSpec>("10mbit", "burst: it is missing");
+        refused::<PoliceSpec>("0bit,burst=32KiB", "at least 1bit");
+        refused::<PoliceSpec>("10mbit,burst=1513b", "at least 1514b");
         refused::<JitterSpec>("2", "unit");
         refused::<JitterSpec>("2ms,pareto", "uniform or normal");
         refused::<JitterSpec>("2ms,normal,uniform", "said before");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{BitsPerSec, Factor, Nanos, Probability, Toffee};
+use model::{BitsPerSec, Bytes, Factor, Nanos, Probability, Toffee};
 
 use record::Direction;
 use record::plan::{Case, Instrument};
@@ -50,7 +50,7 @@ impl Bound {
             rate: BitsPerSec::new(ENDLESS_BIT_PER_S).ok()?,
             mtu,
             stack,
-            shaper: data.slowest().map(|(rate, _)| rate),
+            shaper: shaper(data, full),
             rtt: Duration::try_from_secs_f64(rtt_s)
                 .ok()
                 .map(Nanos::from)
@@ -72,6 +72,12 @@ impl Bound {
             .chain(server)
             .min_by(|a, b| a.bit_per_s.total_cmp(&b.bit_per_s))
     }
+}
+
+/// Of a full packet, at L2; none where a bucket lets bursts pass, which a short run is made of.
+fn shaper(data: &Way, full: Counted) -> Option<BitsPerSec> {
+    let (rate, bottleneck) = data.slowest(Bytes(full.l2))?;
+    bottleneck.burst.is_none().then_some(rate)
 }
 
 /// No wire is as fast: it stands for a line without a rate of its own.

@@ -297,8 +297,8 @@ const MISTAKES: &[Mistake] = &[
     ),
     mistake(
         r#"link.delay = "10ms""#,
-        r#"link.profile = "geo-satellite" # here"#,
-        "link: unknown field `profile`",
+        r#"link.satellite = "geo" # here"#,
+        "link: unknown field `satellite`",
         "expected one of `delay`",
     ),
     // Names of what is not there.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use record::figure_name::FigureName;
 use record::plan::Case;
+use record::way::FULL_FRAME;
 
 /// What a trusted cell's mean deviation does not exceed: this share of the truth.
 const NEAR: f64 = 0.01;
@@ -116,7 +117,7 @@ impl Cell {
 impl Conditions {
     fn of(case: &Case) -> Self {
         let path = case.path().unwrap_or_default();
-        let rate = path.up.slowest().map(|(rate, _)| rate);
+        let rate = path.up.slowest(FULL_FRAME).map(|(rate, _)| rate);
         let propagation = path.up.propagation() + path.down.propagation();
         Self {
             rate_bit_per_s: rate

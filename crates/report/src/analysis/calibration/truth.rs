@@ -7,6 +7,7 @@ use record::crossing::CrossedFlow;
 use record::plan::{Case, Instrument};
 use record::profile::{Carrier, Profile, SampleKind};
 use record::summary::{DirectionSummary, Summary};
+use record::way::FULL_FRAME;
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 use stats::layers::{ETHERNET_HEADER, UDP_HEADER, ip_header};
 
@@ -79,8 +80,9 @@ impl Crossing<'_> {
     /// The slowest rate of a direction at L2, if there is any: of the emulator, or of the kernel's token bucket.
     pub(super) fn line(&self, way: Direction) -> Option<f64> {
         let route = self.case.path().ok().filter(|route| route.is_steady);
-        let of_link = route.and_then(|route| route.way(way).slowest());
-        let of_link = of_link.map(|(rate, _)| rate).into_iter();
+        let of_link =
+            route.and_then(|route| route.way(way).slowest(FULL_FRAME).map(|(rate, _)| rate));
+        let of_link = of_link.into_iter();
         let bucket = self.case.bed.tbf().filter(|_| way == Direction::Up);
         let slowest = of_link.chain(bucket).min()?;
         Some(slowest.get() as f64)

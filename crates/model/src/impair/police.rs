@@ -1,0 +1,55 @@
+//! A policer: what exceeds a rate and a burst is dropped, and nothing waits.
+
+use crate::draw::Draws;
+use crate::in_flight::InFlight;
+use crate::packet::DropCause;
+use crate::queue::bucket::Bucket;
+use crate::queue::constant::WORK_PER_BYTE;
+use crate::spec::Effect;
+use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::time::Nanos;
+
+/// Drops what finds too little in a token bucket, as tc's police action with one rate; copies count as originals do.
+#[derive(Debug)]
+pub(crate) struct Policer {
+    bucket: Option<Bucket>,
+}
+
+impl Policer {
+    pub(crate) fn new(_start: Nanos, _draws: Draws) -> Self {
+        Self { bucket: None }
+    }
+}
+
+impl Stage for Policer {
+    /// What comes first takes first.
+    fn nature(_: &Effect) -> Nature {
+        Nature {
+            needs: Needs::Order,
+            gives: Gives::AtOnce,
+        }
+    }
+
+    #[inline]
+    fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+        let work = u128::from(t.packet.len.0) * WORK_PER_BYTE;
+        let bucket = self.bucket.as_mut();
+        match bucket.is_none_or(|bucket| bucket.take(at, work)) {
+            true => Entered::Passes(at),
+            false => Entered::Dropped(DropCause::Policed),
+        }
+    }
+
+    /// A new bucket is full; one that changes keeps what it holds, as far as it fits.
+    fn set(&mut self, at: Nanos, effect: &Effect) {
+        let Effect::Police(police) = effect else {
+            self.bucket = None;
+            return;
+        };
+        let bucket = Bucket::new(police.rate, police.burst, at);
+        self.bucket = Some(match &self.bucket {
+            Some(before) => bucket.following(before, at),
+            None => bucket,
+        });
+    }
+}
