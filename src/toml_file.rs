@@ -3,18 +3,26 @@
 //! Every value keeps its place in the file, whatever tables it is merged into. What cannot be read into its type is found
 //! there by its place; what a check refuses, by the keys that its message begins with: `link: up: queue: a queue needs a
 //! rate`. One of several tables is named by its number, `expect 2: within: …`, or by its own `name`.
+//!
+//! A file that a text names is read with it, from the folder of the file that the text is in: the distribution of a jitter.
 
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use record::link_spec::LinkSpec;
-use record::nearest;
+use record::{dist, nearest};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Where a text came from, for errors.
+/// The longest distribution file, in bytes: 16,384 values, and as much of comments many times over.
+const LONGEST_DIST: u64 = 1 << 20;
+
+/// Where a text came from, for errors and for what it names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SourceFile<'a> {
     /// As messages name it.
@@ -42,11 +50,17 @@ pub(crate) fn read_link(file: &Path) -> Result<LinkSpec> {
 }
 
 impl<'a> SourceFile<'a> {
-    /// The tables of the text.
+    /// The tables of the text, each that names the file of a distribution with its values.
     ///
     /// # Errors
-    /// It is no TOML.
+    /// It is no TOML, or a file that it names cannot be read.
     pub(crate) fn parse(&self) -> Result<Spanned<DeTable<'a>>> {
+        let mut table = self.parse_text()?;
+        self.read_dists(table.get_mut())?;
+        Ok(table)
+    }
+
+    fn parse_text(&self) -> Result<Spanned<DeTable<'a>>> {
         DeTable::parse(self.text).map_err(|error| {
             let span = error.span().unwrap_or_default();
             let what = match error.message() {
@@ -55,6 +69,39 @@ impl<'a> SourceFile<'a> {
             };
             anyhow!("{}: {what}", self.at(span.start))
         })
+    }
+
+    /// Puts the values of each distribution beside the name of its file.
+    fn read_dists(&self, table: &mut DeTable<'a>) -> Result<()> {
+        for (_, value) in table.iter_mut() {
+            self.read_dists_in(value.get_mut())?;
+        }
+        let text_of = |key| table.get(key).and_then(|value| value.get_ref().as_str());
+        let (Some("table"), Some(name)) = (text_of("law"), text_of("file")) else {
+            return Ok(());
+        };
+        let span = table.get("file").map(Spanned::span).unwrap_or_default();
+        let read = || {
+            ensure!(
+                table.get("values").is_none(),
+                "it has the values: leave file or values out"
+            );
+            read_dist(&Path::new(self.file).with_file_name(name))
+        };
+        let values = read().map_err(|cause| anyhow!("{}: file: {cause:#}", self.at(span.start)))?;
+        let key = Spanned::new(span.clone(), Cow::Borrowed("values"));
+        table.insert(key, Spanned::new(span, DeValue::String(Cow::Owned(values))));
+        Ok(())
+    }
+
+    fn read_dists_in(&self, value: &mut DeValue<'a>) -> Result<()> {
+        match value {
+            DeValue::Table(inner) => self.read_dists(inner),
+            DeValue::Array(all) => all
+                .iter_mut()
+                .try_for_each(|one| self.read_dists_in(one.get_mut())),
+            _ => Ok(()),
+        }
     }
 
     /// The value that `table` stands for.
@@ -98,6 +145,31 @@ impl<'a> SourceFile<'a> {
         let before = self.text.bytes().take(offset);
         before.filter(|&byte| byte == b'\n').count() + 1
     }
+}
+
+/// The text of a distribution file, which [`dist::parse`] takes.
+fn read_dist(file: &Path) -> Result<String> {
+    let named = || file.display().to_string();
+    let opened = File::open(file).with_context(|| format!("{}: cannot open", named()))?;
+    let is_file = opened.metadata().is_ok_and(|about| about.is_file());
+    ensure!(is_file, "{}: it is no file", named());
+    let mut bytes = Vec::new();
+    let read = opened.take(LONGEST_DIST + 1).read_to_end(&mut bytes);
+    read.with_context(|| format!("{}: cannot read", named()))?;
+    ensure!(
+        bytes.len() as u64 <= LONGEST_DIST,
+        "{}: it is longer than 1 MiB, which holds every distribution",
+        named()
+    );
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|_| anyhow!("{}: it is no text", named()))?;
+    dist::parse(&text).with_context(named)?;
+    // Comments are not kept.
+    let lines = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#'));
+    let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    Ok(words.join(" "))
 }
 
 /// The keys that lead to the key or value at `span`.
@@ -207,6 +279,45 @@ mod tests {
     #[test]
     fn a_key_unlike_any_gets_no_advice() {
         assert!(!refusal("zzzzzzzz = 1").contains("did you mean"));
+    }
+
+    #[test]
+    fn a_distribution_is_read_from_beside_the_file_that_names_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let file = directory.path().join(name);
+            std::fs::write(&file, text).unwrap();
+            file
+        };
+        file("two.dist", "# ends\n-8192\n8192\n");
+        file("bad.dist", "1\n2 x\n");
+        file("long.dist", &"1 ".repeat(1 << 20));
+        let link = |name: &str, more: &str| {
+            let jitter = format!("spread = '2ms', law = 'table', file = '{name}'{more}");
+            let text = format!("delay = '20ms'\n[up]\njitter = {{ {jitter} }}\n");
+            read_link(&file("link.toml", &text))
+        };
+        let read = link("two.dist", "").unwrap().up.jitter.unwrap();
+        let two = dist::parse("-8192 8192").unwrap();
+        assert_eq!(read.jitter.law, model::Law::Table(two));
+        assert_eq!(read.file.as_deref(), Some("two.dist"));
+        let folder = directory.path().display();
+        let missing = folder.to_string() + "/x.dist: cannot open: No such file";
+        let wrong = folder.to_string() + "/bad.dist: line 2: `x` is no value";
+        for (name, more, cause) in [
+            ("x.dist", "", missing.as_str()),
+            ("bad.dist", "", &wrong),
+            ("long.dist", "", "long.dist: it is longer than 1 MiB"),
+            ("", "", "it is no file"),
+            ("two.dist", ", values = '1'", "leave file or values out"),
+        ] {
+            let error = format!("{:#}", link(name, more).unwrap_err());
+            let place = format!("{folder}/link.toml:3: file: ");
+            assert!(
+                error.starts_with(&place) && error.contains(cause),
+                "{error}"
+            );
+        }
     }
 
     #[test]

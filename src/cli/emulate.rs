@@ -43,6 +43,7 @@ impl EmulateArgs {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
+        super::link::warn(&link.config);
         let in_force = super::link::in_force(&spec)?;
         let options = self.forwarder.options()?;
         let wan_box = WanBox::up([&self.a, &self.b], self.force, link, options)?;

@@ -64,6 +64,7 @@ impl ExecArgs {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
+        super::link::warn(&link.config);
         testbed::gain_privilege()?;
         let signals = Signals::catch()?;
         let options = self.forwarder.options()?;

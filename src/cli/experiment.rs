@@ -21,6 +21,7 @@ use instruments::output;
 use instruments::output::Prepared;
 use netio::stop::Stop;
 use record::lateness::LateBudget;
+use record::link_spec::warnings;
 use record::plan::{Case, Order, Plan};
 use record::quantity::counted;
 use record::{GivenScenario, Head, Record, RecordWriter};
@@ -121,6 +122,7 @@ impl ExperimentArgs {
         let mut plan = prepare(plan);
         plan.late_budget = self.late_budget.unwrap_or(plan.late_budget);
         keep_only(&mut plan, &self.only).or_bad_input()?;
+        warn(&plan).or_bad_input()?;
         if self.check {
             output::write(None, &outline(&plan))?;
             return self.check_machine(&plan).map(|()| None);
@@ -260,6 +262,18 @@ fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
 fn conditions(case: &Case) -> String {
     let link = report::link(&case.link).unwrap_or_else(|error| format!("{error:#}"));
     format!("link: {link}")
+}
+
+/// Says what the conditions of each case do that their words do not.
+fn warn(plan: &Plan) -> Result<()> {
+    for case in &plan.cases {
+        for (_, link) in case.links(plan.seed)? {
+            for line in warnings::of_jitter(&link.config) {
+                note(format_args!("{}: {line}", case.name));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The plan for people: what runs how often, with which instruments, and about how long.

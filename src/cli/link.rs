@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use record::link_spec::{CONDITIONS, Condition, DirectionSpec, LinkSpec, ToffeeSpec};
+use model::LinkConfig;
+use record::link_spec::{CONDITIONS, Condition, DirectionSpec, LinkSpec, ToffeeSpec, warnings};
 
+use crate::notes::note;
 use crate::toml_file;
 
 /// Conditions of the link; what is named here overrides what `--link FILE` says.
@@ -84,6 +86,13 @@ pub(crate) fn in_force(spec: &LinkSpec) -> Result<String> {
             report::link(&rest)?
         ),
     })
+}
+
+/// Says what these conditions do that their words do not.
+pub(crate) fn warn(link: &LinkConfig) {
+    for line in warnings::of_jitter(link) {
+        note(format_args!("farwire: {line}"));
+    }
 }
 
 impl Args for ConditionArgs {
@@ -203,7 +212,7 @@ mod tests {
     fn every_condition_has_flags_that_say_what_a_file_says() {
         let text = |key| match key {
             "delay" => "20ms",
-            "jitter" => "2ms,normal,free",
+            "jitter" => "2ms,pareto,half-life=50ms,per-flow",
             "loss" => "1%,burst=8",
             "duplicate" => "1%",
             "corrupt" => "0.1%",

@@ -9,7 +9,8 @@ use netio::Waiter;
 use record::lateness::LateBudget;
 use record::link_spec::Rules;
 use record::summary::{
-    ClassSummary, DepartureSummary, DirectionSummary, OwnLoss, Summary, dropped_by_cause,
+    ClassSummary, DelaySummary, DepartureSummary, DirectionSummary, OwnLoss, Summary,
+    dropped_by_cause,
 };
 
 /// Why the emulator itself lost packets; none of these is the emulated network's doing.
@@ -49,6 +50,8 @@ impl Loss {
 pub(crate) struct Stats {
     /// What the model counted, by class.
     pub(crate) link: [Vec<Counters>; 2],
+    /// What the model's random delays came to.
+    pub(crate) delays: Vec<DelaySummary>,
     /// ARP, discovery and the like, passed unimpaired.
     pub(crate) control: [u64; 2],
     /// Frames that found the receive ring full.
@@ -173,6 +176,7 @@ pub(super) fn summary(
     Summary {
         up: direction(stats, Side::A, rules),
         down: direction(stats, Side::B, rules),
+        delays: stats.delays.clone(),
         departure_error: stats.departure.summary(),
         peak_held_bytes: stats.peak_bytes,
         held_limit_bytes,

@@ -20,7 +20,16 @@ use super::process;
 pub(crate) struct Summary {
     pub(crate) up: Direction,
     pub(crate) down: Direction,
+    #[serde(default)]
+    pub(crate) delays: Vec<Delays>,
     pub(crate) departure_error: Departures,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Delays {
+    pub(crate) stage: String,
+    pub(crate) packets: u64,
+    pub(crate) mean_ns: u64,
 }
 
 #[derive(Debug, Deserialize)]

@@ -107,15 +107,15 @@ pub(crate) fn add(suite: &mut Suite) {
 }
 
 /// What a shell behind a link said.
-struct Run {
-    said: String,
-    summary: Summary,
-    packet_log: String,
+pub(crate) struct Run {
+    pub(crate) said: String,
+    pub(crate) summary: Summary,
+    pub(crate) packet_log: String,
 }
 
 impl Run {
     /// Runs `script` behind the link of `file`; `$farwire` is the program.
-    fn of(file: &str, script: &str) -> Result<Self> {
+    pub(crate) fn of(file: &str, script: &str) -> Result<Self> {
         let link = NamedTempFile::with_suffix(".toml")?;
         fs::write(link.path(), file)?;
         let (json, log) = (NamedTempFile::new()?, NamedTempFile::new()?);

@@ -3,6 +3,7 @@
 mod command;
 #[path = "../common/mod.rs"]
 mod common;
+mod delays;
 mod effects;
 mod family;
 mod faults;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     link::add(&mut suite);
     effects::add(&mut suite);
+    delays::add(&mut suite);
     command::add(&mut suite);
     faults::add(&mut suite);
     packet_log::add(&mut suite);

@@ -3,13 +3,14 @@
 //! `Throughput` is packets; the floor is a queue that takes each packet in and hands it out again.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use farwire_model::{
     Bytes, Codel, Delay, Discipline, DualPi2, Ecn, Effect, Factor, Flow, FqCodel, Framing,
     GilbertElliott, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Packet, PacketId, Pie, Police,
-    Queue, QueueLimit, Rate, Red, Side, StageSpec, Toffee,
+    Queue, QueueLimit, Rate, Red, Side, Slots, StageSpec, Toffee,
 };
 
 /// Packets between two readings of the clock.
@@ -193,20 +194,56 @@ fn gilbert_elliott(bencher: Bencher<'_, '_>) {
 /// A delay with normal jitter in which packets overtake each other.
 #[divan::bench]
 fn jitter_free(bencher: Bencher<'_, '_>) {
+    let normal = Jitter::new(Nanos::from_micros(100), Law::Normal);
+    jittery(bencher, normal, Ordering::Free);
+}
+
+/// The same by netem's Pareto-normal law.
+#[divan::bench]
+fn jitter_paretonormal(bencher: Bencher<'_, '_>) {
+    let law = Jitter::new(Nanos::from_micros(100), Law::ParetoNormal);
+    jittery(bencher, law, Ordering::Free);
+}
+
+/// The same, correlated in time.
+#[divan::bench]
+fn jitter_half_life(bencher: Bencher<'_, '_>) {
+    let wandering = Jitter {
+        half_life: Some(Nanos::from_millis(1)),
+        ..Jitter::new(Nanos::from_micros(100), Law::Normal)
+    };
+    jittery(bencher, wandering, Ordering::Free);
+}
+
+/// The same with eight flows, each of which keeps its order.
+#[divan::bench]
+fn jitter_per_flow(bencher: Bencher<'_, '_>) {
+    let normal = Jitter::new(Nanos::from_micros(100), Law::Normal);
+    jittery(bencher, normal, Ordering::PerFlow);
+}
+
+fn jittery(bencher: Bencher<'_, '_>, jitter: Jitter, ordering: Ordering) {
     let delay = Delay {
         time: Nanos::from_millis(1),
-        jitter: Some(Jitter {
-            spread: Nanos::from_micros(100),
-            law: Law::Normal,
-        }),
-        ordering: Ordering::Free,
+        jitter: Some(jitter),
+        ordering,
         ..Delay::default()
     };
-    cross(
-        bencher,
-        &[("box", "delay", Effect::Delay(delay))],
-        Nanos(600),
-    );
+    let delay = ("box", "delay", Effect::Delay(delay));
+    cross_with(bencher, &[delay], Nanos(600), of_a_flow);
+}
+
+/// Slots of eight packets.
+#[divan::bench]
+fn slots(bencher: Bencher<'_, '_>) {
+    let slots = Slots {
+        delay: Nanos(4_000),
+        jitter: Some(Jitter::new(Nanos(500), Law::Uniform)),
+        packets: NonZeroU32::new(8),
+        bytes: None,
+    };
+    let slots = ("box", "slots", Effect::Slots(slots));
+    cross(bencher, &[slots, delayed("box")], Nanos(600));
 }
 
 /// A copy of every hundredth packet.

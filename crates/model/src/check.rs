@@ -7,8 +7,8 @@ use alloc::string::{String, ToString};
 
 use crate::packet::Side;
 use crate::spec::{
-    ConfigError, Delay, Discipline, Effect, Fluctuation, Gate, PathSpec, Queue, Rate, Red,
-    StageSpec, Toffee,
+    ConfigError, Delay, Discipline, Effect, Fluctuation, Gate, Jitter, Law, PathSpec, Queue, Rate,
+    Red, Slots, StageSpec, Toffee,
 };
 use crate::time::Nanos;
 use crate::units::{Bytes, Factor, Probability, QueueLimit};
@@ -111,6 +111,7 @@ impl StageSpec {
             Effect::Toffee(toffee) => self.check_toffee(toffee),
             Effect::Delay(delay) => self.check_delays(delay),
             Effect::Police(police) => self.check_burst(police.burst),
+            Effect::Slots(slots) => self.check_slots(slots),
             Effect::Mtu(mtu) => {
                 let right = "an MTU is at least 68, what IPv4 asks for";
                 self.require(*mtu >= 68, "mtu", mtu, right)
@@ -156,9 +157,40 @@ impl StageSpec {
 
     fn check_delays(&self, delay: &Delay) -> Result<(), ConfigError> {
         self.check_delay("delay", delay.time)?;
-        let jitter = delay.jitter.map_or(Nanos::ZERO, |jitter| jitter.spread);
-        self.check_delay("jitter", jitter)?;
-        self.check_by_size("size_delay", delay.by_size)
+        self.check_by_size("size_delay", delay.by_size)?;
+        let jitter = delay.jitter.as_ref();
+        jitter.map_or(Ok(()), |jitter| self.check_jitter(jitter, delay.time))
+    }
+
+    /// What is drawn about `mean`.
+    fn check_jitter(&self, jitter: &Jitter, mean: Nanos) -> Result<(), ConfigError> {
+        self.check_delay("jitter", jitter.spread)?;
+        if let Some(half_life) = jitter.half_life {
+            let right = "a half-life is above 0 and at most 3600s";
+            let within = half_life > Nanos::ZERO && half_life <= LONGEST;
+            self.require(within, "jitter.half_life", half_life, right)?;
+        }
+        let right = "a log-normal delay has a mean above 0: state delay too";
+        let has_mean = jitter.law != Law::LogNormal || mean > Nanos::ZERO;
+        self.require(has_mean, "delay", mean, right)
+    }
+
+    fn check_slots(&self, slots: &Slots) -> Result<(), ConfigError> {
+        self.check_delay("delay", slots.delay)?;
+        if let Some(jitter) = &slots.jitter {
+            self.check_jitter(jitter, slots.delay)?;
+            let right = "each slot's wait is drawn by itself";
+            let half_life = jitter.half_life;
+            self.require(
+                half_life.is_none(),
+                "jitter.half_life",
+                half_life.unwrap_or_default(),
+                right,
+            )?;
+        }
+        let right = "a slot has room for a byte or more; leave it out for as many as come";
+        let bytes = slots.bytes.unwrap_or(Bytes(1));
+        self.require(bytes.0 > 0, "bytes", bytes, right)
     }
 
     fn check_delay(&self, field: &'static str, delay: Nanos) -> Result<(), ConfigError> {

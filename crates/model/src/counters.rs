@@ -1,6 +1,7 @@
 //! What a link did, in counters that add up: packets + copies = delivered + dropped + held.
 
 use crate::packet::DropCause;
+use crate::time::Nanos;
 
 /// Counts of the packets of one class that came from one side.
 ///
@@ -84,4 +85,19 @@ pub struct StageReport<'a> {
     pub held: u64,
     /// The most packets that ever waited in its queue.
     pub longest_queue: u64,
+    /// What its delays came to, if they vary at random.
+    pub delays: Option<Achieved>,
+}
+
+/// What a delay that varies at random came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Achieved {
+    /// Packets and copies that it gave a delay.
+    pub packets: u64,
+    /// The mean of their delays, what order added to them included.
+    pub mean: Nanos,
+    /// Their standard deviation, of a sample.
+    pub deviation: Nanos,
+    /// Those whose own delay would have been below 0, and was taken as 0.
+    pub clamped: u64,
 }

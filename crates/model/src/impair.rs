@@ -3,6 +3,7 @@
 mod corrupt;
 mod delay;
 mod duplicate;
+mod estimate;
 mod every_nth;
 mod gate;
 mod gilbert_elliott;
@@ -10,7 +11,13 @@ mod jitter;
 mod loss;
 mod mtu;
 mod police;
+mod score;
+mod slots;
+mod tally;
+mod wandering;
 
+pub use self::estimate::Estimate;
+use crate::counters::Achieved;
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::queue::server::Server;
@@ -96,6 +103,13 @@ macro_rules! kinds {
                 }
             }
 
+            fn delays(&self) -> Option<Achieved> {
+                match self {
+                    $(Self::$kind(stage) => stage.delays(),)+
+                    Self::Nothing => None,
+                }
+            }
+
             fn settled(&self, at: Nanos) -> bool {
                 match self {
                     $(Self::$kind(stage) => stage.settled(at),)+
@@ -115,6 +129,7 @@ kinds! {
     Corrupt(corrupt::Corrupt): Corrupt,
     Mtu(mtu::Mtu): Mtu,
     Delay(delay::DelayLaw): Delay,
+    Slots(slots::SlotStage): Slots,
     Gate(gate::GateStage): Gate,
     Policer(police::Policer): Police,
 }

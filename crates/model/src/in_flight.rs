@@ -34,6 +34,22 @@ pub(crate) enum Stream {
 }
 
 impl InFlight {
+    /// One that enters by `side` at `at`, before its path is known.
+    #[inline]
+    pub(crate) fn of(packet: Packet, side: Side, at: Nanos) -> Self {
+        Self {
+            packet,
+            copy: 0,
+            side,
+            class: 0,
+            path: 0,
+            step: 0,
+            since: at,
+            mark: false,
+            edit: None,
+        }
+    }
+
     #[inline]
     pub(crate) fn stream(&self) -> Stream {
         match self.copy {
@@ -63,16 +79,6 @@ impl InFlight {
     pub(crate) fn for_test(len: u64) -> Self {
         use crate::packet::PacketId;
         use crate::units::Bytes;
-        Self {
-            packet: Packet::new(PacketId(0), Bytes(len)),
-            copy: 0,
-            side: Side::A,
-            class: 0,
-            path: 0,
-            step: 0,
-            since: Nanos::ZERO,
-            mark: false,
-            edit: None,
-        }
+        Self::of(Packet::new(PacketId(0), Bytes(len)), Side::A, Nanos::ZERO)
     }
 }

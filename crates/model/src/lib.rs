@@ -28,15 +28,16 @@ mod time;
 mod timers;
 mod units;
 
-pub use counters::{Counters, StageReport};
+pub use counters::{Achieved, Counters, StageReport};
 pub use decimal::UnitError;
 pub use framing::{Cells, Framing};
+pub use impair::Estimate;
 pub use link::Link;
 pub use packet::{DropCause, Ecn, Edit, Flow, Outcome, Packet, PacketId, Reply, Side};
 pub use spec::{
     Codel, ConfigError, Delay, Discipline, DualPi2, Effect, Fluctuation, FqCodel, Gate,
     GilbertElliott, Jitter, Law, LinkConfig, OPPORTUNITY, Opportunities, Ordering, PathSpec, Pie,
-    Police, Queue, Rate, Red, Repeating, StageSpec, Toffee, Trace,
+    Police, Queue, Rate, Red, Repeating, Slots, StageSpec, Table, Toffee, Trace,
 };
 pub use time::Nanos;
 pub use units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};

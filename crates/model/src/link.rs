@@ -123,15 +123,9 @@ impl Link {
         self.paths[path as usize].inside += 1;
         self.advance_clock(ingress, arrival);
         let mut in_flight = InFlight {
-            packet,
-            copy: 0,
-            side: ingress,
             class,
             path,
-            step: 0,
-            since: arrival,
-            mark: false,
-            edit: None,
+            ..InFlight::of(packet, ingress, arrival)
         };
         self.carry(arrival, arrival, &mut in_flight);
         if cfg!(debug_assertions) && packet.id.0.is_multiple_of(64) {

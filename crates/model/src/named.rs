@@ -180,6 +180,7 @@ impl NamedStage {
             copied: self.copied,
             held: (self.stage.held() + self.line.len()) as u64,
             longest_queue: self.stage.longest_queue() as u64,
+            delays: self.stage.delays(),
         }
     }
 

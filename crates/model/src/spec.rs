@@ -1,8 +1,10 @@
 //! What a link is built from: named stages in a list for each side and class, as plain data.
 
+mod jitter;
 mod pie;
 mod police;
 mod red;
+mod slots;
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -16,10 +18,12 @@ use crate::packet::Side;
 use crate::time::Nanos;
 use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
 
+pub use self::jitter::{Jitter, Law, Table};
 pub use self::pie::Pie;
 pub use self::police::Police;
 pub use self::red::Red;
 pub(crate) use self::red::power;
+pub use self::slots::Slots;
 
 /// A whole link: the seed of its randomness and its paths.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,6 +85,8 @@ pub enum Effect {
     Mtu(u16),
     /// Propagation.
     Delay(Delay),
+    /// Packets leave in bursts.
+    Slots(Slots),
     /// What comes while it is closed waits until it opens.
     Gate(Gate),
     /// What comes faster than a rate is dropped, but for bursts.
@@ -239,35 +245,16 @@ impl Opportunities for Repeating {
 }
 
 /// Propagation, perhaps with jitter.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delay {
     /// One way.
     pub time: Nanos,
     /// What grows with the packet: microseconds = L2 bytes / factor.
     pub by_size: Option<Factor>,
-    /// What is drawn for each packet; what would fall below 0 in all is 0.
+    /// What is drawn for each packet; what would fall below 0 in all is 0, and counted.
     pub jitter: Option<Jitter>,
     /// Whether packets may overtake each other.
     pub ordering: Ordering,
-}
-
-/// A random part of a delay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Jitter {
-    /// How far: half the width if uniform, the standard deviation if normal.
-    pub spread: Nanos,
-    /// How it is distributed.
-    pub law: Law,
-}
-
-/// A distribution about 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Law {
-    /// Each value within the spread is equally likely.
-    #[default]
-    Uniform,
-    /// Normal.
-    Normal,
 }
 
 /// Whether a delay keeps the order of packets.
@@ -278,6 +265,9 @@ pub enum Ordering {
     Fifo,
     /// Each leaves when its own delay is over.
     Free,
+    /// None leaves before one of its own flow that entered earlier. Flows are hashed to 4,096 places: two of one place keep
+    /// the order among them, too.
+    PerFlow,
 }
 
 /// Loss with a memory of one state (Gilbert 1960, Elliott 1963), as tc's `gemodel`: first the state changes, then the
@@ -441,6 +431,12 @@ pub enum ConfigError {
     BadTrace {
         /// What would be right.
         right: &'static str,
+    },
+    /// A table that cannot be a distribution.
+    #[error("a table of {values} values is no distribution: it has 1 to 16384")]
+    BadTable {
+        /// How many it has.
+        values: usize,
     },
     /// A value that its field cannot have.
     #[error("{stage}: {field} = {value} is out of range: {right}")]

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::counters::Achieved;
 use crate::in_flight::InFlight;
 use crate::packet::{DropCause, Reply};
 use crate::spec::Effect;
@@ -45,6 +46,11 @@ pub(crate) trait Stage {
     /// The most packets that ever waited in it.
     fn longest_queue(&self) -> usize {
         0
+    }
+
+    /// What its delays came to, if they vary at random.
+    fn delays(&self) -> Option<Achieved> {
+        None
     }
 
     /// Whether nothing that it passed can be overtaken any more by what passes at `at` if it does nothing.

@@ -4,6 +4,7 @@
 mod baseline;
 pub mod bed;
 pub mod crossing;
+pub mod dist;
 pub mod expectation;
 pub mod figure_name;
 mod host;

@@ -2,9 +2,11 @@
 
 mod classes;
 mod hop;
+mod jitter;
 mod rules;
 mod stages;
 mod values;
+pub mod warnings;
 
 use std::str::FromStr;
 
@@ -16,9 +18,10 @@ use serde::{Deserialize, Serialize};
 pub use self::classes::ClassSpec;
 pub use self::hop::{Hop, Stages};
 pub(crate) use self::hop::{emulated_link, route};
+pub use self::jitter::JitterSpec;
 pub use self::rules::{EmulatedLink, Protocol, Rule, Rules};
 pub use self::stages::{Place, StageKind, StageParameters, StageStep, StageTable};
-pub use self::values::{AqmSpec, JitterSpec, LineRate, LossSpec, PoliceSpec};
+pub use self::values::{AqmSpec, LineRate, LossSpec, PoliceSpec};
 use crate::key_values::{self, KeyValues};
 
 /// The waiting room of a rate for which none was asked: 100 ms at that rate.
@@ -80,7 +83,7 @@ macro_rules! conditions {
         impl Step {
             /// What it says, without its time.
             fn conditions(&self) -> DirectionSpec {
-                DirectionSpec { $($key: self.$key,)+ schedule: Vec::new() }
+                DirectionSpec { $($key: self.$key.clone(),)+ schedule: Vec::new() }
             }
         }
 
@@ -218,8 +221,8 @@ macro_rules! conditions {
 conditions! {
     /// Propagation delay, one way: 20ms, 500us
     delay: Nanos = "TIME",
-    /// How far each packet's delay varies, and how: 2ms, 2ms,normal, 2ms,free (packets may overtake each other)
-    jitter: JitterSpec = "TIME[,LAW][,free]",
+    /// How far each packet's delay varies, and how: 2ms, 2ms,normal, 2ms,normal,half-life=50ms, 2ms,free (packets may overtake each other)
+    jitter: JitterSpec = "TIME[,OPTION...]",
     /// Random loss, one way: 1%, or in bursts of 8 in the mean: 1%,burst=8
     loss: LossSpec = "PERCENT[,burst=N]",
     /// How many packets are followed by a copy: 1%

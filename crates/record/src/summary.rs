@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use model::{Counters, DropCause};
+use model::{Counters, DropCause, StageReport};
 use serde::{Deserialize, Serialize};
 
 use crate::crossing::CrossedFlow;
@@ -17,6 +17,9 @@ pub struct Summary {
     pub up: DirectionSummary,
     /// From server to client, `IF_B` to `IF_A`.
     pub down: DirectionSummary,
+    /// What each delay came to that varies at random.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delays: Vec<DelaySummary>,
     /// Time of handing each packet to the kernel, minus its due time.
     pub departure_error: DepartureSummary,
     /// The most bytes held at a time, book-keeping included.
@@ -105,6 +108,23 @@ pub struct ClassSummary {
     /// Of those delivered, with changed bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub edited: u64,
+}
+
+/// What a delay that varies at random came to, as the model gave it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DelaySummary {
+    /// The stage's name: "box.up.delay".
+    pub stage: String,
+    /// Packets and copies that it gave a delay.
+    pub packets: u64,
+    /// The mean of their delays, what order added included.
+    pub mean_ns: u64,
+    /// Their standard deviation.
+    pub deviation_ns: u64,
+    /// Those whose own delay would have been below 0, and was 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub clamped: u64,
 }
 
 /// Packets that the emulator itself lost for one cause.
@@ -225,6 +245,22 @@ impl DirectionSummary {
     }
 }
 
+impl DelaySummary {
+    /// What the model says of the stages whose delays vary at random and that packets came to.
+    pub fn of<'s>(stages: impl Iterator<Item = StageReport<'s>>) -> Vec<Self> {
+        let of = |stage: StageReport<'s>| {
+            stage.delays.map(|delays| Self {
+                stage: stage.name.to_owned(),
+                packets: delays.packets,
+                mean_ns: delays.mean.0,
+                deviation_ns: delays.deviation.0,
+                clamped: delays.clamped,
+            })
+        };
+        stages.filter_map(of).collect()
+    }
+}
+
 impl ClassSummary {
     /// What the model counted of the class of this name.
     pub fn new(name: &str, counters: &Counters) -> Self {
@@ -296,6 +332,9 @@ impl fmt::Display for Summary {
         writeln!(f, "what crossed the link")?;
         writeln!(f, "up   {}", self.up)?;
         writeln!(f, "down {}", self.down)?;
+        for delay in &self.delays {
+            writeln!(f, "{delay}")?;
+        }
         let error = &self.departure_error;
         writeln!(
             f,
@@ -358,6 +397,24 @@ impl fmt::Display for DirectionSummary {
             )?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for DelaySummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[expect(clippy::cast_precision_loss, reason = "three digits are read")]
+        let milliseconds = |nanos: u64| nanos as f64 / 1e6;
+        write!(
+            f,
+            "{}: a delay of {:.3} ms in the mean, with a standard deviation of {:.3} ms",
+            self.stage,
+            milliseconds(self.mean_ns),
+            milliseconds(self.deviation_ns)
+        )?;
+        match self.clamped {
+            0 => Ok(()),
+            clamped => write!(f, "; {clamped} of {} would have been below 0", self.packets),
+        }
     }
 }
 

@@ -6,6 +6,9 @@ use record::bed::Bed;
 use record::link_spec::LinkSpec;
 use record::plan::{Case, Repeats};
 
+/// The longest text of a condition that is said whole, in characters: a distribution's values are longer.
+const LONGEST: usize = 100;
+
 /// What is between the client and the server of a case, in one line: the box's conditions, or the nodes of a chain.
 ///
 /// # Errors
@@ -122,7 +125,10 @@ fn flatten(prefix: &str, table: &toml::Table, parts: &mut Vec<String>) {
         let name = format!("{prefix}{}", key.replace('_', " "));
         match value {
             toml::Value::Table(inner) => flatten(&format!("{name} "), inner, parts),
-            toml::Value::String(text) => parts.push(format!("{name} {text}")),
+            toml::Value::String(text) => match text.char_indices().nth(LONGEST) {
+                Some((end, _)) => parts.push(format!("{name} {}...", &text[..end])),
+                None => parts.push(format!("{name} {text}")),
+            },
             toml::Value::Array(all) => {
                 let (tables, plain): (Vec<_>, Vec<_>) = all.iter().partition(|v| v.is_table());
                 for table in tables.into_iter().filter_map(toml::Value::as_table) {
@@ -154,6 +160,14 @@ mod tests {
         let line = link(&toml::from_str(spec).unwrap()).unwrap();
         assert_eq!(line, "delay 1ms, size delay 2, toffee drop 2, up loss 1%");
         assert_eq!(link(&LinkSpec::default()).unwrap(), "none");
+        let values = "8192 ".repeat(100);
+        let spec = format!("jitter = {{ spread = '2ms', law = 'table', values = '{values}' }}");
+        let line = link(&toml::from_str(&spec).unwrap()).unwrap();
+        let shown = "8192 ".repeat(20);
+        assert!(
+            line.contains(&format!("jitter values {shown}...")),
+            "{line}"
+        );
         let spec = "loss = '1%,burst=8'\nschedule = [{ at = '1s', loss = '2%' }]\n\
                     stages = [{ kind = 'trace', times = [1, 2] }]";
         let line = link(&toml::from_str(spec).unwrap()).unwrap();

@@ -165,7 +165,9 @@ mod tests {
             "loss = '0.1%'",
             "loss = '1%,burst=8'",
             "jitter = '2ms,normal,free'",
+            "jitter = '2ms, half-life=50ms, paretonormal, per-flow'",
             "jitter = { spread = '2ms' }",
+            "jitter = { spread = '2ms', law = 'table', values = '-8192 8192', half_life = '1s' }",
             "size_delay = 2",
             "size_delay = '1.5'",
         ] {
@@ -184,7 +186,9 @@ mod tests {
             "loss = 0.01",
             "loss = '1%,8'",
             "jitter = '2'",
-            "jitter = '2ms,pareto'",
+            "jitter = '2ms,zipf'",
+            "jitter = '2ms,half-life=50'",
+            "jitter = { spread = '2ms', law = 'zipf' }",
             "duplicate = 'often'",
             "size_delay = 0",
         ] {

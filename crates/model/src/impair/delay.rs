@@ -1,32 +1,47 @@
 //! Propagation delay.
 
+use alloc::boxed::Box;
+use alloc::vec;
+
+use crate::counters::Achieved;
 use crate::draw::Draws;
 use crate::impair::jitter::Offsets;
+use crate::impair::tally::Tally;
 use crate::in_flight::InFlight;
+use crate::packet::Flow;
 use crate::spec::{Delay, Effect, Ordering};
 use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
 use crate::time::Nanos;
 use crate::units::Bytes;
 
+/// Places to which flows are hashed where each keeps its own order.
+const PLACES: usize = 4_096;
+
 /// Propagation: a constant, perhaps a part that grows with the packet, perhaps a random one.
 ///
-/// In order, a later packet never leaves before an earlier one: due = max(own, the previous packet's).
+/// In order, a later packet never leaves before an earlier one: due = max(own, the previous packet's), of all packets or of
+/// those of its flow.
 #[derive(Debug)]
 pub(crate) struct DelayLaw {
     law: Delay,
-    offsets: Offsets,
+    offsets: Box<Offsets>,
     draws: Draws,
     /// When the last of all that entered leaves.
     last: Nanos,
+    /// When the last leaves of those whose flows share a place; empty unless each flow keeps its own order.
+    last_of_flows: Box<[Nanos]>,
+    tally: Tally,
 }
 
 impl DelayLaw {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
             law: Delay::default(),
-            offsets: Offsets::default(),
+            offsets: Box::default(),
             draws,
             last: Nanos::ZERO,
+            last_of_flows: Box::default(),
+            tally: Tally::default(),
         }
     }
 
@@ -39,36 +54,66 @@ impl DelayLaw {
             .map_or(Nanos::ZERO, |factor| factor.time_for(len));
         self.law.time + growing
     }
+
+    /// When a packet of `flow` leaves that would leave at `own` by itself.
+    #[inline]
+    fn leaves(&mut self, own: Nanos, flow: Flow) -> Nanos {
+        self.last = self.last.max(own);
+        match self.law.ordering {
+            Ordering::Fifo => self.last,
+            Ordering::Free => own,
+            Ordering::PerFlow => {
+                let last = &mut self.last_of_flows[flow.id as usize % PLACES];
+                *last = (*last).max(own);
+                *last
+            }
+        }
+    }
 }
 
 impl Stage for DelayLaw {
     fn nature(effect: &Effect) -> Nature {
-        let (needs, gives) = match effect {
-            Effect::Delay(delay) if delay.ordering == Ordering::Free => {
-                (Needs::Nothing, Gives::AnyOrder)
-            }
-            _ => (Needs::Order, Gives::LaterInOrder),
+        let Effect::Delay(delay) = effect else {
+            return Nature::NONE;
+        };
+        let half_life = delay.jitter.as_ref().and_then(|jitter| jitter.half_life);
+        let (needs, gives) = match delay.ordering {
+            Ordering::Free if half_life.is_some() => (Needs::Order, Gives::AnyOrder),
+            Ordering::Free => (Needs::Nothing, Gives::AnyOrder),
+            Ordering::PerFlow => (Needs::Order, Gives::AnyOrder),
+            Ordering::Fifo => (Needs::Order, Gives::LaterInOrder),
         };
         Nature { needs, gives }
     }
 
     #[inline]
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
-        let draw = || self.draws.of(t.stream()).at(index);
-        let own = at + self.offsets.apply(self.mean(t.packet.len), draw);
-        self.last = self.last.max(own);
-        Entered::Passes(match self.law.ordering {
-            Ordering::Fifo => self.last,
-            Ordering::Free => own,
-        })
+        let mean = self.mean(t.packet.len);
+        if self.offsets.is_constant() {
+            return Entered::Passes(self.leaves(at + mean, t.packet.flow));
+        }
+        let offset = self.offsets.next(at, self.draws, t.stream(), index);
+        let own = at + Nanos(mean.0.saturating_add_signed(offset));
+        let leaves = self.leaves(own, t.packet.flow);
+        let is_clamped = offset < 0 && offset.unsigned_abs() > mean.0;
+        self.tally.add(leaves - at, is_clamped);
+        Entered::Passes(leaves)
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {
+        let before = self.law.ordering;
         self.law = match effect {
-            Effect::Delay(delay) => *delay,
+            Effect::Delay(delay) => delay.clone(),
             _ => Delay::default(),
         };
-        self.offsets.set(self.law.jitter);
+        self.offsets.set(self.law.jitter.as_ref(), self.law.time);
+        if self.law.ordering == Ordering::PerFlow && before != Ordering::PerFlow {
+            self.last_of_flows = vec![self.last; PLACES].into_boxed_slice();
+        }
+    }
+
+    fn delays(&self) -> Option<Achieved> {
+        self.tally.achieved()
     }
 
     fn settled(&self, at: Nanos) -> bool {
@@ -99,5 +144,36 @@ mod tests {
         assert_eq!(due(0, 10), Entered::Passes(Nanos(10_100)));
         assert_eq!(due(50, 1), Entered::Passes(Nanos(10_100)));
         assert_eq!(due(20_000, 1), Entered::Passes(Nanos(21_100)));
+    }
+
+    #[test]
+    fn only_packets_of_one_flow_keep_their_order() {
+        let mut delay = DelayLaw::new(Nanos::ZERO, Draws::new(1, 0, "box.up.delay"));
+        let per_flow = |ordering| {
+            Effect::Delay(Delay {
+                by_size: Factor::new(1.0).ok(),
+                ordering,
+                ..Delay::default()
+            })
+        };
+        delay.set(Nanos::ZERO, &per_flow(Ordering::PerFlow));
+        let due = |delay: &mut DelayLaw, at, len, flow| {
+            let mut t = InFlight::for_test(len);
+            t.packet.flow.id = flow;
+            match delay.enter(Nanos(at), 0, &mut t, &mut Out::default()) {
+                Entered::Passes(due) => due.0,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(due(&mut delay, 0, 10, 1), 10_000);
+        assert_eq!(due(&mut delay, 1, 1, 1), 10_000);
+        assert_eq!(due(&mut delay, 2, 1, 2), 1_002);
+        // Flows that share a place share its order.
+        assert_eq!(due(&mut delay, 3, 1, 1 + 4_096), 10_000);
+        // What was free meanwhile is not overtaken by its flow either.
+        delay.set(Nanos(3), &per_flow(Ordering::Free));
+        assert_eq!(due(&mut delay, 4, 20, 2), 20_004);
+        delay.set(Nanos(4), &per_flow(Ordering::PerFlow));
+        assert_eq!(due(&mut delay, 5, 1, 2), 20_004);
     }
 }

@@ -1,115 +1,264 @@
-//! The random part of a delay.
+//! The random part of a delay: what a draw stands for.
 
 use alloc::boxed::Box;
-use alloc::vec;
 
-use crate::spec::{Jitter, Law};
+use crate::draw::Draws;
+use crate::impair::score::{Scores, share_below};
+use crate::impair::wandering::Wandering;
+use crate::in_flight::Stream;
+use crate::spec::{Jitter, Law, Table};
 use crate::time::Nanos;
 
-/// Steps of the normal law's table; between them it is straight.
-const STEPS: usize = 4_096;
+/// How much netem's laws can give at most, in spreads: what its 16-bit tables hold.
+const NETEM_MOST: f64 = i16::MAX as f64 / Table::SCALE as f64;
 
-/// What stands for one standard deviation in that table.
-const DEVIATION: i64 = 1 << 32;
-
-/// A distribution about 0, ready to be drawn from.
+/// The offsets of one delay from its mean, ready to be drawn.
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
-    jitter: Option<Jitter>,
-    /// The quantiles of the standard normal distribution, once they were asked for.
-    normal: Option<Box<[i64]>>,
+    /// `None` if every offset is 0.
+    law: Option<Prepared>,
+    /// Kept when the law changes.
+    wandering: Wandering,
+    scores: Option<Scores>,
+}
+
+/// A law with its spread.
+#[derive(Debug)]
+struct Prepared {
+    spread: Nanos,
+    half_life: Option<Nanos>,
+    shape: Shape,
+}
+
+/// How an offset follows from a draw, or from a score.
+#[derive(Debug)]
+enum Shape {
+    /// From the share of draws below, each value alike.
+    Uniform(Curve),
+    /// From the share of draws below, in steps.
+    Table(Table, Curve),
+    /// The score itself.
+    Normal,
+    /// By this curve, up to [`NETEM_MOST`].
+    Pareto(Curve),
+    /// The same and the score, three to one.
+    ParetoNormal(Curve),
+    /// By this curve.
+    LogNormal(Curve),
 }
 
 impl Offsets {
-    pub(crate) fn set(&mut self, jitter: Option<Jitter>) {
-        self.jitter = jitter;
-        if jitter.is_some_and(|jitter| jitter.law == Law::Normal) {
-            self.normal.get_or_insert_with(normal);
+    /// Draws from `jitter` about `mean` from now on.
+    pub(crate) fn set(&mut self, jitter: Option<&Jitter>, mean: Nanos) {
+        self.law = jitter.map(|jitter| Prepared {
+            spread: jitter.spread,
+            half_life: jitter.half_life,
+            shape: Shape::new(jitter, mean),
+        });
+        let needs_scores = |law: &Prepared| law.half_life.is_some() || law.shape.is_of_score();
+        if self.law.as_ref().is_some_and(needs_scores) {
+            self.scores.get_or_insert_with(Scores::new);
         }
     }
 
-    /// `mean` and the offset that `draw` stands for; never below 0.
+    /// Whether there is anything to draw.
     #[inline]
-    pub(crate) fn apply(&self, mean: Nanos, draw: impl FnOnce() -> u64) -> Nanos {
-        let Some(Jitter { spread, law }) = self.jitter else {
-            return mean;
-        };
-        let spread = i128::from(spread.0);
-        let offset = match (law, &self.normal) {
-            (Law::Normal, Some(table)) => {
-                i128::from(interpolated(table, draw())) * spread / i128::from(DEVIATION)
-            }
-            _ => (((2 * spread + 1) * i128::from(draw())) >> 64) - spread,
-        };
-        Nanos(
-            mean.0
-                .saturating_add_signed(i64::try_from(offset).unwrap_or(i64::MAX)),
-        )
+    pub(crate) fn is_constant(&self) -> bool {
+        self.law.is_none()
     }
-}
 
-/// The value of `table`, whose first and last entries stand for draws of 0 and 2^64, at `draw`.
-fn interpolated(table: &[i64], draw: u64) -> i64 {
-    let place = u128::from(draw) * STEPS as u128;
-    let [index, part] = [place >> 64, place & u128::from(u64::MAX)];
-    let index = usize::try_from(index).unwrap_or(STEPS - 1);
-    let (below, above) = (table[index], table[index + 1]);
-    // The share of a step in 32 bits: a table's step is far below 2^31 deviations.
-    let part = i64::try_from(part >> 32).unwrap_or(0);
-    below + ((((above - below) >> 8) * (part >> 8)) >> 16)
-}
-
-/// The quantiles of the standard normal distribution; beyond half a step from either end they are cut, at 3.7 deviations.
-fn normal() -> Box<[i64]> {
-    let mut table = vec![0; STEPS + 1].into_boxed_slice();
-    let mut quantile = -4.0;
-    for step in 0..STEPS / 2 {
-        let share = (step as f64).max(0.5) / STEPS as f64;
-        quantile = probit(share, quantile);
+    /// The offset in nanoseconds of the packet that enters at `at` as number `index` of `stream`.
+    #[inline]
+    pub(crate) fn next(&mut self, at: Nanos, draws: Draws, stream: Stream, index: u64) -> i64 {
+        let Some(law) = &self.law else {
+            return 0;
+        };
+        let draw = draws.of(stream).at(index);
+        let spread = law.spread.0 as f64;
+        let offset = match (law.half_life, &self.scores) {
+            (Some(half_life), Some(scores)) => {
+                let fresh = scores.of(draw);
+                spread
+                    * law
+                        .shape
+                        .of_score(self.wandering.next(at, half_life, fresh, stream))
+            }
+            (None, Some(scores)) if law.shape.is_of_score() => {
+                spread * law.shape.of_score(scores.of(draw))
+            }
+            _ => return law.shape.of_draw(law.spread, draw),
+        };
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "a quantile is below 4 deviations"
+            reason = "saturates: in check, a spread is at most an hour"
         )]
-        let offset = (quantile * DEVIATION as f64) as i64;
-        table[step] = offset;
-        table[STEPS - step] = -offset;
+        let offset = libm::rint(offset) as i64;
+        offset
     }
-    table
 }
 
-/// Where the standard normal distribution function is `share`, by Newton's method from `near`.
-fn probit(share: f64, near: f64) -> f64 {
-    use core::f64::consts::{PI, SQRT_2};
-    (0..8).fold(near, |x, _| {
-        let excess = libm::erfc(-x / SQRT_2) / 2.0 - share;
-        let density = libm::exp(-x * x / 2.0) / libm::sqrt(2.0 * PI);
-        x - excess / density
-    })
+impl Shape {
+    fn new(jitter: &Jitter, mean: Nanos) -> Self {
+        match &jitter.law {
+            Law::Uniform => Self::Uniform(Curve::of(share_below)),
+            Law::Table(table) => Self::Table(table.clone(), Curve::of(share_below)),
+            Law::Normal => Self::Normal,
+            Law::Pareto => Self::Pareto(Curve::of(pareto)),
+            Law::ParetoNormal => Self::ParetoNormal(Curve::of(pareto)),
+            Law::LogNormal => {
+                let [mean, spread] = [mean.0.max(1) as f64, jitter.spread.0.max(1) as f64];
+                let variance = libm::log1p((spread / mean) * (spread / mean));
+                let deviation = libm::sqrt(variance);
+                let above = |score| libm::expm1(deviation * score - variance / 2.0) * mean / spread;
+                Self::LogNormal(Curve::of(above))
+            }
+        }
+    }
+
+    /// Whether it needs a draw's score.
+    #[inline]
+    fn is_of_score(&self) -> bool {
+        !matches!(self, Self::Uniform(_) | Self::Table(..))
+    }
+
+    /// The offset that `draw` stands for, of laws that need no score; exact.
+    #[inline]
+    fn of_draw(&self, spread: Nanos, draw: u64) -> i64 {
+        let spread = i128::from(spread.0);
+        let offset = match self {
+            Self::Table(table, _) => {
+                let values = table.values();
+                let place = (u128::from(draw) * values.len() as u128) >> 64;
+                let value = usize::try_from(place).map_or(0, |place| values[place]);
+                spread * i128::from(value) / i128::from(Table::SCALE)
+            }
+            _ => (((2 * spread + 1) * i128::from(draw)) >> 64) - spread,
+        };
+        i64::try_from(offset).unwrap_or(i64::MAX)
+    }
+
+    /// The offset that a score stands for, in spreads.
+    #[inline]
+    fn of_score(&self, score: f64) -> f64 {
+        match self {
+            Self::Normal => score,
+            Self::Uniform(share) => 2.0 * share.at(score) - 1.0,
+            Self::Table(table, share) => {
+                let values = table.values();
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a share of few values"
+                )]
+                let place = (share.at(score) * values.len() as f64) as usize;
+                f64::from(values[place.min(values.len() - 1)]) / f64::from(Table::SCALE)
+            }
+            Self::Pareto(pareto) => pareto.at(score).min(NETEM_MOST),
+            Self::ParetoNormal(pareto) => {
+                let both = 0.75 * pareto.at(score).min(NETEM_MOST) + 0.25 * score;
+                both.min(NETEM_MOST)
+            }
+            Self::LogNormal(curve) => curve.at(score),
+        }
+    }
+}
+
+/// netem's Pareto law: a shape of 3, less its mean of 3/2, times 4/3.
+fn pareto(score: f64) -> f64 {
+    4.0 / 3.0 * (1.0 / libm::cbrt(share_below(-score)) - 1.5)
+}
+
+/// A function of a score, tabulated; straight between its entries.
+#[derive(Debug)]
+struct Curve(Box<[f64]>);
+
+impl Curve {
+    /// Scores lie within this of 0: what comes of the rarest draw is 6.3.
+    const END: i32 = 7;
+    /// Entries of a unit.
+    const STEPS: i32 = 64;
+
+    fn of(function: impl Fn(f64) -> f64) -> Self {
+        let entries = -Self::END * Self::STEPS..=Self::END * Self::STEPS;
+        let entry = |step| function(f64::from(step) / f64::from(Self::STEPS));
+        Self(entries.map(entry).collect())
+    }
+
+    #[inline]
+    fn at(&self, score: f64) -> f64 {
+        let end = f64::from(Self::END);
+        let place = (score.clamp(-end, end) + end) * f64::from(Self::STEPS);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "0 to 896"
+        )]
+        let index = (place as usize).min(self.0.len() - 2);
+        let (below, above) = (self.0[index], self.0[index + 1]);
+        below + (above - below) * (place - index as f64)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::vec;
+
     use super::*;
 
-    #[test]
-    fn the_table_has_the_quantiles_of_a_normal_distribution() {
-        let table = normal();
-        // The quantiles of 1/4096, 2.5 %, 25 % and 50 % (R: qnorm).
-        for (step, quantile) in [(1, -3.487_104), (1_024, -0.674_490), (2_048, 0.0)] {
-            let own = table[step] as f64 / DEVIATION as f64;
-            assert!((own - quantile).abs() < 1e-5, "{own} is not {quantile}");
-            assert_eq!(table[STEPS - step], -table[step]);
+    fn shape(law: Law) -> Shape {
+        Shape::new(&Jitter::new(Nanos(1_000_000), law), Nanos(2_000_000))
+    }
+
+    /// Scores of the shares 0.1, 0.5, 0.9 and 0.999 (Wichura 1988, AS 241).
+    const SCORES: [f64; 4] = [-1.281_551_566, 0.0, 1.281_551_566, 3.090_232_306];
+
+    fn assert_quantiles(law: Law, quantiles: [f64; 4]) {
+        let shape = shape(law.clone());
+        for (score, quantile) in SCORES.into_iter().zip(quantiles) {
+            let own = shape.of_score(score);
+            assert!(
+                (own - quantile).abs() < 1e-4,
+                "{law:?}: {own} is not {quantile}"
+            );
         }
-        assert!(table.is_sorted());
     }
 
     #[test]
-    fn an_offset_lies_between_its_neighbours_in_the_table() {
-        let table = normal();
-        for draw in (0..u64::MAX - (1 << 50)).step_by(1 << 50) {
-            let step = usize::try_from(draw >> 52).unwrap();
-            let own = interpolated(&table, draw);
-            assert!((table[step]..=table[step + 1]).contains(&own), "{draw}");
+    fn each_law_has_its_quantiles() {
+        assert_quantiles(Law::Uniform, [-0.8, 0.0, 0.8, 0.998]);
+        assert_quantiles(Law::Normal, SCORES);
+        // 4/3 ((1-u)^(-1/3) - 3/2); the last one would be 11.3.
+        let pareto = [-0.619_008, -0.320_105, 0.872_579, NETEM_MOST];
+        assert_quantiles(Law::Pareto, pareto);
+        let both = [0, 1, 2, 3].map(|place| 0.75 * pareto[place] + 0.25 * SCORES[place]);
+        assert_quantiles(Law::ParetoNormal, both);
+        // Mean 2, deviation 1: s^2 = ln(5/4); 2 exp(s z - s^2/2) - 2.
+        assert_quantiles(
+            Law::LogNormal,
+            [-1.023_523_8, -0.211_145_6, 1.277_089_4, 5.700_933_8],
+        );
+        let table = Table::new(vec![8_192, -8_192, 0, 4_096]).unwrap();
+        assert_quantiles(Law::Table(table), [-1.0, 0.5, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn a_draw_and_its_score_stand_for_one_offset() {
+        let scores = Scores::new();
+        let table = Table::new(vec![-3, 10, 8_192]).unwrap();
+        for law in [Law::Uniform, Law::Table(table)] {
+            let shape = shape(law.clone());
+            for draw in [1, 1 << 60, 1 << 62, 0x8123_0000_0000_0000, u64::MAX - 5] {
+                let exact = shape.of_draw(Nanos(1_000_000), draw) as f64;
+                let own = shape.of_score(scores.of(draw)) * 1e6;
+                assert!((own - exact).abs() < 20.0, "{law:?}: {own} is not {exact}");
+            }
         }
+    }
+
+    #[test]
+    fn a_uniform_offset_reaches_both_ends_of_its_spread_and_no_further() {
+        let shape = shape(Law::Uniform);
+        assert_eq!(shape.of_draw(Nanos(10), 0), -10);
+        assert_eq!(shape.of_draw(Nanos(10), u64::MAX), 10);
     }
 }

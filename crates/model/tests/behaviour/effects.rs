@@ -75,10 +75,7 @@ fn jittery(law: Law, spread: &str, ordering: Ordering) -> Effect {
     Effect::Delay(Delay {
         time: Nanos::from_millis(20),
         by_size: None,
-        jitter: Some(Jitter {
-            spread: spread.parse().unwrap(),
-            law,
-        }),
+        jitter: Some(Jitter::new(spread.parse().unwrap(), law)),
         ordering,
     })
 }

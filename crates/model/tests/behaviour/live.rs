@@ -38,13 +38,13 @@ fn lossless(draw: &mut Draw, direction: &str) -> Vec<StageSpec> {
             Effect::Delay(Delay {
                 time: Nanos(draw.below(20_000_000)),
                 by_size: draw.one_in(2).then(|| Factor::new(10.0).unwrap()),
-                jitter: draw.one_in(2).then(|| Jitter {
-                    spread: Nanos(draw.below(2_000_000)),
-                    law: if draw.one_in(2) {
-                        Law::Uniform
-                    } else {
-                        Law::Normal
-                    },
+                jitter: draw.one_in(2).then(|| {
+                    let spread = Nanos(draw.below(2_000_000));
+                    let law = match draw.one_in(2) {
+                        true => Law::Uniform,
+                        false => Law::Normal,
+                    };
+                    Jitter::new(spread, law)
                 }),
                 ordering: Ordering::Fifo,
             }),

@@ -334,11 +334,12 @@ impl DirectionSpec {
 
     /// Propagation with all that belongs to it.
     pub(super) fn delay(&self) -> Delay {
-        let jitter = self.jitter.filter(|spec| spec.jitter.spread > Nanos::ZERO);
+        let jitter = self.jitter.as_ref();
+        let jitter = jitter.filter(|spec| spec.jitter.spread > Nanos::ZERO);
         Delay {
             time: self.delay.unwrap_or_default(),
             by_size: self.size_delay,
-            jitter: jitter.map(|spec| spec.jitter),
+            jitter: jitter.map(|spec| spec.jitter.clone()),
             ordering: jitter.map(|spec| spec.ordering).unwrap_or_default(),
         }
     }

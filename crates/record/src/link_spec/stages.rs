@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use model::{
-    Delay, Effect, Factor, Gate, GilbertElliott, Nanos, Probability, Queue, QueueLimit, Repeating,
-    StageSpec, Trace,
+    Bytes, Delay, Effect, Factor, Gate, GilbertElliott, Jitter, Law, Nanos, Ordering, Probability,
+    Queue, QueueLimit, Repeating, Slots, StageSpec, Trace,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::values::{AqmSpec, JitterSpec, LossSpec};
+use super::jitter::JitterSpec;
+use super::values::{AqmSpec, LossSpec};
 use super::{DirectionSpec, is_name};
 use crate::Direction;
 
@@ -36,6 +37,8 @@ pub enum StageKind {
     Loss,
     /// Propagation: `delay`, `jitter`, `size_delay`.
     Delay,
+    /// Packets leave in bursts, `delay` (with `jitter`) or between `min` and `max` after the first; `packets` and `bytes` of each.
+    Slots,
     /// Copies: `duplicate`.
     Duplicate,
     /// Flipped bits: `corrupt`.
@@ -160,6 +163,14 @@ parameters! {
     jitter: JitterSpec,
     /// Delay that grows with the packet.
     size_delay: Factor,
+    /// The least that a packet waits for a slot; 0 when absent.
+    min: Nanos,
+    /// The most that a packet waits for a slot; `min` when absent.
+    max: Nanos,
+    /// The packets that leave in one slot; any number when absent.
+    packets: NonZeroU32,
+    /// The L2 bytes after which a slot is over; any number when absent.
+    bytes: Bytes,
     /// How many packets are followed by a copy.
     duplicate: Probability,
     /// How many packets have one bit flipped.
@@ -216,6 +227,7 @@ impl StageKind {
             Self::EveryNth => "every-nth",
             Self::Loss => "loss",
             Self::Delay => "delay",
+            Self::Slots => "slots",
             Self::Duplicate => "duplicate",
             Self::Corrupt => "corrupt",
         }
@@ -231,6 +243,7 @@ impl StageKind {
             Self::EveryNth => &["n"],
             Self::Loss => &["loss"],
             Self::Delay => &["delay", "jitter", "size_delay"],
+            Self::Slots => &["min", "max", "delay", "jitter", "packets", "bytes"],
             Self::Duplicate => &["duplicate"],
             Self::Corrupt => &["corrupt"],
         }
@@ -274,7 +287,7 @@ impl StageKind {
             Self::Delay => {
                 let direction = DirectionSpec {
                     delay: with.delay,
-                    jitter: with.jitter,
+                    jitter: with.jitter.clone(),
                     size_delay: with.size_delay,
                     ..DirectionSpec::default()
                 };
@@ -289,6 +302,7 @@ impl StageKind {
                     Effect::Delay(delay)
                 }
             }
+            Self::Slots => Effect::Slots(slots(with)?),
             Self::Duplicate => {
                 let share = with.duplicate;
                 Effect::Duplicate(share.context("duplicate: it is missing: duplicate = \"1%\"")?)
@@ -300,6 +314,46 @@ impl StageKind {
         };
         Ok(effect)
     }
+}
+
+fn slots(with: &StageParameters) -> Result<Slots> {
+    let (delay, jitter) = match (with.min.is_some() || with.max.is_some(), with.delay) {
+        (true, None) => {
+            let min = with.min.unwrap_or_default();
+            let max = with.max.unwrap_or(min);
+            ensure!(min <= max, "max: {max} is below min, {min}");
+            ensure!(
+                with.jitter.is_none(),
+                "jitter: it is of delay: leave it or min and max out"
+            );
+            let spread = Nanos((max.0 - min.0) / 2);
+            let varies = spread > Nanos::ZERO;
+            (
+                min + spread,
+                varies.then(|| Jitter::new(spread, Law::Uniform)),
+            )
+        }
+        (true, Some(_)) => bail!("delay: either it, with jitter, or min and max"),
+        (false, delay) => {
+            let delay = delay.context("min: it is missing: min = \"1ms\", max = \"4ms\"")?;
+            let jitter = with.jitter.clone();
+            let jitter = jitter.filter(|spec| spec.jitter.spread > Nanos::ZERO);
+            let is_ordered = jitter
+                .as_ref()
+                .is_none_or(|spec| spec.ordering == Ordering::Fifo);
+            ensure!(
+                is_ordered,
+                "jitter: slots keep the order of packets: leave free or per-flow out"
+            );
+            (delay, jitter.map(|spec| spec.jitter))
+        }
+    };
+    Ok(Slots {
+        delay,
+        jitter,
+        packets: with.packets,
+        bytes: with.bytes,
+    })
 }
 
 fn trace(with: &StageParameters) -> Result<Trace> {

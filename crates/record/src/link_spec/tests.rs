@@ -1,9 +1,11 @@
 //! Conditions as they are written, and the stages that they become.
 
+use std::num::NonZeroU32;
+
 use super::*;
 use model::{
     BitsPerSec, Bytes, Cells, Codel, Delay, Discipline, DualPi2, Effect, FqCodel, Gate,
-    GilbertElliott, Jitter, Law, Ordering, Pie, Police, Rate, Red, Side, StageSpec, Toffee,
+    GilbertElliott, Jitter, Law, Ordering, Pie, Police, Rate, Red, Side, Slots, StageSpec, Toffee,
 };
 
 fn hop(text: &str) -> Hop {
@@ -206,10 +208,7 @@ fn jitter_belongs_to_the_delay_and_is_a_text_or_a_table() {
     assert_eq!(text, hop(table));
     let delay = Delay {
         time: "20ms".parse().unwrap(),
-        jitter: Some(Jitter {
-            spread: "2ms".parse().unwrap(),
-            law: Law::Normal,
-        }),
+        jitter: Some(Jitter::new("2ms".parse().unwrap(), Law::Normal)),
         ordering: Ordering::Free,
         by_size: None,
     };
@@ -217,6 +216,52 @@ fn jitter_belongs_to_the_delay_and_is_a_text_or_a_table() {
     assert!(refusal("jitter = { spred = '2ms' }").contains("unknown field `spred`"));
     assert!(refusal("jitter = { spread = '2' }").contains("unit"));
     assert!(refusal("jitter = '7200s'").contains("link.up.delay: jitter = 7200s"));
+}
+
+#[test]
+fn slots_are_a_stage_of_files() {
+    let of = |keys: &str| {
+        let stages = hop(&format!("stages = [{{ kind = 'slots', {keys} }}]"));
+        effect(&stages, "up.slots")
+    };
+    let slots = Slots {
+        delay: Nanos(2_500_000),
+        jitter: Some(Jitter::new(Nanos(1_500_000), Law::Uniform)),
+        packets: NonZeroU32::new(3),
+        bytes: Some("64KiB".parse().unwrap()),
+    };
+    let keys = "min = '1ms', max = '4ms', packets = 3, bytes = '64KiB'";
+    assert_eq!(of(keys), Some(Effect::Slots(slots.clone())));
+    let slots = Slots {
+        jitter: Some(Jitter::new(Nanos(1_000_000), Law::ParetoNormal)),
+        packets: None,
+        bytes: None,
+        ..slots
+    };
+    let keys = "delay = '2.5ms', jitter = '1ms,paretonormal'";
+    assert_eq!(of(keys), Some(Effect::Slots(slots)));
+    let refused = |keys: &str| refusal(&format!("stages = [{{ kind = 'slots', {keys} }}]"));
+    for (keys, right) in [
+        ("packets = 3", "min: it is missing"),
+        ("min = '2ms', max = '1ms'", "max: 1ms is below min, 2ms"),
+        (
+            "min = '2ms', delay = '1ms'",
+            "delay: either it, with jitter, or min and max",
+        ),
+        ("min = '2ms', jitter = '1ms'", "jitter: it is of delay"),
+        (
+            "delay = '2ms', jitter = '1ms,free'",
+            "jitter: slots keep the order",
+        ),
+        (
+            "delay = '2ms', jitter = '1ms,half-life=1s'",
+            "jitter.half_life = 1s is out of range",
+        ),
+        ("delay = '2ms', bytes = '0b'", "bytes = 0b is out of range"),
+    ] {
+        let error = refused(keys);
+        assert!(error.contains(right), "{keys}: {error}");
+    }
 }
 
 #[test]

@@ -6,12 +6,11 @@ use std::str::FromStr;
 
 use model::{
     BitsPerSec, Bytes, Codel, ConfigError, Discipline, DualPi2, Effect, FqCodel, Framing,
-    GilbertElliott, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Pie, Police, Probability,
-    Queue, QueueLimit, Rate, Red, StageSpec,
+    GilbertElliott, Link, LinkConfig, Pie, Police, Probability, Queue, QueueLimit, Rate, Red,
+    StageSpec,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, MapAccess, Visitor};
+use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -35,15 +34,6 @@ pub struct LossSpec {
     pub share: Probability,
     /// How many are lost in a row, in the mean; each by itself when absent.
     pub burst: Option<f64>,
-}
-
-/// A random part of a delay, written `2ms`, `2ms,normal,free` or as a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JitterSpec {
-    /// How far, and by which law.
-    pub jitter: Jitter,
-    /// Whether packets may overtake each other.
-    pub ordering: Ordering,
 }
 
 /// Active queue management, written `fq_codel` or `codel,ecn,target=5ms`.
@@ -177,98 +167,6 @@ impl fmt::Display for LossSpec {
         self.share.fmt(f)?;
         self.burst
             .map_or(Ok(()), |burst| write!(f, ",burst={burst}"))
-    }
-}
-
-/// [`JitterSpec`] as a table.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct JitterTable {
-    /// How far: half the width if uniform, the standard deviation if normal.
-    spread: Nanos,
-    /// How it is distributed; uniform when absent.
-    #[serde(default)]
-    law: LawName,
-    /// Whether packets may overtake each other; fifo, which is that they may not, when absent.
-    #[serde(default)]
-    ordering: OrderingName,
-}
-
-#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum LawName {
-    #[default]
-    Uniform,
-    Normal,
-}
-
-#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum OrderingName {
-    #[default]
-    Fifo,
-    Free,
-}
-
-impl From<JitterTable> for JitterSpec {
-    fn from(table: JitterTable) -> Self {
-        let law = match table.law {
-            LawName::Uniform => Law::Uniform,
-            LawName::Normal => Law::Normal,
-        };
-        let ordering = match table.ordering {
-            OrderingName::Fifo => Ordering::Fifo,
-            OrderingName::Free => Ordering::Free,
-        };
-        let spread = table.spread;
-        Self {
-            jitter: Jitter { spread, law },
-            ordering,
-        }
-    }
-}
-
-impl FromStr for JitterSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (spread, options) = text.split_once(',').unwrap_or((text, ""));
-        let (mut law, mut ordering) = (None, None);
-        for option in parts(options) {
-            let is_first = match option {
-                "uniform" => law.replace(Law::Uniform).is_none(),
-                "normal" => law.replace(Law::Normal).is_none(),
-                "fifo" => ordering.replace(Ordering::Fifo).is_none(),
-                "free" => ordering.replace(Ordering::Free).is_none(),
-                other => {
-                    return Err(format!(
-                        "`{other}`: behind the time come a law, uniform or normal, and an ordering, fifo or free"
-                    ));
-                }
-            };
-            if !is_first {
-                return Err(format!("`{option}`: that has been said before"));
-            }
-        }
-        let spread = spread.trim().parse().map_err(|cause| format!("{cause}"))?;
-        let law = law.unwrap_or_default();
-        Ok(Self {
-            jitter: Jitter { spread, law },
-            ordering: ordering.unwrap_or_default(),
-        })
-    }
-}
-
-impl fmt::Display for JitterSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.jitter.spread.fmt(f)?;
-        if self.jitter.law == Law::Normal {
-            f.write_str(",normal")?;
-        }
-        match self.ordering {
-            Ordering::Free => f.write_str(",free"),
-            Ordering::Fifo => Ok(()),
-        }
     }
 }
 
@@ -522,7 +420,7 @@ fn option<T: PartialEq + fmt::Display>(
 }
 
 /// What stands between commas.
-fn parts(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',')
         .map(str::trim)
         .filter(|part| !part.is_empty())
@@ -552,44 +450,6 @@ impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
         self.visit_str(&number.to_string())
-    }
-}
-
-struct JitterVisitor;
-
-impl<'de> Visitor<'de> for JitterVisitor {
-    type Value = JitterSpec;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text such as \"2ms,normal,free\", or a table with spread, law and ordering")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<JitterSpec, E> {
-        text.parse().map_err(E::custom)
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<JitterSpec, M::Error> {
-        let table = JitterTable::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(table.into())
-    }
-}
-
-impl<'de> Deserialize<'de> for JitterSpec {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(JitterVisitor)
-    }
-}
-
-impl JsonSchema for JitterSpec {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Jitter".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let words = "uniform|normal|fifo|free";
-        let text = format!("^{}( *, *({words}))*$", pattern::<Nanos>(generator));
-        let table = JitterTable::json_schema(generator);
-        json_schema!({ "anyOf": [{ "type": "string", "pattern": text }, table] })
     }
 }
 
@@ -625,7 +485,7 @@ macro_rules! read_from_text {
     )+};
 }
 
-serialized_as_text!(LineRate, PoliceSpec, LossSpec, JitterSpec, AqmSpec);
+serialized_as_text!(LineRate, PoliceSpec, LossSpec, AqmSpec);
 read_from_text! {
     LineRate: "A rate, or 0bit: \"10mbit\"; of a token bucket \"10mbit,burst=32KiB\".",
         |generator| format!("{}( *, *burst=.*)?", pattern::<BitsPerSec>(generator));
@@ -638,7 +498,7 @@ read_from_text! {
 }
 
 /// The pattern of a quantity, to be part of a longer one.
-fn pattern<T: JsonSchema>(generator: &mut SchemaGenerator) -> String {
+pub(super) fn pattern<T: JsonSchema>(generator: &mut SchemaGenerator) -> String {
     let schema = T::json_schema(generator);
     let pattern = schema.get("pattern").and_then(Value::as_str);
     let pattern = pattern.unwrap_or_default().trim_start_matches('^');
@@ -663,7 +523,6 @@ mod tests {
         as_written::<LineRate>(&["10mbit", "0bit", "10mbit,burst=32KiB"]);
         as_written::<PoliceSpec>(&["10mbit,burst=64KiB"]);
         as_written::<LossSpec>(&["1%", "1%,burst=8", "0.5%,burst=1.5"]);
-        as_written::<JitterSpec>(&["2ms", "2ms,normal", "2ms,free", "2ms,normal,free"]);
         as_written::<AqmSpec>(&[
             "codel",
             "codel,ecn,target=10ms,interval=200ms",
@@ -717,9 +576,6 @@ mod tests {
         refused::<PoliceSpec>("10mbit", "burst: it is missing");
         refused::<PoliceSpec>("0bit,burst=32KiB", "at least 1bit");
         refused::<PoliceSpec>("10mbit,burst=1513b", "at least 1514b");
-        refused::<JitterSpec>("2", "unit");
-        refused::<JitterSpec>("2ms,pareto", "uniform or normal");
-        refused::<JitterSpec>("2ms,normal,uniform", "said before");
         refused::<AqmSpec>("sfq", "drop-head, red, codel, fq_codel, pie and dualpi2");
         refused::<AqmSpec>("drop-head,ecn", "it has no options");
         refused::<AqmSpec>("red,limit=400kb", "there are ecn, noecn, min=30kb");

@@ -1,0 +1,175 @@
+//! What a delay that varies will come to.
+
+use crate::draw::Draws;
+use crate::impair::delay::DelayLaw;
+use crate::in_flight::InFlight;
+use crate::packet::{Packet, PacketId, Side};
+use crate::spec::{Delay, Effect, Ordering};
+use crate::stage::{Entered, Out, Stage};
+use crate::time::Nanos;
+use crate::units::Bytes;
+
+/// Packets that an estimate is made of.
+const PACKETS: u64 = 1 << 17;
+
+/// The least that pass in a row before time jumps ahead.
+const LEAST_IN_ROW: u64 = 2_048;
+
+/// What a delay that varies at random comes to under packets that are so far apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// What order adds to the mean.
+    pub added: Nanos,
+    /// The standard deviation of the delay.
+    pub deviation: Nanos,
+    /// The share of packets whose own delay would be below 0, and is 0.
+    pub clamped: f64,
+}
+
+impl Delay {
+    /// What this delay comes to under packets `gap` apart, found by passing 131,072 of 1,514 bytes in virtual time; `None` without
+    /// jitter. In order the mean grows, because one late packet holds up those behind it; the mean is within some hundredths
+    /// of the spread.
+    #[must_use]
+    pub fn estimate(&self, gap: Nanos) -> Option<Estimate> {
+        let jitter = self.jitter.as_ref()?;
+        let gap = Nanos(gap.0.max(1));
+        // How long a late packet may hold up others: ten spreads. As many pass again and are counted.
+        let reach = (jitter.spread.saturating_mul(10).0 / gap.0).min(PACKETS / 8);
+        let in_row = (2 * reach).max(LEAST_IN_ROW);
+        // Then so much time that the score is another one.
+        let half_life = jitter.half_life.unwrap_or_default();
+        let pause = half_life.saturating_mul(20) + jitter.spread.saturating_mul(100);
+        let mut kept = Run::of(self.clone());
+        let mut free = Run::of(Self {
+            ordering: Ordering::Free,
+            ..self.clone()
+        });
+        let mut at = Nanos::ZERO;
+        for index in 0..PACKETS {
+            let place = index % in_row;
+            at += if place == 0 { pause } else { gap };
+            let is_counted = place >= reach;
+            kept.pass(at, index, is_counted);
+            free.pass(at, index, is_counted);
+        }
+        Some(Estimate {
+            added: nanos((kept.sum - free.sum) / kept.count),
+            deviation: nanos(kept.deviation()),
+            clamped: free.clamped(),
+        })
+    }
+}
+
+/// Packets that pass a delay, and those of them that count.
+struct Run {
+    delay: DelayLaw,
+    count: f64,
+    /// Of their delays, less that of a packet without jitter.
+    sum: f64,
+    squares: f64,
+    base: f64,
+}
+
+impl Run {
+    fn of(delay: Delay) -> Self {
+        let base = delay.time.0 as f64;
+        let mut law = DelayLaw::new(Nanos::ZERO, Draws::new(1, 0, "estimate"));
+        law.set(Nanos::ZERO, &Effect::Delay(delay));
+        Self {
+            delay: law,
+            count: 0.0,
+            sum: 0.0,
+            squares: 0.0,
+            base,
+        }
+    }
+
+    fn pass(&mut self, at: Nanos, index: u64, is_counted: bool) {
+        let mut t = InFlight::of(Packet::new(PacketId(index), Bytes(1_514)), Side::A, at);
+        let entered = self.delay.enter(at, index, &mut t, &mut Out::default());
+        if let (Entered::Passes(leaves), true) = (entered, is_counted) {
+            let delay = (leaves - at).0 as f64 - self.base;
+            self.count += 1.0;
+            self.sum += delay;
+            self.squares += delay * delay;
+        }
+    }
+
+    fn deviation(&self) -> f64 {
+        let mean = self.sum / self.count;
+        libm::sqrt((self.squares / self.count - mean * mean).max(0.0))
+    }
+
+    fn clamped(&self) -> f64 {
+        let all = self.delay.delays();
+        all.map_or(0.0, |all| all.clamped as f64 / all.packets as f64)
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "saturates; a delay in order is never less than its own"
+)]
+fn nanos(value: f64) -> Nanos {
+    Nanos(libm::rint(value) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Jitter, Law};
+
+    fn delay(jitter: Jitter, ordering: Ordering) -> Delay {
+        Delay {
+            time: Nanos::from_millis(50),
+            jitter: Some(jitter),
+            ordering,
+            ..Delay::default()
+        }
+    }
+
+    const MS: f64 = 1e6;
+
+    #[test]
+    fn normal_jitter_in_order_grows_the_mean_and_narrows() {
+        let normal = Jitter::new(Nanos::from_millis(5), Law::Normal);
+        let at = |gap| delay(normal.clone(), Ordering::Fifo).estimate(gap).unwrap();
+        let thousand = at(Nanos::from_millis(1));
+        let [added, deviation] =
+            [thousand.added, thousand.deviation].map(|time| time.0 as f64 / MS);
+        assert!((4.3..4.7).contains(&added), "{added}");
+        assert!((3.1..3.3).contains(&deviation), "{deviation}");
+        // So far apart that none holds up another.
+        let alone = at(Nanos::from_secs(1));
+        assert_eq!(alone.added, Nanos::ZERO);
+        assert!((4.95..5.05).contains(&(alone.deviation.0 as f64 / MS)));
+    }
+
+    #[test]
+    fn without_order_or_with_a_long_half_life_the_law_stays() {
+        let normal = Jitter::new(Nanos::from_millis(5), Law::Normal);
+        let free = delay(normal.clone(), Ordering::Free);
+        let free = free.estimate(Nanos::from_millis(1)).unwrap();
+        assert_eq!(free.added, Nanos::ZERO);
+        assert!((4.95..5.05).contains(&(free.deviation.0 as f64 / MS)));
+        let slow = Jitter {
+            half_life: Some(Nanos::from_secs(10)),
+            ..normal
+        };
+        let slow = delay(slow, Ordering::Fifo);
+        let slow = slow.estimate(Nanos::from_millis(1)).unwrap();
+        assert!(slow.added.0 as f64 / MS < 0.1, "{slow:?}");
+        assert_eq!(Delay::default().estimate(Nanos::from_millis(1)), None);
+    }
+
+    #[test]
+    fn the_share_below_zero_is_the_laws() {
+        let wide = Jitter::new(Nanos::from_millis(50), Law::Normal);
+        let wide = delay(wide, Ordering::Free);
+        let clamped = wide.estimate(Nanos::from_millis(1)).unwrap().clamped;
+        // Phi(-1), within four standard errors.
+        assert!((clamped - 0.158_655).abs() < 0.004, "{clamped}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Slots: packets wait for a turn and leave in bursts.
+
+use alloc::boxed::Box;
+
+use crate::draw::Draws;
+use crate::impair::jitter::Offsets;
+use crate::in_flight::{InFlight, Stream};
+use crate::spec::{Effect, Slots};
+use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::time::Nanos;
+
+/// netem's slots behind its delay (Linux, `net/sched/sch_netem.c`, `netem_dequeue` and `get_slot_next`), as arithmetic on the
+/// times at which packets come: which slot a packet leaves in is known when it enters.
+#[derive(Debug)]
+pub(crate) struct SlotStage {
+    slots: Slots,
+    offsets: Box<Offsets>,
+    draws: Draws,
+    /// When the latest slot that was drawn opens.
+    opens: Option<Nanos>,
+    packets_left: u32,
+    bytes_left: u64,
+}
+
+impl SlotStage {
+    pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
+        Self {
+            slots: Slots::default(),
+            offsets: Box::default(),
+            draws,
+            opens: None,
+            packets_left: u32::MAX,
+            bytes_left: u64::MAX,
+        }
+    }
+
+    /// Draws the slot that opens a wait after `from`, with all its room.
+    fn draw(&mut self, from: Nanos, draws: Draws, stream: Stream, index: u64) {
+        let offset = self.offsets.next(from, draws, stream, index);
+        self.opens = Some(from + Nanos(self.slots.delay.0.saturating_add_signed(offset)));
+        self.packets_left = self.slots.packets.map_or(u32::MAX, Into::into);
+        self.bytes_left = self.slots.bytes.map_or(u64::MAX, |bytes| bytes.0);
+    }
+}
+
+impl Stage for SlotStage {
+    fn nature(_: &Effect) -> Nature {
+        Nature {
+            needs: Needs::Order,
+            gives: Gives::LaterInOrder,
+        }
+    }
+
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+        let stream = t.stream();
+        let leaves = match self.opens {
+            Some(opens) if opens >= at => opens,
+            _ => {
+                self.draw(at, self.draws, stream, index);
+                self.opens.unwrap_or(at)
+            }
+        };
+        self.packets_left -= 1;
+        self.bytes_left = self.bytes_left.saturating_sub(t.packet.len.0);
+        if self.packets_left == 0 || self.bytes_left == 0 {
+            self.draw(leaves, self.draws.stream(1), stream, index);
+        }
+        Entered::Passes(leaves)
+    }
+
+    fn set(&mut self, _at: Nanos, effect: &Effect) {
+        self.slots = match effect {
+            Effect::Slots(slots) => slots.clone(),
+            _ => Slots::default(),
+        };
+        self.offsets
+            .set(self.slots.jitter.as_ref(), self.slots.delay);
+    }
+
+    fn settled(&self, at: Nanos) -> bool {
+        self.opens.is_none_or(|opens| opens <= at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::num::NonZeroU32;
+
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::spec::{Jitter, Law};
+    use crate::units::Bytes;
+
+    /// When packets of these times and lengths leave.
+    fn leave(slots: Slots, packets: &[(u64, u64)]) -> Vec<u64> {
+        let mut stage = SlotStage::new(Nanos::ZERO, Draws::new(1, 0, "box.up.slots"));
+        stage.set(Nanos::ZERO, &Effect::Slots(slots));
+        let mut enter = |index: usize, (at, len): (u64, u64)| {
+            let mut t = InFlight::for_test(len);
+            match stage.enter(Nanos(at), index as u64, &mut t, &mut Out::default()) {
+                Entered::Passes(leaves) => leaves.0,
+                other => panic!("{other:?}"),
+            }
+        };
+        let packets = packets.iter().enumerate();
+        packets
+            .map(|(index, packet)| enter(index, *packet))
+            .collect()
+    }
+
+    #[test]
+    fn all_that_comes_until_a_slot_opens_leaves_in_it() {
+        let every_ten = Slots {
+            delay: Nanos(10),
+            ..Slots::default()
+        };
+        let packets = [(5, 100), (6, 100), (15, 100), (16, 100), (40, 100)];
+        assert_eq!(leave(every_ten, &packets), vec![15, 15, 15, 26, 50]);
+    }
+
+    #[test]
+    fn what_has_no_room_waits_for_the_slot_after_it() {
+        let slots = |packets, bytes| Slots {
+            delay: Nanos(10),
+            packets: NonZeroU32::new(packets),
+            bytes: Some(Bytes(bytes)),
+            ..Slots::default()
+        };
+        let at_once = [(0, 100), (0, 100), (0, 100), (0, 100), (0, 100), (35, 100)];
+        assert_eq!(
+            leave(slots(2, 10_000), &at_once),
+            vec![10, 10, 20, 20, 30, 45]
+        );
+        // The packet that reaches the limit still leaves: 300 of 250 bytes.
+        assert_eq!(
+            leave(slots(99, 250), &at_once),
+            vec![10, 10, 10, 20, 20, 45]
+        );
+    }
+
+    #[test]
+    fn a_slot_that_was_used_up_draws_another_wait_for_the_next() {
+        let varying = Slots {
+            delay: Nanos(1_000),
+            jitter: Some(Jitter::new(Nanos(500), Law::Uniform)),
+            packets: NonZeroU32::new(1),
+            bytes: None,
+        };
+        let leave = leave(varying, &[(0, 100); 100]);
+        let gaps: Vec<u64> = leave.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(gaps.iter().all(|gap| (500..=1_500).contains(gap)));
+        assert!(gaps.windows(2).any(|pair| pair[0] != pair[1]));
+    }
+}

@@ -1,0 +1,89 @@
+//! A score that wanders with time.
+
+use core::f64::consts::LN_2;
+
+use crate::in_flight::Stream;
+use crate::time::Nanos;
+
+/// A standard normal score that is the less alike the more time has passed: after dt it is rho z + sqrt(1 - rho²) e, with
+/// rho = 2^(-dt / half-life) and a fresh score e (Ornstein and Uhlenbeck 1930, at the times of packets). At any one time its
+/// law is the standard normal one, however many packets came before.
+///
+/// Originals alone carry it on. A copy goes on from the latest original with a fresh score of its own, and nobody from it: at the
+/// same instant it has its original's score, and no original's ever depends on copies.
+#[derive(Debug, Default)]
+pub(crate) struct Wandering {
+    latest: Option<(Nanos, f64)>,
+}
+
+impl Wandering {
+    /// The score of the packet of `stream` that enters at `at`; `fresh` is a score of its own.
+    #[inline]
+    pub(crate) fn next(&mut self, at: Nanos, half_life: Nanos, fresh: f64, stream: Stream) -> f64 {
+        let score = match self.latest {
+            None => fresh,
+            Some((then, score)) => {
+                let half_lives = (at - then).0 as f64 / half_life.0 as f64;
+                // 1 - rho², which is far below 1 for packets that follow closely.
+                let new = -libm::expm1(-2.0 * LN_2 * half_lives);
+                libm::sqrt(1.0 - new) * score + libm::sqrt(new) * fresh
+            }
+        };
+        if stream == Stream::Originals {
+            self.latest = Some((at, score));
+        }
+        score
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Nanos = Nanos::from_secs(3_600);
+
+    #[test]
+    fn a_score_halves_in_a_half_life() {
+        let mut wandering = Wandering::default();
+        let mut next =
+            |at, fresh| wandering.next(Nanos(at), Nanos(1_000), fresh, Stream::Originals);
+        assert!((next(5, 2.0) - 2.0).abs() < 1e-12);
+        assert!((next(5, 9.0) - 2.0).abs() < 1e-12);
+        assert!((next(1_005, 0.0) - 1.0).abs() < 1e-12);
+        assert!((next(1_505, 0.0) - 0.5_f64.sqrt()).abs() < 1e-12);
+        // Of a fresh score as much as keeps the variance at 1.
+        assert!((next(2_505, 1.0) - (0.125_f64.sqrt() + 0.75_f64.sqrt())).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_shortest_and_the_longest_half_life_are_counted_with() {
+        let mut wandering = Wandering::default();
+        wandering.next(Nanos(0), HOUR, 0.0, Stream::Originals);
+        let close = wandering.next(Nanos(1), HOUR, 1.0, Stream::Originals);
+        // The square root of 2 ln 2 / 3.6e12.
+        assert!((close - 6.205_7e-7).abs() < 1e-10, "{close}");
+        assert_eq!(wandering.next(HOUR, Nanos(1), 1.0, Stream::Originals), 1.0);
+    }
+
+    #[test]
+    fn a_copy_goes_on_from_its_original_and_leaves_no_trace() {
+        let mut wandering = Wandering::default();
+        let half_life = Nanos(1_000);
+        assert_eq!(
+            wandering.next(Nanos(0), half_life, 4.0, Stream::Originals),
+            4.0
+        );
+        assert_eq!(
+            wandering.next(Nanos(0), half_life, 1.0, Stream::Copies),
+            4.0
+        );
+        assert_eq!(
+            wandering.next(Nanos(1_000), half_life, 0.0, Stream::Copies),
+            2.0
+        );
+        assert_eq!(
+            wandering.next(Nanos(2_000), half_life, 0.0, Stream::Originals),
+            1.0
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! netem's distribution files, as `maketable` of iproute2 writes them.
+
+use model::Table;
+
+/// What is wrong with a distribution file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DistError {
+    /// A word that is no value.
+    #[error(
+        "line {line}: `{word}` is no value: write whole numbers from -32768 to 32767, 8192 for one spread"
+    )]
+    NoValue {
+        /// Its line, from 1.
+        line: usize,
+        /// Its beginning.
+        word: String,
+    },
+    /// More values than netem takes.
+    #[error("line {line}: there are more than {most} values, which is what netem takes at most", most = Table::MOST)]
+    TooMany {
+        /// The line of the first that is too many, from 1.
+        line: usize,
+    },
+    /// No value at all.
+    #[error("there is no value: write whole numbers from -32768 to 32767, 8192 for one spread")]
+    Empty,
+}
+
+/// The distribution in `text`: values with white space between, and lines that begin with `#`, which say nothing (iproute2,
+/// `tc/q_netem.c`, `get_distribution`).
+///
+/// What tc would take for something else is refused: it ends a line at the first word that is no number, cuts numbers to 16
+/// bits, and reads those that begin with 0 in base 8.
+///
+/// # Errors
+/// A word that is no 16-bit number, no value, or more than [`Table::MOST`].
+pub fn parse(text: &str) -> Result<Table, DistError> {
+    let mut values: Vec<i16> = Vec::new();
+    let lines = text.lines().zip(1..);
+    for (content, line) in lines.filter(|(content, _)| !content.trim_start().starts_with('#')) {
+        for word in content.split_whitespace() {
+            let value = value(word).ok_or_else(|| DistError::NoValue {
+                line,
+                word: word.chars().take(20).collect(),
+            })?;
+            if values.len() == Table::MOST {
+                return Err(DistError::TooMany { line });
+            }
+            values.push(value);
+        }
+    }
+    Table::new(values).map_err(|_| DistError::Empty)
+}
+
+/// `table` as [`parse`] reads it, in one line.
+pub fn print(table: &Table) -> String {
+    let values: Vec<String> = table.values().iter().map(i16::to_string).collect();
+    values.join(" ")
+}
+
+fn value(word: &str) -> Option<i16> {
+    let digits = word.trim_start_matches(['-', '+']);
+    let is_octal = digits.len() > 1 && digits.starts_with('0');
+    word.parse().ok().filter(|_| !is_octal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_and_lines_of_comments_are_not() {
+        let text = "# made by hand\n\n -8192 0\t8192\n  # 5\n32767 -32768\n";
+        let table = parse(text).unwrap();
+        assert_eq!(table.values(), [-32_768, -8_192, 0, 8_192, 32_767]);
+        assert_eq!(parse(&print(&table)), Ok(table));
+    }
+
+    #[test]
+    fn what_is_no_distribution_is_refused_with_its_line() {
+        let refused = |text: &str| parse(text).unwrap_err().to_string();
+        let right = "is no value: write whole numbers from -32768 to 32767, 8192 for one spread";
+        for word in [
+            "abc", "1.5", "0x10", "010", "-01", "32768", "-32769", "--1", "5,",
+        ] {
+            assert_eq!(
+                refused(&format!("1\n2 {word}")),
+                format!("line 2: `{word}` {right}")
+            );
+        }
+        let long = "9".repeat(100);
+        assert_eq!(refused(&long), format!("line 1: `{}` {right}", &long[..20]));
+        assert!(refused("# 1\n\n").starts_with("there is no value"));
+        let most = "1 2\n".repeat(Table::MOST / 2);
+        assert_eq!(parse(&most).unwrap().values().len(), 16_384);
+        assert_eq!(
+            refused(&(most + "3")),
+            "line 8193: there are more than 16384 values, which is what netem takes at most"
+        );
+    }
+}
