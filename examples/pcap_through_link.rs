@@ -42,7 +42,7 @@ fn link() -> Result<Link> {
         queue: QueueLimit::Packets(100).into(),
         fluctuation: None,
     });
-    let loss = Effect::Loss(Probability::from_percent(1.0)?);
+    let loss = Effect::Loss(Probability::from_percent(1.0)?.into());
     let delay = Effect::Delay(Delay {
         time: Nanos::from_millis(20),
         ..Delay::default()

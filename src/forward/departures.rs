@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::num::NonZeroU8;
 
 use model::{Edit, Nanos, PacketId};
 
@@ -32,8 +33,11 @@ pub(crate) struct Changes {
     pub(crate) is_copy: bool,
     /// It gets a congestion mark.
     pub(crate) is_marked: bool,
-    is_flipped: bool,
-    bit: u32,
+    /// Whether the checksum of what is flipped is mended.
+    is_repaired: bool,
+    /// How many bits are flipped, and the number that says which.
+    flipped: u8,
+    first: u32,
 }
 
 /// Ordered by due time, then by when it was pushed, which no two share.
@@ -50,18 +54,27 @@ impl Changes {
     pub(crate) const NONE: Self = Self {
         is_copy: false,
         is_marked: false,
-        is_flipped: false,
-        bit: 0,
+        is_repaired: false,
+        flipped: 0,
+        first: 0,
     };
 
     pub(crate) fn new(copy: u32, is_marked: bool, edit: Option<Edit>) -> Self {
-        let flipped = edit.map(|Edit::FlipBit(bit)| bit);
-        Self {
+        let mut changes = Self {
             is_copy: copy != 0,
             is_marked,
-            is_flipped: flipped.is_some(),
-            bit: flipped.unwrap_or_default(),
+            ..Self::NONE
+        };
+        if let Some(Edit::FlipBits {
+            first,
+            count,
+            repair,
+        }) = edit
+        {
+            changes.is_repaired = repair;
+            (changes.flipped, changes.first) = (count.get(), first);
         }
+        changes
     }
 
     pub(crate) fn is_none(self) -> bool {
@@ -70,7 +83,11 @@ impl Changes {
 
     /// What is done to its bytes beside a mark.
     pub(crate) fn edit(self) -> Option<Edit> {
-        self.is_flipped.then_some(Edit::FlipBit(self.bit))
+        Some(Edit::FlipBits {
+            first: self.first,
+            count: NonZeroU8::new(self.flipped)?,
+            repair: self.is_repaired,
+        })
     }
 }
 

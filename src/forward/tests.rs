@@ -251,7 +251,7 @@ fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
 
 #[test]
 fn every_copy_leaves_with_the_bytes_of_its_packet_and_neither_joins_a_train() {
-    let mut forwarder = with_link(up(&[Effect::Duplicate(chance(1.0))]), true, 1 << 20);
+    let mut forwarder = with_link(up(&[Effect::Duplicate(chance(1.0).into())]), true, 1 << 20);
     forwarder.ports[0].arrive(frame(Nanos(0), 0, 40));
     let left = run(&mut forwarder, Nanos(0), 0);
     let mut found = numbers(&left);
@@ -276,8 +276,8 @@ fn every_copy_leaves_with_the_bytes_of_its_packet_and_neither_joins_a_train() {
 #[test]
 fn a_copy_whose_packet_is_lost_leaves_all_the_same() {
     let stages = [
-        Effect::Duplicate(chance(0.5)),
-        Effect::Loss(chance(0.5)),
+        Effect::Duplicate(chance(0.5).into()),
+        Effect::Loss(chance(0.5).into()),
         Effect::Delay(Delay::default()),
     ];
     let mut forwarder = with_link(up(&stages), true, 1 << 20);
@@ -325,7 +325,7 @@ fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_t
 
 #[test]
 fn a_corrupted_segment_differs_in_one_bit_behind_its_ip_header_and_leaves_alone() {
-    let mut forwarder = with_link(up(&[Effect::Corrupt(chance(1.0))]), true, 1 << 20);
+    let mut forwarder = with_link(up(&[Effect::Corrupt(chance(1.0).into())]), true, 1 << 20);
     let train = frame(Nanos(0), 0, 40);
     let expected: Vec<_> = (0..40).map(|n| alone(&train, n)).collect();
     forwarder.ports[0].arrive(train);
@@ -387,7 +387,7 @@ fn a_change_holds_for_what_comes_after_it_and_not_for_what_came_before() {
     assert_eq!(at, Ok(Nanos(64_000)));
     let refused = forwarder.change(
         Nanos(150_000),
-        &specs(Effect::Loss(chance(0.1))),
+        &specs(Effect::Loss(chance(0.1).into())),
         Rules::default(),
     );
     assert!(
@@ -418,7 +418,11 @@ fn the_log_ends_with_what_was_on_its_way_in_a_stall_and_behind_it() {
     });
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("log");
-    let mut forwarder = with_link(up(&[Effect::Duplicate(chance(1.0)), stall]), true, 1 << 20);
+    let mut forwarder = with_link(
+        up(&[Effect::Duplicate(chance(1.0).into()), stall]),
+        true,
+        1 << 20,
+    );
     forwarder.log = Some(PacketLogWriter::create(&file).unwrap());
     forwarder.ports[0].arrive(frame(Nanos(0), 0, 5));
     forwarder.ports[1].arrive(frame(Nanos(0), 0, 1));
@@ -447,10 +451,10 @@ proptest! {
     ) {
         let [duplicate, corrupt, loss] = shares.map(chance);
         let stages = [
-            Effect::Duplicate(duplicate),
-            Effect::Corrupt(corrupt),
+            Effect::Duplicate(duplicate.into()),
+            Effect::Corrupt(corrupt.into()),
             Effect::Rate(Rate { queue: QueueLimit::Packets(50).into(), ..rate(1_000_000_000).unwrap() }),
-            Effect::Loss(loss),
+            Effect::Loss(loss.into()),
             Effect::Mtu(mtu),
             Effect::Delay(Delay { time: Nanos(100_000), ..Delay::default() }),
         ];

@@ -50,6 +50,31 @@ pub(crate) fn add(suite: &mut Suite) {
             move || copy_through_a_trace(address),
         );
         suite.test(
+            format!("losses to {address} by state, number and bits are those asked for"),
+            &PING,
+            move || losses(address),
+        );
+        suite.test(
+            format!("what can be marked on its way to {address} is not lost"),
+            &PING,
+            move || marks_for_losses(address),
+        );
+        suite.test(
+            format!("packets to {address} overtake each other as they should"),
+            &PING,
+            move || overtaking(address),
+        );
+        suite.test(
+            format!("a copy to {address} comes later"),
+            &PING,
+            move || late_copies(address),
+        );
+        suite.test(
+            format!("what the link corrupts and repairs from {address} has a right checksum and wrong data"),
+            &PING,
+            move || repair(address),
+        );
+        suite.test(
             format!("a stall to {address} ends when its schedule has a rate"),
             &PING,
             move || stall(address),
@@ -137,7 +162,36 @@ impl Run {
     }
 }
 
+/// A line of the packet log.
+struct Row {
+    arrival: u64,
+    verdict: String,
+    changes: String,
+    /// Of what was to leave.
+    due: Option<u64>,
+}
+
 impl Run {
+    /// What became of the packets that went up, in the order in which they came; link control left out.
+    fn rows_up(&self) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        for line in self.packet_log.lines().filter(|line| line.contains(",up,")) {
+            let columns: Vec<&str> = line.split(',').collect();
+            let [_, _, _, arrival, verdict, changes, due, ..] = columns[..] else {
+                anyhow::bail!("{line}");
+            };
+            rows.push(Row {
+                arrival: arrival.parse()?,
+                verdict: verdict.to_owned(),
+                changes: changes.to_owned(),
+                due: due.parse().ok(),
+            });
+        }
+        rows.retain(|row| row.verdict != "link_control");
+        rows.sort_by_key(|row| row.arrival);
+        Ok(rows)
+    }
+
     /// When each packet that went up came and was due, in nanoseconds, in the order in which they left.
     fn times_up(&self) -> Result<Vec<(u64, u64)>> {
         let mut times = Vec::new();
@@ -185,7 +239,20 @@ fn corruption(address: &str) -> Result<()> {
     let script =
         format!("ping -n -c 5 -i 0.02 -W 1 {address}; {probe}; cat /proc/net/snmp /proc/net/snmp6");
     let Run { said, summary, .. } = Run::of("down = { corrupt = '100%' }", &script)?;
-    let (icmp, udp) = if address.contains(':') {
+    let (icmp, udp) = wrong_checksums(&said, address)?;
+    ensure!(icmp >= 5, "{icmp} wrong ICMP checksums: {said}");
+    ensure!(udp > 0, "no wrong UDP checksum: {said}");
+    let down = &summary.down;
+    ensure!(
+        down.edited == down.packets && icmp + udp <= down.edited,
+        "{icmp} and {udp} of {summary:?}"
+    );
+    Ok(())
+}
+
+/// How many ICMP and UDP packets of the address's version the kernel found to have a wrong checksum, by its counters.
+fn wrong_checksums(said: &str, address: &str) -> Result<(u64, u64)> {
+    Ok(if address.contains(':') {
         let counter = |name: &str| -> Result<u64> {
             let line = said.lines().find(|line| line.starts_with(name));
             let value = line.and_then(|line| line.split_whitespace().last());
@@ -202,15 +269,7 @@ fn corruption(address: &str) -> Result<()> {
             Ok(found.context("InCsumErrors")?.1.parse()?)
         };
         (counter("Icmp: ")?, counter("Udp: ")?)
-    };
-    ensure!(icmp >= 5, "{icmp} wrong ICMP checksums: {said}");
-    ensure!(udp > 0, "no wrong UDP checksum: {said}");
-    let down = &summary.down;
-    ensure!(
-        down.edited == down.packets && icmp + udp <= down.edited,
-        "{icmp} and {udp} of {summary:?}"
-    );
-    Ok(())
+    })
 }
 
 fn bursts(address: &str) -> Result<()> {
@@ -417,5 +476,131 @@ fn gate() -> Result<()> {
         ensure!(due == arrival.max(opened), "{due} in {}", run.packet_log);
     }
     ensure!(opened.is_some(), "{}", run.packet_log);
+    Ok(())
+}
+
+fn losses(address: &str) -> Result<()> {
+    let four_state = "kind = 'four-state'\np13 = '100%'\np31 = '0%'\np32 = '100%'";
+    let cases = [
+        (four_state, "loss delivered loss delivered loss delivered"),
+        (
+            "kind = 'indexes'\nindexes = [1, 4]",
+            "delivered loss delivered delivered loss delivered",
+        ),
+        // Of 11,552 bits one is wrong but once in 100,000 packets.
+        ("kind = 'ber'\nber = 1e-3", "loss loss loss loss loss loss"),
+    ];
+    for (stage, expected) in cases {
+        let script = format!("ping -n -c 6 -i 0.02 -W 1 -s 1400 {address}");
+        let run = Run::of(&format!("[[stages]]\n{stage}\ndirection = 'up'"), &script)?;
+        let verdicts: Vec<String> = run.rows_up()?.into_iter().map(|row| row.verdict).collect();
+        ensure!(
+            verdicts.join(" ") == expected,
+            "{stage}: {}",
+            run.packet_log
+        );
+        let lost = expected.matches("loss").count() as u64;
+        ensure!(run.summary.up.lost() == lost, "{:?}", run.summary);
+    }
+    Ok(())
+}
+
+fn marks_for_losses(address: &str) -> Result<()> {
+    // ECT(0), and no ECT.
+    let script =
+        format!("ping -n -c 4 -i 0.02 -W 1 -Q 2 {address}; ping -n -c 3 -i 0.02 -W 1 {address}");
+    let run = Run::of("up = { loss = '100%,ecn' }", &script)?;
+    ensure!(
+        run.said.contains("4 received") && run.said.contains("0 received"),
+        "{}",
+        run.said
+    );
+    let rows = run.rows_up()?;
+    let words: Vec<&str> = rows.iter().map(|row| row.changes.as_str()).collect();
+    ensure!(
+        words == ["marked", "marked", "marked", "marked", "", "", ""],
+        "{}",
+        run.packet_log
+    );
+    let up = &run.summary.up;
+    ensure!(up.marked == 4 && up.lost() == 3, "{:?}", run.summary);
+    Ok(())
+}
+
+fn overtaking(address: &str) -> Result<()> {
+    let ping = format!("ping -n -c 9 -i 0.02 {address}");
+    let run = Run::of("up = { delay = '50ms', reorder = '100%,gap=3' }", &ping)?;
+    let rows = run.rows_up()?;
+    let at_once = |row: &Row| row.due.is_some_and(|due| due - row.arrival < 50_000_000);
+    let at_once: Vec<bool> = rows.iter().map(at_once).collect();
+    let third = [false, false, true];
+    ensure!(
+        at_once == [third, third, third].concat(),
+        "{}",
+        run.packet_log
+    );
+
+    let probe = format!("$farwire measure probe {address} --quiet -c 200 -i 1ms");
+    let stage = "[[stages]]\nkind = 'reorder'\nshare = '10%'\nextent = 2\ntimeout = '10s'\ndirection = 'up'";
+    let run = Run::of(stage, &probe)?;
+    // Lines stand in the order of departure: who left behind one that came later was held back.
+    let (mut passed, mut furthest, mut held) = (Vec::new(), 0, 0);
+    for (arrival, _) in run.times_up()? {
+        if arrival < furthest {
+            let overtaken_by = passed.iter().filter(|passed| **passed > arrival).count();
+            ensure!(
+                overtaken_by == 2,
+                "{arrival} by {overtaken_by} in {}",
+                run.packet_log
+            );
+            held += 1;
+        } else {
+            passed.push(arrival);
+            furthest = arrival;
+        }
+    }
+    ensure!(held > 5 && passed.len() > 150, "{held} held: {}", run.said);
+    Ok(())
+}
+
+fn late_copies(address: &str) -> Result<()> {
+    let script = format!("ping -n -c 5 -i 0.05 {address}");
+    let run = Run::of("up = { duplicate = '100%,delay=20ms' }", &script)?;
+    let rows = run.rows_up()?;
+    let (copies, originals): (Vec<&Row>, Vec<&Row>) =
+        rows.iter().partition(|row| row.changes == "copy");
+    // The end of the command may cut off what came last.
+    ensure!(
+        originals.len() == 5 && copies.len() >= 4,
+        "{}",
+        run.packet_log
+    );
+    let is_late = |row: &&Row| row.due.is_some_and(|due| due - row.arrival >= 20_000_000);
+    ensure!(
+        copies
+            .iter()
+            .filter(|row| row.verdict == "delivered")
+            .all(is_late),
+        "{}",
+        run.packet_log
+    );
+    ensure!(run.said.contains("(DUP!)"), "{}", run.said);
+    Ok(())
+}
+
+fn repair(address: &str) -> Result<()> {
+    let probe = format!("$farwire measure probe {address} --quiet -c 20 -i 2ms");
+    let script = format!(
+        "ping -n -c 5 -i 0.02 -W 1 -s 1000 -p ff {address}; {probe}; cat /proc/net/snmp /proc/net/snmp6"
+    );
+    let link = "down = { corrupt = '100%,bits=2,repair' }";
+    let Run { said, summary, .. } = Run::of(link, &script)?;
+    ensure!(said.contains("wrong data byte"), "{said}");
+    ensure!(wrong_checksums(&said, address)? == (0, 0), "{said}");
+    let down = &summary.down;
+    ensure!(
+        down.edited == down.delivered && down.edited >= 25,
+        "{summary:?}"
+    );
     Ok(())
 }

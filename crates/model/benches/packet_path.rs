@@ -8,9 +8,9 @@ use std::num::NonZeroU32;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use farwire_model::{
-    Bytes, Codel, Delay, Discipline, DualPi2, Ecn, Effect, Factor, Flow, FqCodel, Framing,
-    GilbertElliott, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Packet, PacketId, Pie, Police,
-    Queue, QueueLimit, Rate, Red, Side, Slots, StageSpec, Toffee,
+    Bytes, Codel, Delay, Discipline, DualPi2, Ecn, Effect, Factor, Flow, FourState, FqCodel,
+    Framing, GilbertElliott, HoldBack, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Packet,
+    PacketId, Pie, Police, Queue, QueueLimit, Rate, Red, Reorder, Side, Slots, StageSpec, Toffee,
 };
 
 /// Packets between two readings of the clock.
@@ -244,6 +244,73 @@ fn slots(bencher: Bencher<'_, '_>) {
     };
     let slots = ("box", "slots", Effect::Slots(slots));
     cross(bencher, &[slots, delayed("box")], Nanos(600));
+}
+
+/// Loss in bursts of four states.
+#[divan::bench]
+fn four_state(bencher: Bencher<'_, '_>) {
+    let percent = |text: &str| text.parse().expect("a probability");
+    let chain = FourState {
+        p13: percent("1%"),
+        p31: percent("30%"),
+        p32: percent("20%"),
+        p23: percent("50%"),
+        p14: percent("0.5%"),
+        ecn: false,
+    };
+    let chain = ("box", "four-state", Effect::FourState(chain));
+    cross(bencher, &[chain, delayed("box")], Nanos(600));
+}
+
+/// Losses by number: every hundredth.
+#[divan::bench]
+fn indexes(bencher: Bencher<'_, '_>) {
+    let all: Vec<u64> = (0..1_000_000).step_by(100).collect();
+    let indexes = ("box", "indexes", Effect::Indexes(all.into()));
+    cross(bencher, &[indexes, delayed("box")], Nanos(600));
+}
+
+/// Losses by bit errors.
+#[divan::bench]
+fn bit_errors(bencher: Bencher<'_, '_>) {
+    let rate = "1e-6".parse().expect("a bit error rate");
+    let errors = ("box", "ber", Effect::BitErrors(rate));
+    cross(bencher, &[errors, delayed("box")], Nanos(600));
+}
+
+/// A delay that one packet in twenty passes at once.
+#[divan::bench]
+fn reorder(bencher: Bencher<'_, '_>) {
+    let delay = Delay {
+        time: Nanos::from_millis(1),
+        reorder: Some(Reorder {
+            share: "5%".parse().expect("a probability"),
+            gap: NonZeroU32::MIN,
+        }),
+        ..Delay::default()
+    };
+    let delay = ("box", "delay", Effect::Delay(delay));
+    cross(bencher, &[delay], Nanos(600));
+}
+
+/// One packet in a hundred is held back until three have overtaken it.
+#[divan::bench]
+fn hold_back(bencher: Bencher<'_, '_>) {
+    let law = HoldBack {
+        share: "1%".parse().expect("a probability"),
+        extent: NonZeroU32::new(3).expect("above 0"),
+        timeout: Nanos::from_millis(100),
+    };
+    let held = ("box", "reorder", Effect::HoldBack(law));
+    cross(bencher, &[held, delayed("box")], Nanos(600));
+}
+
+/// A bit of every hundredth packet is flipped.
+#[divan::bench]
+fn corrupt(bencher: Bencher<'_, '_>) {
+    let flips = Effect::Corrupt("1%".parse().expect("a probability"));
+    let flips = ("box", "corrupt", flips);
+    cross(bencher, &[flips, delayed("box")], Nanos(600));
 }
 
 /// A copy of every hundredth packet.

@@ -7,8 +7,8 @@ use alloc::string::{String, ToString};
 
 use crate::packet::Side;
 use crate::spec::{
-    ConfigError, Delay, Discipline, Effect, Fluctuation, Gate, Jitter, Law, PathSpec, Queue, Rate,
-    Red, Slots, StageSpec, Toffee,
+    ConfigError, Delay, Discipline, Effect, Fluctuation, FourState, Gate, HoldBack, Jitter, Law,
+    PathSpec, Queue, Rate, Red, Slots, StageSpec, Toffee,
 };
 use crate::time::Nanos;
 use crate::units::{Bytes, Factor, Probability, QueueLimit};
@@ -121,9 +121,35 @@ impl StageSpec {
                 let within = !matches!(queue, QueueLimit::Time(_)) && is_queue(*queue);
                 self.require(within, "queue", queue, right)
             }
+            Effect::FourState(law) => self.check_four_state(law),
+            Effect::Indexes(indexes) => {
+                let back = indexes.windows(2).find(|pair| pair[1] <= pair[0]);
+                let right = "write each packet's number once, in ascending order, as in [0, 3, 7]";
+                let value = back.map(|pair| alloc::format!("{}, {}", pair[0], pair[1]));
+                self.require(back.is_none(), "indexes", value.unwrap_or_default(), right)
+            }
+            Effect::HoldBack(HoldBack { timeout, .. }) => {
+                let within = *timeout > Nanos::ZERO && *timeout <= LONGEST;
+                let right = "a packet is held for more than 0 and at most 3600s";
+                self.require(within, "timeout", timeout, right)
+            }
+            Effect::Duplicate(law) => self.check_delay("delay", law.delay),
             // What its types allow is right.
             _ => Ok(()),
         }
+    }
+
+    /// What may follow a state is certain at most; written as percentages, so a hair's breadth more is theirs.
+    fn check_four_state(&self, law: &FourState) -> Result<(), ConfigError> {
+        let sum = |one: Probability, other: Probability| one.percent() + other.percent();
+        let from_3 = sum(law.p31, law.p32);
+        let right = "what leads out of state 3, p31 and p32, is at most 100% together";
+        let value = || alloc::format!("{} and p31 = {}", law.p32, law.p31);
+        self.require(from_3 <= 100.0 + 1e-9, "p32", value(), right)?;
+        let from_1 = sum(law.p13, law.p14);
+        let right = "what leads out of state 1, p13 and p14, is at most 100% together";
+        let value = || alloc::format!("{} and p13 = {}", law.p14, law.p13);
+        self.require(from_1 <= 100.0 + 1e-9, "p14", value(), right)
     }
 
     fn check_rate(&self, rate: &Rate) -> Result<(), ConfigError> {

@@ -81,6 +81,14 @@ impl Chance {
         }
     }
 
+    /// The chance that one or the other happens, which never happen both; certain where that is more than they can be.
+    pub(crate) fn of_either(one: Probability, other: Probability) -> Self {
+        let threshold = one.threshold() + other.threshold();
+        Self {
+            threshold: threshold.min(1 << 64),
+        }
+    }
+
     /// Whether that draw hits.
     #[inline]
     pub(crate) fn hits(self, draw: u64) -> bool {

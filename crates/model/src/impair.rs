@@ -1,16 +1,21 @@
 //! What happens to packets: one effect a file, and the list of them all.
 
+mod bit_errors;
 mod corrupt;
 mod delay;
 mod duplicate;
 mod estimate;
 mod every_nth;
+mod four_state;
 mod gate;
 mod gilbert_elliott;
+mod hold_back;
+mod indexes;
 mod jitter;
 mod loss;
 mod mtu;
 mod police;
+mod reorder;
 mod score;
 mod slots;
 mod tally;
@@ -30,7 +35,6 @@ macro_rules! kinds {
     ($($kind:ident($stage:ty): $($effect:ident)|+,)+) => {
         /// A stage of any kind.
         #[derive(Debug)]
-        #[expect(clippy::large_enum_variant, reason = "a link has few, and none is moved: a box would cost every packet")]
         pub(crate) enum AnyStage {
             $($kind($stage),)+
             /// One that never does anything.
@@ -124,6 +128,9 @@ kinds! {
     Server(Server): Rate | Trace | Toffee,
     Loss(loss::Loss): Loss,
     BurstLoss(gilbert_elliott::BurstLoss): GilbertElliott,
+    FourState(four_state::FourStateLoss): FourState,
+    Indexes(indexes::Indexes): Indexes,
+    BitErrors(bit_errors::BitErrors): BitErrors,
     EveryNth(every_nth::EveryNth): EveryNth,
     Duplicate(duplicate::Duplicate): Duplicate,
     Corrupt(corrupt::Corrupt): Corrupt,
@@ -132,4 +139,5 @@ kinds! {
     Slots(slots::SlotStage): Slots,
     Gate(gate::GateStage): Gate,
     Policer(police::Policer): Police,
+    HoldBack(hold_back::HoldingBack): HoldBack,
 }

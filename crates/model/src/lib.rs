@@ -35,9 +35,10 @@ pub use impair::Estimate;
 pub use link::Link;
 pub use packet::{DropCause, Ecn, Edit, Flow, Outcome, Packet, PacketId, Reply, Side};
 pub use spec::{
-    Codel, ConfigError, Delay, Discipline, DualPi2, Effect, Fluctuation, FqCodel, Gate,
-    GilbertElliott, Jitter, Law, LinkConfig, OPPORTUNITY, Opportunities, Ordering, PathSpec, Pie,
-    Police, Queue, Rate, Red, Repeating, Slots, StageSpec, Table, Toffee, Trace,
+    BitErrorRate, Codel, ConfigError, Corruption, Delay, Discipline, DualPi2, Duplication, Effect,
+    Fluctuation, FourState, FqCodel, Gate, GilbertElliott, HoldBack, Jitter, Law, LinkConfig,
+    OPPORTUNITY, Opportunities, Ordering, PathSpec, Pie, Police, Queue, RandomLoss, Rate, Red,
+    Reorder, Repeating, Slots, StageSpec, Table, Toffee, Trace,
 };
 pub use time::Nanos;
 pub use units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};

@@ -1,5 +1,7 @@
 //! What the model knows of a packet, and what it says of it.
 
+use core::num::NonZeroU8;
+
 use crate::time::Nanos;
 use crate::units::Bytes;
 
@@ -114,9 +116,16 @@ pub enum Outcome {
 /// A change of a packet's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// One bit behind the IP header is flipped, and no checksum is mended: the bit of this number, from the first one there,
-    /// modulo how many there are.
-    FlipBit(u32),
+    /// Bits are flipped: of those behind the IP header, and no checksum is mended; or with `repair` of those that TCP, UDP and
+    /// ICMP carry, and the checksum is mended.
+    FlipBits {
+        /// The number of the first, from the first one there, modulo how many there are. The others follow from it.
+        first: u32,
+        /// How many.
+        count: NonZeroU8,
+        /// Whether the checksum stays right.
+        repair: bool,
+    },
 }
 
 /// What the sender of a dropped packet is told, by ICMP.

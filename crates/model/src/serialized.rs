@@ -18,6 +18,9 @@ use serde::{
 #[cfg(feature = "schema")]
 use crate::decimal::NUMBER;
 use crate::framing::Framing;
+use crate::spec::BitErrorRate;
+#[cfg(feature = "schema")]
+use crate::spec::bit_errors::PATTERN;
 use crate::time::Nanos;
 #[cfg(feature = "schema")]
 use crate::time::TIME;
@@ -44,6 +47,7 @@ macro_rules! as_text {
 }
 
 as_text!(
+    BitErrorRate,
     BitsPerSec,
     Bytes,
     Factor,
@@ -81,6 +85,23 @@ as_pattern! {
     Probability: "Probability", "A percentage: \"1%\".", alloc::format!("{NUMBER}%");
     QueueLimit: "QueueLimit", "Packets, bytes or a time: \"100pkt\", \"64KiB\", \"50ms\".",
         alloc::format!("({}|{}|{})", QUEUE.pattern(), SIZE.pattern(), TIME.pattern());
+}
+
+#[cfg(feature = "schema")]
+impl JsonSchema for BitErrorRate {
+    fn schema_name() -> Cow<'static, str> {
+        "BitErrorRate".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["number", "string"],
+            "minimum": 0,
+            "exclusiveMaximum": 1,
+            "pattern": alloc::format!("^{PATTERN}$"),
+            "description": "The share of bits that are wrong: 1e-6."
+        })
+    }
 }
 
 #[cfg(feature = "schema")]

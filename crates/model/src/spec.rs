@@ -1,9 +1,15 @@
 //! What a link is built from: named stages in a list for each side and class, as plain data.
 
+pub(crate) mod bit_errors;
+mod corruption;
+mod duplication;
+mod four_state;
 mod jitter;
+mod loss;
 mod pie;
 mod police;
 mod red;
+mod reorder;
 mod slots;
 
 use core::fmt;
@@ -17,6 +23,12 @@ use crate::framing::Framing;
 use crate::packet::Side;
 use crate::time::Nanos;
 use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
+pub use bit_errors::BitErrorRate;
+pub use corruption::Corruption;
+pub use duplication::Duplication;
+pub use four_state::FourState;
+pub use loss::RandomLoss;
+pub use reorder::{HoldBack, Reorder};
 
 pub use self::jitter::{Jitter, Law, Table};
 pub use self::pie::Pie;
@@ -71,22 +83,30 @@ pub enum Effect {
     Trace(Trace),
     /// TOFFEE-Mocha's bottleneck: so long a packet.
     Toffee(Toffee),
-    /// Every packet is lost with this probability, independently of the others.
-    Loss(Probability),
+    /// Every packet is lost with one probability.
+    Loss(RandomLoss),
+    /// Packets of these numbers, ascending from 0 for the first one that comes to the stage, are lost; copies are not counted.
+    Indexes(Arc<[u64]>),
     /// Every n-th packet is lost.
     EveryNth(NonZeroU32),
     /// Losses in bursts.
     GilbertElliott(GilbertElliott),
+    /// Losses in bursts within which packets are received.
+    FourState(FourState),
+    /// Bits are wrong, and with them packets lost.
+    BitErrors(BitErrorRate),
     /// Each packet is followed by a copy with this probability.
-    Duplicate(Probability),
-    /// One bit of each packet is flipped with this probability.
-    Corrupt(Probability),
+    Duplicate(Duplication),
+    /// Bits of each packet are flipped, with a probability.
+    Corrupt(Corruption),
     /// What is longer, in L3 bytes, is dropped, and its sender told by ICMP. Whole GSO frames meet it segment by segment.
     Mtu(u16),
     /// Propagation.
     Delay(Delay),
     /// Packets leave in bursts.
     Slots(Slots),
+    /// Packets are held back until others have overtaken them.
+    HoldBack(HoldBack),
     /// What comes while it is closed waits until it opens.
     Gate(Gate),
     /// What comes faster than a rate is dropped, but for bursts.
@@ -255,6 +275,8 @@ pub struct Delay {
     pub jitter: Option<Jitter>,
     /// Whether packets may overtake each other.
     pub ordering: Ordering,
+    /// Which packets pass at once.
+    pub reorder: Option<Reorder>,
 }
 
 /// Whether a delay keeps the order of packets.
@@ -282,6 +304,8 @@ pub struct GilbertElliott {
     pub bad_loss: Probability,
     /// The probability of loss in the good state (tc's 1-k).
     pub good_loss: Probability,
+    /// Whether a packet is marked in place of being lost, where its sender understands marks.
+    pub ecn: bool,
 }
 
 /// A gate.

@@ -1,12 +1,12 @@
-//! What a link does to a packet's bytes: a congestion mark, a flipped bit.
+//! What a link does to a packet's bytes: a congestion mark, flipped bits.
 
 use std::borrow::Cow;
 
 use model::Edit;
 
-use crate::checksum;
-use crate::ip::{IPV4, IPV6, Ip, ether_type, u16_at};
+use crate::ip::{IPV4, IPV6, ether_type, u16_at};
 use crate::port::{Head, MAX_HEAD, TxFrame};
+use crate::{checksum, flip};
 
 impl TxFrame<'_> {
     /// Changes a single packet: completes its checksum, so that nobody mends later what is broken now; marks it, if
@@ -22,13 +22,10 @@ impl TxFrame<'_> {
             self.gather_head();
             mark_ce(self.head.bytes_mut());
         }
-        match edit {
-            Some(Edit::FlipBit(number)) => {
-                let mut bytes = [self.head.bytes(), &self.body].concat();
-                flip_bit(&mut bytes, number);
-                (self.head, self.body) = (Head::EMPTY, bytes.into());
-            }
-            None => {}
+        if let Some(edit) = edit {
+            let mut bytes = [self.head.bytes(), &self.body].concat();
+            flip::edit(&mut bytes, edit);
+            (self.head, self.body) = (Head::EMPTY, bytes.into());
         }
     }
 
@@ -69,31 +66,23 @@ fn mark_ce(head: &mut [u8]) {
     }
 }
 
-/// Flips the bit `number`, modulo how many there are behind the IP header; behind the Ethernet header, where there is no
-/// IP header to be read. Padding behind the packet stays out.
-fn flip_bit(packet: &mut [u8], number: u32) {
-    let (from, to) = match Ip::of(packet) {
-        Some(ip) => (ip.next, ip.end(packet).unwrap_or(packet.len())),
-        None => (ether_type(packet).map_or(14, |(_, at)| at), packet.len()),
-    };
-    let to = if to > from {
-        to.min(packet.len())
-    } else {
-        packet.len()
-    };
-    let Some(bytes) = packet.get_mut(from..to).filter(|bytes| !bytes.is_empty()) else {
-        return;
-    };
-    let number = number as usize % (bytes.len() * 8);
-    bytes[number / 8] ^= 0x80 >> (number % 8);
-}
-
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU8;
+
     use proptest::prelude::*;
 
     use super::*;
     use crate::frame::{Offload, PartialChecksum};
+
+    /// The bit of this number alone.
+    fn flip(number: u32) -> Edit {
+        Edit::FlipBits {
+            first: number,
+            count: NonZeroU8::MIN,
+            repair: false,
+        }
+    }
 
     /// An Ethernet frame with `tags` VLAN tags around a UDP datagram of `payload`, its checksums complete.
     fn datagram(v6: bool, tags: usize, payload: &[u8]) -> Vec<u8> {
@@ -192,21 +181,21 @@ mod tests {
         ) {
             let packet = datagram(v6, tags, &payload);
             let l4 = behind_ip(v6, tags);
-            let edited = changed(&packet, l4, in_head, false, Some(Edit::FlipBit(number)));
+            let edited = changed(&packet, l4, in_head, false, Some(flip(number)));
             let bits = (packet.len() - l4) * 8;
             let mut expected = packet.clone();
             let bit = number as usize % bits;
             expected[l4 + bit / 8] ^= 0x80 >> (bit % 8);
             prop_assert_eq!(edited, &expected[..]);
             let mut padded = [&packet[..], &vec![0; padding]].concat();
-            flip_bit(&mut padded, number);
+            flip::edit(&mut padded, flip(number));
             prop_assert_eq!(padded, [expected, vec![0; padding]].concat());
         }
 
         #[test]
         fn hostile_bytes_never_panic(
             mut bytes in prop::collection::vec(any::<u8>(), 0..400), kind in 0..3, in_head in 0_usize..300,
-            start in prop::option::of(0_u16..500), offset: u16, mark: bool, number in prop::option::of(any::<u32>()),
+            start in prop::option::of(0_u16..500), offset: u16, mark: bool, number in prop::option::of(any::<u32>()), count: NonZeroU8, repair: bool,
         ) {
             if bytes.len() > 14 && kind > 0 {
                 bytes[12..15].copy_from_slice(if kind == 1 { &[8, 0, 0x45] } else { &[0x86, 0xdd, 0x60] });
@@ -219,7 +208,7 @@ mod tests {
                 head,
                 body: bytes[in_head..].into(),
             };
-            frame.change(mark, number.map(Edit::FlipBit));
+            frame.change(mark, number.map(|first| Edit::FlipBits { first, count, repair }));
             prop_assert_eq!(frame.head.bytes().len() + frame.body.len(), bytes.len());
         }
     }
@@ -230,9 +219,9 @@ mod tests {
         let before = frame.clone();
         mark_ce(&mut frame);
         assert_eq!(frame, before);
-        flip_bit(&mut frame, 16);
+        flip::edit(&mut frame, flip(16));
         assert_eq!(frame[12..], [0x88, 0xb5, 0x80, 0]);
-        flip_bit(&mut frame[..14], 3);
+        flip::edit(&mut frame[..14], flip(3));
         assert_eq!(frame[12..], [0x88, 0xb5, 0x80, 0]);
     }
 

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod contain;
 mod control;
 pub mod cpu;
+mod flip;
 mod flow;
 mod frame;
 mod gso;

@@ -4,6 +4,7 @@ mod classes;
 mod hop;
 mod jitter;
 mod rules;
+mod shares;
 mod stages;
 mod values;
 pub mod warnings;
@@ -11,7 +12,9 @@ pub mod warnings;
 use std::str::FromStr;
 
 use anyhow::{Result, bail, ensure};
-use model::{Effect, Factor, Fluctuation, Framing, Link, Nanos, Probability, QueueLimit};
+use model::{
+    BitErrorRate, Effect, Factor, Fluctuation, Framing, Link, Nanos, Probability, QueueLimit,
+};
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +23,7 @@ pub use self::hop::{Hop, Stages};
 pub(crate) use self::hop::{emulated_link, route};
 pub use self::jitter::JitterSpec;
 pub use self::rules::{EmulatedLink, Protocol, Rule, Rules};
+pub use self::shares::{CorruptSpec, DuplicateSpec, ReorderSpec};
 pub use self::stages::{Place, StageKind, StageParameters, StageStep, StageTable};
 pub use self::values::{AqmSpec, LineRate, LossSpec, PoliceSpec};
 use crate::key_values::{self, KeyValues};
@@ -223,14 +227,18 @@ conditions! {
     delay: Nanos = "TIME",
     /// How far each packet's delay varies, and how: 2ms, 2ms,normal, 2ms,normal,half-life=50ms, 2ms,free (packets may overtake each other)
     jitter: JitterSpec = "TIME[,OPTION...]",
-    /// Random loss, one way: 1%, or in bursts of 8 in the mean: 1%,burst=8
-    loss: LossSpec = "PERCENT[,burst=N]",
-    /// How many packets are followed by a copy: 1%
-    duplicate: Probability = "PERCENT",
-    /// How many packets have one bit flipped: 0.1%
-    corrupt: Probability = "PERCENT",
+    /// Random loss, one way: 1%, or in bursts of 8 in the mean: 1%,burst=8; with 1%,ecn packets that allow it are marked instead
+    loss: LossSpec = "PERCENT[,burst=N][,ecn]",
+    /// The share of bits that are wrong, with which longer packets are lost more often: 1e-6
+    ber: BitErrorRate = "RATE",
+    /// How many packets are followed by a copy: 1%, or by one that comes 5 ms later: 1%,delay=5ms
+    duplicate: DuplicateSpec = "PERCENT[,delay=TIME]",
+    /// How many packets have bits flipped: 0.1%, two of them: 0.1%,bits=2; with 0.1%,repair in what they carry, and no checksum tells
+    corrupt: CorruptSpec = "PERCENT[,bits=N][,repair]",
     /// What comes faster is dropped, but for bursts: 10mbit,burst=64KiB
     police: PoliceSpec = "RATE,burst=SIZE",
+    /// How many packets pass the delay at once, and so overtake others: 5%; of every third one and those behind it: 5%,gap=3
+    reorder: ReorderSpec = "PERCENT[,gap=N]",
     /// Bottleneck of one direction: 10mbit, 1gbit; 0bit serves nothing; of 10mbit,burst=32KiB what a token bucket holds passes at once
     rate: LineRate = "RATE[,burst=SIZE]",
     /// What the rate counts: l2 (frames without FCS), l1 (the wire), docsis, pppoe-ptm, or atm,overhead=18,mpu=96 [default: l2]
@@ -372,6 +380,20 @@ impl DirectionSpec {
             );
         }
         Ok(())
+    }
+
+    /// Refuses what needs a delay, where there is none.
+    fn refuse_undelayed(&self) -> Result<()> {
+        ensure!(
+            self.reorder.is_none(),
+            "reorder: it has packets pass others that a delay holds: state delay too, or leave reorder out"
+        );
+        Ok(())
+    }
+
+    /// Whether it says that packets are delayed.
+    fn has_delay(&self) -> bool {
+        self.delay.is_some() || self.jitter.is_some() || self.size_delay.is_some()
     }
 
     /// Refuses what needs a rate, where there is none.

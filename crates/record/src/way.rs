@@ -77,11 +77,16 @@ impl Way {
         })
     }
 
-    /// How much is lost at random in the long run, bits that are flipped included: no receiver takes such a packet.
+    /// How much is lost at random in the long run, bits that are flipped included where a checksum tells: no receiver takes such a packet.
     pub fn loss_percent(&self) -> f64 {
         let losses = self.effects().map(|effect| match effect {
-            Effect::Loss(loss) | Effect::Corrupt(loss) => loss.percent(),
+            // What may be marked instead is lost to those who do not understand marks.
+            Effect::Loss(loss) => loss.share.percent(),
+            Effect::Corrupt(flips) if !flips.repair => flips.share.percent(),
             Effect::GilbertElliott(law) => law.stationary_loss() * 100.0,
+            Effect::FourState(law) => law.stationary_loss() * 100.0,
+            // Of full packets, on which most depends.
+            Effect::BitErrors(rate) => rate.loss(FULL_FRAME).percent(),
             _ => 0.0,
         });
         // Of two independent losses one is enough.

@@ -157,6 +157,8 @@ impl WallTime {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU8;
+
     use super::super::PacketVerdict;
     use super::*;
     use model::{DropCause, Edit};
@@ -183,7 +185,15 @@ mod tests {
             ..line
         };
         let changed = LogLine {
-            changes: Changes::new(2, true, Some(Edit::FlipBit(7))),
+            changes: Changes::new(
+                2,
+                true,
+                Some(Edit::FlipBits {
+                    first: 7,
+                    count: NonZeroU8::MIN,
+                    repair: false,
+                }),
+            ),
             ..lost
         };
         let wall = WallTime {

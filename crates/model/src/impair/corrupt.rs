@@ -1,5 +1,7 @@
 //! Corruption.
 
+use core::num::NonZeroU8;
+
 use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
 use crate::packet::Edit;
@@ -7,20 +9,24 @@ use crate::spec::Effect;
 use crate::stage::{Entered, Out, Stage};
 use crate::time::Nanos;
 
-/// One bit of a packet is flipped, with a probability; which one is drawn too.
+/// Bits of a packet are flipped, with a probability; which ones is drawn too.
 #[derive(Debug)]
 pub(crate) struct Corrupt {
     chance: Chance,
+    bits: NonZeroU8,
+    repair: bool,
     hits: Draws,
-    bits: Draws,
+    places: Draws,
 }
 
 impl Corrupt {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
             chance: Chance::NEVER,
+            bits: NonZeroU8::MIN,
+            repair: false,
             hits: draws,
-            bits: draws.stream(1),
+            places: draws.stream(1),
         }
     }
 }
@@ -29,16 +35,21 @@ impl Stage for Corrupt {
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         let stream = t.stream();
         if self.chance.hits(self.hits.of(stream).at(index)) {
-            let [.., a, b, c, d] = self.bits.of(stream).at(index).to_le_bytes();
-            t.edit = Some(Edit::FlipBit(u32::from_le_bytes([a, b, c, d])));
+            let [.., a, b, c, d] = self.places.of(stream).at(index).to_le_bytes();
+            t.edit = Some(Edit::FlipBits {
+                first: u32::from_le_bytes([a, b, c, d]),
+                count: self.bits,
+                repair: self.repair,
+            });
         }
         Entered::Passes(at)
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {
-        self.chance = match effect {
-            Effect::Corrupt(probability) => Chance::of(*probability),
-            _ => Chance::NEVER,
-        };
+        self.chance = Chance::NEVER;
+        if let Effect::Corrupt(law) = effect {
+            self.chance = Chance::of(law.share);
+            (self.bits, self.repair) = (law.bits, law.repair);
+        }
     }
 }

@@ -6,6 +6,7 @@ use alloc::vec;
 use crate::counters::Achieved;
 use crate::draw::Draws;
 use crate::impair::jitter::Offsets;
+use crate::impair::reorder::AtOnce;
 use crate::impair::tally::Tally;
 use crate::in_flight::InFlight;
 use crate::packet::Flow;
@@ -20,11 +21,12 @@ const PLACES: usize = 4_096;
 /// Propagation: a constant, perhaps a part that grows with the packet, perhaps a random one.
 ///
 /// In order, a later packet never leaves before an earlier one: due = max(own, the previous packet's), of all packets or of
-/// those of its flow.
+/// those of its flow; unless it passes at once.
 #[derive(Debug)]
 pub(crate) struct DelayLaw {
     law: Delay,
     offsets: Box<Offsets>,
+    at_once: AtOnce,
     draws: Draws,
     /// When the last of all that entered leaves.
     last: Nanos,
@@ -38,6 +40,7 @@ impl DelayLaw {
         Self {
             law: Delay::default(),
             offsets: Box::default(),
+            at_once: AtOnce::new(draws.stream(1)),
             draws,
             last: Nanos::ZERO,
             last_of_flows: Box::default(),
@@ -78,6 +81,8 @@ impl Stage for DelayLaw {
         };
         let half_life = delay.jitter.as_ref().and_then(|jitter| jitter.half_life);
         let (needs, gives) = match delay.ordering {
+            // Who passes at once is counted.
+            _ if delay.reorder.is_some() => (Needs::Order, Gives::AnyOrder),
             Ordering::Free if half_life.is_some() => (Needs::Order, Gives::AnyOrder),
             Ordering::Free => (Needs::Nothing, Gives::AnyOrder),
             Ordering::PerFlow => (Needs::Order, Gives::AnyOrder),
@@ -88,6 +93,9 @@ impl Stage for DelayLaw {
 
     #[inline]
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+        if self.at_once.takes(t.stream(), index) {
+            return Entered::Passes(at);
+        }
         let mean = self.mean(t.packet.len);
         if self.offsets.is_constant() {
             return Entered::Passes(self.leaves(at + mean, t.packet.flow));
@@ -107,6 +115,7 @@ impl Stage for DelayLaw {
             _ => Delay::default(),
         };
         self.offsets.set(self.law.jitter.as_ref(), self.law.time);
+        self.at_once.set(self.law.reorder);
         if self.law.ordering == Ordering::PerFlow && before != Ordering::PerFlow {
             self.last_of_flows = vec![self.last; PLACES].into_boxed_slice();
         }

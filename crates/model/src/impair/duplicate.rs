@@ -2,14 +2,15 @@
 
 use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
-use crate::spec::Effect;
-use crate::stage::{Entered, Out, Stage};
+use crate::spec::{Duplication, Effect};
+use crate::stage::{Entered, Gives, Nature, Out, Stage};
 use crate::time::Nanos;
 
-/// Each packet is followed at once by a copy, with a probability. Copies are copied too, by draws of their own.
+/// Each packet is followed by a copy, with a probability, at once or later. Copies are copied too, by draws of their own.
 #[derive(Debug)]
 pub(crate) struct Duplicate {
     chance: Chance,
+    delay: Nanos,
     draws: Draws,
 }
 
@@ -17,23 +18,36 @@ impl Duplicate {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
             chance: Chance::NEVER,
+            delay: Nanos::ZERO,
             draws,
         }
     }
 }
 
 impl Stage for Duplicate {
+    fn nature(effect: &Effect) -> Nature {
+        match effect {
+            Effect::Duplicate(law) if law.delay > Nanos::ZERO => Nature {
+                gives: Gives::AnyOrder,
+                ..Nature::NONE
+            },
+            _ => Nature::NONE,
+        }
+    }
+
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
         if self.chance.hits(self.draws.of(t.stream()).at(index)) {
-            out.copy(at, *t);
+            out.copy(at + self.delay, *t);
         }
         Entered::Passes(at)
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {
-        self.chance = match effect {
-            Effect::Duplicate(probability) => Chance::of(*probability),
-            _ => Chance::NEVER,
+        let law = match effect {
+            Effect::Duplicate(law) => *law,
+            _ => Duplication::default(),
         };
+        self.chance = Chance::of(law.share);
+        self.delay = law.delay;
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::decimal::UnitError;
 use crate::draw::{Chance, Draws};
+use crate::impair::loss::lose;
 use crate::in_flight::{InFlight, Stream};
-use crate::packet::DropCause;
 use crate::spec::{Effect, GilbertElliott};
 use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
 use crate::time::Nanos;
@@ -19,6 +19,7 @@ pub(crate) struct BurstLoss {
     to_good: Chance,
     bad_loss: Chance,
     good_loss: Chance,
+    ecn: bool,
     /// Of originals, of copies.
     is_bad: [bool; 2],
     transitions: Draws,
@@ -32,6 +33,7 @@ impl BurstLoss {
             to_good: Chance::NEVER,
             bad_loss: Chance::NEVER,
             good_loss: Chance::NEVER,
+            ecn: false,
             is_bad: [false; 2],
             transitions: draws,
             losses: draws.stream(1),
@@ -56,7 +58,7 @@ impl Stage for BurstLoss {
         };
         *is_bad ^= change.hits(self.transitions.of(stream).at(index));
         match loss.hits(self.losses.of(stream).at(index)) {
-            true => Entered::Dropped(DropCause::Loss),
+            true => lose(at, t, self.ecn),
             false => Entered::Passes(at),
         }
     }
@@ -71,6 +73,7 @@ impl Stage for BurstLoss {
         self.to_good = Chance::of(law.to_good);
         self.bad_loss = Chance::of(law.bad_loss);
         self.good_loss = Chance::of(law.good_loss);
+        self.ecn = law.ecn;
     }
 }
 
@@ -80,6 +83,7 @@ impl GilbertElliott {
         to_good: Probability::ZERO,
         bad_loss: Probability::ZERO,
         good_loss: Probability::ZERO,
+        ecn: false,
     };
 
     /// The chain that loses `loss` of all packets in runs of `burst` in the mean (Gilbert's: everything in the bad state,
@@ -96,10 +100,27 @@ impl GilbertElliott {
             to_good,
             bad_loss: Probability::from_percent(100.0)?,
             good_loss: Probability::ZERO,
+            ecn: false,
         })
     }
 
-    /// The share of packets that are lost in the long run; 0 for a chain that never moves.
+    /// How many packets are lost in a row, in the mean over all runs; 0 where none is lost, infinite where one run never ends.
+    #[must_use]
+    pub fn mean_burst(&self) -> f64 {
+        let [p, r, bad_loss, good_loss] =
+            [self.to_bad, self.to_good, self.bad_loss, self.good_loss].map(Probability::fraction);
+        let bad = if p > 0.0 { p / (p + r) } else { 0.0 };
+        let lost = self.stationary_loss();
+        // A run goes on where a loss follows one, of whichever state: the state that was left decides.
+        let pairs = bad * bad_loss * ((1.0 - r) * bad_loss + r * good_loss)
+            + (1.0 - bad) * good_loss * ((1.0 - p) * good_loss + p * bad_loss);
+        match lost {
+            0.0 => 0.0,
+            lost => lost / (lost - pairs),
+        }
+    }
+
+    /// The share of packets that are lost (or marked) in the long run; 0 for a chain that never moves.
     #[must_use]
     pub fn stationary_loss(&self) -> f64 {
         let (p, r) = (self.to_bad.fraction(), self.to_good.fraction());

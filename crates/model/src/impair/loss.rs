@@ -1,9 +1,9 @@
-//! Random loss.
+//! Random loss, and what every loss does to a packet.
 
 use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
-use crate::spec::Effect;
+use crate::spec::{Effect, RandomLoss};
 use crate::stage::{Entered, Out, Stage};
 use crate::time::Nanos;
 
@@ -11,13 +11,24 @@ use crate::time::Nanos;
 #[derive(Debug)]
 pub(crate) struct Loss {
     chance: Chance,
+    ecn: bool,
     draws: Draws,
+}
+
+/// What becomes at `at` of a packet that a loss hits: it is dropped, or with `ecn` marked where that can be (as in Linux,
+/// `net/sched/sch_netem.c`, `netem_enqueue`).
+pub(crate) fn lose(at: Nanos, t: &mut InFlight, ecn: bool) -> Entered {
+    match ecn && t.mark() {
+        true => Entered::Passes(at),
+        false => Entered::Dropped(DropCause::Loss),
+    }
 }
 
 impl Loss {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
             chance: Chance::NEVER,
+            ecn: false,
             draws,
         }
     }
@@ -27,16 +38,18 @@ impl Stage for Loss {
     #[inline]
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         match self.chance.hits(self.draws.of(t.stream()).at(index)) {
-            true => Entered::Dropped(DropCause::Loss),
+            true => lose(at, t, self.ecn),
             false => Entered::Passes(at),
         }
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {
-        self.chance = match effect {
-            Effect::Loss(probability) => Chance::of(*probability),
-            _ => Chance::NEVER,
+        let law = match effect {
+            Effect::Loss(law) => *law,
+            _ => RandomLoss::default(),
         };
+        self.chance = Chance::of(law.share);
+        self.ecn = law.ecn;
     }
 }
 

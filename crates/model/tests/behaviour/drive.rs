@@ -135,13 +135,13 @@ impl Hop {
             stages.push(StageSpec::new(name, effect));
         };
         if let Some((_, loss)) = self.toffee.filter(|(_, loss)| *loss != Probability::ZERO) {
-            add("drop", Effect::Loss(loss));
+            add("drop", Effect::Loss(loss.into()));
         }
         if let Some(rate) = way.rate {
             add("rate", Effect::Rate(rate));
         }
         if way.loss != Probability::ZERO {
-            add("loss", Effect::Loss(way.loss));
+            add("loss", Effect::Loss(way.loss.into()));
         }
         if way.delay != Nanos::ZERO || way.size_delay.is_some() {
             let (time, by_size) = (way.delay, way.size_delay);

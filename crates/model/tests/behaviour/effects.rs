@@ -1,9 +1,12 @@
 //! Every effect of a stage: what is asked for is what happens. Intervals are those of p = 1e-4: 3.89 standard errors.
 
 use crate::drive::{drain, packet};
+use std::num::NonZeroU32;
+
 use farwire_model::{
-    Bytes, Delay, DropCause, Edit, Effect, Factor, Framing, GilbertElliott, Jitter, Law, Link,
-    LinkConfig, Nanos, Ordering, Outcome, Probability, QueueLimit, Rate, Reply, Side, StageSpec,
+    Bytes, Corruption, Delay, DropCause, Duplication, Ecn, Edit, Effect, Factor, FourState,
+    Framing, GilbertElliott, HoldBack, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Outcome,
+    Packet, Probability, QueueLimit, RandomLoss, Rate, Reorder, Reply, Side, StageSpec,
 };
 
 const NORMAL: f64 = 3.89;
@@ -63,6 +66,7 @@ fn the_state_that_was_left_decides_after_the_transition() {
         to_good: always,
         bad_loss: always,
         good_loss: Probability::ZERO,
+        ecn: false,
     };
     let lost = lost(
         &up(vec![("box.up.burst-loss", Effect::GilbertElliott(law))]),
@@ -74,9 +78,9 @@ fn the_state_that_was_left_decides_after_the_transition() {
 fn jittery(law: Law, spread: &str, ordering: Ordering) -> Effect {
     Effect::Delay(Delay {
         time: Nanos::from_millis(20),
-        by_size: None,
         jitter: Some(Jitter::new(spread.parse().unwrap(), law)),
         ordering,
+        ..Delay::default()
     })
 }
 
@@ -140,9 +144,9 @@ fn rate(bits: &str, queue: &str) -> Effect {
 fn copies_go_through_what_follows_and_every_one_has_an_outcome() {
     let count = 20_000;
     let config = up(vec![
-        ("box.up.duplicate", Effect::Duplicate(percent("30%"))),
+        ("box.up.duplicate", Effect::Duplicate(percent("30%").into())),
         ("far.up.rate", rate("8mbit", "20pkt")),
-        ("far.up.loss", Effect::Loss(percent("5%"))),
+        ("far.up.loss", Effect::Loss(percent("5%").into())),
     ]);
     // At the rate if nothing were copied.
     let (outcomes, link) = cross(&config, count, 1_000_000, |_| 1_000);
@@ -191,8 +195,11 @@ fn copies_never_change_what_becomes_of_originals() {
     let impaired = |copied: &str| {
         let bursts = GilbertElliott::of_bursts(percent("5%"), 4.0).unwrap();
         up(vec![
-            ("box.up.duplicate", Effect::Duplicate(percent(copied))),
-            ("box.up.loss", Effect::Loss(percent("20%"))),
+            (
+                "box.up.duplicate",
+                Effect::Duplicate(percent(copied).into()),
+            ),
+            ("box.up.loss", Effect::Loss(percent("20%").into())),
             ("box.up.burst-loss", Effect::GilbertElliott(bursts)),
             ("box.up.delay", jittery(Law::Uniform, "1ms", Ordering::Free)),
         ])
@@ -204,33 +211,6 @@ fn copies_never_change_what_becomes_of_originals() {
         )
     };
     assert!(fates("0%") == fates("100%"));
-}
-
-#[test]
-fn packets_are_corrupted_at_the_share_that_was_asked_for() {
-    let count = 200_000;
-    let config = up(vec![("box.up.corrupt", Effect::Corrupt(percent("10%")))]);
-    let (outcomes, link) = cross(&config, count, 1_000, |_| 1_000);
-    let bits: Vec<u32> = outcomes
-        .iter()
-        .filter_map(|outcome| match outcome {
-            Outcome::Deliver { edit, .. } => *edit,
-            _ => panic!("nothing drops"),
-        })
-        .map(|Edit::FlipBit(bit)| bit)
-        .collect();
-    let (n, edited) = (count as f64, bits.len() as f64);
-    assert!(
-        (edited / n - 0.1).abs() < NORMAL * (0.09 / n).sqrt(),
-        "{edited}"
-    );
-    assert_eq!(link.counters(Side::A).edited, bits.len() as u64);
-    // Every bit of a packet alike: its number is uniform.
-    let high = bits.iter().filter(|bit| **bit >= 1 << 31).count() as f64;
-    assert!(
-        (high / edited - 0.5).abs() < NORMAL * (0.25 / edited).sqrt(),
-        "{high}"
-    );
 }
 
 #[test]
@@ -256,4 +236,304 @@ fn what_is_too_long_is_dropped_and_its_sender_told() {
     };
     assert_eq!(outcomes[1], told);
     assert!(matches!(outcomes[2], Outcome::Deliver { .. }));
+}
+
+#[test]
+fn what_can_be_marked_is_marked_in_place_of_every_loss() {
+    let all = percent("100%");
+    let losses = [
+        Effect::Loss(RandomLoss {
+            share: all,
+            ecn: true,
+        }),
+        Effect::GilbertElliott(GilbertElliott {
+            to_bad: all,
+            to_good: Probability::ZERO,
+            bad_loss: all,
+            good_loss: all,
+            ecn: true,
+        }),
+    ];
+    for effect in losses {
+        let mut link = Link::new(&up(vec![("box.up.loss", effect)])).unwrap();
+        for (id, ecn) in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce]
+            .into_iter()
+            .enumerate()
+        {
+            let packet = Packet {
+                ecn,
+                ..packet(id, Bytes(100))
+            };
+            link.offer(Nanos(0), Side::A, packet);
+        }
+        let marks: Vec<Option<bool>> = drain(&mut link, Nanos(0))
+            .iter()
+            .map(|outcome| match outcome {
+                Outcome::Deliver { mark, .. } => Some(*mark),
+                _ => None,
+            })
+            .collect();
+        // What came marked has no new mark.
+        assert_eq!(marks, [None, Some(true), Some(true), Some(false)]);
+    }
+}
+
+#[test]
+fn packets_of_stated_numbers_are_lost_and_none_of_their_copies() {
+    let indexes = |all: &[u64]| Effect::Indexes(all.into());
+    let numbers = |config: &LinkConfig| -> Vec<usize> {
+        let lost = lost(config, 12).into_iter().enumerate();
+        lost.filter_map(|(id, lost)| lost.then_some(id)).collect()
+    };
+    let alone = up(vec![("box.up.indexes", indexes(&[0, 3, 4, 11, 40]))]);
+    assert_eq!(numbers(&alone), [0, 3, 4, 11]);
+    let copied = up(vec![
+        (
+            "box.up.duplicate",
+            Effect::Duplicate(percent("100%").into()),
+        ),
+        ("box.up.indexes", indexes(&[0, 3, 4, 11, 40])),
+    ]);
+    assert_eq!(numbers(&copied), [0, 3, 4, 11]);
+    let (_, link) = cross(&copied, 12, 1_000, |_| 100);
+    assert_eq!(link.counters(Side::A).dropped(DropCause::Loss), 4);
+    // A number counts what comes to the stage itself.
+    let behind = up(vec![
+        ("box.up.nth", Effect::EveryNth(NonZeroU32::new(2).unwrap())),
+        ("box.up.indexes", indexes(&[1, 2])),
+    ]);
+    assert_eq!(numbers(&behind), [1, 2, 3, 4, 5, 7, 9, 11]);
+    // Another list from a time on is of the same numbers.
+    let mut later = up(vec![("box.up.indexes", indexes(&[1, 9]))]);
+    later.paths[0].stages[0].schedule = vec![(Nanos(5_000), indexes(&[2, 7, 8]))];
+    assert_eq!(numbers(&later), [1, 7, 8]);
+    let back = up(vec![("box.up.indexes", indexes(&[3, 7, 7]))]);
+    assert_eq!(
+        Link::new(&back).unwrap_err().to_string(),
+        "box.up.indexes: indexes = 7, 7 is out of range: write each packet's number once, in ascending order, as in [0, 3, 7]"
+    );
+}
+
+#[test]
+fn four_states_whose_ways_out_are_more_than_certain_are_refused() {
+    let chain = |p13, p31, p32, p14| FourState {
+        p13: percent(p13),
+        p31: percent(p31),
+        p32: percent(p32),
+        p23: percent("100%"),
+        p14: percent(p14),
+        ecn: false,
+    };
+    let built = |law| Link::new(&up(vec![("box.up.loss", Effect::FourState(law))]));
+    // Percentages whose sum is not exact.
+    built(chain("0.1%", "70.1%", "29.9%", "99.9%")).unwrap();
+    let refused = |law| built(law).unwrap_err().to_string();
+    assert_eq!(
+        refused(chain("1%", "70%", "31%", "0%")),
+        "box.up.loss: p32 = 31% and p31 = 70% is out of range: what leads out of state 3, p31 and p32, is at most 100% together"
+    );
+    assert!(refused(chain("60%", "1%", "1%", "41%")).contains("p14 = 41% and p13 = 60%"));
+}
+
+#[test]
+fn the_state_that_a_chain_of_four_comes_to_decides() {
+    let (all, none) = (percent("100%"), Probability::ZERO);
+    let first = FourState {
+        p13: all,
+        p31: none,
+        p32: all,
+        p23: all,
+        p14: none,
+        ecn: false,
+    };
+    let config = |law| up(vec![("box.up.four-state", Effect::FourState(law))]);
+    // 1 to 3, lost; to 2, received; to 3 again.
+    assert_eq!(lost(&config(first), 5), [true, false, true, false, true]);
+    // 1 to 4, lost; and always back to 1.
+    let alone = FourState {
+        p13: none,
+        p14: all,
+        ..first
+    };
+    assert_eq!(lost(&config(alone), 4), [true, false, true, false]);
+}
+
+fn reordering(share: &str, gap: u32, ordering: Ordering) -> Effect {
+    Effect::Delay(Delay {
+        time: Nanos(3_500),
+        ordering,
+        reorder: Some(Reorder {
+            share: percent(share),
+            gap: NonZeroU32::new(gap).unwrap(),
+        }),
+        ..Delay::default()
+    })
+}
+
+#[test]
+fn every_third_packet_passes_a_delay_at_once() {
+    for ordering in [Ordering::Fifo, Ordering::Free] {
+        let config = up(vec![("box.up.delay", reordering("100%", 3, ordering))]);
+        let (outcomes, _) = cross(&config, 9, 1_000, |_| 100);
+        let due = |id: u64| Some(id * 1_000 + if id % 3 == 2 { 0 } else { 3_500 });
+        assert_eq!(dues(&outcomes, 9), (0..9).map(due).collect::<Vec<_>>());
+    }
+    let never = up(vec![("box.up.delay", reordering("0%", 1, Ordering::Fifo))]);
+    assert!(dues(&cross(&never, 9, 1_000, |_| 100).0, 9).is_sorted());
+    // What waits behind it sees packets in the order in which they left.
+    let before_a_queue = up(vec![
+        ("box.up.delay", reordering("100%", 3, Ordering::Fifo)),
+        ("far.up.rate", rate("8gbit", "9pkt")),
+    ]);
+    let (outcomes, _) = cross(&before_a_queue, 6, 1_000, |_| 1);
+    let ids: Vec<u64> = outcomes.iter().map(|outcome| outcome.id().0).collect();
+    assert_eq!(ids, [2, 0, 1, 5, 3, 4]);
+}
+
+fn holding(share: &str, extent: u32, timeout: u64) -> Effect {
+    Effect::HoldBack(HoldBack {
+        share: percent(share),
+        extent: NonZeroU32::new(extent).unwrap(),
+        timeout: Nanos(timeout),
+    })
+}
+
+#[test]
+fn a_packet_that_is_held_back_is_overtaken_by_as_many_as_was_asked_for() {
+    let count = 50_000;
+    for extent in [1, 3, 8] {
+        let config = up(vec![("box.up.reorder", holding("1%", extent, 1_000_000))]);
+        let (outcomes, link) = cross(&config, count, 1_000, |_| 100);
+        let times = dues(&outcomes, count);
+        let ids: Vec<u64> = outcomes.iter().map(|outcome| outcome.id().0).collect();
+        assert_eq!(ids.len(), count);
+        let (mut held, mut furthest) = (Vec::new(), None);
+        for id in ids {
+            match furthest {
+                Some(furthest) if id < furthest => held.push(id),
+                _ => furthest = Some(id),
+            }
+        }
+        assert!(held.len() > 300, "{}", held.len());
+        for id in &held {
+            // It leaves when the last of those comes that overtake it: others that are held back do not count.
+            let mut later = (id + 1..).filter(|later| !held.contains(later));
+            let last = later.nth(usize::try_from(extent).unwrap() - 1).unwrap();
+            if last < count as u64 {
+                let at = times[usize::try_from(*id).unwrap()];
+                assert_eq!(at, Some(last * 1_000), "{id}");
+            }
+        }
+        assert_eq!(link.counters(Side::A).held(), 0);
+    }
+}
+
+#[test]
+fn a_packet_that_nobody_overtakes_is_held_back_for_its_time() {
+    let all = up(vec![("box.up.reorder", holding("100%", 2, 5_000))]);
+    let (outcomes, _) = cross(&all, 4, 1_000, |_| 100);
+    let due = |id: u64| Some(id * 1_000 + 5_000);
+    assert_eq!(dues(&outcomes, 4), (0..4).map(due).collect::<Vec<_>>());
+    // Until its schedule lets go of what it holds.
+    let mut until = all.clone();
+    until.paths[0].stages[0].schedule = vec![(Nanos(2_500), Effect::Nothing)];
+    let (outcomes, _) = cross(&until, 4, 1_000, |_| 100);
+    assert_eq!(
+        dues(&outcomes, 4),
+        [Some(2_500), Some(2_500), Some(2_500), Some(3_000)]
+    );
+    // A shorter time holds for those that are held too.
+    let mut sooner = all.clone();
+    sooner.paths[0].stages[0].schedule = vec![(Nanos(1_500), holding("100%", 2, 1_000))];
+    let (outcomes, _) = cross(&sooner, 3, 1_000, |_| 100);
+    assert_eq!(dues(&outcomes, 3), [Some(2_500), Some(2_500), Some(3_000)]);
+    let never = up(vec![("box.up.reorder", holding("1%", 2, 0))]);
+    assert_eq!(
+        Link::new(&never).unwrap_err().to_string(),
+        "box.up.reorder: timeout = 0ns is out of range: a packet is held for more than 0 and at most 3600s"
+    );
+    let mut link = Link::new(&all).unwrap();
+    link.offer(Nanos(0), Side::A, packet(0, Bytes(100)));
+    assert_eq!(link.stop().len(), 1);
+}
+
+#[test]
+fn a_copy_goes_on_as_much_later_as_was_asked_for() {
+    let copies = |delay| {
+        Effect::Duplicate(Duplication {
+            share: percent("100%"),
+            delay: Nanos(delay),
+        })
+    };
+    let all_dues = |stages| {
+        let (outcomes, link) = cross(&up(stages), 3, 1_000, |_| 100);
+        assert_eq!(link.counters(Side::A).held(), 0);
+        let dues = outcomes.iter().filter_map(|outcome| match outcome {
+            Outcome::Deliver { id, copy, due, .. } => Some((id.0, *copy != 0, due.0)),
+            _ => None,
+        });
+        let mut dues: Vec<_> = dues.collect();
+        dues.sort_unstable();
+        dues
+    };
+    let later =
+        |by| (0..3).flat_map(move |id| [(id, false, id * 1_000), (id, true, id * 1_000 + by)]);
+    assert!(
+        all_dues(vec![("box.up.duplicate", copies(5_500))])
+            .into_iter()
+            .eq(later(5_500))
+    );
+    assert!(
+        all_dues(vec![("box.up.duplicate", copies(0))])
+            .into_iter()
+            .eq(later(0))
+    );
+    // What keeps order behind it takes the copy in when it comes: nobody waits for it.
+    let delayed = Effect::Delay(Delay {
+        time: Nanos(100),
+        ..Delay::default()
+    });
+    let behind = all_dues(vec![
+        ("box.up.duplicate", copies(5_500)),
+        ("box.up.delay", delayed),
+    ]);
+    assert!(
+        behind
+            .into_iter()
+            .eq(later(5_500).map(|(id, copy, due)| (id, copy, due + 100)))
+    );
+    let long = up(vec![("box.up.duplicate", copies(4_000_000_000_000))]);
+    assert_eq!(
+        Link::new(&long).unwrap_err().to_string(),
+        "box.up.duplicate: delay = 4000s is out of range: a delay is at most 3600s"
+    );
+}
+
+#[test]
+fn what_is_corrupted_says_how_many_bits_and_whether_the_checksum_is_mended() {
+    for (bits, repair) in [(1, false), (2, true), (255, false)] {
+        let count = bits.try_into().unwrap();
+        let effect = Effect::Corrupt(Corruption {
+            share: percent("100%"),
+            bits: count,
+            repair,
+        });
+        let (outcomes, link) = cross(&up(vec![("box.up.corrupt", effect)]), 10, 1_000, |_| 100);
+        let is_so = |outcome: &Outcome| {
+            let &Outcome::Deliver {
+                edit: Some(edit), ..
+            } = outcome
+            else {
+                return false;
+            };
+            let Edit::FlipBits {
+                count: own,
+                repair: mended,
+                ..
+            } = edit;
+            own == count && mended == repair
+        };
+        assert!(outcomes.iter().all(is_so));
+        assert_eq!(link.counters(Side::A).edited, 10);
+    }
 }

@@ -46,6 +46,7 @@ fn lossless(draw: &mut Draw, direction: &str) -> Vec<StageSpec> {
                     };
                     Jitter::new(spread, law)
                 }),
+                reorder: None,
                 ordering: Ordering::Fifo,
             }),
         ),

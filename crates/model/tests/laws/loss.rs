@@ -1,6 +1,9 @@
 //! Loss: shares, and how losses follow each other.
 
-use farwire_model::{Effect, GilbertElliott, Probability};
+use farwire_model::{
+    BitErrorRate, Bytes, Effect, FourState, GilbertElliott, LinkConfig, Nanos, Packet, PacketId,
+    Probability,
+};
 
 use crate::harness::{Crossing, Law, steady, up};
 use crate::statistics::{binomial, geometric, mean_of_batches, normal, runs, worst};
@@ -25,7 +28,7 @@ fn one_percent_of_packets_is_lost_each_by_itself() {
     Law {
         packets: 1_000_000,
         traffic: steady,
-        link: |factor| up(Effect::Loss(percent(factor))),
+        link: |factor| up(Effect::Loss(percent(factor).into())),
         judge: |crossing| independent(crossing, 0.01),
     }
     .holds();
@@ -36,7 +39,7 @@ fn thirty_percent_of_packets_are_lost_each_by_itself() {
     Law {
         packets: 1_000_000,
         traffic: steady,
-        link: |factor| up(Effect::Loss(percent(30.0 * factor))),
+        link: |factor| up(Effect::Loss(percent(30.0 * factor).into())),
         judge: |crossing| independent(crossing, 0.3),
     }
     .holds();
@@ -97,6 +100,7 @@ fn both_states_of_a_chain_lose_what_they_should() {
                 to_good: percent(20.0),
                 bad_loss: percent(60.0 * factor),
                 good_loss: percent(1.0),
+                ecn: false,
             }))
         },
         judge: |crossing| {
@@ -113,6 +117,181 @@ fn both_states_of_a_chain_lose_what_they_should() {
                 mean_of_batches(&losses, share),
                 mean_of_batches(&pairs, pair),
             ])
+        },
+    }
+    .holds();
+}
+
+/// p13, p31, p32, p23 and p14 in per cent.
+const CHAIN: [f64; 5] = [1.0, 30.0, 20.0, 50.0, 0.5];
+
+fn chain([p13, p31, p32, p23, p14]: [f64; 5]) -> FourState {
+    FourState {
+        p13: percent(p13),
+        p31: percent(p31),
+        p32: percent(p32),
+        p23: percent(p23),
+        p14: percent(p14),
+        ecn: false,
+    }
+}
+
+/// [`CHAIN`] with one of its probabilities times a factor.
+fn off(place: usize, factor: f64) -> LinkConfig {
+    let mut all = CHAIN;
+    all[place] *= factor;
+    up(Effect::FourState(chain(all)))
+}
+
+/// The share of packets that come to each state, by walking the chain until nothing changes.
+fn stationary([p13, p31, p32, p23, p14]: [f64; 5]) -> [f64; 4] {
+    let [p13, p31, p32, p23, p14] = [p13, p31, p32, p23, p14].map(|percent| percent / 100.0);
+    (0..100_000).fold([1.0, 0.0, 0.0, 0.0], |[one, two, three, four], _| {
+        [
+            one * (1.0 - p13 - p14) + three * p31 + four,
+            two * (1.0 - p23) + three * p32,
+            one * p13 + two * p23 + three * (1.0 - p31 - p32),
+            one * p14,
+        ]
+    })
+}
+
+/// The four states by what follows what: losses, pairs of them, single ones, two around a packet that is received; and how long
+/// runs go on that are longer than one, all of them in state 3.
+fn four_states(crossing: &Crossing) -> f64 {
+    let lost = crossing.lost();
+    let [p13, p31, p32, p23, p14] = CHAIN.map(|percent| percent / 100.0);
+    let [one, two, three, four] = stationary(CHAIN);
+    let share = |pattern: &[bool], expected: f64| {
+        let found = lost.windows(pattern.len());
+        let found: Vec<f64> = found.map(|w| f64::from(u8::from(w == pattern))).collect();
+        mean_of_batches(&found, expected)
+    };
+    let stay = 1.0 - p31 - p32;
+    let begins = one * p13 + two * p23;
+    let longer = runs(&lost, true)
+        .into_iter()
+        .filter_map(|run| run.checked_sub(1));
+    let longer: Vec<usize> = longer.filter(|more| *more > 0).collect();
+    worst([
+        share(&[true], three + four),
+        share(&[true, true], three * stay),
+        share(&[false, true, false], one * p14 + begins * (p31 + p32)),
+        share(
+            &[true, false, true],
+            three * p32 * p23 + (three * p31 + four) * (p13 + p14),
+        ),
+        geometric(&longer, stay),
+    ])
+}
+
+const FOUR_STATES: Law = Law {
+    packets: 4_000_000,
+    traffic: steady,
+    link: |factor| off(0, factor),
+    judge: four_states,
+};
+
+#[test]
+fn bursts_of_four_states_begin_with_p13() {
+    FOUR_STATES.holds();
+}
+
+#[test]
+fn bursts_of_four_states_end_with_p31() {
+    Law {
+        link: |factor| off(1, factor),
+        ..FOUR_STATES
+    }
+    .holds();
+}
+
+#[test]
+fn bursts_of_four_states_pause_with_p32() {
+    Law {
+        link: |factor| off(2, factor),
+        ..FOUR_STATES
+    }
+    .holds();
+}
+
+#[test]
+fn bursts_of_four_states_go_on_with_p23() {
+    Law {
+        link: |factor| off(3, factor),
+        ..FOUR_STATES
+    }
+    .holds();
+}
+
+#[test]
+fn single_losses_of_four_states_come_with_p14() {
+    Law {
+        link: |factor| off(4, factor),
+        ..FOUR_STATES
+    }
+    .holds();
+}
+
+#[test]
+fn a_chain_says_what_it_loses_in_the_long_run_and_in_a_row() {
+    let near = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} is not {other}");
+    for all in [
+        CHAIN,
+        [1.0, 99.0, 0.0, 100.0, 0.0],
+        [2.0, 10.0, 90.0, 3.0, 98.0],
+        [5.0, 20.0, 0.0, 0.0, 1.0],
+        [0.0, 20.0, 10.0, 10.0, 3.0],
+        [4.0, 0.0, 20.0, 30.0, 0.0],
+    ] {
+        let [one, two, three, four] = stationary(all);
+        near(chain(all).stationary_loss(), three + four);
+        let [p13, _, _, p23, p14] = all.map(|percent| percent / 100.0);
+        let begun = one * (p13 + p14) + two * p23;
+        near(chain(all).mean_burst(), (three + four) / begun);
+    }
+    let ended = |all| (chain(all).stationary_loss(), chain(all).mean_burst());
+    assert_eq!(ended([0.0, 50.0, 0.0, 100.0, 0.0]), (0.0, 0.0));
+    assert_eq!(ended([1.0, 0.0, 10.0, 0.0, 0.0]), (0.0, 0.0));
+    assert_eq!(ended([1.0, 0.0, 0.0, 100.0, 0.0]), (1.0, f64::INFINITY));
+    let bursts = GilbertElliott::of_bursts(percent(1.0), 8.0).unwrap();
+    near(bursts.mean_burst(), 8.0);
+    let both = GilbertElliott {
+        to_bad: percent(50.0),
+        to_good: percent(50.0),
+        bad_loss: percent(60.0),
+        good_loss: percent(20.0),
+        ecn: false,
+    };
+    // Each state forgets the one before, so that losses are independent: 40 %.
+    near(both.mean_burst(), 1.0 / 0.6);
+}
+
+/// Long and short packets in turn.
+fn of_two_sizes(number: u64) -> (Nanos, Packet) {
+    let len = if number.is_multiple_of(2) { 1_514 } else { 60 };
+    let packet = Packet::new(PacketId(number), Bytes(len));
+    (Nanos::from_micros(number), packet)
+}
+
+#[test]
+fn bit_errors_hit_a_frame_by_its_bits() {
+    Law {
+        packets: 1_000_000,
+        traffic: of_two_sizes,
+        link: |factor| up(Effect::BitErrors(BitErrorRate::new(1e-5 * factor).unwrap())),
+        judge: |crossing| {
+            let lost = crossing.lost();
+            let of = |first: usize, bytes: f64| {
+                let own = lost.iter().skip(first).step_by(2);
+                let hits = own.filter(|lost| **lost).count();
+                binomial(
+                    hits,
+                    lost.len() / 2,
+                    1.0 - (1.0 - 1e-5_f64).powf(8.0 * bytes),
+                )
+            };
+            worst([of(0, 1_518.0), of(1, 64.0)])
         },
     }
     .holds();

@@ -8,7 +8,9 @@
     reason = "a helper that cannot set up its case fails the test, as in the tests themselves"
 )]
 
+mod changed;
 mod delay;
 mod harness;
 mod loss;
+mod reorder;
 mod statistics;

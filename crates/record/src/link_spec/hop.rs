@@ -2,12 +2,13 @@
 
 use anyhow::{Context, Result};
 use model::{
-    BitsPerSec, Bytes, ConfigError, Delay, Effect, LinkConfig, Nanos, PathSpec, Probability, Queue,
-    QueueLimit, Rate, Side, StageSpec, Toffee,
+    BitErrorRate, BitsPerSec, Bytes, ConfigError, Delay, Effect, LinkConfig, Nanos, PathSpec,
+    Probability, Queue, QueueLimit, Rate, Side, StageSpec, Toffee,
 };
 
 use super::classes;
 use super::rules::{EmulatedLink, Rule};
+use super::shares::ReorderSpec;
 use super::stages::Place;
 use super::values::{AqmSpec, LineRate};
 use super::{
@@ -106,7 +107,7 @@ impl LinkSpec {
     /// The stages that these conditions ask for in a hop of this name.
     ///
     /// # Errors
-    /// What needs a rate where there is none; a drop factor below 1; a schedule out of order; a stage or class that is wrong.
+    /// What needs a rate or a delay where there is none; a drop factor below 1; a schedule out of order; a stage or class that is wrong.
     pub fn hop(&self, name: &str) -> Result<Hop> {
         self.check_layers()?;
         classes::check(&self.classes)?;
@@ -127,29 +128,35 @@ impl LinkSpec {
         })
     }
 
-    /// Refuses schedules out of order, and what needs a rate where there never is one.
+    /// Refuses schedules out of order, and what needs a rate or a delay where there never is one.
     fn check_layers(&self) -> Result<()> {
         let has_rate =
             |layers: &[&DirectionSpec]| layers.iter().any(|one| one.ever().rate.is_some());
-        let check = |own: &DirectionSpec, rates: bool| {
+        let has_delay = |layers: &[&DirectionSpec]| layers.iter().any(|one| one.ever().has_delay());
+        let has = |layers: &[&DirectionSpec]| [has_rate(layers), has_delay(layers)];
+        let check = |own: &DirectionSpec, [rates, delays]: [bool; 2]| -> Result<()> {
             own.check_order()?;
-            if rates {
-                return Ok(());
+            if !rates {
+                own.ever().refuse_rateless()?;
             }
-            own.ever().refuse_rateless()
+            if !delays {
+                own.ever().refuse_undelayed()?;
+            }
+            Ok(())
         };
-        let up = has_rate(&[&self.up, &self.both]);
-        let down = has_rate(&[&self.down, &self.both]);
+        let either = |one: [bool; 2], other: [bool; 2]| [one[0] || other[0], one[1] || other[1]];
+        let up = has(&[&self.up, &self.both]);
+        let down = has(&[&self.down, &self.both]);
         check(&self.up, up).context("up")?;
         check(&self.down, down).context("down")?;
-        check(&self.both, up || down)?;
+        check(&self.both, either(up, down))?;
         for class in &self.classes {
-            let up = up || has_rate(&[&class.up, &class.both]);
-            let down = down || has_rate(&[&class.down, &class.both]);
+            let up = either(up, has(&[&class.up, &class.both]));
+            let down = either(down, has(&[&class.down, &class.both]));
             let all = || {
                 check(&class.up, up).context("up")?;
                 check(&class.down, down).context("down")?;
-                check(&class.both, up || down)
+                check(&class.both, either(up, down))
             };
             all().with_context(|| format!("classes: {}", class.rule.name))?;
         }
@@ -168,7 +175,9 @@ impl LinkSpec {
         };
         let mut first = extra(Place::First)?;
         first.push(StageSpec::new(format!("{hop}.toffee"), toffee.server()));
-        let drop = or_nothing(toffee.loss(hop)?, Probability::ZERO, Effect::Loss);
+        let drop = or_nothing(toffee.loss(hop)?, Probability::ZERO, |share| {
+            Effect::Loss(share.into())
+        });
         first.push(StageSpec::new(format!("{prefix}.drop"), drop));
         Ok(OneWay {
             direction,
@@ -224,7 +233,7 @@ impl OneWay {
 }
 
 /// The stages that conditions alone ask for.
-const SLOTS: usize = 7;
+const SLOTS: usize = 8;
 
 /// The stages that layers of conditions ask for, of which the first that says something of a condition has it, with what
 /// their schedules change.
@@ -269,9 +278,6 @@ impl DirectionSpec {
         let [loss, bursts] = self
             .loss
             .map_or([nothing.clone(), nothing], |loss| loss.effects());
-        let share = |share: Option<Probability>, effect: fn(Probability) -> Effect| {
-            or_nothing(share.unwrap_or_default(), Probability::ZERO, effect)
-        };
         [
             (
                 "police",
@@ -281,8 +287,26 @@ impl DirectionSpec {
             ("rate", self.rate(rate)),
             ("loss", loss),
             ("burst-loss", bursts),
-            ("duplicate", share(self.duplicate, Effect::Duplicate)),
-            ("corrupt", share(self.corrupt, Effect::Corrupt)),
+            (
+                "ber",
+                or_nothing(
+                    self.ber.unwrap_or_default(),
+                    BitErrorRate::ZERO,
+                    Effect::BitErrors,
+                ),
+            ),
+            (
+                "duplicate",
+                self.duplicate
+                    .filter(|copies| copies.0.share > Probability::ZERO)
+                    .map_or(Effect::Nothing, |copies| Effect::Duplicate(copies.0)),
+            ),
+            (
+                "corrupt",
+                self.corrupt
+                    .filter(|flips| flips.0.share > Probability::ZERO)
+                    .map_or(Effect::Nothing, |flips| Effect::Corrupt(flips.0)),
+            ),
             (
                 "delay",
                 or_nothing(self.delay(), Delay::default(), Effect::Delay),
@@ -295,12 +319,13 @@ impl DirectionSpec {
         let queue = self.queue.is_some() || self.aqm.is_some();
         let varies = self.fluctuation.is_some() || self.rate_at.is_some();
         let rate = self.rate.is_some() || varies || queue;
-        let delay = self.delay.is_some() || self.jitter.is_some() || self.size_delay.is_some();
+        let delay = self.has_delay() || self.reorder.is_some();
         [
             self.police.is_some(),
             rate,
             self.loss.is_some(),
             self.loss.is_some(),
+            self.ber.is_some(),
             self.duplicate.is_some(),
             self.corrupt.is_some(),
             delay,
@@ -341,6 +366,7 @@ impl DirectionSpec {
             by_size: self.size_delay,
             jitter: jitter.map(|spec| spec.jitter.clone()),
             ordering: jitter.map(|spec| spec.ordering).unwrap_or_default(),
+            reorder: self.reorder.and_then(ReorderSpec::to_model),
         }
     }
 }

@@ -3,21 +3,26 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use model::{
-    Bytes, Delay, Effect, Factor, Gate, GilbertElliott, Jitter, Law, Nanos, Ordering, Probability,
-    Queue, QueueLimit, Repeating, Slots, StageSpec, Trace,
+    BitErrorRate, Bytes, ConfigError, Delay, Effect, Factor, FourState, Gate, GilbertElliott,
+    HoldBack, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Probability, Queue, QueueLimit,
+    Repeating, Slots, StageSpec, Trace,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::jitter::JitterSpec;
+use super::shares::{CorruptSpec, DuplicateSpec, ReorderSpec};
 use super::values::{AqmSpec, LossSpec};
 use super::{DirectionSpec, is_name};
 use crate::Direction;
 
 /// What may wait before a closed gate or a trace, where nothing else is said.
 const DEFAULT_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
+
+/// For how long a packet is held back at most, where nothing else is said: shorter than most senders wait before they send again.
+const DEFAULT_TIMEOUT: Nanos = Nanos::from_millis(100);
 
 /// What a stage does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,18 +32,26 @@ pub enum StageKind {
     Gate,
     /// A bottleneck that serves 1504 bytes at each of `times`, which repeat; `queue` and `aqm` are as those of a rate.
     Trace,
-    /// Loss in bursts by its transitions, as tc's gemodel: `p`, `r`, `bad_loss`, `good_loss`.
+    /// Loss in bursts by its transitions, as tc's gemodel: `p`, `r`, `bad_loss`, `good_loss`, `ecn`.
     Gemodel,
+    /// Loss in bursts within which packets are received, as tc's `loss state`: `p13`, `p31`, `p32`, `p23`, `p14`, `ecn`.
+    FourState,
+    /// The packets of these `indexes` are lost, counted from 0 as they come.
+    Indexes,
     /// What is longer than `mtu` is dropped, and its sender told by ICMP.
     Mtu,
     /// Every `n`-th packet is lost.
     EveryNth,
     /// Random `loss`.
     Loss,
-    /// Propagation: `delay`, `jitter`, `size_delay`.
+    /// Bit errors: `ber`.
+    Ber,
+    /// Propagation: `delay`, `jitter`, `size_delay`, `reorder`.
     Delay,
     /// Packets leave in bursts, `delay` (with `jitter`) or between `min` and `max` after the first; `packets` and `bytes` of each.
     Slots,
+    /// Packets held back until `extent` others have overtaken them, `share` of them, each for at most `timeout`.
+    Reorder,
     /// Copies: `duplicate`.
     Duplicate,
     /// Flipped bits: `corrupt`.
@@ -151,12 +164,28 @@ parameters! {
     bad_loss: Probability,
     /// Loss in the good state (1-k); none when absent.
     good_loss: Probability,
+    /// The probability that a burst begins, with a loss.
+    p13: Probability,
+    /// The probability that a burst ends behind a loss; 100 % less p13 when absent.
+    p31: Probability,
+    /// The probability that packets are received within a burst, behind a loss; none when absent.
+    p32: Probability,
+    /// The probability that losses go on; 100 % when absent.
+    p23: Probability,
+    /// The probability that one packet alone is lost; none when absent.
+    p14: Probability,
+    /// Which packets are lost by their numbers, in ascending order; the first one has 0.
+    indexes: Vec<u64>,
+    /// Whether packets are marked in place of being lost, where their senders understand marks; false when absent.
+    ecn: bool,
     /// Which packets are lost by counting: 3 is every third.
     n: NonZeroU32,
     /// The longest packet that passes, in L3 bytes.
     mtu: u16,
     /// Random loss.
     loss: LossSpec,
+    /// The share of bits that are wrong.
+    ber: BitErrorRate,
     /// Propagation delay.
     delay: Nanos,
     /// How far each packet's delay varies.
@@ -171,10 +200,18 @@ parameters! {
     packets: NonZeroU32,
     /// The L2 bytes after which a slot is over; any number when absent.
     bytes: Bytes,
+    /// How many packets pass the delay at once.
+    reorder: ReorderSpec,
+    /// How many packets are held back.
+    share: Probability,
+    /// How many later packets overtake one that is held back.
+    extent: NonZeroU32,
+    /// How long a packet is held back at most; 100 ms when absent.
+    timeout: Nanos,
     /// How many packets are followed by a copy.
-    duplicate: Probability,
-    /// How many packets have one bit flipped.
-    corrupt: Probability,
+    duplicate: DuplicateSpec,
+    /// How many packets have bits flipped.
+    corrupt: CorruptSpec,
 }
 
 impl StageTable {
@@ -213,6 +250,7 @@ impl StageTable {
             now = step.parameters().or(now);
             stage.schedule.push((at, self.kind.effect(&now)?));
         }
+        check(&stage)?;
         Ok(stage)
     }
 }
@@ -223,11 +261,15 @@ impl StageKind {
             Self::Gate => "gate",
             Self::Trace => "trace",
             Self::Gemodel => "gemodel",
+            Self::FourState => "four-state",
+            Self::Indexes => "indexes",
             Self::Mtu => "mtu",
             Self::EveryNth => "every-nth",
             Self::Loss => "loss",
+            Self::Ber => "ber",
             Self::Delay => "delay",
             Self::Slots => "slots",
+            Self::Reorder => "reorder",
             Self::Duplicate => "duplicate",
             Self::Corrupt => "corrupt",
         }
@@ -238,12 +280,16 @@ impl StageKind {
         match self {
             Self::Gate => &["open", "queue"],
             Self::Trace => &["times", "queue", "aqm"],
-            Self::Gemodel => &["p", "r", "bad_loss", "good_loss"],
+            Self::Gemodel => &["p", "r", "bad_loss", "good_loss", "ecn"],
+            Self::FourState => &["p13", "p31", "p32", "p23", "p14", "ecn"],
+            Self::Indexes => &["indexes"],
             Self::Mtu => &["mtu"],
             Self::EveryNth => &["n"],
             Self::Loss => &["loss"],
-            Self::Delay => &["delay", "jitter", "size_delay"],
+            Self::Ber => &["ber"],
+            Self::Delay => &["delay", "jitter", "size_delay", "reorder"],
             Self::Slots => &["min", "max", "delay", "jitter", "packets", "bytes"],
+            Self::Reorder => &["share", "extent", "timeout"],
             Self::Duplicate => &["duplicate"],
             Self::Corrupt => &["corrupt"],
         }
@@ -273,7 +319,14 @@ impl StageKind {
                         .context("r: how often a burst ends is missing: r = \"10%\"")?,
                     bad_loss: with.bad_loss.unwrap_or(all),
                     good_loss: with.good_loss.unwrap_or_default(),
+                    ecn: with.ecn.unwrap_or_default(),
                 })
+            }
+            Self::FourState => Effect::FourState(four_state(with)?),
+            Self::Indexes => {
+                let indexes = with.indexes.as_deref();
+                let indexes = indexes.context("indexes: they are missing: indexes = [0, 3, 7]")?;
+                Effect::Indexes(indexes.into())
             }
             Self::Mtu => Effect::Mtu(with.mtu.context("mtu: it is missing: mtu = 1400")?),
             Self::EveryNth => Effect::EveryNth(with.n.context("n: it is missing: n = 100")?),
@@ -284,13 +337,21 @@ impl StageKind {
                     [single, _] => single,
                 }
             }
+            Self::Ber => {
+                let rate = with.ber.context("ber: it is missing: ber = \"1e-6\"")?;
+                Effect::BitErrors(rate)
+            }
             Self::Delay => {
                 let direction = DirectionSpec {
                     delay: with.delay,
                     jitter: with.jitter.clone(),
                     size_delay: with.size_delay,
+                    reorder: with.reorder,
                     ..DirectionSpec::default()
                 };
+                if !direction.has_delay() {
+                    direction.refuse_undelayed()?;
+                }
                 let delay = direction.delay();
                 ensure!(
                     !with.said().is_empty(),
@@ -303,13 +364,25 @@ impl StageKind {
                 }
             }
             Self::Slots => Effect::Slots(slots(with)?),
+            Self::Reorder => {
+                let share = with.share.context("share: it is missing: share = \"1%\"")?;
+                let extent = with.extent.context("extent: it is missing: extent = 3")?;
+                let timeout = with.timeout.unwrap_or(DEFAULT_TIMEOUT);
+                Effect::HoldBack(HoldBack {
+                    share,
+                    extent,
+                    timeout,
+                })
+            }
             Self::Duplicate => {
                 let share = with.duplicate;
-                Effect::Duplicate(share.context("duplicate: it is missing: duplicate = \"1%\"")?)
+                let share = share.context("duplicate: it is missing: duplicate = \"1%\"")?;
+                Effect::Duplicate(share.0)
             }
             Self::Corrupt => {
                 let share = with.corrupt;
-                Effect::Corrupt(share.context("corrupt: it is missing: corrupt = \"0.1%\"")?)
+                let share = share.context("corrupt: it is missing: corrupt = \"0.1%\"")?;
+                Effect::Corrupt(share.0)
             }
         };
         Ok(effect)
@@ -353,6 +426,36 @@ fn slots(with: &StageParameters) -> Result<Slots> {
         jitter,
         packets: with.packets,
         bytes: with.bytes,
+    })
+}
+
+/// Refuses what the model refuses of one stage, by its key.
+fn check(stage: &StageSpec) -> Result<()> {
+    let alone = LinkConfig::new(0, vec![stage.clone()], Vec::new());
+    Link::new(&alone).map(drop).map_err(|cause| match cause {
+        ConfigError::OutOfRange {
+            field,
+            value,
+            right,
+            ..
+        } => anyhow!("{field}: {value} is out of range: {right}"),
+        other => other.into(),
+    })
+}
+
+/// tc's defaults are those of its `loss state`.
+fn four_state(with: &StageParameters) -> Result<FourState> {
+    let all = Probability::from_percent(100.0)?;
+    let missing = "p13: how often a burst begins is missing: p13 = \"1%\"";
+    let p13 = with.p13.context(missing)?;
+    let rest = Probability::from_percent(100.0 - p13.percent())?;
+    Ok(FourState {
+        p13,
+        p31: with.p31.unwrap_or(rest),
+        p32: with.p32.unwrap_or_default(),
+        p23: with.p23.unwrap_or(all),
+        p14: with.p14.unwrap_or_default(),
+        ecn: with.ecn.unwrap_or_default(),
     })
 }
 

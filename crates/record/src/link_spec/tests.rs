@@ -4,8 +4,9 @@ use std::num::NonZeroU32;
 
 use super::*;
 use model::{
-    BitsPerSec, Bytes, Cells, Codel, Delay, Discipline, DualPi2, Effect, FqCodel, Gate,
-    GilbertElliott, Jitter, Law, Ordering, Pie, Police, Rate, Red, Side, Slots, StageSpec, Toffee,
+    BitErrorRate, BitsPerSec, Bytes, Cells, Codel, Delay, Discipline, DualPi2, Effect, FourState,
+    FqCodel, Gate, GilbertElliott, HoldBack, Jitter, Law, Ordering, Pie, Police, RandomLoss, Rate,
+    Red, Reorder, Side, Slots, StageSpec, Toffee,
 };
 
 fn hop(text: &str) -> Hop {
@@ -88,7 +89,7 @@ fn the_drop_factor_stands_for_the_fitted_loss() {
         let hop = hop(&format!("toffee = '{drop}'"));
         match effect(&hop, &format!("{way}.drop")) {
             None => Probability::ZERO,
-            Some(Effect::Loss(loss)) => loss,
+            Some(Effect::Loss(loss)) => loss.share,
             other => panic!("{other:?}"),
         }
     };
@@ -175,17 +176,25 @@ fn names(stages: &[StageSpec]) -> Vec<&str> {
 
 #[test]
 fn stages_stand_in_their_order() {
-    let text = "police = '9mbit,burst=9kb'\nrate = '1mbit'\nloss = '1%'\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
+    let text = "police = '9mbit,burst=9kb'\nrate = '1mbit'\nloss = '1%'\nber = 1e-6\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
                 toffee = 'delay=1ms,drop=2'\n\
                 stages = [{ kind = 'gate' }, { kind = 'loss', name = 'late', loss = '1%', place = 'last' },\n\
                 { kind = 'mtu', mtu = 1400, direction = 'down' }]";
     let hop = hop(text);
-    let up = "box.up.gate box.toffee box.up.drop box.up.police box.up.rate box.up.loss box.up.duplicate box.up.corrupt \
+    let up = "box.up.gate box.toffee box.up.drop box.up.police box.up.rate box.up.loss box.up.ber box.up.duplicate box.up.corrupt \
               box.up.delay box.up.late";
     assert_eq!(names(&hop.rest.up).join(" "), up);
-    let down = "box.down.gate box.down.mtu box.toffee box.down.drop box.down.police box.down.rate box.down.loss \
+    let down = "box.down.gate box.down.mtu box.toffee box.down.drop box.down.police box.down.rate box.down.loss box.down.ber \
                 box.down.duplicate box.down.corrupt box.down.delay box.down.late";
     assert_eq!(names(&hop.rest.down).join(" "), down);
+    let marks = RandomLoss {
+        ecn: true,
+        ..RandomLoss::from_str("1%").unwrap()
+    };
+    assert_eq!(
+        effect(&self::hop("loss = '1%,ecn'"), "up.loss"),
+        Some(Effect::Loss(marks))
+    );
     let bursts = self::hop("loss = '1%,burst=8'");
     assert_eq!(names(&bursts.rest.up), ["box.up.burst-loss"]);
     let law = GilbertElliott::of_bursts("1%".parse().unwrap(), 8.0).unwrap();
@@ -210,7 +219,7 @@ fn jitter_belongs_to_the_delay_and_is_a_text_or_a_table() {
         time: "20ms".parse().unwrap(),
         jitter: Some(Jitter::new("2ms".parse().unwrap(), Law::Normal)),
         ordering: Ordering::Free,
-        by_size: None,
+        ..Delay::default()
     };
     assert_eq!(effect(&text, "down.delay"), Some(Effect::Delay(delay)));
     assert!(refusal("jitter = { spred = '2ms' }").contains("unknown field `spred`"));
@@ -255,9 +264,9 @@ fn slots_are_a_stage_of_files() {
         ),
         (
             "delay = '2ms', jitter = '1ms,half-life=1s'",
-            "jitter.half_life = 1s is out of range",
+            "jitter.half_life: 1s is out of range",
         ),
-        ("delay = '2ms', bytes = '0b'", "bytes = 0b is out of range"),
+        ("delay = '2ms', bytes = '0b'", "bytes: 0b is out of range"),
     ] {
         let error = refused(keys);
         assert!(error.contains(right), "{keys}: {error}");
@@ -472,6 +481,29 @@ fn a_stage_has_the_keys_of_its_kind() {
         (law.bad_loss.percent(), law.good_loss.percent()),
         (100.0, 0.0)
     );
+    let four = self::hop(
+        "[[stages]]\nkind = 'four-state'\np13 = '2%'\necn = true\n\
+                          [[stages]]\nkind = 'indexes'\nindexes = [0, 7]\ndirection = 'up'\n\
+                          [[stages]]\nkind = 'ber'\nber = '1e-6'",
+    );
+    let percent = |percent| Probability::from_percent(percent).unwrap();
+    let of_tc = FourState {
+        p13: percent(2.0),
+        p31: percent(98.0),
+        p32: Probability::ZERO,
+        p23: percent(100.0),
+        p14: Probability::ZERO,
+        ecn: true,
+    };
+    assert_eq!(
+        effect(&four, "down.four-state"),
+        Some(Effect::FourState(of_tc))
+    );
+    let indexes = Effect::Indexes([0, 7].as_slice().into());
+    assert_eq!(effect(&four, "up.indexes"), Some(indexes));
+    let ber = Effect::BitErrors(BitErrorRate::new(1e-6).unwrap());
+    assert_eq!(effect(&four, "up.ber"), Some(ber.clone()));
+    assert_eq!(effect(&self::hop("ber = 1e-6"), "down.ber"), Some(ber));
     let Some(Effect::Trace(trace)) = effect(&hop, "up.trace") else {
         panic!("{hop:?}");
     };
@@ -491,7 +523,7 @@ fn what_no_stage_can_be_is_refused_by_its_name() {
         ),
         (
             "kind = 'gate', queue = '1s'",
-            "link.up.gate: queue = 1s is out of range: a gate's queue is in packets or bytes",
+            "stages: gate: queue: 1s is out of range: a gate's queue is in packets or bytes",
         ),
         (
             "kind = 'trace'",
@@ -502,7 +534,7 @@ fn what_no_stage_can_be_is_refused_by_its_name() {
         ("kind = 'trace', times = [0]", "above 0"),
         (
             "kind = 'trace', times = [1], queue = '1s'",
-            "link.up.trace: queue = 1s is out of range: a trace has no rate, so its queue is in packets or bytes",
+            "stages: trace: queue: 1s is out of range: a trace has no rate, so its queue is in packets or bytes",
         ),
         (
             "kind = 'gemodel', p = '1%'",
@@ -514,16 +546,55 @@ fn what_no_stage_can_be_is_refused_by_its_name() {
         ),
         (
             "kind = 'mtu', mtu = 60",
-            "link.up.mtu: mtu = 60 is out of range",
+            "stages: mtu: mtu: 60 is out of range",
         ),
         ("kind = 'delay'", "stages: delay: delay: it is missing"),
+        (
+            "kind = 'delay', reorder = '5%'",
+            "stages: delay: reorder: it has packets pass others that a delay holds",
+        ),
+        (
+            "kind = 'reorder', share = '1%'",
+            "stages: reorder: extent: it is missing: extent = 3",
+        ),
+        ("kind = 'reorder', share = '1%', extent = 0", "nonzero"),
+        (
+            "kind = 'reorder', share = '1%', extent = 3, timeout = '0s'",
+            "stages: reorder: timeout: 0ns is out of range: a packet is held for more than 0 and at most 3600s",
+        ),
+        (
+            "kind = 'four-state', p31 = '1%'",
+            "stages: four-state: p13: how often a burst begins is missing",
+        ),
+        (
+            "kind = 'four-state', p13 = '1%', p31 = '60%', p32 = '50%'",
+            "stages: four-state: p32: 50% and p31 = 60% is out of range: what leads out of state 3, p31 and p32, is at most 100%",
+        ),
+        (
+            "kind = 'four-state', p13 = '60%', p14 = '50%'",
+            "stages: four-state: p14: 50% and p13 = 60% is out of range: what leads out of state 1, p13 and p14, is at most 100%",
+        ),
+        (
+            "kind = 'indexes'",
+            "stages: indexes: indexes: they are missing: indexes = [0, 3, 7]",
+        ),
+        (
+            "kind = 'indexes', indexes = [3, 1]",
+            "stages: indexes: indexes: 3, 1 is out of range: write each packet's number once, in ascending order",
+        ),
+        ("kind = 'indexes', indexes = [-1]", "-1"),
+        (
+            "kind = 'ber', ber = 1.0",
+            "`1` is out of range: write the share of bits that are wrong, 0 or more and below 1",
+        ),
+        ("kind = 'ber'", "stages: ber: ber: it is missing"),
         (
             "kind = 'loss', name = 'a.b', loss = '1%'",
             "a stage needs a name of letters, digits, - and _",
         ),
         (
             "kind = 'loss', loss = '1%', schedule = [{ at = '1s', loss = '1%,burst=8' }]",
-            "link.up.loss would become a stage of another kind",
+            "stages: loss: link.up.loss would become a stage of another kind",
         ),
         ("kind = 'lose'", "unknown variant `lose`"),
     ] {
@@ -653,4 +724,33 @@ fn the_documented_file_is_a_link() {
     for Condition { key, .. } in CONDITIONS {
         assert!(text.contains(&format!("\n| `{key}` | ")), "{key}");
     }
+}
+
+#[test]
+fn reordering_belongs_to_a_delay_that_packets_pass() {
+    let hop = hop("delay = '20ms'\nreorder = '5%,gap=3'\n[up]\nreorder = '0%'");
+    let Some(Effect::Delay(delay)) = effect(&hop, "down.delay") else {
+        panic!("{hop:?}");
+    };
+    let reorder = Reorder {
+        share: "5%".parse().unwrap(),
+        gap: 3.try_into().unwrap(),
+    };
+    assert_eq!(delay.reorder, Some(reorder));
+    assert_eq!(effect(&hop, "up.delay"), self::delay("20ms"));
+    let why = "reorder: it has packets pass others that a delay holds: state delay too, or leave reorder out";
+    assert_eq!(refusal("reorder = '5%'"), why);
+    assert_eq!(
+        refusal("up.delay = '1ms'\ndown.reorder = '5%'"),
+        format!("down: {why}")
+    );
+    assert_eq!(refusal("schedule = [{ at = '1s', reorder = '5%' }]"), why);
+    self::hop("reorder = '5%'\njitter = '1ms'");
+    let held = self::hop("[[stages]]\nkind = 'reorder'\nshare = '1%'\nextent = 3");
+    let law = HoldBack {
+        share: "1%".parse().unwrap(),
+        extent: 3.try_into().unwrap(),
+        timeout: Nanos::from_millis(100),
+    };
+    assert_eq!(effect(&held, "up.reorder"), Some(Effect::HoldBack(law)));
 }

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use model::{
     BitsPerSec, Bytes, Codel, ConfigError, Discipline, DualPi2, Effect, FqCodel, Framing,
-    GilbertElliott, Link, LinkConfig, Pie, Police, Probability, Queue, QueueLimit, Rate, Red,
-    StageSpec,
+    GilbertElliott, Link, LinkConfig, Pie, Police, Probability, Queue, QueueLimit, RandomLoss,
+    Rate, Red, StageSpec,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
@@ -27,13 +27,15 @@ pub struct LineRate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoliceSpec(pub Police);
 
-/// Random loss, written `1%` or `1%,burst=8`.
+/// Random loss, written `1%`, `1%,burst=8` or `1%,ecn`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossSpec {
     /// The share that is lost in the long run.
     pub share: Probability,
     /// How many are lost in a row, in the mean; each by itself when absent.
     pub burst: Option<f64>,
+    /// Whether packets are marked in place of being lost, where their senders understand marks.
+    pub ecn: bool,
 }
 
 /// Active queue management, written `fq_codel` or `codel,ecn,target=5ms`.
@@ -120,9 +122,16 @@ impl LossSpec {
             .map(|burst| GilbertElliott::of_bursts(self.share, burst));
         match bursts {
             _ if self.share == Probability::ZERO => [Effect::Nothing, Effect::Nothing],
-            Some(Ok(law)) => [Effect::Nothing, Effect::GilbertElliott(law)],
+            Some(Ok(law)) => {
+                let ecn = self.ecn;
+                let law = GilbertElliott { ecn, ..law };
+                [Effect::Nothing, Effect::GilbertElliott(law)]
+            }
             // A text with a burst that cannot be was refused.
-            Some(Err(_)) | None => [Effect::Loss(self.share), Effect::Nothing],
+            Some(Err(_)) | None => {
+                let Self { share, ecn, .. } = self;
+                [Effect::Loss(RandomLoss { share, ecn }), Effect::Nothing]
+            }
         }
     }
 }
@@ -133,12 +142,21 @@ impl FromStr for LossSpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let (share, options) = text.split_once(',').unwrap_or((text, ""));
         let share: Probability = share.trim().parse().map_err(|cause| format!("{cause}"))?;
-        let mut burst = None;
+        let (mut burst, mut ecn) = (None, false);
         for option in parts(options) {
+            if option == "ecn" {
+                if ecn {
+                    return Err("ecn: given twice".to_owned());
+                }
+                ecn = true;
+                continue;
+            }
             let value = option.strip_prefix("burst=");
             let value = value.and_then(|value| value.trim().parse::<f64>().ok());
             let value = value.ok_or_else(|| {
-                format!("`{option}`: behind the share comes burst=8, packets lost in a row")
+                format!(
+                    "`{option}`: behind the share come burst=8, packets lost in a row, and ecn, which marks what can be marked"
+                )
             })?;
             if !(value >= 1.0 && value.is_finite()) {
                 return Err(format!(
@@ -158,15 +176,17 @@ impl FromStr for LossSpec {
                 });
             }
         }
-        Ok(Self { share, burst })
+        Ok(Self { share, burst, ecn })
     }
 }
 
 impl fmt::Display for LossSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.share.fmt(f)?;
-        self.burst
-            .map_or(Ok(()), |burst| write!(f, ",burst={burst}"))
+        if let Some(burst) = self.burst {
+            write!(f, ",burst={burst}")?;
+        }
+        f.write_str(if self.ecn { ",ecn" } else { "" })
     }
 }
 
@@ -427,7 +447,7 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Reads a text, or a number as if it were written as text.
-struct Text<T>(PhantomData<T>);
+pub(super) struct Text<T>(pub(super) PhantomData<T>);
 
 impl<T: FromStr<Err = String>> Visitor<'_> for Text<T> {
     type Value = T;
@@ -491,11 +511,13 @@ read_from_text! {
         |generator| format!("{}( *, *burst=.*)?", pattern::<BitsPerSec>(generator));
     PoliceSpec: "\"10mbit,burst=64KiB\".",
         |generator| format!("{} *, *burst=.*", pattern::<BitsPerSec>(generator));
-    LossSpec: "\"1%\", or in bursts \"1%,burst=8\".",
-        |generator| format!("{}( *, *burst=[0-9.]+)?", pattern::<Probability>(generator));
+    LossSpec: "\"1%\", or in bursts \"1%,burst=8\"; \"1%,ecn\" marks what can be marked.",
+        |generator| format!("{}( *, *(burst=[0-9.]+|ecn))*", pattern::<Probability>(generator));
     AqmSpec: "\"drop-head\", \"red\", \"codel\", \"fq_codel\", \"pie\" or \"dualpi2\", perhaps with options: \"fq_codel,target=5ms\".",
         |_| "(drop-head|red|codel|fq_codel|pie|dualpi2)( *,.*)?".to_owned();
 }
+
+pub(super) use {read_from_text, serialized_as_text};
 
 /// The pattern of a quantity, to be part of a longer one.
 pub(super) fn pattern<T: JsonSchema>(generator: &mut SchemaGenerator) -> String {
@@ -522,7 +544,13 @@ mod tests {
     fn each_prints_as_it_was_written() {
         as_written::<LineRate>(&["10mbit", "0bit", "10mbit,burst=32KiB"]);
         as_written::<PoliceSpec>(&["10mbit,burst=64KiB"]);
-        as_written::<LossSpec>(&["1%", "1%,burst=8", "0.5%,burst=1.5"]);
+        as_written::<LossSpec>(&[
+            "1%",
+            "1%,burst=8",
+            "0.5%,burst=1.5",
+            "1%,ecn",
+            "1%,burst=8,ecn",
+        ]);
         as_written::<AqmSpec>(&[
             "codel",
             "codel,ecn,target=10ms,interval=200ms",
@@ -564,6 +592,8 @@ mod tests {
         refused::<LossSpec>("100%,burst=2", "leave burst out");
         refused::<LossSpec>("1%,bursts=2", "burst=8");
         refused::<LossSpec>("1%,burst=2,burst=3", "twice");
+        refused::<LossSpec>("1%,ecn,ecn", "ecn: given twice");
+        refused::<LossSpec>("1%,ect", "burst=8, packets lost in a row, and ecn");
         refused::<LossSpec>("1", "%");
         refused::<LineRate>(
             "10mbit,burst=1kb",

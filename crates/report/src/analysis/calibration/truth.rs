@@ -132,9 +132,9 @@ impl Crossing<'_> {
     fn varies(&self, way: Direction) -> Option<bool> {
         let route = self.case.path().ok().filter(|route| route.is_steady)?;
         let has_own_times = route.way(way).effects().any(|effect| match effect {
-            Effect::Toffee(_) | Effect::Trace(_) | Effect::Gate(_) => true,
+            Effect::Toffee(_) | Effect::Trace(_) | Effect::Gate(_) | Effect::HoldBack(_) => true,
             Effect::Rate(rate) => rate.fluctuation.is_some(),
-            Effect::Delay(delay) => delay.jitter.is_some(),
+            Effect::Delay(delay) => delay.jitter.is_some() || delay.reorder.is_some(),
             _ => false,
         });
         Some(has_own_times || self.fills_queue(way))
@@ -209,8 +209,14 @@ impl Crossing<'_> {
         let mut passes = 1.0;
         for effect in route.way(way).effects() {
             match effect {
-                Effect::Loss(loss) => passes *= 1.0 - loss.percent() / 100.0,
-                Effect::GilbertElliott(_) | Effect::EveryNth(_) | Effect::Mtu(_) => return None,
+                Effect::Loss(loss) if !loss.ecn => passes *= 1.0 - loss.share.fraction(),
+                Effect::Loss(_)
+                | Effect::GilbertElliott(_)
+                | Effect::FourState(_)
+                | Effect::BitErrors(_)
+                | Effect::Indexes(_)
+                | Effect::EveryNth(_)
+                | Effect::Mtu(_) => return None,
                 _ => {}
             }
         }

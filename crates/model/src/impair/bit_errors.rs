@@ -1,0 +1,41 @@
+//! Loss by bit errors.
+
+use crate::draw::{Chance, Draws};
+use crate::in_flight::InFlight;
+use crate::packet::DropCause;
+use crate::spec::{BitErrorRate, Effect};
+use crate::stage::{Entered, Out, Stage};
+use crate::time::Nanos;
+
+/// A frame is lost if one of its bits is wrong: longer ones more often; see [`BitErrorRate`].
+#[derive(Debug)]
+pub(crate) struct BitErrors {
+    rate: BitErrorRate,
+    draws: Draws,
+}
+
+impl BitErrors {
+    pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
+        Self {
+            rate: BitErrorRate::ZERO,
+            draws,
+        }
+    }
+}
+
+impl Stage for BitErrors {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+        let draw = self.draws.of(t.stream()).at(index);
+        match Chance::of(self.rate.loss(t.packet.len)).hits(draw) {
+            true => Entered::Dropped(DropCause::Loss),
+            false => Entered::Passes(at),
+        }
+    }
+
+    fn set(&mut self, _at: Nanos, effect: &Effect) {
+        self.rate = match effect {
+            Effect::BitErrors(rate) => *rate,
+            _ => BitErrorRate::ZERO,
+        };
+    }
+}

@@ -1,0 +1,118 @@
+//! Loss in bursts with packets received in between: a chain of four states.
+
+use crate::draw::{Chance, Draws};
+use crate::impair::loss::lose;
+use crate::in_flight::{InFlight, Stream};
+use crate::spec::{Effect, FourState};
+use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::time::Nanos;
+
+/// Loss as tc's `loss state` has it; see [`FourState`].
+///
+/// Originals and copies each walk a chain of their own, so that duplication changes nothing for originals.
+#[derive(Debug)]
+pub(crate) struct FourStateLoss {
+    rows: Rows,
+    /// Of originals, of copies.
+    states: [State; 2],
+    draws: Draws,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    ReceivedInGap,
+    ReceivedInBurst,
+    LostInBurst,
+    LostInGap,
+}
+
+/// What each draw leads to: below the first of a row to one state, below the second to another, and else to no other.
+#[derive(Clone, Copy, Debug)]
+struct Rows {
+    p14: Chance,
+    p14_or_p13: Chance,
+    p23: Chance,
+    p32: Chance,
+    p32_or_p31: Chance,
+    ecn: bool,
+}
+
+impl FourStateLoss {
+    pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
+        Self {
+            rows: Rows::NONE,
+            states: [State::ReceivedInGap; 2],
+            draws,
+        }
+    }
+}
+
+impl Rows {
+    /// Nothing is lost, in whatever state; that stays as it is.
+    const NONE: Self = Self {
+        p14: Chance::NEVER,
+        p14_or_p13: Chance::NEVER,
+        p23: Chance::NEVER,
+        p32: Chance::NEVER,
+        p32_or_p31: Chance::NEVER,
+        ecn: false,
+    };
+
+    fn of(law: &FourState) -> Self {
+        Self {
+            p14: Chance::of(law.p14),
+            p14_or_p13: Chance::of_either(law.p14, law.p13),
+            p23: Chance::of(law.p23),
+            p32: Chance::of(law.p32),
+            p32_or_p31: Chance::of_either(law.p32, law.p31),
+            ecn: law.ecn,
+        }
+    }
+
+    /// The state behind `state`.
+    #[inline]
+    fn next(&self, state: State, draw: u64) -> State {
+        use State::{LostInBurst, LostInGap, ReceivedInBurst, ReceivedInGap};
+        match state {
+            ReceivedInGap if self.p14.hits(draw) => LostInGap,
+            ReceivedInGap if self.p14_or_p13.hits(draw) => LostInBurst,
+            ReceivedInGap => ReceivedInGap,
+            ReceivedInBurst if self.p23.hits(draw) => LostInBurst,
+            ReceivedInBurst => ReceivedInBurst,
+            LostInBurst if self.p32.hits(draw) => ReceivedInBurst,
+            LostInBurst if self.p32_or_p31.hits(draw) => ReceivedInGap,
+            LostInBurst => LostInBurst,
+            LostInGap => ReceivedInGap,
+        }
+    }
+}
+
+impl Stage for FourStateLoss {
+    fn nature(_: &Effect) -> Nature {
+        Nature {
+            needs: Needs::Order,
+            gives: Gives::AtOnce,
+        }
+    }
+
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+        let stream = t.stream();
+        let state = &mut self.states[usize::from(stream == Stream::Copies)];
+        *state = self.rows.next(*state, self.draws.of(stream).at(index));
+        match state {
+            State::LostInBurst | State::LostInGap => lose(at, t, self.rows.ecn),
+            State::ReceivedInGap | State::ReceivedInBurst => Entered::Passes(at),
+        }
+    }
+
+    fn set(&mut self, _at: Nanos, effect: &Effect) {
+        match effect {
+            Effect::FourState(law) => self.rows = Rows::of(law),
+            // From its first state it never comes to a loss.
+            _ => {
+                self.rows = Rows::NONE;
+                self.states = [State::ReceivedInGap; 2];
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Packets that others overtake, so many as were asked for.
+
+use alloc::collections::VecDeque;
+
+use crate::draw::{Chance, Draws};
+use crate::in_flight::{InFlight, Stream};
+use crate::spec::{Effect, HoldBack};
+use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::time::Nanos;
+
+/// Holds packets back until later ones have passed; see [`HoldBack`]. Copies pass, and overtake nobody.
+#[derive(Debug)]
+pub(crate) struct HoldingBack {
+    chance: Chance,
+    extent: u64,
+    timeout: Nanos,
+    /// In the order in which they came.
+    held: VecDeque<Held>,
+    /// Originals that were not held back.
+    passed: u64,
+    draws: Draws,
+}
+
+/// A packet that is held back until so many have passed in all, or until a time.
+#[derive(Debug)]
+struct Held {
+    until_passed: u64,
+    until: Nanos,
+    t: InFlight,
+}
+
+impl HoldingBack {
+    pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
+        Self {
+            chance: Chance::NEVER,
+            extent: 0,
+            timeout: Nanos::ZERO,
+            held: VecDeque::new(),
+            passed: 0,
+            draws,
+        }
+    }
+}
+
+impl Stage for HoldingBack {
+    fn nature(_: &Effect) -> Nature {
+        Nature {
+            needs: Needs::Now,
+            gives: Gives::AtOnce,
+        }
+    }
+
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
+        if t.stream() == Stream::Copies {
+            return Entered::Passes(at);
+        }
+        if self.chance.hits(self.draws.at(index)) {
+            self.held.push_back(Held {
+                until_passed: self.passed + self.extent,
+                until: at + self.timeout,
+                t: *t,
+            });
+            return Entered::Taken;
+        }
+        self.passed += 1;
+        let passed = self.passed;
+        let is_over = |held: &mut Held| held.until_passed <= passed;
+        while let Some(held) = self.held.pop_front_if(is_over) {
+            out.pass(at, held.t);
+        }
+        Entered::Passes(at)
+    }
+
+    fn wake(&mut self, at: Nanos, _: &mut Out) -> Option<InFlight> {
+        let held = self.held.pop_front_if(|held| held.until <= at)?;
+        Some(held.t)
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        self.held.front().map(|held| held.until)
+    }
+
+    fn set(&mut self, at: Nanos, effect: &Effect) {
+        let law = match effect {
+            Effect::HoldBack(law) => Some(law),
+            _ => None,
+        };
+        self.chance = law.map_or(Chance::NEVER, |law| Chance::of(law.share));
+        if let Some(HoldBack {
+            extent, timeout, ..
+        }) = law
+        {
+            self.extent = u64::from(extent.get());
+            self.timeout = *timeout;
+            // None waits for longer than one that comes now: so they stay in order.
+            for held in &mut self.held {
+                held.until_passed = held.until_passed.min(self.passed + self.extent);
+                held.until = held.until.min(at + self.timeout);
+            }
+        } else {
+            self.held.iter_mut().for_each(|held| held.until = at);
+        }
+    }
+
+    fn held(&self) -> usize {
+        self.held.len()
+    }
+}

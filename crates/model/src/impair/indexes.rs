@@ -1,0 +1,58 @@
+//! Loss by number.
+
+use alloc::sync::Arc;
+
+use crate::draw::Draws;
+use crate::in_flight::{InFlight, Stream};
+use crate::packet::DropCause;
+use crate::spec::Effect;
+use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::time::Nanos;
+
+/// Drops the packets of stated numbers, and no copy.
+#[derive(Debug)]
+pub(crate) struct Indexes {
+    /// In ascending order.
+    all: Arc<[u64]>,
+    /// How many of them lie behind.
+    over: usize,
+}
+
+impl Indexes {
+    pub(crate) fn new(_start: Nanos, _: Draws) -> Self {
+        Self {
+            all: Arc::default(),
+            over: 0,
+        }
+    }
+}
+
+impl Stage for Indexes {
+    fn nature(_: &Effect) -> Nature {
+        Nature {
+            needs: Needs::Order,
+            gives: Gives::AtOnce,
+        }
+    }
+
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+        if t.stream() == Stream::Copies {
+            return Entered::Passes(at);
+        }
+        while self.all.get(self.over).is_some_and(|own| *own < index) {
+            self.over += 1;
+        }
+        match self.all.get(self.over) == Some(&index) {
+            true => Entered::Dropped(DropCause::Loss),
+            false => Entered::Passes(at),
+        }
+    }
+
+    fn set(&mut self, _at: Nanos, effect: &Effect) {
+        self.over = 0;
+        self.all = match effect {
+            Effect::Indexes(all) => all.clone(),
+            _ => Arc::default(),
+        };
+    }
+}

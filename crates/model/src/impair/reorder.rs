@@ -1,0 +1,49 @@
+//! Packets that pass a delay at once.
+
+use crate::draw::{Chance, Draws};
+use crate::in_flight::Stream;
+use crate::spec::Reorder;
+
+/// Finds the packets that pass a delay at once; see [`Reorder`].
+///
+/// Originals and copies are counted by themselves, so that duplication changes nothing for originals.
+#[derive(Debug)]
+pub(crate) struct AtOnce {
+    chance: Chance,
+    gap: u32,
+    /// Originals, and copies, that have waited since the last one that did not.
+    waited: [u32; 2],
+    draws: Draws,
+}
+
+impl AtOnce {
+    pub(crate) fn new(draws: Draws) -> Self {
+        Self {
+            chance: Chance::NEVER,
+            gap: 0,
+            waited: [0; 2],
+            draws,
+        }
+    }
+
+    pub(crate) fn set(&mut self, law: Option<Reorder>) {
+        self.chance = law.map_or(Chance::NEVER, |law| Chance::of(law.share));
+        self.gap = law.map_or(0, |law| law.gap.get());
+    }
+
+    /// Whether packet number `index` of `stream` passes at once.
+    #[inline]
+    pub(crate) fn takes(&mut self, stream: Stream, index: u64) -> bool {
+        if self.gap == 0 {
+            return false;
+        }
+        let waited = &mut self.waited[usize::from(stream == Stream::Copies)];
+        let is_candidate = *waited >= self.gap - 1;
+        if is_candidate && self.chance.hits(self.draws.of(stream).at(index)) {
+            *waited = 0;
+            return true;
+        }
+        *waited = waited.saturating_add(1);
+        false
+    }
+}
