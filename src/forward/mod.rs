@@ -26,7 +26,7 @@ use held::HeldFrames;
 use packet_log::{LogLine, PacketLogWriter, PacketVerdict};
 use record::lateness::{FlowDepartures, LateBudget};
 use record::link_spec::Rules;
-use record::summary::{DelaySummary, PacketLogSummary};
+use record::summary::{DelaySummary, PacketLogSummary, ShareSummary};
 use stats::DepartureError;
 pub(crate) use stats::{Loss, Stats};
 
@@ -434,6 +434,7 @@ impl<P: Port> Forwarder<P> {
             stats.link[side.index()] = self.link.by_class(side).to_vec();
             stats.missed[side.index()] = self.ports[side.index()].missed();
         }
+        stats.shares = ShareSummary::of(self.link.stages());
         stats.delays = DelaySummary::of(self.link.stages());
         stats.peak_bytes = self.held.peak_bytes();
         stats

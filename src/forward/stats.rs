@@ -9,7 +9,7 @@ use netio::Waiter;
 use record::lateness::LateBudget;
 use record::link_spec::Rules;
 use record::summary::{
-    ClassSummary, DelaySummary, DepartureSummary, DirectionSummary, OwnLoss, Summary,
+    ClassSummary, DelaySummary, DepartureSummary, DirectionSummary, OwnLoss, ShareSummary, Summary,
     dropped_by_cause,
 };
 
@@ -50,6 +50,8 @@ impl Loss {
 pub(crate) struct Stats {
     /// What the model counted, by class.
     pub(crate) link: [Vec<Counters>; 2],
+    /// What the model's random losses and copies came to.
+    pub(crate) shares: Vec<ShareSummary>,
     /// What the model's random delays came to.
     pub(crate) delays: Vec<DelaySummary>,
     /// ARP, discovery and the like, passed unimpaired.
@@ -176,6 +178,7 @@ pub(super) fn summary(
     Summary {
         up: direction(stats, Side::A, rules),
         down: direction(stats, Side::B, rules),
+        shares: stats.shares.clone(),
         delays: stats.delays.clone(),
         departure_error: stats.departure.summary(),
         peak_held_bytes: stats.peak_bytes,

@@ -1,6 +1,7 @@
 //! What a link did, in counters that add up: packets + copies = delivered + dropped + held.
 
 use crate::packet::DropCause;
+use crate::spec::Effect;
 use crate::time::Nanos;
 
 /// Counts of the packets of one class that came from one side.
@@ -71,14 +72,18 @@ impl core::ops::Add for Counters {
 }
 
 /// What one stage of a link did, in all paths together where it stands in several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageReport<'a> {
     /// Its name: "box.up.loss", or "box.toffee" for what both directions share.
     pub name: &'a str,
     /// Packets and copies that came to it.
     pub packets: u64,
+    /// What it does, if that has been the same all the time.
+    pub effect: Option<&'a Effect>,
     /// Those that it dropped.
     pub dropped: u64,
+    /// How often it began to drop them as they came: `dropped / runs` in a row in the mean, where nothing waits in it.
+    pub runs: u64,
     /// Copies that it made.
     pub copied: u64,
     /// Packets in it now: in flight, waiting or in service.

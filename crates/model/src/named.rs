@@ -34,6 +34,12 @@ pub(crate) struct NamedStage {
     entered: [u64; 2],
     pub(crate) dropped: u64,
     pub(crate) copied: u64,
+    /// Runs of packets in a row that it dropped as they came, and whether the last one was.
+    runs: u64,
+    is_dropping: bool,
+    /// What it does, if that has been the same all the time.
+    effect: Option<Effect>,
+    is_set: bool,
 }
 
 impl NamedStage {
@@ -53,6 +59,10 @@ impl NamedStage {
             entered: [0; 2],
             dropped: 0,
             copied: 0,
+            runs: 0,
+            is_dropping: false,
+            effect: None,
+            is_set: false,
         }
     }
 
@@ -81,6 +91,8 @@ impl NamedStage {
             self.nature.needs = self.nature.needs.max(Needs::Order);
         }
         self.is_leaving = false;
+        self.effect = (!self.is_set && spec.schedule.is_empty()).then(|| spec.effect.clone());
+        self.is_set = true;
         self.stage.set(at, &spec.effect);
         let absolute = |(after, effect): &(Nanos, Effect)| (start + *after, effect.clone());
         self.schedule = spec.schedule.iter().map(absolute).collect();
@@ -93,6 +105,7 @@ impl NamedStage {
     pub(crate) fn leave(&mut self, at: Nanos) {
         self.is_leaving = true;
         self.changes_at = Nanos::MAX;
+        self.effect = None;
         self.stage.set(at, &Effect::Nothing);
     }
 
@@ -126,6 +139,9 @@ impl NamedStage {
         *entered += 1;
         let entered = self.stage.enter(at, index, t, out);
         debug_assert!(!matches!(entered, Entered::Passes(later) if later < at));
+        let is_dropped = matches!(entered, Entered::Dropped(_) | Entered::Refused(..));
+        self.runs += u64::from(is_dropped && !self.is_dropping);
+        self.is_dropping = is_dropped;
         entered
     }
 
@@ -176,7 +192,9 @@ impl NamedStage {
         StageReport {
             name: &self.name,
             packets: self.entered.iter().sum(),
+            effect: self.effect.as_ref(),
             dropped: self.dropped,
+            runs: self.runs,
             copied: self.copied,
             held: (self.stage.held() + self.line.len()) as u64,
             longest_queue: self.stage.longest_queue() as u64,

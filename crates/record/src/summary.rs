@@ -1,11 +1,14 @@
 //! What the emulator did, in the form that is printed and kept in a record.
 
+mod shares;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use model::{Counters, DropCause, StageReport};
 use serde::{Deserialize, Serialize};
 
+pub use self::shares::ShareSummary;
 use crate::crossing::CrossedFlow;
 use crate::quantity::counted;
 
@@ -17,6 +20,9 @@ pub struct Summary {
     pub up: DirectionSummary,
     /// From server to client, `IF_B` to `IF_A`.
     pub down: DirectionSummary,
+    /// What each stage came to that loses or copies at random.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<ShareSummary>,
     /// What each delay came to that varies at random.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delays: Vec<DelaySummary>,
@@ -332,6 +338,9 @@ impl fmt::Display for Summary {
         writeln!(f, "what crossed the link")?;
         writeln!(f, "up   {}", self.up)?;
         writeln!(f, "down {}", self.down)?;
+        for share in &self.shares {
+            writeln!(f, "{share}")?;
+        }
         for delay in &self.delays {
             writeln!(f, "{delay}")?;
         }

@@ -13,11 +13,16 @@ pub fn percent(part: u64, whole: u64) -> Option<f64> {
 /// The 95 % interval of the share that `part` of `whole` independent draws were found to be, from 0 to 1; absent of nothing
 /// (E. B. Wilson, "Probable inference, the law of succession, and statistical inference", 1927).
 pub fn wilson(part: u64, whole: u64) -> Option<[f64; 2]> {
+    wilson_of_runs(part, whole, 1.0)
+}
+
+/// The same of draws that hang together: their count varies `inflation` times as much as that of independent ones.
+pub fn wilson_of_runs(part: u64, whole: u64, inflation: f64) -> Option<[f64; 2]> {
     if whole == 0 {
         return None;
     }
-    let n = whole as f64;
-    let share = (part as f64 / n).min(1.0);
+    let n = whole as f64 / inflation;
+    let share = (part as f64 / whole as f64).min(1.0);
     let scale = 1.0 + Z * Z / n;
     let middle = (share + Z * Z / (2.0 * n)) / scale;
     let half = Z / scale * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();

@@ -1,0 +1,294 @@
+//! What stages that lose or copy packets at random came to, beside what was asked of them.
+
+use std::fmt;
+
+use model::{Effect, Probability, StageReport};
+use serde::{Deserialize, Serialize};
+use stats::proportion::{percent, wilson_of_runs};
+
+use super::is_zero;
+use crate::quantity::counted;
+
+/// The two-sided 95 % quantile of the normal distribution.
+const Z: f64 = 1.959_964;
+/// Runs of which the mean length has an interval.
+const FEWEST_RUNS: u64 = 10;
+
+/// How many of the packets that came to a stage it lost or copied at random, in the model's account.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShareSummary {
+    /// The stage's name: "box.up.loss".
+    pub stage: String,
+    /// What it did to them: "lost" or "copied".
+    pub what: String,
+    /// Packets and copies that came to it.
+    pub packets: u64,
+    /// Those to which it did that.
+    pub count: u64,
+    /// How often it began to; absent of copies.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub runs: u64,
+    /// To how many it should in the long run, in percent.
+    pub asked_percent: f64,
+    /// How many that should be in a row, in the mean.
+    pub asked_run: f64,
+}
+
+/// A mean and its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Achieved {
+    /// The mean.
+    pub mean: f64,
+    /// Where it may lie in the long run.
+    pub interval: [f64; 2],
+}
+
+impl ShareSummary {
+    /// What the model says of the stages that lose or copy at random, have had the same to do all the time, and that packets
+    /// came to.
+    pub fn of<'s>(stages: impl Iterator<Item = StageReport<'s>>) -> Vec<Self> {
+        let of = |stage: StageReport<'s>| {
+            let asked = Asked::of(stage.effect?)?;
+            let count = if asked.is_copy {
+                stage.copied
+            } else {
+                stage.dropped
+            };
+            Some(Self {
+                stage: stage.name.to_owned(),
+                what: if asked.is_copy { "copied" } else { "lost" }.to_owned(),
+                packets: stage.packets,
+                count,
+                runs: if asked.is_copy { 0 } else { stage.runs },
+                asked_percent: 100.0 * asked.share,
+                asked_run: asked.run,
+            })
+        };
+        let is_met = |share: &Self| share.packets > 0;
+        stages.filter_map(of).filter(is_met).collect()
+    }
+
+    /// The share that it came to, in percent; absent of no packets.
+    ///
+    /// Runs make the count vary more than independent draws would, as a chain of two states with such runs does:
+    /// (1 + c) / (1 - c) times as much, with c its correlation from one packet to the next, of the runs that were seen or of those
+    /// asked for, whichever is more.
+    pub fn share(&self) -> Option<Achieved> {
+        let seen = self.count as f64 / self.packets.max(1) as f64;
+        let run = self.count as f64 / self.runs.max(1) as f64;
+        let seen = if self.runs > 0 {
+            correlation(seen, run)
+        } else {
+            0.0
+        };
+        let asked = correlation(self.asked_percent / 100.0, self.asked_run);
+        let most = seen.max(asked);
+        let interval = wilson_of_runs(self.count, self.packets, (1.0 + most) / (1.0 - most))?;
+        Some(Achieved {
+            mean: percent(self.count, self.packets)?,
+            interval: interval.map(|end| 100.0 * end),
+        })
+    }
+
+    /// How many it lost in a row; absent where too few runs say it, or no run of more than one was asked for.
+    pub fn run(&self) -> Option<Achieved> {
+        let is_said = self.runs >= FEWEST_RUNS && self.asked_run > 1.05;
+        let mean = self.count as f64 / self.runs as f64;
+        // Of geometric lengths.
+        let half = Z * (mean * (mean - 1.0) / self.runs as f64).sqrt();
+        is_said.then(|| Achieved {
+            mean,
+            interval: [(mean - half).max(1.0), mean + half],
+        })
+    }
+}
+
+/// The correlation from one packet to the next in a chain of two states that loses this share in runs of this mean; never below 0.
+fn correlation(share: f64, run: f64) -> f64 {
+    if share <= 0.0 || share >= 1.0 {
+        return 0.0;
+    }
+    let ends = 1.0 / run.max(1.0);
+    (1.0 - ends - ends * share / (1.0 - share)).clamp(0.0, 0.999_999)
+}
+
+/// What a stage is to do in the long run.
+struct Asked {
+    is_copy: bool,
+    share: f64,
+    run: f64,
+}
+
+impl Asked {
+    /// Of effects whose share does not hang on the packets, and that always lose what they could mark.
+    fn of(effect: &Effect) -> Option<Self> {
+        let alone = |share: f64| 1.0 / (1.0 - share).max(1e-9);
+        let lost = |share: f64, run: f64| Self {
+            is_copy: false,
+            share,
+            run,
+        };
+        Some(match effect {
+            Effect::Loss(of) if !of.ecn => {
+                let share = of.share.fraction();
+                lost(share, alone(share))
+            }
+            Effect::GilbertElliott(of) if !of.ecn => lost(of.stationary_loss(), of.mean_burst()),
+            Effect::FourState(of) if !of.ecn => lost(of.stationary_loss(), of.mean_burst()),
+            Effect::Duplicate(of) => {
+                let share = Probability::fraction(of.share);
+                Self {
+                    is_copy: true,
+                    share,
+                    run: 1.0,
+                }
+            }
+            _ => return None,
+        })
+        .filter(|asked| asked.share > 0.0)
+    }
+}
+
+impl fmt::Display for ShareSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            stage, what, count, ..
+        } = self;
+        let of = counted(self.packets, "packet");
+        write!(f, "{stage}: {count} of {of} {what}")?;
+        if let Some(share) = self.share() {
+            write!(f, ", {share} %")?;
+            asked(f, share, self.asked_percent, " %")?;
+        }
+        if let Some(run) = self.run() {
+            write!(f, "; {run} in a row")?;
+            asked(f, run, self.asked_run, "")?;
+        }
+        Ok(())
+    }
+}
+
+/// What was asked for, and whether the interval holds it.
+fn asked(f: &mut fmt::Formatter<'_>, achieved: Achieved, asked: f64, unit: &str) -> fmt::Result {
+    let [low, high] = achieved.interval;
+    let shown = Short(asked);
+    match (low..=high).contains(&asked) {
+        true => write!(f, " where {shown}{unit} was asked for"),
+        false => write!(
+            f,
+            " where {shown}{unit} was asked for (outside, as 1 in 20 by chance)"
+        ),
+    }
+}
+
+impl fmt::Display for Achieved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [low, high] = self.interval.map(Short);
+        write!(f, "{} [{low}, {high}]", Short(self.mean))
+    }
+}
+
+/// Three digits, or as many as are before the point.
+struct Short(f64);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = match self.0 {
+            0.0 => 0,
+            value if value < 0.01 => 4,
+            value if value < 1.0 => 3,
+            value if value < 10.0 => 2,
+            value if value < 100.0 => 1,
+            _ => 0,
+        };
+        let text = format!("{:.digits$}", self.0);
+        match text.contains('.') {
+            true => f.write_str(text.trim_end_matches('0').trim_end_matches('.')),
+            false => f.write_str(&text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Bytes, Link, LinkConfig, Nanos, Packet, PacketId, Side};
+
+    use super::*;
+    use crate::link_spec::LinkSpec;
+
+    /// What a link's stages came to after so many packets from side A.
+    fn after(packets: u64, text: &str) -> Vec<ShareSummary> {
+        let spec: LinkSpec = toml::from_str(text).unwrap();
+        let config: LinkConfig = spec.to_link("box").unwrap().config;
+        let mut link = Link::new(&config).unwrap();
+        for number in 0..packets {
+            let at = Nanos::from_millis(number);
+            link.offer(at, Side::A, Packet::new(PacketId(number), Bytes(1_000)));
+            while link.poll(at).is_some() {}
+        }
+        ShareSummary::of(link.stages())
+    }
+
+    #[test]
+    fn what_was_asked_for_is_said_beside_what_it_came_to() {
+        let all = after(100_000, "up.loss = '1%'\nup.duplicate = '2%'");
+        let [loss, copies] = all.as_slice() else {
+            panic!("{all:?}");
+        };
+        assert_eq!(
+            (loss.stage.as_str(), loss.what.as_str()),
+            ("box.up.loss", "lost")
+        );
+        assert_eq!(loss.packets, 100_000);
+        let share = loss.share().unwrap();
+        assert!(
+            share.interval[0] < 1.0 && 1.0 < share.interval[1],
+            "{share:?}"
+        );
+        assert!(share.interval[1] - share.interval[0] < 0.13, "{share:?}");
+        assert_eq!(loss.run(), None);
+        assert_eq!(copies.what, "copied");
+        let text = loss.to_string();
+        assert!(text.ends_with("] % where 1 % was asked for"), "{text}");
+    }
+
+    #[test]
+    fn runs_widen_the_interval_and_are_held_against_those_asked_for() {
+        let all = after(400_000, "up.loss = '1%,burst=8'");
+        let bursts = &all[0];
+        let (share, run) = (bursts.share().unwrap(), bursts.run().unwrap());
+        assert!(
+            share.interval[0] < 1.0 && 1.0 < share.interval[1],
+            "{share:?}"
+        );
+        assert!(run.interval[0] < 8.0 && 8.0 < run.interval[1], "{run:?}");
+        // Of as many independent losses it is 0.06 wide.
+        assert!(share.interval[1] - share.interval[0] > 0.2, "{share:?}");
+    }
+
+    #[test]
+    fn what_is_not_as_asked_is_said_to_be_outside() {
+        let share = ShareSummary {
+            stage: "box.up.loss".to_owned(),
+            what: "lost".to_owned(),
+            packets: 10_000,
+            count: 200,
+            runs: 196,
+            asked_percent: 1.0,
+            asked_run: 1.01,
+        };
+        assert_eq!(
+            share.to_string(),
+            "box.up.loss: 200 of 10000 packets lost, 2 [1.74, 2.29] % where 1 % was asked for (outside, as 1 in 20 by chance)"
+        );
+    }
+
+    #[test]
+    fn what_changes_or_does_nothing_is_not_held_against_anything() {
+        assert_eq!(after(100, "up.loss = '0%'\ndown.loss = '1%'"), []);
+        let changes = "up.loss = '1%'\nup.schedule = [{ at = '5ms', loss = '2%' }]";
+        assert_eq!(after(100, changes), []);
+        assert_eq!(after(100, "up.loss = '1%,ecn'"), []);
+    }
+}
