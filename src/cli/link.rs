@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use model::LinkConfig;
-use record::link_spec::{CONDITIONS, Condition, DirectionSpec, LinkSpec, ToffeeSpec, warnings};
+use record::link_spec::{
+    CONDITIONS, Condition, DirectionSpec, LinkProfile, LinkSpec, PROFILES, ToffeeSpec, warnings,
+};
 
 use crate::notes::note;
 use crate::toml_file;
 
-/// Conditions of the link; what is named here overrides what `--link FILE` says.
+/// Conditions of the link; what is named here overrides what `--link FILE` or `--profile NAME` says.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Link")]
 pub(crate) struct LinkArgs {
@@ -25,6 +28,9 @@ pub(crate) struct LinkArgs {
     /// Conditions from a TOML file
     #[arg(long, value_name = "FILE.toml")]
     link: Option<PathBuf>,
+    /// The conditions of a kind of network; `farwire profiles` lists them. A file names its own: profile = "NAME"
+    #[arg(long, value_name = "NAME", value_parser = profile_parser(), conflicts_with = "link")]
+    profile: Option<LinkProfile>,
 }
 
 /// A flag for every condition in each direction, one for up and one for down.
@@ -39,7 +45,7 @@ const UP: &str = "up-";
 const DOWN: &str = "down-";
 
 impl LinkArgs {
-    /// The conditions in effect: the file's, overridden by the flags, checked.
+    /// The conditions in effect: the file's or the profile's, overridden by the flags, checked.
     ///
     /// # Errors
     /// A file that cannot be read or is wrong, or conditions that contradict each other.
@@ -53,13 +59,20 @@ impl LinkArgs {
             down,
             ..LinkSpec::default()
         };
-        let spec = match &self.link {
-            Some(file) => flags.or(toml_file::read_link(file)?),
-            None => flags,
+        let spec = match (&self.link, &self.profile) {
+            (Some(file), _) => flags.or(toml_file::read_link(file)?),
+            (None, Some(profile)) => flags.or(profile.conditions()),
+            (None, None) => flags,
         };
         spec.check().context("the link's conditions")?;
         Ok(spec)
     }
+}
+
+/// Reads the name of a profile; help, completions and errors know all there are.
+pub(crate) fn profile_parser() -> impl TypedValueParser<Value = LinkProfile> {
+    let names = PROFILES.iter().map(|profile| profile.name);
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<LinkProfile>())
 }
 
 /// Conditions in one line, as a box says what is in force: "delay 20ms, rate 10mbit each way, up loss 1%".
@@ -206,6 +219,39 @@ mod tests {
         let spec = parse(&format!("x --delay 5ms --link {}", file.display())).unwrap();
         assert_eq!(spec.both.delay, Some("5ms".parse().unwrap()));
         assert_eq!(spec.both.loss, Some("1%".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_flag_overrides_the_profile() {
+        let profile: LinkProfile = "in-flight".parse().unwrap();
+        assert_eq!(
+            parse("x --profile in-flight").unwrap(),
+            profile.conditions()
+        );
+        let spec = parse("x --rate 1mbit --profile in-flight --seed 7").unwrap();
+        let hop = spec.hop("box").unwrap();
+        let slowest =
+            |stages: &[StageSpec]| Way(stages.to_vec()).slowest(model::Bytes(1514)).unwrap().0;
+        assert_eq!(slowest(&hop.rest.up), "1mbit".parse().unwrap());
+        assert_eq!(slowest(&hop.rest.down), "1mbit".parse().unwrap());
+        assert_eq!(spec.both.delay, profile.conditions().both.delay);
+        assert_eq!(spec.seed(), 7);
+    }
+
+    #[test]
+    fn a_profile_that_is_not_there_or_stands_beside_a_file_is_refused() {
+        let refused = |line| parse(line).unwrap_err().to_string();
+        let unknown = refused("x --profile mobil");
+        assert!(
+            unknown.contains("geo-satellite, in-flight, mobile"),
+            "{unknown}"
+        );
+        assert!(
+            unknown.contains("similar value exists: 'mobile'"),
+            "{unknown}"
+        );
+        let both = refused("x --profile mobile --link slow.toml");
+        assert!(both.contains("cannot be used with '--link"), "{both}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod experiment;
 pub(crate) mod link;
 mod measure;
 mod pages;
+mod profiles;
 mod report;
 mod run;
 mod serve;
@@ -54,6 +55,7 @@ enum Command {
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     Theory(theory::TheoryArgs),
+    Profiles(profiles::ProfilesArgs),
     Doctor(doctor::DoctorArgs),
     Completions(pages::CompletionsArgs),
     Man(pages::ManArgs),
@@ -83,6 +85,7 @@ impl Cli {
             Command::Report(args) => args.run(),
             Command::Compare(args) => args.run(),
             Command::Theory(args) => args.run(),
+            Command::Profiles(args) => args.run(),
             Command::Doctor(args) => args.run(),
             Command::Completions(args) => args.run(),
             Command::Man(args) => args.run(),

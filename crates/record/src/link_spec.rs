@@ -3,6 +3,7 @@
 mod classes;
 mod hop;
 mod jitter;
+mod profiles;
 mod rules;
 mod shares;
 mod stages;
@@ -22,6 +23,7 @@ pub use self::classes::ClassSpec;
 pub use self::hop::{Hop, Stages};
 pub(crate) use self::hop::{emulated_link, route};
 pub use self::jitter::JitterSpec;
+pub use self::profiles::{LinkProfile, PROFILES};
 pub use self::rules::{EmulatedLink, Protocol, Rule, Rules};
 pub use self::shares::{CorruptSpec, DuplicateSpec, ReorderSpec};
 pub use self::stages::{Place, StageKind, StageParameters, StageStep, StageTable};
@@ -125,6 +127,9 @@ macro_rules! conditions {
         #[serde(deny_unknown_fields, rename = "LinkSpec")]
         /// Conditions of one link; what `up` or `down` names overrides the common value in that direction.
         struct FlatLinkSpec {
+            /// A link that ships, as `farwire profiles` lists them; what is written beside overrides it.
+            #[serde(default, skip_serializing)]
+            profile: Option<LinkProfile>,
             $(
                 #[doc = $help]
                 $(#[$attribute])*
@@ -206,9 +211,13 @@ macro_rules! conditions {
 
         impl From<FlatLinkSpec> for LinkSpec {
             fn from(flat: FlatLinkSpec) -> Self {
-                let FlatLinkSpec { $($key,)+ toffee, seed, up, down, schedule, stages, classes } = flat;
+                let FlatLinkSpec { profile, $($key,)+ toffee, seed, up, down, schedule, stages, classes } = flat;
                 let both = DirectionSpec { $($key,)+ schedule };
-                Self { both, toffee, seed, up, down, stages, classes }
+                let said = Self { both, toffee, seed, up, down, stages, classes };
+                match profile {
+                    Some(profile) => said.or(profile.conditions()),
+                    None => said,
+                }
             }
         }
 
@@ -216,7 +225,8 @@ macro_rules! conditions {
             fn from(spec: LinkSpec) -> Self {
                 let LinkSpec { both, toffee, seed, up, down, stages, classes } = spec;
                 let schedule = both.schedule;
-                Self { $($key: both.$key,)+ toffee, seed, up, down, schedule, stages, classes }
+                let profile = None;
+                Self { profile, $($key: both.$key,)+ toffee, seed, up, down, schedule, stages, classes }
             }
         }
     };

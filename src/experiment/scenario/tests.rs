@@ -9,6 +9,7 @@ use record::Record;
 use record::bed::Bed;
 use record::expectation::{Judgement, Met, Rule, TrendWay};
 use record::figure_name::FigureName;
+use record::link_spec::LinkProfile;
 use record::plan::{Instrument, Published, Repeats};
 use report::analysis::compare::Comparison;
 use stats::deciding::Centre;
@@ -280,6 +281,29 @@ fn a_key_of_a_link_is_checked_like_any_other() {
     assert!(
         message.starts_with("x.toml:20: link: delay: `1parsec`"),
         "{message}"
+    );
+}
+
+#[test]
+fn a_link_may_be_a_profile_and_what_differs_and_a_sweep_go_over_profiles() {
+    let cases = "[bases.b]\nlink = { profile = 'mobile', delay = '1ms' }\n\
+                 [[cases]]\nname = 'a'\nbase = 'b'\nlink.loss = '3%'\n\
+                 [[cases]]\nname = 'k'\nsweep = { 'link.profile' = ['mobile', 'in-flight'] }\n";
+    let plan = plan(cases, false);
+    let conditions = |name: &str| name.parse::<LinkProfile>().unwrap().conditions();
+    let [own, mobile, in_flight] = [0, 1, 2].map(|at| &plan.cases[at].link);
+    assert_eq!(own.both.delay, "1ms".parse().ok());
+    assert_eq!(own.both.loss, "3%".parse().ok());
+    assert_eq!(own.down, conditions("mobile").down);
+    assert_eq!(*mobile, conditions("mobile"));
+    assert_eq!(*in_flight, conditions("in-flight"));
+    assert_eq!(plan.cases[2].name, "k[profile=in-flight]");
+    let refused = refusal("name = 'a'\nlink = { delay = '1ms', profile = 'mobil' }\n");
+    assert!(
+        refused.starts_with(
+            "x.toml:19: link: profile: there is no profile `mobil`; did you mean `mobile`?"
+        ),
+        "{refused}"
     );
 }
 

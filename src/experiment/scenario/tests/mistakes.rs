@@ -335,7 +335,13 @@ const MISTAKES: &[Mistake] = &[
         r#"link.delay = "10ms""#,
         r#"link.satellite = "geo" # here"#,
         "link: unknown field `satellite`",
-        "expected one of `delay`",
+        "expected one of `profile`, `delay`",
+    ),
+    mistake(
+        r#"link.delay = "10ms""#,
+        r#"link.profile = "geo-sat" # here"#,
+        "link: profile",
+        "did you mean `geo-satellite`?",
     ),
     // Names of what is not there.
     mistake(
