@@ -75,7 +75,8 @@ pub(crate) fn stated(
         }
         (Some(StreamTool::Nuttcp), protocol) => {
             let counts = match protocol {
-                Protocol::Tcp => Stated::totals(&[Metric::RetransmittedPackets]),
+                // What it prints as retrans is 0, whatever is sent again.
+                Protocol::Tcp => Stated::totals(&[]),
                 Protocol::Udp => {
                     Stated::totals(&DATAGRAMS).and(Stated::means(&[Metric::LostPercent]))
                 }
