@@ -9,8 +9,9 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use farwire_model::{
     Bytes, Codel, Delay, Discipline, DualPi2, Ecn, Effect, Factor, Flow, FourState, FqCodel,
-    Framing, GilbertElliott, HoldBack, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Packet,
-    PacketId, Pie, Police, Queue, QueueLimit, Rate, Red, Reorder, Side, Slots, StageSpec, Toffee,
+    Framing, GilbertElliott, HoldBack, Jitter, Law, Link, LinkConfig, Nanos, Netem,
+    NetemDistribution, NetemLoss, NetemShare, Ordering, Packet, PacketId, Pie, Police, Queue,
+    QueueLimit, Rate, Red, Reorder, Side, Slots, StageSpec, Toffee,
 };
 
 /// Packets between two readings of the clock.
@@ -319,6 +320,28 @@ fn duplicate(bencher: Bencher<'_, '_>) {
     let copies = Effect::Duplicate("1%".parse().expect("a probability"));
     let copies = ("box", "duplicate", copies);
     cross(bencher, &[copies, delayed("box")], Nanos(600));
+}
+
+/// netem with all that it does to a packet.
+#[divan::bench]
+fn netem(bencher: Bencher<'_, '_>) {
+    let share = |text: &str| NetemShare {
+        share: text.parse().expect("a probability"),
+        correlation: text.parse().ok(),
+    };
+    let netem = Netem {
+        limit: 100_000,
+        delay: Nanos::from_millis(1),
+        jitter: Nanos::from_micros(100),
+        distribution: Some(NetemDistribution::ParetoNormal),
+        loss: NetemLoss::Random(share("10%")),
+        corrupt: Some(share("1%")),
+        duplicate: Some(share("1%")),
+        reorder: Some(share("1%")),
+        ..Netem::PLAIN
+    };
+    let netem = Effect::Netem(Box::new(netem));
+    cross(bencher, &[("box", "netem", netem)], Nanos(600));
 }
 
 /// A hop, what it does there, and how.

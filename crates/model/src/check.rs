@@ -8,7 +8,7 @@ use alloc::string::{String, ToString};
 use crate::packet::Side;
 use crate::spec::{
     ConfigError, Delay, Discipline, Effect, Fluctuation, FourState, Gate, HoldBack, Jitter, Law,
-    PathSpec, Queue, Rate, Red, Slots, StageSpec, Toffee,
+    Netem, NetemRate, NetemSlotDelay, PathSpec, Queue, Rate, Red, Slots, StageSpec, Toffee,
 };
 use crate::time::Nanos;
 use crate::units::{Bytes, Factor, Probability, QueueLimit};
@@ -134,6 +134,7 @@ impl StageSpec {
                 self.require(within, "timeout", timeout, right)
             }
             Effect::Duplicate(law) => self.check_delay("delay", law.delay),
+            Effect::Netem(netem) => self.check_netem(netem),
             // What its types allow is right.
             _ => Ok(()),
         }
@@ -217,6 +218,25 @@ impl StageSpec {
         let right = "a slot has room for a byte or more; leave it out for as many as come";
         let bytes = slots.bytes.unwrap_or(Bytes(1));
         self.require(bytes.0 > 0, "bytes", bytes, right)
+    }
+
+    fn check_netem(&self, netem: &Netem) -> Result<(), ConfigError> {
+        let right = "a netem that holds no packet drops them all: at least 1";
+        self.require(netem.limit > 0, "limit", netem.limit, right)?;
+        self.check_delay("delay", netem.delay)?;
+        self.check_delay("jitter", netem.jitter)?;
+        if let Some(NetemRate { bytes_per_s, .. }) = netem.rate {
+            let right = "a rate is at least 1 byte a second";
+            self.require(bytes_per_s > 0, "rate", bytes_per_s, right)?;
+        }
+        let (least, most) = match netem.slot.map(|slot| slot.delay) {
+            None => return Ok(()),
+            Some(NetemSlotDelay::Uniform(least, most)) => (least, most),
+            Some(NetemSlotDelay::Table(_, mean, jitter)) => (Nanos::ZERO, mean.max(jitter)),
+        };
+        self.check_delay("slot", most)?;
+        let right = "the longest delay is not below the shortest";
+        self.require(least <= most, "slot", most, right)
     }
 
     fn check_delay(&self, field: &'static str, delay: Nanos) -> Result<(), ConfigError> {

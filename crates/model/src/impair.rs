@@ -14,6 +14,7 @@ mod indexes;
 mod jitter;
 mod loss;
 mod mtu;
+mod netem;
 mod police;
 mod reorder;
 mod score;
@@ -140,4 +141,5 @@ kinds! {
     Gate(gate::GateStage): Gate,
     Policer(police::Policer): Police,
     HoldBack(hold_back::HoldingBack): HoldBack,
+    Netem(netem::NetemStage): Netem,
 }

@@ -37,6 +37,7 @@ pub use packet::{DropCause, Ecn, Edit, Flow, Outcome, Packet, PacketId, Reply, S
 pub use spec::{
     BitErrorRate, Codel, ConfigError, Corruption, Delay, Discipline, DualPi2, Duplication, Effect,
     Fluctuation, FourState, FqCodel, Gate, GilbertElliott, HoldBack, Jitter, Law, LinkConfig,
+    Netem, NetemDistribution, NetemLoss, NetemRate, NetemShare, NetemSlot, NetemSlotDelay,
     OPPORTUNITY, Opportunities, Ordering, PathSpec, Pie, Police, Queue, RandomLoss, Rate, Red,
     Reorder, Repeating, Slots, StageSpec, Table, Toffee, Trace,
 };

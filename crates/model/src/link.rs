@@ -323,10 +323,11 @@ impl Link {
     #[inline(never)]
     fn follow(&mut self, stage: usize, said: usize, now: Nanos) {
         for place in said..self.out.len() {
-            let one = *self.out.get(place);
+            let mut one = *self.out.get(place);
             self.advance_clock(one.t.side, now);
             match one.fate {
                 Fate::Passes | Fate::Copied => self.go_on(now, one.at, one.t),
+                Fate::CopiedAgain => self.carry(now, one.at, &mut one.t),
                 Fate::Dropped(cause) => self.drop(stage, one.at, &one.t, cause, None),
             }
         }
@@ -337,7 +338,7 @@ impl Link {
     fn announce_copies(&mut self, stage: usize, said: usize) {
         for place in said..self.out.len() {
             let one = self.out.get_mut(place);
-            if one.fate == Fate::Copied {
+            if matches!(one.fate, Fate::Copied | Fate::CopiedAgain) {
                 self.copies = self.copies.checked_add(1).unwrap_or(1);
                 one.t.copy = self.copies;
                 let (at, t) = (one.at, one.t);

@@ -6,6 +6,7 @@ mod duplication;
 mod four_state;
 mod jitter;
 mod loss;
+mod netem;
 mod pie;
 mod police;
 mod red;
@@ -15,6 +16,7 @@ mod slots;
 use core::fmt;
 use core::num::NonZeroU32;
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -36,6 +38,10 @@ pub use self::police::Police;
 pub use self::red::Red;
 pub(crate) use self::red::power;
 pub use self::slots::Slots;
+
+pub use self::netem::{
+    Netem, NetemDistribution, NetemLoss, NetemRate, NetemShare, NetemSlot, NetemSlotDelay,
+};
 
 /// A whole link: the seed of its randomness and its paths.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -111,6 +117,8 @@ pub enum Effect {
     Gate(Gate),
     /// What comes faster than a rate is dropped, but for bursts.
     Police(Police),
+    /// All that Linux's netem does, in its order.
+    Netem(Box<Netem>),
 }
 
 /// A bottleneck: how fast it serves, what it counts, how much may wait.

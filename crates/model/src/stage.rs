@@ -122,6 +122,8 @@ pub(crate) enum Fate {
     Passes,
     /// A copy is made, and leaves.
     Copied,
+    /// A copy is made, and enters the same stage.
+    CopiedAgain,
     /// One that was held is dropped.
     Dropped(DropCause),
 }
@@ -136,6 +138,11 @@ impl Out {
     /// A copy of `t` leaves at `at`, behind it.
     pub(crate) fn copy(&mut self, at: Nanos, t: InFlight) {
         self.say(at, t, Fate::Copied);
+    }
+
+    /// A copy of `t` is made, which enters the stage that `t` has just entered, next of all.
+    pub(crate) fn copy_again(&mut self, at: Nanos, t: InFlight) {
+        self.say(at, t, Fate::CopiedAgain);
     }
 
     /// A packet that was held is dropped.

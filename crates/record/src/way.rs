@@ -1,6 +1,7 @@
 //! What packets meet between client and server, read from the stages that they pass.
 
 use model::{BitsPerSec, Bytes, Delay, Effect, Nanos, Rate, StageSpec, Toffee};
+use stats::theory;
 
 use crate::Direction;
 
@@ -65,8 +66,14 @@ impl Way {
 
     /// Of a packet without a length, over all hops.
     pub fn propagation(&self) -> Nanos {
-        self.delays()
-            .fold(Nanos::ZERO, |sum, delay| sum + delay.time)
+        let of_netem = self.effects().map(|effect| match effect {
+            Effect::Netem(netem) => netem.delay,
+            _ => Nanos::ZERO,
+        });
+        let delays = self.delays().map(|delay| delay.time);
+        delays
+            .chain(of_netem)
+            .fold(Nanos::ZERO, |sum, time| sum + time)
     }
 
     /// Servers that this way shares with the other one.
@@ -87,9 +94,16 @@ impl Way {
             Effect::FourState(law) => law.stationary_loss() * 100.0,
             // Of full packets, on which most depends.
             Effect::BitErrors(rate) => rate.loss(FULL_FRAME).percent(),
+            Effect::Netem(netem) => {
+                let corrupt = netem
+                    .corrupt
+                    .map_or(0.0, |of| theory::netem::random(of).share);
+                let loss = theory::netem::loss(&netem.loss).share;
+                // Of two independent losses one is enough.
+                (loss + corrupt - loss * corrupt) * 100.0
+            }
             _ => 0.0,
         });
-        // Of two independent losses one is enough.
         losses.fold(0.0, |sum, loss| sum + loss - sum * loss / 100.0)
     }
 }

@@ -16,6 +16,7 @@ mod effects;
 mod invariants;
 mod kept;
 mod live;
+mod netem;
 mod over_time;
 mod pie;
 mod randomness;

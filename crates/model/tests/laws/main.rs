@@ -12,5 +12,6 @@ mod changed;
 mod delay;
 mod harness;
 mod loss;
+mod netem;
 mod reorder;
 mod statistics;

@@ -135,6 +135,8 @@ impl Crossing<'_> {
             Effect::Toffee(_) | Effect::Trace(_) | Effect::Gate(_) | Effect::HoldBack(_) => true,
             Effect::Rate(rate) => rate.fluctuation.is_some(),
             Effect::Delay(delay) => delay.jitter.is_some() || delay.reorder.is_some(),
+            // A packet's time may depend on those before it.
+            Effect::Netem(_) => true,
             _ => false,
         });
         Some(has_own_times || self.fills_queue(way))
@@ -216,7 +218,8 @@ impl Crossing<'_> {
                 | Effect::BitErrors(_)
                 | Effect::Indexes(_)
                 | Effect::EveryNth(_)
-                | Effect::Mtu(_) => return None,
+                | Effect::Mtu(_)
+                | Effect::Netem(_) => return None,
                 _ => {}
             }
         }

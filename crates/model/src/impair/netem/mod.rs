@@ -1,0 +1,243 @@
+//! Linux's netem, packet for packet in the order of `netem_enqueue` and `netem_dequeue` (`net/sched/sch_netem.c`, 6.1).
+//!
+//! Only its random numbers are not the kernel's: they are this model's keyed draws, taken to 32 bits. All packets share its chains
+//! and its counter of the gap, copies too, as in the kernel.
+
+mod crandom;
+mod delay;
+mod loss;
+mod slot;
+mod tables;
+
+use core::mem;
+use core::num::NonZeroU8;
+
+use crate::draw::Draws;
+use crate::in_flight::InFlight;
+use crate::line::Line;
+use crate::packet::{DropCause, Edit};
+use crate::spec::{Effect, Netem, NetemRate};
+use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::time::Nanos;
+use crate::units::Probability;
+
+use self::crandom::{Crandom, Hits, Key, Purpose};
+use self::delay::DelayDraw;
+use self::loss::LossModel;
+use self::slot::Slots;
+
+/// One netem: what it does, and the packets that it holds in the order in which they are due (the kernel's tfifo).
+#[derive(Debug)]
+pub(crate) struct NetemStage {
+    start: Nanos,
+    draws: Draws,
+    spec: Netem,
+    duplicate: Hits,
+    loss: LossModel,
+    corrupt: Hits,
+    bits: Draws,
+    reorder: Hits,
+    /// 0 where nothing is reordered.
+    gap: u32,
+    /// Packets that were delayed since one was not.
+    counter: u32,
+    delay: DelayDraw,
+    rate: Option<NetemRate>,
+    slots: Option<Slots>,
+    held: Line,
+    /// When the last of those is due.
+    last: Nanos,
+    longest: usize,
+    /// The latest time that it was asked at: what is due earlier leaves now.
+    now: Nanos,
+    /// Whether the copy that it just made is what enters next.
+    copies: bool,
+}
+
+/// A netem that was taken away: what it holds keeps its time, what comes passes.
+const NOTHING: Netem = Netem {
+    limit: u32::MAX,
+    ..Netem::PLAIN
+};
+
+impl NetemStage {
+    pub(crate) fn new(start: Nanos, draws: Draws) -> Self {
+        Self {
+            start,
+            draws,
+            spec: NOTHING,
+            duplicate: Hits::NEVER,
+            loss: LossModel::Nothing,
+            corrupt: Hits::NEVER,
+            bits: draws,
+            reorder: Hits::NEVER,
+            gap: 0,
+            counter: 0,
+            delay: DelayDraw::default(),
+            rate: None,
+            slots: None,
+            held: Line::default(),
+            last: Nanos::ZERO,
+            longest: 0,
+            now: Nanos::ZERO,
+            copies: false,
+        }
+    }
+
+    /// Whether a packet is lost, and not marked in place of that.
+    fn loses(&mut self, key: Key, t: &mut InFlight) -> bool {
+        self.loss.loses(key) && !(self.spec.ecn && t.mark())
+    }
+
+    /// Duplication and loss. A copy is made of what is not lost; what is both copied and lost passes once.
+    fn count(&mut self, at: Nanos, key: Key, t: &mut InFlight, out: &mut Out) -> bool {
+        let is_doubled = self.duplicate.hits(key);
+        let is_lost = self.loses(key, t);
+        if !is_doubled || is_lost {
+            return is_doubled || !is_lost;
+        }
+        self.copies = true;
+        out.copy_again(at, *t);
+        // The kernel has its copy go first, and through loss once more: of two equal packets that is this one.
+        !self.loses(Key { again: true, ..key }, t)
+    }
+
+    /// When `t`, which came at `at` and is not reordered, is due.
+    fn due(&mut self, at: Nanos, key: Key, t: &InFlight) -> Nanos {
+        self.counter = self.counter.wrapping_add(1);
+        let due = Nanos(at.0.saturating_add_signed(self.delay.draw(key)));
+        match &self.rate {
+            None => due,
+            Some(rate) => {
+                let behind = self.held.next().map_or(due, |_| due.max(self.last));
+                behind + rate.time_for(t.packet.len)
+            }
+        }
+    }
+
+    fn hold(&mut self, at: Nanos, due: Nanos, t: &InFlight, out: &mut Out) -> Entered {
+        let first = self.held.next();
+        if self.slots.is_none() && due <= at && first.is_none_or(|first| first > at) {
+            return Entered::Passes(at);
+        }
+        self.last = first.map_or(due, |_| self.last.max(due));
+        self.held.push(due, *t);
+        self.longest = self.longest.max(self.held.len());
+        self.serve_slots(at, out);
+        Entered::Taken
+    }
+
+    /// Has leave what is due and fits into the slot that has come, if packets leave in slots.
+    fn serve_slots(&mut self, at: Nanos, out: &mut Out) {
+        let Some(slots) = &mut self.slots else {
+            return;
+        };
+        while let Some(due) = self.held.next() {
+            if !slots.is_open(at, due) {
+                break;
+            }
+            if let Some((_, t)) = self.held.pop() {
+                slots.took(at, t.packet.len);
+                out.pass(at, t);
+            }
+        }
+    }
+}
+
+impl Stage for NetemStage {
+    fn nature(_: &Effect) -> Nature {
+        Nature {
+            needs: Needs::Now,
+            gives: Gives::AtOnce,
+        }
+    }
+
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
+        self.now = at;
+        let key = Key {
+            stream: t.stream(),
+            index,
+            again: false,
+        };
+        let is_copy = mem::take(&mut self.copies);
+        if !is_copy && !self.count(at, key, t, out) {
+            return Entered::Dropped(DropCause::Loss);
+        }
+        if self.corrupt.hits(key) {
+            let [a, b, c, d, ..] = self.bits.of(key.stream).at(index).to_le_bytes();
+            t.edit = Some(Edit::FlipBits {
+                first: u32::from_le_bytes([a, b, c, d]),
+                count: NonZeroU8::MIN,
+                repair: false,
+            });
+        }
+        if self.held.len() >= self.spec.limit as usize {
+            return Entered::Dropped(DropCause::QueueFull);
+        }
+        if self.gap > 0 && self.counter >= self.gap - 1 && self.reorder.hits(key) {
+            self.counter = 0;
+            return Entered::Passes(at);
+        }
+        let due = self.due(at, key, t);
+        self.hold(at, due, t, out)
+    }
+
+    fn wake(&mut self, at: Nanos, out: &mut Out) -> Option<InFlight> {
+        self.now = at;
+        if self.slots.is_none() {
+            return self.held.pop().map(|(_, t)| t);
+        }
+        self.serve_slots(at, out);
+        None
+    }
+
+    #[inline]
+    fn next(&self) -> Option<Nanos> {
+        let due = self.held.next()?;
+        let slot = self.slots.as_ref().map_or(Nanos::ZERO, Slots::next);
+        Some(due.max(slot).max(self.now))
+    }
+
+    fn set(&mut self, at: Nanos, effect: &Effect) {
+        let spec = match effect {
+            Effect::Netem(netem) => **netem,
+            _ => NOTHING,
+        };
+        if spec == self.spec {
+            return;
+        }
+        let at = at.max(self.start);
+        let seeded = |seed| self.draws.stream(Purpose::SEEDED).stream(seed);
+        let draws = spec.seed.map_or(self.draws, seeded);
+        let crandom = |purpose, correlation| Crandom::new(draws, purpose, correlation);
+        let hits = |purpose, share| Hits::new(draws, purpose, share);
+        self.duplicate = Hits::of(
+            spec.duplicate.map(|of| of.share),
+            crandom(Purpose::Duplicate, spec.duplicate_correlation()),
+        );
+        self.loss = LossModel::new(&spec.loss, draws);
+        self.corrupt = hits(Purpose::Corrupt, spec.corrupt);
+        self.bits = draws.stream(Purpose::Bit as u64);
+        self.reorder = hits(Purpose::Reorder, spec.reorder);
+        self.gap = match spec.reorder {
+            Some(of) if of.share > Probability::ZERO => spec.gap.max(1),
+            _ => 0,
+        };
+        self.counter = 0;
+        let delay = crandom(Purpose::Delay, spec.delay_correlation);
+        self.delay
+            .set([spec.delay, spec.jitter], spec.distribution, delay);
+        self.rate = spec.rate;
+        self.slots = spec.slot.and_then(|slot| Slots::new(&slot, at, draws));
+        self.now = self.now.max(at);
+        self.spec = spec;
+    }
+
+    fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    fn longest_queue(&self) -> usize {
+        self.longest
+    }
+}
