@@ -268,7 +268,7 @@ fn conditions(case: &Case) -> String {
 fn warn(plan: &Plan) -> Result<()> {
     for case in &plan.cases {
         for (_, link) in case.links(plan.seed)? {
-            for line in warnings::of_jitter(&link.config) {
+            for line in warnings::of_link(&link.config) {
                 note(format_args!("{}: {line}", case.name));
             }
         }

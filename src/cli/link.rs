@@ -1,4 +1,4 @@
-//! The LINK arguments that `exec` and `emulate` share.
+//! The LINK arguments that `exec`, `emulate` and `link` share.
 
 use std::path::PathBuf;
 
@@ -103,7 +103,7 @@ pub(crate) fn in_force(spec: &LinkSpec) -> Result<String> {
 
 /// Says what these conditions do that their words do not.
 pub(crate) fn warn(link: &LinkConfig) {
-    for line in warnings::of_jitter(link) {
+    for line in warnings::of_link(link) {
         note(format_args!("farwire: {line}"));
     }
 }
@@ -270,10 +270,11 @@ mod tests {
             "size_delay" => "2",
             "rate_at" => "atm,overhead=18",
             "police" => "10mbit,burst=64KiB",
+            "netem" => "delay 100ms 10ms loss 1%",
             _ => "10mbit",
         };
         for prefix in ["", "up", "down"] {
-            let mut line = "x".to_owned();
+            let mut line = vec!["x".to_owned()];
             let mut file = match prefix {
                 "" => String::new(),
                 _ => format!("[{prefix}]\n"),
@@ -283,11 +284,12 @@ mod tests {
                     "" => key.replace('_', "-"),
                     _ => format!("{prefix}-{}", key.replace('_', "-")),
                 };
-                line += &format!(" --{flag} {}", text(key));
+                line.extend([format!("--{flag}"), text(key).to_owned()]);
                 file += &format!("{key} = '{}'\n", text(key));
             }
             let read: LinkSpec = toml::from_str(&file).unwrap();
-            assert_eq!(parse(&line).unwrap(), read);
+            let spec = Program::try_parse_from(line).unwrap().link.to_spec();
+            assert_eq!(spec.unwrap(), read);
         }
     }
 

@@ -6,6 +6,7 @@ mod doctor;
 pub(crate) mod emulate;
 pub(crate) mod exec;
 mod experiment;
+mod in_effect;
 pub(crate) mod link;
 mod measure;
 mod pages;
@@ -54,6 +55,7 @@ enum Command {
     Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
+    Link(in_effect::InEffectArgs),
     Theory(theory::TheoryArgs),
     Profiles(profiles::ProfilesArgs),
     Doctor(doctor::DoctorArgs),
@@ -84,6 +86,7 @@ impl Cli {
             Command::Calibrate(args) => args.run(),
             Command::Report(args) => args.run(),
             Command::Compare(args) => args.run(),
+            Command::Link(args) => args.run(),
             Command::Theory(args) => args.run(),
             Command::Profiles(args) => args.run(),
             Command::Doctor(args) => args.run(),

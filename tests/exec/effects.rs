@@ -45,6 +45,13 @@ pub(crate) fn add(suite: &mut Suite) {
             move || free_jitter(address),
         );
         suite.test(
+            format!(
+                "netem to {address} delays, loses, copies and lets overtake as its options say"
+            ),
+            &NAMESPACES,
+            move || netem(address),
+        );
+        suite.test(
             format!("a copy to {address} is served by the trace behind it"),
             &PING,
             move || copy_through_a_trace(address),
@@ -299,6 +306,33 @@ fn free_jitter(address: &str) -> Result<()> {
         "{}",
         run.packet_log
     );
+    Ok(())
+}
+
+fn netem(address: &str) -> Result<()> {
+    let script = format!("$farwire measure probe {address} --quiet -c 400 -i 1ms");
+    let link = "[up]\nnetem = 'limit 500 delay 10ms 8ms loss 5% duplicate 5% reorder 10% gap 2'";
+    let run = Run::of(link, &script)?;
+    let up = &run.summary.up;
+    ensure!(up.packets >= 400 && up.own_losses() == 0, "{}", run.said);
+    // Of 400, 5 % are 20: five standard errors either way.
+    ensure!(
+        (1..42).contains(&up.lost()) && (1..42).contains(&up.copies),
+        "{up:?}"
+    );
+    ensure!(up.queue_full() == 0, "{up:?}");
+    let gone = up.delivered + up.lost() + up.held_at_end;
+    ensure!(gone == up.packets + up.copies, "{up:?}");
+    let waits = run.times_up()?.into_iter();
+    let waits: Vec<u64> = waits.map(|(arrival, due)| due - arrival).collect();
+    let at_once = waits.iter().filter(|wait| **wait < 2_000_000).count();
+    let delayed = waits
+        .iter()
+        .filter(|wait| (2_000_000..18_000_000).contains(*wait))
+        .count();
+    // At most every second packet, and of these a tenth, does not wait.
+    ensure!((1..100).contains(&at_once), "{}", run.packet_log);
+    ensure!(at_once + delayed == waits.len(), "{}", run.packet_log);
     Ok(())
 }
 

@@ -108,6 +108,11 @@ pub fn dist(bytes: &[u8]) {
     }
 }
 
+/// netem's options.
+pub fn netem(bytes: &[u8]) {
+    again::<record::link_spec::NetemSpec>(&String::from_utf8_lossy(bytes));
+}
+
 /// What a line says, it says again after it was written.
 fn again<T: FromStr<Err: Debug> + Display + PartialEq + Debug>(line: &str) {
     if let Ok(value) = line.parse::<T>() {
@@ -125,11 +130,12 @@ mod tests {
 
     type Parsers = fn(&[u8]);
 
-    const ALL: [Parsers; 6] = [iperf3, stamp, capacity, messages, tools, dist];
+    const ALL: [Parsers; 7] = [iperf3, stamp, capacity, messages, tools, dist, netem];
 
     const PARAMS: &str = r#"{"tcp":true,"omit":0,"time":10,"num":0,"blockcount":0,"parallel":4,"len":131072,"bandwidth":0,"pacing_timer":1000,"client_version":"3.12","reverse":true,"congestion":"cubic","TOS":184}"#;
     const RESULTS: &str = r#"{"cpu_util_total":12.5,"cpu_util_user":1.5,"cpu_util_system":11,"sender_has_retransmits":1,"congestion_used":"cubic","streams":[{"id":1,"bytes":12345678,"retransmits":18446744073709551615,"jitter":0.013,"errors":0,"packets":10,"start_time":0,"end_time":10.01}]}"#;
     const DIST: &str = "# three values\n-8192 0\n 32767\n";
+    const NETEM: &str = "limit 9 delay 1ms 2ms 3% distribution normal loss state 1% 2% reorder 5% rate 1mbit 1 2 3 slot 1ms bytes 9k";
     const LINES: [&str; 4] = [
         "farwire-messages/1 pingpong size=64 count=100 nagle=no wait=block",
         "ok wait=spin mss=1448 rcvbuf=1 udp=5204",
@@ -147,7 +153,7 @@ mod tests {
 
     /// Messages as they should be, and beginnings of the binary ones of which most of the rest is free.
     fn proper() -> Vec<Vec<u8>> {
-        let texts = [PARAMS, RESULTS, DIST].into_iter().chain(LINES);
+        let texts = [PARAMS, RESULTS, DIST, NETEM].into_iter().chain(LINES);
         let mut all: Vec<Vec<u8>> = texts.map(|text| text.as_bytes().to_vec()).collect();
         all.push(stamp_packet());
         all.push(crate::capacity::wire::null_request(Version::NEWEST).to_vec());
@@ -181,6 +187,7 @@ mod tests {
         assert!(LINES[2].parse::<TransferResult>().is_ok());
         assert!(LINES[3].parse::<EchoResult>().is_ok());
         assert!(record::dist::parse(DIST).is_ok());
+        assert!(NETEM.parse::<record::link_spec::NetemSpec>().is_ok());
     }
 
     proptest! {

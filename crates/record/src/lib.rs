@@ -8,6 +8,7 @@ pub mod dist;
 pub mod expectation;
 pub mod figure_name;
 mod host;
+pub mod in_effect;
 mod key_values;
 pub mod lateness;
 pub mod link_spec;

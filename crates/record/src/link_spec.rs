@@ -1,8 +1,10 @@
 //! A link's conditions as a user writes them, in a file or on the command line, and their way into the model.
 
+mod as_netem;
 mod classes;
 mod hop;
 mod jitter;
+mod netem;
 mod profiles;
 mod rules;
 mod shares;
@@ -19,10 +21,12 @@ use model::{
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::{Deserialize, Serialize};
 
+pub use self::as_netem::AsNetem;
 pub use self::classes::ClassSpec;
 pub use self::hop::{Hop, Stages};
 pub(crate) use self::hop::{emulated_link, route};
 pub use self::jitter::JitterSpec;
+pub use self::netem::NetemSpec;
 pub use self::profiles::{LinkProfile, PROFILES};
 pub use self::rules::{EmulatedLink, Protocol, Rule, Rules};
 pub use self::shares::{CorruptSpec, DuplicateSpec, ReorderSpec};
@@ -262,6 +266,8 @@ conditions! {
     aqm: AqmSpec = "NAME[,OPTION...]",
     /// Delay that grows with the packet: microseconds = L2 bytes / FACTOR
     size_delay: Factor = "FACTOR",
+    /// What Linux's netem does, in tc's words: "delay 100ms 10ms loss 1% 25%"
+    netem: NetemSpec = "OPTIONS",
 }
 
 /// Conditions of one link; what `up` or `down` names overrides the common value in that direction.
@@ -332,6 +338,26 @@ impl LinkSpec {
             stages: either(self.stages, other.stages),
             classes: either(self.classes, other.classes),
         }
+    }
+
+    /// Each direction as options of netem: up, then down.
+    #[must_use]
+    pub fn as_netem(&self) -> [AsNetem; 2] {
+        let rest = [
+            (self.toffee.is_some(), "toffee, which both directions share"),
+            (!self.stages.is_empty(), "stages"),
+            (
+                !self.classes.is_empty(),
+                "classes, which are filters and qdiscs of their own",
+            ),
+        ];
+        let rest = rest.into_iter().filter(|(is_there, _)| *is_there);
+        let rest: Vec<String> = rest.map(|(_, words)| words.to_owned()).collect();
+        [&self.up, &self.down].map(|own| {
+            let mut said = AsNetem::of(&own.clone().or(self.both.clone()));
+            said.unsaid.extend(rest.iter().cloned());
+            said
+        })
     }
 
     /// A link of one hop of this name under these conditions.

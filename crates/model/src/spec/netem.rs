@@ -154,18 +154,24 @@ impl Default for Netem {
 }
 
 impl NetemRate {
-    /// How long a packet of so many L2 bytes takes (`packet_time_ns`). What the overheads leave nothing of takes no time; the kernel
-    /// would take it for 2^64 bytes less what is missing.
+    /// What a packet of so many L2 bytes counts for. What the overheads leave nothing of counts for nothing; the kernel would
+    /// take it for 2^64 bytes less what is missing.
     #[must_use]
-    pub fn time_for(&self, len: Bytes) -> Nanos {
+    pub fn bytes_counted(&self, len: Bytes) -> Bytes {
         let bytes = len.0.saturating_add_signed(i64::from(self.packet_overhead));
-        let bytes = match u64::from(self.cell_size) {
+        Bytes(match u64::from(self.cell_size) {
             0 => bytes,
             size => {
                 let cell = size.saturating_add_signed(i64::from(self.cell_overhead));
                 bytes.div_ceil(size).saturating_mul(cell)
             }
-        };
+        })
+    }
+
+    /// How long it takes (`packet_time_ns`).
+    #[must_use]
+    pub fn time_for(&self, len: Bytes) -> Nanos {
+        let bytes = self.bytes_counted(len).0;
         // Up to 18 GB this is exact.
         Nanos(bytes.saturating_mul(1_000_000_000) / self.bytes_per_s.max(1))
     }

@@ -12,8 +12,8 @@ use super::shares::ReorderSpec;
 use super::stages::Place;
 use super::values::{AqmSpec, LineRate};
 use super::{
-    DEFAULT_QUEUE, DEFAULT_TOFFEE_QUEUE, DirectionSpec, FluctuationSpec, LinkSpec, ToffeeSpec,
-    loss_of,
+    DEFAULT_QUEUE, DEFAULT_TOFFEE_QUEUE, DirectionSpec, FluctuationSpec, LinkSpec, NetemSpec,
+    ToffeeSpec, loss_of,
 };
 use crate::Direction;
 use crate::way::{Route, Way};
@@ -233,7 +233,7 @@ impl OneWay {
 }
 
 /// The stages that conditions alone ask for.
-const SLOTS: usize = 8;
+const SLOTS: usize = 9;
 
 /// The stages that layers of conditions ask for, of which the first that says something of a condition has it, with what
 /// their schedules change.
@@ -285,6 +285,12 @@ impl DirectionSpec {
                     .map_or(Effect::Nothing, |police| Effect::Police(police.0)),
             ),
             ("rate", self.rate(rate)),
+            (
+                "netem",
+                self.netem.map_or(Effect::Nothing, |NetemSpec(netem)| {
+                    Effect::Netem(Box::new(netem))
+                }),
+            ),
             ("loss", loss),
             ("burst-loss", bursts),
             (
@@ -323,6 +329,7 @@ impl DirectionSpec {
         [
             self.police.is_some(),
             rate,
+            self.netem.is_some(),
             self.loss.is_some(),
             self.loss.is_some(),
             self.ber.is_some(),

@@ -14,6 +14,8 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use super::NetemSpec;
+
 /// The rate of a bottleneck, written `10mbit`, `0bit` or `10mbit,burst=32KiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineRate {
@@ -505,7 +507,7 @@ macro_rules! read_from_text {
     )+};
 }
 
-serialized_as_text!(LineRate, PoliceSpec, LossSpec, AqmSpec);
+serialized_as_text!(LineRate, PoliceSpec, LossSpec, AqmSpec, NetemSpec);
 read_from_text! {
     LineRate: "A rate, or 0bit: \"10mbit\"; of a token bucket \"10mbit,burst=32KiB\".",
         |generator| format!("{}( *, *burst=.*)?", pattern::<BitsPerSec>(generator));
@@ -515,6 +517,7 @@ read_from_text! {
         |generator| format!("{}( *, *(burst=[0-9.]+|ecn))*", pattern::<Probability>(generator));
     AqmSpec: "\"drop-head\", \"red\", \"codel\", \"fq_codel\", \"pie\" or \"dualpi2\", perhaps with options: \"fq_codel,target=5ms\".",
         |_| "(drop-head|red|codel|fq_codel|pie|dualpi2)( *,.*)?".to_owned();
+    NetemSpec: "netem's options in tc's words: \"delay 100ms 10ms loss 1%\".", |_| ".+".to_owned();
 }
 
 pub(super) use {read_from_text, serialized_as_text};

@@ -2,21 +2,23 @@
 
 use model::{Delay, Effect, LinkConfig, Nanos, Ordering};
 
+use super::netem;
+
 /// The packet rate for which an estimate is made: one a millisecond.
 const GAP: Nanos = Nanos::from_millis(1);
 
-/// What comes of a link's jitter that is not asked for: a mean that order adds to, and delays that cannot be below 0. A line
-/// each, which begins with the stages that it is about.
-pub fn of_jitter(link: &LinkConfig) -> Vec<String> {
-    let mut known: Vec<(&Delay, Vec<&str>)> = Vec::new();
+/// What comes of a link's jitter that is not asked for (a mean that order adds to, and delays that cannot be below 0), and what
+/// netem does otherwise than its options say. A line each, which begins with the stages that it is about.
+pub fn of_link(link: &LinkConfig) -> Vec<String> {
+    let mut known: Vec<(&Effect, Vec<&str>)> = Vec::new();
     for stage in link.paths.iter().flat_map(|path| &path.stages) {
         for effect in stage.effects() {
-            let Effect::Delay(delay) = effect else {
+            if !matches!(effect, Effect::Delay(_) | Effect::Netem(_)) {
                 continue;
-            };
-            let place = known.iter().position(|(other, _)| *other == delay);
+            }
+            let place = known.iter().position(|(other, _)| *other == effect);
             let place = place.unwrap_or_else(|| {
-                known.push((delay, Vec::new()));
+                known.push((effect, Vec::new()));
                 known.len() - 1
             });
             let names = &mut known[place].1;
@@ -25,12 +27,20 @@ pub fn of_jitter(link: &LinkConfig) -> Vec<String> {
             }
         }
     }
-    let lines = known.iter().flat_map(|(delay, names)| {
+    let lines = known.iter().flat_map(|(effect, names)| {
         let names = names.join(", ");
-        let said = of_delay(delay).into_iter();
+        let said = of_effect(effect).into_iter();
         said.map(move |line| format!("{names}: {line}"))
     });
     lines.collect()
+}
+
+fn of_effect(effect: &Effect) -> Vec<String> {
+    match effect {
+        Effect::Delay(delay) => of_delay(delay),
+        Effect::Netem(netem) => netem::notes(netem),
+        _ => Vec::new(),
+    }
 }
 
 fn of_delay(delay: &Delay) -> Vec<String> {
@@ -75,7 +85,7 @@ mod tests {
 
     fn warnings(text: &str) -> Vec<String> {
         let spec: LinkSpec = toml::from_str(text).unwrap();
-        of_jitter(&spec.to_link("box").unwrap().config)
+        of_link(&spec.to_link("box").unwrap().config)
     }
 
     #[test]

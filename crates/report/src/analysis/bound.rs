@@ -7,7 +7,7 @@ use model::{BitsPerSec, Bytes, Factor, Nanos, Probability, Toffee};
 use record::Direction;
 use record::plan::{Case, Instrument};
 use record::profile::Carrier;
-use record::way::{Route, Way};
+use record::way::{Bottleneck, Route, Way};
 use stats::layers::{Counted, Protocol, Stack};
 use stats::theory::PathConditions;
 use stats::theory::limits::{Cause, Limits};
@@ -74,10 +74,15 @@ impl Bound {
     }
 }
 
-/// Of a full packet, at L2; none where a bucket lets bursts pass, which a short run is made of.
+/// Of a full packet, at L2; none where a bucket lets bursts pass, which a short run is made of, nor of a netem in which packets
+/// may pass others.
 fn shaper(data: &Way, full: Counted) -> Option<BitsPerSec> {
     let (rate, bottleneck) = data.slowest(Bytes(full.l2))?;
-    bottleneck.burst.is_none().then_some(rate)
+    let is_bound = match bottleneck {
+        Bottleneck::Rate(of) => of.burst.is_none(),
+        Bottleneck::Netem(of) => of.reorder.is_none() && of.jitter == Nanos::ZERO,
+    };
+    is_bound.then_some(rate)
 }
 
 /// No wire is as fast: it stands for a line without a rate of its own.
@@ -164,6 +169,23 @@ mod tests {
         let up = "[up]\nrate = '10mbit'";
         assert!((of(up, None) - 60.9).abs() < 1e-6);
         assert!((of(up, Some(Direction::Up)) - 10.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_rate_of_netem_binds_where_nothing_passes_it() {
+        let of = |options: &str| bound(&format!("netem = '{options}'"), None);
+        let binding = of("rate 8mbit 100").unwrap().bit_per_s;
+        assert!(
+            (binding / 1448.0 * 1614.0 / 8e6 - 1.0).abs() < 1e-6,
+            "{binding}"
+        );
+        for passed in [
+            "rate 8mbit delay 1ms reorder 1%",
+            "rate 8mbit delay 1ms 1ms",
+        ] {
+            let name = of(passed).map(|bound| bound.name);
+            assert_ne!(name.as_deref(), Some("shaper"), "{passed}");
+        }
     }
 
     #[test]

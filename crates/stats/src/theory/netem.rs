@@ -3,7 +3,7 @@
 //! netem's correlation makes each random number x = (1 - c) u + c x' of a fresh one and the one before, and compares that with the
 //! share. The sum is narrower than u, so that fewer packets are hit than the share says, far fewer for small shares.
 
-use model::{FourState, GilbertElliott, Netem, NetemLoss, NetemShare, Probability};
+use model::{Netem, NetemLoss, NetemShare, Probability};
 
 /// Points of the distribution function of x.
 const POINTS: usize = 1 << 13;
@@ -29,6 +29,12 @@ impl LongRunLoss {
             burst: (begins > 0.0).then(|| share / begins),
         }
     }
+
+    /// Of the share that a chain loses, and its runs: of no length where there is none, without end where one never ends.
+    fn of_chain(share: f64, run: f64) -> Self {
+        let burst = (run > 0.0 && run.is_finite()).then_some(run);
+        Self { share, burst }
+    }
 }
 
 /// What `loss` comes to for packets of which no copy is made.
@@ -36,8 +42,8 @@ pub fn loss(loss: &NetemLoss) -> LongRunLoss {
     match loss {
         NetemLoss::Nothing => LongRunLoss::of_pairs(0.0, 0.0),
         NetemLoss::Random(share) => random(*share),
-        NetemLoss::State(states) => four_states(states),
-        NetemLoss::Gemodel(law) => gemodel(law),
+        NetemLoss::State(law) => LongRunLoss::of_chain(law.stationary_loss(), law.mean_burst()),
+        NetemLoss::Gemodel(law) => LongRunLoss::of_chain(law.stationary_loss(), law.mean_burst()),
     }
 }
 
@@ -61,26 +67,6 @@ pub fn random(NetemShare { share, correlation }: NetemShare) -> LongRunLoss {
         return LongRunLoss::of_pairs(share, share);
     }
     Correlated::of(correlation).below(share)
-}
-
-fn four_states(law: &FourState) -> LongRunLoss {
-    let burst = law.mean_burst();
-    LongRunLoss {
-        share: law.stationary_loss(),
-        burst: (burst > 0.0 && burst.is_finite()).then_some(burst),
-    }
-}
-
-/// Of a chain that moves first, and whose state that was left decides.
-fn gemodel(law: &GilbertElliott) -> LongRunLoss {
-    let [p, r, bad, good] =
-        [law.to_bad, law.to_good, law.bad_loss, law.good_loss].map(Probability::fraction);
-    let in_bad = if p > 0.0 { p / (p + r) } else { 0.0 };
-    let share = law.stationary_loss();
-    let after_good = p * bad + (1.0 - p) * good;
-    let after_bad = r * good + (1.0 - r) * bad;
-    let both = (1.0 - in_bad) * good * after_good + in_bad * bad * after_bad;
-    LongRunLoss::of_pairs(share, both)
 }
 
 /// The distribution of x in the long run.
@@ -164,6 +150,8 @@ fn between(values: &[f64], place: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use model::{FourState, GilbertElliott};
+
     use super::*;
 
     fn percent(text: &str) -> Probability {
@@ -205,7 +193,7 @@ mod tests {
             good_loss: percent("0.1%"),
             ecn: false,
         };
-        assert_is(gemodel(&law), 0.064_545, 2.642);
+        assert_is(loss(&NetemLoss::Gemodel(law)), 0.064_545, 2.642);
         let states = FourState {
             p13: percent("1%"),
             p31: percent("20%"),
@@ -215,7 +203,7 @@ mod tests {
             ecn: false,
         };
         // In 1 : 3 : 2 : 4 as 1 : 0.05 : 0.0125 : 0.005; runs begin with 0.015 + 0.005.
-        assert_is(four_states(&states), 0.055 / 1.067_5, 2.75);
+        assert_is(loss(&NetemLoss::State(states)), 0.055 / 1.067_5, 2.75);
     }
 
     #[test]
@@ -235,7 +223,7 @@ mod tests {
             (states("1%", "0%", "50%", "50%"), 0.5),
             (states("1%", "99%", "0%", "100%"), 0.01),
         ] {
-            let own = four_states(&states);
+            let own = loss(&NetemLoss::State(states));
             assert!((own.share - share).abs() < 1e-9, "{states:?}: {own:?}");
         }
     }

@@ -1,0 +1,395 @@
+//! What a link's conditions mean in effect: what follows from them, and what became of packets in model time.
+
+mod tried;
+
+use anyhow::Result;
+use model::{
+    BitsPerSec, Bytes, Delay, Discipline, Effect, LinkConfig, Nanos, NetemLoss, NetemShare,
+    Probability, QueueLimit, Rate,
+};
+use serde::Serialize;
+use stats::theory::netem::{self, LongRunLoss};
+
+pub use self::tried::{Delays, Tried};
+use crate::Direction;
+use crate::link_spec::{LinkSpec, warnings};
+use crate::way::{Bottleneck, FULL_FRAME, Way};
+
+/// What conditions mean, each way.
+#[derive(Clone, Debug, Serialize)]
+pub struct InEffect {
+    /// From client to server.
+    pub up: WayInEffect,
+    /// From server to client.
+    pub down: WayInEffect,
+    /// Propagation both ways, in ms.
+    pub round_trip_ms: f64,
+    /// What whoever wrote them should know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// What conditions mean one way, at first, for packets that no class takes.
+#[derive(Clone, Debug, Serialize)]
+pub struct WayInEffect {
+    /// What is lost at random in the long run, or marked where it allows that, in percent; absent where no formula says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_percent: Option<f64>,
+    /// How many packets that loses in a row, in the mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst_packets: Option<f64>,
+    /// How many packets pass a delay at once, and so overtake others, in percent; absent where none do, or at several stages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_once_percent: Option<f64>,
+    /// The slowest rate, in bit/s of the L2 bytes of full frames; in the mean, if it fluctuates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bit_per_s: Option<u64>,
+    /// The slowest policer's rate, in bit/s of L2 bytes: what comes faster is dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub police_bit_per_s: Option<u64>,
+    /// The slowest rate times the propagation both ways: what one connection has in flight to fill it, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bdp_bytes: Option<u64>,
+    /// What may wait for that rate, in L2 bytes; packets are taken for full frames. Of netem it is all that it may hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_bytes: Option<u64>,
+    /// How long the last of those waits, in ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_ms: Option<f64>,
+    /// The wait that the queue's AQM aims at, in ms; absent of disciplines that have no such aim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aqm_target_ms: Option<f64>,
+    /// What queue and propagation hold together when that rate is full, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// What became of packets in model time.
+    pub tried: Tried,
+}
+
+impl InEffect {
+    /// What `spec` means.
+    ///
+    /// # Errors
+    /// As [`LinkSpec::check`].
+    pub fn of(spec: &LinkSpec) -> Result<Self> {
+        let hop = spec.hop("box")?;
+        let config = spec.to_link("box")?.config;
+        let mut notes = warnings::of_link(&config);
+        let all = hop.rest.up.iter().chain(&hop.rest.down);
+        if all.clone().any(|stage| !stage.schedule.is_empty()) {
+            notes.push("schedules: what they change later is left out here".to_owned());
+        }
+        if !hop.classes.is_empty() {
+            notes.push("classes: what their packets meet is left out here".to_owned());
+        }
+        let ways = [Way(hop.rest.up), Way(hop.rest.down)];
+        let round_trip = ways[0].propagation() + ways[1].propagation();
+        let [up, down] = [(Direction::Up, &ways[0]), (Direction::Down, &ways[1])]
+            .map(|(direction, way)| WayInEffect::of(way, round_trip, &config, direction));
+        Ok(Self {
+            up: up?,
+            down: down?,
+            round_trip_ms: ms(round_trip),
+            notes,
+        })
+    }
+}
+
+impl WayInEffect {
+    fn of(way: &Way, round_trip: Nanos, config: &LinkConfig, direction: Direction) -> Result<Self> {
+        let slowest = way.slowest(FULL_FRAME);
+        let loss = known_loss(way);
+        let served_in = |time: Nanos| slowest.map(|(rate, _)| bytes_in(rate, time));
+        let queue_bytes = slowest.map(|(rate, bottleneck)| room(rate, bottleneck));
+        let queue_ms = slowest
+            .zip(queue_bytes)
+            .map(|((rate, _), bytes)| ms(rate.time_for(Bytes(bytes))));
+        let in_flight = served_in(match slowest {
+            // Its limit counts those that its own delay holds.
+            Some((_, Bottleneck::Netem(of))) => Nanos(way.propagation().0 - of.delay.0),
+            _ => way.propagation(),
+        });
+        let memory = queue_bytes.zip(in_flight);
+        Ok(Self {
+            loss_percent: loss.map(|loss| loss.share * 100.0),
+            burst_packets: loss
+                .filter(|loss| loss.share > 0.0)
+                .and_then(|loss| loss.burst),
+            at_once_percent: at_once(way).map(|share| share * 100.0),
+            rate_bit_per_s: slowest.map(|(rate, _)| rate.get()),
+            police_bit_per_s: slowest_policer(way).map(BitsPerSec::get),
+            bdp_bytes: served_in(round_trip),
+            queue_bytes,
+            queue_ms,
+            aqm_target_ms: slowest
+                .and_then(|(_, bottleneck)| target(bottleneck))
+                .map(ms),
+            memory_bytes: memory.map(|(one, other)| one.saturating_add(other)),
+            tried: tried::pass(config, direction)?,
+        })
+    }
+}
+
+/// What may wait for a bottleneck, which serves at this rate.
+fn room(rate: BitsPerSec, bottleneck: Bottleneck<'_>) -> u64 {
+    let limit = match bottleneck {
+        Bottleneck::Rate(of) => of.queue.limit,
+        Bottleneck::Netem(of) => QueueLimit::Packets(of.limit),
+    };
+    match limit {
+        QueueLimit::Packets(packets) => u64::from(packets) * FULL_FRAME.0,
+        QueueLimit::Bytes(bytes) => bytes.0,
+        QueueLimit::Time(time) => bytes_in(rate, time),
+    }
+}
+
+/// The wait that an AQM aims at.
+fn target(bottleneck: Bottleneck<'_>) -> Option<Nanos> {
+    let Bottleneck::Rate(Rate { queue, .. }) = bottleneck else {
+        return None;
+    };
+    match queue.discipline {
+        Discipline::DropTail | Discipline::DropHead | Discipline::Red(_) => None,
+        Discipline::Codel(of) => Some(of.target),
+        Discipline::FqCodel(of) => Some(of.codel.target),
+        Discipline::Pie(of) => Some(of.target),
+        Discipline::DualPi2(of) => Some(of.target),
+    }
+}
+
+fn slowest_policer(way: &Way) -> Option<BitsPerSec> {
+    let rates = way.effects().filter_map(|effect| match effect {
+        Effect::Police(police) => Some(police.rate),
+        _ => None,
+    });
+    rates.min()
+}
+
+/// The loss of the only stage that loses; none where several do, or one of which no formula is known.
+fn known_loss(way: &Way) -> Option<LongRunLoss> {
+    let mut known = netem::loss(&NetemLoss::Nothing);
+    for effect in way.effects() {
+        let own = match effect {
+            Effect::Loss(law) => alone(law.share),
+            // Of full packets, on which most depends.
+            Effect::BitErrors(rate) => alone(rate.loss(FULL_FRAME)),
+            Effect::FourState(law) => netem::loss(&NetemLoss::State(*law)),
+            Effect::GilbertElliott(law) => netem::loss(&NetemLoss::Gemodel(*law)),
+            // Of what is copied and lost one passes.
+            Effect::Netem(of) if of.loss != NetemLoss::Nothing && of.duplicate.is_some() => {
+                return None;
+            }
+            Effect::Netem(of) => netem::loss(&of.loss),
+            Effect::Nothing
+            | Effect::Delay(_)
+            | Effect::Slots(_)
+            | Effect::HoldBack(_)
+            | Effect::Rate(_)
+            | Effect::Police(_)
+            | Effect::Trace(_)
+            | Effect::Toffee(_)
+            | Effect::Gate(_)
+            | Effect::Corrupt(_)
+            | Effect::Duplicate(_) => continue,
+            Effect::EveryNth(_) | Effect::Indexes(_) | Effect::Mtu(_) => return None,
+        };
+        if own.share > 0.0 {
+            if known.share > 0.0 {
+                return None;
+            }
+            known = own;
+        }
+    }
+    Some(known)
+}
+
+/// The share of packets that pass a delay at once, of the only stage at which any do.
+fn at_once(way: &Way) -> Option<f64> {
+    let mut shares = way.effects().filter_map(|effect| {
+        let share = match effect {
+            Effect::Netem(netem) => netem::reordered(netem),
+            Effect::Delay(Delay {
+                reorder: Some(of), ..
+            }) => 1.0 / (f64::from(of.gap.get() - 1) + 1.0 / of.share.fraction()),
+            _ => 0.0,
+        };
+        (share > 0.0).then_some(share)
+    });
+    shares.next().filter(|_| shares.next().is_none())
+}
+
+/// Of packets that are lost each by itself.
+fn alone(share: Probability) -> LongRunLoss {
+    let correlation = None;
+    netem::random(NetemShare { share, correlation })
+}
+
+/// What a rate serves in a time.
+fn bytes_in(rate: BitsPerSec, time: Nanos) -> u64 {
+    let bytes = u128::from(rate.get()) * u128::from(time.0) / 8_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+fn ms(time: Nanos) -> f64 {
+    time.0 as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> InEffect {
+        InEffect::of(&toml::from_str(text).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_follows_from_the_conditions_is_said() {
+        let both =
+            of("rate = '8mbit'\nqueue = '100pkt'\ndelay = '25ms'\n[up]\nloss = '1%,burst=8'");
+        assert_eq!(both.round_trip_ms, 50.0);
+        assert_eq!(both.up.rate_bit_per_s, Some(8_000_000));
+        assert_eq!(both.up.bdp_bytes, Some(50_000));
+        assert_eq!(both.up.queue_bytes, Some(151_400));
+        assert_eq!(both.up.queue_ms, Some(151.4));
+        assert_eq!(both.up.memory_bytes, Some(176_400));
+        assert!((both.up.loss_percent.unwrap() - 1.0).abs() < 1e-9);
+        assert!((both.up.burst_packets.unwrap() - 8.0).abs() < 1e-9);
+        assert_eq!(both.down.loss_percent, Some(0.0));
+        assert_eq!(both.down.burst_packets, None);
+    }
+
+    #[test]
+    fn packets_in_model_time_show_what_formulas_do_not() {
+        let free = of("delay = '20ms'\njitter = '10ms,free'\nduplicate = '10%'")
+            .up
+            .tried;
+        let delays = free.delay_ms.unwrap();
+        assert!((delays.mean - 20.0).abs() < 0.3, "{delays:?}");
+        assert!((delays.deviation - 5.77).abs() < 0.2, "{delays:?}");
+        assert!(delays.least >= 10.0 && delays.most <= 30.0);
+        assert!(free.reordered_percent > 50.0);
+        assert!((8.0..12.0).contains(&free.copied_percent));
+        let fifo = of("delay = '20ms'\njitter = '10ms'").up.tried;
+        assert_eq!(fifo.reordered_percent, 0.0);
+        // Who waits for others takes longer.
+        assert!(fifo.delay_ms.unwrap().mean > 23.0);
+        let stalled = of("[up]\nnetem = 'loss 100%'").up;
+        assert!(stalled.tried.delay_ms.is_none());
+        assert_eq!(stalled.tried.dropped_percent, 100.0);
+    }
+
+    #[test]
+    fn a_slow_rate_is_tried_at_half_of_what_it_serves() {
+        let slow = of("rate = '100kbit'").up.tried;
+        assert_eq!(slow.gap_ms, 160.0);
+        assert_eq!(slow.dropped_percent, 0.0);
+        assert_eq!(slow.delay_ms.unwrap().mean, 80.0);
+    }
+
+    #[test]
+    fn a_rate_is_said_in_the_frames_that_it_serves() {
+        let wire = of("rate = '10mbit'\nrate_at = 'l1'\nqueue = '100ms'").up;
+        let served = 10_000_000 * 1_514 / 1_538;
+        assert_eq!(wire.rate_bit_per_s, Some(served));
+        assert_eq!(wire.queue_bytes, Some(served / 80));
+        assert_eq!(wire.police_bit_per_s, None);
+        let both = of("police = '2mbit,burst=64KiB'\nrate = '8mbit'").up;
+        assert_eq!(both.rate_bit_per_s, Some(8_000_000));
+        assert_eq!(both.police_bit_per_s, Some(2_000_000));
+        assert_eq!(both.tried.gap_ms, 8.0);
+        assert_eq!(both.tried.dropped_percent, 0.0);
+    }
+
+    #[test]
+    fn a_queue_whose_discipline_aims_at_a_wait_says_it() {
+        for (aqm, target) in [
+            ("drop-head", None),
+            ("red", None),
+            ("codel,target=7ms", Some(7.0)),
+            ("fq_codel", Some(5.0)),
+            ("pie,target=20ms", Some(20.0)),
+            ("dualpi2", Some(15.0)),
+        ] {
+            let own = of(&format!("rate = '8mbit'\naqm = '{aqm}'")).up;
+            assert_eq!(own.aqm_target_ms, target, "{aqm}");
+            assert_eq!(own.tried.dropped_percent, 0.0, "{aqm}");
+            // The packet in service is not in the queue.
+            assert_eq!(own.tried.delay_ms.unwrap().most, 1.0, "{aqm}");
+        }
+    }
+
+    #[test]
+    fn what_passes_at_once_is_said_of_the_one_stage_that_lets_it() {
+        let at_once = |text: &str| of(text).up.at_once_percent;
+        let netem = "netem = 'delay 9ms reorder 25% gap 5'";
+        let delay = "delay = '9ms'\nreorder = '25%,gap=5'";
+        for text in [netem, delay] {
+            assert!((at_once(text).unwrap() - 12.5).abs() < 1e-9, "{text}");
+        }
+        assert_eq!(at_once(&format!("{netem}\n{delay}")), None);
+        assert_eq!(at_once("delay = '9ms'"), None);
+    }
+
+    #[test]
+    fn netems_limit_holds_its_queue_and_what_its_delay_has_in_flight() {
+        let own = of("netem = 'limit 10 delay 10ms rate 8mbit'\ndelay = '5ms'").up;
+        assert_eq!(own.rate_bit_per_s, Some(8_000_000));
+        assert_eq!(own.bdp_bytes, Some(30_000));
+        assert_eq!(own.queue_bytes, Some(15_140));
+        // 5 ms of 8 Mbit/s besides.
+        assert_eq!(own.memory_bytes, Some(20_140));
+    }
+
+    #[test]
+    fn it_is_what_a_link_does_at_first() {
+        let own = of("delay = '10ms'\nschedule = [{ at = '1s', delay = '50ms' }]");
+        assert_eq!(own.up.tried.delay_ms.unwrap().most, 10.0);
+        assert!(own.notes[0].starts_with("schedules: "), "{own:?}");
+        let stalled = of("rate = '0bit'\nschedule = [{ at = '1s', rate = '1mbit' }]").up;
+        assert_eq!(stalled.rate_bit_per_s, None);
+        let tried = stalled.tried;
+        assert!(tried.held_percent > 0.0 && tried.delay_ms.is_none());
+        assert!((tried.held_percent + tried.dropped_percent - 100.0).abs() < 1e-9);
+        let classes = of("[[classes]]\nname = 'calls'\nprotocol = 'udp'\nloss = '1%'");
+        assert!(classes.notes[0].starts_with("classes: "), "{classes:?}");
+        assert_eq!(classes.up.loss_percent, Some(0.0));
+    }
+
+    #[test]
+    fn one_server_for_all_is_not_asked_for_more_than_half() {
+        let own = of("toffee = 'delay=5ms'").up.tried;
+        assert_eq!(own.gap_ms, 10.0);
+        assert_eq!(own.dropped_percent, 0.0);
+        assert_eq!(own.delay_ms.unwrap().most, 5.0);
+    }
+
+    #[test]
+    fn where_one_loss_hides_another_no_formula_says_both() {
+        let known = |text: &str| of(text).up.loss_percent;
+        assert_eq!(known("netem = 'duplicate 1%'"), Some(0.0));
+        assert_eq!(known("netem = 'loss 1% ecn'"), Some(1.0));
+        assert_eq!(known("loss = '1%,ecn'"), Some(1.0));
+        // Of 12,144 bits, FCS and all.
+        let lost = known("ber = '1e-6'").unwrap();
+        assert!((lost - 1.207).abs() < 1e-3, "{lost}");
+        let states = "[[stages]]\nkind = 'four-state'\np13 = '1%'\np31 = '99%'";
+        assert!((known(states).unwrap() - 1.0).abs() < 1e-9);
+        for text in [
+            "netem = 'loss 1% duplicate 1%'",
+            "netem = 'loss 1%'\nloss = '1%'",
+        ] {
+            assert_eq!(known(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn netems_words_are_said_as_what_they_come_to() {
+        let own = of("netem = 'delay 10ms loss 10% 25%'");
+        assert!((own.up.loss_percent.unwrap() - 1.75).abs() < 0.1, "{own:?}");
+        assert_eq!(own.round_trip_ms, 20.0);
+        assert!(
+            own.notes
+                .iter()
+                .any(|note| note.contains("in the long run"))
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! What becomes of packets in model time.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use model::{
+    Bytes, Effect, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Rate, Side, Toffee,
+};
+use serde::Serialize;
+
+use super::ms;
+use crate::Direction;
+
+/// Packets that are passed.
+const PACKETS: u64 = 10_000;
+/// Their L2 bytes.
+const LENGTH: Bytes = Bytes(1_000);
+/// The time between two, unless something that serves them one after the other then had more than half of its time to do.
+const GAP: Nanos = Nanos::from_millis(1);
+
+/// What became of packets of 1,000 bytes that came evenly, in model time.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Tried {
+    /// Packets that came.
+    pub packets: u64,
+    /// The time between two, in ms.
+    pub gap_ms: f64,
+    /// How many of them were dropped, in percent.
+    pub dropped_percent: f64,
+    /// How many never left, as behind a closed gate, in percent.
+    pub held_percent: f64,
+    /// How many were dropped in a row, in the mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst_packets: Option<f64>,
+    /// How many copies came besides, in percent of the packets.
+    pub copied_percent: f64,
+    /// How many had bits changed, in percent.
+    pub corrupted_percent: f64,
+    /// How many came behind one that was sent later, in percent of those that came (RFC 4737).
+    pub reordered_percent: f64,
+    /// The delays of those that came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<Delays>,
+}
+
+/// Delays, in ms.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Delays {
+    /// The shortest.
+    pub least: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation.
+    pub deviation: f64,
+    /// The longest.
+    pub most: f64,
+}
+
+/// Passes packets one way, in model time, under what a link does at first.
+pub(super) fn pass(config: &LinkConfig, direction: Direction) -> Result<Tried> {
+    let side = match direction {
+        Direction::Up => Side::A,
+        Direction::Down => Side::B,
+    };
+    let mut config = config.clone();
+    config.paths.retain(|path| path.class == 0);
+    let mut gap = GAP;
+    for path in &mut config.paths {
+        for stage in &mut path.stages {
+            stage.schedule.clear();
+            if path.side == side {
+                gap = gap.max(time_for(&stage.effect).saturating_mul(2));
+            }
+        }
+    }
+    let mut link = Link::new(&config)?;
+    let mut seen = Seen::default();
+    for id in 0..PACKETS {
+        let at = gap.saturating_mul(id);
+        link.offer(at, side, Packet::new(PacketId(id), LENGTH));
+        while let Some(outcome) = link.poll(at) {
+            seen.take(&outcome, gap);
+        }
+    }
+    while let Some(outcome) = link.poll(Nanos::MAX) {
+        seen.take(&outcome, gap);
+    }
+    Ok(seen.tried(gap))
+}
+
+/// How long a packet keeps what serves one after the other, about.
+fn time_for(effect: &Effect) -> Nanos {
+    match effect {
+        Effect::Rate(Rate { rate, framing, .. }) => rate.map_or(Nanos::ZERO, |rate| {
+            rate.time_for(framing.bytes_counted(LENGTH))
+        }),
+        Effect::Police(police) => police.rate.time_for(LENGTH),
+        Effect::Netem(netem) => netem.rate.map_or(Nanos::ZERO, |rate| rate.time_for(LENGTH)),
+        Effect::Toffee(Toffee { delay, dynamic, .. }) => {
+            *delay + dynamic.map_or(Nanos::ZERO, |factor| factor.time_for(LENGTH))
+        }
+        Effect::Trace(trace) => match trace.opportunities.at(PACKETS) {
+            Nanos::MAX => Nanos::ZERO,
+            last => Nanos(last.0 / PACKETS),
+        },
+        _ => Nanos::ZERO,
+    }
+}
+
+/// What became of packets so far.
+#[derive(Default)]
+struct Seen {
+    dropped: Vec<u64>,
+    copies: u64,
+    corrupted: u64,
+    /// When those came that were not dropped, and how long they took.
+    came: BTreeMap<(Nanos, u64), Nanos>,
+}
+
+impl Seen {
+    fn take(&mut self, outcome: &Outcome, gap: Nanos) {
+        match outcome {
+            Outcome::Copied { .. } => self.copies += 1,
+            Outcome::Drop { id, copy: 0, .. } => self.dropped.push(id.0),
+            Outcome::Deliver {
+                id,
+                copy: 0,
+                due,
+                edit,
+                ..
+            } => {
+                let took = *due - gap.saturating_mul(id.0);
+                self.came.insert((*due, id.0), took);
+                self.corrupted += u64::from(edit.is_some());
+            }
+            Outcome::Drop { .. } | Outcome::Deliver { .. } => {}
+        }
+    }
+
+    fn tried(mut self, gap: Nanos) -> Tried {
+        self.dropped.sort_unstable();
+        let dropped = self.dropped.len() as u64;
+        let follows = |pair: &&[u64]| pair[0] + 1 == pair[1];
+        let runs = dropped - self.dropped.windows(2).filter(follows).count() as u64;
+        let mut next = 0;
+        let mut reordered = 0_u64;
+        for (_, id) in self.came.keys() {
+            reordered += u64::from(*id < next);
+            next = next.max(id + 1);
+        }
+        let of = |count: u64, all: u64| 100.0 * count as f64 / all.max(1) as f64;
+        Tried {
+            packets: PACKETS,
+            gap_ms: ms(gap),
+            dropped_percent: of(dropped, PACKETS),
+            held_percent: of(PACKETS - dropped - self.came.len() as u64, PACKETS),
+            burst_packets: (runs > 0).then(|| dropped as f64 / runs as f64),
+            copied_percent: of(self.copies, PACKETS),
+            corrupted_percent: of(self.corrupted, PACKETS),
+            reordered_percent: of(reordered, self.came.len() as u64),
+            delay_ms: Delays::of(self.came.values().map(|took| ms(*took))),
+        }
+    }
+}
+
+impl Delays {
+    fn of(all: impl Iterator<Item = f64>) -> Option<Self> {
+        let all: Vec<f64> = all.collect();
+        let count = all.len() as f64;
+        let mean = all.iter().sum::<f64>() / count;
+        let squares: f64 = all.iter().map(|one| (one - mean).powi(2)).sum();
+        (count > 0.0).then(|| Self {
+            least: all.iter().copied().fold(f64::INFINITY, f64::min),
+            mean,
+            deviation: (squares / count).sqrt(),
+            most: all.iter().copied().fold(0.0, f64::max),
+        })
+    }
+}

@@ -1,0 +1,264 @@
+//! The options of netem: each from its words, and what some need of others.
+
+use model::{
+    FourState, GilbertElliott, Nanos, Netem, NetemDistribution, NetemLoss, NetemRate, NetemShare,
+    NetemSlot, NetemSlotDelay, Probability,
+};
+
+use super::words::{Words, percent, rate, size, time, whole};
+use crate::nearest;
+
+/// The options, in the order in which tc compares a shortened one with them.
+const OPTIONS: [&str; 14] = [
+    "limit",
+    "latency",
+    "delay",
+    "loss",
+    "drop",
+    "seed",
+    "ecn",
+    "reorder",
+    "corrupt",
+    "gap",
+    "duplicate",
+    "distribution",
+    "rate",
+    "slot",
+];
+
+/// The netem that these words say.
+pub(super) fn read(words: &mut Words<'_>) -> Result<Netem, String> {
+    let mut netem = Netem::PLAIN;
+    let mut given = Vec::new();
+    while let Some(word) = words.next() {
+        let option = named(word)?;
+        if given.contains(&option) {
+            return Err(format!("{option}: given twice: state it once"));
+        }
+        given.push(option);
+        set(&mut netem, option, words)?;
+    }
+    if given.is_empty() {
+        return Err(
+            "no option of netem: write them as for tc, as in delay 100ms 10ms loss 1%".to_owned(),
+        );
+    }
+    check(&netem)?;
+    Ok(netem)
+}
+
+/// The option that a word is, or is the beginning of; the older names are those of today.
+fn named(word: &str) -> Result<&'static str, String> {
+    let known = OPTIONS.into_iter().find(|option| option.starts_with(word));
+    match known {
+        Some("latency") => Ok("delay"),
+        Some("drop") => Ok("loss"),
+        Some(option) => Ok(option),
+        None => Err(format!(
+            "`{word}`: netem has no such option{}",
+            nearest::or_all(word, OPTIONS)
+        )),
+    }
+}
+
+fn set(netem: &mut Netem, option: &'static str, words: &mut Words<'_>) -> Result<(), String> {
+    let of = |words: &mut Words<'_>| share(option, words).map(Some);
+    match option {
+        "limit" => netem.limit = size(option, words.need(option, "packets, as in limit 1000")?)?,
+        "delay" => delay(netem, words)?,
+        "loss" => netem.loss = loss(words)?,
+        "seed" => {
+            let word = words.need(option, "a whole number, as in seed 7")?;
+            netem.seed = Some(whole(option, word)?);
+        }
+        "ecn" => netem.ecn = true,
+        "reorder" => netem.reorder = of(words)?,
+        "corrupt" => netem.corrupt = of(words)?,
+        "gap" => netem.gap = whole(option, words.need(option, "packets, as in gap 5")?)?,
+        "duplicate" => netem.duplicate = of(words)?,
+        "distribution" => netem.distribution = Some(distribution(option, words)?),
+        "rate" => netem.rate = Some(bottleneck(words)?),
+        _ => netem.slot = Some(slot(words)?),
+    }
+    Ok(())
+}
+
+/// What no option alone has wrong.
+fn check(netem: &Netem) -> Result<(), String> {
+    let is_none = |share: Probability| share == Probability::ZERO;
+    let reorders = netem.reorder.is_some_and(|reorder| !is_none(reorder.share));
+    let loses = match netem.loss {
+        NetemLoss::Nothing => false,
+        NetemLoss::Random(NetemShare { share, .. }) => !is_none(share),
+        NetemLoss::State(_) | NetemLoss::Gemodel(_) => true,
+    };
+    let is_over = |one: Probability, other: Probability| one.percent() + other.percent() > 100.0;
+    let wrong = if netem.limit == 0 {
+        "limit: netem would drop every packet: at least 1"
+    } else if reorders && netem.delay == Nanos::ZERO {
+        "reorder: packets pass at once in place of a delay, and there is none: state delay too"
+    } else if netem.gap > 0 && !reorders {
+        "gap: tc refuses it without reorder: for every fifth packet write reorder 100% gap 5"
+    } else if netem.ecn && !loses {
+        "ecn: it marks what would be lost: state loss too, or leave ecn out"
+    } else if netem.distribution.is_some()
+        && (netem.delay == Nanos::ZERO || netem.jitter == Nanos::ZERO)
+    {
+        "distribution: it is of a jitter: state both times, as in delay 100ms 10ms"
+    } else {
+        return match netem.loss {
+            NetemLoss::State(of) if is_over(of.p13, of.p14) => {
+                Err("loss: p13 and p14 together are above 100%, and both leave state 1".to_owned())
+            }
+            NetemLoss::State(of) if is_over(of.p31, of.p32) => {
+                Err("loss: p31 and p32 together are above 100%, and both leave state 3".to_owned())
+            }
+            _ => Ok(()),
+        };
+    };
+    Err(wrong.to_owned())
+}
+
+/// A share, perhaps with a correlation.
+fn share(option: &str, words: &mut Words<'_>) -> Result<NetemShare, String> {
+    let first = words.need(option, &format!("a percentage, as in {option} 1%"))?;
+    Ok(NetemShare {
+        share: percent(option, first)?,
+        correlation: optional(option, words)?,
+    })
+}
+
+/// A percentage, if the next word is a number.
+fn optional(option: &str, words: &mut Words<'_>) -> Result<Option<Probability>, String> {
+    words.number().map(|word| percent(option, word)).transpose()
+}
+
+fn delay(netem: &mut Netem, words: &mut Words<'_>) -> Result<(), String> {
+    const OPTION: &str = "delay";
+    netem.delay = time(OPTION, words.need(OPTION, "a time, as in delay 100ms")?)?;
+    if let Some(word) = words.number() {
+        netem.jitter = time(OPTION, word)?;
+        netem.delay_correlation = optional(OPTION, words)?;
+    }
+    Ok(())
+}
+
+/// A share, or a chain whose numbers that are left out are those that make it a simpler one.
+fn loss(words: &mut Words<'_>) -> Result<NetemLoss, String> {
+    const OPTION: &str = "loss";
+    const KINDS: &str = "a percentage, random, state or gemodel, as in loss 1%";
+    if let Some(word) = words.number() {
+        let share = percent(OPTION, word)?;
+        let correlation = optional(OPTION, words)?;
+        return Ok(NetemLoss::Random(NetemShare { share, correlation }));
+    }
+    let all = Probability::from_percent(100.0).map_err(|cause| cause.to_string())?;
+    let none = Probability::ZERO;
+    let rest = |of: Probability| {
+        Probability::from_percent(100.0 - of.percent()).map_err(|cause| cause.to_string())
+    };
+    match words.need(OPTION, KINDS)? {
+        "random" => Ok(NetemLoss::Random(share("loss random", words)?)),
+        "state" => {
+            let p13 = percent(
+                OPTION,
+                words.need("loss state", "p13, as in loss state 1%")?,
+            )?;
+            Ok(NetemLoss::State(FourState {
+                p13,
+                p31: optional(OPTION, words)?.map_or_else(|| rest(p13), Ok)?,
+                p32: optional(OPTION, words)?.unwrap_or(none),
+                p23: optional(OPTION, words)?.unwrap_or(all),
+                p14: optional(OPTION, words)?.unwrap_or(none),
+                ecn: false,
+            }))
+        }
+        "gemodel" => {
+            let p = percent(
+                OPTION,
+                words.need("loss gemodel", "p, as in loss gemodel 1% 10%")?,
+            )?;
+            Ok(NetemLoss::Gemodel(GilbertElliott {
+                to_bad: p,
+                to_good: optional(OPTION, words)?.map_or_else(|| rest(p), Ok)?,
+                bad_loss: optional(OPTION, words)?.unwrap_or(all),
+                good_loss: optional(OPTION, words)?.unwrap_or(none),
+                ecn: false,
+            }))
+        }
+        other => Err(format!("loss: `{other}` is none of its models: {KINDS}")),
+    }
+}
+
+fn distribution(option: &str, words: &mut Words<'_>) -> Result<NetemDistribution, String> {
+    const KNOWN: &str = "normal, pareto or paretonormal";
+    match words.need(option, KNOWN)? {
+        "normal" => Ok(NetemDistribution::Normal),
+        "pareto" => Ok(NetemDistribution::Pareto),
+        "paretonormal" => Ok(NetemDistribution::ParetoNormal),
+        "uniform" => Err(format!(
+            "{option}: tc has no table for `uniform` and refuses it: leave distribution out, and it is uniform"
+        )),
+        other => Err(format!(
+            "{option}: `{other}` would be a file of tc's, and none is read here: {KNOWN}, or leave it out for uniform; jitter of law = \"table\" reads such files"
+        )),
+    }
+}
+
+fn bottleneck(words: &mut Words<'_>) -> Result<NetemRate, String> {
+    const OPTION: &str = "rate";
+    let bytes_per_s = rate(words.need(OPTION, "a rate, as in rate 10mbit")?)?;
+    let overhead = |word: Option<&str>| word.map_or(Ok(0), |word| whole(OPTION, word));
+    Ok(NetemRate {
+        bytes_per_s,
+        packet_overhead: overhead(words.signed_number())?,
+        cell_size: words.number().map_or(Ok(0), |word| whole(OPTION, word))?,
+        cell_overhead: overhead(words.signed_number())?,
+    })
+}
+
+fn slot(words: &mut Words<'_>) -> Result<NetemSlot, String> {
+    const OPTION: &str = "slot";
+    const RIGHT: &str =
+        "times between slots, as in slot 10ms 20ms, or slot distribution normal 10ms 1ms";
+    let delay = if let Some(word) = words.number() {
+        let least = time(OPTION, word)?;
+        let most = words.number().map(|word| time(OPTION, word)).transpose()?;
+        let most = most.unwrap_or(least);
+        if most < least {
+            return Err(format!(
+                "slot: {most} is below {least}: the longer time comes second"
+            ));
+        }
+        if most == Nanos::ZERO {
+            return Err(
+                "slot: without a time between slots there are none: as in slot 10ms".to_owned(),
+            );
+        }
+        NetemSlotDelay::Uniform(least, most)
+    } else {
+        match words.need(OPTION, RIGHT)? {
+            "distribution" => {
+                let law = distribution("slot distribution", words)?;
+                let mean = time(OPTION, words.need("slot distribution", RIGHT)?)?;
+                let jitter = time(OPTION, words.need("slot distribution", RIGHT)?)?;
+                if jitter == Nanos::ZERO {
+                    return Err(format!(
+                        "slot: a distribution needs a jitter above 0: {RIGHT}"
+                    ));
+                }
+                NetemSlotDelay::Table(law, mean, jitter)
+            }
+            other => return Err(format!("slot: `{other}` is no time: {RIGHT}")),
+        }
+    };
+    let mut limit = |key: &str, right: &str| match words.option(key) {
+        true => size("slot", words.need(&format!("slot {key}"), right)?),
+        false => Ok(0),
+    };
+    Ok(NetemSlot {
+        delay,
+        packets: limit("packets", "how many, as in packets 10")?,
+        bytes: limit("bytes", "how many, as in bytes 10k")?,
+    })
+}
