@@ -56,6 +56,19 @@ pub(crate) fn add(suite: &mut Suite) {
         },
     );
     suite.test(
+        "where one case has a congestion control that is not here, --only runs the others",
+        &[Need::Namespaces],
+        || {
+            let other = PLAIN.replace("plain", "other") + "tcp = { congestion = 'warp' }\n";
+            let small = Small::of(&[PING, PLAIN, &other])?;
+            let cause = "case `other`: TCP congestion control `warp` is not available";
+            refused(&small.run()?, 3, cause)?;
+            let rest = process::run(small.command().args(["--check", "--only", "plain"]))?;
+            ensure!(rest.status.success(), "{}", stderr(&rest));
+            Ok(())
+        },
+    );
+    suite.test(
         "--check names a tool that is missing as run does",
         &[],
         || {
