@@ -68,7 +68,7 @@ fn ledger(arguments: &[&str]) -> Result<()> {
 /// README and everything in docs.
 fn pages() -> Result<Vec<PathBuf>> {
     let mut pages = vec!["README.md".into(), "CONTRIBUTING.md".into()];
-    for folder in ["docs", "docs/instruments"] {
+    for folder in ["docs", "docs/effects", "docs/instruments"] {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             if path.extension().is_some_and(|end| end == "md") {

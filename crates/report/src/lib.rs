@@ -35,6 +35,7 @@ use std::io::Write;
 use anyhow::Result;
 
 pub use self::calibration::{calibration_markdown, calibration_text};
+pub use self::charts::{Axis, Curve, Plot, Point, Shape, stack};
 pub use self::csv::write_csv;
 pub use self::flent::flent;
 pub use comparison::comparison;
@@ -76,12 +77,12 @@ pub fn drawings(record: &Record) -> Vec<(String, String)> {
         let name = all
             .find(|name| names.insert(name.clone()))
             .unwrap_or_default();
-        // On paper of its own, whatever a viewer has behind it.
-        let paper = "<svg color=\"#000\" style=\"background:#fff\"";
-        (
-            format!("{name}.svg"),
-            drawing.svg.replacen("<svg", paper, 1),
-        )
+        (format!("{name}.svg"), on_paper(&drawing.svg))
     };
     drawings.map(file).collect()
+}
+
+/// A drawing on paper of its own, whatever a viewer has behind it.
+pub fn on_paper(svg: &str) -> String {
+    svg.replacen("<svg", "<svg color=\"#000\" style=\"background:#fff\"", 1)
 }

@@ -2,9 +2,9 @@
 
 /// From one value to another.
 #[derive(Clone, Debug)]
-pub(super) struct Axis {
+pub struct Axis {
     /// What it shows, with its unit.
-    pub(super) title: String,
+    pub title: String,
     scale: Scale,
     low: f64,
     high: f64,
@@ -28,12 +28,12 @@ const TICKS: f64 = 5.0;
 
 impl Axis {
     /// From 0 to a round number above every value.
-    pub(super) fn from_zero(title: &str, values: impl Iterator<Item = f64>) -> Self {
+    pub fn from_zero(title: &str, values: impl Iterator<Item = f64>) -> Self {
         Self::linear(title, std::iter::once(0.0).chain(values))
     }
 
     /// Between round numbers around the values.
-    pub(super) fn linear(title: &str, values: impl Iterator<Item = f64>) -> Self {
+    pub fn linear(title: &str, values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = ends(values).unwrap_or((0.0, 1.0));
         // A single value has no span of its own.
         let high = if high > low {
@@ -53,12 +53,12 @@ impl Axis {
     }
 
     /// Logarithmic around those of the values that are above 0.
-    pub(super) fn log(title: &str, values: impl Iterator<Item = f64>) -> Self {
+    pub fn log(title: &str, values: impl Iterator<Item = f64>) -> Self {
         Self::logarithmic(title, 10.0, values)
     }
 
     /// Logarithmic in powers of two, for sizes in bytes.
-    pub(super) fn log2(title: &str, values: impl Iterator<Item = f64>) -> Self {
+    pub fn log2(title: &str, values: impl Iterator<Item = f64>) -> Self {
         Self::logarithmic(title, 2.0, values)
     }
 
@@ -92,7 +92,7 @@ impl Axis {
     }
 
     /// Things without a number, side by side.
-    pub(super) fn names(title: &str, names: Vec<String>) -> Self {
+    pub fn names(title: &str, names: Vec<String>) -> Self {
         Self {
             title: title.to_owned(),
             low: -0.5,
@@ -102,7 +102,7 @@ impl Axis {
     }
 
     /// The numbers from 1 to `last`, each with its tick.
-    pub(super) fn counts(title: &str, last: u64) -> Self {
+    pub fn counts(title: &str, last: u64) -> Self {
         Self {
             low: 0.5,
             high: last as f64 + 0.5,

@@ -11,6 +11,8 @@ mod sizes;
 mod svg;
 mod sweeps;
 
+pub use self::axis::Axis;
+pub use self::plot::{Curve, Plot, Point, Shape, stack};
 use crate::analysis::{Analysis, CaseFigures};
 use record::profile::SampleKind;
 

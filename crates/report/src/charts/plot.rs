@@ -20,29 +20,35 @@ const KEY: f64 = 30.0;
 const LABEL_MOST: usize = 52;
 
 /// A frame with its axes and curves.
-pub(super) struct Plot {
-    pub(super) x: Axis,
-    pub(super) y: Axis,
+pub struct Plot {
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical one.
+    pub y: Axis,
     /// Of the frame, in pixels.
-    pub(super) height: f64,
-    pub(super) curves: Vec<Curve>,
+    pub height: f64,
+    /// What is drawn in it, the later over the earlier.
+    pub curves: Vec<Curve>,
 }
 
 /// A series of points.
 #[derive(Default)]
-pub(super) struct Curve {
+pub struct Curve {
     /// In the legend; curves without are variants of one that has it.
-    pub(super) label: Option<String>,
-    pub(super) look: usize,
-    pub(super) points: Vec<Point>,
-    pub(super) shape: Shape,
+    pub label: Option<String>,
+    /// The number of its colour, dashes and mark; 4 is black.
+    pub look: usize,
+    /// In the order in which a line joins them.
+    pub points: Vec<Point>,
+    /// How it is drawn.
+    pub shape: Shape,
     /// Drawn pale.
-    pub(super) faint: bool,
+    pub faint: bool,
 }
 
 /// How a series is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Shape {
+pub enum Shape {
     /// A line in the look's dashes.
     #[default]
     Line,
@@ -54,22 +60,26 @@ pub(super) enum Shape {
     Hollow,
     /// A dashed line: a level that was published or computed.
     Level,
+    /// A line that is never dashed, and what lies below it: a histogram.
+    Area,
 }
 
 /// A point of a series.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Point {
-    pub(super) x: f64,
-    pub(super) y: f64,
+pub struct Point {
+    /// Where it stands across.
+    pub x: f64,
+    /// How high.
+    pub y: f64,
     /// Drawn as an error bar.
-    pub(super) interval: Option<[f64; 2]>,
+    pub interval: Option<[f64; 2]>,
     /// What a pointer over its mark is told.
-    pub(super) hover: String,
+    pub hover: String,
 }
 
 impl Point {
     /// Without more.
-    pub(super) fn at(x: f64, y: f64) -> Self {
+    pub fn at(x: f64, y: f64) -> Self {
         Self {
             x,
             y,
@@ -86,7 +96,7 @@ impl Point {
 
 /// Frames above one another with one horizontal axis, which the last one shows, and one legend; `title` is for those who cannot
 /// see it.
-pub(super) fn stack(plots: &[Plot], title: &str) -> String {
+pub fn stack(plots: &[Plot], title: &str) -> String {
     let legend = legend(plots.iter().flat_map(|plot| &plot.curves));
     let frames: f64 = plots.iter().map(|plot| plot.height).sum();
     let gaps = plots.len().saturating_sub(1) as f64 * GAP;
@@ -110,7 +120,7 @@ pub(super) fn stack(plots: &[Plot], title: &str) -> String {
 
 impl Plot {
     /// As SVG that stands alone or in a page; `title` is for those who cannot see it.
-    pub(super) fn draw(self, title: &str) -> String {
+    pub fn draw(self, title: &str) -> String {
         stack(&[self], title)
     }
 
@@ -243,11 +253,24 @@ impl Plot {
                 .iter()
                 .map(|point| (self.left(point.x) + dodge, self.top(point.y)))
         };
+        if let (Shape::Area, Some(first), Some(last)) =
+            (curve.shape, curve.points.first(), curve.points.last())
+        {
+            let bottom = TOP + self.height;
+            let ends = [last, first].map(|point| (self.left(point.x), bottom));
+            let _ = write!(
+                svg,
+                "<polygon points=\"{}\" fill=\"{}\" fill-opacity=\".25\" stroke=\"none\"/>",
+                points(places().chain(ends)),
+                look.colour()
+            );
+        }
         if curve.shape != Shape::Hollow && curve.points.len() > 1 {
             let (wide, dash) = match curve.shape {
                 Shape::Line => (if curve.faint { 1.0 } else { 1.8 }, look.dash()),
                 Shape::Trace(nth) => (if curve.faint { 0.9 } else { 1.5 }, Look(nth).dash()),
                 Shape::Level => (1.6, "5 4"),
+                Shape::Area => (1.0, ""),
                 Shape::Marked | Shape::Hollow => (1.4, ""),
             };
             let dashed = if dash.is_empty() {
@@ -341,7 +364,7 @@ fn key(curve: &Curve, x: f64, y: f64) -> String {
         Shape::Line => look.dash(),
         Shape::Trace(nth) => Look(nth).dash(),
         Shape::Level => "5 4",
-        Shape::Marked | Shape::Hollow => "",
+        Shape::Marked | Shape::Hollow | Shape::Area => "",
     };
     let mut key = format!("<g stroke=\"{}\">", look.colour());
     if curve.shape != Shape::Hollow {
@@ -350,6 +373,15 @@ fn key(curve: &Curve, x: f64, y: f64) -> String {
             "<path d=\"M{} {}h24\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>",
             px(x),
             px(y)
+        );
+    }
+    if curve.shape == Shape::Area {
+        let _ = write!(
+            key,
+            "<path d=\"M{} {}h24v6h-24z\" fill=\"{}\" fill-opacity=\".25\" stroke=\"none\"/>",
+            px(x),
+            px(y),
+            look.colour()
         );
     }
     if matches!(curve.shape, Shape::Marked | Shape::Hollow) {

@@ -1,0 +1,195 @@
+//! Packets that wait for each other, and that overtake each other.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use model::Nanos;
+use report::{Axis, Point, Shape};
+
+use crate::crossing::{Crossing, milliseconds, steady};
+use crate::drawing::{
+    Bins, Picture, between, by_number, distances, formula, found, numbers, picture,
+};
+
+const MILLISECOND: Nanos = Nanos::from_millis(1);
+
+pub(crate) fn pictures() -> Result<Vec<Picture>> {
+    Ok(vec![slots()?, slot_delays()?, gaps()?, extents()?])
+}
+
+const SLOTS: &str = "[[stages]]\nkind = 'slots'\nmin = '5ms'\nmax = '15ms'";
+
+/// When packets leave that come one a millisecond.
+fn slots() -> Result<Picture> {
+    let links = [
+        ("min = 5ms, max = 15ms", SLOTS.to_owned()),
+        ("the same, packets = 8", format!("{SLOTS}\npackets = 8")),
+    ];
+    let mut curves = Vec::new();
+    for (look, (name, link)) in links.into_iter().enumerate() {
+        let crossing = Crossing::of(&link, steady(101, MILLISECOND, 1_000))?;
+        let both = crossing.came.iter().zip(crossing.left());
+        let points = both.filter_map(|(came, left)| {
+            left.map(|left| Point::at(milliseconds(*came), milliseconds(left)))
+        });
+        curves.push(found(name, look, Shape::Line, points.collect()));
+    }
+    let at_once = by_number([0, 100].into_iter(), f64::from);
+    curves.push(formula("without slots", Shape::Line, at_once));
+    let most = curves.iter().flat_map(|curve| &curve.points);
+    let leaves = Axis::from_zero("it leaves, ms", most.map(|point| point.y));
+    let axes = [between("a packet comes, ms", 0.0, 100.0), leaves];
+    Ok(picture(
+        "slots",
+        "When packets leave in slots that come one a millisecond",
+        axes,
+        curves,
+    ))
+}
+
+/// How long packets wait that come one a millisecond.
+fn slot_delays() -> Result<Picture> {
+    const BINS: u32 = 60;
+    let delays = Crossing::of(SLOTS, steady(500_000, MILLISECOND, 1_000))?.all_delays();
+    let bins = Bins::new(0.0, 15.0, BINS).of(&delays);
+    // In the mean 10.5 packets leave in a slot: one, and one more for each whole millisecond of its wait.
+    let density = |delay: f64| {
+        let waits = (0..16).map(|others| delay + f64::from(others));
+        let within = waits.filter(|wait| (5.0..15.0).contains(wait));
+        within.count() as f64 / 10.0 / 10.5
+    };
+    let mut expected = Bins::new(0.0, 15.0, BINS);
+    for step in 0..1_500 {
+        let delay = (f64::from(step) + 0.5) / 100.0;
+        expected.add(delay, 100.0 * density(delay) / 100.0);
+    }
+    let curves = vec![
+        found("packets, in steps of 0.25 ms", 0, Shape::Area, bins.steps()),
+        formula("by the formula", Shape::Line, expected.middles()),
+    ];
+    let most = expected.middles().into_iter().map(|point| point.y);
+    let axes = [
+        between("delay, ms", 0.0, 15.0),
+        Axis::from_zero("share of packets, %", most),
+    ];
+    Ok(picture(
+        "slots-delay",
+        "How long packets wait for slots that come one a millisecond",
+        axes,
+        curves,
+    ))
+}
+
+/// From one packet that passes at once to the next.
+fn gaps() -> Result<Picture> {
+    const LONGEST: u32 = 20;
+    let mut curves = Vec::new();
+    for (look, (reorder, gap)) in [("20%", 1_u32), ("20%,gap=5", 5)].into_iter().enumerate() {
+        let link = format!("delay = '20ms'\nreorder = '{reorder}'");
+        let delays = Crossing::of(&link, steady(500_000, MILLISECOND, 1_000))?.delays();
+        let at_once: Vec<bool> = delays.iter().map(|delay| *delay == Some(0.0)).collect();
+        let at_once = numbers(&at_once);
+        let counts = distances(&at_once, LONGEST as usize);
+        let percent = |distance: u32| 100.0 * counts[distance as usize] / at_once.len() as f64;
+        let share = 100.0 * at_once.len() as f64 / delays.len() as f64;
+        let label = format!("reorder = {reorder}: {share:.2} % at once");
+        curves.push(found(
+            &label,
+            look,
+            Shape::Marked,
+            by_number(1..=LONGEST, percent),
+        ));
+        let law = |distance: u32| match distance.checked_sub(gap) {
+            Some(more) => 100.0 * 0.2 * 0.8_f64.powf(f64::from(more)),
+            None => 0.0,
+        };
+        let points = by_number(1..=LONGEST, law);
+        curves.push(formula("by the formula", Shape::Hollow, points));
+    }
+    let axes = [
+        Axis::counts(
+            "packets from one that passes at once to the next",
+            u64::from(LONGEST),
+        ),
+        between("share, %", 0.0, 20.0),
+    ];
+    Ok(picture(
+        "reordering-gaps",
+        "How far packets lie apart that pass a delay at once",
+        axes,
+        curves,
+    ))
+}
+
+/// The reordering extents of RFC 4737 that each way of reordering gives.
+fn extents() -> Result<Picture> {
+    const LONGEST: u32 = 22;
+    let links = [
+        (
+            "stage, share = 2%, extent = 3",
+            "[[stages]]\nkind = 'reorder'\nshare = '2%'\nextent = 3",
+        ),
+        (
+            "delay = 20ms, reorder = 2%",
+            "delay = '20ms'\nreorder = '2%'",
+        ),
+        (
+            "delay = 20ms, jitter = 2ms,free",
+            "delay = '20ms'\njitter = '2ms,free'",
+        ),
+    ];
+    let mut curves = Vec::new();
+    for (look, (name, link)) in links.into_iter().enumerate() {
+        let crossing = Crossing::of(link, steady(200_000, MILLISECOND, 1_000))?;
+        let found_in = extents_of(&crossing);
+        let all: u32 = found_in.values().sum();
+        let share = 100.0 * f64::from(all) / crossing.came.len() as f64;
+        let percent = |extent: u32| {
+            let count = found_in.get(&extent).copied().unwrap_or(0);
+            100.0 * f64::from(count) / f64::from(all)
+        };
+        let mut points = by_number(1..=LONGEST, percent);
+        points.retain(|point| point.y > 0.0);
+        let label = format!("{name}: {share:.1} % reordered");
+        curves.push(found(&label, look, Shape::Marked, points));
+    }
+    let axes = [
+        Axis::counts("reordering extent, packets", u64::from(LONGEST)),
+        between("share of reordered packets, %", 0.0, 100.0),
+    ];
+    Ok(picture(
+        "reordering-extents",
+        "Reordering extents of three ways of reordering",
+        axes,
+        curves,
+    ))
+}
+
+/// How many packets have each extent (RFC 4737, section 4.2.1): from the first arrival of a greater number to its own.
+fn extents_of(crossing: &Crossing) -> BTreeMap<u32, u32> {
+    let left = crossing.left();
+    let mut arrivals: Vec<(Nanos, usize)> = (0..left.len())
+        .filter_map(|number| left[number].map(|left| (left, number)))
+        .collect();
+    // Of those that leave at one time the one first that was let go first.
+    let mut order: Vec<usize> = vec![0; left.len()];
+    for (place, outcome) in crossing.outcomes.iter().enumerate() {
+        order[crate::crossing::index(outcome.id())] = place;
+    }
+    arrivals.sort_by_key(|(left, number)| (*left, order[*number]));
+    let numbers: Vec<usize> = arrivals.into_iter().map(|(_, number)| number).collect();
+    // The places at which a greater number came than ever before: the first greater than any number is among them.
+    let mut records: Vec<(usize, usize)> = Vec::new();
+    let mut extents = BTreeMap::new();
+    for (place, number) in numbers.into_iter().enumerate() {
+        let first_greater = records.partition_point(|(record, _)| *record < number);
+        match records.get(first_greater) {
+            Some((_, at)) => {
+                let extent = u32::try_from(place - at).expect("an extent of few packets");
+                *extents.entry(extent).or_default() += 1;
+            }
+            None => records.push((number, place)),
+        }
+    }
+    extents
+}
