@@ -4,7 +4,7 @@ CARGO ?= cargo
 FARWIRE = target/release/farwire
 OUT ?= out
 
-.PHONY: demo test check bench scenarios truth soak pictures build base toolchain test-tools scenario-tools bench-tools deny
+.PHONY: demo test check bench scenarios truth peers soak pictures build base toolchain test-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --overwrite --out $(OUT)/toffee-mocha
@@ -31,13 +31,17 @@ scenarios: build scenario-tools ## every scenario that ships, shortened, against
 truth: build ## the packet log against a capture; every instrument's interval against what the emulator counted, 20 seeded runs each
 	$(CARGO) bench --locked --bench truth
 
+peers: build ## netem and queues beside the kernel's, in a user-mode Linux: the same packets through both
+	@scripts/need linux.uml user-mode-linux insmod kmod tc iproute2
+	$(CARGO) bench --locked --bench netem
+
 soak: toolchain test-tools ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s
 	FARWIRE_SOAK=1 $(CARGO) test --locked -p farwire-model --test laws
 	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic
 
 pictures: build scenario-tools ## the pictures of README and docs, anew
 	@scripts/need chromium chromium wget wget
-	CARGO='$(CARGO)' scripts/pictures
+	scripts/pictures
 
 build: toolchain
 	$(CARGO) build --release --locked
