@@ -41,7 +41,7 @@ soak: toolchain test-tools ## the full volumes: the laws of all effects and the 
 
 pictures: build scenario-tools ## the pictures of README and docs, anew
 	@scripts/need chromium chromium wget wget
-	scripts/pictures
+	CARGO='$(CARGO)' scripts/pictures
 
 build: toolchain
 	$(CARGO) build --release --locked

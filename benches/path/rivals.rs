@@ -18,10 +18,15 @@ use serde_json::Value;
 /// Largest TCP buffer at both ends.
 pub(crate) const WINDOW: Bytes = Bytes(128 << 20);
 
+/// What [`Rival::Idle`] asks for beside the delay.
+const IDLE: &[&str] = &["--jitter", "0ms", "--loss", "0%"];
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rival {
     Bridge,
     Farwire,
+    /// farwire with conditions that are asked for and do nothing.
+    Idle,
     /// The binary of another commit.
     Base(PathBuf),
     Rattan,
@@ -76,6 +81,7 @@ impl Rival {
         match self {
             Self::Bridge => "kernel bridge, no delay".to_owned(),
             Self::Farwire => "farwire, 1 ms each way".to_owned(),
+            Self::Idle => "farwire, 1 ms each way, jitter 0, loss 0".to_owned(),
             Self::Base(binary) => format!(
                 "{}, 1 ms each way",
                 binary.file_name().unwrap_or_default().display()
@@ -94,16 +100,15 @@ impl Rival {
         let target = over.set_up(&bed)?;
         let server = spawn_in(bed.server(), Command::new("iperf3").args(["-s", "-1"]))?;
         await_listener(bed.server())?;
+        let own = Path::new(env!("CARGO_BIN_EXE_farwire"));
         let outcome = match self {
             Self::Bridge => {
                 bed.bridge()?;
                 iperf3(bed.client(), &target, seconds).map(|r| r.outcome(None))
             }
-            Self::Farwire => {
-                let binary = Path::new(env!("CARGO_BIN_EXE_farwire"));
-                through_farwire(binary, &bed, &target, seconds)
-            }
-            Self::Base(binary) => through_farwire(binary, &bed, &target, seconds),
+            Self::Farwire => through_farwire(own, &[], &bed, &target, seconds),
+            Self::Idle => through_farwire(own, IDLE, &bed, &target, seconds),
+            Self::Base(binary) => through_farwire(binary, &[], &bed, &target, seconds),
             Self::Rattan => through_rattan(&bed, seconds),
         };
         stop(server, Signal::SIGKILL)?;
@@ -111,8 +116,14 @@ impl Rival {
     }
 }
 
-/// Uses only what every commit's binary has: `emulate`, `--delay`, `--json` and the thread's name.
-fn through_farwire(binary: &Path, bed: &Bed, target: &str, seconds: u32) -> Result<Outcome> {
+/// Uses only what every commit's binary has, but for `conditions`: `emulate`, `--delay`, `--json` and the thread's name.
+fn through_farwire(
+    binary: &Path,
+    conditions: &[&str],
+    bed: &Bed,
+    target: &str,
+    seconds: u32,
+) -> Result<Outcome> {
     let report = std::env::temp_dir().join(format!("farwire-bench-{}.json", std::process::id()));
     let mut command = Command::new(binary);
     command.args([
@@ -123,7 +134,8 @@ fn through_farwire(binary: &Path, bed: &Bed, target: &str, seconds: u32) -> Resu
         "1ms",
         "--json",
     ]);
-    let emulator = spawn_in(bed.emulator(), command.arg(&report))?;
+    command.arg(&report).args(conditions);
+    let emulator = spawn_in(bed.emulator(), &mut command)?;
     let pid = emulator.id();
     await_threads(pid, "forwarder")?;
     let run = iperf3(bed.client(), target, seconds);

@@ -6,6 +6,8 @@ use crate::rivals::{Outcome, Over, Rival, WINDOW, base_path, rattan_path};
 use crate::spread::Spread;
 
 const SECONDS: u32 = 4;
+/// Rounds in which conditions that do nothing are held against none.
+const PAIRS: usize = 9;
 
 pub(crate) fn run() -> Result<()> {
     let rounds = rounds()?;
@@ -23,7 +25,9 @@ pub(crate) fn run() -> Result<()> {
     }
     compare(&plain, Over::Plain, rounds)?;
     println!("\nthe same in a VXLAN tunnel whose trains reach the middle whole");
-    compare(&rivals, Over::Vxlan, rounds)
+    compare(&rivals, Over::Vxlan, rounds)?;
+    println!("\nconditions that do nothing; {PAIRS} interleaved pairs");
+    compare(&[Rival::Farwire, Rival::Idle], Over::Plain, PAIRS)
 }
 
 /// Five, or as many as FARWIRE_ROUNDS says.
