@@ -9,6 +9,7 @@ mod loss;
 mod slot;
 mod tables;
 
+use alloc::boxed::Box;
 use core::mem;
 use core::num::NonZeroU8;
 
@@ -31,7 +32,7 @@ use self::slot::Slots;
 pub(crate) struct NetemStage {
     start: Nanos,
     draws: Draws,
-    spec: Netem,
+    spec: Box<Netem>,
     duplicate: Hits,
     loss: LossModel,
     corrupt: Hits,
@@ -65,7 +66,7 @@ impl NetemStage {
         Self {
             start,
             draws,
-            spec: NOTHING,
+            spec: Box::new(NOTHING),
             duplicate: Hits::NEVER,
             loss: LossModel::Nothing,
             corrupt: Hits::NEVER,
@@ -203,7 +204,7 @@ impl Stage for NetemStage {
             Effect::Netem(netem) => **netem,
             _ => NOTHING,
         };
-        if spec == self.spec {
+        if spec == *self.spec {
             return;
         }
         let at = at.max(self.start);
@@ -230,7 +231,7 @@ impl Stage for NetemStage {
         self.rate = spec.rate;
         self.slots = spec.slot.and_then(|slot| Slots::new(&slot, at, draws));
         self.now = self.now.max(at);
-        self.spec = spec;
+        *self.spec = spec;
     }
 
     fn held(&self) -> usize {
