@@ -99,7 +99,7 @@ fn what_is_late() -> Result<()> {
         let text = fs::read_to_string(small.path("small.toml"))?;
         fs::write(
             small.path("small.toml"),
-            "late_budget = '1ns'\n".to_owned() + &text,
+            text.replace("late_budget = '1s'", "late_budget = '1ns'"),
         )?;
         let output = process::run(small.command().args(flag))?;
         let head = &small.record().with_context(|| stderr(&output))?[0];

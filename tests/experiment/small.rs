@@ -10,11 +10,12 @@ use tempfile::TempDir;
 
 use crate::common::process::{self, farwire};
 
-/// Everything of a scenario but its instruments and cases.
+/// Everything of a scenario but its instruments and cases. What the machine is too busy to send in time is no matter here.
 const HEAD: &str = "\
 name = 'small'
 title = 'A small experiment'
 order = 'as-written'
+late_budget = '1s'
 bed = { kind = 'netns', wire = { rate = '20mbit', delay = '1ms' } }
 tcp = { congestion = 'reno' }
 ";

@@ -120,6 +120,7 @@ pub(crate) fn add(suite: &mut Suite) {
 const SCENARIO: &str = "\
 name = 'tools'
 title = 'Every tool'
+late_budget = '1s'
 bed = { kind = 'netns', wire = { rate = '50mbit', delay = '1ms' } }
 tcp = { congestion = 'cubic' }
 [[instruments]]
