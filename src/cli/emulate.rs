@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use model::BitsPerSec;
+use netio::iface::Interface;
 
 use super::ForwarderArgs;
 use super::link::LinkArgs;
@@ -39,11 +41,18 @@ pub(crate) struct EmulateArgs {
 }
 
 impl EmulateArgs {
+    /// What the interfaces' cables carry; one that is not there is told when it is taken.
+    fn speeds(&self) -> impl Iterator<Item = BitsPerSec> {
+        let found = [&self.a, &self.b].map(|name| Interface::find(name));
+        found.into_iter().flatten().filter_map(|of| of.speed())
+    }
+
     /// Runs the box until a signal ends it.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
         super::link::warn(&link.config);
+        super::link::warn_of_host(&link.config, self.speeds());
         let in_force = super::link::in_force(&spec)?;
         let options = self.forwarder.options()?;
         let wan_box = WanBox::up([&self.a, &self.b], self.force, link, options)?;

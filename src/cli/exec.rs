@@ -66,6 +66,7 @@ impl ExecArgs {
         let link = spec.to_link("box").or_bad_input()?;
         super::link::warn(&link.config);
         testbed::gain_privilege()?;
+        super::link::warn_of_host(&link.config, []);
         let signals = Signals::catch()?;
         let options = self.forwarder.options()?;
         let config = BedConfig {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 
-use super::CpuArg;
+use super::{CpuArg, link};
 use crate::experiment::host;
 use crate::experiment::runner::{ARTIFACTS, Measures};
 use crate::experiment::{baseline, directory, runner, testbed, testbeds};
@@ -21,6 +21,7 @@ use instruments::output;
 use instruments::output::Prepared;
 use netio::stop::Stop;
 use record::lateness::LateBudget;
+use record::link_spec::reach::{self, Host};
 use record::link_spec::warnings;
 use record::plan::{Case, Order, Plan};
 use record::quantity::counted;
@@ -125,12 +126,14 @@ impl ExperimentArgs {
         warn(&plan).or_bad_input()?;
         if self.check {
             output::write(None, &outline(&plan))?;
-            return self.check_machine(&plan).map(|()| None);
+            self.check_machine(&plan)?;
+            return warn_of_host(&plan).or_bad_input().map(|()| None);
         }
         let directory = directory::choose(command, self.out.as_deref(), &plan.name, self.overwrite)
             .or_bad_input()?;
         let tools = tools(&plan).or_machine()?;
         self.testbeds(&plan)?;
+        warn_of_host(&plan).or_bad_input()?;
         fs::create_dir_all(&directory)
             .with_context(|| format!("{}: cannot create", directory.display()))
             .or_bad_input()?;
@@ -271,6 +274,29 @@ fn warn(plan: &Plan) -> Result<()> {
             for line in warnings::of_link(&link.config) {
                 note(format_args!("{}: {line}", case.name));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Says what the conditions of each case ask for and do not get here; call it when there are the privileges that there will be.
+fn warn_of_host(plan: &Plan) -> Result<()> {
+    let mut links = Vec::new();
+    for case in &plan.cases {
+        for (_, link) in case.links(plan.seed)? {
+            links.push((&case.name, link.config));
+        }
+    }
+    let delays = links
+        .iter()
+        .filter_map(|(_, link)| reach::shortest_delay(link));
+    let host = Host {
+        wake_up: link::wake_up(delays.min()),
+        wire: None,
+    };
+    for (case, link) in links {
+        for line in reach::beyond(&link, &host) {
+            note(format_args!("{case}: {line}"));
         }
     }
     Ok(())

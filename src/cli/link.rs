@@ -5,13 +5,18 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use model::LinkConfig;
+use model::{BitsPerSec, LinkConfig, Nanos};
+use netio::{CpuUse, Waiter};
+use record::link_spec::reach::{self, Host};
 use record::link_spec::{
     CONDITIONS, Condition, DirectionSpec, LinkProfile, LinkSpec, PROFILES, ToffeeSpec, warnings,
 };
 
 use crate::notes::note;
 use crate::toml_file;
+
+/// Threads wake up sooner than this wherever anything can be measured.
+const LATEST_WAKE_UP: Nanos = Nanos::from_millis(1);
 
 /// Conditions of the link; what is named here overrides what `--link FILE` or `--profile NAME` says.
 #[derive(Args, Clone, Debug, Default)]
@@ -106,6 +111,28 @@ pub(crate) fn warn(link: &LinkConfig) {
     for line in warnings::of_link(link) {
         note(format_args!("farwire: {line}"));
     }
+}
+
+/// Says what these conditions ask for and do not get here, between interfaces of these speeds; call it when the process has the
+/// privileges that it will have, because a thread is started.
+pub(crate) fn warn_of_host(link: &LinkConfig, speeds: impl IntoIterator<Item = BitsPerSec>) {
+    let host = Host {
+        wake_up: wake_up(reach::shortest_delay(link)),
+        wire: speeds.into_iter().min_by_key(|speed| speed.get()),
+    };
+    for line in reach::beyond(link, &host) {
+        note(format_args!("farwire: {line}"));
+    }
+}
+
+/// How late a thread wakes up, scheduled as the forwarder's is, if a delay may be as short; takes about 10 ms.
+pub(crate) fn wake_up(shortest_delay: Option<Nanos>) -> Nanos {
+    if shortest_delay.is_none_or(|delay| delay > LATEST_WAKE_UP) {
+        return Nanos::ZERO;
+    }
+    // A thread of its own: the schedule stays with it.
+    let measured = std::thread::spawn(|| Waiter::measure(CpuUse::Spin).wake_up_latency());
+    measured.join().expect("measuring does not panic")
 }
 
 impl Args for ConditionArgs {

@@ -33,6 +33,11 @@ pub(crate) fn add(suite: &mut Suite) {
         what_is_late,
     );
     suite.test(
+        "a delay below what the host adds is said before anything crosses the link",
+        &[Need::Namespaces],
+        too_short_a_delay,
+    );
+    suite.test(
         "a seed drops the same packets again and another seed others",
         &NEEDS,
         seeds,
@@ -44,6 +49,29 @@ fn every_ping_takes_at_least(link: &str, to: &str, least: f64) -> Result<()> {
     ensure!(pings.times.len() == 50, "{} answers", pings.times.len());
     let shortest = pings.times.iter().copied().fold(f64::INFINITY, f64::min);
     ensure!(shortest >= least, "a ping took {shortest} of {least} ms");
+    Ok(())
+}
+
+/// Nobody wakes up within a nanosecond, and everybody within a second.
+fn too_short_a_delay() -> Result<()> {
+    for (delay, is_said) in [("1ns", true), ("1s", false)] {
+        let mut command = process::farwire();
+        command.args([
+            "exec",
+            "--up-delay",
+            delay,
+            "--",
+            "sh",
+            "-c",
+            "echo now >&2",
+        ]);
+        let ended = process::run(&mut command)?;
+        ensure!(ended.status.success(), "{ended:?}");
+        let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+        let (before, _) = text.split_once("now\n").with_context(|| text.clone())?;
+        let said = before.contains("box.up.delay: a delay of 1ns is less than what this host");
+        ensure!(said == is_said, "{text}");
+    }
     Ok(())
 }
 

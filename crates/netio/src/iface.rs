@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use futures_util::TryStreamExt as _;
+use model::BitsPerSec;
 use rtnetlink::Handle;
 use rtnetlink::packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
@@ -70,6 +71,18 @@ impl Interface {
             Some(libc::ENODEV) => InterfaceError::Missing(name.to_owned()),
             _ => error.into(),
         })
+    }
+
+    /// What its cable carries now, on L1; `None` of what has no cable, or does not say. (`/sys/class/net/NAME/speed`, which has a
+    /// number for virtual interfaces too, that bounds nothing.)
+    #[must_use]
+    pub fn speed(&self) -> Option<BitsPerSec> {
+        if self.kind.is_some() {
+            return None;
+        }
+        let text = std::fs::read_to_string(format!("/sys/class/net/{}/speed", self.name)).ok()?;
+        let megabits: u64 = text.trim().parse().ok()?;
+        BitsPerSec::new(megabits.checked_mul(1_000_000)?).ok()
     }
 
     /// Whether it has addresses or routes that lowering it would take away for good: any IPv4 address, any IPv6 one

@@ -12,7 +12,7 @@ use stats::theory::netem::{self, LongRunLoss};
 
 pub use self::tried::{Delays, Tried};
 use crate::Direction;
-use crate::link_spec::{LinkSpec, warnings};
+use crate::link_spec::{LinkSpec, reach, warnings};
 use crate::way::{Bottleneck, FULL_FRAME, Way};
 
 /// What conditions mean, each way.
@@ -74,6 +74,7 @@ impl InEffect {
         let hop = spec.hop("box")?;
         let config = spec.to_link("box")?.config;
         let mut notes = warnings::of_link(&config);
+        notes.extend(reach::beyond(&config, &reach::Host::default()));
         let all = hop.rest.up.iter().chain(&hop.rest.down);
         if all.clone().any(|stage| !stage.schedule.is_empty()) {
             notes.push("schedules: what they change later is left out here".to_owned());

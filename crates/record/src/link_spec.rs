@@ -6,6 +6,7 @@ mod hop;
 mod jitter;
 mod netem;
 mod profiles;
+pub mod reach;
 mod rules;
 mod shares;
 mod stages;
