@@ -120,9 +120,10 @@ impl Control {
         dropping: false,
     };
 
-    /// The packet that is served at `now` from a queue whose head `take` gives, with the bytes that wait behind it.
+    /// The packet that is served at `now` from a queue whose head `take` gives, with the bytes that are left then: in all
+    /// queues that share the link, if there are several (RFC 8289, section 4.4).
     ///
-    /// RFC 8289, section 5.5. Where `law` and the packet allow, a mark stands for a drop: the packet is served, so it ends the
+    /// Section 5.5. Where `law` and the packet allow, a mark stands for a drop: the packet is served, so it ends the
     /// search for one.
     pub(crate) fn dequeue(
         &mut self,
@@ -167,11 +168,11 @@ impl Control {
         now: Nanos,
         head: Option<(InFlight, Bytes)>,
     ) -> (Option<InFlight>, bool) {
-        let Some((t, behind)) = head else {
+        let Some((t, left)) = head else {
             self.first_above_time = None;
             return (None, false);
         };
-        if now - t.since < law.target || behind <= longest {
+        if now - t.since < law.target || left <= longest {
             self.first_above_time = None;
             return (Some(t), false);
         }

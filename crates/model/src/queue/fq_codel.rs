@@ -256,7 +256,7 @@ impl Chain {
 }
 
 impl Head<'_> {
-    /// The first packet, and the bytes behind it.
+    /// The first packet, and the bytes that are left in all queues together.
     fn pop(&mut self) -> Option<(InFlight, Bytes)> {
         let place = self.chain.first?;
         let (t, behind) = self.store.places[place as usize];
@@ -266,7 +266,7 @@ impl Head<'_> {
         self.chain.bytes -= t.packet.len.0;
         *self.backlog = self.backlog.minus(t.packet.len, self.service);
         *self.packets -= 1;
-        Some((t, Bytes(self.chain.bytes)))
+        Some((t, self.backlog.bytes))
     }
 }
 
