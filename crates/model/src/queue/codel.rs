@@ -19,7 +19,7 @@ pub(crate) struct Codel {
     law: Law,
     waiting: VecDeque<InFlight>,
     backlog: Backlog,
-    /// The longest packet that came.
+    /// The longest packet that came, be it to a full queue.
     longest: Bytes,
     control: Control,
 }
@@ -62,6 +62,7 @@ impl Discipline for Codel {
         service: &Service,
         _: &mut Out,
     ) -> Entered {
+        self.longest = self.longest.max(t.packet.len);
         if !self
             .backlog
             .plus(t.packet.len, service)

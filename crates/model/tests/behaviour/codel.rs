@@ -341,3 +341,18 @@ fn many_flows_under_fq_codel_wait_no_longer_than_one() {
     let (one, many) = (settled(1), settled(200));
     assert!(one < 20.0 && many < 20.0, "{one} {many}");
 }
+
+#[test]
+fn a_jumbo_that_found_the_queue_full_is_the_longest_packet() {
+    // Always twenty small ones wait: for 6 ms, which is above target, but with fewer bytes than the jumbo has.
+    let items = every(4_000, 200_000, |n| match n {
+        100 => (9_000, 1, Ecn::NotEct),
+        _ => (300, 1, Ecn::NotEct),
+    });
+    let limit = QueueLimit::Packets(20);
+    let discipline = Discipline::Codel(Codel::default());
+    let fates = fates(&Queue { limit, discipline }, &items);
+    assert!(matches!(fates[100], Fate::Dropped(_, DropCause::QueueFull)));
+    let by_codel = |fate: &&Fate| matches!(fate, Fate::Dropped(_, DropCause::Aqm));
+    assert_eq!(fates.iter().filter(by_codel).count(), 0);
+}

@@ -265,6 +265,14 @@ pub(crate) fn patterns() -> Vec<(&'static str, Vec<Item>)> {
                 _ => (300, n % 4, Ect0),
             }),
         ),
+        ("a jumbo at the end of a burst, then small ones", {
+            let mut items = every(6_000, 298_000, |n| match n {
+                59 => (9_000, 1, NotEct),
+                _ => (300, 1, NotEct),
+            });
+            items[..60].iter_mut().for_each(|item| item.at = 0);
+            items
+        }),
     ]
 }
 
