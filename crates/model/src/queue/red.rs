@@ -14,8 +14,9 @@ use crate::time::Nanos;
 ///
 /// The average is of the bytes that wait when a packet comes, the one in service not among them. It is updated at every
 /// arrival, also of a packet that goes to an idle server at once and of one that finds the queue full; after an idle time
-/// it is as if so many packets of `avpkt` bytes had come to an empty queue as the server could have served. A packet
-/// that is to be dropped where everything is dropped is not marked instead (as with tc's `harddrop`).
+/// it is as if so many packets of `avpkt` bytes had come to an empty queue as the server could have served, a part of one
+/// with that part of the weight: an arrival after an idle time takes no other sample. A packet that is to be dropped where
+/// everything is dropped is not marked instead (as with tc's `harddrop`).
 #[derive(Debug)]
 pub(crate) struct Red {
     law: Law,
@@ -57,10 +58,16 @@ impl Red {
             self.average += self.weight * (self.fifo.bytes().0 as f64 - self.average);
             return;
         };
-        let packet = service.time(now, service.load(self.law.avpkt));
+        let (idle, packet) = (
+            (now - since).0,
+            service.time(now, service.load(self.law.avpkt)).0,
+        );
         // Of a server without a rate of its own nobody knows how many.
-        self.average *= match (now - since).0.checked_div(packet.0) {
-            Some(packets) => power(1.0 - self.weight, packets),
+        self.average *= match idle.checked_div(packet) {
+            Some(packets) => {
+                let part = (idle % packet) as f64 / packet as f64;
+                power(1.0 - self.weight, packets) * (1.0 - self.weight * part)
+            }
             None => 0.0,
         };
     }

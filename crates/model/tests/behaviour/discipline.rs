@@ -265,6 +265,18 @@ pub(crate) fn patterns() -> Vec<(&'static str, Vec<Item>)> {
                 _ => (300, n % 4, Ect0),
             }),
         ),
+        ("bursts, and then hardly less than the rate", {
+            // 100 packets of 1 ms at once; after 100 ms, when they may have been served, one every 1.5 ms.
+            let mut items = every(3_000, 0, |_| (1_000, 1, NotEct));
+            for item in &mut items {
+                let (burst, place) = (item.id as u64 / 500, item.id as u64 % 500);
+                item.at = burst * 800_000_000;
+                if let Some(later) = place.checked_sub(100) {
+                    item.at += 100_000_000 + later * 1_500_000;
+                }
+            }
+            items
+        }),
         ("a jumbo at the end of a burst, then small ones", {
             let mut items = every(6_000, 298_000, |n| match n {
                 59 => (9_000, 1, NotEct),
