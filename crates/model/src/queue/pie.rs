@@ -75,7 +75,10 @@ impl Pie {
             law,
             draws,
             fifo: Fifo::new(queue.limit),
-            control: Control::default(),
+            control: Control {
+                allowance: law.max_burst,
+                ..Control::default()
+            },
             accumulated: 0.0,
             next_tick: start + law.tupdate,
         }

@@ -6,7 +6,7 @@ use crate::discipline::disciplines;
 use crate::drive::{Draw, drain, dues, packet};
 use farwire_model::{
     BitsPerSec, Bytes, Codel, Discipline, DropCause, Ecn, Effect, Fluctuation, Framing, Gate, Link,
-    LinkConfig, Nanos, Outcome, PathSpec, Queue, QueueLimit, Rate, Repeating, Side, StageSpec,
+    LinkConfig, Nanos, Outcome, PathSpec, Pie, Queue, QueueLimit, Rate, Repeating, Side, StageSpec,
     Toffee, Trace,
 };
 
@@ -415,6 +415,29 @@ fn a_new_discipline_takes_over_what_waits_with_its_times_of_arrival() {
     // Above target at the next dequeue (100.5 ms) already, so the first drop is an interval later: at a multiple of 1.5 ms.
     assert_eq!(drops[0], ms(201));
     assert_eq!(drops.len() + delivered, 400);
+}
+
+#[test]
+fn a_pie_that_takes_over_a_long_queue_spares_what_comes_for_max_burst() {
+    let config = |discipline| alone(queued(Some("8mbit"), under(MANY, discipline)));
+    let mut link = Link::new(&config(Discipline::DropTail)).unwrap();
+    (0..400).for_each(|id| offer(&mut link, Nanos::ZERO, id, 1_500));
+    link.change(ms(100), &config(Discipline::Pie(Pie::default())).paths)
+        .unwrap();
+    // From after its first tick on, and ten a millisecond, so that some are dropped as soon as any may be.
+    for id in 400..4_000 {
+        let at = ms(120) + Nanos((id as u64 - 400) * 100_000);
+        offer(&mut link, at, id, 1_500);
+    }
+    let drops = drain(&mut link, Nanos::MAX)
+        .into_iter()
+        .filter_map(|outcome| match outcome {
+            Outcome::Drop { at, .. } => Some(at),
+            _ => None,
+        });
+    let first = drops.min().unwrap();
+    // The tenth tick uses up 150 ms.
+    assert!((ms(250)..ms(265)).contains(&first), "{first}");
 }
 
 #[test]

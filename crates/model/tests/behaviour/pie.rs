@@ -40,7 +40,7 @@ impl Model {
             queue: VecDeque::new(),
             drop_prob: 0.0,
             accu_prob: 0.0,
-            burst_allowance: 0,
+            burst_allowance: pie.max_burst.0,
             current_qdelay: 0.0,
             qdelay_old: 0.0,
             ticked: 0,
