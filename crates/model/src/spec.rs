@@ -159,7 +159,7 @@ pub enum Discipline {
     /// exact square root, of which Linux takes an approximation. The longest packet so far stands for the interface's MTU.
     Codel(Codel),
     /// RFC 8290: queues that take turns, each under CoDel, those of new flows first. A full one drops half of the packets of
-    /// the fattest queue, 64 at most, which do not count in that queue's CoDel; in Linux they do since 5.3.
+    /// the fattest queue, 64 at most, which do not count in that queue's CoDel; in newer kernels they do.
     FqCodel(FqCodel),
     /// RFC 9332, appendix A: what says ECT(1) or CE waits apart from the rest, is served before it (15 bytes to 1 while
     /// both wait) and marked twice as often as the root of how often the rest is marked or dropped; in overload it is dropped
@@ -369,7 +369,7 @@ impl From<QueueLimit> for Queue {
 }
 
 impl Default for Codel {
-    /// 5 ms, 100 ms, drops (RFC 8289, section 4.4).
+    /// 5 ms, 100 ms, drops (RFC 8289, sections 4.5 and 5.3).
     fn default() -> Self {
         Self {
             target: Nanos::from_millis(5),

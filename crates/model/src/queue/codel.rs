@@ -24,10 +24,11 @@ pub(crate) struct Codel {
     control: Control,
 }
 
-/// The state of RFC 8289, section 5.4, by its names.
+/// The state of RFC 8289, section 5.2, by its names.
 ///
-/// `control_law` has the exact square root, rounded down to a nanosecond: Linux approximates it by one Newton step, which
-/// differs from the fourth drop on. An empty `first_above_time` stands for its 0.
+/// `control_law` (section 5.6) has the exact square root, rounded down to a nanosecond. Linux approximates it by one Newton
+/// step a drop, from its last value: it drops 100, 50.0, 56.2 and 48.8 ms apart, not 100, 70.7, 57.7 and 50, so that the
+/// third comes after 150 ms and not after 170.7. An empty `first_above_time` stands for its 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Control {
     first_above_time: Option<Nanos>,
@@ -161,7 +162,7 @@ impl Control {
         head
     }
 
-    /// The RFC's `dodequeue`: the head, and whether it has been above target for an interval.
+    /// The RFC's `dodequeue` (section 5.6): the head, and whether it has been above target for an interval.
     fn look(
         &mut self,
         law: &Law,
@@ -182,7 +183,7 @@ impl Control {
         (Some(t), now >= first_above)
     }
 
-    /// Enters the dropping state: at the rate at which it was left, if that is not long ago.
+    /// Enters the dropping state: at as many drops as the last one added, if they were several and that is not long ago.
     fn begin_dropping(&mut self, law: &Law, now: Nanos) {
         self.dropping = true;
         let delta = self.count.wrapping_sub(self.lastcount);

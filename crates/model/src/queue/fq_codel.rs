@@ -19,8 +19,8 @@ use crate::units::{Bytes, QueueLimit};
 ///
 /// Three things are as RFC 8290 has them, and not as Linux does. An emptied queue of the new ones always goes to the end of the
 /// old ones (section 4.2); Linux deactivates it at once if there are none. At overflow half of the fattest queue's *packets* go,
-/// 64 at most (section 4.1); Linux stops at half of its bytes. These drops leave CoDel's `count` alone; Linux has added them
-/// since 5.3. Credits of 0 are used up, as in Linux: the RFC calls them negative when a quantum was sent.
+/// 64 at most (section 4.1); Linux stops at half of its bytes. These drops leave CoDel's `count` alone; newer kernels add
+/// them. Credits of 0 are used up, as in section 3 and in Linux; section 4.2 calls them negative.
 #[derive(Debug)]
 pub(crate) struct FqCodel {
     limit: QueueLimit,
