@@ -541,3 +541,38 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_its_delays_came_to_is_counted_of_those_that_vary() {
+    let after = |netem: Netem| {
+        let mut link = Link::new(&up(netem)).unwrap();
+        for number in 0..20_000 {
+            link.offer(ms(number as u64), Side::A, packet(number, Bytes(1_000)));
+            while link.poll(ms(number as u64)).is_some() {}
+        }
+        let mut stages = link.stages();
+        stages.next().unwrap().delays
+    };
+    let uniform = Netem {
+        limit: 100_000,
+        delay: ms(5),
+        jitter: ms(10),
+        ..Netem::PLAIN
+    };
+    let came_to = after(uniform).unwrap();
+    assert_eq!(came_to.packets, 20_000);
+    // A quarter lies below 0 and is 0: from there to 15 ms the mean is 3/4 of 7.5 ms. 3.89 standard errors.
+    assert!(
+        (came_to.mean.0 as f64 / 1e6 - 5.625).abs() < 0.14,
+        "{came_to:?}"
+    );
+    assert!(
+        (came_to.clamped as f64 / 20_000.0 - 0.25).abs() < 0.012,
+        "{came_to:?}"
+    );
+    let constant = Netem {
+        jitter: Nanos::ZERO,
+        ..uniform
+    };
+    assert_eq!(after(constant), None);
+}

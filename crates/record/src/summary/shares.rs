@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use model::{Effect, Probability, StageReport};
+use model::{Effect, NetemLoss, NetemShare, Probability, StageReport};
 use serde::{Deserialize, Serialize};
 use stats::proportion::{percent, wilson_of_runs};
+use stats::theory::netem;
 
 use super::is_zero;
 use crate::quantity::counted;
@@ -33,6 +34,9 @@ pub struct ShareSummary {
     pub asked_percent: f64,
     /// How many that should be in a row, in the mean.
     pub asked_run: f64,
+    /// Whether both are what netem's correlation makes of what was asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_correlation: bool,
 }
 
 /// A mean and its 95 % interval.
@@ -49,7 +53,7 @@ impl ShareSummary {
     /// came to.
     pub fn of<'s>(stages: impl Iterator<Item = StageReport<'s>>) -> Vec<Self> {
         let of = |stage: StageReport<'s>| {
-            let asked = Asked::of(stage.effect?)?;
+            let asked = Asked::of(stage.effect?, stage.longest_queue)?;
             let count = if asked.is_copy {
                 stage.copied
             } else {
@@ -63,6 +67,7 @@ impl ShareSummary {
                 runs: if asked.is_copy { 0 } else { stage.runs },
                 asked_percent: 100.0 * asked.share,
                 asked_run: asked.run,
+                by_correlation: asked.by_correlation,
             })
         };
         let is_met = |share: &Self| share.packets > 0;
@@ -118,16 +123,19 @@ struct Asked {
     is_copy: bool,
     share: f64,
     run: f64,
+    by_correlation: bool,
 }
 
 impl Asked {
-    /// Of effects whose share does not hang on the packets, and that always lose what they could mark.
-    fn of(effect: &Effect) -> Option<Self> {
+    /// Of effects whose share does not hang on the packets, and that always lose what they could mark; `longest_queue` tells
+    /// whether a netem dropped some for want of room too.
+    fn of(effect: &Effect, longest_queue: u64) -> Option<Self> {
         let alone = |share: f64| 1.0 / (1.0 - share).max(1e-9);
         let lost = |share: f64, run: f64| Self {
             is_copy: false,
             share,
             run,
+            by_correlation: false,
         };
         Some(match effect {
             Effect::Loss(of) if !of.ecn => {
@@ -136,12 +144,25 @@ impl Asked {
             }
             Effect::GilbertElliott(of) if !of.ecn => lost(of.stationary_loss(), of.mean_burst()),
             Effect::FourState(of) if !of.ecn => lost(of.stationary_loss(), of.mean_burst()),
+            // Of what is copied and lost one passes.
+            Effect::Netem(of)
+                if !of.ecn && of.duplicate.is_none() && longest_queue < u64::from(of.limit) =>
+            {
+                let known = netem::loss(&of.loss);
+                let is_correlated =
+                    |of: NetemShare| of.correlation.is_some_and(|of| of > Probability::ZERO);
+                Self {
+                    by_correlation: matches!(of.loss, NetemLoss::Random(of) if is_correlated(of)),
+                    ..lost(known.share, known.burst?)
+                }
+            }
             Effect::Duplicate(of) => {
                 let share = Probability::fraction(of.share);
                 Self {
                     is_copy: true,
                     share,
                     run: 1.0,
+                    by_correlation: false,
                 }
             }
             _ => return None,
@@ -159,26 +180,35 @@ impl fmt::Display for ShareSummary {
         write!(f, "{stage}: {count} of {of} {what}")?;
         if let Some(share) = self.share() {
             write!(f, ", {share} %")?;
-            asked(f, share, self.asked_percent, " %")?;
+            self.asked(f, share, self.asked_percent, " %")?;
         }
         if let Some(run) = self.run() {
             write!(f, "; {run} in a row")?;
-            asked(f, run, self.asked_run, "")?;
+            self.asked(f, run, self.asked_run, "")?;
         }
         Ok(())
     }
 }
 
-/// What was asked for, and whether the interval holds it.
-fn asked(f: &mut fmt::Formatter<'_>, achieved: Achieved, asked: f64, unit: &str) -> fmt::Result {
-    let [low, high] = achieved.interval;
-    let shown = Short(asked);
-    match (low..=high).contains(&asked) {
-        true => write!(f, " where {shown}{unit} was asked for"),
-        false => write!(
-            f,
-            " where {shown}{unit} was asked for (outside, as 1 in 20 by chance)"
-        ),
+impl ShareSummary {
+    /// What was asked for, and whether the interval holds it.
+    fn asked(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        achieved: Achieved,
+        asked: f64,
+        unit: &str,
+    ) -> fmt::Result {
+        let [low, high] = achieved.interval;
+        let how = match self.by_correlation {
+            true => "is what the correlation leaves",
+            false => "was asked for",
+        };
+        write!(f, " where {}{unit} {how}", Short(asked))?;
+        match (low..=high).contains(&asked) {
+            true => Ok(()),
+            false => f.write_str(" (outside, as 1 in 20 by chance)"),
+        }
     }
 }
 
@@ -268,6 +298,23 @@ mod tests {
     }
 
     #[test]
+    fn of_netem_it_is_what_the_correlation_leaves() {
+        let all = after(400_000, "up.netem = 'delay 1ms loss 10% 25%'");
+        let text = all[0].to_string();
+        assert!(text.starts_with("box.up.netem: "), "{text}");
+        assert!(
+            text.contains("] % where 1.75 % is what the correlation leaves; "),
+            "{text}"
+        );
+        let bursts = after(400_000, "up.netem = 'loss gemodel 1% 10%'");
+        let text = bursts[0].to_string();
+        assert!(text.contains("] % where 9.09 % was asked for; "), "{text}");
+        assert!(text.ends_with("where 10 was asked for"), "{text}");
+        // What found no room is no loss that was asked for.
+        assert_eq!(after(1_000, "up.netem = 'limit 5 delay 10ms loss 1%'"), []);
+    }
+
+    #[test]
     fn what_is_not_as_asked_is_said_to_be_outside() {
         let share = ShareSummary {
             stage: "box.up.loss".to_owned(),
@@ -277,6 +324,7 @@ mod tests {
             runs: 196,
             asked_percent: 1.0,
             asked_run: 1.01,
+            by_correlation: false,
         };
         assert_eq!(
             share.to_string(),

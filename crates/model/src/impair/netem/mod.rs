@@ -13,7 +13,9 @@ use alloc::boxed::Box;
 use core::mem;
 use core::num::NonZeroU8;
 
+use crate::counters::Achieved;
 use crate::draw::Draws;
+use crate::impair::tally::Tally;
 use crate::in_flight::InFlight;
 use crate::line::Line;
 use crate::packet::{DropCause, Edit};
@@ -49,6 +51,8 @@ pub(crate) struct NetemStage {
     /// When the last of those is due.
     last: Nanos,
     longest: usize,
+    /// Of the delays that it gave, if they vary.
+    tally: Tally,
     /// The latest time that it was asked at: what is due earlier leaves now.
     now: Nanos,
     /// Whether the copy that it just made is what enters next.
@@ -80,6 +84,7 @@ impl NetemStage {
             held: Line::default(),
             last: Nanos::ZERO,
             longest: 0,
+            tally: Tally::default(),
             now: Nanos::ZERO,
             copies: false,
         }
@@ -180,6 +185,9 @@ impl Stage for NetemStage {
             return Entered::Passes(at);
         }
         let due = self.due(at, key, t);
+        if self.spec.jitter > Nanos::ZERO {
+            self.tally.add(due.max(at) - at, due < at);
+        }
         self.hold(at, due, t, out)
     }
 
@@ -232,6 +240,10 @@ impl Stage for NetemStage {
         self.slots = spec.slot.and_then(|slot| Slots::new(&slot, at, draws));
         self.now = self.now.max(at);
         *self.spec = spec;
+    }
+
+    fn delays(&self) -> Option<Achieved> {
+        self.tally.achieved()
     }
 
     fn held(&self) -> usize {
