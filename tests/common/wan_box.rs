@@ -21,8 +21,18 @@ pub(crate) struct Summary {
     pub(crate) up: Direction,
     pub(crate) down: Direction,
     #[serde(default)]
+    pub(crate) shares: Vec<Share>,
+    #[serde(default)]
     pub(crate) delays: Vec<Delays>,
     pub(crate) departure_error: Departures,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Share {
+    pub(crate) stage: String,
+    pub(crate) packets: u64,
+    pub(crate) count: u64,
+    pub(crate) asked_percent: f64,
 }
 
 #[derive(Debug, Deserialize)]

@@ -98,6 +98,16 @@ fn losses_add_up() -> Result<()> {
             "not within {spread}: {told}"
         );
     }
+    for (stage, way) in [("box.up.loss", up), ("box.down.loss", down)] {
+        let shares = &pings.summary.shares;
+        let said = shares.iter().find(|share| share.stage == stage);
+        let said = said.with_context(|| format!("{stage}: {shares:?}"))?;
+        ensure!(
+            (said.packets, said.count) == (way.packets, way.lost()),
+            "{said:?}, {told}"
+        );
+        ensure!((said.asked_percent - 10.0).abs() < 1e-9, "{said:?}");
+    }
     Ok(())
 }
 

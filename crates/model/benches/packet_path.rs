@@ -344,6 +344,22 @@ fn netem(bencher: Bencher<'_, '_>) {
     cross(bencher, &[("box", "netem", netem)], Nanos(600));
 }
 
+/// netem's delay alone, from a table.
+#[divan::bench]
+fn netem_delay(bencher: Bencher<'_, '_>) {
+    let netem = Netem {
+        limit: 100_000,
+        delay: Nanos::from_millis(1),
+        jitter: Nanos::from_micros(100),
+        distribution: Some(NetemDistribution::ParetoNormal),
+        ..Netem::PLAIN
+    };
+    cross(
+        bencher,
+        &[("box", "netem", Effect::Netem(Box::new(netem)))],
+        Nanos(600),
+    );
+}
 /// A hop, what it does there, and how.
 type Stage = (&'static str, &'static str, Effect);
 

@@ -1,8 +1,9 @@
 //! Where packets wait that passed a stage at a time that lies ahead.
 
-use core::cmp::Ordering;
+use core::cmp::Reverse;
 
 use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
 
 use crate::in_flight::InFlight;
 use crate::time::Nanos;
@@ -12,23 +13,61 @@ use crate::time::Nanos;
 pub(crate) struct Line {
     /// When the first of them goes on; [`Nanos::MAX`] if there is none.
     next: Nanos,
-    in_order: VecDeque<(Nanos, u64, InFlight)>,
+    in_order: VecDeque<Place>,
     /// What came after one with a later time.
-    early: BinaryHeap<Early>,
+    early: BinaryHeap<Reverse<Place>>,
     pushed: u64,
+    /// The packets: they are large, and stay where they are while their places are sorted.
+    packets: Vec<InFlight>,
+    /// Where in `packets` there is none.
+    free: Vec<u32>,
 }
 
-#[derive(Debug)]
-struct Early(Nanos, u64, InFlight);
+/// When a packet goes on, behind how many others it came, and where it lies, in one number, because that is compared at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place(u128);
+
+impl Place {
+    /// Bits of where it lies: more packets than memory holds.
+    const SLOT: u32 = 28;
+
+    /// `pushed` begins anew after 2^36, which those of one time never see.
+    fn new(at: Nanos, pushed: u64, slot: u32) -> Self {
+        let behind = u128::from(pushed << Self::SLOT | u64::from(slot));
+        Self(u128::from(at.0) << 64 | behind)
+    }
+
+    fn at(self) -> Nanos {
+        Nanos((self.0 >> 64) as u64)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the lowest bits alone")]
+    fn slot(self) -> u32 {
+        self.0 as u32 & ((1 << Self::SLOT) - 1)
+    }
+}
 
 impl Line {
     pub(crate) fn push(&mut self, at: Nanos, t: InFlight) {
+        let slot = self.keep(t);
         self.pushed += 1;
         self.next = self.next.min(at);
+        let place = Place::new(at, self.pushed, slot);
         match self.in_order.back() {
-            Some((last, ..)) if at < *last => self.early.push(Early(at, self.pushed, t)),
-            _ => self.in_order.push_back((at, self.pushed, t)),
+            Some(last) if at < last.at() => self.early.push(Reverse(place)),
+            _ => self.in_order.push_back(place),
         }
+    }
+
+    fn keep(&mut self, t: InFlight) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.packets[slot as usize] = t;
+            return slot;
+        }
+        self.packets.push(t);
+        let slot = u32::try_from(self.packets.len() - 1).ok();
+        slot.filter(|slot| slot >> Place::SLOT == 0)
+            .expect("fewer packets than memory holds")
     }
 
     /// When the first of them goes on.
@@ -39,20 +78,23 @@ impl Line {
 
     /// The first of them, with its time.
     pub(crate) fn pop(&mut self) -> Option<(Nanos, InFlight)> {
-        let first = self.pop_first();
-        let queued = self.in_order.front().map_or(Nanos::MAX, |queued| queued.0);
-        let early = self.early.peek().map_or(Nanos::MAX, |early| early.0);
+        let first = self.pop_first()?;
+        let queued = self.in_order.front().map_or(Nanos::MAX, |place| place.at());
+        let early = self.early.peek().map_or(Nanos::MAX, |place| place.0.at());
         self.next = queued.min(early);
-        first
+        let slot = first.slot();
+        self.free.push(slot);
+        Some((first.at(), self.packets[slot as usize]))
     }
 
-    fn pop_first(&mut self) -> Option<(Nanos, InFlight)> {
-        let queued = self.in_order.front().map(|(at, order, _)| (*at, *order));
-        let is_early = |early: &Early| queued.is_none_or(|queued| (early.0, early.1) < queued);
-        if self.early.peek().is_some_and(is_early) {
-            return self.early.pop().map(|Early(at, _, t)| (at, t));
+    fn pop_first(&mut self) -> Option<Place> {
+        let queued = self.in_order.front();
+        match self.early.peek() {
+            Some(Reverse(early)) if queued.is_none_or(|queued| early < queued) => {
+                self.early.pop().map(|Reverse(early)| early)
+            }
+            _ => self.in_order.pop_front(),
         }
-        self.in_order.pop_front().map(|(at, _, t)| (at, t))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -67,28 +109,9 @@ impl Default for Line {
             in_order: VecDeque::new(),
             early: BinaryHeap::new(),
             pushed: 0,
+            packets: Vec::new(),
+            free: Vec::new(),
         }
-    }
-}
-
-impl PartialEq for Early {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Early {}
-
-impl PartialOrd for Early {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Early {
-    /// The greatest is the first to go.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.0, other.1).cmp(&(self.0, self.1))
     }
 }
 

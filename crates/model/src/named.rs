@@ -175,12 +175,14 @@ impl NamedStage {
         held
     }
 
-    /// Gives up all that it holds, at the end.
+    /// Gives up all that it holds, at the end, which changes nothing of what it did until then.
     pub(crate) fn empty(&mut self, at: Nanos, out: &mut Out) {
         while let Some((_, t)) = self.line.pop() {
             out.pass(at, t);
         }
+        let effect = self.effect.take();
         self.leave(at);
+        self.effect = effect;
         while self.stage.held() > 0 {
             if let Some(t) = self.stage.wake(at, out) {
                 out.pass(at, t);

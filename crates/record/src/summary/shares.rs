@@ -257,6 +257,8 @@ mod tests {
             link.offer(at, Side::A, Packet::new(PacketId(number), Bytes(1_000)));
             while link.poll(at).is_some() {}
         }
+        // As an emulator ends.
+        link.stop();
         ShareSummary::of(link.stages())
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct NetemStage {
     counter: u32,
     delay: DelayDraw,
     rate: Option<NetemRate>,
-    slots: Option<Slots>,
+    slots: Option<Box<Slots>>,
     held: Line,
     /// When the last of those is due.
     last: Nanos,
@@ -203,7 +203,10 @@ impl Stage for NetemStage {
     #[inline]
     fn next(&self) -> Option<Nanos> {
         let due = self.held.next()?;
-        let slot = self.slots.as_ref().map_or(Nanos::ZERO, Slots::next);
+        let slot = self
+            .slots
+            .as_ref()
+            .map_or(Nanos::ZERO, |slots| slots.next());
         Some(due.max(slot).max(self.now))
     }
 
@@ -237,7 +240,8 @@ impl Stage for NetemStage {
         self.delay
             .set([spec.delay, spec.jitter], spec.distribution, delay);
         self.rate = spec.rate;
-        self.slots = spec.slot.and_then(|slot| Slots::new(&slot, at, draws));
+        let slots = spec.slot.and_then(|slot| Slots::new(&slot, at, draws));
+        self.slots = slots.map(Box::new);
         self.now = self.now.max(at);
         *self.spec = spec;
     }
