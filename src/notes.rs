@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use record::printable::printable_lines;
+
 /// Set once, before anything is said.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -25,7 +27,7 @@ pub(crate) fn are_watched() -> bool {
 /// Says a line.
 pub(crate) fn note(line: impl Display) {
     if !are_quiet() {
-        eprintln!("{line}");
+        eprintln!("{}", printable_lines(&line.to_string()));
     }
 }
 

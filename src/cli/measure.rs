@@ -7,13 +7,14 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 
-use crate::notes;
+use crate::{exit, notes};
 use instruments::failure::{Blame, Failure};
 use instruments::measure::{Common, Instrument, InstrumentArgs, MeasureOutput};
 use instruments::output;
 use instruments::output::Prepared;
 pub(super) use instruments::{Live, Session};
 use netio::stop::Stop;
+use record::printable::{printable, printable_lines};
 
 /// Measure with one instrument
 #[derive(Args, Debug)]
@@ -80,11 +81,13 @@ fn show(instrument: &dyn Instrument, found: &MeasureOutput) -> Result<(), Failur
     let common = instrument.common();
     let measurement = &found.measurement;
     if let Some(cause) = &measurement.failure {
-        eprintln!("farwire: {cause}");
+        exit::say(cause);
     }
     let facts = measurement.facts.iter();
     let facts: String = facts
-        .map(|(name, value)| report::prose(&format!("{name}: {value}"), super::terminal()))
+        .map(|(name, value)| {
+            report::prose(&format!("{name}: {}", printable(value)), super::terminal())
+        })
         .collect();
     let own = instrument.table(measurement)?;
     let table = own.unwrap_or_else(|| report::figures(measurement));
@@ -96,7 +99,7 @@ fn show(instrument: &dyn Instrument, found: &MeasureOutput) -> Result<(), Failur
         .unwrap_or_default();
     let text = format!(
         "{}{intervals}{figures}{facts}",
-        instrument.text(measurement)
+        printable_lines(&instrument.text(measurement))
     );
     if common.json.as_deref().is_some_and(output::is_stdout) {
         return Ok(notes::beside().write_all(text.as_bytes())?);

@@ -49,8 +49,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "CIDR")]
     allow: Vec<IpNet>,
     /// Tests at a time, of all protocols together
-    #[arg(long, value_name = "COUNT", default_value_t = Limits::USUAL.tests)]
-    max_tests: usize,
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::USUAL.tests as u64,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    max_tests: u64,
+    /// Those among them of one client, an IPv4 address or an IPv6 /64, which may also have no more than this part of all
+    /// connections and memory [default: a quarter]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    max_tests_per_client: Option<u64>,
     /// How long one test may last
     #[arg(long, value_name = "TIME", default_value_t = Limits::USUAL.duration.into())]
     max_duration: Nanos,
@@ -67,6 +72,7 @@ impl ServeArgs {
     /// control are bad input.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let stop = Stop::on_signals()?;
+        serve::raise_descriptor_limit();
         let server = serve::start(self.config()?).or_bad_input()?;
         for service in server.services() {
             note(format_args!(
@@ -85,6 +91,8 @@ impl ServeArgs {
     }
 
     fn config(&self) -> Result<ServeConfig, Failure> {
+        let count = |count| usize::try_from(count).unwrap_or(usize::MAX);
+        let tests = count(self.max_tests);
         Ok(ServeConfig {
             bind: self.bind.clone(),
             ports: Ports {
@@ -96,7 +104,8 @@ impl ServeArgs {
             },
             congestion: self.congestion.clone(),
             limits: Limits {
-                tests: self.max_tests,
+                tests,
+                tests_per_source: self.max_tests_per_client.map_or(tests.div_ceil(4), count),
                 duration: self.max_duration.into(),
                 idle: self.idle_timeout.into(),
                 ..Limits::default()

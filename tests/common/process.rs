@@ -18,6 +18,13 @@ pub(crate) fn farwire() -> Command {
     Command::new(env!("CARGO_BIN_EXE_farwire"))
 }
 
+/// The program under test within a limit of resources, as prlimit(1) writes it.
+pub(crate) fn limited(limit: &str) -> Command {
+    let mut command = Command::new("prlimit");
+    command.args([limit, env!("CARGO_BIN_EXE_farwire")]);
+    command
+}
+
 /// Where `make test-tools` builds the peer `name`.
 pub(crate) fn peer(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,5 +1,141 @@
 //! What one client can take of the far end, and what is left for others.
 
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use socket2::{Domain, Socket, Type};
+
+use crate::common::far_end::FarEnd;
+use crate::common::process::{self, farwire};
 use crate::common::suite::Suite;
 
-pub(crate) fn add(_suite: &mut Suite) {}
+/// Loopback addresses of two clients.
+const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+const OTHER: &str = "127.0.0.3";
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "cookies without parameters take no test",
+        &[],
+        cookies_take_no_test,
+    );
+    suite.test(
+        "one client has its share of the tests, and another has the rest",
+        &[],
+        tests_are_shared,
+    );
+    suite.test(
+        "a client that hangs up frees its place at once",
+        &[],
+        hanging_up_frees,
+    );
+    suite.test(
+        "eight tests of 128 streams leave descriptors for others",
+        &[],
+        streams_leave_descriptors,
+    );
+}
+
+/// A connection to `server` from `source`.
+fn connect(source: Ipv4Addr, server: SocketAddr) -> Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((source, 0)).into())?;
+    socket.connect(&server.into())?;
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// A client of iperf3 that has sent its cookie and, if `params`, its parameters.
+fn iperf3(server: SocketAddr, cookie: u32, params: Option<&str>) -> Result<TcpStream> {
+    let mut stream = connect(ONE, server)?;
+    stream.write_all(format!("{cookie:0>36}\0").as_bytes())?;
+    if let Some(params) = params {
+        let length = u32::try_from(params.len())?.to_be_bytes();
+        stream.write_all(&[&length[..], params.as_bytes()].concat())?;
+    }
+    Ok(stream)
+}
+
+/// Whether a client of another address can test.
+fn other_tests(far_end: &FarEnd) -> Result<()> {
+    let address = far_end.address("iperf3")?.to_string();
+    let tcp = [
+        "measure", "tcp", &address, "--bytes", "100000", "--bind", OTHER,
+    ];
+    let output = process::run(farwire().args(tcp))?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok(())
+}
+
+fn cookies_take_no_test() -> Result<()> {
+    let far_end = FarEnd::start(farwire().args(["serve", "--max-tests", "4"]))?;
+    let server = far_end.address("iperf3")?;
+    let _held: Vec<_> = (0..100)
+        .map(|cookie| iperf3(server, cookie, None))
+        .collect::<Result<_>>()?;
+    other_tests(&far_end)
+}
+
+fn tests_are_shared() -> Result<()> {
+    let far_end = FarEnd::start(farwire().args(["serve", "--max-tests", "4"]))?;
+    let request = "GET /seconds/3600 HTTP/1.1\r\nHost: x\r\n\r\n";
+    let get = || -> Result<TcpStream> {
+        let mut stream = connect(ONE, far_end.address("http")?)?;
+        stream.write_all(request.as_bytes())?;
+        Ok(stream)
+    };
+    let said = |stream: &mut TcpStream| -> Result<String> {
+        let mut answer = [0; 400];
+        let length = stream.read(&mut answer)?;
+        Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
+    };
+    let mut first = get()?;
+    ensure!(said(&mut first)?.starts_with("HTTP/1.1 200"));
+    let refused = said(&mut get()?)?;
+    ensure!(
+        refused.contains("1 tests run already for this address"),
+        "{refused}"
+    );
+    other_tests(&far_end)
+}
+
+fn hanging_up_frees() -> Result<()> {
+    let arguments = ["serve", "--max-tests", "1", "--idle-timeout", "3600s"];
+    let far_end = FarEnd::start(farwire().args(arguments))?;
+    let server = far_end.address("iperf3")?;
+    let params = r#"{"tcp":true,"time":1,"len":1000}"#;
+    let mut holder = iperf3(server, 1, Some(params))?;
+    // PARAM_EXCHANGE, CREATE_STREAMS: it has the only place now.
+    holder.read_exact(&mut [0; 2]).context("a test")?;
+    drop(holder);
+    process::wait_for("the place to be free", || {
+        Ok(other_tests(&far_end).is_ok().then_some(()))
+    })
+}
+
+fn streams_leave_descriptors() -> Result<()> {
+    // As many as a shell gives by default, and no more.
+    let far_end = FarEnd::start(process::limited("--nofile=1024:1024").arg("serve"))?;
+    let server = far_end.address("iperf3")?;
+    let params = r#"{"tcp":true,"time":60,"len":1000,"parallel":128}"#;
+    let mut held = Vec::new();
+    for cookie in 0..8 {
+        let mut control = iperf3(server, cookie, Some(params))?;
+        let mut state = [0; 2];
+        control.read_exact(&mut state).context("an answer")?;
+        // PARAM_EXCHANGE, then CREATE_STREAMS or ACCESS_DENIED.
+        ensure!(matches!(state, [9, 10 | 0xff]), "{state:?}");
+        if state[1] == 10 {
+            for _ in 0..128 {
+                held.push(iperf3(server, cookie, None)?);
+            }
+        }
+        held.push(control);
+    }
+    ensure!(held.len() > 128, "not one test was taken: {}", held.len());
+    other_tests(&far_end)
+}

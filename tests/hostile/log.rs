@@ -1,5 +1,175 @@
 //! A log that nobody reads, and what strangers put into it.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::process::{self, farwire};
 use crate::common::suite::Suite;
 
-pub(crate) fn add(_suite: &mut Suite) {}
+/// Of which a pipe of 64 KiB holds about a third.
+const TESTS: usize = 2000;
+/// Words that a terminal would obey: a new line, ECMA-48 in 7 and in 8 bits, text turned around.
+const HOSTILE: &str = "x\n\u{1b}[2J\u{9b}31m\u{202e}gnp";
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a log that nobody reads holds up no test and no end",
+        &[],
+        unread,
+    );
+    suite.test(
+        "nothing that a client says is obeyed by the operator's terminal",
+        &[],
+        client_s_words,
+    );
+    suite.test(
+        "nothing that a server says is obeyed by the client's terminal",
+        &[],
+        server_s_words,
+    );
+}
+
+/// `serve` whose output nobody reads but who asks for it.
+fn serve() -> Result<(Child, Vec<(String, SocketAddr)>)> {
+    let ports = [
+        "--http-port",
+        "--iperf3-port",
+        "--messages-port",
+        "--capacity-port",
+    ];
+    let mut child = farwire()
+        .args(["serve", "--bind", "127.0.0.1", "--stamp-port", "0"])
+        .args(ports.iter().flat_map(|port| [port, "0"]))
+        .args(["--max-tests-per-client", "64"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut services = Vec::new();
+    for line in BufReader::new(child.stderr.as_mut().context("a pipe")?).lines() {
+        let line = line?;
+        let Some((name, address)) = line
+            .strip_prefix("farwire serves ")
+            .and_then(|service| service.split_once(" on "))
+        else {
+            break;
+        };
+        services.push((name.to_owned(), address.parse()?));
+    }
+    Ok((child, services))
+}
+
+fn of(services: &[(String, SocketAddr)], name: &str) -> Result<SocketAddr> {
+    let found = services.iter().find(|(service, _)| service == name);
+    Ok(found.with_context(|| format!("{name} is not served"))?.1)
+}
+
+fn end(child: &mut Child) -> Result<()> {
+    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM)?;
+    let status = process::end_of(child)?;
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+fn unread() -> Result<()> {
+    let (mut child, services) = serve()?;
+    let http = of(&services, "http")?;
+    for _ in 0..TESTS {
+        let mut stream = TcpStream::connect(http)?;
+        stream.write_all(b"GET /bytes/1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        ensure!(answer.starts_with(b"HTTP/1.1 200"), "{answer:?}");
+    }
+    let stamp = of(&services, "stamp")?.to_string();
+    let probe = ["measure", "probe", &stamp, "--count", "3"];
+    let output = process::run(farwire().args(probe))?;
+    ensure!(output.status.success(), "{output:?}");
+    end(&mut child)?;
+    // The line that was being written ends anywhere.
+    let mut log = Vec::new();
+    child
+        .stdout
+        .take()
+        .context("a pipe")?
+        .read_to_end(&mut log)?;
+    let lines = log.iter().filter(|byte| **byte == b'\n').count();
+    ensure!(
+        (100..TESTS).contains(&lines),
+        "{lines} lines fitted into the pipe"
+    );
+    Ok(())
+}
+
+fn client_s_words() -> Result<()> {
+    let (mut child, services) = serve()?;
+    let mut stream = TcpStream::connect(of(&services, "iperf3")?)?;
+    stream.write_all(format!("{:0>36}\0", 1).as_bytes())?;
+    let params = serde_json::json!({"tcp": true, "time": 1, "len": 1000, "congestion": HOSTILE});
+    let params = params.to_string();
+    let length = u32::try_from(params.len())?.to_be_bytes();
+    stream.write_all(&[&length[..], params.as_bytes()].concat())?;
+    let mut data = TcpStream::connect(of(&services, "iperf3")?)?;
+    data.write_all(format!("{:0>36}\0", 1).as_bytes())?;
+    let _ = stream.read_to_end(&mut Vec::new());
+    drop((stream, data));
+    end(&mut child)?;
+    let mut said = String::new();
+    child
+        .stdout
+        .take()
+        .context("a pipe")?
+        .read_to_string(&mut said)?;
+    child
+        .stderr
+        .take()
+        .context("a pipe")?
+        .read_to_string(&mut said)?;
+    ensure!(said.contains("FAILED"), "{said:?}");
+    is_harmless(&said)
+}
+
+fn server_s_words() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?.to_string();
+    // Whatever is asked of it, it says what it should not.
+    thread::spawn(move || -> Result<()> {
+        for stream in listener.incoming() {
+            let mut stream = stream?;
+            let _ = stream.read(&mut [0; 4096])?;
+            let answer = format!(
+                "HTTP/1.1 200 {HOSTILE}\r\nfarwire-congestion-control: \u{9b}31m\u{202e}\r\nContent-Length: 1\r\n\r\nx"
+            );
+            stream.write_all(answer.as_bytes())?;
+        }
+        Ok(())
+    });
+    for (instrument, target) in [
+        ("http", format!("http://{address}/bytes/1")),
+        ("tcp", address.clone()),
+        ("pingpong", address.clone()),
+        ("transfer", address),
+    ] {
+        for json in [&[][..], &["--json", "-"]] {
+            let mut command: Command = farwire();
+            command.args(["measure", instrument, &target]).args(json);
+            let output = process::run(&mut command)?;
+            is_harmless(&String::from_utf8_lossy(&output.stdout))?;
+            is_harmless(&String::from_utf8_lossy(&output.stderr))?;
+        }
+    }
+    Ok(())
+}
+
+/// Nothing in it moves a cursor or turns text around.
+fn is_harmless(said: &str) -> Result<()> {
+    let obeyed = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+    ensure!(!said.contains(obeyed), "{said:?}");
+    Ok(())
+}

@@ -4,6 +4,8 @@ use std::fmt::Arguments;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use record::printable::printable_lines;
+
 /// Says lines on standard error, or nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live {
@@ -35,7 +37,7 @@ impl Live {
     /// Says one line.
     pub(crate) fn line(self, text: Arguments<'_>) {
         if self.enabled {
-            eprintln!("{text}");
+            eprintln!("{}", printable_lines(&text.to_string()));
         }
     }
 }

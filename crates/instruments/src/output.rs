@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use record::printable::printable_json;
+
 /// A file that was opened before there were results to write.
 #[derive(Debug)]
 pub struct Prepared {
@@ -72,7 +74,8 @@ pub fn write_json(target: &Path, value: &impl Serialize) -> Result<()> {
 /// # Errors
 /// It cannot be JSON.
 pub fn json(value: &impl Serialize) -> Result<String> {
-    Ok(serde_json::to_string_pretty(value)? + "\n")
+    let json = serde_json::to_string_pretty(value)? + "\n";
+    Ok(printable_json(&json).into_owned())
 }
 
 /// Whether this FILE means standard output.

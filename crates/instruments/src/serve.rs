@@ -13,7 +13,7 @@ use crate::iperf3::server as iperf3;
 use crate::messages::server as messages;
 use crate::messages::wire::DEFAULT_PORT as MESSAGES_PORT;
 use crate::service::Shared;
-pub use crate::service::{Limits, Log, Service, check_congestion};
+pub use crate::service::{Limits, Log, Service, check_congestion, raise_descriptor_limit};
 use crate::stamp::reflector as stamp;
 use crate::stamp::wire::PORT as STAMP_PORT;
 
@@ -166,6 +166,7 @@ impl ServeConfig {
     pub(crate) fn on_loopback_for(tests: usize) -> Self {
         let limits = Limits {
             tests,
+            tests_per_source: tests,
             ..Limits::default()
         };
         Self {

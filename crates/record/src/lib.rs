@@ -16,6 +16,7 @@ mod measurement;
 mod metric;
 pub mod nearest;
 pub mod plan;
+pub mod printable;
 pub mod profile;
 pub mod quantity;
 mod record;

@@ -1,5 +1,9 @@
 //! A table as a value: what it says, not how it looks.
 
+use std::borrow::Cow;
+
+use crate::printable::printable_lines;
+
 /// Rows under a header, all as long as that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
@@ -105,6 +109,10 @@ impl Cell {
     /// A text that something sets apart.
     pub fn marked(text: impl Into<String>, mark: Mark) -> Self {
         let text = text.into();
+        let text = match printable_lines(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(printable) => printable,
+        };
         Self { text, mark }
     }
 }

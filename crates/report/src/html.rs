@@ -16,6 +16,7 @@ use super::tables::or_dash;
 use super::{conditions, spread, steady, tables};
 use crate::analysis::{Analysis, CaseFigures, Verdict, left_out, machine};
 use record::plan::{Instrument, Order};
+use record::printable::printable_lines;
 use record::summary::{DirectionSummary, Summary};
 use record::table::{Cell, Column, Mark, Table};
 use record::{LinkCounts, Outcome, Record, Run};
@@ -259,7 +260,10 @@ fn values<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<(&'a
             ""
         };
         let listed: Vec<&str> = values.into_iter().take(MOST_VALUES).collect();
-        (name, listed.join("; or ") + more)
+        (
+            name,
+            printable_lines(&(listed.join("; or ") + more)).into_owned(),
+        )
     };
     all.into_iter().map(joined).collect()
 }

@@ -3,6 +3,7 @@
 use comfy_table::{
     Attribute, CellAlignment, Color, ColumnConstraint, LineStyle, TableStyle, Width,
 };
+use record::printable::printable;
 use record::table::{Cell, Mark, Table};
 use textwrap::core::{Word, display_width};
 use textwrap::{WordSeparator, WordSplitter};
@@ -76,7 +77,7 @@ pub fn hanging(text: &str, terminal: Terminal, indent: usize) -> String {
         .subsequent_indent(&indent)
         .word_splitter(WordSplitter::NoHyphenation);
     let wrapped = |line: &str| {
-        let line = with_units_kept(line);
+        let line = with_units_kept(&printable(line));
         let lines = textwrap::wrap(&line, &options).into_iter();
         let lines = lines.map(|line| format!("{}\n", line.trim_end().replace(NO_BREAK, " ")));
         lines.collect::<String>()

@@ -20,7 +20,7 @@ use super::wire::{
 };
 use crate::endpoint::{self, Local};
 use crate::live::Live;
-use crate::service::{Service, Shared, Slot, Slots};
+use crate::service::{Needs, Service, Shared, Slot, Slots};
 
 /// Connections of one client (the reference's limit).
 const MOST_CONNECTIONS: u8 = 24;
@@ -138,7 +138,7 @@ impl PendingTest {
         if !shared.allows(peer.ip()) {
             return Err(SetupAnswer::NO_SOCKET);
         }
-        if !shared.has_room() {
+        if !shared.has_room(peer.ip()) {
             return Err(SetupAnswer::CAPACITY_EXCEEDED);
         }
         let socket = listen(bind, 0).map_err(|_| SetupAnswer::NO_SOCKET)?;
@@ -173,8 +173,10 @@ impl PendingTest {
         let Some((peer, request)) = self.activation() else {
             return;
         };
+        let shared = Arc::clone(&self.shared);
         if let Err(error) = self.test(peer, &request) {
-            eprintln!("farwire: a capacity test with {peer} could not begin: {error:#}");
+            let text = format!("a capacity test with {peer} could not begin: {error:#}");
+            shared.note(&text);
         }
     }
 
@@ -200,7 +202,7 @@ impl PendingTest {
         // A client whose socket was connected to the control port until now has refused the null request.
         let mut channel = Channel::new(self.socket)?.after_null_request();
         drop(self.slot);
-        let Ok(permit) = self.shared.admit(peer, "capacity") else {
+        let Ok(permit) = self.shared.admit(peer, "capacity", Needs::default()) else {
             // Others were faster. The protocol has no better word for it here.
             let answer = Activation {
                 answer: Some(ActivationAnswer::BAD_PARAMETER),
@@ -319,7 +321,7 @@ mod tests {
             assert_eq!(answer.answer, Some(SetupAnswer::ACCEPTED));
         }
         let peer = client.local_addr().unwrap();
-        assert!(server.shared.admit(peer, "tcp").is_ok());
+        assert!(server.shared.admit(peer, "tcp", Needs::default()).is_ok());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use socket2::SockRef;
 
 use crate::endpoint::Local;
 use crate::service::{
-    ACCEPT_PAUSE, Permit, Refusal, Service, Shared, Slot, Slots, WAITING_ROOM, listen,
+    ACCEPT_PAUSE, Needs, Permit, Place, Refusal, Service, Shared, Slot, Slots, keep_alive, listen,
 };
 use netio::stop::STOP_INTERVAL;
 use record::Statistic::Total;
@@ -66,26 +66,20 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return eprintln!("farwire: the far end cannot accept: {error}"),
+        Err(error) => return shared.note(&format!("the far end cannot accept: {error}")),
     };
     let filler = incompressible_block();
-    let connections = Slots::new(shared.limits().tests.saturating_add(WAITING_ROOM));
     let turned_away = Slots::new(MOST_TURNED_AWAY);
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let seat = match shared.allows(peer.ip()) {
-            true => connections
-                .take()
-                .ok_or(Refusal::Busy(shared.limits().tests)),
-            false => Err(Refusal::NotAllowed),
-        };
-        match seat {
-            Ok(seat) => {
+        match shared.enter(peer.ip()) {
+            Ok(place) => {
                 let client = HttpSession {
                     peer,
+                    place,
                     filler: filler.clone(),
                     shared: Arc::clone(shared),
                     permit: OnceLock::new(),
@@ -93,7 +87,7 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
                     requests: AtomicU64::new(0),
                     began: Instant::now(),
                 };
-                tokio::spawn(client.attend(stream, seat));
+                tokio::spawn(client.attend(stream));
             }
             Err(refusal) => {
                 if let Some(seat) = turned_away.take() {
@@ -135,6 +129,7 @@ async fn turn_away(stream: tokio::net::TcpStream, refusal: Refusal, _slot: Slot)
 /// One connection; what it tested is logged when it is dropped, however it ends.
 struct HttpSession {
     peer: SocketAddr,
+    place: Place,
     filler: Bytes,
     shared: Arc<Shared>,
     /// From the first request of a test on.
@@ -146,10 +141,11 @@ struct HttpSession {
 
 impl HttpSession {
     /// Answers requests until the connection ends, or has lasted as long as a test may.
-    async fn attend(self, stream: tokio::net::TcpStream, _slot: Slot) {
+    async fn attend(self, stream: tokio::net::TcpStream) {
         let limits = self.shared.limits();
-        // Sent bytes that nobody acknowledges for so long end the connection (tcp(7), TCP_USER_TIMEOUT).
-        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.idle));
+        if keep_alive(&SockRef::from(&stream), limits.idle).is_err() {
+            return;
+        }
         let service = service_fn(|request: Request<Incoming>| {
             let response = self.answer(&request);
             async { Ok::<_, Infallible>(response) }
@@ -218,7 +214,8 @@ impl HttpSession {
     /// Takes the connection for a test from now on, if one may run.
     fn admit(&self) -> Result<(), Refusal> {
         if self.permit.get().is_none() {
-            let permit = self.shared.admit(self.peer, "http")?;
+            let permit = self.shared.admit(self.peer, "http", Needs::default())?;
+            self.place.begin();
             // Requests of one connection come one after the other.
             let _ = self.permit.set(permit);
         }

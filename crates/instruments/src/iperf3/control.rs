@@ -3,8 +3,11 @@
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 use serde_json::Value;
 use socket2::SockRef;
 
@@ -21,6 +24,8 @@ pub(crate) struct Control {
     peer: SocketAddr,
     stop: Stop,
     timeout: Duration,
+    /// When all that precedes the test must have come.
+    set_up: Option<Instant>,
 }
 
 /// Why a control connection is of no more use.
@@ -58,6 +63,7 @@ impl Control {
             stream,
             stop,
             timeout: MESSAGE_TIMEOUT,
+            set_up: None,
         })
     }
 
@@ -65,6 +71,26 @@ impl Control {
     pub(crate) fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
+    }
+
+    /// Bounds all that is awaited until [`set_up`](Self::set_up), from now on, however many messages that is.
+    pub(crate) fn set_up_within(&mut self, time: Duration) {
+        self.set_up = Some(Instant::now() + time);
+    }
+
+    /// Gives what precedes the test so much more time.
+    pub(crate) fn extend_set_up(&mut self, time: Duration) {
+        self.set_up = self.set_up.map(|by| by + time);
+    }
+
+    /// The test begins: each message has its own time from now on.
+    pub(crate) fn set_up(&mut self) {
+        self.set_up = None;
+    }
+
+    /// The socket, for its options.
+    pub(crate) fn socket(&self) -> SockRef<'_> {
+        SockRef::from(&self.stream)
     }
 
     /// Who is at the other end.
@@ -89,9 +115,26 @@ impl Control {
             .map_or(Ok(()), |cause| Err(ControlError::Stopped(cause)))
     }
 
+    /// As [`check`](Self::check), and whether the other end is still there and waits, as it has to.
+    pub(crate) fn check_peer(&self) -> ControlResult<()> {
+        self.check()?;
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+        let gone = |why: &dyn fmt::Display| {
+            let text = format!("{why} before the test began");
+            Err(ControlError::Connection(text))
+        };
+        match recv(self.stream.as_raw_fd(), &mut [0], flags) {
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(()),
+            Ok(0) => gone(&"the connection was closed"),
+            Ok(_) => gone(&"it gave up"),
+            Err(error) => gone(&error),
+        }
+    }
+
     /// When a message that is awaited from now on is late.
     pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.timeout
+        let late = Instant::now() + self.timeout;
+        self.set_up.map_or(late, |by| by.min(late))
     }
 
     /// The first thing that a client sends.
@@ -278,5 +321,28 @@ impl fmt::Display for ControlError {
             | Self::Overdue(text)
             | Self::Protocol(text) => f.write_str(text),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_set_up_has_one_deadline_however_many_messages_it_takes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut control = Control::new(stream, Stop::default()).unwrap();
+        let (second, before) = (Duration::from_secs(1), Instant::now());
+        control.set_up_within(second);
+        let deadline = control.deadline();
+        assert!(deadline < before + MESSAGE_TIMEOUT);
+        assert_eq!(control.deadline(), deadline);
+        control.extend_set_up(second);
+        assert_eq!(control.deadline(), deadline + second);
+        control.set_up();
+        assert!(control.deadline() >= before + MESSAGE_TIMEOUT);
     }
 }

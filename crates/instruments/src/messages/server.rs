@@ -16,7 +16,8 @@ use super::wire::{
 };
 use crate::endpoint::Local;
 use crate::service::{
-    ACCEPT_PAUSE, Permit, Refusal, Service, Shared, Slots, WAITING_ROOM, accept_all, listen,
+    ACCEPT_PAUSE, Needs, Permit, Place, Refusal, Service, Shared, Slots, accept_all, keep_alive,
+    listen,
 };
 use record::Statistic::{Mean, Total};
 use record::{Direction, Figure, Measurement, Metric};
@@ -33,7 +34,6 @@ struct MessageServer {
     port: u16,
     /// If it is bound to one.
     interface: Option<String>,
-    connections: Slots,
     /// Connections that wait by spinning.
     spinning: Slots,
 }
@@ -66,7 +66,6 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
     });
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let server = MessageServer {
-        connections: Slots::new(shared.limits().tests.saturating_add(WAITING_ROOM)),
         spinning: Slots::new((cores / 2).max(1)),
         shared,
         port: address.port(),
@@ -78,31 +77,28 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
 impl MessageServer {
     fn accept(&self, listener: &TcpListener) {
         thread::scope(|scope| {
-            let take = |stream, peer| {
-                // Without a slot there is not even a thread to say so: the connection is closed.
-                let Some(slot) = self.connections.take() else {
-                    return;
-                };
+            let take = |stream, peer, place| {
                 let client = thread::Builder::new().name("messages client".to_owned());
                 // A thread that cannot be had closes the connection as well.
-                let _ = client.spawn_scoped(scope, move || {
-                    self.attend(stream, peer);
-                    drop(slot);
-                });
+                let _ = client.spawn_scoped(scope, move || self.attend(stream, peer, &place));
             };
             accept_all(listener, &self.shared, take, turn_away);
         });
     }
 
     /// One connection, from its request to its end.
-    fn attend(&self, stream: TcpStream, peer: SocketAddr) {
+    fn attend(&self, stream: TcpStream, peer: SocketAddr, place: &Place) {
         let limits = self.shared.limits();
+        if keep_alive(&SockRef::from(&stream), limits.idle).is_err() {
+            return;
+        }
         let patience = limits.idle.min(REQUEST_TIMEOUT);
         let Ok(mut stream) = MessageStream::new(stream, self.shared.as_stop(), patience) else {
             return;
         };
         match self.request(&stream, peer) {
             Ok((request, permit)) => {
+                place.begin();
                 stream.stop = self.shared.as_stop().within(limits.duration);
                 stream.silence = limits.idle;
                 permit.finish(&self.test(stream, &request));
@@ -130,7 +126,11 @@ impl MessageServer {
                 limits.idle.as_secs_f64()
             );
         }
-        let permit = self.shared.admit(peer, request.mode.name());
+        let needs = Needs {
+            memory,
+            sockets: matches!(request.mode, Mode::Pingpong { udp: Some(_), .. }).into(),
+        };
+        let permit = self.shared.admit(peer, request.mode.name(), needs);
         Ok((request, permit.map_err(|refusal| anyhow!("{refusal}"))?))
     }
 
@@ -166,9 +166,9 @@ impl MessageServer {
     }
 }
 
-/// Says to one who may not test here that it is so, as far as that needs no waiting.
-fn turn_away(mut stream: TcpStream) {
-    let line = wire::refusal(&anyhow!("{}", Refusal::NotAllowed));
+/// Says to one who may not test here why, as far as that needs no waiting.
+fn turn_away(mut stream: TcpStream, refusal: Refusal) {
+    let line = wire::refusal(&anyhow!("{refusal}"));
     // A new connection has room for a line.
     let _ = writeln!(stream, "{line}");
 }

@@ -7,14 +7,12 @@ use std::{io, thread};
 
 use anyhow::Result;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 
-use super::{Shared, set_congestion};
+use super::{Place, Refusal, Shared, set_congestion};
 use crate::endpoint::{self, Local};
 use netio::stop::STOP_INTERVAL;
 
-/// Connections of a service without a test, beside those that the limit of tests admits.
-pub(crate) const WAITING_ROOM: usize = 64;
 /// Before accepting again when the process has no file descriptor left.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -30,24 +28,43 @@ pub(crate) fn listen(bind: Option<&Local>, port: u16, shared: &Shared) -> Result
     Ok(listener)
 }
 
-/// Hands over every connection as `take` if its peer may test, else as `refuse`, until the far end stops.
+/// Hands over every connection as `take` with its place if there is one for it, else as `refuse`, until the far end stops.
 pub(crate) fn accept_all(
     listener: &TcpListener,
     shared: &Shared,
-    mut take: impl FnMut(TcpStream, SocketAddr),
-    refuse: impl Fn(TcpStream),
+    mut take: impl FnMut(TcpStream, SocketAddr, Place),
+    refuse: impl Fn(TcpStream, Refusal),
 ) {
     while !shared.stopping() {
         if !await_input(listener) {
             continue;
         }
         match listener.accept() {
-            Ok((stream, peer)) if shared.allows(peer.ip()) => take(stream, peer),
-            Ok((stream, _)) => refuse(stream),
+            Ok((stream, peer)) => match shared.enter(peer.ip()) {
+                Ok(place) => take(stream, peer, place),
+                Err(refusal) => refuse(stream, refusal),
+            },
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => thread::sleep(ACCEPT_PAUSE),
         }
     }
+}
+
+/// Makes a connection end whose peer is gone: after `idle` without an answer to what was sent (tcp(7), TCP_USER_TIMEOUT), or to
+/// a question whether it is there (SO_KEEPALIVE).
+///
+/// # Errors
+/// The socket refuses these options.
+pub(crate) fn keep_alive(socket: &SockRef<'_>, idle: Duration) -> io::Result<()> {
+    const PROBES: u32 = 3;
+    // Whole seconds, at least one.
+    let interval = Duration::from_secs((idle / (2 * PROBES)).as_secs().max(1));
+    let keepalive = TcpKeepalive::new()
+        .with_time((idle / 2).max(interval))
+        .with_interval(interval)
+        .with_retries(PROBES);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(idle))
 }
 
 /// Waits until there is something to take, or it is time to look whether to end; whether there is.

@@ -1,22 +1,27 @@
 //! What all services of the far end share: who may test, how much, and when to end.
 
 mod accept;
+mod budget;
 mod log;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use ipnet::IpNet;
 use model::Bytes;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::sysinfo::sysinfo;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub(crate) use self::accept::{ACCEPT_PAUSE, WAITING_ROOM, accept_all, await_input, listen};
+pub(crate) use self::accept::{ACCEPT_PAUSE, accept_all, await_input, keep_alive, listen};
+pub(crate) use self::budget::Source;
+use self::budget::{Budget, Share, Shortage, Unit};
 pub use self::log::Log;
 use netio::stop::Stop;
 use record::Measurement;
@@ -37,6 +42,9 @@ pub struct Service {
 pub struct Limits {
     /// Tests at a time, of all protocols together.
     pub tests: usize,
+    /// Those among them that one source may have: an IPv4 address, or an IPv6 network of 64 bits. Of connections and of
+    /// memory it may have the same part.
+    pub tests_per_source: usize,
     /// How long one test may last.
     pub duration: Duration,
     /// Buffers of one test: streams times block length and window.
@@ -53,13 +61,24 @@ pub(crate) struct Shared {
     allow: Vec<IpNet>,
     log: Log,
     stop: Arc<AtomicBool>,
-    running: Slots,
+    tests: Budget,
+    memory: Budget,
+    connections: Budget,
+    waiting: Budget,
+}
+
+/// A client's connection, or a socket of its test; it no longer counts when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _connection: Share,
+    /// Until its test begins.
+    waiting: Mutex<Option<Share>>,
 }
 
 /// The right to run one test; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    _slot: Slot,
+    _shares: [Share; 3],
     shared: Arc<Shared>,
     test: &'static str,
     peer: SocketAddr,
@@ -73,15 +92,40 @@ pub(crate) struct Slots(Arc<Semaphore>);
 /// One of them; given back when dropped.
 pub(crate) type Slot = OwnedSemaphorePermit;
 
+/// What a test takes beside its control connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needs {
+    /// Bytes of buffers.
+    pub(crate) memory: u64,
+    /// Sockets, each of which may have a thread.
+    pub(crate) sockets: u64,
+}
+
 /// Why a test may not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// The client's address is in none of the networks that are allowed.
     #[error("this address may not test here")]
     NotAllowed,
-    /// So many tests run already.
-    #[error("busy: {0} tests run already")]
-    Busy(usize),
+    /// There is no more of something.
+    #[error("busy: {0}")]
+    Busy(Shortage),
+}
+
+/// Connections of all services that have not begun a test.
+pub(crate) const MOST_WAITING: usize = 512;
+/// Descriptors that no client gets: for listening, the log, and saying to one too many that it is so.
+const RESERVED_DESCRIPTORS: u64 = 256;
+/// Connections at a time where there are descriptors for more: each may have a thread.
+const MOST_CONNECTIONS: u64 = 16_384;
+
+/// Lets this process open as many descriptors as it may have (setrlimit(2)), for the tests of many clients. Programs that it
+/// starts inherit that, and select(2) cannot handle it.
+pub fn raise_descriptor_limit() {
+    // What cannot be raised is what there is: the connections that are taken in follow it.
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
 }
 
 /// Whether a socket in the calling thread's network namespace may have the congestion control `name`.
@@ -103,17 +147,39 @@ impl Shared {
         allow: Vec<IpNet>,
         log: Log,
     ) -> Result<Self> {
+        let budget = |unit, most| Budget::new(unit, most, limits.of_source(most));
+        let tests = limits.tests as u64;
+        // No one client may need more than one test's memory at a time.
+        let memory = memory_in_all().max(limits.memory.0);
         Ok(Self {
             congestion: effective_congestion(congestion.as_deref())?,
             limits,
             allow,
             log,
             stop: Arc::default(),
-            running: Slots::new(limits.tests),
+            tests: budget(Unit::Tests, tests),
+            memory: budget(Unit::Memory, memory),
+            connections: budget(Unit::Connections, connections_in_all()),
+            waiting: budget(Unit::Waiting, MOST_WAITING.max(limits.tests) as u64),
         })
     }
 
-    /// Lets `peer` run a test that users know as `test`, if it may.
+    /// Takes a connection of `address` in, which has yet to begin a test.
+    ///
+    /// # Errors
+    /// It may not test, or has too many already.
+    pub(crate) fn enter(&self, address: IpAddr) -> Result<Place, Refusal> {
+        if !self.allows(address) {
+            return Err(Refusal::NotAllowed);
+        }
+        let source = Source::of(address);
+        Ok(Place {
+            _connection: self.connections.take(source, 1)?,
+            waiting: Mutex::new(Some(self.waiting.take(source, 1)?)),
+        })
+    }
+
+    /// Lets `peer` run a test that users know as `test` and that takes `needs`, if it may.
     ///
     /// # Errors
     /// It may not, and why.
@@ -121,13 +187,18 @@ impl Shared {
         self: &Arc<Self>,
         peer: SocketAddr,
         test: &'static str,
+        needs: Needs,
     ) -> Result<Permit, Refusal> {
         if !self.allows(peer.ip()) {
             return Err(Refusal::NotAllowed);
         }
-        let slot = self.running.take();
+        let source = Source::of(peer.ip());
         Ok(Permit {
-            _slot: slot.ok_or(Refusal::Busy(self.limits.tests))?,
+            _shares: [
+                self.tests.take(source, 1)?,
+                self.memory.take(source, needs.memory)?,
+                self.connections.take(source, needs.sockets)?,
+            ],
             shared: Arc::clone(self),
             test,
             peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
@@ -153,9 +224,14 @@ impl Shared {
         self.allow.is_empty() || self.allow.iter().any(|net| net.contains(&address))
     }
 
-    /// Whether one more test may run now.
-    pub(crate) fn has_room(&self) -> bool {
-        self.running.0.available_permits() > 0
+    /// Whether one more test of `address` may run now.
+    pub(crate) fn has_room(&self, address: IpAddr) -> bool {
+        self.tests.has_room(Source::of(address))
+    }
+
+    /// Says to the operator what no test is to be blamed for.
+    pub(crate) fn note(&self, text: &str) {
+        self.log.note(text);
     }
 
     /// What no client can pass.
@@ -184,13 +260,14 @@ impl Shared {
     }
 }
 
-impl Permit {
-    /// Of a test that is known by this name from now on.
-    pub(crate) fn called(mut self, test: &'static str) -> Self {
-        self.test = test;
-        self
+impl Place {
+    /// Its test begins, or it turns out to belong to one.
+    pub(crate) fn begin(&self) {
+        drop(self.waiting.lock().map(|mut waiting| waiting.take()));
     }
+}
 
+impl Permit {
     /// Ends the test and logs what it found.
     pub(crate) fn finish(self, measurement: &Measurement) {
         let lasted = self.began.elapsed();
@@ -240,6 +317,7 @@ impl Limits {
     /// Where anyone may test.
     pub const USUAL: Self = Self {
         tests: 64,
+        tests_per_source: 16,
         duration: Duration::from_secs(3600),
         memory: Bytes(1 << 30),
         idle: Duration::from_secs(30),
@@ -247,9 +325,35 @@ impl Limits {
 
     /// In a test bed, whose user is the only client: as long as any instrument's test can be.
     pub const IN_BED: Self = Self {
+        tests_per_source: Self::USUAL.tests,
         duration: Duration::from_secs(86_400),
         ..Self::USUAL
     };
+
+    /// What one source may have of `all`.
+    pub(crate) fn of_source(&self, all: u64) -> u64 {
+        let (part, whole) = (self.tests_per_source as u128, self.tests.max(1) as u128);
+        let share = (u128::from(all) * part).div_ceil(whole);
+        u64::try_from(share).map_or(all, |share| share.min(all))
+    }
+}
+
+impl From<Shortage> for Refusal {
+    fn from(shortage: Shortage) -> Self {
+        Self::Busy(shortage)
+    }
+}
+
+/// As many as there are descriptors for (getrlimit(2)).
+fn connections_in_all() -> u64 {
+    let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
+    let reserved = RESERVED_DESCRIPTORS.min(descriptors / 2);
+    (descriptors - reserved).min(MOST_CONNECTIONS)
+}
+
+/// Half of this machine's memory, in bytes (sysinfo(2)).
+fn memory_in_all() -> u64 {
+    sysinfo().map_or(u64::MAX, |info| info.ram_total() / 2)
 }
 
 /// The congestion control that a new socket has, once set to `name` where one is named.
@@ -300,6 +404,7 @@ mod tests {
     fn shared(tests: usize, allow: &[&str]) -> Arc<Shared> {
         let limits = Limits {
             tests,
+            tests_per_source: tests.div_ceil(2),
             ..Limits::default()
         };
         let allow = allow.iter().map(|net| net.parse().unwrap()).collect();
@@ -308,11 +413,29 @@ mod tests {
 
     #[test]
     fn no_more_tests_run_at_a_time_than_the_limit() {
-        let (shared, peer) = (shared(1, &[]), "127.0.0.1:9".parse().unwrap());
-        let first = shared.admit(peer, "tcp").unwrap();
-        assert_eq!(shared.admit(peer, "tcp").unwrap_err(), Refusal::Busy(1));
-        drop(first);
-        assert!(shared.admit(peer, "tcp").is_ok());
+        let shared = shared(2, &[]);
+        let test = |peer: &str| shared.admit(peer.parse().unwrap(), "tcp", Needs::default());
+        let said = |refused: Result<Permit, Refusal>| refused.unwrap_err().to_string();
+        let first = test("192.0.2.1:9").unwrap();
+        assert_eq!(
+            said(test("192.0.2.1:10")),
+            "busy: 1 tests run already for this address"
+        );
+        let second = test("192.0.2.2:9").unwrap();
+        assert_eq!(said(test("192.0.2.3:9")), "busy: 2 tests run already");
+        drop((first, second));
+        assert!(test("192.0.2.1:9").is_ok());
+    }
+
+    #[test]
+    fn a_connection_waits_until_its_test_begins() {
+        let shared = shared(MOST_WAITING, &[]);
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        let mut waiting: Vec<_> = std::iter::from_fn(|| shared.enter(address).ok()).collect();
+        assert!((MOST_WAITING / 4..MOST_WAITING).contains(&waiting.len()));
+        assert!(shared.enter("192.0.2.2".parse().unwrap()).is_ok());
+        waiting.pop().unwrap().begin();
+        assert!(shared.enter(address).is_ok());
     }
 
     #[test]
@@ -325,7 +448,7 @@ mod tests {
             ("11.1.2.3:1", false),
             ("[::1]:1", false),
         ] {
-            let admitted = shared.admit(address.parse().unwrap(), "tcp");
+            let admitted = shared.admit(address.parse().unwrap(), "tcp", Needs::default());
             assert_eq!(admitted.is_ok(), allowed, "{address}");
         }
     }

@@ -22,9 +22,20 @@ impl Kernel {
         })
     }
 
-    /// What only a program on this kernel can answer to `challenge`: SipHash-2-4, keyed with the boot id.
+    /// What shows that who asks `challenge` is on this kernel: nobody else gets an answer.
+    pub(crate) fn proof(self, challenge: u64) -> u64 {
+        self.digest(b"asks", challenge)
+    }
+
+    /// What only a program on this kernel can answer to `challenge`.
     pub(crate) fn response(self, challenge: u64) -> u64 {
+        self.digest(b"says", challenge)
+    }
+
+    /// SipHash-2-4, keyed with the boot id.
+    fn digest(self, role: &[u8; 4], challenge: u64) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.boot_id);
+        hasher.write(role);
         hasher.write(&challenge.to_be_bytes());
         hasher.finish()
     }
@@ -41,5 +52,6 @@ mod tests {
         assert_eq!(here.response(7), here.response(7));
         assert_ne!(here.response(7), there.response(7));
         assert_ne!(here.response(7), here.response(8));
+        assert_ne!(here.response(7), here.proof(7));
     }
 }

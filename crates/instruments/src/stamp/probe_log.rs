@@ -30,6 +30,8 @@ pub(crate) struct ProbeLog {
     ssid: u16,
     /// What a reflector on this kernel says to the challenge.
     expected: Option<u64>,
+    /// What shows the reflector that it may say so; 0 where this kernel does not tell its boot id.
+    proof: u64,
     timeout: Nanos,
     answered: usize,
 }
@@ -101,12 +103,19 @@ pub(crate) struct AnswerTimes {
 impl ProbeLog {
     /// Of a session whose answers are late after `timeout`.
     pub(crate) fn new(ssid: u16, challenge: u64, timeout: Duration) -> Self {
+        let kernel = Kernel::here();
         Self {
             ssid,
-            expected: Kernel::here().map(|kernel| kernel.response(challenge)),
+            expected: kernel.map(|kernel| kernel.response(challenge)),
+            proof: kernel.map_or(0, |kernel| kernel.proof(challenge)),
             timeout: timeout.into(),
             ..Self::default()
         }
+    }
+
+    /// What shows a reflector on this kernel that this sender is on it too.
+    pub(crate) fn proof(&self) -> u64 {
+        self.proof
     }
 
     /// Records a probe that is sent now, and gives what is to be sent, without extensions.

@@ -191,6 +191,7 @@ impl Sender {
                     }
                     TlvKind::SameClock => SameClock {
                         challenge: self.challenge,
+                        response: self.log.proof(),
                         ..SameClock::default()
                     }
                     .emit(value),

@@ -165,12 +165,14 @@ impl FollowUp {
     }
 }
 
-/// farwire's own extension: a challenge from the sender, to which only a program on the same kernel has the answer.
+/// farwire's own extension: a challenge from the sender, to which only a program on the same kernel has the answer. A reflector
+/// answers to nobody else, so that no stranger learns which addresses are one machine's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SameClock {
     /// Of the sender's choice.
     pub(crate) challenge: u64,
-    /// The reflector's: a keyed digest of the challenge; the key is its kernel's boot id.
+    /// The sender's proof that it is on this kernel, then the reflector's: keyed digests of the challenge; the key is the
+    /// kernel's boot id. Zero where there is none.
     pub(crate) response: u64,
     /// The reflector's: requests that its socket had no room for since it was opened, of all its senders.
     pub(crate) overflowed: u32,

@@ -1,5 +1,5 @@
 use crate::serve::{ServeConfig, Server, start};
-use crate::service::WAITING_ROOM;
+use crate::service::MOST_WAITING;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -100,10 +100,13 @@ fn a_port_in_use_is_one_clear_error() {
 
 #[test]
 fn a_client_too_many_is_told_that_the_server_is_busy() {
-    let server = server_of(0);
+    let server = server_of(1);
+    let mut held = TcpStream::connect(server.address("http").unwrap()).unwrap();
+    write!(held, "GET /seconds/3600 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    held.read_exact(&mut [0; 1024]).unwrap();
     let answer = ask(&server, "GET /bytes/1 HTTP/1.1");
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
-    assert!(answer.contains("busy: 0 tests"), "{answer}");
+    assert!(answer.contains("busy: 1 tests"), "{answer}");
 }
 
 #[test]
@@ -116,9 +119,9 @@ fn a_connection_without_a_request_keeps_nobody_from_testing() {
 
 #[test]
 fn a_connection_too_many_is_told_so_and_closed() {
-    let server = server_of(0);
+    let server = server_of(1);
     let connect = || TcpStream::connect(server.address("http").unwrap()).unwrap();
-    let _held: Vec<_> = (0..WAITING_ROOM).map(|_| connect()).collect();
+    let _held: Vec<_> = (0..MOST_WAITING).map(|_| connect()).collect();
     let answer = ask(&server, "GET / HTTP/1.1");
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
     assert!(answer.contains("Connection: close"), "{answer}");

@@ -24,10 +24,7 @@ use crate::iperf3::plan::MOST_STREAMS;
 use crate::iperf3::run::lock;
 use crate::iperf3::udp::wire;
 use crate::iperf3::wire::Cookie;
-use crate::service::{Shared, Slot, Slots, await_input};
-
-/// Connections that have not sent their cookie yet; more are closed at once.
-const MOST_WITHOUT_COOKIE: usize = 256;
+use crate::service::{Place, Shared, await_input};
 
 /// What all connections of the far end share.
 #[derive(Debug)]
@@ -40,8 +37,6 @@ pub(super) struct Dispatcher {
     /// UDP streams: sockets on the one port, each connected to its client.
     pub(super) datagrams: WaitingTests<IpAddr, UdpSocket>,
     udp_port: SharedPort,
-    /// Places for connections that have not sent their cookie yet.
-    pub(super) without_cookie: Slots,
 }
 
 /// The tests that wait for their streams, by what tells whose a stream is.
@@ -80,30 +75,30 @@ impl Dispatcher {
             connections: WaitingTests::default(),
             datagrams: WaitingTests::default(),
             udp_port: port.with_context(|| format!("cannot receive UDP on {address}"))?,
-            without_cookie: Slots::new(MOST_WITHOUT_COOKIE),
         })
     }
 
     /// The control of a connection that was accepted.
     pub(super) fn control(&self, stream: TcpStream) -> io::Result<Control> {
         let stop = Stop::on(Arc::clone(&self.ending));
-        let timeout = MESSAGE_TIMEOUT.min(self.shared.limits().idle);
-        Ok(Control::new(stream, stop)?.with_timeout(timeout))
+        let idle = self.shared.limits().idle;
+        let mut control = Control::new(stream, stop)?.with_timeout(MESSAGE_TIMEOUT.min(idle));
+        control.set_up_within(idle);
+        Ok(control)
     }
 
-    /// Gives a connection to the test that waits for it; one that begins a test is given back, with its cookie.
+    /// Gives a connection to the test that waits for it, which counts it; one that begins a test is given back, with its cookie.
     pub(super) fn dispatch(
         &self,
         stream: TcpStream,
         order: u64,
-        slot: Slot,
-    ) -> Option<(Control, Cookie)> {
+        place: Place,
+    ) -> Option<(Control, Cookie, Place)> {
         let mut control = self.control(stream).ok()?;
         // One without a cookie belongs to nobody: a port scan, a browser.
         let cookie = control.read_cookie().ok()?;
-        drop(slot);
         let Some(test) = self.connections.find(&cookie) else {
-            return Some((control, cookie));
+            return Some((control, cookie, place));
         };
         // A stream too many is not taken, and closed.
         let _ = test.try_send((order, control.into_stream()));
@@ -151,7 +146,7 @@ impl<K: Copy + Eq + Hash + Debug, S> WaitingTests<K, S> {
     ) -> ControlResult<Waiting<'_, K, S>> {
         let mut tests = lock(&self.tests);
         while tests.contains_key(&key) {
-            control.check()?;
+            control.check_peer()?;
             if Instant::now() > deadline {
                 let text = format!("another test of {key:?} keeps waiting for its streams");
                 return Err(ControlError::TimedOut(text));
@@ -194,7 +189,7 @@ impl<K: Eq + Hash, S> Waiting<'_, K, S> {
         let mut accepted: Vec<S> = Vec::new();
         let mut deadline = control.deadline();
         while accepted.len() < count {
-            control.check()?;
+            control.check_peer()?;
             match self.streams.recv_timeout(STOP_INTERVAL) {
                 Ok(stream) => {
                     accepted.push(stream);

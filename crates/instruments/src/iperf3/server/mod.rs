@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;
-use crate::service::{Refusal, Service, Shared, accept_all, listen};
+use crate::service::{Place, Service, Shared, accept_all, listen};
 
 /// Serves on `port` of `bind`.
 ///
@@ -37,14 +37,14 @@ fn serve(listener: &TcpListener, dispatcher: &Arc<Dispatcher>) -> Vec<JoinHandle
     let mut clients: Vec<JoinHandle<()>> = Vec::new();
     // The order of accepting is that of the client's streams, by which both ends number them.
     let mut order = 0;
-    let take_next = |stream, _| {
+    let take_next = |stream, _, place| {
         order += 1;
         clients.retain(|client| !client.is_finished());
-        clients.extend(take(dispatcher, stream, order));
+        clients.extend(take(dispatcher, stream, order, place));
     };
-    let refuse = |stream| {
+    let refuse = |stream, refusal| {
         if let Ok(mut control) = dispatcher.control(stream) {
-            session::refuse(&mut control, Refusal::NotAllowed);
+            session::refuse(&mut control, refusal);
         }
     };
     accept_all(listener, &dispatcher.shared, take_next, refuse);
@@ -52,14 +52,18 @@ fn serve(listener: &TcpListener, dispatcher: &Arc<Dispatcher>) -> Vec<JoinHandle
     clients
 }
 
-/// Serves a connection on a thread of its own, which ends soon after the far end stops; one too many gets none.
-fn take(dispatcher: &Arc<Dispatcher>, stream: TcpStream, order: u64) -> Option<JoinHandle<()>> {
-    let seat = dispatcher.without_cookie.take()?;
+/// Serves a connection on a thread of its own, which ends soon after the far end stops; without a thread to be had it is closed.
+fn take(
+    dispatcher: &Arc<Dispatcher>,
+    stream: TcpStream,
+    order: u64,
+    place: Place,
+) -> Option<JoinHandle<()>> {
     let dispatcher = Arc::clone(dispatcher);
     let thread = thread::Builder::new().name("iperf3 client".to_owned());
     let serve = move || {
-        if let Some((control, cookie)) = dispatcher.dispatch(stream, order, seat) {
-            session::serve(&dispatcher, control, cookie);
+        if let Some((control, cookie, place)) = dispatcher.dispatch(stream, order, place) {
+            session::serve(&dispatcher, control, cookie, &place);
         }
     };
     thread.spawn(serve).ok()
@@ -230,9 +234,15 @@ mod tests {
             tests: 1,
             ..Limits::default()
         });
-        let mut first = client(address);
-        assert_eq!(read(&mut first), [State::ParamExchange.byte()]);
-        assert_eq!(read(&mut client(address)), [State::AccessDenied.byte()]);
+        let asks = || {
+            let mut client = client(address);
+            assert_eq!(read(&mut client), [State::ParamExchange.byte()]);
+            send_text(&mut client, br#"{"tcp":true,"time":1,"len":1000}"#);
+            client
+        };
+        let mut first = asks();
+        assert_eq!(read(&mut first), [State::CreateStreams.byte()]);
+        assert_eq!(read(&mut asks()), [State::AccessDenied.byte()]);
         let cause = serves(address).unwrap();
         assert!(cause.contains("busy"), "{cause}");
     }

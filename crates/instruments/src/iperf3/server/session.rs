@@ -11,12 +11,14 @@ use crate::iperf3::run::{self, Streams};
 use crate::iperf3::tcp::{self, TcpStreams, report};
 use crate::iperf3::udp::{self, UdpStreams};
 use crate::iperf3::wire::{Cookie, ErrorCode, LONGEST_PARAMS, LONGEST_RESULTS, State};
-use crate::service::{Limits, Refusal};
+use crate::service::{Limits, Needs, Place, Refusal, keep_alive};
 use record::Measurement;
 use socket2::SockRef;
 
 /// How much longer than it said a client may take to end its test: ten steps of 4 s, as iperf3's server has it.
 const GRACE: Duration = Duration::from_secs(40);
+/// How much more time the set-up may take for each stream, which clients open one after the other.
+const TIME_PER_STREAM: Duration = Duration::from_secs(1);
 /// How long bytes may still arrive after the client has ended a test of a fixed number of bytes; iperf3's clients wait 10 s for
 /// the results.
 const SETTLE: Duration = Duration::from_secs(8);
@@ -32,27 +34,40 @@ struct Failed {
 type SessionResult<T> = Result<T, Failed>;
 
 /// Serves the client whose control connection bears `cookie`, and logs its test.
-pub(super) fn serve(dispatcher: &Dispatcher, mut control: Control, cookie: Cookie) {
-    let mut permit = match dispatcher.shared.admit(control.peer(), "iperf3") {
+pub(super) fn serve(dispatcher: &Dispatcher, mut control: Control, cookie: Cookie, place: &Place) {
+    let shared = &dispatcher.shared;
+    let test = ServerTest {
+        dispatcher,
+        limits: shared.limits(),
+        cookie,
+    };
+    if keep_alive(&control.socket(), test.limits.idle).is_err() {
+        return;
+    }
+    let began = Instant::now();
+    let mut measurement = Measurement::default();
+    let params = match test.exchange_params(&mut control) {
+        Ok(params) => params,
+        Err(failed) => {
+            measurement.failure = Some(failed.cause.to_string());
+            shared.log("iperf3", control.peer(), began.elapsed(), &measurement);
+            return failed.tell(&mut control);
+        }
+    };
+    let plan = &params.plan;
+    let name = match plan.protocol {
+        Protocol::Tcp => "tcp",
+        Protocol::Udp => "udp",
+    };
+    let permit = match shared.admit(control.peer(), name, needs(plan, test.limits.duration)) {
         Ok(permit) => permit,
         Err(refusal) => return refuse(&mut control, refusal),
     };
-    let test = ServerTest {
-        dispatcher,
-        limits: dispatcher.shared.limits(),
-        cookie,
-    };
-    let mut measurement = Measurement::default();
-    let outcome = match test.exchange_params(&mut control) {
-        Err(failed) => Err(failed),
-        Ok(params) if params.plan.protocol == Protocol::Tcp => {
-            permit = permit.called("tcp");
-            test.run_tcp(&mut control, &params.plan, &mut measurement)
-        }
-        Ok(params) => {
-            permit = permit.called("udp");
-            test.run_udp(&mut control, &params, &mut measurement)
-        }
+    place.begin();
+    control.extend_set_up(TIME_PER_STREAM * plan.streams(false).len() as u32);
+    let outcome = match plan.protocol {
+        Protocol::Tcp => test.run_tcp(&mut control, plan, &mut measurement),
+        Protocol::Udp => test.run_udp(&mut control, &params, &mut measurement),
     };
     if let Err(failed) = outcome {
         measurement.failure = Some(failed.cause.to_string());
@@ -67,6 +82,20 @@ pub(super) fn refuse(control: &mut Control, refusal: Refusal) {
         Refusal::Busy(_) => control.send_state(State::AccessDenied),
         Refusal::NotAllowed => control.send_error(ErrorCode::NOT_ALLOWED),
     };
+}
+
+/// What a test of at most `longest` takes of the far end.
+fn needs(plan: &Plan, longest: Duration) -> Needs {
+    let streams = plan.streams(false).len() as u64;
+    let windows = streams * 2 * u64::from(plan.window.unwrap_or(0));
+    let buffers = match plan.protocol {
+        Protocol::Tcp => u64::from(tcp::block(plan)),
+        Protocol::Udp => udp::memory(plan, longest),
+    };
+    Needs {
+        memory: windows + buffers,
+        sockets: streams,
+    }
 }
 
 /// The test of one client.
@@ -98,12 +127,7 @@ impl ServerTest<'_> {
             );
             return refuse(text, ErrorCode::TOO_LONG);
         }
-        let windows = plan.streams(false).len() as u64 * 2 * u64::from(plan.window.unwrap_or(0));
-        let memory = windows
-            + match plan.protocol {
-                Protocol::Tcp => u64::from(tcp::block(plan)),
-                Protocol::Udp => udp::memory(plan),
-            };
+        let Needs { memory, .. } = needs(plan, most);
         if memory > self.limits.memory.0 {
             let text = format!(
                 "it asked for {memory} bytes of buffers; {} are allowed",
@@ -183,6 +207,7 @@ impl ServerTest<'_> {
         streams: &mut impl Streams,
         sides: &mut Sides,
     ) -> SessionResult<()> {
+        control.set_up();
         control.send_state(State::TestStart)?;
         control.send_state(State::TestRunning)?;
         let outcome;

@@ -35,13 +35,24 @@ const MOST_READINGS: usize = 500_000;
 /// Between two looks whether they are there.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Kernel memory that the sockets of a server may take in a test: what they ask for when the client does not say.
-pub(crate) fn memory(plan: &Plan) -> u64 {
-    if plan.window.is_some() {
-        return 0;
-    }
-    let senders = usize::from(plan.way.goes_down()) * plan.parallel as usize;
-    (senders * SEND_BUFFER + usize::from(plan.way.goes_up()) * BUFFER) as u64
+/// Bytes that a test of at most `longest` takes of a server: kernel memory of its sockets, if the client does not say how much,
+/// and what is kept of each interval.
+pub(crate) fn memory(plan: &Plan, longest: Duration) -> u64 {
+    let streams = plan.streams(false).len();
+    let seconds = plan.duration().unwrap_or(longest).as_secs();
+    let intervals = usize::try_from(seconds).map_or(MOST_READINGS, |seconds| seconds + 2);
+    let readings = intervals
+        .saturating_mul(streams)
+        .min(MOST_READINGS + streams);
+    let kept = readings * size_of::<StreamReading>();
+    let buffers = match plan.window {
+        Some(_) => 0,
+        None => {
+            let senders = usize::from(plan.way.goes_down()) * plan.parallel as usize;
+            senders * SEND_BUFFER + usize::from(plan.way.goes_up()) * BUFFER
+        }
+    };
+    (kept + buffers) as u64
 }
 
 /// The streams of one end.

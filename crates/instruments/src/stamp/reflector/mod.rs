@@ -45,7 +45,7 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
     let limits = shared.limits();
     let mut reflector = Reflector {
         socket,
-        sessions: Sessions::new(limits.idle, limits.duration, address.port()),
+        sessions: Sessions::new(&limits, address.port()),
         departing: VecDeque::new(),
         error: ErrorEstimate::of(WallClock::now()),
         looked: clock::now(),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::mem;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -9,12 +10,21 @@ use model::Nanos;
 use netio::Arrival;
 
 use super::UNPRIVILEGED_PORT;
+use crate::service::{Limits, Source};
 use crate::stamp::kernel::Kernel;
 use crate::stamp::tlv::{self, FollowUp, SOFTWARE, SameClock, TlvKind};
 use crate::stamp::wire::{Answer, BASE, ErrorEstimate, PORT, Request, SHORTEST_ANSWER, ntp};
 
-/// Sessions at a time; a session takes about 150 bytes.
+/// Sessions at a time; a session takes about 200 bytes.
 pub(crate) const MOST: usize = 4096;
+/// Requests a second of one session; a second's worth may come at once.
+pub(crate) const MOST_RATE: u64 = 200_000;
+const BURST: Nanos = Nanos(1_000_000_000);
+/// A session that was silent for so long may have to make room for another.
+const IDLE: Nanos = Nanos(1_000_000_000);
+/// How often room is looked for, and for how many sessions at once.
+const LOOK_FOR_ROOM: Nanos = Nanos(100_000_000);
+const MADE_AT_ONCE: usize = MOST / 8;
 
 /// One sender's session (RFC 8972 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +76,11 @@ pub(crate) struct EndedSession {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     open: HashMap<SessionKey, SessionState>,
+    by_source: HashMap<Source, usize>,
+    most_of_source: usize,
+    /// Those that had to make room, until somebody asks which have ended.
+    evicted: Vec<EndedSession>,
+    looked_for_room: Nanos,
     idle: Nanos,
     longest: Nanos,
     /// Of the reflector.
@@ -76,7 +91,11 @@ pub(crate) struct Sessions {
 #[derive(Clone, Copy, Debug)]
 struct SessionState {
     began: Nanos,
+    /// The same in NTP's form.
+    began_ntp: u64,
     last: Nanos,
+    /// When requests of [`MOST_RATE`] would have come to as many as did.
+    filled: Nanos,
     received: u32,
     highest: u32,
     /// Number and time of the latest answer of which the kernel has said when it left.
@@ -84,12 +103,18 @@ struct SessionState {
 }
 
 impl Sessions {
-    /// None yet, of a reflector on `port`; one ends after `idle` without a request, and is not answered after `longest`.
-    pub(crate) fn new(idle: Duration, longest: Duration, port: u16) -> Self {
+    /// None yet, of a reflector on `port`; one ends after the silence that is allowed, and is not answered for longer than a
+    /// test may last.
+    pub(crate) fn new(limits: &Limits, port: u16) -> Self {
+        let most_of_source = limits.of_source(MOST as u64);
         Self {
             open: HashMap::new(),
-            idle: idle.into(),
-            longest: longest.into(),
+            by_source: HashMap::new(),
+            most_of_source: usize::try_from(most_of_source).unwrap_or(MOST),
+            evicted: Vec::new(),
+            looked_for_room: Nanos::ZERO,
+            idle: limits.idle.into(),
+            longest: limits.duration.into(),
             port,
             kernel: Kernel::here(),
         }
@@ -99,7 +124,8 @@ impl Sessions {
     /// be answered. The answer has the request's length, but is never shorter than [`SHORTEST_ANSWER`].
     ///
     /// Not answered are: what is too short; what comes from a port where a reflector or an echo server may be, since the
-    /// two would answer each other for ever; new sessions while [`MOST`] are open; sessions that are too old.
+    /// two would answer each other for ever; what is an answer of this reflector itself, or to it, for the same reason; what comes
+    /// faster than [`MOST_RATE`]; new sessions while there is no room; sessions that are too old.
     pub(crate) fn reflect(
         &mut self,
         buffer: &mut [u8],
@@ -114,7 +140,12 @@ impl Sessions {
             source: arrival.source,
             ssid: request.ssid,
         };
-        let session = self.session(key, clock.now)?;
+        let came = arrival.at.unwrap_or(clock.wall);
+        let session = self.session(key, clock, came)?;
+        if is_own_answer(&buffer[..arrival.length], session.began_ntp, clock) {
+            return None;
+        }
+        let session = session.admit(clock.now)?;
         session.last = clock.now;
         let sequence = session.received;
         session.received = sequence.wrapping_add(1);
@@ -125,7 +156,7 @@ impl Sessions {
             sent: ntp(clock.wall),
             error: clock.error,
             ssid: request.ssid,
-            received: ntp(arrival.at.unwrap_or(clock.wall)),
+            received: ntp(came),
             request: Request { ssid: 0, ..request },
             // RFC 8762 section 4.3.1: 255 where it cannot be had.
             ttl: arrival.ttl.unwrap_or(u8::MAX),
@@ -155,33 +186,87 @@ impl Sessions {
         }
     }
 
-    /// Takes out the sessions that have been silent for too long.
+    /// Takes out the sessions that have been silent for too long, or had to make room.
     pub(crate) fn expire(&mut self, now: Nanos) -> Vec<EndedSession> {
         let idle = self.idle;
         let over = |_: &SessionKey, session: &mut SessionState| session.last + idle < now;
-        let ended = self.open.extract_if(over);
-        ended.map(|(key, session)| session.ended(key)).collect()
+        let ended: Vec<_> = self.open.extract_if(over).collect();
+        self.forget(ended);
+        mem::take(&mut self.evicted)
     }
 
     /// Takes out all sessions.
     pub(crate) fn end(&mut self) -> Vec<EndedSession> {
-        let ended = self.open.drain();
-        ended.map(|(key, session)| session.ended(key)).collect()
+        let ended: Vec<_> = self.open.drain().collect();
+        self.forget(ended);
+        mem::take(&mut self.evicted)
     }
 
-    fn session(&mut self, key: SessionKey, now: Nanos) -> Option<&mut SessionState> {
-        let (longest, full) = (self.longest, self.open.len() >= MOST);
-        let session = match self.open.entry(key) {
-            Entry::Vacant(_) if full => return None,
-            entry => entry.or_insert(SessionState {
-                began: now,
-                last: now,
-                received: 0,
-                highest: 0,
-                departed: None,
-            }),
-        };
-        (now <= session.began + longest).then_some(session)
+    fn forget(&mut self, ended: Vec<(SessionKey, SessionState)>) {
+        for (key, session) in ended {
+            let source = Source::of(key.source.ip());
+            if let Entry::Occupied(mut count) = self.by_source.entry(source) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+            self.evicted.push(session.ended(key));
+        }
+    }
+
+    /// The session of `key`, a new one from a request that `came` then.
+    fn session(
+        &mut self,
+        key: SessionKey,
+        clock: ClockReading,
+        came: Nanos,
+    ) -> Option<&mut SessionState> {
+        if !self.open.contains_key(&key) {
+            let source = Source::of(key.source.ip());
+            if !self.has_room(source) {
+                self.make_room(source, clock.now);
+            }
+            if !self.has_room(source) {
+                return None;
+            }
+            *self.by_source.entry(source).or_default() += 1;
+        }
+        let longest = self.longest;
+        let session = self.open.entry(key).or_insert(SessionState {
+            began: clock.now,
+            began_ntp: ntp(came.min(clock.wall)),
+            last: clock.now,
+            filled: clock.now,
+            received: 0,
+            highest: 0,
+            departed: None,
+        });
+        (clock.now <= session.began + longest).then_some(session)
+    }
+
+    fn has_room(&self, source: Source) -> bool {
+        let of_source = self.by_source.get(&source).copied().unwrap_or(0);
+        self.open.len() < MOST && of_source < self.most_of_source
+    }
+
+    /// Ends sessions that are idle, those first that have been so for longest: of `source` if it has its share already, else of
+    /// anyone. Senders of many sessions cannot have it looked for all the time.
+    fn make_room(&mut self, source: Source, now: Nanos) {
+        if now < self.looked_for_room + LOOK_FOR_ROOM {
+            return;
+        }
+        self.looked_for_room = now;
+        let of_anyone = self.open.len() >= MOST;
+        let idle = self.open.iter().filter(|(key, session)| {
+            session.last + IDLE <= now && (of_anyone || Source::of(key.source.ip()) == source)
+        });
+        let mut idle: Vec<_> = idle.map(|(key, session)| (session.last, *key)).collect();
+        idle.sort_unstable_by_key(|(last, _)| *last);
+        let oldest = idle.into_iter().take(MADE_AT_ONCE);
+        let ended = oldest.filter_map(|(_, key)| self.open.remove_entry(&key));
+        let ended: Vec<_> = ended.collect();
+        self.forget(ended);
     }
 
     /// Fills in the extensions and gives the answer's DSCP.
@@ -208,12 +293,13 @@ impl Sessions {
                     None => tlv.value.fill(0),
                 },
                 TlvKind::SameClock => {
-                    let (Some(kernel), Some(asked)) = (self.kernel, SameClock::parse(tlv.value))
-                    else {
+                    let Some(asked) = SameClock::parse(tlv.value) else {
                         return;
                     };
+                    let here = |kernel: &Kernel| asked.response == kernel.proof(asked.challenge);
+                    let kernel = self.kernel.filter(here);
                     SameClock {
-                        response: kernel.response(asked.challenge),
+                        response: kernel.map_or(0, |kernel| kernel.response(asked.challenge)),
                         overflowed: arrival.overflowed,
                         ..asked
                     }
@@ -235,7 +321,27 @@ fn class_of_service(value: &mut [u8], tos: u8) -> u8 {
     wanted
 }
 
+/// Whether `packet` is an answer of this reflector, or another reflector's answer to one: a time that this reflector has stamped
+/// since its session began stands where a sender has zeros or padding.
+fn is_own_answer(packet: &[u8], began_ntp: u64, clock: ClockReading) -> bool {
+    let Some(answer) = Answer::parse(packet) else {
+        return false;
+    };
+    let since = began_ntp..=ntp(clock.wall);
+    since.contains(&answer.received) || since.contains(&answer.request.sent)
+}
+
 impl SessionState {
+    /// The session, unless it has come to more than its rate and a burst.
+    fn admit(&mut self, now: Nanos) -> Option<&mut Self> {
+        let filled = self.filled.max(now) + Nanos(BURST.0 / MOST_RATE);
+        if filled > now + BURST {
+            return None;
+        }
+        self.filled = filled;
+        Some(self)
+    }
+
     fn ended(&self, key: SessionKey) -> EndedSession {
         EndedSession {
             key,
@@ -258,7 +364,7 @@ mod tests {
     }
 
     fn sessions() -> Sessions {
-        Sessions::new(Duration::from_secs(30), Duration::from_secs(3600), 9862)
+        Sessions::new(&Limits::USUAL, 9862)
     }
 
     fn came(length: usize, port: u16) -> Arrival {
@@ -365,21 +471,107 @@ mod tests {
         assert_eq!(number(&mut sessions, 9, 1, seconds(35)), Some(0));
     }
 
+    /// Whether a new session of 10.77.`host`.1 is answered.
+    fn opens(sessions: &mut Sessions, host: u8, ssid: u16, now: Nanos) -> bool {
+        let mut packet = request(0, ssid);
+        let came = Arrival {
+            source: ([10, 77, host, 1], 5000).into(),
+            ..came(packet.len(), 5000)
+        };
+        sessions.reflect(&mut packet, &came, clock(now)).is_some()
+    }
+
     #[test]
-    fn what_could_do_harm_is_not_answered() {
+    fn one_source_has_its_share_of_the_sessions_and_all_have_no_more_than_there_are() {
         let mut sessions = sessions();
-        assert_eq!(ask(&mut sessions, &mut vec![0; 13], 5000, SECOND), None);
-        for port in [7, PORT, UNPRIVILEGED_PORT, 9862] {
-            let reply = ask(&mut sessions, &mut request(0, 0), port, SECOND);
-            assert_eq!(reply, None, "{port}");
+        let share = u16::try_from(MOST / 4).unwrap();
+        for host in 0..4 {
+            for ssid in 0..share {
+                assert!(opens(&mut sessions, host, ssid, SECOND));
+            }
+            assert!(!opens(&mut sessions, host, share, SECOND));
         }
-        for ssid in 0..u16::try_from(MOST).unwrap() {
-            assert!(number(&mut sessions, 0, ssid, SECOND).is_some());
+        assert!(!opens(&mut sessions, 4, 0, SECOND));
+        assert_eq!(sessions.end().len(), MOST);
+        assert!(sessions.by_source.is_empty());
+    }
+
+    #[test]
+    fn who_is_silent_makes_room_and_who_is_not_does_not() {
+        let mut sessions = sessions();
+        let share = u16::try_from(MOST / 4).unwrap();
+        for ssid in 0..share {
+            opens(&mut sessions, 0, ssid, SECOND + Nanos(ssid.into()));
         }
-        assert_eq!(number(&mut sessions, 0, u16::MAX, SECOND), None);
-        assert_eq!(number(&mut sessions, 1, 0, SECOND), Some(1));
-        // Longer than a session may last.
-        assert_eq!(number(&mut sessions, 1, 0, seconds(3602)), None);
+        let later = SECOND + IDLE + Nanos((share - 1).into());
+        // The oldest of all goes on and stays.
+        assert!(opens(&mut sessions, 0, 0, later));
+        assert!(opens(&mut sessions, 0, share, later));
+        let ended: Vec<_> = sessions.expire(later).iter().map(|s| s.key.ssid).collect();
+        let oldest: Vec<_> = (1..=u16::try_from(MADE_AT_ONCE).unwrap()).collect();
+        assert_eq!(ended, oldest);
+    }
+
+    #[test]
+    fn a_session_lasts_no_longer_than_a_test_may() {
+        let mut sessions = sessions();
+        assert_eq!(number(&mut sessions, 0, 0, SECOND), Some(0));
+        assert_eq!(number(&mut sessions, 1, 0, seconds(3601)), Some(1));
+        assert_eq!(number(&mut sessions, 2, 0, seconds(3602)), None);
+    }
+
+    #[test]
+    fn a_session_has_its_rate_and_a_burst() {
+        let mut sessions = sessions();
+        let answered = (0..2 * MOST_RATE).filter(|_| opens(&mut sessions, 0, 1, SECOND));
+        assert_eq!(answered.count() as u64, MOST_RATE);
+        let answered = (0..MOST_RATE).filter(|_| opens(&mut sessions, 0, 1, SECOND + Nanos(5000)));
+        assert_eq!(answered.count(), 1);
+    }
+
+    #[test]
+    fn two_reflectors_do_not_answer_each_other() {
+        let (mut one, mut other) = (sessions(), sessions());
+        let mut packet = request(0, 1);
+        assert!(ask(&mut one, &mut packet, 5000, SECOND).is_some());
+        let echoed = packet.clone();
+        let later = Arrival {
+            at: Some(seconds(1_700_000_001)),
+            ..came(BASE, 5000)
+        };
+        let reading = ClockReading {
+            wall: seconds(1_700_000_002),
+            ..clock(SECOND)
+        };
+        assert!(other.reflect(&mut packet, &later, reading).is_some());
+        // The other's answer to the answer, and an echo of the answer itself.
+        assert_eq!(ask(&mut one, &mut packet, 5000, SECOND), None);
+        assert_eq!(ask(&mut one, &mut echoed.clone(), 5000, SECOND), None);
+        let mut padded = request(1, 1);
+        padded[16..].fill(0xa5);
+        assert!(ask(&mut one, &mut padded, 5000, SECOND).is_some());
+    }
+
+    #[test]
+    fn only_who_is_on_this_kernel_is_told_that_the_reflector_is() {
+        let kernel = Kernel::here().unwrap();
+        for (proof, response) in [
+            (kernel.proof(42), kernel.response(42)),
+            (kernel.response(42), 0),
+            (0, 0),
+        ] {
+            let mut packet = request(0, 1);
+            let asked = SameClock {
+                challenge: 42,
+                response: proof,
+                overflowed: 0,
+            };
+            asked.emit(tlv::append(&mut packet, TlvKind::SameClock, 20));
+            ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
+            let mut told = None;
+            tlv::read(&mut packet, |_, value| told = SameClock::parse(value));
+            assert_eq!(told.unwrap().response, response);
+        }
     }
 
     #[test]
@@ -406,7 +598,10 @@ mod tests {
         let mut packet = request(0, 1);
         tlv::append(&mut packet, TlvKind::ClassOfService, 4)[0] = 0b0010_1000;
         tlv::append(&mut packet, TlvKind::DirectMeasurement, 12)[3] = 8;
-        tlv::append(&mut packet, TlvKind::SameClock, 20)[7] = 42;
+        let same_clock = tlv::append(&mut packet, TlvKind::SameClock, 20);
+        let kernel = Kernel::here().unwrap();
+        same_clock[7] = 42;
+        same_clock[8..16].copy_from_slice(&kernel.proof(42).to_be_bytes());
         let length = packet.len();
         let reply = ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
         assert_eq!((packet.len(), reply.tos), (length, 0b0010_1000));
@@ -418,7 +613,7 @@ mod tests {
         assert_eq!(values[0].1, [0b0010_1010, 0b1110_0100, 0, 0]);
         assert_eq!(values[1].1, [0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1]);
         let clock = SameClock::parse(&values[2].1).unwrap();
-        assert_eq!(clock.response, Kernel::here().unwrap().response(42));
+        assert_eq!(clock.response, kernel.response(42));
         assert_eq!(clock.overflowed, 5);
     }
 

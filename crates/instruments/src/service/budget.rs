@@ -1,0 +1,187 @@
+//! What the far end can give at a time: so much in all, and so much of it to one source.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::Bytes;
+
+/// Whom a client counts with: its IPv4 address, or its IPv6 network of 64 bits, all of whose addresses one host may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Source(IpAddr);
+
+/// A quantity of which there is only so much.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget {
+    what: Unit,
+    most: u64,
+    most_per_source: u64,
+    taken: Arc<Mutex<Taken>>,
+}
+
+/// A part of it; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    taken: Arc<Mutex<Taken>>,
+    source: Source,
+    amount: u64,
+}
+
+/// What a budget counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Tests that run.
+    Tests,
+    /// Open connections and sockets of tests, each of which has a descriptor and at most a thread.
+    Connections,
+    /// Those among them that have not begun a test.
+    Waiting,
+    /// Bytes of buffers.
+    Memory,
+}
+
+/// A budget does not have what was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shortage {
+    what: Unit,
+    most: u64,
+    /// Whether the source has too much of it, rather than all together.
+    of_source: bool,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: u64,
+    by_source: HashMap<Source, u64>,
+}
+
+impl Source {
+    /// Of a client's address.
+    pub(crate) fn of(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            // Hosts of one link share fe80::/64.
+            IpAddr::V6(v6) if !v6.is_unicast_link_local() && !v6.is_loopback() => {
+                const NETWORK: u128 = !(u64::MAX as u128);
+                Ipv6Addr::from_bits(v6.to_bits() & NETWORK).into()
+            }
+            other => other,
+        })
+    }
+}
+
+impl Budget {
+    /// `most` in all, of which one source may have `most_per_source`.
+    pub(crate) fn new(what: Unit, most: u64, most_per_source: u64) -> Self {
+        Self {
+            what,
+            most,
+            most_per_source,
+            taken: Arc::default(),
+        }
+    }
+
+    /// Whether `source` may have one more.
+    pub(crate) fn has_room(&self, source: Source) -> bool {
+        self.take(source, 1).is_ok()
+    }
+
+    /// Gives `amount` to `source`.
+    ///
+    /// # Errors
+    /// That would be more than it may have, or more than there is.
+    pub(crate) fn take(&self, source: Source, amount: u64) -> Result<Share, Shortage> {
+        let mut taken = lock(&self.taken);
+        let of_source = taken.by_source.get(&source).copied().unwrap_or(0);
+        let short = |most, of_source| Shortage {
+            what: self.what,
+            most,
+            of_source,
+        };
+        let within = |taken: u64, most: u64| taken.checked_add(amount).filter(|sum| *sum <= most);
+        let source_then = within(of_source, self.most_per_source);
+        let source_then = source_then.ok_or(short(self.most_per_source, true))?;
+        taken.all = within(taken.all, self.most).ok_or(short(self.most, false))?;
+        taken.by_source.insert(source, source_then);
+        Ok(Share {
+            taken: Arc::clone(&self.taken),
+            source,
+            amount,
+        })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.taken);
+        taken.all -= self.amount;
+        let left = taken.by_source.get_mut(&self.source).map(|of_source| {
+            *of_source -= self.amount;
+            *of_source
+        });
+        if left == Some(0) {
+            taken.by_source.remove(&self.source);
+        }
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = self.most;
+        match self.what {
+            Unit::Tests => write!(f, "{most} tests run already"),
+            Unit::Connections => write!(f, "{most} connections are open already"),
+            Unit::Waiting => write!(f, "{most} connections wait for their test already"),
+            Unit::Memory => write!(f, "there are {} of memory", Bytes(most)),
+        }?;
+        f.write_str(if self.of_source {
+            " for this address"
+        } else {
+            ""
+        })
+    }
+}
+
+fn lock(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
+    taken.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> Source {
+        Source::of(text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_source_is_an_ipv4_address_or_an_ipv6_network() {
+        assert_eq!(source("192.0.2.1"), source("::ffff:192.0.2.1"));
+        assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
+        assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:0:1"));
+        assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
+        assert_ne!(source("fe80::1"), source("fe80::2"));
+    }
+
+    #[test]
+    fn one_source_has_its_share_and_leaves_the_rest() {
+        let budget = Budget::new(Unit::Tests, 3, 2);
+        let (one, other) = (source("192.0.2.1"), source("192.0.2.2"));
+        let first = budget.take(one, 2).unwrap();
+        let refused = budget.take(one, 1).unwrap_err();
+        assert_eq!(refused.to_string(), "2 tests run already for this address");
+        let second = budget.take(other, 1).unwrap();
+        let refused = budget.take(other, 1).unwrap_err();
+        assert_eq!(refused.to_string(), "3 tests run already");
+        drop((first, second));
+        let _all = budget.take(one, 2).unwrap();
+        assert_eq!(lock(&budget.taken).by_source.len(), 1);
+    }
+
+    #[test]
+    fn what_overflows_is_too_much() {
+        let budget = Budget::new(Unit::Memory, u64::MAX, u64::MAX);
+        let _share = budget.take(source("192.0.2.1"), 1).unwrap();
+        assert!(budget.take(source("192.0.2.1"), u64::MAX).is_err());
+    }
+}

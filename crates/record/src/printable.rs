@@ -1,0 +1,86 @@
+//! What strangers said, made fit for a terminal, a log and a page: nothing in it is obeyed, hidden or turned around.
+//!
+//! Control characters (ECMA-48: C0, DEL, C1) move a terminal's cursor and rewrite what it shows; bidirectional controls and
+//! invisible format characters (Unicode Standard Annex #9; Boucher and Anderson, "Trojan Source", 2021) show text otherwise than it
+//! is. Both are written as their number instead, as in `\u{9b}`.
+
+use std::borrow::Cow;
+
+/// `text` as one line in which every character is seen.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, is_unfit)
+}
+
+/// The same of a text of several lines: their ends and tabs stay.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| is_unfit(c) && !matches!(c, '\n' | '\t'))
+}
+
+/// JSON, of one line or several, as JSON that means the same and that a terminal can show too.
+pub fn printable_json(json: &str) -> Cow<'_, str> {
+    let is_unfit = |c| is_unfit(c) && c != '\n';
+    if !json.contains(is_unfit) {
+        return json.into();
+    }
+    let mut out = String::with_capacity(json.len());
+    let mut units = [0; 2];
+    for c in json.chars() {
+        match is_unfit(c) {
+            // Only strings have such characters.
+            true => out.extend(
+                c.encode_utf16(&mut units)
+                    .iter()
+                    .map(|unit| format!("\\u{unit:04x}")),
+            ),
+            false => out.push(c),
+        }
+    }
+    out.into()
+}
+
+fn escaped(text: &str, is_unfit: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_unfit) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_unfit(c) {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    out.into()
+}
+
+fn is_unfit(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_seen_as_its_number() {
+        assert_eq!(printable("reno"), "reno");
+        assert_eq!(printable("Zürich → 東京"), "Zürich → 東京");
+        assert_eq!(printable("a\nb\x1b[2J"), r"a\nb\u{1b}[2J");
+        assert_eq!(printable("\u{9b}2J\u{7f}"), r"\u{9b}2J\u{7f}");
+        assert_eq!(printable("gnp.\u{202e}exe"), r"gnp.\u{202e}exe");
+        assert_eq!(printable_lines("a\n\tb\r"), "a\n\tb\\r");
+    }
+
+    proptest! {
+        #[test]
+        fn json_of_any_text_means_the_text_and_shows_all_of_it(text in any::<String>()) {
+            let json = serde_json::to_string(&text).unwrap();
+            let json = printable_json(&json);
+            prop_assert!(!json.contains(is_unfit));
+            prop_assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+        }
+    }
+}
