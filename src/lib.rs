@@ -7,6 +7,7 @@ mod emulate;
 mod exit;
 mod experiment;
 pub mod forward;
+mod named_files;
 mod notes;
 mod testbed;
 mod toml_file;

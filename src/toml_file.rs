@@ -5,12 +5,13 @@
 //! rate`. One of several tables is named by its number, `expect 2: within: …`, or by its own `name`.
 //!
 //! A file that a text names is read with it, from the folder of the file that the text is in: the distribution of a jitter.
+//! Which files a text may name: [`named_files`]. What a terminal would obey or show in another order is refused in any text.
 
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use record::link_spec::LinkSpec;
@@ -18,6 +19,8 @@ use record::{dist, nearest};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+use crate::named_files;
 
 /// The longest distribution file, in bytes: 16,384 values, and as much of comments many times over.
 const LONGEST_DIST: u64 = 1 << 20;
@@ -29,18 +32,21 @@ pub(crate) struct SourceFile<'a> {
     pub(crate) file: &'a str,
     /// What it holds.
     pub(crate) text: &'a str,
+    /// Folders below which it may name files, beside its own.
+    pub(crate) also: &'a [PathBuf],
 }
 
-/// The conditions in `file`.
+/// The conditions in `file`, which may name files below its own folder and below those of `also`.
 ///
 /// # Errors
 /// A file that cannot be read, an unknown key or a value out of range, with file, line and key.
-pub(crate) fn read_link(file: &Path) -> Result<LinkSpec> {
+pub(crate) fn read_link(file: &Path, also: &[PathBuf]) -> Result<LinkSpec> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("{}: cannot read", file.display()))?;
     let source = SourceFile {
         file: &file.display().to_string(),
         text: &text,
+        also,
     };
     let table = source.parse()?;
     let spec: LinkSpec = source.read(&table)?;
@@ -53,9 +59,10 @@ impl<'a> SourceFile<'a> {
     /// The tables of the text, each that names the file of a distribution with its values.
     ///
     /// # Errors
-    /// It is no TOML, or a file that it names cannot be read.
+    /// It is no TOML, has control characters in it, or a file that it names cannot be read.
     pub(crate) fn parse(&self) -> Result<Spanned<DeTable<'a>>> {
         let mut table = self.parse_text()?;
+        self.refuse_controls(table.get_ref())?;
         self.read_dists(table.get_mut())?;
         Ok(table)
     }
@@ -69,6 +76,45 @@ impl<'a> SourceFile<'a> {
             };
             anyhow!("{}: {what}", self.at(span.start))
         })
+    }
+
+    /// The file that the text names as `name`; see [`named_files::find`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn named(&self, name: &Path) -> Result<PathBuf> {
+        named_files::find(Path::new(self.file), name, self.also)
+    }
+
+    /// Refuses names and texts with characters that are no text: reports, terminals and file names would have them.
+    fn refuse_controls(&self, table: &DeTable<'_>) -> Result<()> {
+        table.iter().try_for_each(|(key, value)| {
+            let name = key.get_ref().as_ref();
+            self.refuse_control(name, key.span(), "a key")?;
+            self.refuse_controls_in(name, value)
+        })
+    }
+
+    fn refuse_controls_in(&self, name: &str, value: &Spanned<DeValue<'_>>) -> Result<()> {
+        match value.get_ref() {
+            DeValue::Table(inner) => self.refuse_controls(inner),
+            DeValue::Array(all) => all
+                .iter()
+                .try_for_each(|one| self.refuse_controls_in(name, one)),
+            DeValue::String(text) => self.refuse_control(text, value.span(), name),
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse_control(&self, text: &str, span: Range<usize>, key: &str) -> Result<()> {
+        match text.replace("\r\n", "\n").chars().find(is_control) {
+            None => Ok(()),
+            Some(control) => Err(anyhow!(
+                "{}: {key}: it has the control character U+{:04X} in it: leave it out",
+                self.at(span.start),
+                u32::from(control)
+            )),
+        }
     }
 
     /// Puts the values of each distribution beside the name of its file.
@@ -86,7 +132,7 @@ impl<'a> SourceFile<'a> {
                 table.get("values").is_none(),
                 "it has the values: leave file or values out"
             );
-            read_dist(&Path::new(self.file).with_file_name(name))
+            read_dist(&self.named(Path::new(name))?)
         };
         let values = read().map_err(|cause| anyhow!("{}: file: {cause:#}", self.at(span.start)))?;
         let key = Spanned::new(span.clone(), Cow::Borrowed("values"));
@@ -147,12 +193,17 @@ impl<'a> SourceFile<'a> {
     }
 }
 
+/// Whether a terminal obeys it, or shows what follows in another order (Unicode Standard Annex 9, explicit directional
+/// formatting); lines and tabs are text.
+fn is_control(letter: &char) -> bool {
+    let reorders = matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    reorders || (letter.is_control() && !matches!(letter, '\n' | '\t'))
+}
+
 /// The text of a distribution file, which [`dist::parse`] takes.
 fn read_dist(file: &Path) -> Result<String> {
     let named = || file.display().to_string();
     let opened = File::open(file).with_context(|| format!("{}: cannot open", named()))?;
-    let is_file = opened.metadata().is_ok_and(|about| about.is_file());
-    ensure!(is_file, "{}: it is no file", named());
     let mut bytes = Vec::new();
     let read = opened.take(LONGEST_DIST + 1).read_to_end(&mut bytes);
     read.with_context(|| format!("{}: cannot read", named()))?;
@@ -261,6 +312,7 @@ mod tests {
         let source = SourceFile {
             file: "a.toml",
             text,
+            also: &[],
         };
         let table = source.parse().unwrap();
         source.read::<Sheet>(&table).unwrap_err().to_string()
@@ -295,7 +347,7 @@ mod tests {
         let link = |name: &str, more: &str| {
             let jitter = format!("spread = '2ms', law = 'table', file = '{name}'{more}");
             let text = format!("delay = '20ms'\n[up]\njitter = {{ {jitter} }}\n");
-            read_link(&file("link.toml", &text))
+            read_link(&file("link.toml", &text), &[])
         };
         let read = link("two.dist", "").unwrap().up.jitter.unwrap();
         let two = dist::parse("-8192 8192").unwrap();
@@ -303,10 +355,11 @@ mod tests {
         assert_eq!(read.file.as_deref(), Some("two.dist"));
         let folder = directory.path().display();
         let missing = folder.to_string() + "/x.dist: cannot open: No such file";
-        let wrong = folder.to_string() + "/bad.dist: line 2: `x` is no value";
+        let wrong = "/bad.dist: line 2: `x` is no value";
         for (name, more, cause) in [
             ("x.dist", "", missing.as_str()),
-            ("bad.dist", "", &wrong),
+            ("bad.dist", "", wrong),
+            ("/proc/version", "", "/proc/version is not below "),
             ("long.dist", "", "long.dist: it is longer than 1 MiB"),
             ("", "", "it is no file"),
             ("two.dist", ", values = '1'", "leave file or values out"),
@@ -318,6 +371,40 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_refused_with_its_line_and_key() {
+        let parse = |text: &str| {
+            let source = SourceFile {
+                file: "a.toml",
+                text,
+                also: &[],
+            };
+            source.parse().map(drop).map_err(|error| error.to_string())
+        };
+        for (text, place) in [
+            (
+                "a = 1\nnote = \"\\u001b[2J\"",
+                "a.toml:2: note: it has the control character U+001B",
+            ),
+            (
+                "cases = [{ title = \"x\\r\" }]",
+                "a.toml:1: title: it has the control character U+000D",
+            ),
+            (
+                "a = ['\u{202e}x']",
+                "a.toml:1: a: it has the control character U+202E",
+            ),
+            (
+                "\"a\\u009b\" = 1",
+                "a.toml:1: a key: it has the control character U+009B",
+            ),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.starts_with(place), "{error}");
+        }
+        parse("note = '''two\nlines,\tand\r\nthree: \u{e4}\u{4e2d}'''").unwrap();
     }
 
     #[test]

@@ -10,6 +10,7 @@ use clap::Args;
 use super::experiment::{ExperimentArgs, FinishedExperiment};
 use crate::experiment::grid;
 use crate::notes;
+use crate::toml_file::SourceFile;
 use instruments::failure::Failure;
 use instruments::output;
 use record::GivenScenario;
@@ -33,7 +34,12 @@ impl CalibrateArgs {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let given = |quick| {
             let given = self.given()?;
-            let plan = grid::parse(&given.file, &given.text, quick)?;
+            let source = SourceFile {
+                file: &given.file,
+                text: &given.text,
+                also: self.experiment.allowed(),
+            };
+            let plan = grid::parse(source, quick)?;
             Ok((given, plan))
         };
         let Some(finished) = self.experiment.run("calibrate", given, grid::one_by_one)? else {

@@ -1,6 +1,6 @@
 //! What commands that run an experiment share: their options, and the way from a plan to a record.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,10 @@ use clap::Args;
 use super::{CpuArg, link};
 use crate::experiment::host;
 use crate::experiment::runner::{ARTIFACTS, Measures};
+use crate::experiment::uses::{self, Uses};
 use crate::experiment::{baseline, directory, runner, testbed, testbeds};
-use crate::notes::note;
+use crate::named_files::{self, AllowFilesArg};
+use crate::notes::{self, note};
 use crate::testbed::TestbedBuilder;
 use instruments::failure::{Blame, Failure};
 use instruments::measure;
@@ -25,7 +27,7 @@ use record::link_spec::reach::{self, Host};
 use record::link_spec::warnings;
 use record::plan::{Case, Order, Plan};
 use record::quantity::counted;
-use record::{GivenScenario, Head, Record, RecordWriter};
+use record::{GivenScenario, Head, Record, RecordWriter, is_full};
 
 /// The reports beside a record.
 const PAGE: &str = "report.html";
@@ -40,7 +42,8 @@ pub(super) struct ExperimentArgs {
     /// Only the case of this name, or those that a sweep made of it, and the reference; may be repeated
     #[arg(long, value_name = "CASE")]
     only: Vec<String>,
-    /// Print the plan and how long it should take, try what it needs of this machine, and run nothing
+    /// Print the plan, how long it should take and every command, file and host that it would use (with --json these alone as
+    /// JSON), try what it needs of this machine, and run nothing
     #[arg(long)]
     check: bool,
     /// Do the runs that the record in DIR is missing
@@ -55,6 +58,8 @@ pub(super) struct ExperimentArgs {
     /// Replace a record that is there
     #[arg(long)]
     overwrite: bool,
+    #[command(flatten)]
+    files: AllowFilesArg,
     /// Whether the forwarder may spin to be on time
     #[arg(long, value_name = "USE", default_value = "spin")]
     cpu: CpuArg,
@@ -97,6 +102,11 @@ impl ExperimentArgs {
         })
     }
 
+    /// Folders below which the scenario may name files, beside its own.
+    pub(super) fn allowed(&self) -> &[PathBuf] {
+        &self.files.allow_files
+    }
+
     /// The folder that holds those of several experiments.
     pub(super) fn folder(&self) -> &Path {
         self.out.as_deref().unwrap_or(Path::new(directory::OUT))
@@ -116,6 +126,7 @@ impl ExperimentArgs {
             if record.finished_at.is_some() && !self.redo_invalid {
                 note(format_args!("{}: nothing is missing", directory.display()));
             }
+            refuse_files(&record, writer.path(), self.allowed()).or_bad_input()?;
             tools(record.plan()).or_machine()?;
             return self.finish(command, record, writer).map(Some);
         }
@@ -125,7 +136,11 @@ impl ExperimentArgs {
         keep_only(&mut plan, &self.only).or_bad_input()?;
         warn(&plan).or_bad_input()?;
         if self.check {
-            output::write(None, &outline(&plan))?;
+            let tools = tools(&plan).or_machine()?;
+            let uses = Uses::of(&plan, Path::new(&given.file), self.allowed(), tools);
+            let uses = uses.or_bad_input()?;
+            let text = format!("{}{uses}", outline(&plan));
+            super::show(self.json.as_deref(), &uses, &text, notes::beside())?;
             self.check_machine(&plan)?;
             return warn_of_host(&plan).or_bad_input().map(|()| None);
         }
@@ -134,12 +149,12 @@ impl ExperimentArgs {
         let tools = tools(&plan).or_machine()?;
         self.testbeds(&plan)?;
         warn_of_host(&plan).or_bad_input()?;
-        fs::create_dir_all(&directory)
-            .with_context(|| format!("{}: cannot create", directory.display()))
-            .or_bad_input()?;
         let head = Head::new(given, plan, host::collect(tools));
         let replaces = Record::is_in(&directory);
-        let writer = RecordWriter::begin(&directory, &head, self.overwrite).or_bad_input()?;
+        let writer = match RecordWriter::begin(&directory, &head, self.overwrite) {
+            Err(error) if is_full(&error) => return Err(error.into()),
+            begun => begun.or_bad_input()?,
+        };
         // They are of a record that was replaced.
         if replaces {
             let _ = fs::remove_dir_all(directory.join(ARTIFACTS));
@@ -152,7 +167,6 @@ impl ExperimentArgs {
 
     /// Refuses what the run would refuse of this machine; interfaces and hosts that exist are left alone.
     fn check_machine(&self, plan: &Plan) -> Result<(), Failure> {
-        tools(plan).or_machine()?;
         let mut specs = testbeds(plan);
         let builder = TestbedBuilder::prepare(&specs, self.cpu.into(), plan.late_budget)?;
         specs.retain(|spec| spec.bed.is_own());
@@ -182,8 +196,15 @@ impl ExperimentArgs {
             baseline: &baseline::measure,
         };
         let redo_invalid = self.redo_invalid;
-        runner::run(&measures, &mut record, &mut writer, redo_invalid, &stop)?;
         let directory = writer.path().parent().unwrap_or(Path::new(".")).to_owned();
+        let ran = runner::run(&measures, &mut record, &mut writer, redo_invalid, &stop);
+        ran.map_err(|error| match is_full(&error) {
+            true => anyhow!(
+                "{error:#}; once there is room, `farwire {command} --resume {}` does the rest",
+                directory.display()
+            ),
+            false => error,
+        })?;
         let page = report::html(&record)?;
         output::write(Some(&directory.join(PAGE)), &page)?;
         let samples = Prepared::open(&directory.join(SAMPLES))?;
@@ -209,13 +230,41 @@ impl FinishedExperiment {
         match self.stop.cause() {
             None => Ok(()),
             Some(cause) => Err(anyhow!(
-                "{cause}; the runs before it are kept; the rest: `farwire {} --resume {}`",
+                "{cause}; the runs before it are kept; the rest: `farwire {} --resume {}{}`",
                 self.command,
-                self.directory.display()
+                self.directory.display(),
+                self.files_to_allow()?
             )
             .into()),
         }
     }
+
+    /// What a resumed experiment needs said of the files that it sends.
+    fn files_to_allow(&self) -> Result<String> {
+        let files = uses::sent(self.record.plan())?.into_iter();
+        let folders: BTreeSet<PathBuf> = files
+            .filter_map(|(_, _, file)| Some(file.parent()?.to_owned()))
+            .collect();
+        let option = |folder: &PathBuf| format!(" --allow-files {}", folder.display());
+        Ok(folders.iter().map(option).collect())
+    }
+}
+
+/// Refuses a record whose instruments send files that lie neither below its directory nor below one of `also`: what a stranger's
+/// record goes on with is not said on the command line, as a scenario is.
+fn refuse_files(record: &Record, kept_in: &Path, also: &[PathBuf]) -> Result<()> {
+    for (case, instrument, file) in uses::sent(record.plan())? {
+        let is_it = named_files::find(kept_in, &file, also).and_then(|found| {
+            ensure!(
+                found == file,
+                "{}: no whole path, as a run keeps it",
+                file.display()
+            );
+            Ok(())
+        });
+        is_it.with_context(|| format!("case `{}`: {}: file", case.name, instrument.name))?;
+    }
+    Ok(())
 }
 
 /// Leaves the cases named, and the reference that they are held against.

@@ -12,6 +12,7 @@ use record::link_spec::{
     CONDITIONS, Condition, DirectionSpec, LinkProfile, LinkSpec, PROFILES, ToffeeSpec, warnings,
 };
 
+use crate::named_files::AllowFilesArg;
 use crate::notes::note;
 use crate::toml_file;
 
@@ -33,6 +34,8 @@ pub(crate) struct LinkArgs {
     /// Conditions from a TOML file
     #[arg(long, value_name = "FILE.toml")]
     link: Option<PathBuf>,
+    #[command(flatten)]
+    files: AllowFilesArg,
     /// The conditions of a kind of network; `farwire profiles` lists them. A file names its own: profile = "NAME"
     #[arg(long, value_name = "NAME", value_parser = profile_parser(), conflicts_with = "link")]
     profile: Option<LinkProfile>,
@@ -65,7 +68,7 @@ impl LinkArgs {
             ..LinkSpec::default()
         };
         let spec = match (&self.link, &self.profile) {
-            (Some(file), _) => flags.or(toml_file::read_link(file)?),
+            (Some(file), _) => flags.or(toml_file::read_link(file, &self.files.allow_files)?),
             (None, Some(profile)) => flags.or(profile.conditions()),
             (None, None) => flags,
         };

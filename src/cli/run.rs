@@ -63,7 +63,7 @@ impl RunArgs {
         experiment: &ExperimentArgs,
     ) -> Result<Option<FinishedExperiment>, Failure> {
         let given = |quick| {
-            let (text, plan) = scenario::read(file, quick)?;
+            let (text, plan) = scenario::read(file, experiment.allowed(), quick)?;
             let file = file.display().to_string();
             Ok((GivenScenario { file, text }, plan))
         };
@@ -121,7 +121,9 @@ impl RunArgs {
     ) -> Result<Vec<(&'f Path, ExperimentArgs)>, Failure> {
         let mut names: BTreeMap<String, &Path> = BTreeMap::new();
         let experiment = |file: &'f PathBuf| {
-            let (_, plan) = scenario::read(file, self.experiment.quick).or_bad_input()?;
+            let ExperimentArgs { quick, .. } = self.experiment;
+            let (_, plan) =
+                scenario::read(file, self.experiment.allowed(), quick).or_bad_input()?;
             let experiment = self.experiment.of_several(&plan.name)?;
             match names.insert(plan.name.clone(), file) {
                 None => Ok((file.as_path(), experiment)),

@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 
 use super::runner::{self, SetUp};
 use super::scenario;
+use crate::toml_file::SourceFile;
 use netio::stop::Stop;
 use record::Baseline;
 use record::bed::Bed;
@@ -37,7 +38,12 @@ pub(crate) fn measure(set_up: &SetUp<'_>, plan: &Plan, stop: &Stop) -> Result<Op
 
 /// The direct path in `bed`, with the congestion control of `first`.
 fn case_in(bed: Bed, first: &Case) -> Result<Case> {
-    let own = scenario::parse("baseline.toml", SCENARIO, false)?;
+    let source = SourceFile {
+        file: "baseline.toml",
+        text: SCENARIO,
+        also: &[],
+    };
+    let own = scenario::parse(source, false)?;
     let case = own.cases.into_iter().next().context("no case")?;
     Ok(Case {
         congestion: first.congestion.clone(),

@@ -4,6 +4,7 @@
 use anyhow::{Result, ensure};
 
 use super::scenario;
+use crate::toml_file::SourceFile;
 use record::bed::Bed;
 use record::plan::{Case, Instrument, Plan};
 
@@ -12,16 +13,17 @@ pub(crate) const BUILT_IN: &str = "the grid that ships with farwire";
 /// Its text.
 pub(crate) const TEXT: &str = include_str!("grid.toml");
 
-/// The plan of the grid in `text`, which came from `file`; `quick` shortens it.
+/// The plan of the grid in `source`; `quick` shortens it.
 ///
 /// # Errors
 /// As of any scenario; or a bed in which there is no emulator to know the truth.
-pub(crate) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
-    let plan = scenario::parse(file, text, quick)?;
+pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
+    let plan = scenario::parse(source, quick)?;
     for case in &plan.cases {
         ensure!(
             matches!(case.bed, Bed::Netns(_)),
-            "{file}: case `{}`: bed: kind: a calibration needs `netns`, where the emulator knows the truth",
+            "{}: case `{}`: bed: kind: a calibration needs `netns`, where the emulator knows the truth",
+            source.file,
             case.name
         );
     }
@@ -76,8 +78,17 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    fn plan(text: &str, quick: bool) -> Plan {
+        let source = SourceFile {
+            file: BUILT_IN,
+            text,
+            also: &[],
+        };
+        one_by_one(parse(source, quick).unwrap())
+    }
+
     fn built_in(quick: bool) -> Plan {
-        one_by_one(parse(BUILT_IN, TEXT, quick).unwrap())
+        plan(TEXT, quick)
     }
 
     #[test]
@@ -116,7 +127,7 @@ mod tests {
             "name = \"line\"",
             "name = \"line\"\nexpect = [{ of = 'ping.rtt_ms.median', most = '1s' }]",
         );
-        let plan = one_by_one(parse("x", &given, true).unwrap());
+        let plan = plan(&given, true);
         assert!(plan.cases.iter().all(|case| case.expect.is_empty()));
     }
 }

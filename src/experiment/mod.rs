@@ -7,6 +7,7 @@ pub(crate) mod host;
 mod progress;
 pub(crate) mod runner;
 pub(crate) mod scenario;
+pub(crate) mod uses;
 
 use crate::testbed::TestbedSpec;
 use record::plan::{Case, Instrument, Plan};

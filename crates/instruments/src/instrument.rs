@@ -60,6 +60,11 @@ pub trait Instrument: Sync {
     /// Its TCP senders use this congestion control unless its arguments say otherwise.
     fn use_congestion(&mut self, _name: &str) {}
 
+    /// The file that it sends, its option `file`.
+    fn file(&mut self) -> Option<&mut PathBuf> {
+        None
+    }
+
     /// Whether it has a CSV of its own, for [`Session::csv`].
     fn writes_csv(&self) -> bool {
         false

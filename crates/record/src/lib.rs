@@ -35,4 +35,4 @@ pub use quantity::{figure_in_words, quantity};
 pub use record::{
     GivenScenario, Head, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Outcome, Record, Run, now,
 };
-pub use writer::RecordWriter;
+pub use writer::{RecordWriter, is_full};

@@ -1,7 +1,8 @@
 //! Writing a record, line by line; never over another one unasked, and never beside another writer.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,16 +21,14 @@ pub struct RecordWriter {
 }
 
 impl RecordWriter {
-    /// Begins the record of an experiment in `directory`, in place of one that is there only if `overwrite`.
+    /// Begins the record of an experiment in `directory`, which is made, in place of one that is there only if `overwrite`.
     ///
     /// # Errors
-    /// There is a record, or another farwire is writing one, or the file system refuses.
+    /// There is a record, or another farwire is writing one, or the file system refuses ([`is_full`]: for want of room).
     pub fn begin(directory: &Path, head: &Head, overwrite: bool) -> Result<Self> {
         let path = directory.join(FILE);
         let begin = || -> Result<File> {
-            if overwrite && path.exists() {
-                lock(&File::open(&path)?)?;
-            }
+            make(directory)?;
             // The head is there whole or not at all.
             let partial = path.with_extension("partial");
             let mut file = OpenOptions::new()
@@ -38,15 +37,20 @@ impl RecordWriter {
                 .truncate(false)
                 .open(&partial)?;
             lock(&file)?;
-            // Only now is it sure that nobody else puts one there.
-            if !overwrite && path.exists() {
-                fs::remove_file(&partial)?;
-                bail!("there is a record already");
-            }
-            file.set_len(0)?;
-            file.write_all(&line(head)?)?;
-            file.sync_all()?;
-            fs::rename(&partial, &path)?;
+            let mut put = || -> Result<()> {
+                // Only now is it sure that nobody else puts one there.
+                if path.exists() {
+                    ensure!(overwrite, "there is a record already");
+                    lock(&File::open(&path)?)?;
+                }
+                file.set_len(0)?;
+                file.write_all(&line(head)?)?;
+                file.sync_all()?;
+                fs::rename(&partial, &path)?;
+                sync_directory(directory)?;
+                Ok(())
+            };
+            put().inspect_err(|_| drop(fs::remove_file(&partial)))?;
             Ok(file)
         };
         let file = begin().with_context(|| format!("{}: cannot write", path.display()))?;
@@ -101,13 +105,18 @@ impl RecordWriter {
     /// # Errors
     /// As [`RecordWriter::keep`].
     pub fn finish(&mut self, at: &str) -> Result<()> {
-        self.write(&Line::<&Run>::FinishedAt(at.to_owned()))
+        self.write(&Line::<&Run>::FinishedAt(at.to_owned()))?;
+        sync_directory(self.path.parent().unwrap_or(Path::new("")))
     }
 
+    /// Adds a line that a power cut does not take away, or none at all.
     fn write(&mut self, what: &impl Serialize) -> Result<()> {
         let mut write = || -> Result<()> {
-            self.file.write_all(&line(what)?)?;
-            self.file.sync_data()?;
+            let whole = self.file.metadata()?.len();
+            let written = self.file.write_all(&line(what)?);
+            let kept = written.and_then(|()| self.file.sync_all());
+            // What is left of half a line is passed over by who reads it.
+            kept.inspect_err(|_| drop(self.file.set_len(whole)))?;
             Ok(())
         };
         write().with_context(|| {
@@ -119,6 +128,36 @@ impl RecordWriter {
     }
 }
 
+/// Whether `error` says that there is no room left: of the file system, of the user's share of it, or of a file.
+pub fn is_full(error: &anyhow::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    let causes = error.chain().filter_map(|cause| cause.downcast_ref());
+    let mut kinds = causes.map(io::Error::kind);
+    kinds.any(|kind| matches!(kind, FileTooLarge | QuotaExceeded | StorageFull))
+}
+
+/// Makes `directory` and what lies above it, so that a power cut takes none of them away.
+fn make(directory: &Path) -> Result<()> {
+    if directory.as_os_str().is_empty() || directory.is_dir() {
+        return Ok(());
+    }
+    let above = directory.parent().unwrap_or(Path::new(""));
+    make(above)?;
+    fs::create_dir(directory).with_context(|| format!("{}: cannot create", directory.display()))?;
+    sync_directory(above)
+}
+
+/// Has what was made, renamed or removed in `directory` reach the disk.
+fn sync_directory(directory: &Path) -> Result<()> {
+    let here = directory.as_os_str().is_empty();
+    let opened = File::open(if here { Path::new(".") } else { directory })?;
+    match opened.sync_all() {
+        // Not every file system knows it of directories.
+        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 /// How long a farwire that was killed may take to let go of its record.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -126,10 +165,39 @@ const PATIENCE: Duration = Duration::from_secs(1);
 fn lock(file: &File) -> Result<()> {
     let begun = Instant::now();
     while let Err(TryLockError::WouldBlock) = file.try_lock() {
-        ensure!(begun.elapsed() < PATIENCE, "another farwire is writing it");
+        if begun.elapsed() > PATIENCE {
+            match writer_of(file) {
+                Some(pid) => bail!("another farwire is writing it, process {pid}"),
+                None => bail!("another farwire is writing it"),
+            }
+        }
         thread::sleep(Duration::from_millis(10));
     }
     Ok(())
+}
+
+/// The process that holds the lock of `file`, where proc(5) shows it.
+fn writer_of(file: &File) -> Option<u32> {
+    let wanted = file.metadata().ok()?;
+    let is_wanted =
+        |found: fs::Metadata| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino());
+    let has_open = |pid: &u32| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd"));
+        let mut files = files.into_iter().flatten().flatten();
+        files.any(|file| fs::metadata(file.path()).is_ok_and(is_wanted))
+    };
+    // `1: FLOCK ADVISORY WRITE 4711 08:01:123456 0 EOF`
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let of_inode = locks.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, "WRITE", pid, place, ..] = words[..] else {
+            return None;
+        };
+        let (_, inode) = place.rsplit_once(':')?;
+        (inode == wanted.ino().to_string()).then(|| pid.parse().ok())?
+    });
+    let mut found = of_inode.filter(has_open);
+    found.next()
 }
 
 /// A value as a line.
@@ -231,6 +299,21 @@ mod tests {
     }
 
     #[test]
+    fn a_line_for_which_there_is_no_room_is_not_there_in_part() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = record();
+        let mut writer = RecordWriter::begin(directory.path(), &record.head, false).unwrap();
+        let path = writer.path().to_owned();
+        let before = fs::read(&path).unwrap();
+        // A device that is always full takes nothing.
+        writer.file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let error = writer.keep(&record.runs[0]).unwrap_err();
+        assert!(is_full(&error), "{error:#}");
+        assert_eq!(fs::read(&path).unwrap(), before);
+        assert!(!is_full(&anyhow::anyhow!("full")));
+    }
+
+    #[test]
     fn damage_before_the_last_line_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let mut bytes = written(directory.path(), &record());
@@ -265,7 +348,11 @@ mod tests {
         let resumed = RecordWriter::resume(directory.path()).map(drop);
         for refused in [again, resumed] {
             let error = format!("{:#}", refused.unwrap_err());
-            assert!(error.contains("another farwire is writing it"), "{error}");
+            let told = format!(
+                "another farwire is writing it, process {}",
+                std::process::id()
+            );
+            assert!(error.ends_with(&told), "{error}");
         }
         drop(first);
         RecordWriter::resume(directory.path()).unwrap();

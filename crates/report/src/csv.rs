@@ -55,7 +55,7 @@ pub fn write_csv(record: &Record, target: impl Write) -> Result<()> {
 
 /// A name that no spreadsheet takes for a formula: behind an apostrophe where it begins as one.
 fn no_formula(name: &str) -> Cow<'_, str> {
-    match name.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+    match name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
         true => Cow::Owned(format!("'{name}")),
         false => Cow::Borrowed(name),
     }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::experiment::scenario;
 use crate::testbed::ClientWork;
+use crate::toml_file::SourceFile;
 use anyhow::{anyhow, ensure};
 use instruments::external::{Launcher, Running, Tool};
 use instruments::measure::FarEnd;
@@ -122,7 +123,15 @@ fn head(cases: &str) -> Head {
          tcp = {{ congestion = 'reno' }}\n[[instruments]]\nname = 'download'\nkind = 'http'\n\
          parameters = {{ path = '/bytes/100000' }}\n{cases}"
     );
-    let plan = scenario::parse("x.toml", &text, false).unwrap();
+    let plan = scenario::parse(
+        SourceFile {
+            file: "x.toml",
+            text: &text,
+            also: &[],
+        },
+        false,
+    )
+    .unwrap();
     let given = GivenScenario {
         file: "x.toml".to_owned(),
         text,

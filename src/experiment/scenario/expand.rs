@@ -404,6 +404,7 @@ mod tests {
         let source = SourceFile {
             file: "x.toml",
             text: &line,
+            also: &[],
         };
         let values = swept_values(source, "link.delay", table.remove("sweep").unwrap())?;
         Ok(values

@@ -7,7 +7,7 @@ mod tables;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -68,23 +68,28 @@ struct WholeCase<'t> {
     said: CaseTable,
 }
 
-/// The text of the scenario in `file`, and the plan that it stands for; `quick` shortens it.
+/// The text of the scenario in `file`, and the plan that it stands for; `quick` shortens it. It may name files below its own
+/// folder and below those of `also`.
 ///
 /// # Errors
 /// One that names the file, the line and the key.
-pub(crate) fn read(file: &Path, quick: bool) -> Result<(String, Plan)> {
+pub(crate) fn read(file: &Path, also: &[PathBuf], quick: bool) -> Result<(String, Plan)> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("{}: cannot read", file.display()))?;
-    let plan = parse(&file.display().to_string(), &text, quick)?;
+    let source = SourceFile {
+        file: &file.display().to_string(),
+        text: &text,
+        also,
+    };
+    let plan = parse(source, quick)?;
     Ok((text, plan))
 }
 
-/// The plan in `text`, which came from `file`.
+/// The plan in `source`.
 ///
 /// # Errors
 /// As [`read`].
-pub(crate) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
-    let source = SourceFile { file, text };
+pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
     let whole = source.parse()?;
     let mut root = whole.get_ref().clone();
     let cases = take_tables(source, &mut root, "cases")?;
@@ -95,18 +100,18 @@ pub(crate) fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
         .collect();
     let scenario: ScenarioFile = source.read(&Spanned::new(whole.span(), root))?;
     let refused = |error| source.refusal(&whole, "", &error);
-    scenario.check().map_err(refused)?;
+    scenario.check(source).map_err(refused)?;
     let mut all = Vec::new();
     for mut expanded in expand::expand(source, cases, &bases)? {
         expand::fill(expanded.table.get_mut(), defaults.clone());
         let said = source.read(&expanded.table)?;
         all.push(WholeCase { expanded, said });
     }
-    ensure!(!all.is_empty(), "{file}: cases: there is none");
+    ensure!(!all.is_empty(), "{}: cases: there is none", source.file);
     let resolved = all.iter().map(|case| {
         let said = &case.said;
         let axes = &case.expanded.axes;
-        let resolved = said.resolve(&scenario.instruments, axes, quick, &scenario.quick);
+        let resolved = said.resolve(source, &scenario.instruments, axes, quick, &scenario.quick);
         let checked = resolved.and_then(|case| {
             rules::check(&case, scenario.reference.is_some(), quick)?;
             Ok(case)
@@ -160,7 +165,7 @@ impl WholeCase<'_> {
 
 impl ScenarioFile {
     /// What only the whole file can show to be wrong.
-    fn check(&self) -> Result<()> {
+    fn check(&self, source: SourceFile<'_>) -> Result<()> {
         ensure!(
             is_plain(&self.name),
             "name: `{}`: it names the directory of the record: letters, digits, `-`, `_` and `.`, the first a letter or a digit",
@@ -172,15 +177,17 @@ impl ScenarioFile {
             let check = || {
                 let name = instrument.name();
                 ensure!(
-                    !name.is_empty() && !name.contains(['.', ' ']),
-                    "name: `{name}`: a name has neither dots nor spaces"
+                    !name.is_empty()
+                        && !name.contains(|letter: char| letter == '.' || letter.is_whitespace()),
+                    "name: `{}`: a name has neither dots nor spaces",
+                    name.escape_debug()
                 );
                 let mut before = self.instruments[..index].iter();
                 ensure!(
                     before.all(|other| other.name() != name),
                     "name: there are two instruments `{name}`: give each a name of its own"
                 );
-                instrument.check()
+                instrument.check(source)
             };
             check().with_context(|| format!("instruments {}", index + 1))?;
         }

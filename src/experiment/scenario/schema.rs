@@ -97,6 +97,7 @@ fn describe(option: &OptionText) -> Value {
 mod tests {
     use super::*;
     use crate::experiment::scenario::tests::shipped;
+    use crate::toml_file::SourceFile;
     use std::fs;
     use std::path::Path;
 
@@ -152,7 +153,14 @@ mod tests {
         let agree = |text: &str, right: bool| {
             let value: Value = toml::from_str(text).unwrap();
             assert_eq!(validator.is_valid(&value), right, "schema: {text}");
-            let read = super::super::parse("x.toml", text, false);
+            let read = super::super::parse(
+                SourceFile {
+                    file: "x.toml",
+                    text,
+                    also: &[],
+                },
+                false,
+            );
             assert_eq!(read.is_ok(), right, "farwire: {text}: {read:?}");
         };
         for link in [

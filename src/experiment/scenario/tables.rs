@@ -14,7 +14,8 @@ use serde::{Deserialize, Deserializer};
 use super::TakenOut;
 use super::rules::{ExpectTable, PublishedText, Text};
 use crate::experiment::host;
-use instruments::measure::{Kind, Parameters};
+use crate::toml_file::SourceFile;
+use instruments::measure::{InstrumentArgs, Kind, Parameters};
 use record::bed::Bed;
 use record::figure_name::FigureName;
 use record::link_spec::LinkSpec;
@@ -155,8 +156,8 @@ impl InstrumentTable {
     }
 
     /// Refuses options that the instrument has not, with and without `--quick`, whichever is asked for.
-    pub(super) fn check(&self) -> Result<()> {
-        let asked = self.kind.with(&self.parameters).context("parameters")?;
+    pub(super) fn check(&self, source: SourceFile<'_>) -> Result<()> {
+        let asked = self.with(&self.parameters, source).context("parameters")?;
         ensure!(
             !self.csv || asked.instrument().writes_csv(),
             "csv: {} has none; probe has",
@@ -164,12 +165,21 @@ impl InstrumentTable {
         );
         let mut shortened = self.parameters.clone();
         shortened.set(&self.quick);
-        self.kind.with(&shortened).context("quick")?;
+        self.with(&shortened, source).context("quick")?;
         ensure!(
             self.timeout != Some(Nanos::ZERO),
             "timeout: must be above 0"
         );
         Ok(())
+    }
+
+    /// The instrument with these parameters; the file that it takes is one that `source` may name, by its whole path.
+    fn with(&self, parameters: &Parameters, source: SourceFile<'_>) -> Result<InstrumentArgs> {
+        let mut asked = self.kind.with(parameters)?;
+        if let Some(file) = asked.file() {
+            *file = source.named(file).context("file")?;
+        }
+        Ok(asked)
     }
 }
 
@@ -180,11 +190,13 @@ impl CaseTable {
     /// Conditions that contradict each other, an option that an instrument has not, or expectations about nothing.
     pub(super) fn resolve(
         &self,
+        source: SourceFile<'_>,
         instruments: &[InstrumentTable],
         axes: &[(String, String)],
         quick: bool,
         shortened: &QuickTable,
     ) -> Result<Case> {
+        ensure!(!self.name.contains('\n'), "name: it is one line");
         self.bed.check(&self.link, self.between.as_ref())?;
         let mut repeats = self
             .repeats
@@ -214,7 +226,7 @@ impl CaseTable {
             congestion: congestion.unwrap_or_else(host::congestion),
             link: self.link.clone(),
             repeats,
-            instruments: self.instruments(instruments, axes, quick)?,
+            instruments: self.instruments(source, instruments, axes, quick)?,
             published,
             expect: expect.collect::<Result<_>>()?,
             note: self.note.trim().to_owned(),
@@ -223,6 +235,7 @@ impl CaseTable {
 
     fn instruments(
         &self,
+        source: SourceFile<'_>,
         all: &[InstrumentTable],
         axes: &[(String, String)],
         quick: bool,
@@ -266,8 +279,7 @@ impl CaseTable {
                 parameters.set(&table.quick.without(swept));
             }
             let asked = table
-                .kind
-                .with(&parameters)
+                .with(&parameters, source)
                 .with_context(|| format!("parameters: {name}"))?;
             Ok(Instrument {
                 name: name.to_owned(),

@@ -33,6 +33,15 @@ parameters = { bytes = '500MiB' }
 quick = { bytes = false, duration = '10s' }
 ";
 
+fn parse(file: &str, text: &str, quick: bool) -> Result<Plan> {
+    let source = SourceFile {
+        file,
+        text,
+        also: &[],
+    };
+    super::parse(source, quick)
+}
+
 fn plan(cases: &str, quick: bool) -> Plan {
     parse("x.toml", &format!("{HEAD}{cases}"), quick).unwrap()
 }
@@ -528,7 +537,7 @@ fn an_option_of_another_instrument_is_refused() {
 fn the_scenarios_that_ship_are_sound() {
     for file in shipped() {
         for quick in [false, true] {
-            read(&file, quick).unwrap();
+            read(&file, &[], quick).unwrap();
         }
     }
 }

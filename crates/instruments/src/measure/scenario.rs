@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -170,6 +171,11 @@ impl InstrumentArgs {
         Ok(own)
     }
 
+    /// The file that it sends, its option `file`.
+    pub fn file(&mut self) -> Option<&mut PathBuf> {
+        self.instrument_mut().file()
+    }
+
     /// Its arguments as a plan keeps them.
     pub fn arguments(&self) -> plan::Arguments {
         let mut written = serde_json::to_value(self).expect("arguments are JSON");
@@ -212,6 +218,15 @@ pub fn tools(planned: &plan::Instrument) -> Result<Vec<Tool>> {
     let server = instrument.server()?;
     let tools = [instrument.tool()?, server.map(|server| server.tool)];
     Ok(tools.into_iter().flatten().collect())
+}
+
+/// The file that a planned instrument sends.
+///
+/// # Errors
+/// The plan has no such kind, or it lacks an argument.
+pub fn file(planned: &plan::Instrument) -> Result<Option<PathBuf>> {
+    let mut own = InstrumentArgs::of(planned, &FarEnd::example(), "")?;
+    Ok(own.file().cloned())
 }
 
 /// An option, for whoever writes a scenario.

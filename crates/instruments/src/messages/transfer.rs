@@ -106,6 +106,10 @@ impl Instrument for TransferArgs {
         self.connection.aim(far_end);
     }
 
+    fn file(&mut self) -> Option<&mut PathBuf> {
+        self.file.as_mut()
+    }
+
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let far = self.connection.far_end(&self.common).or_bad_input()?;
         let plan = TransferPlan {

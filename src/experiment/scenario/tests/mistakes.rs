@@ -1,6 +1,6 @@
 //! Mistakes that people make, each with the line, the key and what would be right.
 
-use super::super::parse;
+use super::parse;
 
 /// A scenario without a mistake, in which most of what a file can have stands somewhere.
 const SOUND: &str = r#"name = "office"

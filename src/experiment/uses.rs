@@ -1,0 +1,116 @@
+//! What a plan uses beside this program and namespaces of its own: for who reads a stranger's scenario before running it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::named_files;
+use instruments::measure;
+use record::bed::Bed;
+use record::plan::{Case, Instrument, Plan};
+
+/// Everything, each once.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Uses {
+    /// Programs that it runs, each with the first line that it says of itself.
+    commands: BTreeMap<String, String>,
+    /// Files that it reads.
+    files: BTreeSet<PathBuf>,
+    /// Hosts that it talks to.
+    hosts: BTreeSet<String>,
+    /// Network interfaces of this machine that it takes for itself.
+    interfaces: BTreeSet<String>,
+}
+
+impl Uses {
+    /// Of `plan`, which `by` describes; `commands` are the tools of its instruments, `also` as for [`named_files::find`].
+    ///
+    /// # Errors
+    /// A file that it may not name.
+    pub(crate) fn of(
+        plan: &Plan,
+        by: &Path,
+        also: &[PathBuf],
+        commands: BTreeMap<String, String>,
+    ) -> Result<Self> {
+        let mut uses = Self {
+            commands,
+            ..Self::default()
+        };
+        let mut names = BTreeSet::new();
+        for case in &plan.cases {
+            match &case.bed {
+                Bed::Netns(_) | Bed::Chain(_) => {}
+                Bed::External(far) => {
+                    uses.hosts.insert(far.host.clone());
+                }
+                Bed::Nics(nics) => {
+                    let both = [&nics.client, &nics.server].map(|nic| nic.interface.clone());
+                    uses.interfaces.extend(both);
+                }
+            }
+            for conditions in [
+                serde_json::to_value(&case.link)?,
+                serde_json::to_value(&case.bed)?,
+            ] {
+                named_in(&conditions, &mut names);
+            }
+        }
+        names.extend(sent(plan)?.into_iter().map(|(_, _, file)| file));
+        for name in names {
+            uses.files.insert(named_files::find(by, &name, also)?);
+        }
+        Ok(uses)
+    }
+}
+
+/// The files that the instruments of `plan` send.
+///
+/// # Errors
+/// An instrument that this program does not have.
+pub(crate) fn sent(plan: &Plan) -> Result<Vec<(&Case, &Instrument, PathBuf)>> {
+    let mut all = Vec::new();
+    for case in &plan.cases {
+        for instrument in &case.instruments {
+            let file = measure::file(instrument)?;
+            all.extend(file.map(|file| (case, instrument, file)));
+        }
+    }
+    Ok(all)
+}
+
+/// Adds the files that conditions name, which is always by the key `file`.
+fn named_in(conditions: &Value, names: &mut BTreeSet<PathBuf>) {
+    match conditions {
+        Value::Object(table) => {
+            let file = table.get("file").and_then(Value::as_str);
+            names.extend(file.map(PathBuf::from));
+            table.values().for_each(|value| named_in(value, names));
+        }
+        Value::Array(all) => all.iter().for_each(|value| named_in(value, names)),
+        _ => {}
+    }
+}
+
+impl fmt::Display for Uses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let command = |(path, version): (&String, &String)| format!("{path} ({version})");
+        let commands = self.commands.iter().map(command).collect();
+        let files = self.files.iter().map(|file| file.display().to_string());
+        line(f, "commands", commands)?;
+        line(f, "files", files.collect())?;
+        line(f, "hosts", self.hosts.iter().cloned().collect())?;
+        line(f, "interfaces", self.interfaces.iter().cloned().collect())
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, what: &str, all: Vec<String>) -> fmt::Result {
+    match &all[..] {
+        [] => writeln!(f, "{what}: none"),
+        all => writeln!(f, "{what}: {}", all.join(", ")),
+    }
+}

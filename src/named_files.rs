@@ -1,0 +1,100 @@
+//! Files that a file names: they lie below its own folder, or below one that `--allow-files` names.
+//!
+//! Scenarios and conditions are passed from hand to hand, and what an instrument sends leaves the machine: nobody should have
+//! to read such a file to the end to know what it may read.
+
+use std::iter;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+/// What a file may name beside the files below its own folder.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct AllowFilesArg {
+    /// Let files name files below DIR too, not only below their own folder; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub(crate) allow_files: Vec<PathBuf>,
+}
+
+/// The plain file that `by` names as `name`, relative to the folder of `by`, with symbolic links resolved. It lies below
+/// that folder, or below one of `also`.
+///
+/// # Errors
+/// There is no such file, or it lies elsewhere: says which option would allow it.
+pub(crate) fn find(by: &Path, name: &Path, also: &[PathBuf]) -> Result<PathBuf> {
+    let own = match by.parent() {
+        None => Path::new("."),
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) => folder,
+    };
+    let named = own.join(name);
+    let real = |path: &Path| {
+        let found = path.canonicalize();
+        found.with_context(|| format!("{}: cannot open", path.display()))
+    };
+    let found = real(&named)?;
+    let folders = iter::once(own).chain(also.iter().map(PathBuf::as_path));
+    for folder in folders {
+        if found.starts_with(real(folder)?) {
+            ensure!(found.is_file(), "{}: it is no file", named.display());
+            return Ok(found);
+        }
+    }
+    bail!(
+        "{} is not below {}, the folder of {}: move it there, or allow its folder with --allow-files {}",
+        found.display(),
+        own.display(),
+        by.display(),
+        found.parent().unwrap_or(Path::new("/")).display()
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_file_lies_below_the_folder_of_who_names_it_or_below_one_that_is_allowed() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        for folder in ["own/deep", "other", "own-not"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        for file in ["own/a", "own/deep/b", "other/c", "own-not/d"] {
+            fs::write(at(file), "x").unwrap();
+        }
+        symlink(at("other/c"), at("own/link")).unwrap();
+        symlink(at("own"), at("way")).unwrap();
+        let find = |name: &str, also: &[&str]| {
+            let also: Vec<PathBuf> = also.iter().map(|name| at(name)).collect();
+            find(&at("way/x.toml"), Path::new(name), &also).map_err(|error| format!("{error:#}"))
+        };
+        for name in ["a", "deep/b", "deep/../a", "../own/a"] {
+            assert!(find(name, &[]).is_ok(), "{name}");
+        }
+        let outside = at("other/c").display().to_string();
+        for name in ["../other/c", "link", &outside, "../own-not/d"] {
+            let error = find(name, &[]).unwrap_err();
+            assert!(
+                error.contains("or allow its folder with --allow-files"),
+                "{error}"
+            );
+        }
+        assert_eq!(
+            find("link", &["other"]).unwrap(),
+            at("other/c").canonicalize().unwrap()
+        );
+        assert!(find("a", &["nowhere"]).is_ok());
+        for (name, also, cause) in [
+            ("none", "other", "none: cannot open"),
+            ("deep", "other", "deep: it is no file"),
+            ("link", "nowhere", "nowhere: cannot open"),
+        ] {
+            let error = find(name, &[also]).unwrap_err();
+            assert!(error.contains(cause), "{error}");
+        }
+    }
+}
