@@ -12,7 +12,7 @@ use crate::http::server as http;
 use crate::iperf3::server as iperf3;
 use crate::messages::server as messages;
 use crate::messages::wire::DEFAULT_PORT as MESSAGES_PORT;
-use crate::service::Shared;
+use crate::service::{BoundService, Shared};
 pub use crate::service::{Limits, Log, Service, check_congestion, raise_descriptor_limit};
 use crate::stamp::reflector as stamp;
 use crate::stamp::wire::PORT as STAMP_PORT;
@@ -56,30 +56,58 @@ pub struct Server {
     services: Vec<Service>,
 }
 
+/// A far end whose ports are bound, and which serves nobody yet: it has no thread, so that privileges can be dropped.
+#[derive(Debug)]
+pub struct BoundServer {
+    shared: Arc<Shared>,
+    services: Vec<BoundService>,
+}
+
 /// Listens in the calling thread's network namespace, and serves from threads of its own.
 ///
 /// # Errors
 /// An address cannot be bound, or the congestion control is not available.
 pub fn start(config: ServeConfig) -> Result<Server> {
+    bind(config)?.start()
+}
+
+/// Listens in the calling thread's network namespace.
+///
+/// # Errors
+/// As [`start`].
+pub fn bind(config: ServeConfig) -> Result<BoundServer> {
     let ServeConfig { bind, ports, .. } = config;
     let shared = Shared::new(config.congestion, config.limits, config.allow, config.log)?;
-    let mut server = Server {
-        services: Vec::new(),
-        shared: Arc::new(shared),
-    };
-    let bind = bind.as_ref();
-    let shared = || Arc::clone(&server.shared);
+    let (shared, bind) = (Arc::new(shared), bind.as_ref());
+    let share = || Arc::clone(&shared);
     let services = [
-        http::start(bind, ports.http, shared()),
-        messages::start(bind, ports.messages, shared()),
-        iperf3::start(bind, ports.iperf3, shared()),
-        capacity::start(bind, ports.capacity, shared()),
-        stamp::start(bind, ports.stamp, shared()),
+        http::bind(bind, ports.http, share())?,
+        messages::bind(bind, ports.messages, share())?,
+        iperf3::bind(bind, ports.iperf3, share())?,
+        capacity::bind(bind, ports.capacity, share())?,
+        stamp::bind(bind, ports.stamp, share())?,
     ];
-    for service in services {
-        server.services.push(service?);
+    Ok(BoundServer {
+        services: services.into(),
+        shared,
+    })
+}
+
+impl BoundServer {
+    /// Serves, from threads that have what the calling one has of privileges.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start(self) -> Result<Server> {
+        let mut server = Server {
+            services: Vec::new(),
+            shared: self.shared,
+        };
+        for service in self.services {
+            server.services.push(service.start()?);
+        }
+        Ok(server)
     }
-    Ok(server)
 }
 
 impl Server {

@@ -20,7 +20,7 @@ use super::wire::{
 };
 use crate::endpoint::{self, Local};
 use crate::live::Live;
-use crate::service::{Needs, Service, Shared, Slot, Slots};
+use crate::service::{BoundService, Needs, Shared, Slot, Slots};
 
 /// Connections of one client (the reference's limit).
 const MOST_CONNECTIONS: u8 = 24;
@@ -33,13 +33,13 @@ const LAST_ROW: u16 = 1152;
 ///
 /// # Errors
 /// It cannot be bound.
-pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
+pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let socket = listen(bind, port)?;
     let address = socket.local_addr()?;
     let bind = bind.cloned();
-    Service::start("capacity", address, move || {
+    Ok(BoundService::new("capacity", address, move || {
         serve(&socket, bind.as_ref(), &shared);
-    })
+    }))
 }
 
 /// A socket whose waiting ends in time to look whether to stop.

@@ -20,7 +20,8 @@ use socket2::SockRef;
 
 use crate::endpoint::Local;
 use crate::service::{
-    ACCEPT_PAUSE, Needs, Permit, Place, Refusal, Service, Shared, Slot, Slots, keep_alive, listen,
+    ACCEPT_PAUSE, BoundService, Needs, Permit, Place, Refusal, Shared, Slot, Slots, keep_alive,
+    listen,
 };
 use netio::stop::STOP_INTERVAL;
 use record::Statistic::Total;
@@ -41,14 +42,14 @@ const MOST_TURNED_AWAY: usize = 64;
 ///
 /// # Errors
 /// It cannot be bound.
-pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
+pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build()?;
-    Service::start("http", address, move || {
+    Ok(BoundService::new("http", address, move || {
         runtime.block_on(serve(listener, shared))
-    })
+    }))
 }
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {

@@ -16,7 +16,7 @@ use super::wire::{
 };
 use crate::endpoint::Local;
 use crate::service::{
-    ACCEPT_PAUSE, Needs, Permit, Place, Refusal, Service, Shared, Slots, accept_all, keep_alive,
+    ACCEPT_PAUSE, BoundService, Needs, Permit, Place, Refusal, Shared, Slots, accept_all, keep_alive,
     listen,
 };
 use record::Statistic::{Mean, Total};
@@ -57,7 +57,7 @@ struct MessageTest<'a> {
 ///
 /// # Errors
 /// It cannot be bound.
-pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
+pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
     let interface = bind.and_then(|bind| match bind {
@@ -71,7 +71,9 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
         port: address.port(),
         interface,
     };
-    Service::start("messages", address, move || server.accept(&listener))
+    Ok(BoundService::new("messages", address, move || {
+        server.accept(&listener)
+    }))
 }
 
 impl MessageServer {

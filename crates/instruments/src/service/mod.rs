@@ -1,6 +1,7 @@
 //! What all services of the far end share: who may test, how much, and when to end.
 
 mod accept;
+mod bound;
 mod budget;
 mod log;
 
@@ -8,7 +9,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -20,6 +21,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::accept::{ACCEPT_PAUSE, accept_all, await_input, keep_alive, listen};
+pub(crate) use self::bound::BoundService;
 pub(crate) use self::budget::Source;
 use self::budget::{Budget, Share, Shortage, Unit};
 pub use self::log::Log;
@@ -286,24 +288,6 @@ impl Slots {
     /// One of them, if one is free.
     pub(crate) fn take(&self) -> Option<Slot> {
         Arc::clone(&self.0).try_acquire_owned().ok()
-    }
-}
-
-impl Service {
-    /// Serves from a thread of its own.
-    ///
-    /// # Errors
-    /// There is no thread to be had.
-    pub(crate) fn start(
-        name: &'static str,
-        address: SocketAddr,
-        serve: impl FnOnce() + Send + 'static,
-    ) -> Result<Self> {
-        Ok(Self {
-            name,
-            address,
-            thread: thread::Builder::new().name(name.to_owned()).spawn(serve)?,
-        })
     }
 }
 

@@ -12,24 +12,27 @@ use anyhow::Result;
 
 use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;
-use crate::service::{Place, Service, Shared, accept_all, listen};
+use crate::service::{BoundService, Place, Shared, accept_all, listen};
 
 /// Serves on `port` of `bind`.
 ///
 /// # Errors
 /// It cannot be bound.
-pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
+pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
     let dispatcher = Arc::new(Dispatcher::new(shared, address, bind)?);
-    let greetings = Arc::clone(&dispatcher).answer_greetings()?;
-    Service::start("iperf3", address, move || {
+    Ok(BoundService::new("iperf3", address, move || {
+        let greetings = Arc::clone(&dispatcher).answer_greetings();
+        if let Err(error) = &greetings {
+            eprintln!("farwire: the far end cannot serve UDP of iperf3: {error}");
+        }
         let clients = serve(&listener, &dispatcher);
-        for thread in clients.into_iter().chain([greetings]) {
+        for thread in clients.into_iter().chain(greetings) {
             // A panic there was printed there.
             let _ = thread.join();
         }
-    })
+    }))
 }
 
 /// Takes clients until the far end stops; gives those that have yet to tell their clients and to log.

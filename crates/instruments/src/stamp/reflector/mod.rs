@@ -14,7 +14,7 @@ use netio::{Arrival, SendReport, TimestampedUdp};
 use self::sessions::{ClockReading, EndedSession, SessionKey, Sessions};
 use crate::endpoint::{self, Local};
 use crate::measured::total;
-use crate::service::{Service, Shared, await_input};
+use crate::service::{BoundService, Shared, await_input};
 use crate::stamp::wire::{self, ErrorEstimate};
 use record::{Direction, Measurement, Metric};
 
@@ -31,7 +31,7 @@ const UPKEEP: Nanos = Nanos(1_000_000_000);
 ///
 /// # Errors
 /// It cannot be bound, or the kernel stamps no packets.
-pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<Service> {
+pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let not_allowed = |error: &anyhow::Error| {
         let io: Option<&io::Error> = error.downcast_ref();
         port == wire::PORT && io.is_some_and(|io| io.kind() == io::ErrorKind::PermissionDenied)
@@ -52,7 +52,9 @@ pub(crate) fn start(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Res
         overflowed: 0,
         shared,
     };
-    Service::start("stamp", address, move || reflector.serve())
+    Ok(BoundService::new("stamp", address, move || {
+        reflector.serve()
+    }))
 }
 
 struct Reflector {
