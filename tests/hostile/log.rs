@@ -35,15 +35,25 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
+/// Killed with its test.
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// `serve` whose output nobody reads but who asks for it.
-fn serve() -> Result<(Child, Vec<(String, SocketAddr)>)> {
+fn serve() -> Result<(Serving, Vec<(String, SocketAddr)>)> {
     let ports = [
         "--http-port",
         "--iperf3-port",
         "--messages-port",
         "--capacity-port",
     ];
-    let mut child = farwire()
+    let child = farwire()
         .args(["serve", "--bind", "127.0.0.1", "--stamp-port", "0"])
         .args(ports.iter().flat_map(|port| [port, "0"]))
         .args(["--max-tests-per-client", "64"])
@@ -51,8 +61,9 @@ fn serve() -> Result<(Child, Vec<(String, SocketAddr)>)> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
+    let mut child = Serving(child);
     let mut services = Vec::new();
-    for line in BufReader::new(child.stderr.as_mut().context("a pipe")?).lines() {
+    for line in BufReader::new(child.0.stderr.as_mut().context("a pipe")?).lines() {
         let line = line?;
         let Some((name, address)) = line
             .strip_prefix("farwire serves ")
@@ -91,7 +102,7 @@ fn unread() -> Result<()> {
     let probe = ["measure", "probe", &stamp, "--count", "3"];
     let output = process::run(farwire().args(probe))?;
     ensure!(output.status.success(), "{output:?}");
-    end(&mut child)?;
+    end(&mut child.0)?;
     // The line that was being written ends anywhere.
     let mut log = Vec::new();
     child
@@ -119,7 +130,7 @@ fn client_s_words() -> Result<()> {
     data.write_all(format!("{:0>36}\0", 1).as_bytes())?;
     let _ = stream.read_to_end(&mut Vec::new());
     drop((stream, data));
-    end(&mut child)?;
+    end(&mut child.0)?;
     let mut said = String::new();
     child
         .stdout

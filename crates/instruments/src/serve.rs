@@ -99,6 +99,7 @@ impl BoundServer {
     /// # Errors
     /// There is no thread to be had.
     pub fn start(self) -> Result<Server> {
+        self.shared.start_log()?;
         let mut server = Server {
             services: Vec::new(),
             shared: self.shared,

@@ -16,8 +16,8 @@ use super::wire::{
 };
 use crate::endpoint::Local;
 use crate::service::{
-    ACCEPT_PAUSE, BoundService, Needs, Permit, Place, Refusal, Shared, Slots, accept_all, keep_alive,
-    listen,
+    ACCEPT_PAUSE, BoundService, Needs, Permit, Place, Refusal, Shared, Slots, accept_all,
+    keep_alive, listen,
 };
 use record::Statistic::{Mean, Total};
 use record::{Direction, Figure, Measurement, Metric};

@@ -1,13 +1,14 @@
 //! The far end's log: one line a test for people, and one JSON object a line for programs.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -40,8 +41,21 @@ pub struct Log {
 struct Writer {
     lines: Option<SyncSender<String>>,
     lost: Arc<AtomicU64>,
+    /// Until it has a thread.
+    work: Mutex<Option<Work>>,
     /// Ends without a word when the last line is written.
     done: Mutex<Receiver<()>>,
+}
+
+/// What a writer's thread does.
+struct Work {
+    lines: Receiver<String>,
+    sink: Box<dyn Write + Send>,
+    /// The sink's, as users know it.
+    name: String,
+    lost: Arc<AtomicU64>,
+    say_lost: fn(u64) -> String,
+    _finished: SyncSender<()>,
 }
 
 #[derive(Serialize)]
@@ -56,42 +70,41 @@ struct Entry<'a> {
 }
 
 impl Log {
-    /// Lines to standard output, and JSON to `json` if there is one; lines go to standard error when that is `-`.
+    /// Lines to standard output, and JSON to `json` if there is one; lines go to standard error when that is `-`. Nothing is
+    /// written before [`start`](Self::start).
     ///
     /// # Errors
-    /// The file cannot be opened for appending, or there is no thread to be had.
+    /// The file cannot be opened for appending.
     pub fn open(json: Option<&Path>) -> Result<Self> {
-        let notes = Writer::start("standard error", io::stderr(), lost_lines)?;
-        let log = match json {
-            None => Self {
-                people: Some(Writer::start("standard output", io::stdout(), lost_lines)?),
-                programs: None,
-                notes: Some(notes),
-            },
-            Some(file) if is_stdout(file) => Self {
-                people: Some(Writer::start("standard error", io::stderr(), lost_lines)?),
-                programs: Some(Writer::start(
-                    "standard output",
-                    io::stdout(),
-                    lost_entries,
-                )?),
-                notes: Some(notes),
-            },
+        let stdout = |lost| Writer::new("standard output", io::stdout(), lost);
+        let stderr = || Writer::new("standard error", io::stderr(), lost_lines);
+        let (people, programs) = match json {
+            None => (stdout(lost_lines), None),
+            Some(file) if is_stdout(file) => (stderr(), Some(stdout(lost_entries))),
             Some(file) => {
+                let name = file.display().to_string();
                 let opened = File::options().append(true).create(true).open(file);
-                let opened = opened.with_context(|| format!("{}: cannot write", file.display()))?;
-                Self {
-                    people: Some(Writer::start("standard output", io::stdout(), lost_lines)?),
-                    programs: Some(Writer::start(
-                        &file.display().to_string(),
-                        opened,
-                        lost_entries,
-                    )?),
-                    notes: Some(notes),
-                }
+                let opened = opened.with_context(|| format!("{name}: cannot write"))?;
+                let programs = Writer::new(&name, opened, lost_entries);
+                (stdout(lost_lines), Some(programs))
             }
         };
-        Ok(log)
+        Ok(Self {
+            people: Some(people),
+            programs,
+            notes: Some(stderr()),
+        })
+    }
+
+    /// Writes from now on, from threads of its own.
+    ///
+    /// # Errors
+    /// There are no threads to be had.
+    pub(crate) fn start(&self) -> io::Result<()> {
+        let mut writers = [&self.people, &self.programs, &self.notes]
+            .into_iter()
+            .flatten();
+        writers.try_for_each(Writer::start)
     }
 
     /// Logs one test that ended now, without its samples: a line has a bound.
@@ -147,35 +160,36 @@ fn line(entry: &Entry<'_>) -> String {
 }
 
 impl Writer {
-    /// Writes to `sink`, which users know as `name`, from a thread of its own.
-    ///
-    /// # Errors
-    /// There is no thread to be had.
-    fn start(
-        name: &str,
-        sink: impl Write + Send + 'static,
-        say_lost: fn(u64) -> String,
-    ) -> io::Result<Self> {
+    /// To `sink`, which users know as `name`; lines wait until it is started.
+    fn new(name: &str, sink: impl Write + Send + 'static, say_lost: fn(u64) -> String) -> Self {
         let (lines, incoming) = sync_channel(MOST_LINES);
         let (finished, done) = sync_channel(0);
         let lost = Arc::new(AtomicU64::new(0));
-        let (name, unwritten) = (name.to_owned(), Arc::clone(&lost));
-        thread::Builder::new()
-            .name("log".to_owned())
-            .spawn(move || {
-                write_all(&incoming, sink, &name, || {
-                    match unwritten.swap(0, Ordering::Relaxed) {
-                        0 => None,
-                        lost => Some(say_lost(lost)),
-                    }
-                });
-                drop(finished);
-            })?;
-        Ok(Self {
+        Self {
             lines: Some(lines),
-            lost,
+            lost: Arc::clone(&lost),
+            work: Mutex::new(Some(Work {
+                lines: incoming,
+                sink: Box::new(sink),
+                name: name.to_owned(),
+                lost,
+                say_lost,
+                _finished: finished,
+            })),
             done: Mutex::new(done),
-        })
+        }
+    }
+
+    /// Writes from a thread of its own.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    fn start(&self) -> io::Result<()> {
+        if let Some(work) = lock(&self.work).take() {
+            let thread = thread::Builder::new().name("log".to_owned());
+            thread.spawn(move || work.run())?;
+        }
+        Ok(())
     }
 
     /// Has `line` written soon, or counts it as lost.
@@ -187,28 +201,35 @@ impl Writer {
     }
 }
 
-/// Writes lines until there will be no more, and between them what `lost` has to say. A log that cannot be written must not stop
-/// the tests: that it cannot is said once.
-fn write_all(
-    lines: &Receiver<String>,
-    mut sink: impl Write,
-    name: &str,
-    lost: impl Fn() -> Option<String>,
-) {
-    let mut failed = false;
-    let lines = lines.iter().map(Some).chain([None]);
-    for line in lines.flat_map(|line| [lost(), line]).flatten() {
-        let written = sink.write_all(format!("{line}\n").as_bytes());
-        if let Err(error) = written.and_then(|()| sink.flush())
-            && !failed
+impl Work {
+    /// Writes lines until there will be no more, and between them how many were lost. A log that cannot be written must not stop
+    /// the tests: that it cannot is said once.
+    fn run(mut self) {
+        let mut failed = false;
+        let lines = self.lines.iter().map(Some).chain([None]);
+        for line in lines
+            .flat_map(|line| [lost(&self.lost, self.say_lost), line])
+            .flatten()
         {
-            failed = true;
-            let name = printable(name);
-            let _ = writeln!(
-                io::stderr(),
-                "farwire: the log on {name} cannot be written: {error}"
-            );
+            let written = self.sink.write_all(format!("{line}\n").as_bytes());
+            if let Err(error) = written.and_then(|()| self.sink.flush())
+                && !failed
+            {
+                failed = true;
+                let name = printable(&self.name);
+                let _ = writeln!(
+                    io::stderr(),
+                    "farwire: the log on {name} cannot be written: {error}"
+                );
+            }
         }
+    }
+}
+
+fn lost(count: &AtomicU64, say: fn(u64) -> String) -> Option<String> {
+    match count.swap(0, Ordering::Relaxed) {
+        0 => None,
+        lost => Some(say(lost)),
     }
 }
 
@@ -222,9 +243,21 @@ fn lost_entries(lost: u64) -> String {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        drop(self.lines.take());
-        let done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        drop((self.lines.take(), lock(&self.work).take()));
+        let done = lock(&self.done);
         // The writer is done, or does not get done: nobody's end waits for who does not read.
         let _ = done.recv_timeout(LAST_LINES);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }

@@ -231,6 +231,14 @@ impl Shared {
         self.tests.has_room(Source::of(address))
     }
 
+    /// Has the log written.
+    ///
+    /// # Errors
+    /// There are no threads to be had.
+    pub(crate) fn start_log(&self) -> io::Result<()> {
+        self.log.start()
+    }
+
     /// Says to the operator what no test is to be blamed for.
     pub(crate) fn note(&self, text: &str) {
         self.log.note(text);
