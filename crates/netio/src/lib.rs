@@ -25,6 +25,7 @@ pub mod netns;
 pub mod nic;
 pub mod offloads;
 mod packet;
+mod packet_info;
 mod port;
 pub mod signals;
 mod sleeper;

@@ -17,6 +17,8 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
+use crate::packet_info::{self, Source};
+
 /// A UDP socket with kernel stamps; never blocks.
 #[derive(Debug)]
 pub struct TimestampedUdp {
@@ -82,10 +84,8 @@ impl TimestampedUdp {
             let _ = setsockopt(&socket, sockopt::Ipv6RecvHopLimit, &true);
             let _ = setsockopt(&socket, sockopt::Ipv6RecvTClass, &true);
             let _ = setsockopt(&socket, sockopt::Ipv6RecvErr, &true);
-            setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
-        } else {
-            setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
         }
+        packet_info::ask(&socket, is_ipv6)?;
         let control = cmsg_space!(
             Timestamps,
             libc::in6_pktinfo,
@@ -125,7 +125,6 @@ impl TimestampedUdp {
     pub fn reply(&mut self, packet: &[u8], request: &Arrival, tos: u8) -> io::Result<u32> {
         let to = SockaddrStorage::from(request.source);
         let (tos_v4, tos_v6) = (tos, i32::from(tos));
-        let (info_v4, info_v6);
         let mut control = Vec::with_capacity(2);
         // An address of IPv4 is mapped in a socket of IPv6, which takes the type of service of both.
         match request.source {
@@ -134,28 +133,8 @@ impl TimestampedUdp {
             }
             _ => control.push(ControlMessage::Ipv4Tos(&tos_v4)),
         }
-        match request.asked {
-            Some(IpAddr::V4(asked)) => {
-                info_v4 = libc::in_pktinfo {
-                    ipi_ifindex: 0,
-                    ipi_spec_dst: libc::in_addr {
-                        s_addr: u32::from_ne_bytes(asked.octets()),
-                    },
-                    ipi_addr: libc::in_addr { s_addr: 0 },
-                };
-                control.push(ControlMessage::Ipv4PacketInfo(&info_v4));
-            }
-            Some(IpAddr::V6(asked)) if !asked.is_multicast() => {
-                info_v6 = libc::in6_pktinfo {
-                    ipi6_addr: libc::in6_addr {
-                        s6_addr: asked.octets(),
-                    },
-                    ipi6_ifindex: 0,
-                };
-                control.push(ControlMessage::Ipv6PacketInfo(&info_v6));
-            }
-            _ => {}
-        }
+        let source = request.asked.and_then(Source::of);
+        control.extend(source.as_ref().map(Source::message));
         self.transmit(packet, &control, Some(&to))
     }
 
@@ -269,14 +248,11 @@ impl Arrival {
     fn take(&mut self, note: &ControlMessageOwned) {
         match note {
             ControlMessageOwned::ScmTimestampsns(stamps) => self.at = nanos(stamps.system),
-            ControlMessageOwned::Ipv4PacketInfo(info) => {
-                let local = info.ipi_spec_dst.s_addr.to_ne_bytes();
+            ControlMessageOwned::Ipv4PacketInfo(_) => {
                 // A mapped address has both kinds; the one of the socket's own family is used to answer.
-                self.asked.get_or_insert(IpAddr::from(local));
+                self.asked = self.asked.or(packet_info::asked(note));
             }
-            ControlMessageOwned::Ipv6PacketInfo(info) => {
-                self.asked = Some(IpAddr::from(info.ipi6_addr.s6_addr));
-            }
+            ControlMessageOwned::Ipv6PacketInfo(_) => self.asked = packet_info::asked(note),
             ControlMessageOwned::Ipv4Ttl(ttl) | ControlMessageOwned::Ipv6HopLimit(ttl) => {
                 self.ttl = u8::try_from(*ttl).ok();
             }
@@ -334,7 +310,8 @@ fn report(notes: impl Iterator<Item = ControlMessageOwned>) -> Option<SendReport
     }
 }
 
-fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
+/// The address of IPv4 or IPv6 that `storage` holds.
+pub(crate) fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
     let v4 = storage
         .as_sockaddr_in()
         .map(|v4| SocketAddr::V4((*v4).into()));

@@ -1,23 +1,43 @@
 //! One UDP port for many peers, each with a connected socket of its own.
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt,
+    AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, bind, recvmsg, setsockopt,
+    socket, sockopt,
 };
+
+use super::asked::{AskedUdp, Request};
+use crate::timestamped::address as address_of;
+
+/// Addresses of one host that are answered from although its routes prefer another one.
+const MOST_ADDRESSES: usize = 64;
+/// What is kept of a datagram that came too early: greetings are short.
+const LONGEST_STRAY: usize = 64;
 
 /// A port whose datagrams go to one socket, except those of peers that got a connected socket of their own.
 ///
 /// All its sockets form a reuse-port group whose selection is a program that always takes the first one. So no
 /// datagram of another peer is lost or strays while a socket of a new peer is bound, but not yet connected; plain
-/// `SO_REUSEADDR` gives it to the newest socket in that moment.
+/// `SO_REUSEADDR` gives it to the newest socket in that moment. Where a peer asks at an address that the host's routes would
+/// not answer from, sockets have to be bound to that address, and have a group and a first socket of their own.
+///
+/// Since 6.13 the kernel takes connected sockets out of their group (`udp_lib_hash4` of net/ipv4/udp.c), and a socket that is
+/// then bound to the address of one joins none that has the program. What other peers sent to it before it was connected
+/// waits in it, and is taken from there.
 #[derive(Debug)]
 pub struct SharedPort {
-    first: UdpSocket,
     address: SocketAddr,
     interface: Option<String>,
+    /// The first socket of each group, with what it is bound to.
+    firsts: Vec<(SocketAddr, AskedUdp)>,
+    /// What came into a socket before it was connected.
+    strays: Vec<(Request, Vec<u8>)>,
 }
 
 impl SharedPort {
@@ -26,31 +46,105 @@ impl SharedPort {
     /// # Errors
     /// The address is in use by another program or not of this host, or there is no such interface.
     pub fn bind(address: SocketAddr, interface: Option<&str>) -> io::Result<Self> {
-        let first = bound(address, interface)?;
-        always_first(&first)?;
-        let address = first.local_addr()?;
+        let first = first(address, interface)?;
+        let address = first.socket().local_addr()?;
         Ok(Self {
-            first,
             address,
             interface: interface.map(str::to_owned),
+            firsts: vec![(address, first)],
+            strays: Vec::new(),
         })
     }
 
-    /// The socket that gets the datagrams of all peers without one of their own.
-    #[must_use]
-    pub fn socket(&self) -> &UdpSocket {
-        &self.first
+    /// The next datagram of a peer without a socket of its own, if one comes within `patience`.
+    ///
+    /// # Errors
+    /// As poll(2) and recvmsg(2) have it.
+    pub fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        patience: Duration,
+    ) -> io::Result<Option<Request>> {
+        if let Some((request, datagram)) = self.strays.pop() {
+            let length = request.length.min(buffer.len());
+            buffer[..length].copy_from_slice(&datagram[..length]);
+            return Ok(Some(Request { length, ..request }));
+        }
+        let sockets = self.firsts.iter().map(|(_, socket)| socket);
+        let mut fds: Vec<PollFd<'_>> = sockets
+            .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN))
+            .collect();
+        let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+        match poll(&mut fds, timeout) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        }
+        let ready = fds.iter().position(|fd| fd.any().unwrap_or(false));
+        ready
+            .map(|ready| self.firsts[ready].1.receive(buffer))
+            .transpose()
     }
 
-    /// A socket on this port for what `peer` sends from now on.
+    /// A socket on this port, and at the address that was asked, for what the sender of `request` sends from now on.
     ///
     /// # Errors
     /// The process has no file descriptor left.
-    pub fn connect(&self, peer: SocketAddr) -> io::Result<UdpSocket> {
-        let socket = bound(self.address, self.interface.as_deref())?;
+    pub fn connect(&mut self, request: &Request) -> io::Result<UdpSocket> {
+        let socket = self.own(self.address, request.from)?;
+        let chosen = socket.local_addr()?.ip().to_canonical();
+        let Some(asked) = request
+            .local(self.address.port())
+            .filter(|asked| asked.ip() != chosen)
+        else {
+            return Ok(socket);
+        };
+        if self.firsts.iter().all(|(address, _)| *address != asked) {
+            if self.firsts.len() > MOST_ADDRESSES {
+                return Err(io::ErrorKind::AddrNotAvailable.into());
+            }
+            let first = first(asked, self.interface.as_deref())?;
+            self.firsts.push((asked, first));
+        }
+        self.own(asked, request.peer())
+    }
+
+    /// A socket at `address` for what `peer` sends.
+    fn own(&mut self, address: SocketAddr, peer: SocketAddr) -> io::Result<UdpSocket> {
+        let socket = bound(address, self.interface.as_deref())?;
         socket.connect(peer)?;
+        self.keep_strays(&socket, address);
         Ok(socket)
     }
+
+    /// Takes out what came into `socket`, which was bound to `address`, before it was connected.
+    fn keep_strays(&mut self, socket: &UdpSocket, address: SocketAddr) {
+        let mut datagram = [0; LONGEST_STRAY];
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let mut next = || {
+            let fd = socket.as_raw_fd();
+            let mut slices = [IoSliceMut::new(&mut datagram)];
+            let message = recvmsg::<SockaddrStorage>(fd, &mut slices, None, flags).ok()?;
+            let (length, from) = (message.bytes, address_of(message.address.as_ref()?)?);
+            Some((length, from, datagram[..length].to_vec()))
+        };
+        while let Some((length, from, datagram)) = next() {
+            let asked = (!address.ip().is_unspecified()).then(|| address.ip().to_canonical());
+            let request = Request {
+                length,
+                from,
+                asked,
+            };
+            self.strays.push((request, datagram));
+        }
+    }
+}
+
+/// The first socket of a group on `address`.
+fn first(address: SocketAddr, interface: Option<&str>) -> io::Result<AskedUdp> {
+    let first = bound(address, interface)?;
+    always_first(&first)?;
+    AskedUdp::new(first)
 }
 
 /// A socket on `address` that shares its port with others of this program.
@@ -104,19 +198,29 @@ fn always_first(socket: &UdpSocket) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use std::os::fd::AsFd;
 
     fn await_datagram(socket: impl AsFd) {
         let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
         assert_eq!(poll(&mut fds, PollTimeout::from(5000u16)).unwrap(), 1);
     }
 
+    fn greeting(port: &mut SharedPort) -> Request {
+        let came = port.receive(&mut [0; 16], Duration::from_secs(5));
+        came.unwrap().expect("a datagram within 5 s")
+    }
+
     #[test]
     fn a_shared_port_gives_each_peer_its_socket_and_the_rest_to_the_first() {
-        for wildcard in ["0.0.0.0:0", "[::]:0", "127.0.0.1:0"] {
-            let port = SharedPort::bind(wildcard.parse().unwrap(), None).unwrap();
-            let to = SocketAddr::new("127.0.0.1".parse().unwrap(), port.address.port());
+        // The host prefers 127.0.0.1 for what goes to it.
+        for (wildcard, asked) in [
+            ("0.0.0.0:0", "127.0.0.1"),
+            ("[::]:0", "127.0.0.1"),
+            ("127.0.0.1:0", "127.0.0.1"),
+            ("0.0.0.0:0", "127.0.0.7"),
+            ("[::]:0", "127.0.0.7"),
+        ] {
+            let mut port = SharedPort::bind(wildcard.parse().unwrap(), None).unwrap();
+            let to = SocketAddr::new(asked.parse().unwrap(), port.address.port());
             let peers: Vec<UdpSocket> = (0..4)
                 .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
                 .collect();
@@ -125,31 +229,54 @@ mod tests {
             for (peer, number) in peers.iter().zip(0u8..) {
                 peer.connect(to).unwrap();
                 peer.send(&[number]).unwrap();
-                await_datagram(port.socket());
-                let (_, from) = port.socket().recv_from(&mut buffer).unwrap();
-                own.push(port.connect(from).unwrap());
+                let request = greeting(&mut port);
+                own.push(port.connect(&request).unwrap());
             }
             for (peer, number) in peers.iter().zip(10u8..) {
                 peer.send(&[number]).unwrap();
             }
-            for (socket, number) in own.iter().zip(10u8..) {
+            for ((socket, peer), number) in own.iter().zip(&peers).zip(10u8..) {
                 await_datagram(socket);
                 assert_eq!(socket.recv(&mut buffer).unwrap(), 1);
                 assert_eq!(buffer[0], number, "{wildcard}");
+                // A connected peer takes answers from the address that it asked only.
+                socket.send(&[number]).unwrap();
+                await_datagram(peer);
+                assert_eq!(peer.recv(&mut buffer).unwrap(), 1);
             }
         }
     }
 
     #[test]
     fn a_socket_that_is_bound_but_not_connected_takes_nobodys_datagrams() {
-        let port = SharedPort::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let mut port = SharedPort::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
         let _unconnected: Vec<UdpSocket> =
             (0..8).map(|_| bound(port.address, None).unwrap()).collect();
         for _ in 0..32 {
             let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
             peer.send_to(b"hello", port.address).unwrap();
-            await_datagram(port.socket());
-            port.socket().recv_from(&mut [0; 16]).unwrap();
+            assert_eq!(greeting(&mut port).from, peer.local_addr().unwrap());
+        }
+    }
+
+    #[test]
+    fn what_came_into_a_socket_before_it_was_connected_is_not_lost() {
+        for (address, asked) in [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.7")] {
+            let mut port = SharedPort::bind(address.parse().unwrap(), None).unwrap();
+            let to = SocketAddr::new(asked.parse().unwrap(), port.address.port());
+            let peers = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+            let [first, second, third] = &peers;
+            first.send_to(b"hello", to).unwrap();
+            let request = greeting(&mut port);
+            let _own = port.connect(&request).unwrap();
+            let early = bound(to, None).unwrap();
+            third.send_to(b"hello", to).unwrap();
+            early.connect(second.local_addr().unwrap()).unwrap();
+            port.keep_strays(&early, to);
+            let request = greeting(&mut port);
+            let came = (request.peer(), request.asked, request.length);
+            let expected = (third.local_addr().unwrap(), Some(to.ip()), 5);
+            assert_eq!(came, expected, "{address}");
         }
     }
 

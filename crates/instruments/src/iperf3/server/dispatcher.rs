@@ -24,7 +24,7 @@ use crate::iperf3::plan::MOST_STREAMS;
 use crate::iperf3::run::lock;
 use crate::iperf3::udp::wire;
 use crate::iperf3::wire::Cookie;
-use crate::service::{Place, Shared, await_input};
+use crate::service::{Place, Shared};
 
 /// What all connections of the far end share.
 #[derive(Debug)]
@@ -36,7 +36,8 @@ pub(super) struct Dispatcher {
     pub(super) connections: WaitingTests<Cookie, (u64, TcpStream)>,
     /// UDP streams: sockets on the one port, each connected to its client.
     pub(super) datagrams: WaitingTests<IpAddr, UdpSocket>,
-    udp_port: SharedPort,
+    /// Of the thread that answers greetings.
+    udp_port: Mutex<SharedPort>,
 }
 
 /// The tests that wait for their streams, by what tells whose a stream is.
@@ -74,7 +75,7 @@ impl Dispatcher {
             ending: Arc::default(),
             connections: WaitingTests::default(),
             datagrams: WaitingTests::default(),
-            udp_port: port.with_context(|| format!("cannot receive UDP on {address}"))?,
+            udp_port: Mutex::new(port.with_context(|| format!("cannot receive UDP on {address}"))?),
         })
     }
 
@@ -117,16 +118,13 @@ impl Dispatcher {
 
     /// Answers one greeting if there is one soon and a test waits for it.
     fn answer_greeting(&self) -> Option<()> {
-        let socket = self.udp_port.socket();
-        if !await_input(socket) {
-            return None;
-        }
+        let mut port = lock(&self.udp_port);
         let mut datagram = [0; wire::GREETING_LENGTH + 1];
-        let (length, peer) = socket.recv_from(&mut datagram).ok()?;
-        let answer = wire::answer_to(&datagram[..length])?;
-        let test = self.datagrams.find(&peer.ip().to_canonical())?;
+        let request = port.receive(&mut datagram, STOP_INTERVAL).ok()??;
+        let answer = wire::answer_to(&datagram[..request.length])?;
+        let test = self.datagrams.find(&request.peer().ip())?;
         // Without a descriptor left there is no answer, and the client greets again or gives up.
-        let stream = self.udp_port.connect(peer).ok()?;
+        let stream = port.connect(&request).ok()?;
         let _ = stream.send(&answer);
         // A stream too many is closed again.
         test.try_send(stream).ok()

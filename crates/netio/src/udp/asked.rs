@@ -1,0 +1,148 @@
+//! A UDP socket that answers from the address that was asked.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use nix::sys::socket::{MsgFlags, SockaddrStorage, recvmsg, sendmsg};
+
+use crate::packet_info::{self, Source};
+use crate::timestamped::address;
+
+/// A UDP socket whose answers leave from the address that was asked, also where the host has several.
+#[derive(Debug)]
+pub struct AskedUdp {
+    socket: UdpSocket,
+}
+
+/// A datagram that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Payload bytes; what the buffer had no room for is cut off.
+    pub length: usize,
+    /// Who sent it, as the socket's family has it.
+    pub from: SocketAddr,
+    /// Which of this host's addresses it was sent to, if the kernel says so: of IPv4 never mapped.
+    pub asked: Option<IpAddr>,
+}
+
+impl Request {
+    /// Who sent it; of IPv4 never mapped.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        match self.from.ip().to_canonical() {
+            ip @ IpAddr::V4(_) => SocketAddr::new(ip, self.from.port()),
+            IpAddr::V6(_) => self.from,
+        }
+    }
+
+    /// The address that was asked, with `port`, to bind a socket to that [`peer`](Self::peer) can be answered from.
+    #[must_use]
+    pub fn local(&self, port: u16) -> Option<SocketAddr> {
+        match (self.asked?, self.peer()) {
+            (IpAddr::V4(asked), SocketAddr::V4(_)) => Some((asked, port).into()),
+            // An address of a link is one with that link only.
+            (IpAddr::V6(asked), SocketAddr::V6(peer)) if !asked.is_multicast() => {
+                Some(SocketAddrV6::new(asked, port, 0, peer.scope_id()).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl AskedUdp {
+    /// Has the kernel say where each datagram was sent to.
+    ///
+    /// # Errors
+    /// The socket refuses to.
+    pub fn new(socket: UdpSocket) -> io::Result<Self> {
+        let is_ipv6 = socket.local_addr()?.is_ipv6();
+        packet_info::ask(&socket, is_ipv6)?;
+        Ok(Self { socket })
+    }
+
+    /// The socket itself.
+    #[must_use]
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    /// The next datagram, waited for as the socket's read time-out has it.
+    ///
+    /// # Errors
+    /// As recvmsg(2) has it: time-outs, and ICMP errors that earlier answers met.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Request> {
+        let mut slices = [IoSliceMut::new(buffer)];
+        let mut control = nix::cmsg_space!(libc::in6_pktinfo, libc::in_pktinfo);
+        let message = recvmsg::<SockaddrStorage>(
+            self.socket.as_raw_fd(),
+            &mut slices,
+            Some(&mut control),
+            MsgFlags::empty(),
+        )?;
+        let from = message.address.as_ref().and_then(address);
+        let asked = message
+            .cmsgs()?
+            .filter_map(|note| packet_info::asked(&note));
+        Ok(Request {
+            length: message.bytes,
+            from: from.ok_or(io::ErrorKind::AddrNotAvailable)?,
+            asked: asked.map(|asked| asked.to_canonical()).last(),
+        })
+    }
+
+    /// Answers `request`, from the address that it was sent to.
+    ///
+    /// # Errors
+    /// As sendmsg(2) has it.
+    pub fn answer(&self, request: &Request, datagram: &[u8]) -> io::Result<()> {
+        let to = SockaddrStorage::from(request.from);
+        let asked = request.asked.map(|asked| match asked {
+            // A socket of IPv6 takes an address of IPv4 mapped.
+            IpAddr::V4(asked) if request.from.is_ipv6() => asked.to_ipv6_mapped().into(),
+            asked => asked,
+        });
+        let source = asked.and_then(Source::of);
+        let control: Vec<_> = source.as_ref().map(Source::message).into_iter().collect();
+        let fd = self.socket.as_raw_fd();
+        let slices = [IoSlice::new(datagram)];
+        sendmsg(fd, &slices, &control, MsgFlags::empty(), Some(&to))?;
+        Ok(())
+    }
+}
+
+impl AsFd for AskedUdp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All of 127.0.0.0/8 is this host's, and 127.0.0.1 is what it prefers.
+    #[test]
+    fn an_answer_leaves_from_the_address_that_was_asked() {
+        for (bound, asked) in [
+            ("0.0.0.0:0", "127.0.0.7"),
+            ("[::]:0", "127.0.0.7"),
+            ("[::]:0", "::1"),
+        ] {
+            let far = AskedUdp::new(UdpSocket::bind(bound).unwrap()).unwrap();
+            let port = far.socket().local_addr().unwrap().port();
+            let to = SocketAddr::new(asked.parse().unwrap(), port);
+            let near = match to {
+                SocketAddr::V4(_) => UdpSocket::bind("127.0.0.1:0"),
+                SocketAddr::V6(_) => UdpSocket::bind("[::1]:0"),
+            };
+            let near = near.unwrap();
+            near.send_to(b"request", to).unwrap();
+            let request = far.receive(&mut [0; 16]).unwrap();
+            assert_eq!((request.length, request.asked), (7, Some(to.ip())));
+            far.answer(&request, b"answer").unwrap();
+            let (length, from) = near.recv_from(&mut [0; 16]).unwrap();
+            assert_eq!((length, from), (6, to), "{bound}");
+        }
+    }
+}
