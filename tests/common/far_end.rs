@@ -13,13 +13,20 @@ use nix::unistd::Pid;
 pub(crate) struct FarEnd {
     child: Child,
     services: Vec<(String, SocketAddr)>,
+    /// What else it said at the start.
+    pub(crate) notes: Vec<String>,
 }
 
 impl FarEnd {
     /// Starts it by `command`: `serve` of the program under test with whatever options, or what becomes it.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        Self::start_everywhere(command.args(["--bind", "127.0.0.1"]))
+    }
+
+    /// The same on free ports of all addresses, unless `command` says otherwise.
+    pub(crate) fn start_everywhere(command: &mut Command) -> Result<Self> {
         let mut child = command
-            .args(["--bind", "127.0.0.1", "--http-port", "0"])
+            .args(["--http-port", "0"])
             .args(["--iperf3-port", "0"])
             .args(["--messages-port", "0"])
             .args(["--capacity-port", "0"])
@@ -29,16 +36,25 @@ impl FarEnd {
             .stderr(Stdio::piped())
             .spawn()?;
         let stderr = child.stderr.take().context("a pipe was asked for")?;
-        let mut services = Vec::new();
+        let (mut services, mut notes) = (Vec::new(), Vec::new());
         for line in BufReader::new(stderr).lines() {
             let line = line?;
             let Some(service) = line.strip_prefix("farwire serves ") else {
-                break;
+                let is_last = line.starts_with("farwire sends");
+                notes.push(line);
+                if is_last {
+                    break;
+                }
+                continue;
             };
             let (name, address) = service.split_once(" on ").with_context(|| line.clone())?;
             services.push((name.to_owned(), address.parse()?));
         }
-        Ok(Self { child, services })
+        Ok(Self {
+            child,
+            services,
+            notes,
+        })
     }
 
     /// Where the service of this name listens.

@@ -1,5 +1,145 @@
 //! Capacity tests that somebody asks for in another's name, and answers from the right address.
 
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use tempfile::NamedTempFile;
+
+use crate::common::far_end::FarEnd;
+use crate::common::process::{self, farwire};
 use crate::common::suite::Suite;
 
-pub(crate) fn add(_suite: &mut Suite) {}
+/// Bytes of UDP and IPv4 headers.
+const HEADER: usize = 28;
+/// Longer than the far end waits for anything.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The rows of RFC 9097's table end there: 10 Gbit/s.
+const LAST_ROW: u16 = 1152;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a capacity test in another's name brings him at most three times its bytes",
+        &[],
+        || bounded(DOWN, |_, _| Ok(0)),
+    );
+    suite.test("blind feedback ends a capacity test", &[], || {
+        bounded(DOWN, blind_feedback)
+    });
+    suite.test(
+        "one load datagram upstream brings at most three times its bytes",
+        &[],
+        || bounded(UP, |client, port| one_load_datagram(client, port)),
+    );
+    for (kind, service, address) in [
+        ("capacity", "capacity", "127.0.0.7"),
+        ("udp", "iperf3", "127.0.0.7"),
+    ] {
+        let name = format!("{kind} is answered from the address that was asked");
+        suite.test(name, &[], move || answered_from(kind, service, address));
+    }
+}
+
+const UP: u8 = 1;
+const DOWN: u8 = 2;
+
+/// Asks for a test in this direction at the last row with feedback each 5 ms, then does as `then` says, which gives the bytes
+/// that it sent; what came meanwhile must stay within three times what was sent.
+fn bounded(
+    direction: u8,
+    then: impl FnOnce(&UdpSocket, SocketAddr) -> Result<usize>,
+) -> Result<()> {
+    let log = NamedTempFile::new()?;
+    let far_end = FarEnd::start(farwire().arg("serve").arg("--json").arg(log.path()))?;
+    let control = far_end.address("capacity")?;
+    let client = UdpSocket::bind("127.0.0.1:0")?;
+    client.set_read_timeout(Some(PATIENCE))?;
+    let (setup, activation) = (setup_request(), activation_request(direction));
+    client.send_to(&setup, control)?;
+    let mut buffer = [0; 2048];
+    let (mut came, mut port) = (0, 0);
+    // The null request comes from the test's port, and may overtake the answer.
+    while port == 0 {
+        let (length, from) = client.recv_from(&mut buffer)?;
+        came += length + HEADER;
+        if from == control {
+            port = u16::from_be_bytes([buffer[12], buffer[13]]);
+        }
+    }
+    let test = SocketAddr::new(control.ip(), port);
+    client.send_to(&activation, test)?;
+    let sent = setup.len() + activation.len() + 2 * HEADER + then(&client, test)?;
+    let text = process::wait_for("the test to end", || {
+        let text = std::fs::read_to_string(log.path())?;
+        Ok(text.ends_with('\n').then_some(text))
+    })?;
+    client.set_nonblocking(true)?;
+    while let Ok((length, _)) = client.recv_from(&mut buffer) {
+        came += length + HEADER;
+    }
+    ensure!(came <= 3 * sent, "{sent} bytes brought {came}: {text}");
+    ensure!(text.contains("\"failure\""), "{text}");
+    Ok(())
+}
+
+/// A hundred feedback messages of somebody who sees nothing of what is sent.
+fn blind_feedback(client: &UdpSocket, test: SocketAddr) -> Result<usize> {
+    let mut sent = 0;
+    for number in 1..=100u32 {
+        let mut status = [0; 204];
+        status[..2].copy_from_slice(&[0xfe, 0xed]);
+        status[4..8].copy_from_slice(&number.to_be_bytes());
+        // A round trip of nothing above the least, and the time of day.
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed()?;
+        status[152..156].copy_from_slice(&u32::try_from(now.as_secs())?.to_be_bytes());
+        status[156..160].copy_from_slice(&now.subsec_nanos().to_be_bytes());
+        // Refused once the far end has ended the test.
+        let Ok(_) = client.send_to(&status, test) else {
+            break;
+        };
+        sent += status.len() + HEADER;
+    }
+    // What counts is what the first one may bring: the rest meets a closed port.
+    Ok(sent.min(204 + HEADER))
+}
+
+fn one_load_datagram(client: &UdpSocket, test: SocketAddr) -> Result<usize> {
+    let mut load = [0; 52];
+    load[..2].copy_from_slice(&[0xbe, 0xef]);
+    load[7] = 1;
+    client.send_to(&load, test)?;
+    Ok(load.len() + HEADER)
+}
+
+/// A far end on all addresses is asked at `address`, which is this host's although its routes prefer 127.0.0.1.
+fn answered_from(kind: &str, service: &str, address: &str) -> Result<()> {
+    let far_end = FarEnd::start_everywhere(farwire().arg("serve"))?;
+    let host: IpAddr = address.parse()?;
+    let target = SocketAddr::new(host, far_end.address(service)?.port()).to_string();
+    let mut command = farwire();
+    command.args([
+        "measure", kind, &target, "-t", "1", "--json", "-", "--quiet",
+    ]);
+    if kind == "udp" {
+        command.args(["-b", "1M"]);
+    }
+    let output = process::run(&mut command)?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok(())
+}
+
+/// RFC 9946's setup request: identifier, version 20, connection 0 of 1, a client's number, request.
+fn setup_request() -> [u8; 56] {
+    let mut request = [0; 56];
+    request[..9].copy_from_slice(&[0xac, 0xe1, 0, 20, 0, 1, 0, 7, 1]);
+    request
+}
+
+/// RFC 9946's activation request for ten seconds at the last row, with feedback each 5 ms.
+fn activation_request(direction: u8) -> [u8; 104] {
+    let mut request = [0; 104];
+    request[..5].copy_from_slice(&[0xac, 0xe2, 0, 20, direction]);
+    request[10..14].copy_from_slice(&[0, 5, 0, 10]);
+    request[16..18].copy_from_slice(&LAST_ROW.to_be_bytes());
+    request
+}

@@ -196,6 +196,20 @@ pub(crate) fn listen_udp(local: Option<&Local>, port: u16) -> Result<UdpSocket> 
     Ok(listening(local, port, Type::DGRAM, Protocol::UDP, bind)?.into())
 }
 
+/// A UDP socket on a free port of `address`, one of this machine's; on the interface only, where `local` is one.
+///
+/// # Errors
+/// As socket(2) and bind(2) have it.
+pub(crate) fn udp_on(address: SocketAddr, local: Option<&Local>) -> io::Result<UdpSocket> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    if let Some(Local::Interface(name)) = local {
+        socket.bind_device(Some(name.as_bytes()))?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
 impl FromStr for Local {
     type Err = anyhow::Error;
 

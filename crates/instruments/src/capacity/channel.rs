@@ -12,6 +12,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use super::pacer::Train;
 use super::rates::payload_to_send;
 use super::receiver::Moment;
+use super::session::Transmit;
 use super::wire::{LOAD_HEADER, LoadHeader, Stamp};
 
 /// Asked for; the kernel gives at most net.core.rmem_max without CAP_NET_ADMIN.
@@ -109,6 +110,21 @@ impl Channel {
         }))
     }
 
+    /// Sends what a session says.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub(crate) fn transmit(&mut self, transmit: &Transmit) -> io::Result<()> {
+        match transmit {
+            Transmit::Message(message) => self.send(message),
+            Transmit::Probe(probe) => {
+                self.sequence = 1;
+                self.send(probe)
+            }
+            Transmit::Load(train, header) => self.send_load(*train, header),
+        }
+    }
+
     /// Sends one message, or loses it where the socket has no room.
     ///
     /// # Errors
@@ -127,7 +143,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`receive`](Self::receive).
-    pub(crate) fn send_load(&mut self, train: Train, header: &LoadHeader) -> io::Result<()> {
+    fn send_load(&mut self, train: Train, header: &LoadHeader) -> io::Result<()> {
         let payload = payload_to_send(train.payload, self.ipv6);
         let at_once = if self.segmentation {
             (LONGEST_TRAIN / payload).min(MOST_SEGMENTS)

@@ -9,10 +9,12 @@ use netio::stop::STOP_INTERVAL;
 use record::{Direction, Measurement};
 
 use super::CapacityPlan;
-use super::channel::Channel;
-use super::exchange::{Agreed, Exchange, SILENCE};
+use super::channel::{Channel, now};
+use super::exchange::Exchange;
+use super::outcome::{Agreed, SILENCE};
 use super::results::measurement;
 use super::search::RateControl;
+use super::session::TestSession;
 use super::wire::{
     Activation, ActivationAnswer, LONGEST_MESSAGE, LoadHeader, Malformed, SendingRate, Setup,
     SetupAnswer, Sizes, TestParameters, Version,
@@ -73,13 +75,11 @@ fn run(
         parameters,
         is_server: false,
     };
+    let control = RateControl::new(agreed.sizes, &parameters);
     let exchange = Exchange {
         channel: Channel::new(request.socket)?,
-        agreed,
-        control: RateControl::new(agreed.sizes, &parameters),
-        rate,
+        session: TestSession::client(agreed, control, &rate, now()),
         stop: &|| session.stop.cause().map(|cause| cause.to_string()),
-        answer: Vec::new(),
         live: session.live,
     };
     let mut measurement = measurement(&exchange.run(), &agreed);

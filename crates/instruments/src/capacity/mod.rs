@@ -5,12 +5,15 @@
 mod channel;
 mod client;
 mod exchange;
+mod outcome;
 mod pacer;
+mod proof;
 mod rates;
 mod receiver;
 mod results;
 mod search;
 pub(crate) mod server;
+mod session;
 pub mod wire;
 
 use std::time::Duration;

@@ -155,8 +155,7 @@ impl Receiver {
         let silent = |last: Moment| now.mono > last.mono + SILENCE;
         Status {
             load_stopped: self.last_arrival.is_some_and(silent),
-            clock_delta_min_ms: i32::try_from(to_ms(self.clock_delta_min.unwrap_or_default()))
-                .unwrap_or(i32::MAX),
+            clock_delta_min_ms: wrapped(to_ms(self.clock_delta_min.unwrap_or_default())),
             rtt_min_ms: self.rtt_min_ms.unwrap_or(NO_DELAY),
             trial_us: to_us(now.mono.0.saturating_sub(self.trial_began.0)),
             ..self.trial
@@ -297,6 +296,13 @@ impl Order {
 fn to_ms(nanos: i64) -> i64 {
     // The reference rounds to the nearest, so that both ends agree on 0.
     (nanos + 500_000).div_euclid(1_000_000)
+}
+
+/// As the protocol carries it and the reference makes it: 32 bits that wrap.
+fn wrapped(ms: i64) -> i32 {
+    u32::try_from(ms.rem_euclid(1 << 32))
+        .unwrap_or_default()
+        .cast_signed()
 }
 
 fn to_us(nanos: u64) -> u32 {

@@ -8,7 +8,7 @@ use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::{ETHERNET_HEADER, WIRE};
 use stats::proportion;
 
-use super::exchange::{Agreed, End, TestOutcome, WholeSubInterval};
+use super::outcome::{Agreed, End, TestOutcome, WholeSubInterval};
 use super::wire::{NO_DELAY, SubInterval};
 
 /// By how much a sub-interval's ends may be off: kernel stamps here, the far end's wake-ups there.
@@ -370,6 +370,14 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
             format!(
                 "{} messages did not reach the load's sender: the trace may differ from what it did",
                 outcome.feedback_missed
+            ),
+        ),
+        (
+            outcome.silences > 0,
+            "silence",
+            format!(
+                "nothing came of the far end for a second or more, {} times: what it sent or was sent was lost",
+                outcome.silences
             ),
         ),
         (

@@ -8,6 +8,9 @@ use super::wire::{
     Algorithm, NO_DELAY, SendingRate, Sizes, StartRow, Status, TestParameters, Thresholds,
 };
 
+/// A search that is to begin above this row begins here, until a round trip is known: nobody can have load sent at once that
+/// the path cannot carry.
+const FIRST_ROW: usize = 10;
 /// Fast steps back are so many times the fast step forward.
 const BACK_OFF: usize = 3;
 /// C: slow steps before it first tries to be fast again; more by as many after each success.
@@ -50,6 +53,8 @@ enum PathState {
 pub(crate) struct RateControl {
     table: RateTable,
     search: Search,
+    /// The row asked for to begin with, as long as it is not yet gone to.
+    asked: Option<usize>,
     /// Stays at the row where it began.
     fixed: bool,
     one_way: bool,
@@ -62,17 +67,18 @@ impl RateControl {
         let table = RateTable::new(sizes);
         let (row, fixed) = match parameters.start {
             StartRow::Lowest => (0, false),
-            StartRow::At(row) => (row, false),
-            StartRow::Fixed(row) => (row, true),
+            StartRow::At(row) => (usize::from(row), false),
+            StartRow::Fixed(row) => (usize::from(row), true),
         };
         Self {
             search: Search::new(
                 parameters.algorithm,
                 parameters.thresholds,
-                row.into(),
+                row.min(FIRST_ROW),
                 table.last(),
                 HIGH_SPEED_ROW,
             ),
+            asked: (row > FIRST_ROW).then_some(row.min(table.last())),
             table,
             fixed,
             one_way: parameters.one_way,
@@ -97,6 +103,13 @@ impl RateControl {
 
     /// Takes the next feedback.
     pub(super) fn decide(&mut self, status: &Status) {
+        if let Some(row) = self.asked {
+            if status.rtt_ms().is_some() {
+                self.asked = None;
+                self.search.row = row;
+            }
+            return;
+        }
         if self.fixed {
             return;
         }
@@ -450,6 +463,8 @@ mod tests {
 
     fn row_after(parameters: TestParameters, status: Status) -> usize {
         let mut control = RateControl::new(Sizes::default(), &parameters);
+        // The first one with a round trip leads to the row asked for.
+        control.decide(&status);
         control.decide(&status);
         control.row()
     }
@@ -483,10 +498,33 @@ mod tests {
 
     #[test]
     fn a_fixed_row_stays() {
-        let fixed = TestParameters {
-            start: StartRow::Fixed(7),
-            ..PARAMETERS
-        };
-        assert_eq!(row_after(fixed, status()), 7);
+        for row in [7, 700] {
+            let fixed = TestParameters {
+                start: StartRow::Fixed(row),
+                ..PARAMETERS
+            };
+            assert_eq!(row_after(fixed, status()), usize::from(row));
+        }
+    }
+
+    #[test]
+    fn the_first_row_is_capped_until_a_round_trip_is_known() {
+        for start in [StartRow::At(1152), StartRow::Fixed(1152)] {
+            let parameters = TestParameters {
+                start,
+                ..PARAMETERS
+            };
+            let mut control = RateControl::new(Sizes::default(), &parameters);
+            let unknown = Status {
+                rtt_variation_ms: NO_DELAY,
+                ..status()
+            };
+            for _ in 0..3 {
+                assert_eq!(control.row(), FIRST_ROW);
+                control.decide(&unknown);
+            }
+            control.decide(&status());
+            assert_eq!(control.row(), 1152);
+        }
     }
 }

@@ -1,19 +1,23 @@
 //! The UDP Speed Test Protocol's server (RFC 9946): a control port, and a port and a thread for each test.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use netio::stop::STOP_INTERVAL;
+use netio::udp::{AskedUdp, Request};
 use record::Direction;
 
-use super::channel::Channel;
-use super::exchange::{Agreed, Exchange, SILENCE};
+use super::channel::{Channel, now};
+use super::exchange::Exchange;
+use super::outcome::{Agreed, SILENCE, l3_header};
+use super::proof::Budget;
 use super::results::measurement;
 use super::search::RateControl;
+use super::session::TestSession;
 use super::wire::{
     Activation, ActivationAnswer, LONGEST_MESSAGE, SendingRate, Setup, SetupAnswer, Sizes,
     StartRow, TestParameters, Thresholds, Version, null_request,
@@ -34,44 +38,38 @@ const LAST_ROW: u16 = 1152;
 /// # Errors
 /// It cannot be bound.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
-    let socket = listen(bind, port)?;
+    let socket = endpoint::listen_udp(bind, port)?;
+    socket.set_read_timeout(Some(STOP_INTERVAL))?;
     let address = socket.local_addr()?;
-    let bind = bind.cloned();
+    let (socket, bind) = (AskedUdp::new(socket)?, bind.cloned());
     Ok(BoundService::new("capacity", address, move || {
         serve(&socket, bind.as_ref(), &shared);
     }))
 }
 
-/// A socket whose waiting ends in time to look whether to stop.
-fn listen(bind: Option<&Local>, port: u16) -> Result<UdpSocket> {
-    let socket = endpoint::listen_udp(bind, port)?;
-    socket.set_read_timeout(Some(STOP_INTERVAL))?;
-    Ok(socket)
-}
-
-fn serve(socket: &UdpSocket, bind: Option<&Local>, shared: &Arc<Shared>) {
+fn serve(socket: &AskedUdp, bind: Option<&Local>, shared: &Arc<Shared>) {
     let mut tests: Vec<RunningTest> = Vec::new();
     let pending = Slots::new(MOST_PENDING);
     let mut buffer = [0; LONGEST_MESSAGE];
     while !shared.stopping() {
         // Errors are of earlier answers to clients that are gone, and time-outs.
-        let Ok((length, peer)) = socket.recv_from(&mut buffer) else {
+        let Ok(came) = socket.receive(&mut buffer) else {
             continue;
         };
         // What is no request gets no answer: nobody can be made a target by it.
-        let Ok(request) = Setup::decode(&buffer[..length]) else {
+        let Ok(request) = Setup::decode(&buffer[..came.length]) else {
             continue;
         };
         if request.answer.is_some() {
             continue;
         }
         tests.retain(|test| !test.thread.is_finished());
-        let id = (peer, request.ident, request.connection);
+        let id = (came.from, request.ident, request.connection);
         let known = tests.iter().find(|test| test.id == id);
         let port = match known.map(|test| test.port) {
             // The request comes again: its answer was lost.
             Some(port) => Ok(port),
-            None => PendingTest::admit(&request, peer, bind, shared, &pending)
+            None => PendingTest::admit(&request, &came, bind, shared, &pending)
                 .and_then(|pending| pending.start(id))
                 .map(|test| {
                     let port = test.port;
@@ -89,7 +87,7 @@ fn serve(socket: &UdpSocket, bind: Option<&Local>, shared: &Arc<Shared>) {
             port: port.unwrap_or(request.port),
             ..request
         };
-        let _ = socket.send_to(&answer.encode(), peer);
+        let _ = socket.answer(&came, &answer.encode());
     }
     for test in tests {
         // A panic there was printed there.
@@ -114,6 +112,7 @@ struct PendingTest {
     peer: SocketAddr,
     version: Version,
     sizes: Sizes,
+    budget: Budget,
     slot: Slot,
     shared: Arc<Shared>,
 }
@@ -121,7 +120,7 @@ struct PendingTest {
 impl PendingTest {
     fn admit(
         request: &Setup,
-        peer: SocketAddr,
+        came: &Request,
         bind: Option<&Local>,
         shared: &Arc<Shared>,
         pending: &Slots,
@@ -135,20 +134,31 @@ impl PendingTest {
         if request.authentication != 0 {
             return Err(SetupAnswer::NO_AUTHENTICATION);
         }
+        let peer = came.peer();
         if !shared.allows(peer.ip()) {
             return Err(SetupAnswer::NO_SOCKET);
         }
         if !shared.has_room(peer.ip()) {
             return Err(SetupAnswer::CAPACITY_EXCEEDED);
         }
-        let socket = listen(bind, 0).map_err(|_| SetupAnswer::NO_SOCKET)?;
+        // At the address that the client asked, where the kernel said which it was.
+        let local = came.local(0).unwrap_or_else(|| match peer {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        });
+        let socket = open(local, bind).map_err(|_| SetupAnswer::NO_SOCKET)?;
         let address = socket.local_addr().map_err(|_| SetupAnswer::NO_SOCKET)?;
+        let mut budget = Budget::new(l3_header(peer));
+        budget.came(came.length);
+        // The answer is as long as the request.
+        budget.sent(came.length);
         Ok(Self {
             socket,
             port: address.port(),
             peer,
             version,
             sizes: request.sizes,
+            budget,
             slot,
             shared: Arc::clone(shared),
         })
@@ -165,10 +175,12 @@ impl PendingTest {
     }
 
     /// Waits for the activation and tests; a client that does not come back is forgotten.
-    fn run(self) {
+    fn run(mut self) {
         if self.version == Version::NEWEST {
             // Opens a firewall on the way for what the test's port sends.
-            let _ = self.socket.send_to(&null_request(self.version), self.peer);
+            let request = null_request(self.version);
+            let _ = self.socket.send_to(&request, self.peer);
+            self.budget.sent(request.len());
         }
         let Some((peer, request)) = self.activation() else {
             return;
@@ -181,7 +193,7 @@ impl PendingTest {
     }
 
     /// The activation, from the address that asked for the test; a firewall may have changed its port.
-    fn activation(&self) -> Option<(SocketAddr, Activation)> {
+    fn activation(&mut self) -> Option<(SocketAddr, Activation)> {
         let began = Instant::now();
         let mut buffer = [0; LONGEST_MESSAGE];
         while began.elapsed() < SILENCE && !self.shared.stopping() {
@@ -191,6 +203,7 @@ impl PendingTest {
             let request = Activation::decode(&buffer[..length], self.version).ok();
             let request = request.filter(|r| r.answer.is_none() && from.ip() == self.peer.ip());
             if let Some(request) = request {
+                self.budget.came(length);
                 return Some((from, request));
             }
         }
@@ -219,31 +232,34 @@ impl PendingTest {
             is_server: true,
         };
         let control = RateControl::new(self.sizes, &agreed.parameters);
-        let rate = control.rate();
         let answer = Activation {
             direction: request.direction,
             answer: Some(ActivationAnswer::ACCEPTED),
             parameters: agreed.parameters,
             rate: match request.direction {
-                Direction::Up => rate,
+                Direction::Up => control.rate(),
                 Direction::Down => SendingRate::default(),
             },
         };
         let answer = answer.encode(self.version);
-        channel.send(&answer)?;
+        let draw = getrandom::u64()?;
         let shared = &self.shared;
         let exchange = Exchange {
             channel,
-            agreed,
-            control,
-            rate,
+            session: TestSession::server(agreed, control, answer, self.budget, draw, now()),
             stop: &|| shared.stopping().then(|| "the server stops".to_owned()),
-            answer,
             live: Live::quiet(),
         };
         permit.finish(&measurement(&exchange.run(), &agreed));
         Ok(())
     }
+}
+
+/// A socket on a free port of `address`, whose waiting ends in time to look whether to stop.
+fn open(address: SocketAddr, bind: Option<&Local>) -> io::Result<UdpSocket> {
+    let socket = endpoint::udp_on(address, bind)?;
+    socket.set_read_timeout(Some(STOP_INTERVAL))?;
+    Ok(socket)
 }
 
 /// What a client asks for, each number that cannot be replaced by its default, as the reference does.

@@ -178,6 +178,15 @@ impl LoadHeader {
 }
 
 impl Status {
+    /// Its bytes in this version.
+    pub(crate) fn length(version: Version) -> usize {
+        if version.is_legacy() {
+            LEGACY_STATUS.length
+        } else {
+            STATUS.length
+        }
+    }
+
     /// As bytes, without a checksum.
     pub(crate) fn encode(&self, version: Version) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(STATUS.length);

@@ -1,0 +1,223 @@
+//! Whether a client is where its datagrams say that it is, before load is sent there.
+//!
+//! Anybody can ask for a test in another's name. So the first load PDU is a probe: it states a sending time that lies a
+//! random while back. A client's feedback states when it left and the least difference of the clocks, which is the
+//! probe's arrival less that time; the client's clock falls out of the two. Until they name the time, what is
+//! sent stays within three times what came (RFC 9000, section 8.1). The first true sending time after the probe is the
+//! least difference from then on, so that nothing of the probe is left in the test's figures.
+
+use model::Nanos;
+
+use super::receiver::Moment;
+use super::wire::{LOAD_HEADER, LoadHeader, Stamp, Status};
+
+/// What may be sent for each byte that came.
+const FACTOR: u64 = 3;
+/// How long ago the probe claims to have been sent. The protocol's differences of clocks are 32 bits of milliseconds,
+/// 24 days either way: half of them are left to clocks that are wrong.
+const LEAST_AGE: u64 = 10_000_000_000;
+const MOST_AGE: u64 = 12 * 86_400_000_000_000;
+/// The probe is sent so often at most.
+const MOST_COPIES: u8 = 5;
+/// From one copy to the next: longer than most round trips and the 50 ms to the first feedback.
+const AGAIN: Nanos = Nanos(400_000_000);
+/// Each of the two times is rounded to a millisecond, and a client's clock may be slewed.
+const ROUNDING_MS: i32 = 2;
+
+/// What may still be sent to an address that proved nothing, each datagram with its headers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    header: u64,
+    left: u64,
+}
+
+/// The probe of one client.
+#[derive(Debug)]
+pub(crate) struct AddressProof {
+    /// When the probe claims to have been sent, in nanoseconds since 1970.
+    claimed: u64,
+    copies: u8,
+    first_sent: Option<Nanos>,
+    next: Nanos,
+}
+
+impl Budget {
+    /// Nothing came yet; IP and UDP headers have `header` bytes.
+    pub(crate) fn new(header: u32) -> Self {
+        let header = header.into();
+        Self { header, left: 0 }
+    }
+
+    /// A datagram of so many payload bytes came.
+    pub(crate) fn came(&mut self, payload: usize) {
+        self.left = self.left.saturating_add(FACTOR * self.size(payload));
+    }
+
+    /// Whether a datagram of so many payload bytes may be sent.
+    pub(crate) fn allows(&self, payload: usize) -> bool {
+        self.size(payload) <= self.left
+    }
+
+    /// A datagram of so many payload bytes is sent.
+    pub(crate) fn sent(&mut self, payload: usize) {
+        self.left = self.left.saturating_sub(self.size(payload));
+    }
+
+    fn size(&self, payload: usize) -> u64 {
+        payload as u64 + self.header
+    }
+}
+
+impl AddressProof {
+    /// A probe to be sent from `now` on; `draw` is any number that nobody can foresee.
+    pub(crate) fn new(now: Moment, draw: u64) -> Self {
+        let age = LEAST_AGE + draw % (MOST_AGE - LEAST_AGE);
+        Self {
+            claimed: now.wall.saturating_sub(age),
+            copies: 0,
+            first_sent: None,
+            next: now.mono,
+        }
+    }
+
+    /// When the probe is due next; never after its last copy.
+    pub(crate) fn next_at(&self) -> Option<Nanos> {
+        (self.copies < MOST_COPIES).then_some(self.next)
+    }
+
+    /// The probe, which is sent now: always the same datagram, so that copies are not taken for load.
+    pub(crate) fn send(&mut self, now: Nanos) -> [u8; LOAD_HEADER] {
+        self.copies += 1;
+        self.first_sent.get_or_insert(now);
+        self.next = now + AGAIN;
+        let probe = LoadHeader {
+            sequence: 1,
+            payload: u16::try_from(LOAD_HEADER).unwrap_or(u16::MAX),
+            sent: Stamp::of(self.claimed),
+            ..LoadHeader::default()
+        };
+        probe.encode()
+    }
+
+    /// Whether feedback that came at `at` names the probe: it left no earlier than the probe came, and no later than now.
+    pub(crate) fn is_named_by(&self, status: &Status, at: Nanos) -> bool {
+        let Some(first_sent) = self.first_sent else {
+            return false;
+        };
+        let since = i128::from(status.sent.nanos()) - i128::from(self.claimed);
+        let since_ms = (since + 500_000).div_euclid(1_000_000);
+        // Differences of clocks wrap, as the reference's do.
+        let held = (since_ms - i128::from(status.clock_delta_min_ms)).rem_euclid(1 << 32);
+        let most = i128::from((at.0.saturating_sub(first_sent.0)) / 1_000_000);
+        let rounding = i128::from(ROUNDING_MS);
+        held <= most + rounding || held >= (1 << 32) - rounding
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WALL: u64 = 1_700_000_000_000_000_000;
+
+    fn at_ms(ms: u64) -> Moment {
+        Moment {
+            mono: Nanos(ms * 1_000_000),
+            wall: WALL + ms * 1_000_000,
+        }
+    }
+
+    /// The feedback of a client whose clock is ahead by `ahead_ms`, which got `probe` at one time and answers at another.
+    fn feedback(probe: &[u8], ahead_ms: i64, got_ms: i64, answered_ms: i64) -> Status {
+        let claimed = LoadHeader::decode(probe).unwrap().sent.nanos();
+        let clock = |ms: i64| {
+            WALL.checked_add_signed((ms + ahead_ms) * 1_000_000)
+                .unwrap()
+        };
+        let delta = clock(got_ms).abs_diff(claimed) / 1_000_000;
+        let delta = if clock(got_ms) < claimed {
+            -i64::try_from(delta).unwrap()
+        } else {
+            i64::try_from(delta).unwrap()
+        };
+        Status {
+            clock_delta_min_ms: u32::try_from(delta.rem_euclid(1 << 32))
+                .unwrap()
+                .cast_signed(),
+            sent: Stamp::of(clock(answered_ms)),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn three_bytes_leave_for_each_that_came_headers_included() {
+        let mut budget = Budget::new(28);
+        assert!(!budget.allows(0));
+        budget.came(56);
+        assert!(budget.allows(224) && !budget.allows(225));
+        budget.sent(100);
+        assert!(budget.allows(96) && !budget.allows(97));
+    }
+
+    #[test]
+    fn the_probe_is_one_datagram_sent_five_times_at_most() {
+        let mut proof = AddressProof::new(at_ms(0), 7);
+        let mut sent = Vec::new();
+        while let Some(at) = proof.next_at() {
+            sent.push((at.0 / 1_000_000, proof.send(at)));
+        }
+        let times: Vec<u64> = sent.iter().map(|(at, _)| *at).collect();
+        assert_eq!(times, [0, 400, 800, 1_200, 1_600]);
+        assert!(sent.iter().all(|(_, probe)| *probe == sent[0].1));
+        assert!((32..=60).contains(&sent[0].1.len()));
+    }
+
+    proptest! {
+        #[test]
+        fn the_claimed_time_lies_ten_seconds_to_twelve_days_back(draw in any::<u64>()) {
+            let probe = AddressProof::new(at_ms(0), draw).send(Nanos(0));
+            let age = WALL - LoadHeader::decode(&probe).unwrap().sent.nanos();
+            prop_assert!((10_000_000_000..=12 * 86_400_000_000_000).contains(&age));
+        }
+
+        #[test]
+        fn a_client_names_the_probe_whatever_its_clock(
+            draw in any::<u64>(),
+            ahead_ms in -1_000_000_000_000i64..1_000_000_000_000,
+            way_ms in 0u64..500,
+            held_ms in 0u64..500,
+        ) {
+            let mut proof = AddressProof::new(at_ms(0), draw);
+            let probe = proof.send(Nanos(0));
+            let (got, answered) = (way_ms.cast_signed(), (way_ms + held_ms).cast_signed());
+            let status = feedback(&probe, ahead_ms, got, answered);
+            prop_assert!(proof.is_named_by(&status, at_ms(2 * way_ms + held_ms).mono));
+        }
+
+        #[test]
+        fn feedback_on_any_other_time_does_not_name_it(
+            draw in any::<u64>(),
+            guess in any::<u64>(),
+            ahead_ms in -1_000_000_000i64..1_000_000_000,
+        ) {
+            let mut proof = AddressProof::new(at_ms(0), draw);
+            proof.send(Nanos(0));
+            let mut other = AddressProof::new(at_ms(0), guess);
+            let off = proof.claimed.abs_diff(other.claimed) / 1_000_000;
+            prop_assume!(off > 60);
+            let status = feedback(&other.send(Nanos(0)), ahead_ms, 0, 50);
+            prop_assert!(!proof.is_named_by(&status, at_ms(52).mono));
+        }
+    }
+
+    #[test]
+    fn feedback_that_was_held_longer_than_the_probe_is_out_does_not_name_it() {
+        let mut proof = AddressProof::new(at_ms(0), 7);
+        let probe = proof.send(Nanos(0));
+        let status = feedback(&probe, 0, 0, 60);
+        assert!(proof.is_named_by(&status, at_ms(60).mono));
+        assert!(!proof.is_named_by(&status, at_ms(50).mono));
+    }
+}

@@ -1,0 +1,528 @@
+//! A running test without sockets and clocks: told what came and when, it says what to send and when to ask it again.
+//!
+//! One end sends load, the other feeds back what came of it. Both roles are alike but for three things: the server
+//! decides the rate and the end, and owes an address that proved nothing a bounded answer (see [`proof`](super::proof)).
+
+use std::time::Duration;
+
+use model::Nanos;
+
+use super::outcome::{Agreed, End, SILENCE, TestOutcome, TrialInterval, WholeSubInterval};
+use super::pacer::{Pacer, Train};
+use super::proof::{AddressProof, Budget};
+use super::receiver::{Moment, Receiver};
+use super::search::RateControl;
+use super::wire::{Action, Activation, LOAD_HEADER, LoadHeader, SendingRate, Status};
+
+/// What the server adds to the time asked for, so that the last sub-interval is fed back too.
+const STOP_AFTER: Duration = Duration::from_millis(500);
+/// A peer's feedback beyond so many times what was agreed upon is not kept.
+const TOLERATED: u64 = 4;
+/// After so long without feedback no more load is sent until it comes again; a client that hears nothing for so long says so.
+pub(super) const PAUSE: Nanos = Nanos(1_000_000_000);
+/// Feedback begins after so long, where trial intervals are longer: the server's proof waits for it.
+const FIRST_FEEDBACK: Nanos = Nanos(50_000_000);
+
+/// Something to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Transmit {
+    /// A message, whole.
+    Message(Vec<u8>),
+    /// The first load PDU, whole; the load begins with number 2.
+    Probe([u8; LOAD_HEADER]),
+    /// Load PDUs, whose numbers and sending times are set when they leave.
+    Load(Train, LoadHeader),
+}
+
+/// One end of a running test.
+#[derive(Debug)]
+pub(crate) struct TestSession {
+    run: Run,
+    role: Role,
+}
+
+#[derive(Debug)]
+enum Role {
+    Sender(Box<LoadSender>),
+    Receiver(Box<LoadReceiver>),
+}
+
+/// What both roles have.
+#[derive(Debug)]
+struct Run {
+    agreed: Agreed,
+    /// Decides the rate; at a client it only follows what the server decides.
+    control: RateControl,
+    /// The server's answer to the activation; empty at a client.
+    answer: Vec<u8>,
+    /// It is to be sent: the activation came, or came once more.
+    answer_is_due: bool,
+    /// What may be sent, at a server; all once the address is proven.
+    budget: Option<Budget>,
+    began: Nanos,
+    heard: Nanos,
+    /// Nothing was heard for [`PAUSE`].
+    silent: bool,
+    /// The stop was said, or heard.
+    stopping: bool,
+    /// How the test ended by a message.
+    ended: Option<End>,
+    sub_intervals_seen: u32,
+    /// What is known so far.
+    outcome: TestOutcome,
+}
+
+/// The end that sends load: on schedule, at the rate that the last feedback led to.
+#[derive(Debug)]
+struct LoadSender {
+    /// At a server, until the client has proven its address.
+    proof: Option<AddressProof>,
+    pacer: Pacer,
+    header: LoadHeader,
+    feedback_sequence: u32,
+    feedback_at: Nanos,
+    /// The peer said that the test is over.
+    peer_stopped: bool,
+}
+
+/// The end that receives load: counts it, and feeds back each trial interval.
+#[derive(Debug)]
+struct LoadReceiver {
+    receiver: Receiver,
+    each: Nanos,
+    trial_ends: Nanos,
+    began_to_feed_back: bool,
+}
+
+impl TestSession {
+    /// The client's end of what was agreed upon at `now`; begins with `rate` where it sends.
+    pub(crate) fn client(
+        agreed: Agreed,
+        control: RateControl,
+        rate: &SendingRate,
+        now: Moment,
+    ) -> Self {
+        let run = Run::new(agreed, control, now.mono);
+        let role = if agreed.receives_here() {
+            Role::Receiver(Box::new(LoadReceiver::new(&agreed, now.mono)))
+        } else {
+            let mut sender = LoadSender::new(None, now.mono);
+            sender.pacer.set(rate, now.mono);
+            Role::Sender(Box::new(sender))
+        };
+        Self { run, role }
+    }
+
+    /// The server's end; begins with `answer` to the activation, within `budget`. `draw` is any number that nobody can foresee.
+    pub(crate) fn server(
+        agreed: Agreed,
+        control: RateControl,
+        answer: Vec<u8>,
+        budget: Budget,
+        draw: u64,
+        now: Moment,
+    ) -> Self {
+        let run = Run {
+            answer,
+            answer_is_due: true,
+            budget: Some(budget),
+            ..Run::new(agreed, control, now.mono)
+        };
+        let role = if agreed.receives_here() {
+            Role::Receiver(Box::new(LoadReceiver::new(&agreed, now.mono)))
+        } else {
+            let proof = AddressProof::new(now, draw);
+            Role::Sender(Box::new(LoadSender::new(Some(proof), now.mono)))
+        };
+        Self { run, role }
+    }
+
+    /// Takes a datagram of the peer that arrived at `at`.
+    pub(crate) fn take(&mut self, at: Moment, datagram: &[u8]) {
+        if let Some(budget) = &mut self.run.budget {
+            budget.came(datagram.len());
+        }
+        match &mut self.role {
+            Role::Sender(sender) => sender.take(&mut self.run, at.mono, datagram),
+            Role::Receiver(receiver) => receiver.take(&mut self.run, at, datagram),
+        }
+    }
+
+    /// What is to be sent by `now`, one after the other until nothing is.
+    pub(crate) fn transmit(&mut self, now: Moment) -> Option<Transmit> {
+        let transmit = match self.run.due_answer() {
+            Some(answer) => Some(Transmit::Message(answer)),
+            None => match &mut self.role {
+                Role::Sender(sender) => sender.transmit(&self.run, now.mono),
+                Role::Receiver(receiver) => receiver.transmit(&mut self.run, now),
+            },
+        };
+        self.run.account(transmit.as_ref());
+        transmit
+    }
+
+    /// When there is something to send next, unless something comes before.
+    pub(crate) fn next_at(&self) -> Option<Nanos> {
+        match &self.role {
+            Role::Sender(sender) => sender.next_at(&self.run),
+            Role::Receiver(receiver) => Some(receiver.trial_ends),
+        }
+    }
+
+    /// Whether the test is over at `now`, and how; the server's time to stop is noted.
+    pub(crate) fn over(&mut self, now: Nanos) -> Option<End> {
+        let unproven = matches!(&self.role, Role::Sender(sender) if sender.proof.is_some());
+        self.run.over(now, unproven)
+    }
+
+    /// What the peer is told at the end: that the test is over, where it does not know or waits for the confirmation.
+    pub(crate) fn farewell(&mut self, now: Moment, end: &End) -> Option<Transmit> {
+        let stopped = matches!(end, End::Stopped(_));
+        let transmit = match &mut self.role {
+            Role::Sender(sender) => sender.farewell(stopped),
+            Role::Receiver(receiver) => receiver.farewell(&mut self.run, now, stopped),
+        };
+        self.run.account(transmit.as_ref());
+        transmit
+    }
+
+    /// What both ends agreed upon.
+    pub(crate) fn agreed(&self) -> &Agreed {
+        &self.run.agreed
+    }
+
+    /// What messages say of the test now: that it is over, or not.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.run.stopping
+    }
+
+    /// What is known so far.
+    pub(crate) fn outcome(&self) -> &TestOutcome {
+        &self.run.outcome
+    }
+
+    /// What is known at the end.
+    pub(crate) fn into_outcome(mut self) -> TestOutcome {
+        match self.role {
+            Role::Sender(sender) => self.run.outcome.skipped = sender.pacer.skipped().into(),
+            Role::Receiver(receiver) => {
+                let totals = receiver.receiver.totals;
+                self.run.outcome.totals = Some(totals);
+                self.run.outcome.feedback_missed = totals.feedback_missed;
+            }
+        }
+        self.run.outcome
+    }
+}
+
+impl Run {
+    fn new(agreed: Agreed, control: RateControl, now: Nanos) -> Self {
+        Self {
+            agreed,
+            control,
+            answer: Vec::new(),
+            answer_is_due: false,
+            budget: None,
+            began: now,
+            heard: now,
+            silent: false,
+            stopping: false,
+            ended: None,
+            sub_intervals_seen: 0,
+            outcome: TestOutcome::default(),
+        }
+    }
+
+    /// The answer to the activation, if it is due and may be sent.
+    fn due_answer(&mut self) -> Option<Vec<u8>> {
+        let is_due = std::mem::take(&mut self.answer_is_due) && self.may_send(self.answer.len());
+        is_due.then(|| self.answer.clone())
+    }
+
+    /// Whether a datagram of so many payload bytes may be sent to the peer.
+    fn may_send(&self, payload: usize) -> bool {
+        self.budget.is_none_or(|budget| budget.allows(payload))
+    }
+
+    fn account(&mut self, transmit: Option<&Transmit>) {
+        let payload = match transmit {
+            Some(Transmit::Message(message)) => message.len(),
+            Some(Transmit::Probe(probe)) => probe.len(),
+            // Load is sent to proven addresses only.
+            Some(Transmit::Load(..)) | None => return,
+        };
+        if let Some(budget) = &mut self.budget {
+            budget.sent(payload);
+        }
+    }
+
+    /// A datagram that is neither load nor feedback: perhaps the activation once more, whose answer was lost.
+    fn take_other(&mut self, datagram: &[u8]) {
+        let asked_again = Activation::decode(datagram, self.agreed.version).is_ok();
+        self.answer_is_due |= asked_again && !self.answer.is_empty();
+        self.outcome.unreadable += 1;
+    }
+
+    /// What messages say of the test now.
+    fn action(&self) -> Action {
+        if self.stopping {
+            Action::Stop
+        } else {
+            Action::Testing
+        }
+    }
+
+    fn over(&mut self, now: Nanos, unproven: bool) -> Option<End> {
+        if let Some(end) = self.ended.take() {
+            return Some(end);
+        }
+        let is_server = self.agreed.is_server;
+        let since_start = Duration::from(now - self.began);
+        let last = Duration::from_secs(self.agreed.parameters.duration_s.into()) + STOP_AFTER;
+        self.stopping |= is_server && !unproven && since_start >= last;
+        let silence = now - self.heard;
+        let was_silent = std::mem::replace(&mut self.silent, silence > PAUSE);
+        if self.silent && !was_silent && !self.stopping {
+            self.outcome.silences += 1;
+        }
+        match (Duration::from(silence) > SILENCE, self.stopping, is_server) {
+            // The client's confirmation was lost: the test itself was whole.
+            (true, true, true) => Some(End::Complete),
+            (true, _, _) => Some(End::Silent),
+            // A server's time begins when the address is proven.
+            (false, _, false) if since_start > last + 2 * SILENCE => Some(End::Overdue),
+            _ => None,
+        }
+    }
+
+    /// A message of the peer: it lives, unless the test is being stopped.
+    fn hear(&mut self, now: Nanos) {
+        if !self.stopping {
+            self.heard = now;
+        }
+    }
+
+    /// Keeps what a trial interval said, and its sub-interval, which ended at that time of day, if that is new.
+    fn keep(
+        &mut self,
+        at: Nanos,
+        status: Status,
+        row: Option<usize>,
+        rate: &SendingRate,
+        ended: Option<u64>,
+    ) {
+        let at = Duration::from(at - self.began);
+        let parameters = &self.agreed.parameters;
+        let milliseconds = u64::from(parameters.duration_s) * 1000;
+        let most = |each: u16| milliseconds * TOLERATED / u64::from(each.max(1)) + TOLERATED;
+        let room = (self.outcome.trials.len() as u64) < most(parameters.feedback_ms);
+        if room && !self.agreed.is_server {
+            self.outcome.trials.push(TrialInterval {
+                at,
+                status,
+                row,
+                l3_bit_per_s: rate.l3_bit_per_s(),
+            });
+        }
+        let room = (self.outcome.sub_intervals.len() as u64) < most(parameters.sub_interval_ms);
+        if status.sub_interval_number > self.sub_intervals_seen && room {
+            self.sub_intervals_seen = status.sub_interval_number;
+            self.outcome.sub_intervals.push(WholeSubInterval {
+                at,
+                counted: status.sub_interval,
+                least_rtt_ms: status.rtt_min_ms,
+                ended,
+            });
+        }
+    }
+}
+
+impl LoadSender {
+    fn new(proof: Option<AddressProof>, now: Nanos) -> Self {
+        Self {
+            proof,
+            pacer: Pacer::default(),
+            header: LoadHeader::default(),
+            feedback_sequence: 0,
+            feedback_at: now,
+            peer_stopped: false,
+        }
+    }
+
+    fn take(&mut self, run: &mut Run, at: Nanos, datagram: &[u8]) {
+        match Status::decode(datagram, run.agreed.version) {
+            // What comes behind the end changes nothing.
+            Ok(_) if run.ended.is_some() => {}
+            Ok(status) if self.is_proven_by(run, &status, at) => self.follow(run, at, &status),
+            Ok(_) => run.ended = Some(End::Unproven),
+            Err(_) => run.take_other(datagram),
+        }
+    }
+
+    /// Whether the client is where it says it is; its test begins when that is first known.
+    fn is_proven_by(&mut self, run: &mut Run, status: &Status, at: Nanos) -> bool {
+        let Some(proof) = &self.proof else {
+            return true;
+        };
+        if !proof.is_named_by(status, at) {
+            return false;
+        }
+        self.proof = None;
+        run.budget = None;
+        run.began = at;
+        true
+    }
+
+    fn follow(&mut self, run: &mut Run, at: Nanos, status: &Status) {
+        run.hear(at);
+        if status.action == Action::Stop {
+            self.peer_stopped = true;
+            run.stopping = true;
+            run.ended = Some(End::Complete);
+        }
+        let expected = self.feedback_sequence.wrapping_add(1);
+        self.header.feedback_missed = match status.sequence.checked_sub(expected) {
+            Some(missed) => u16::try_from(missed).unwrap_or(u16::MAX - 1),
+            None => u16::MAX,
+        };
+        if status.sequence > self.feedback_sequence {
+            run.outcome.feedback_missed += u64::from(self.header.feedback_missed);
+            self.feedback_sequence = status.sequence;
+        }
+        self.header.feedback_stamp = status.sent;
+        self.feedback_at = at;
+        let (row, rate) = if run.agreed.is_server {
+            run.control.decide(status);
+            (Some(run.control.row()), run.control.rate())
+        } else {
+            (run.control.row_of(&status.rate), status.rate)
+        };
+        // A client's last feedback carries a rate too, but the test is over.
+        if status.action == Action::Testing {
+            self.pacer.set(&rate, at);
+        }
+        run.keep(at, *status, row, &rate, None);
+    }
+
+    fn transmit(&mut self, run: &Run, now: Nanos) -> Option<Transmit> {
+        if self.next_at(run)? > now {
+            return None;
+        }
+        if let Some(proof) = &mut self.proof {
+            return Some(Transmit::Probe(proof.send(now)));
+        }
+        if now > self.feedback_at + PAUSE {
+            self.pacer.set(&SendingRate::default(), now);
+        }
+        let mut train = self.pacer.due(now)?;
+        if run.stopping {
+            train.count = train.count.min(1);
+        }
+        // Rounded as the reference does, so that the far end's difference of two is not biased.
+        let response_ms = ((now - self.feedback_at).0 + 500_000) / 1_000_000;
+        self.header.action = run.action();
+        self.header.response_delay_ms = u16::try_from(response_ms).unwrap_or(u16::MAX);
+        Some(Transmit::Load(train, self.header))
+    }
+
+    fn next_at(&self, run: &Run) -> Option<Nanos> {
+        match &self.proof {
+            Some(proof) if run.may_send(LOAD_HEADER) => proof.next_at(),
+            Some(_) => None,
+            None => self.pacer.next_at(),
+        }
+    }
+
+    fn farewell(&self, stopped: bool) -> Option<Transmit> {
+        let one = Train {
+            payload: 0,
+            count: 1,
+            addon: 0,
+        };
+        let header = LoadHeader {
+            action: Action::Stop,
+            ..self.header
+        };
+        let is_owed = (stopped || self.peer_stopped) && self.proof.is_none();
+        is_owed.then_some(Transmit::Load(one, header))
+    }
+}
+
+impl LoadReceiver {
+    fn new(agreed: &Agreed, now: Nanos) -> Self {
+        let parameters = &agreed.parameters;
+        let each = Nanos(u64::from(parameters.feedback_ms) * 1_000_000);
+        Self {
+            receiver: Receiver::new(now, parameters.feedback_ms, parameters.sub_interval_ms),
+            each,
+            trial_ends: now + each.min(FIRST_FEEDBACK),
+            began_to_feed_back: false,
+        }
+    }
+
+    fn take(&mut self, run: &mut Run, at: Moment, datagram: &[u8]) {
+        let Ok(header) = LoadHeader::decode(datagram) else {
+            run.take_other(datagram);
+            return;
+        };
+        run.hear(at.mono);
+        match header.action {
+            Action::Testing => self.receiver.load(at, &header, datagram.len()),
+            // The end's own PDUs are not part of the load.
+            Action::Stop => {
+                run.stopping = true;
+                run.ended = Some(End::Complete);
+            }
+        }
+    }
+
+    fn transmit(&mut self, run: &mut Run, now: Moment) -> Option<Transmit> {
+        let late = now.mono.0.checked_sub(self.trial_ends.0)?;
+        let feedback = self.feed_back(run, now, run.agreed.is_server);
+        let each = if self.began_to_feed_back {
+            self.each
+        } else {
+            self.each.min(FIRST_FEEDBACK)
+        };
+        // Ends that were missed are not made up for.
+        let missed = late / each.0.max(1);
+        self.trial_ends = Nanos(self.trial_ends.0 + each.0 * (missed + 1));
+        feedback
+    }
+
+    /// Feeds the trial interval back, with the rate if it is this end that says it; goes on with it where that is more than
+    /// may be sent.
+    fn feed_back(&mut self, run: &mut Run, now: Moment, with_rate: bool) -> Option<Transmit> {
+        let version = run.agreed.version;
+        if !run.may_send(Status::length(version)) {
+            return None;
+        }
+        let action = run.action();
+        let trial = self.receiver.peek(now);
+        let mut status = self.receiver.feedback(now, action)?;
+        self.began_to_feed_back = true;
+        if action == Action::Testing {
+            run.control.decide(&trial);
+        }
+        let (row, rate) = (run.control.row(), run.control.rate());
+        if with_rate {
+            status.rate = rate;
+        }
+        let bytes = status.encode(version);
+        let (number, sub_interval, ended) = self.receiver.last_sub_interval();
+        (status.sub_interval_number, status.sub_interval) = (number, sub_interval);
+        run.keep(now.mono, status, Some(row), &rate, ended);
+        Some(Transmit::Message(bytes))
+    }
+
+    fn farewell(&mut self, run: &mut Run, now: Moment, stopped: bool) -> Option<Transmit> {
+        if run.agreed.is_server && !stopped {
+            return None;
+        }
+        run.stopping = true;
+        self.feed_back(run, now, false)
+    }
+}
+
+#[cfg(test)]
+mod tests;

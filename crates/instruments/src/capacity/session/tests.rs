@@ -1,0 +1,491 @@
+//! The session against peers written from RFC 9946 (and section 8 of RFC 9000 for what may be sent), in virtual time.
+
+use record::Direction;
+
+use super::*;
+use crate::capacity::wire::{
+    Algorithm, NO_DELAY, Sizes, Stamp, StartRow, SubInterval, TestParameters, Thresholds, Version,
+};
+
+const MS: u64 = 1_000_000;
+const WALL: u64 = 1_700_000_000_000_000_000;
+const HEADER: usize = 28;
+/// Payloads of a setup, of an activation and of the answers to them, and of the null request.
+const SETUP: usize = 56;
+const ACTIVATION: usize = 104;
+const NULL: usize = 48;
+
+fn at(ms: u64) -> Moment {
+    Moment {
+        mono: Nanos(ms * MS),
+        wall: WALL + ms * MS,
+    }
+}
+
+fn agreed(direction: Direction, feedback_ms: u16, is_server: bool) -> Agreed {
+    Agreed {
+        peer: ([192, 0, 2, 1], 5000).into(),
+        direction,
+        version: Version::NEWEST,
+        sizes: Sizes::default(),
+        parameters: TestParameters {
+            thresholds: Thresholds::default(),
+            algorithm: Algorithm::B,
+            feedback_ms,
+            duration_s: 2,
+            sub_interval_ms: 500,
+            start: StartRow::Lowest,
+            one_way: false,
+            ignore_reordering: true,
+            random_payload: true,
+        },
+        is_server,
+    }
+}
+
+/// The server's end after a setup and an activation of 84 and 132 bytes, with what was answered to the first.
+fn server(direction: Direction, feedback_ms: u16, draw: u64) -> TestSession {
+    let agreed = agreed(direction, feedback_ms, true);
+    let mut budget = Budget::new(u32::try_from(HEADER).unwrap());
+    for came in [SETUP, ACTIVATION] {
+        budget.came(came);
+    }
+    for sent in [SETUP, NULL] {
+        budget.sent(sent);
+    }
+    let control = RateControl::new(agreed.sizes, &agreed.parameters);
+    TestSession::server(agreed, control, vec![0; ACTIVATION], budget, draw, at(0))
+}
+
+fn client(direction: Direction, feedback_ms: u16) -> TestSession {
+    let agreed = agreed(direction, feedback_ms, false);
+    let control = RateControl::new(agreed.sizes, &agreed.parameters);
+    let rate = control.rate();
+    TestSession::client(agreed, control, &rate, at(0))
+}
+
+/// What a load PDU says (RFC 9946, Load PDU), read byte by byte.
+#[derive(Clone, Copy)]
+struct Load {
+    action: u8,
+    sequence: u32,
+    feedback_stamp: [u8; 8],
+    sent: i64,
+    response_ms: i64,
+}
+
+fn be32(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(bytes[..4].try_into().unwrap())
+}
+
+fn nanos(stamp: &[u8]) -> i64 {
+    i64::from(be32(stamp)) * 1_000_000_000 + i64::from(be32(&stamp[4..]))
+}
+
+fn milliseconds(nanos: i64) -> i64 {
+    (nanos + 500_000).div_euclid(1_000_000)
+}
+
+impl Load {
+    fn read(pdu: &[u8]) -> Self {
+        assert_eq!(pdu[..2], [0xbe, 0xef]);
+        Self {
+            action: pdu[2],
+            sequence: be32(&pdu[4..]),
+            feedback_stamp: pdu[12..20].try_into().unwrap(),
+            sent: nanos(&pdu[20..]),
+            response_ms: u16::from_be_bytes([pdu[28], pdu[29]]).into(),
+        }
+    }
+}
+
+/// A client's receiving end, as the RFC's sections on the load and status PDUs have it.
+#[derive(Default)]
+struct Receiving {
+    /// How far its clock is ahead of the server's, in nanoseconds.
+    ahead: i64,
+    highest: u32,
+    delta_min: Option<i64>,
+    answered: [u8; 8],
+    rtt_min: Option<u32>,
+    rtt_variation: Option<u32>,
+    statuses: u32,
+    lost: u32,
+    /// Copies, and the greatest delay above the least, after the first status: what its figures are made of.
+    copies: u32,
+    late_ms: i64,
+    received: u64,
+    stopped: bool,
+}
+
+impl Receiving {
+    fn clock(&self, ms: u64) -> i64 {
+        i64::try_from(at(ms).wall).unwrap() + self.ahead
+    }
+
+    fn load(&mut self, ms: u64, load: Load) {
+        if load.action != 0 {
+            self.stopped = true;
+            return;
+        }
+        if load.sequence <= self.highest {
+            self.copies += u32::from(self.statuses > 0);
+            return;
+        }
+        self.lost += load.sequence - self.highest - 1;
+        self.highest = load.sequence;
+        self.received += 1;
+        let now = self.clock(ms);
+        if load.feedback_stamp != [0; 8] && load.feedback_stamp != self.answered {
+            self.answered = load.feedback_stamp;
+            let whole = milliseconds(now - nanos(&load.feedback_stamp));
+            let rtt = u32::try_from((whole - load.response_ms).max(0)).unwrap();
+            let least = self.rtt_min.map_or(rtt, |least| least.min(rtt));
+            self.rtt_min = Some(least);
+            self.rtt_variation = Some(rtt - least);
+        }
+        let delta = milliseconds(now - load.sent);
+        let least = self.delta_min.map_or(delta, |least| least.min(delta));
+        self.delta_min = Some(least);
+        if self.statuses > 0 {
+            self.late_ms = self.late_ms.max(delta - least);
+        }
+    }
+
+    /// The status PDU, once load came.
+    fn status(&mut self, ms: u64) -> Option<Vec<u8>> {
+        let delta = self.delta_min?;
+        self.statuses += 1;
+        let mut pdu = vec![0; 204];
+        pdu[..2].copy_from_slice(&[0xfe, 0xed]);
+        pdu[2] = if self.stopped { 2 } else { 0 };
+        let mut put = |at: usize, value: u32| pdu[at..at + 4].copy_from_slice(&value.to_be_bytes());
+        put(4, self.statuses);
+        put(96, std::mem::take(&mut self.lost));
+        put(108, u32::try_from(delta.rem_euclid(1 << 32)).unwrap());
+        put(128, self.rtt_min.unwrap_or(u32::MAX));
+        put(132, self.rtt_variation.take().unwrap_or(u32::MAX));
+        let now = self.clock(ms);
+        put(152, u32::try_from(now / 1_000_000_000).unwrap());
+        put(156, u32::try_from(now % 1_000_000_000).unwrap());
+        Some(pdu)
+    }
+}
+
+/// A server's session, one millisecond after the other, with a path of a constant delay and loss.
+struct Bed {
+    session: TestSession,
+    ms: u64,
+    delay_ms: u64,
+    loss: f64,
+    draws: fastrand::Rng,
+    to_client: Vec<(u64, Load)>,
+    to_server: Vec<(u64, Vec<u8>)>,
+    sequence: u32,
+    /// Datagrams that left, and their bytes with headers.
+    left: u64,
+    bytes: usize,
+    probes: usize,
+    /// Payload bytes of load that was no probe.
+    loaded: u64,
+}
+
+impl Bed {
+    fn new(session: TestSession, delay_ms: u64, loss: f64, seed: u64) -> Self {
+        Self {
+            session,
+            ms: 0,
+            delay_ms,
+            loss,
+            draws: fastrand::Rng::with_seed(seed),
+            to_client: Vec::new(),
+            to_server: Vec::new(),
+            sequence: 0,
+            left: 0,
+            bytes: 0,
+            probes: 0,
+            loaded: 0,
+        }
+    }
+
+    fn send(&mut self) {
+        let now = at(self.ms);
+        while let Some(transmit) = self.session.transmit(now) {
+            match transmit {
+                Transmit::Message(message) => self.leave(message.len(), None),
+                Transmit::Probe(probe) => {
+                    assert!((32..=60).contains(&probe.len()));
+                    self.probes += 1;
+                    self.sequence = 1;
+                    self.leave(probe.len(), Some(Load::read(&probe)));
+                }
+                Transmit::Load(train, header) => {
+                    for _ in 0..train.count + usize::from(train.addon > 0) {
+                        self.sequence += 1;
+                        let header = LoadHeader {
+                            sequence: self.sequence,
+                            sent: Stamp::of(now.wall),
+                            ..header
+                        };
+                        self.loaded += 1;
+                        self.leave(1222, Some(Load::read(&header.encode())));
+                    }
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self, payload: usize, load: Option<Load>) {
+        self.left += 1;
+        self.bytes += payload + HEADER;
+        let arrives = self.draws.f64() >= self.loss;
+        self.to_client.extend(
+            load.filter(|_| arrives)
+                .map(|load| (self.ms + self.delay_ms, load)),
+        );
+    }
+
+    /// One millisecond with this client; how the test ended, if it did.
+    fn step(&mut self, client: &mut Receiving, feeds_back: bool) -> Option<End> {
+        self.send();
+        let ms = self.ms;
+        let (due, later) = std::mem::take(&mut self.to_client)
+            .into_iter()
+            .partition(|(at, _)| *at <= ms);
+        self.to_client = later;
+        let due: Vec<(u64, Load)> = due;
+        due.into_iter().for_each(|(_, load)| client.load(ms, load));
+        let status = if (feeds_back && ms.is_multiple_of(50)) || client.stopped {
+            client.status(ms)
+        } else {
+            None
+        };
+        let arrives = self.draws.f64() >= self.loss;
+        self.to_server.extend(
+            status
+                .filter(|_| arrives)
+                .map(|pdu| (ms + self.delay_ms, pdu)),
+        );
+        let (due, later) = std::mem::take(&mut self.to_server)
+            .into_iter()
+            .partition(|(at, _)| *at <= ms);
+        self.to_server = later;
+        let due: Vec<(u64, Vec<u8>)> = due;
+        for (_, pdu) in due {
+            self.session.take(at(ms), &pdu);
+        }
+        self.ms += 1;
+        self.session.over(Nanos(ms * MS))
+    }
+
+    fn until_end(&mut self, client: &mut Receiving) -> End {
+        loop {
+            if let Some(end) = self.step(client, true) {
+                return end;
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_who_is_silent_gets_more_than_three_times_what_came_in_his_name() {
+    let mut bed = Bed::new(server(Direction::Down, 5, 99), 0, 1.0, 1);
+    let end = bed.until_end(&mut Receiving::default());
+    assert!(matches!(end, End::Silent), "{end:?}");
+    let before = SETUP + NULL + 2 * HEADER;
+    let came = SETUP + ACTIVATION + 2 * HEADER;
+    assert!(bed.bytes + before <= 3 * came, "{} of {came}", bed.bytes);
+    assert_eq!((bed.probes, bed.loaded), (5, 0));
+}
+
+#[test]
+fn one_wrong_answer_ends_the_session_before_any_load() {
+    let mut bed = Bed::new(server(Direction::Down, 50, 99), 0, 1.0, 1);
+    // Somebody who did not see the probe, and names a time of his own.
+    let mut blind = Receiving {
+        delta_min: Some(77_000_000),
+        ..Receiving::default()
+    };
+    bed.send();
+    let status = blind.status(51).unwrap();
+    bed.session.take(at(51), &status);
+    // Even if what follows is right.
+    let mut seeing = Receiving::default();
+    let claimed = at(0).wall - (10_000_000_000 + 99);
+    seeing.delta_min = Some(milliseconds(i64::try_from(at(0).wall - claimed).unwrap()));
+    bed.session.take(at(52), &seeing.status(52).unwrap());
+    assert!(bed.session.transmit(at(53)).is_none());
+    let end = bed.session.over(at(53).mono);
+    assert!(matches!(end, Some(End::Unproven)), "{end:?}");
+    assert!(bed.session.farewell(at(53), &End::Unproven).is_none());
+}
+
+#[test]
+fn a_client_that_sees_the_probe_gets_its_test_with_clean_figures_whatever_its_clock() {
+    for ahead_s in [0, -300, 900_000, -900_000] {
+        let mut bed = Bed::new(server(Direction::Down, 50, 5 << 40), 20, 0.0, 1);
+        let mut client = Receiving {
+            ahead: ahead_s * 1_000_000_000,
+            ..Receiving::default()
+        };
+        let end = bed.until_end(&mut client);
+        assert!(matches!(end, End::Complete), "{ahead_s}: {end:?}");
+        assert_eq!((bed.probes, client.copies, client.late_ms), (1, 0, 0));
+        assert_eq!(client.delta_min, Some(20 + ahead_s * 1000));
+        assert!(client.received > 10_000, "{}", client.received);
+        let outcome = bed.session.into_outcome();
+        assert!(outcome.sub_intervals.is_empty() && outcome.unreadable == 0);
+    }
+}
+
+#[test]
+fn a_fifth_of_the_datagrams_may_be_lost() {
+    for seed in 0..200 {
+        let mut bed = Bed::new(server(Direction::Down, 50, seed << 32), 5, 0.2, seed);
+        let mut client = Receiving::default();
+        let end = bed.until_end(&mut client);
+        assert!(matches!(end, End::Complete), "{seed}: {end:?}");
+        assert!(client.late_ms == 0 && client.received > 20, "{seed}");
+    }
+}
+
+#[test]
+fn the_test_s_time_begins_when_the_address_is_proven() {
+    let mut bed = Bed::new(server(Direction::Down, 50, 7), 700, 0.0, 1);
+    let mut client = Receiving::default();
+    let end = bed.until_end(&mut client);
+    assert!(matches!(end, End::Complete), "{end:?}");
+    // The probe's way and its feedback's, the test, the stop's way and its confirmation's.
+    let expected = 1_400 + 2_500 + 1_400;
+    assert!((expected..expected + 60).contains(&bed.ms), "{}", bed.ms);
+}
+
+#[test]
+fn load_ends_a_second_after_the_feedback_and_goes_on_with_it() {
+    let mut bed = Bed::new(server(Direction::Down, 50, 7), 5, 0.0, 1);
+    let mut client = Receiving::default();
+    while bed.ms < 500 {
+        assert!(bed.step(&mut client, true).is_none());
+    }
+    while bed.ms < 1_600 {
+        assert!(bed.step(&mut client, false).is_none());
+    }
+    let loaded = bed.loaded;
+    assert!(loaded > 100);
+    while bed.ms < 1_800 {
+        assert!(bed.step(&mut client, false).is_none());
+    }
+    assert_eq!(bed.loaded, loaded);
+    let end = bed.until_end(&mut client);
+    assert!(matches!(end, End::Complete), "{end:?}");
+    assert!(bed.loaded > 2 * loaded);
+    assert_eq!(bed.session.into_outcome().skipped, Duration::ZERO);
+}
+
+/// A load PDU of 52 bytes.
+fn load(sequence: u32) -> Vec<u8> {
+    let header = LoadHeader {
+        sequence,
+        sent: Stamp::of(WALL),
+        ..LoadHeader::default()
+    };
+    let mut pdu = header.encode().to_vec();
+    pdu.resize(52, 0);
+    pdu
+}
+
+#[test]
+fn feedback_upstream_stays_within_three_times_what_came() {
+    let mut bed = Bed::new(server(Direction::Up, 5, 7), 0, 1.0, 1);
+    let (mut came, mut end) = (SETUP + ACTIVATION + 2 * HEADER, None);
+    for number in 1..=3 {
+        let pdu = load(number);
+        came += pdu.len() + HEADER;
+        bed.session.take(at(bed.ms), &pdu);
+        end = (0..1_000).find_map(|_| bed.step(&mut Receiving::default(), false));
+    }
+    while end.is_none() {
+        end = bed.step(&mut Receiving::default(), false);
+    }
+    // The client's silence ends it, or the test's time.
+    assert!(bed.bytes + SETUP + NULL + 2 * HEADER <= 3 * came);
+    assert!(bed.left > 3, "an answer and some feedback");
+}
+
+#[test]
+fn feedback_begins_after_50_ms_whatever_the_trial_interval() {
+    for (direction, mut session) in [
+        (Direction::Down, client(Direction::Down, 250)),
+        (Direction::Up, server(Direction::Up, 250, 7)),
+    ] {
+        let mut fed_back = Vec::new();
+        for ms in 0..1_000 {
+            // More than enough that the budget holds nothing back.
+            let numbers = if ms == 120 { 1..=20 } else { 1..=0 };
+            for number in numbers {
+                session.take(at(ms), &load(number));
+            }
+            while let Some(Transmit::Message(message)) = session.transmit(at(ms)) {
+                fed_back.extend((message.len() == 204).then_some(ms));
+            }
+        }
+        assert_eq!(fed_back[..3], [150, 400, 650], "{direction:?}");
+    }
+}
+
+#[test]
+fn a_client_whose_server_falls_silent_notes_it_after_a_second_and_ends_after_three() {
+    let mut session = client(Direction::Down, 50);
+    session.take(at(10), &load(1));
+    let mut noted = None;
+    let ended = (10..5_000).find(|ms| {
+        while session.transmit(at(*ms)).is_some() {}
+        let end = session.over(at(*ms).mono);
+        if session.outcome().silences == 1 {
+            noted.get_or_insert(*ms);
+        }
+        assert!(end.is_none() || matches!(end, Some(End::Silent)));
+        end.is_some()
+    });
+    assert_eq!((noted, ended), (Some(1_011), Some(3_011)));
+}
+
+#[test]
+fn an_activation_that_comes_again_is_answered_again_as_far_as_the_budget_goes() {
+    let mut session = server(Direction::Up, 50, 7);
+    let request = Activation {
+        direction: Direction::Up,
+        answer: None,
+        parameters: session.agreed().parameters,
+        rate: SendingRate::default(),
+    };
+    let request = request.encode(Version::NEWEST);
+    for ms in 1..10 {
+        session.take(at(ms), &request);
+        let answer = session.transmit(at(ms));
+        assert!(matches!(answer, Some(Transmit::Message(_))), "{ms}");
+        assert_eq!(session.transmit(at(ms)), None);
+    }
+}
+
+/// What a status says of a sub-interval reaches the outcome once.
+#[test]
+fn sub_intervals_are_kept_once() {
+    let mut session = client(Direction::Up, 50);
+    let status = Status {
+        sequence: 1,
+        sub_interval_number: 1,
+        sub_interval: SubInterval {
+            datagrams: 9,
+            ..SubInterval::default()
+        },
+        rtt_min_ms: NO_DELAY,
+        rtt_variation_ms: NO_DELAY,
+        ..Status::default()
+    };
+    for sequence in 1..4 {
+        let status = Status { sequence, ..status };
+        session.take(at(sequence.into()), &status.encode(Version::NEWEST));
+    }
+    assert_eq!(session.into_outcome().sub_intervals.len(), 1);
+}
