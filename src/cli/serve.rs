@@ -1,5 +1,6 @@
 //! `farwire serve`: the far end, until a signal.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -15,6 +16,7 @@ use instruments::failure::{Blame, Failure};
 use instruments::messages::wire::DEFAULT_PORT;
 use instruments::serve;
 use instruments::serve::{Limits, Log, Ports, ServeConfig};
+use netio::public_address::{is_public, public_addresses};
 use netio::stop::STOP_INTERVAL;
 use netio::stop::Stop;
 
@@ -80,6 +82,11 @@ impl ServeArgs {
                 service.name, service.address
             ));
         }
+        if let Some(address) = self.open_to_strangers() {
+            note(format_args!(
+                "warning: {address} is a public address, and everyone may test: --allow CIDR names who may"
+            ));
+        }
         note(format_args!(
             "farwire sends TCP with {}",
             server.congestion()
@@ -88,6 +95,19 @@ impl ServeArgs {
             thread::sleep(STOP_INTERVAL);
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// A public address that is served without a limit to whom.
+    fn open_to_strangers(&self) -> Option<IpAddr> {
+        if !self.allow.is_empty() {
+            return None;
+        }
+        let served = match &self.bind {
+            Some(Local::Address(address)) if !address.is_unspecified() => vec![*address],
+            Some(Local::Interface(name)) => public_addresses(Some(name)),
+            _ => public_addresses(None),
+        };
+        served.into_iter().find(|address| is_public(*address))
     }
 
     fn config(&self) -> Result<ServeConfig, Failure> {

@@ -3,12 +3,13 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use netio::netns::NetNs;
 use tempfile::NamedTempFile;
 
 use crate::common::far_end::FarEnd;
 use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
+use crate::common::suite::{Need, Suite};
 
 /// Bytes of UDP and IPv4 headers.
 const HEADER: usize = 28;
@@ -38,6 +39,11 @@ pub(crate) fn add(suite: &mut Suite) {
         let name = format!("{kind} is answered from the address that was asked");
         suite.test(name, &[], move || answered_from(kind, service, address));
     }
+    suite.test(
+        "a far end that strangers reach says so at its start",
+        &[Need::Namespaces],
+        public_far_end,
+    );
 }
 
 const UP: u8 = 1;
@@ -125,6 +131,31 @@ fn answered_from(kind: &str, service: &str, address: &str) -> Result<()> {
     }
     let output = process::run(&mut command)?;
     ensure!(output.status.success(), "{output:?}");
+    Ok(())
+}
+
+/// RFC 5737's addresses stand for public ones.
+fn public_far_end() -> Result<()> {
+    let ns = NetNs::create()?;
+    process::ip(&ns, "link set lo up")?;
+    process::ip(&ns, "address add 10.9.8.7/32 dev lo")?;
+    let notes = |arguments: &[&str]| {
+        let far_end =
+            ns.run(|| FarEnd::start_everywhere(farwire().arg("serve").args(arguments)))?;
+        far_end.map(|far_end| far_end.notes.join("\n"))
+    };
+    ensure!(!notes(&[])?.contains("--allow"), "a private address");
+    process::ip(&ns, "address add 198.51.100.7/32 dev lo")?;
+    let said = notes(&[])?;
+    let line = said.lines().find(|line| line.contains("--allow"));
+    ensure!(
+        line.context(said.clone())?.contains("198.51.100.7"),
+        "{said}"
+    );
+    for arguments in [["--allow", "192.0.2.0/24"], ["--bind", "10.9.8.7"]] {
+        let said = notes(&arguments)?;
+        ensure!(!said.contains("198.51.100.7"), "{arguments:?}: {said}");
+    }
     Ok(())
 }
 

@@ -27,6 +27,7 @@ pub mod offloads;
 mod packet;
 mod packet_info;
 mod port;
+pub mod public_address;
 pub mod signals;
 mod sleeper;
 pub mod stop;
