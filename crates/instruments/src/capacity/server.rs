@@ -24,12 +24,10 @@ use super::wire::{
 };
 use crate::endpoint::{self, Local};
 use crate::live::Live;
-use crate::service::{BoundService, Needs, Shared, Slot, Slots};
+use crate::service::{BoundService, Needs, Place, Refusal, Shared};
 
 /// Connections of one client (the reference's limit).
 const MOST_CONNECTIONS: u8 = 24;
-/// Tests that wait for their activation at a time: one datagram, perhaps of a false address, makes one.
-const MOST_PENDING: usize = 64;
 /// The last row of the table of sending rates.
 const LAST_ROW: u16 = 1152;
 
@@ -49,7 +47,6 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
 
 fn serve(socket: &AskedUdp, bind: Option<&Local>, shared: &Arc<Shared>) {
     let mut tests: Vec<RunningTest> = Vec::new();
-    let pending = Slots::new(MOST_PENDING);
     let mut buffer = [0; LONGEST_MESSAGE];
     while !shared.stopping() {
         // Errors are of earlier answers to clients that are gone, and time-outs.
@@ -69,7 +66,7 @@ fn serve(socket: &AskedUdp, bind: Option<&Local>, shared: &Arc<Shared>) {
         let port = match known.map(|test| test.port) {
             // The request comes again: its answer was lost.
             Some(port) => Ok(port),
-            None => PendingTest::admit(&request, &came, bind, shared, &pending)
+            None => PendingTest::admit(&request, &came, bind, shared)
                 .and_then(|pending| pending.start(id))
                 .map(|test| {
                     let port = test.port;
@@ -113,7 +110,7 @@ struct PendingTest {
     version: Version,
     sizes: Sizes,
     budget: Budget,
-    slot: Slot,
+    place: Place,
     shared: Arc<Shared>,
 }
 
@@ -123,9 +120,7 @@ impl PendingTest {
         came: &Request,
         bind: Option<&Local>,
         shared: &Arc<Shared>,
-        pending: &Slots,
     ) -> Result<Self, SetupAnswer> {
-        let slot = pending.take().ok_or(SetupAnswer::CAPACITY_EXCEEDED)?;
         let version = Version::spoken(request.version).ok_or(SetupAnswer::BAD_VERSION)?;
         let count = request.connections;
         if count == 0 || count > MOST_CONNECTIONS || request.connection >= count {
@@ -135,9 +130,11 @@ impl PendingTest {
             return Err(SetupAnswer::NO_AUTHENTICATION);
         }
         let peer = came.peer();
-        if !shared.allows(peer.ip()) {
-            return Err(SetupAnswer::NO_SOCKET);
-        }
+        // One datagram, perhaps of a false address, makes a test that waits.
+        let place = shared.enter(peer.ip()).map_err(|refusal| match refusal {
+            Refusal::NotAllowed => SetupAnswer::NO_SOCKET,
+            Refusal::Busy(_) => SetupAnswer::CAPACITY_EXCEEDED,
+        })?;
         if !shared.has_room(peer.ip()) {
             return Err(SetupAnswer::CAPACITY_EXCEEDED);
         }
@@ -159,7 +156,7 @@ impl PendingTest {
             version,
             sizes: request.sizes,
             budget,
-            slot,
+            place,
             shared: Arc::clone(shared),
         })
     }
@@ -214,7 +211,6 @@ impl PendingTest {
         self.socket.connect(peer)?;
         // A client whose socket was connected to the control port until now has refused the null request.
         let mut channel = Channel::new(self.socket)?.after_null_request();
-        drop(self.slot);
         let Ok(permit) = self.shared.admit(peer, "capacity", Needs::default()) else {
             // Others were faster. The protocol has no better word for it here.
             let answer = Activation {
@@ -223,6 +219,7 @@ impl PendingTest {
             };
             return channel.send(&answer.encode(self.version));
         };
+        self.place.begin();
         let agreed = Agreed {
             peer,
             direction: request.direction,
@@ -303,6 +300,7 @@ fn within_limits(asked: &TestParameters, longest: Duration) -> TestParameters {
 mod tests {
     use super::*;
     use crate::serve::{ServeConfig, Server};
+    use crate::service::MOST_WAITING;
 
     fn server(tests: usize) -> Server {
         crate::serve::start(ServeConfig::on_loopback_for(tests)).unwrap()
@@ -357,6 +355,6 @@ mod tests {
             let answer = set_up(&client, *ident).answer;
             answer == Some(SetupAnswer::CAPACITY_EXCEEDED)
         });
-        assert!(refused.is_some_and(|ident| usize::from(ident) > MOST_PENDING));
+        assert!(refused.is_some_and(|ident| usize::from(ident) > MOST_WAITING / 2));
     }
 }
