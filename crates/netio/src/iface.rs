@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use futures_util::TryStreamExt as _;
 use model::BitsPerSec;
-use rtnetlink::Handle;
 use rtnetlink::packet_core::{
     NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
 };
@@ -16,6 +15,7 @@ use rtnetlink::packet_route::link::{
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteType};
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use rtnetlink::{Handle, LinkGetRequest};
 
 use crate::netlink::{self, Asked as _, NetlinkError};
 
@@ -67,10 +67,20 @@ impl Interface {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(InterfaceError::Missing(name.to_owned()));
         }
-        netlink::call_here(|handle| look_up(handle, name)).map_err(|error| match error.errno() {
-            Some(libc::ENODEV) => InterfaceError::Missing(name.to_owned()),
-            _ => error.into(),
-        })
+        let what = || format!("look up interface {name}");
+        let by_name = |get: LinkGetRequest| get.match_name(name.to_owned());
+        netlink::call_here(|handle| look_up(handle, by_name, what))
+            .map_err(|error| missing(error, name))
+    }
+
+    /// Looks up the interface with the number `index` in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// As [`Interface::find`].
+    pub fn by_index(index: u32) -> Result<Self, InterfaceError> {
+        let what = || format!("look up interface number {index}");
+        netlink::call_here(|handle| look_up(handle, |get| get.match_index(index), what))
+            .map_err(|error| missing(error, &format!("number {index}")))
     }
 
     /// What its cable carries now, on L1; `None` of what has no cable, or does not say. (`/sys/class/net/NAME/speed`, which has a
@@ -99,10 +109,12 @@ impl Interface {
 }
 
 /// A change of an interface, or what it is after changes that could not be told one by one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkChange {
     /// The interface's number.
     pub index: u32,
+    /// Its name now.
+    pub name: String,
     /// Administratively up.
     pub up: bool,
     /// The driver sees a carrier.
@@ -169,13 +181,24 @@ impl AsFd for LinkWatcher {
     }
 }
 
-async fn look_up(handle: Handle, name: &str) -> Result<Interface, NetlinkError> {
-    let what = || format!("look up interface {name}");
-    let mut links = handle.link().get().match_name(name.to_owned()).execute();
-    let link = links.try_next().await.asked(what)?;
+/// What the kernel's "no such device" means.
+fn missing(error: NetlinkError, name: &str) -> InterfaceError {
+    match error.errno() {
+        Some(libc::ENODEV) => InterfaceError::Missing(name.to_owned()),
+        _ => error.into(),
+    }
+}
+
+async fn look_up(
+    handle: Handle,
+    chosen: impl FnOnce(LinkGetRequest) -> LinkGetRequest,
+    what: impl Fn() -> String,
+) -> Result<Interface, NetlinkError> {
+    let mut links = chosen(handle.link().get()).execute();
+    let link = links.try_next().await.asked(&what)?;
     let link = link
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
-        .asked(what)?;
+        .asked(&what)?;
     let mut interface = from_message(&link);
     interface.default_route = is_default(&handle, interface.index).await?;
     Ok(interface)
@@ -297,12 +320,13 @@ fn as_change(payload: &NetlinkPayload<RouteNetlinkMessage>) -> Option<LinkChange
     if link.header.interface_family != AddressFamily::Unspec {
         return None;
     }
-    let has = |flag| !gone && link.header.flags.contains(flag);
+    let now = from_message(link);
     Some(LinkChange {
-        index: link.header.index,
-        up: has(LinkFlags::Up),
-        carrier: has(LinkFlags::LowerUp),
-        running: has(LinkFlags::Running),
+        index: now.index,
+        name: now.name,
+        up: !gone && now.up,
+        carrier: !gone && now.carrier,
+        running: !gone && now.running,
         gone,
     })
 }

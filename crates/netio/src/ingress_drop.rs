@@ -2,7 +2,9 @@
 //!
 //! An nftables chain on the netdev ingress hook with the policy "drop": it runs after the packet taps, so a packet
 //! socket still sees every frame, and before bridges, VLAN interfaces and IP. Its table carries the owner flag: the
-//! kernel removes it when the socket that made it closes, so that not even SIGKILL leaves it behind.
+//! kernel removes it when the socket that made it closes, so that not even SIGKILL leaves it behind. The table is named
+//! after the interface, and the kernel lets nobody else touch an owned one: so no two processes of a namespace guard one
+//! interface, whichever users they are of.
 //!
 //! Source: `include/uapi/linux/netfilter/nf_tables.h`, `net/netfilter/nf_tables_api.c`, `nfnetlink.c`.
 
@@ -14,6 +16,7 @@ use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 const HEADER: usize = 16;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
+const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
 const NLA_F_NESTED: u16 = 0x8000;
 const NFNETLINK_V0: u8 = 0;
@@ -69,14 +72,12 @@ impl IngressDrop {
             advice: step.advice(&source),
             source,
         };
-        nix::net::if_::if_nametoindex(interface)
+        let index = nix::net::if_::if_nametoindex(interface)
             .map_err(|e| fail(Step::FindInterface, e.into()))?;
         let open = |e| fail(Step::OpenSocket, e);
         let mut socket = Socket::new(NETLINK_NETFILTER).map_err(open)?;
-        // Each has a table of its own: an owned table takes orders from no other socket. The socket's
-        // address tells them apart.
-        let address = socket.bind_auto().map_err(open)?;
-        let table = format!("farwire-{}", address.port_number());
+        socket.bind_auto().map_err(open)?;
+        let table = format!("farwire-{index}");
 
         let batch = batch(&table, interface);
         socket
@@ -115,6 +116,10 @@ impl Step {
     fn advice(self, error: &io::Error) -> &'static str {
         let errno = error.raw_os_error().unwrap_or(0);
         match (self, errno) {
+            // Without the privilege the kernel refuses the batch at its beginning.
+            (Self::AddTable, libc::EPERM | libc::EEXIST) => {
+                " (another farwire has the interface in use)"
+            }
             (_, libc::EPERM | libc::EACCES) => " (CAP_NET_ADMIN is needed)",
             (Self::FindInterface, _) => "",
             (Self::OpenSocket, _) => " (the kernel needs CONFIG_NETFILTER_NETLINK)",
@@ -165,7 +170,11 @@ fn message(step: Step, kind: u16, attributes: &[u8]) -> Vec<u8> {
     // A batch's first and last message name the subsystem, in network order, where the others name a family.
     let (flags, family, subsystem) = match step {
         Step::Begin | Step::Commit => (NLM_F_REQUEST, 0, NFNL_SUBSYS_NFTABLES),
-        _ => (NLM_F_REQUEST | NLM_F_CREATE | NLM_F_ACK, NFPROTO_NETDEV, 0),
+        _ => (
+            NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK,
+            NFPROTO_NETDEV,
+            0,
+        ),
     };
     let length = u32::try_from(HEADER + 4 + attributes.len()).expect("a message is short");
     let mut message = Vec::new();

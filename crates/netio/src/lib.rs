@@ -2,6 +2,7 @@
 
 mod af_packet;
 pub mod bed;
+mod bridge;
 mod change;
 mod checksum;
 pub mod clock;

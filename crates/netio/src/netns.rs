@@ -2,10 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::thread;
 
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 /// A network namespace; it lives until the last descriptor and the last process in it are gone.
 #[derive(Debug)]
@@ -81,15 +82,6 @@ impl NetNs {
         self.run(|| write_sysctl_here(path, value))?
     }
 
-    /// The kernel's number for the namespace: two handles on one namespace share it.
-    ///
-    /// # Errors
-    /// None is known; `fstat` may fail in theory.
-    pub fn inode(&self) -> Result<u64, NetNsError> {
-        let stat = nix::sys::stat::fstat(&self.fd).map_err(|e| NetNsError::Clone(e.into()))?;
-        Ok(stat.st_ino)
-    }
-
     fn from_path(path: &str) -> Result<Self, NetNsError> {
         let file = File::open(path).map_err(|source| NetNsError::Open {
             path: path.to_owned(),
@@ -138,6 +130,34 @@ pub enum NetNsError {
         /// Why.
         source: io::Error,
     },
+}
+
+/// The kernel's number for the calling thread's namespace, which no other has until the next boot (`SO_NETNS_COOKIE`, Linux
+/// 5.14; `net/core/sock.c`).
+///
+/// # Errors
+/// When there are no descriptors left.
+pub(crate) fn cookie_here() -> io::Result<u64> {
+    let socket = socket(
+        AddressFamily::Inet,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )?;
+    let mut cookie: u64 = 0;
+    let mut length = libc::socklen_t::try_from(size_of::<u64>()).expect("a small number");
+    // SAFETY: `cookie` and `length` are valid for the call to fill; length is the size of the cookie.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    nix::errno::Errno::result(result)?;
+    Ok(cookie)
 }
 
 /// Sets a sysctl of the calling thread's namespace: `/proc/sys/net` shows that of the thread that opens the file.

@@ -1,6 +1,8 @@
 //! An interface's features (its offloads) and flags, read and set by ioctl on one socket of its namespace.
 //!
-//! Source: `include/uapi/linux/ethtool.h`, `net/ethtool/ioctl.c`.
+//! The ioctls name an interface, which may be renamed at any time: each asks for the name of the moment first.
+//!
+//! Source: `include/uapi/linux/ethtool.h`, `net/ethtool/ioctl.c`, netdevice(7).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,11 +18,14 @@ const ETH_SS_FEATURES: u32 = 4;
 /// Length of one name in an ethtool string set.
 const ETH_GSTRING_LEN: usize = 32;
 
-/// A handle on one interface's features and flags; it keeps to the namespace in which it was opened.
+/// A handle on one interface's features and flags; it keeps to the namespace in which it was opened, and to the interface
+/// when that is renamed.
 #[derive(Debug)]
 pub struct Offloads {
     socket: OwnedFd,
+    /// Its name when it was opened.
     interface: String,
+    index: u32,
     /// Feature names; a feature's place here is its bit.
     names: Vec<String>,
 }
@@ -65,7 +70,7 @@ impl Offloads {
     /// # Errors
     /// When there is no such interface.
     pub fn open(interface: &str) -> Result<Self, OffloadError> {
-        let error = |source| OffloadError {
+        let error = |source: io::Error| OffloadError {
             what: "open the features",
             interface: interface.to_owned(),
             source,
@@ -74,6 +79,8 @@ impl Offloads {
         if interface.len() >= libc::IFNAMSIZ {
             return Err(error(io::Error::from_raw_os_error(libc::ENODEV)));
         }
+        let index =
+            nix::net::if_::if_nametoindex(interface).map_err(|errno| error(errno.into()))?;
         let opened = socket(
             AddressFamily::Inet,
             SockType::Datagram,
@@ -83,16 +90,23 @@ impl Offloads {
         let mut offloads = Self {
             socket: opened.map_err(|e| error(e.into()))?,
             interface: interface.to_owned(),
+            index,
             names: Vec::new(),
         };
         offloads.names = offloads.read_names()?;
         Ok(offloads)
     }
 
-    /// The interface's name.
+    /// The name that the interface was opened by.
     #[must_use]
     pub fn interface(&self) -> &str {
         &self.interface
+    }
+
+    /// The interface's number in its namespace.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.index
     }
 
     /// Every feature that the kernel knows, with its state.
@@ -171,7 +185,7 @@ impl Offloads {
         } else {
             flags & !libc::IFF_UP
         };
-        let mut request = self.request();
+        let mut request = self.request()?;
         // The flags of SIOCSIFFLAGS are the low 16 bits (netdevice(7)).
         let [low, high, ..] = wanted.to_le_bytes();
         request.ifr_ifru.ifru_flags = i16::from_le_bytes([low, high]);
@@ -183,7 +197,7 @@ impl Offloads {
     /// # Errors
     /// Without CAP_NET_ADMIN, and when the driver takes no such MTU.
     pub fn set_mtu(&self, mtu: u32) -> Result<(), OffloadError> {
-        let mut request = self.request();
+        let mut request = self.request()?;
         request.ifr_ifru.ifru_mtu = i32::try_from(mtu).unwrap_or(i32::MAX);
         self.ioctl("set the MTU", libc::SIOCSIFMTU, &mut request)
     }
@@ -193,7 +207,7 @@ impl Offloads {
     }
 
     fn flags(&self) -> Result<i32, OffloadError> {
-        let mut request = self.request();
+        let mut request = self.request()?;
         self.ioctl("read the flags", libc::SIOCGIFFLAGS, &mut request)?;
         // SAFETY: SIOCGIFFLAGS has filled in the flags, and every bit pattern is one.
         Ok(unsafe { request.ifr_ifru.ifru_flags }.into())
@@ -234,7 +248,7 @@ impl Offloads {
 
     /// One SIOCETHTOOL; `buffer` is a whole ethtool structure, header and room for the answer.
     fn ethtool(&self, what: &'static str, buffer: &mut [u8]) -> Result<(), OffloadError> {
-        let mut request = self.request();
+        let mut request = self.request()?;
         request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
         self.ioctl(what, libc::SIOCETHTOOL, &mut request)
     }
@@ -259,13 +273,13 @@ impl Offloads {
         })
     }
 
-    fn request(&self) -> libc::ifreq {
+    /// A request that names the interface as it is called now (`SIOCGIFNAME`).
+    fn request(&self) -> Result<libc::ifreq, OffloadError> {
         // SAFETY: an ifreq is a name and a union of plain data; zero is valid for all of it.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        for (to, from) in request.ifr_name.iter_mut().zip(self.interface.bytes()) {
-            *to = from.cast_signed();
-        }
-        request
+        request.ifr_ifru.ifru_ifindex = self.index.cast_signed();
+        self.ioctl("find the name", libc::SIOCGIFNAME, &mut request)?;
+        Ok(request)
     }
 }
 

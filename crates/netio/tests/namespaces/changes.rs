@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use farwire_netio::bed::{CLIENT_PORT, WAN};
 use farwire_netio::iface::{Interface, LinkChange, LinkWatcher};
@@ -10,9 +11,9 @@ use farwire_netio::offloads::{Offloads, Switched};
 use nix::poll::{PollFd, PollFlags, poll};
 use std::os::fd::AsFd as _;
 
-use crate::Test;
 use crate::bed::plain;
 use crate::helper::{self, PATIENCE_MS};
+use crate::{Need, Test};
 
 pub(crate) const TESTS: &[Test] = &[
     (
@@ -24,6 +25,21 @@ pub(crate) const TESTS: &[Test] = &[
         "lease::what_a_killed_process_left_is_put_back",
         &[],
         what_a_killed_process_left_is_put_back,
+    ),
+    (
+        "lease::what_a_killed_process_left_is_put_back_under_another_name",
+        &[Need::Ip],
+        what_a_killed_process_left_is_put_back_under_another_name,
+    ),
+    (
+        "lease::an_interface_of_another_address_is_left_alone",
+        &[Need::Ip],
+        an_interface_of_another_address_is_left_alone,
+    ),
+    (
+        "lease::a_renamed_interface_is_put_back",
+        &[Need::Ip],
+        a_renamed_interface_is_put_back,
     ),
     (
         "lease::an_interface_is_leased_once",
@@ -71,17 +87,70 @@ fn what_a_killed_process_left_is_put_back() {
     let dir = JournalDir::new();
     let bed = plain();
     let within = || {
-        let (mut holder, _output) = helper::start(&["lease", dir.path.to_str().unwrap()]);
-        holder.kill().unwrap();
-        holder.wait().unwrap();
-        assert_eq!(state(), (false, false));
-
+        kill_holder(&dir);
         let lease = Lease::take_in(&dir.path, WAN).unwrap();
         assert_eq!(state(), (true, true));
         assert_eq!(lease.replaced(), []);
     };
     bed.client().run(within).unwrap();
     assert_eq!(dir.files(), 0);
+}
+
+fn what_a_killed_process_left_is_put_back_under_another_name() {
+    let dir = JournalDir::new();
+    let bed = plain();
+    let within = || {
+        kill_holder(&dir);
+        ip(&["link", "set", WAN, "name", "lan"]);
+        let lease = Lease::take_in(&dir.path, "lan").unwrap();
+        assert_eq!(state_of("lan"), (true, true));
+        assert!(lease.has_raised());
+    };
+    bed.client().run(within).unwrap();
+    assert_eq!(dir.files(), 0);
+}
+
+/// It may be another one, which has got the number of the first.
+fn an_interface_of_another_address_is_left_alone() {
+    let dir = JournalDir::new();
+    let bed = plain();
+    let within = || {
+        kill_holder(&dir);
+        ip(&["link", "set", WAN, "address", "02:00:00:00:00:77"]);
+        let lease = Lease::take_in(&dir.path, WAN).unwrap();
+        assert_eq!(state(), (false, false));
+        assert!(!lease.has_raised());
+    };
+    bed.client().run(within).unwrap();
+    assert_eq!(dir.files(), 0);
+}
+
+fn a_renamed_interface_is_put_back() {
+    let dir = JournalDir::new();
+    let bed = plain();
+    let within = || {
+        let mut lease = Lease::take_in(&dir.path, WAN).unwrap();
+        lease.switch(TSO, false).unwrap();
+        lease.set_up(false).unwrap();
+        ip(&["link", "set", WAN, "name", "lan"]);
+        drop(lease);
+        assert_eq!(state_of("lan"), (true, true));
+    };
+    bed.client().run(within).unwrap();
+    assert_eq!(dir.files(), 0);
+}
+
+/// Leaves the feature off and the interface down.
+fn kill_holder(dir: &JournalDir) {
+    let (mut holder, _output) = helper::start(&["lease", dir.path.to_str().unwrap()]);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert_eq!(state(), (false, false));
+}
+
+fn ip(arguments: &[&str]) {
+    let status = Command::new("ip").args(arguments).status().unwrap();
+    assert!(status.success(), "ip {arguments:?}");
 }
 
 fn an_interface_is_leased_once() {
@@ -160,7 +229,11 @@ fn wait_for(watcher: &mut LinkWatcher, wanted: impl Fn(&LinkChange) -> bool) {
 
 /// Whether the feature is on and the interface up, in the calling thread's namespace.
 fn state() -> (bool, bool) {
-    let wan = Offloads::open(WAN).unwrap();
+    state_of(WAN)
+}
+
+fn state_of(interface: &str) -> (bool, bool) {
+    let wan = Offloads::open(interface).unwrap();
     (wan.features().unwrap()[TSO].active, wan.is_up().unwrap())
 }
 

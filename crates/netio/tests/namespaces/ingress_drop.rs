@@ -22,6 +22,11 @@ pub(crate) const TESTS: &[Test] = &[
         two_interfaces_are_guarded_at_once,
     ),
     (
+        "ingress_drop::an_interface_is_guarded_once",
+        &[Need::Ingress],
+        an_interface_is_guarded_once,
+    ),
+    (
         "ingress_drop::a_missing_interface_is_named",
         &[],
         a_missing_interface_is_named,
@@ -51,6 +56,16 @@ fn two_interfaces_are_guarded_at_once() {
     for guard in guards.unwrap() {
         guard.unwrap();
     }
+}
+
+fn an_interface_is_guarded_once() {
+    let bed = plain();
+    let within = || {
+        let _first = IngressDrop::new(WAN).unwrap();
+        IngressDrop::new(WAN).err().unwrap().to_string()
+    };
+    let error = bed.client().run(within).unwrap();
+    assert!(error.contains("another farwire"), "{error}");
 }
 
 fn a_missing_interface_is_named() {

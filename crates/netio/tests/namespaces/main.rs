@@ -19,6 +19,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 #[derive(Clone, Copy, PartialEq)]
 enum Need {
     Ping,
+    Ip,
     Ingress,
 }
 
@@ -41,7 +42,7 @@ fn main() {
 
     let mut lacking = Vec::new();
     if missing_privilege.is_none() {
-        lacking = [Need::Ping, Need::Ingress]
+        lacking = [Need::Ping, Need::Ip, Need::Ingress]
             .into_iter()
             .filter_map(|need| Some((need, lack(need)?)))
             .collect();
@@ -77,6 +78,10 @@ fn lack(need: Need) -> Option<String> {
         Need::Ping => {
             let found = std::process::Command::new("ping").arg("-V").output();
             found.err().map(|error| format!("needs ping: {error}"))
+        }
+        Need::Ip => {
+            let found = std::process::Command::new("ip").arg("-V").output();
+            found.err().map(|error| format!("needs ip: {error}"))
         }
         Need::Ingress => {
             let bed = bed::plain();

@@ -1,0 +1,384 @@
+//! Changes to real interfaces, written down before they are made and undone afterwards, by the next process if need be.
+//!
+//! A journal is a file for one interface of one namespace, locked by the process that changes it and removed when all
+//! is as it was. One that nobody locks was left by a process that was killed: whoever leases the interface next first
+//! undoes what it says. Its first line says who holds it, each further line what a change replaced, both in JSON.
+
+mod journal;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bridge;
+use crate::iface::{Interface, InterfaceError};
+use crate::offloads::{OffloadError, Offloads, Switched};
+use journal::{Journal, JournalDir, dir_error};
+
+/// What would merge packets before they are seen, in a form that the virtio header cannot describe or that
+/// could not leave as it came (`net/core/dev.c`, `dev_disable_lro` and its like).
+pub const MERGING: [&str; 4] = [
+    "rx-lro",
+    "rx-gro-hw",
+    "rx-gro-list",
+    "rx-udp-gro-forwarding",
+];
+
+/// What bridges of farwire's are called, before the number of a port.
+const BRIDGE: &str = "farwire-";
+
+/// The right to change an interface; what was changed through it is put back when it is dropped.
+#[derive(Debug)]
+pub struct Lease {
+    offloads: Offloads,
+    journal: Journal,
+    /// What each change replaced, oldest first.
+    replaced: Vec<Replaced>,
+    has_raised: bool,
+    /// The changes outlive the lease.
+    is_left: bool,
+}
+
+/// What a change replaced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Replaced {
+    /// A feature was on or off.
+    Feature {
+        /// As ethtool(8) names it.
+        name: String,
+        /// It was on.
+        on: bool,
+    },
+    /// The administrative state was up or down.
+    Up(bool),
+    /// There was no bridge of this name, whose port the interface is now.
+    NoBridge(String),
+}
+
+/// What became of an interface that a killed process had left changed.
+#[derive(Debug)]
+pub struct PutBack {
+    /// Its name now; of one that is gone, its last.
+    pub interface: String,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// These were put back.
+    Done(Vec<Replaced>),
+    /// A living process has the interface: nothing was done.
+    InUse(LeaseError),
+    /// There is no such interface any more: nothing is left to put back.
+    Gone,
+    /// Something could not be put back; the journal is kept.
+    Failed(LeaseError),
+}
+
+/// Why an interface could not be leased or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// A living process holds it.
+    #[error("interface {interface} is already in use by another farwire{holder}")]
+    InUse {
+        /// The interface.
+        interface: String,
+        /// " (pid N)" where known.
+        holder: String,
+    },
+    /// The journal could not be kept.
+    #[error("cannot keep the journal {path}: {source}")]
+    Journal {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The interface could not be looked up, or not put into a bridge.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// It could not be read or changed.
+    #[error(transparent)]
+    Offload(#[from] OffloadError),
+}
+
+impl LeaseError {
+    /// Whether it failed because the interface is no longer there.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Offload(OffloadError { source, .. }) => {
+                source.raw_os_error() == Some(libc::ENODEV)
+            }
+            Self::Interface(InterfaceError::Missing(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Lease {
+    /// Leases `interface` of the calling thread's namespace, and first undoes what a killed process left changed; as root, also
+    /// one of another user.
+    ///
+    /// The journal is kept under `/run/farwire`, or where that cannot be written under `$XDG_RUNTIME_DIR/farwire`,
+    /// else in `/tmp/farwire-UID`.
+    ///
+    /// # Errors
+    /// When another farwire holds the interface, or the journal cannot be kept.
+    pub fn take(interface: &str) -> Result<Self, LeaseError> {
+        let found = Interface::find(interface)?;
+        for dir in JournalDir::of_others() {
+            if let Some(journal) = Journal::lock(&Arc::new(dir), found.index, interface, false)? {
+                put_back(journal, Some(&found))?;
+            }
+        }
+        Self::of(JournalDir::own()?, &found)
+    }
+
+    /// As [`Lease::take`], with the journal in the directory `dir`.
+    ///
+    /// # Errors
+    /// As [`Lease::take`].
+    pub fn take_in(dir: &Path, interface: &str) -> Result<Self, LeaseError> {
+        let found = Interface::find(interface)?;
+        let opened = JournalDir::make(dir).map_err(|source| LeaseError::Journal {
+            path: dir.to_owned(),
+            source,
+        })?;
+        Self::of(opened, &found)
+    }
+
+    fn of(dir: JournalDir, found: &Interface) -> Result<Self, LeaseError> {
+        let journal = Journal::lock(&Arc::new(dir), found.index, &found.name, true)?
+            .expect("it is created if there is none");
+        let left = journal.left_behind();
+        let left = left.filter(|(holder, _)| holder.mac == found.mac);
+        let mut lease = Self {
+            offloads: Offloads::open(&found.name)?,
+            journal,
+            replaced: left.map(|(_, replaced)| replaced).unwrap_or_default(),
+            has_raised: false,
+            // What cannot be put back now stays written down.
+            is_left: true,
+        };
+        lease.restore()?;
+        lease.is_left = false;
+        lease.has_raised = !found.up && lease.offloads.is_up()?;
+        lease.replaced.clear();
+        lease.journal.begin(&found.name, found.mac)?;
+        Ok(lease)
+    }
+
+    /// Whether to lease the interface meant to set it up again: its carrier may take its time.
+    #[must_use]
+    pub fn has_raised(&self) -> bool {
+        self.has_raised
+    }
+
+    /// Switches `feature` on or off for the length of the lease.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, when the interface is gone, or the journal cannot be written.
+    pub fn switch(&mut self, feature: &str, on: bool) -> Result<Switched, LeaseError> {
+        let Some(state) = self.offloads.feature(feature)? else {
+            return Ok(Switched::Absent);
+        };
+        if state.active == on || state.fixed {
+            return Ok(self.offloads.switch(feature, on)?);
+        }
+        self.note(Replaced::Feature {
+            name: feature.to_owned(),
+            on: state.active,
+        })?;
+        Ok(self.offloads.switch(feature, on)?)
+    }
+
+    /// Sets the interface administratively up or down for the length of the lease; tells whether that changed it.
+    ///
+    /// # Errors
+    /// As [`Lease::switch`].
+    pub fn set_up(&mut self, up: bool) -> Result<bool, LeaseError> {
+        let was = self.offloads.is_up()?;
+        if was == up {
+            return Ok(false);
+        }
+        // The first note is the state to return to, however often it then changes.
+        let noted = |replaced: &Replaced| matches!(replaced, Replaced::Up(_));
+        if !self.replaced.iter().any(noted) {
+            self.note(Replaced::Up(was))?;
+        }
+        self.offloads.set_up(up)?;
+        Ok(true)
+    }
+
+    /// Joins two leased interfaces by a bridge that passes everything, and sets them up.
+    ///
+    /// # Errors
+    /// As [`Lease::switch`]; on a kernel without bridges.
+    pub fn join(leases: [&mut Self; 2]) -> Result<(), LeaseError> {
+        let ports = leases.each_ref().map(|lease| lease.offloads.index());
+        let name = format!("{BRIDGE}{}", ports[0]);
+        for lease in leases {
+            // To enter a bridge would switch it off for good (`net/bridge/br_if.c`).
+            lease.switch("rx-lro", false)?;
+            lease.set_up(true)?;
+            lease.note(Replaced::NoBridge(name.clone()))?;
+        }
+        Ok(bridge::join(&name, ports)?)
+    }
+
+    /// Ends the lease and leaves everything as it is, for whoever leases the interface next or for [`put_back_all`].
+    pub fn leave(mut self) {
+        // Without a change there is nothing to put back, and no need of a journal.
+        self.is_left = !self.replaced.is_empty();
+    }
+
+    /// What the changes so far have replaced, oldest first.
+    #[must_use]
+    pub fn replaced(&self) -> &[Replaced] {
+        &self.replaced
+    }
+
+    /// Writes down what a change is about to replace.
+    fn note(&mut self, replaced: Replaced) -> Result<(), LeaseError> {
+        self.journal.write(&replaced)?;
+        self.replaced.push(replaced);
+        Ok(())
+    }
+
+    /// Puts back all that was replaced, latest first; goes on past a failure and tells of the first.
+    fn restore(&self) -> Result<(), LeaseError> {
+        let mut first_failure = Ok(());
+        for replaced in self.replaced.iter().rev() {
+            let done = match replaced {
+                Replaced::Feature { name, on } => {
+                    let switched = self.offloads.switch(name, *on);
+                    switched.map(drop).map_err(LeaseError::from)
+                }
+                Replaced::Up(up) => self.offloads.set_up(*up).map_err(LeaseError::from),
+                Replaced::NoBridge(name) => bridge::remove(name).map_err(LeaseError::from),
+            };
+            first_failure = first_failure.and(done);
+        }
+        first_failure
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.is_left {
+            return;
+        }
+        // The journal stays when something could not be put back, unless the interface itself is gone.
+        let done = self.restore();
+        if done.as_ref().err().is_none_or(LeaseError::is_gone) {
+            self.journal.remove();
+        }
+    }
+}
+
+impl Replaced {
+    /// Whether it is of those that a box replaces by what does less: a journal of another user's may make root do no
+    /// more than switch these features on, set an interface up, and remove a bridge of farwire's.
+    fn is_by_a_box(&self) -> bool {
+        match self {
+            Self::Feature { name, on } => *on && MERGING.contains(&name.as_str()),
+            Self::Up(up) => *up,
+            Self::NoBridge(name) => {
+                let number = name.strip_prefix(BRIDGE);
+                number.is_some_and(|number| number.parse::<u32>().is_ok())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Replaced {
+    /// What it was put back to.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Feature { name, on } => write!(f, "{name} {}", if *on { "on" } else { "off" }),
+            Self::Up(up) => f.write_str(if *up { "up" } else { "down" }),
+            Self::NoBridge(name) => write!(f, "out of the bridge {name}"),
+        }
+    }
+}
+
+/// Puts back what killed processes left changed on any interface of the calling thread's namespace; as root, also those of
+/// other users. What a living process has is left alone.
+///
+/// # Errors
+/// The journals cannot be looked for.
+pub fn put_back_all() -> Result<Vec<PutBack>, LeaseError> {
+    let mut all = Vec::new();
+    let others = JournalDir::of_others();
+    for dir in others.into_iter().chain([JournalDir::own()?]) {
+        let dir = Arc::new(dir);
+        for index in dir.interfaces().map_err(|e| dir_error(&dir, e))? {
+            all.extend(put_back_one(&dir, index));
+        }
+    }
+    Ok(all)
+}
+
+/// None if the journal has gone meanwhile.
+fn put_back_one(dir: &Arc<JournalDir>, index: u32) -> Option<PutBack> {
+    let found = match Interface::by_index(index) {
+        Ok(found) => Some(found),
+        Err(InterfaceError::Missing(_)) => None,
+        Err(error) => return Some(PutBack::new(index, None, Outcome::Failed(error.into()))),
+    };
+    let name = found.as_ref().map(|found| found.name.clone());
+    let call = name.clone().unwrap_or_else(|| format!("number {index}"));
+    let journal = match Journal::lock(dir, index, &call, false) {
+        Ok(journal) => journal?,
+        Err(in_use @ LeaseError::InUse { .. }) => {
+            return Some(PutBack::new(index, name, Outcome::InUse(in_use)));
+        }
+        Err(error) => return Some(PutBack::new(index, name, Outcome::Failed(error))),
+    };
+    let last = journal.left_behind().map(|(holder, _)| holder.interface);
+    let outcome = match put_back(journal, found.as_ref()) {
+        Ok(Some(replaced)) => Outcome::Done(replaced),
+        Ok(None) => Outcome::Gone,
+        Err(error) => Outcome::Failed(error),
+    };
+    Some(PutBack::new(index, name.or(last), outcome))
+}
+
+/// Puts back what stands in `journal` if it is of the interface `found`; removes it unless something could not be put back.
+fn put_back(
+    journal: Journal,
+    found: Option<&Interface>,
+) -> Result<Option<Vec<Replaced>>, LeaseError> {
+    let left = journal.left_behind();
+    let is_of = |found: &&Interface| left.as_ref().is_some_and(|(h, _)| h.mac == found.mac);
+    let (Some(found), Some((_, replaced))) = (found.filter(is_of), &left) else {
+        journal.remove();
+        return Ok(None);
+    };
+    let lease = Lease {
+        offloads: Offloads::open(&found.name)?,
+        journal,
+        replaced: replaced.clone(),
+        has_raised: false,
+        is_left: true,
+    };
+    lease.restore()?;
+    lease.journal.remove();
+    Ok(Some(lease.replaced.clone()))
+}
+
+impl PutBack {
+    fn new(index: u32, interface: Option<String>, outcome: Outcome) -> Self {
+        Self {
+            interface: interface.unwrap_or_else(|| format!("number {index}")),
+            outcome,
+        }
+    }
+}
