@@ -9,6 +9,7 @@ mod experiment;
 pub mod forward;
 mod named_files;
 mod notes;
+mod service_manager;
 mod testbed;
 mod toml_file;
 

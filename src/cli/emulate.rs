@@ -6,30 +6,43 @@ use std::process::ExitCode;
 use clap::Args;
 use model::BitsPerSec;
 use netio::iface::Interface;
+use netio::lease::{self, Outcome, PutBack};
 
 use super::ForwarderArgs;
 use super::link::LinkArgs;
-use crate::emulate::WanBox;
+use crate::emulate::{OnExit, WanBox, blame};
 use crate::notes::note;
+use crate::service_manager;
 use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
 
 /// Put an emulated link between two Ethernet interfaces, until a signal ends it
 ///
 /// Whatever arrives at IF_A leaves by IF_B ("up") and the other way round ("down"): any EtherType, VLAN tags, jumbo
-/// frames; no address is touched. The host's own stack sees nothing of it. What is changed on the interfaces is put
-/// back at the end; after a kill, by the next start. When one interface loses its carrier the other is lowered until
-/// it returns, unless that one has addresses (other than link-local ones) or routes, which it would lose. Needs CAP_NET_ADMIN and CAP_NET_RAW.
+/// frames; no address is touched. The host's own stack sees nothing of it. When one interface loses its carrier the other is
+/// lowered until it returns, unless that one has addresses (other than link-local ones) or routes, which it would lose. An
+/// interface that goes away and comes back by the same name is taken again. Needs CAP_NET_ADMIN and CAP_NET_RAW.
+///
+/// At the end what is changed on the interfaces is put back, and nothing passes between them any more, or everything
+/// (--on-exit bridge). If farwire is killed or fails, a process that outlives it does the same within a second,
+/// but leaves the interfaces down (cut), so that both neighbours see the link go; one with addresses or routes, which
+/// it would lose, stays up. --restore, or the next start on these interfaces, undoes that.
 #[derive(Args, Debug)]
 pub(crate) struct EmulateArgs {
     /// The client's side
-    #[arg(value_name = "IF_A")]
-    a: String,
+    #[arg(value_name = "IF_A", required_unless_present = "restore")]
+    a: Option<String>,
     /// The server's side
-    #[arg(value_name = "IF_B")]
-    b: String,
+    #[arg(value_name = "IF_B", required_unless_present = "restore")]
+    b: Option<String>,
     #[command(flatten)]
     link: LinkArgs,
+    /// What becomes of the interfaces when the box ends, however it ends
+    #[arg(long, value_name = "WHAT", default_value = "cut")]
+    on_exit: OnExit,
+    /// Put back what boxes left changed that have ended, and do nothing else: interfaces up, features on, bridges removed
+    #[arg(long, exclusive = true)]
+    restore: bool,
     /// Take an interface even if the default route leads out of it
     #[arg(long)]
     force: bool,
@@ -41,25 +54,28 @@ pub(crate) struct EmulateArgs {
 }
 
 impl EmulateArgs {
-    /// What the interfaces' cables carry; one that is not there is told when it is taken.
-    fn speeds(&self) -> impl Iterator<Item = BitsPerSec> {
-        let found = [&self.a, &self.b].map(|name| Interface::find(name));
-        found.into_iter().flatten().filter_map(|of| of.speed())
-    }
-
     /// Runs the box until a signal ends it.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        match (&self.a, &self.b) {
+            (Some(a), Some(b)) => self.emulate([a, b]),
+            _ => restore(),
+        }
+    }
+
+    fn emulate(&self, names: [&str; 2]) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
         super::link::warn(&link.config);
-        super::link::warn_of_host(&link.config, self.speeds());
+        super::link::warn_of_host(&link.config, speeds(names));
         let in_force = super::link::in_force(&spec)?;
         let options = self.forwarder.options()?;
-        let wan_box = WanBox::up([&self.a, &self.b], self.force, link, options)?;
-        note(format_args!(
-            "farwire: {} <-> {} behind {}, until a signal",
-            self.a, self.b, in_force
-        ));
+        let wan_box = WanBox::up(names, self.force, self.on_exit, link, options)?;
+        let said = format!(
+            "{} <-> {} behind {in_force}, until a signal",
+            names[0], names[1]
+        );
+        note(format_args!("farwire: {said}"));
+        service_manager::ready(&said);
         let summary = wan_box.run()?;
         note(format_args!("farwire: {summary}"));
         if let Some(file) = &self.json {
@@ -67,4 +83,41 @@ impl EmulateArgs {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What the interfaces' cables carry; one that is not there is told when it is taken.
+fn speeds(names: [&str; 2]) -> impl Iterator<Item = BitsPerSec> {
+    let found = names.map(Interface::find);
+    found.into_iter().flatten().filter_map(|of| of.speed())
+}
+
+/// Puts back what boxes left that have ended, and says what that was.
+fn restore() -> Result<ExitCode, Failure> {
+    let all = lease::put_back_all().map_err(blame)?;
+    if all.is_empty() {
+        note("farwire: there is nothing to put back in this network namespace");
+    }
+    let mut first_failure = Ok(ExitCode::SUCCESS);
+    for PutBack { interface, outcome } in all {
+        match outcome {
+            Outcome::Done(replaced) if replaced.is_empty() => {
+                note(format_args!("farwire: {interface} is as it was"));
+            }
+            Outcome::Done(replaced) => {
+                let said: Vec<String> = replaced.iter().rev().map(ToString::to_string).collect();
+                note(format_args!(
+                    "farwire: {interface} is put back: {}",
+                    said.join(", ")
+                ));
+            }
+            Outcome::Gone => note(format_args!(
+                "farwire: interface {interface} is gone: nothing is left to put back"
+            )),
+            Outcome::InUse(why) => note(format_args!("farwire: {why}: left alone")),
+            Outcome::Failed(error) => {
+                first_failure = first_failure.and(Err(blame(error)));
+            }
+        }
+    }
+    first_failure
 }

@@ -25,6 +25,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use netio::CpuUse;
 use serde::Serialize;
 
+use crate::emulate::OnExit;
 use crate::forward::packet_log::PacketLogWriter;
 use crate::forward::thread::ForwarderOptions;
 use crate::notes;
@@ -65,6 +66,12 @@ enum Command {
     /// Hold network interfaces in namespaces until standard input ends: what the bed `nics` starts
     #[command(hide = true)]
     NicHolder,
+    /// See to what becomes of a box's interfaces when standard input ends: what `emulate` starts
+    #[command(hide = true)]
+    BoxHolder {
+        /// What is to become of them
+        on_exit: OnExit,
+    },
 }
 
 impl Cli {
@@ -94,6 +101,9 @@ impl Cli {
             Command::Man(args) => args.run(),
             Command::Schema(args) => args.run(),
             Command::NicHolder => testbed::hold_nics()
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(Failure::from),
+            Command::BoxHolder { on_exit } => crate::emulate::hold(*on_exit)
                 .map(|()| ExitCode::SUCCESS)
                 .map_err(Failure::from),
         };

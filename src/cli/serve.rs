@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use model::Nanos;
 
 use crate::notes::note;
+use crate::service_manager;
 use instruments::capacity::wire::CONTROL_PORT;
 use instruments::endpoint::Local;
 use instruments::failure::{Blame, Failure};
@@ -91,9 +92,11 @@ impl ServeArgs {
             "farwire sends TCP with {}",
             server.congestion()
         ));
+        service_manager::ready("takes tests");
         while stop.cause().is_none() {
             thread::sleep(STOP_INTERVAL);
         }
+        service_manager::stopping();
         Ok(ExitCode::SUCCESS)
     }
 

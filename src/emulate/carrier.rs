@@ -51,6 +51,11 @@ impl Carriers {
         })
     }
 
+    /// Whether `side` is down for the other side's loss.
+    pub(super) fn is_lowered(&self, side: Side) -> bool {
+        self.lost == Some(side.other())
+    }
+
     /// The other side was not lowered after all, so that the loss is not passed on and nothing waits for its end.
     pub(super) fn kept_up(&mut self) {
         self.lost = None;

@@ -47,6 +47,8 @@ pub(crate) struct Forwarder<P: Port> {
     rules: Rules,
     held: HeldFrames<P::Lent>,
     departures: [Departures; 2],
+    /// Frames that ports lost which were replaced.
+    missed: [u64; 2],
     /// Due times of the runs that are about to be sent.
     due: Vec<Nanos>,
     stats: Stats,
@@ -81,6 +83,7 @@ impl<P: Port> Forwarder<P> {
             held: HeldFrames::new(memory),
             log,
             departures: [Departures::default(), Departures::default()],
+            missed: [0; 2],
             due: Vec::new(),
             stats: Stats::default(),
         }
@@ -403,6 +406,13 @@ impl<P: Port> Forwarder<P> {
         Ok(at)
     }
 
+    /// Goes on with another port on this side. What came by the old one and is on its way stays so; it keeps the old port's
+    /// memory until it has left.
+    pub(crate) fn replace_port(&mut self, side: Side, port: P) {
+        let old = std::mem::replace(&mut self.ports[side.index()], port);
+        self.missed[side.index()] += { old }.missed();
+    }
+
     /// Gives up what is still on its way and ends the packet log with it; what of that was kept.
     pub(crate) fn finish(&mut self) -> Option<PacketLogSummary> {
         // What is decided already, and nothing else.
@@ -432,7 +442,8 @@ impl<P: Port> Forwarder<P> {
         let mut stats = self.stats.clone();
         for side in [Side::A, Side::B] {
             stats.link[side.index()] = self.link.by_class(side).to_vec();
-            stats.missed[side.index()] = self.ports[side.index()].missed();
+            let missed = self.ports[side.index()].missed();
+            stats.missed[side.index()] = self.missed[side.index()] + missed;
         }
         stats.shares = ShareSummary::of(self.link.stages());
         stats.delays = DelaySummary::of(self.link.stages());

@@ -189,6 +189,7 @@ pub(super) fn summary(
         real_time: waiter.real_time(),
         send_error: stats.send_error.clone(),
         packet_log: None,
+        interfaces: Vec::new(),
     }
 }
 

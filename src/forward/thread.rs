@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
-use model::{ConfigError, Link, LinkConfig, Nanos, PathSpec};
+use model::{ConfigError, Link, LinkConfig, Nanos, PathSpec, Side};
 use netio::{AfPacket, Alarm, CpuUse, Port, Waiter, clock};
 use record::lateness::{FlowDepartures, LateBudget};
 use record::link_spec::{EmulatedLink, Rules};
@@ -62,15 +62,15 @@ impl From<CpuUse> for ForwarderOptions {
 
 /// A forwarder that runs until it is stopped.
 #[derive(Debug)]
-pub(crate) struct ForwarderThread {
+pub(crate) struct ForwarderThread<P = AfPacket> {
     thread: JoinHandle<Summary>,
-    commands: Sender<Command>,
+    commands: Sender<Command<P>>,
     bell: Arc<Bell>,
     late_budget: LateBudget,
 }
 
 /// What a running forwarder is asked to do.
-enum Command {
+enum Command<P> {
     /// Other conditions.
     Change {
         paths: Vec<PathSpec>,
@@ -81,6 +81,10 @@ enum Command {
     Snapshot(Sender<Summary>),
     /// What has left so far.
     Departures(Sender<Vec<FlowDepartures>>),
+    /// Another port in the place of one whose interface is gone.
+    Replace { side: Side, port: P },
+    /// A sign of life.
+    Answer(Sender<()>),
     /// The end.
     Stop,
 }
@@ -96,7 +100,7 @@ struct Bell {
 /// Raises a flag when its thread panics.
 struct Obituary(Arc<AtomicBool>);
 
-impl ForwarderThread {
+impl ForwarderThread<AfPacket> {
     /// Starts to forward between `ports` A and B; on return it does. The link's time begins now.
     pub(crate) fn start(
         ports: [AfPacket; 2],
@@ -106,8 +110,10 @@ impl ForwarderThread {
         let ring_bytes = ports.iter().map(AfPacket::ring_bytes).sum();
         Self::between(ports, ring_bytes, link, options)
     }
+}
 
-    fn between<P: Port + AsFd + Send + 'static>(
+impl<P: Port + AsFd + Send + 'static> ForwarderThread<P> {
+    fn between(
         ports: [P; 2],
         ring_bytes: usize,
         EmulatedLink { config, rules }: EmulatedLink,
@@ -189,6 +195,18 @@ impl ForwarderThread {
         self.ask(Command::Departures)
     }
 
+    /// Puts `port` in the place of the one on this side, whose interface is gone.
+    pub(crate) fn replace(&self, side: Side, port: P) {
+        self.tell(Command::Replace { side, port });
+    }
+
+    /// Asks for a sign of life: received when the forwarder comes to it, never if it has died.
+    pub(crate) fn ask_whether_alive(&self) -> Receiver<()> {
+        let (answer, answered) = mpsc::channel();
+        self.tell(Command::Answer(answer));
+        answered
+    }
+
     /// Stops forwarding and says what was done; packets on their way are gone.
     ///
     /// # Errors
@@ -199,13 +217,13 @@ impl ForwarderThread {
         ended.map_err(|panic| anyhow!("the forwarder died: {}", message(&*panic)))
     }
 
-    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T> {
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command<P>) -> Result<T> {
         let (answer, answered) = mpsc::channel();
         self.tell(command(answer));
         answered.recv().context("the forwarder has died")
     }
 
-    fn tell(&self, command: Command) {
+    fn tell(&self, command: Command<P>) {
         // One that has died takes none; whoever waits for an answer learns it.
         let _ = self.commands.send(command);
         self.bell.ring();
@@ -222,7 +240,7 @@ struct Running<P: Port> {
 
 impl<P: Port + AsFd> Running<P> {
     /// Forwards until it is told to stop.
-    fn forward(&mut self, bell: &Bell, commands: &Receiver<Command>) -> Summary {
+    fn forward(&mut self, bell: &Bell, commands: &Receiver<Command<P>>) -> Summary {
         loop {
             let now = self.waiter.now();
             if bell.has_rung() && self.obey(now, commands) {
@@ -250,7 +268,7 @@ impl<P: Port + AsFd> Running<P> {
 
     /// Does what it was told; whether that is to stop.
     #[cold]
-    fn obey(&mut self, now: Nanos, commands: &Receiver<Command>) -> bool {
+    fn obey(&mut self, now: Nanos, commands: &Receiver<Command<P>>) -> bool {
         for command in commands.try_iter() {
             // Who has gone meanwhile needs no answer.
             match command {
@@ -263,6 +281,8 @@ impl<P: Port + AsFd> Running<P> {
                 Command::Departures(done) => {
                     let _ = done.send(self.forwarder.departures());
                 }
+                Command::Replace { side, port } => self.forwarder.replace_port(side, port),
+                Command::Answer(done) => drop(done.send(())),
                 Command::Stop => return true,
             }
         }
@@ -363,7 +383,7 @@ mod tests {
         }
     }
 
-    fn start(is_deadly: bool, died: &Arc<AtomicBool>) -> ForwarderThread {
+    fn start(is_deadly: bool, died: &Arc<AtomicBool>) -> ForwarderThread<TestPort> {
         let ports = [false, is_deadly].map(|is_deadly| TestPort {
             silence: Alarm::new().unwrap(),
             is_deadly,

@@ -8,6 +8,7 @@ pub(crate) mod far_end;
 pub(crate) mod measured;
 pub(crate) mod powerless;
 pub(crate) mod process;
+pub(crate) mod state;
 pub(crate) mod steering;
 pub(crate) mod stream;
 pub(crate) mod suite;

@@ -23,6 +23,8 @@ pub(crate) enum Need {
     Udpst,
     /// Namespaces of one's own, as root or by [`gain_privilege`].
     Namespaces,
+    /// The host's own root.
+    Root,
     /// The congestion control cubic, which this host allows root alone (net.ipv4.tcp_allowed_congestion_control).
     CubicForRootOnly,
     /// Receive packet steering in a namespace of one's own.
@@ -116,6 +118,12 @@ impl Need {
                 Privilege::Root | Privilege::UserNamespace => None,
                 Privilege::None { why } => Some(format!("neither root nor user namespaces: {why}")),
             },
+            Self::Root => {
+                // Of a user namespace's own root few users are mapped.
+                let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+                let is_root = Privilege::detect() == Privilege::Root && map.contains("4294967295");
+                (!is_root).then(|| "not root of this host".to_owned())
+            }
             Self::CubicForRootOnly => {
                 let has_cubic = |which| {
                     let path = format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control");
@@ -147,6 +155,7 @@ fn try_device(kind: &str) -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let options = match kind {
         "vxlan" => "id 1 dev wan dstport 4789",
+        "bridge" => "",
         _ => "local 10.77.0.1 remote 10.77.0.2",
     };
     process::ip(

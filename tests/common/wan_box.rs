@@ -25,6 +25,18 @@ pub(crate) struct Summary {
     #[serde(default)]
     pub(crate) delays: Vec<Delays>,
     pub(crate) departure_error: Departures,
+    #[serde(default)]
+    pub(crate) interfaces: Vec<Happened>,
+}
+
+/// What happened to an interface.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+pub(crate) struct Happened {
+    pub(crate) name: String,
+    pub(crate) carrier_losses: u64,
+    pub(crate) mtu_changes: u64,
+    pub(crate) gone: u64,
+    pub(crate) back: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -159,6 +171,31 @@ impl WanBox {
             ensure!(ended.is_none(), "the box ended: {printed}");
             Ok(None)
         })
+    }
+
+    /// The process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The process that sees to its interfaces when it has ended.
+    pub(crate) fn holder(&self) -> Result<u32> {
+        let of_box = format!("PPid:\t{}\n", self.child.id());
+        for entry in std::fs::read_dir("/proc")? {
+            let path = entry?.path();
+            let Some(pid) = path
+                .file_name()
+                .and_then(|name| name.to_str()?.parse().ok())
+            else {
+                continue;
+            };
+            // A process may end while it is looked at.
+            let read = |file| std::fs::read_to_string(path.join(file)).unwrap_or_default();
+            if read("status").contains(&of_box) && read("cmdline").contains("box-holder") {
+                return Ok(pid);
+            }
+        }
+        anyhow::bail!("the box has no holder")
     }
 
     /// Sends the box a signal and waits for its end; what it printed.

@@ -11,9 +11,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::common::process::{self, end_of, farwire, ip, run_in, wait_for};
+use crate::common::state::State;
 use crate::common::suite::{Need, Suite};
 use crate::common::wan_box::WanBox;
-use crate::state::State;
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
 /// A feature that a box switches off.
@@ -99,7 +99,10 @@ fn raised_at_the_start() -> Result<()> {
     let lost = format!("carrier lost: lowering {SERVER_PORT}\n");
     wan.await_line(&lost)?;
     let (_, printed) = wan.end_by(Signal::SIGTERM)?;
-    ensure!(printed.matches("carrier").count() == 1, "{printed}");
+    ensure!(
+        printed.matches("farwire: carrier").count() == 1,
+        "{printed}"
+    );
     let in_force = "behind delay 1ms each way, up loss 1%, until a signal\n";
     ensure!(printed.contains(in_force), "{printed}");
     Ok(())

@@ -6,8 +6,10 @@ mod frames;
 mod host;
 mod lifecycle;
 mod nics;
+mod on_exit;
+mod recovery;
 mod refusals;
-mod state;
+mod service;
 mod transparent;
 mod tunnels;
 
@@ -26,5 +28,8 @@ fn main() -> ExitCode {
     refusals::add(&mut suite);
     lifecycle::add(&mut suite);
     nics::add(&mut suite);
+    on_exit::add(&mut suite);
+    recovery::add(&mut suite);
+    service::add(&mut suite);
     suite.run()
 }

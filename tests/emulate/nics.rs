@@ -12,8 +12,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::process::{end_of, farwire, ip, run_in, wait_for};
+use crate::common::state::State;
 use crate::common::suite::{Need, Suite};
-use crate::state::State;
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
 const NICS: [&str; 2] = ["nic0", "nic1"];

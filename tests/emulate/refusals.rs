@@ -6,9 +6,9 @@ use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 
 use crate::common::powerless;
 use crate::common::process::{self, ip};
+use crate::common::state::State;
 use crate::common::suite::{Need, Suite};
 use crate::common::wan_box::WanBox;
-use crate::state::State;
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
 

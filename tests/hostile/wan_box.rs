@@ -1,5 +1,91 @@
 //! How the box between two interfaces ends.
 
-use crate::common::suite::Suite;
+use std::fs;
 
-pub(crate) fn add(_suite: &mut Suite) {}
+use anyhow::{Result, ensure};
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
+use netio::iface::Interface;
+use netio::offloads::Offloads;
+use nix::sys::signal::Signal;
+
+use crate::common::process::{farwire, run_in, wait_for};
+use crate::common::state::State;
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::WanBox;
+
+/// A feature that a box switches off.
+const MERGING: &str = "rx-udp-gro-forwarding";
+const PORTS: [&str; 2] = [CLIENT_PORT, SERVER_PORT];
+
+pub(crate) fn add(suite: &mut Suite) {
+    let needs = [Need::Namespaces, Need::Tool("ip")];
+    suite.test(
+        "ten killed boxes leave their interfaces down until the next start or restore",
+        &needs,
+        || ten_kills("cut"),
+    );
+    suite.test(
+        "ten killed boxes leave their interfaces joined until the next start or restore",
+        &[needs[0], needs[1], Need::Device("bridge")],
+        || ten_kills("bridge"),
+    );
+}
+
+/// Every other time the next start undoes what the kill left, else `--restore`.
+fn ten_kills(on_exit: &str) -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    bed.emulator()
+        .run(|| Offloads::open(CLIENT_PORT)?.switch(MERGING, true))??;
+    let before = states(&bed)?;
+    for kill in 0..10 {
+        let signal = [Signal::SIGKILL, Signal::SIGABRT][usize::from(kill == 5)];
+        let mut wan = WanBox::start(&bed, &format!("--delay 1ms --on-exit {on_exit}"))?;
+        let holder = wan.holder()?;
+        wan.end_by(signal)?;
+        await_left(&bed, on_exit)?;
+        wait_for("the holder's end", || {
+            // Until somebody waits for it, what has ended has a directory, and no command line.
+            let command = fs::read(format!("/proc/{holder}/cmdline")).unwrap_or_default();
+            Ok(command.is_empty().then_some(()))
+        })?;
+        if kill % 2 == 1 {
+            restore(&bed)?;
+        }
+    }
+    check_same(&bed, &before)?;
+    ensure!(restore(&bed)?.contains("nothing to put back"));
+    Ok(())
+}
+
+/// Waits until both interfaces are down, or up and ports of one bridge.
+fn await_left(bed: &Bed, on_exit: &str) -> Result<()> {
+    wait_for("the interfaces to be cut or joined", || {
+        let found = bed.emulator().run(|| PORTS.map(Interface::find))?;
+        let [a, b] = found;
+        let (a, b) = (a?, b?);
+        let done = match on_exit {
+            "cut" => !a.up && !b.up && a.master.is_none(),
+            _ => a.carrier && b.carrier && a.master.is_some() && a.master == b.master,
+        };
+        Ok(done.then_some(()))
+    })
+}
+
+fn restore(bed: &Bed) -> Result<String> {
+    let output = run_in(bed.emulator(), farwire().args(["emulate", "--restore"]))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{said}");
+    Ok(said)
+}
+
+fn check_same(bed: &Bed, before: &[State; 2]) -> Result<()> {
+    for (port, before) in PORTS.iter().zip(before) {
+        before.check_same(bed.emulator(), port)?;
+    }
+    Ok(())
+}
+
+fn states(bed: &Bed) -> Result<[State; 2]> {
+    let [a, b] = PORTS.map(|port| State::of(bed.emulator(), port));
+    Ok([a?, b?])
+}

@@ -46,6 +46,25 @@ pub struct Summary {
     /// What was kept of the log of every packet, where that was asked for.
     #[serde(default, alias = "truth", skip_serializing_if = "Option::is_none")]
     pub packet_log: Option<PacketLogSummary>,
+    /// What happened to the interfaces of `farwire emulate` that anything happened to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<InterfaceSummary>,
+}
+
+/// What happened to an interface while a box stood on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InterfaceSummary {
+    /// Its name.
+    pub name: String,
+    /// How often it lost its carrier by itself.
+    pub carrier_losses: u64,
+    /// How often its MTU changed.
+    pub mtu_changes: u64,
+    /// How often it went away: unplugged, deleted, or moved to another namespace.
+    pub gone: u64,
+    /// How often it came back, and the box went on with it.
+    pub back: u64,
 }
 
 /// One direction. Packets are the segments that the model saw, bytes are L2 without FCS.
@@ -131,6 +150,13 @@ pub struct DelaySummary {
     /// Those whose own delay would have been below 0, and was 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub clamped: u64,
+}
+
+impl InterfaceSummary {
+    /// Whether nothing happened to it.
+    pub fn is_quiet(&self) -> bool {
+        self.carrier_losses + self.mtu_changes + self.gone == 0
+    }
 }
 
 /// Packets that the emulator itself lost for one cause.
@@ -332,7 +358,8 @@ impl fmt::Display for Micros {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let silent = self.up.packets + self.down.packets == 0;
-        if silent && self.invalid().is_none() && self.packet_log.is_none() {
+        let is_told = self.packet_log.is_some() || !self.interfaces.is_empty();
+        if silent && self.invalid().is_none() && !is_told {
             return f.write_str("nothing crossed the link");
         }
         writeln!(f, "what crossed the link")?;
@@ -368,6 +395,9 @@ impl fmt::Display for Summary {
         }
         if let Some(log) = &self.packet_log {
             write!(f, "\npacket log: {log}")?;
+        }
+        for interface in &self.interfaces {
+            write!(f, "\n{interface}")?;
         }
         Ok(())
     }
@@ -424,6 +454,27 @@ impl fmt::Display for DelaySummary {
             0 => Ok(()),
             clamped => write!(f, "; {clamped} of {} would have been below 0", self.packets),
         }
+    }
+}
+
+impl fmt::Display for InterfaceSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: carrier lost {}, MTU changed {}, gone {} and back {}",
+            self.name,
+            times(self.carrier_losses),
+            times(self.mtu_changes),
+            times(self.gone),
+            times(self.back)
+        )
+    }
+}
+
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
     }
 }
 

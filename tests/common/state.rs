@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 use netio::offloads::Offloads;
 
-use crate::common::process::{ip, wait_for};
+use super::process::{ip, wait_for};
 
 /// The state of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
