@@ -1,11 +1,12 @@
 //! Two namespaces joined by one veth pair, and programs run in them.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use netio::kill_on_drop::KillOnDrop;
 use netio::netns::NetNs;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -23,20 +24,18 @@ pub(crate) struct Pair {
     pub(crate) server: NetNs,
 }
 
-/// A program that runs until it is dropped.
-pub(crate) struct Running(Child);
+/// A program that runs until it is dropped, or the thread that started it ends.
+pub(crate) struct Running(KillOnDrop);
 
 impl Pair {
     pub(crate) fn build() -> Result<Self> {
         let (client, server) = (NetNs::create()?, NetNs::create()?);
         let pair = Self { client, server };
         // The peer goes to the namespace of a process: this thread's own is /proc/thread-self.
-        let far = pair
-            .server
-            .run(|| spawn(Command::new("sleep").arg("60")))??;
+        let mut far = spawn(&pair.server, Command::new("sleep").arg("60"))?;
         let script = format!(
             "ip link add {WAN} type veth peer name {WAN} netns {}",
-            far.0.id()
+            far.0.streams().id()
         );
         sh(&pair.client, &script)?;
         for (ns, number) in [(&pair.client, 1), (&pair.server, 2)] {
@@ -62,7 +61,7 @@ impl Pair {
 
     /// Starts `line`, words divided by spaces, at the server, and waits until something there listens.
     pub(crate) fn serve(&self, line: &str) -> Result<Running> {
-        let running = self.server.run(|| spawn(&mut command(line)))??;
+        let running = spawn(&self.server, &mut command(line))?;
         self.server.run(|| await_listener(line))??;
         Ok(running)
     }
@@ -105,18 +104,17 @@ pub(crate) fn figure(measured: &Value, metric: &str, statistic: &str) -> Result<
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Ok(pid) = i32::try_from(self.0.id()) {
+        let child = self.0.streams();
+        if let Ok(pid) = i32::try_from(child.id()) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
         for _ in 0..20 {
-            if !matches!(self.0.try_wait(), Ok(None)) {
+            if !matches!(child.try_wait(), Ok(None)) {
                 return;
             }
             thread::sleep(Duration::from_millis(50));
         }
-        // iperf 2 waits for its last client first.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        // iperf 2 waits for its last client first, and is killed.
     }
 }
 
@@ -127,9 +125,10 @@ fn command(line: &str) -> Command {
     command
 }
 
-fn spawn(command: &mut Command) -> Result<Running> {
+fn spawn(ns: &NetNs, command: &mut Command) -> Result<Running> {
     let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-    Ok(Running(command.stderr(Stdio::null()).spawn()?))
+    let command = command.stderr(Stdio::null());
+    Ok(Running(KillOnDrop::spawn_in(ns, command)?))
 }
 
 fn sh(ns: &NetNs, script: &str) -> Result<()> {

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use netio::kill_on_drop::KillOnDrop;
 
 use crate::guest;
 use crate::jobs::Job;
@@ -65,9 +66,9 @@ pub(crate) fn boot<'a>(directory: &Path, jobs: impl Iterator<Item = &'a Job>) ->
         .stdout(console.try_clone()?)
         .stderr(console)
         .process_group(0);
-    let mut guest = guest
-        .spawn()
-        .with_context(|| format!("cannot start {KERNEL}"))?;
+    let mut running =
+        KillOnDrop::spawn(&mut guest).with_context(|| format!("cannot start {KERNEL}"))?;
+    let guest = running.streams();
     let took: Duration = jobs
         .iter()
         .map(|job| (job.gap * job.packets + Duration::from_secs(3)) * job.runs)

@@ -42,8 +42,8 @@ fn one(cpu: &str) -> Result<()> {
         "--delay",
         &DELAY.to_string(),
     ]);
-    let emulator = spawn_in(bed.emulator(), command.arg("--json").arg(&report))?;
-    await_threads(emulator.id(), "forwarder")?;
+    let mut emulator = spawn_in(bed.emulator(), command.arg("--json").arg(&report))?;
+    await_threads(emulator.streams().id(), "forwarder")?;
     std::thread::sleep(Duration::from_millis(200)); // it measures its wake-ups first
     let mut late = capture(&bed)?;
     stop(emulator, Signal::SIGTERM)?;

@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use model::Bytes;
 use netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
+use netio::kill_on_drop::KillOnDrop;
 use netio::netns::NetNs;
 use netio::offloads::Offloads;
 use nix::sys::signal::{Signal, kill};
@@ -135,8 +136,8 @@ fn through_farwire(
         "--json",
     ]);
     command.arg(&report).args(conditions);
-    let emulator = spawn_in(bed.emulator(), &mut command)?;
-    let pid = emulator.id();
+    let mut emulator = spawn_in(bed.emulator(), &mut command)?;
+    let pid = emulator.streams().id();
     await_threads(pid, "forwarder")?;
     let run = iperf3(bed.client(), target, seconds);
     let cpu = thread_cpu_seconds(pid);
@@ -176,11 +177,10 @@ fn through_rattan(bed: &Bed, seconds: u32) -> Result<Outcome> {
         "1ms",
         "--",
     ]);
-    let child = spawn_in(bed.server(), command.args(["sh", "-c", &script]))?;
-    let pid = child.id();
+    let mut child = spawn_in(bed.server(), command.args(["sh", "-c", &script]))?;
+    let pid = child.streams().id();
     let mut cpu = None;
-    let mut child = child;
-    while child.try_wait()?.is_none() {
+    while child.streams().try_wait()?.is_none() {
         cpu = thread_cpu_seconds(pid).or(cpu);
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -259,17 +259,18 @@ impl Iperf3 {
     }
 }
 
-/// Starts a command in a namespace; the child inherits that of the thread that starts it.
-pub(crate) fn spawn_in(ns: &NetNs, command: &mut Command) -> Result<Child> {
+/// Starts a command in a namespace; it ends with the calling thread.
+pub(crate) fn spawn_in(ns: &NetNs, command: &mut Command) -> Result<KillOnDrop> {
     let name = command.get_program().to_string_lossy().into_owned();
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    ns.run(|| command.spawn())?.with_context(|| name)
+    KillOnDrop::spawn_in(ns, command).with_context(|| name)
 }
 
-pub(crate) fn stop(mut child: Child, signal: Signal) -> Result<()> {
+pub(crate) fn stop(mut running: KillOnDrop, signal: Signal) -> Result<()> {
+    let child = running.streams();
     if child.try_wait()?.is_none() {
         kill(Pid::from_raw(i32::try_from(child.id())?), signal)?;
     }

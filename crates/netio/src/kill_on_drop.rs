@@ -8,9 +8,12 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command};
 
 use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::{getpid, getppid};
+
+use crate::netns::NetNs;
 
 /// A command that runs; when dropped, it is killed.
 #[derive(Debug)]
@@ -40,7 +43,19 @@ impl KillOnDrop {
         Ok(Self { child })
     }
 
-    /// The streams that were asked for as pipes.
+    /// As [`KillOnDrop::spawn`], in the namespace `ns`. A thread that enters it for that, as
+    /// [`NetNs::run`] does, would end at once, and the command with it.
+    ///
+    /// # Errors
+    /// As [`KillOnDrop::spawn`]; without CAP_SYS_ADMIN in the user namespace that owns the namespace.
+    pub fn spawn_in(ns: &NetNs, command: &mut Command) -> io::Result<Self> {
+        let ns = ns.try_clone().map_err(io::Error::other)?;
+        // SAFETY: the closure makes one system call and allocates nothing.
+        unsafe { command.pre_exec(move || Ok(setns(&ns, CloneFlags::CLONE_NEWNET)?)) };
+        Self::spawn(command)
+    }
+
+    /// The process, with the streams that were asked for as pipes.
     pub fn streams(&mut self) -> &mut Child {
         &mut self.child
     }

@@ -58,6 +58,11 @@ pub(crate) const TESTS: &[Test] = &[
         &[],
         nothing_survives_a_caller_that_is_killed,
     ),
+    (
+        "kill_on_drop::a_command_in_a_namespace_dies_with_a_caller_that_is_killed",
+        &[],
+        a_command_in_a_namespace_dies_with_a_caller_that_is_killed,
+    ),
 ];
 
 fn the_exit_code_is_the_commands() {
@@ -158,6 +163,13 @@ fn the_terminals_interrupt_reaches_the_command() {
 
 fn nothing_survives_a_caller_that_is_killed() {
     let (mut caller, output) = helper::start(&["contain"]);
+    caller.kill().unwrap();
+    caller.wait().unwrap();
+    helper::wait_closed(output.into_inner().into());
+}
+
+fn a_command_in_a_namespace_dies_with_a_caller_that_is_killed() {
+    let (mut caller, output) = helper::start(&["kill-on-drop"]);
     caller.kill().unwrap();
     caller.wait().unwrap();
     helper::wait_closed(output.into_inner().into());

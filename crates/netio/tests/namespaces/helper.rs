@@ -9,6 +9,7 @@ use std::thread;
 
 use farwire_netio::bed::WAN;
 use farwire_netio::contain::{self, Contained};
+use farwire_netio::kill_on_drop::KillOnDrop;
 use farwire_netio::lease::Lease;
 use farwire_netio::netns::NetNs;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -30,6 +31,7 @@ pub(crate) fn divert() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [SUBCOMMAND, "contain"] => contain_and_wait(),
+        [SUBCOMMAND, "kill-on-drop"] => spawn_in_and_wait(),
         [SUBCOMMAND, "lease", dir] => lease_and_wait(Path::new(dir)),
         _ => {}
     }
@@ -97,6 +99,19 @@ fn contain_and_wait() {
     let ns = NetNs::create().unwrap();
     let script = format!("{DAEMON} exec sleep 1000");
     let _contained = Contained::spawn(&mut command(&ns, &["sh", "-c", &script])).unwrap();
+    wait_to_be_killed();
+}
+
+/// The command itself says that it is ready, where the caller is not.
+fn spawn_in_and_wait() {
+    let (here, ns) = (NetNs::current().unwrap(), NetNs::create().unwrap());
+    let inode = |ns: &NetNs| nix::sys::stat::fstat(ns).unwrap().st_ino;
+    let script = format!(
+        "[ $(readlink /proc/self/ns/net) = 'net:[{}]' ] && echo ready; exec sleep 1000",
+        inode(&ns)
+    );
+    assert_ne!(inode(&here), inode(&ns));
+    let _running = KillOnDrop::spawn_in(&ns, Command::new("sh").args(["-c", &script])).unwrap();
     wait_to_be_killed();
 }
 
