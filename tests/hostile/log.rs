@@ -106,6 +106,7 @@ fn unread() -> Result<()> {
     // The line that was being written ends anywhere.
     let mut log = Vec::new();
     child
+        .0
         .stdout
         .take()
         .context("a pipe")?
@@ -133,11 +134,13 @@ fn client_s_words() -> Result<()> {
     end(&mut child.0)?;
     let mut said = String::new();
     child
+        .0
         .stdout
         .take()
         .context("a pipe")?
         .read_to_string(&mut said)?;
     child
+        .0
         .stderr
         .take()
         .context("a pipe")?
