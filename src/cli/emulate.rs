@@ -14,7 +14,7 @@ use crate::emulate::{OnExit, WanBox, blame};
 use crate::notes::note;
 use crate::service_manager;
 use instruments::failure::{Blame, Failure};
-use instruments::output::write_json;
+use instruments::output::{Prepared, is_stdout, write_json};
 
 /// Put an emulated link between two Ethernet interfaces, until a signal ends it
 ///
@@ -69,6 +69,9 @@ impl EmulateArgs {
         super::link::warn_of_host(&link.config, speeds(names));
         let in_force = super::link::in_force(&spec)?;
         let options = self.forwarder.options()?;
+        // Once the box stands, no file can be opened any more.
+        let json = self.json.as_deref().filter(|file| !is_stdout(file));
+        let json = json.map(Prepared::open).transpose().or_bad_input()?;
         let wan_box = WanBox::up(names, self.force, self.on_exit, link, options)?;
         let said = format!(
             "{} <-> {} behind {in_force}, until a signal",
@@ -78,8 +81,10 @@ impl EmulateArgs {
         service_manager::ready(&said);
         let summary = wan_box.run()?;
         note(format_args!("farwire: {summary}"));
-        if let Some(file) = &self.json {
-            write_json(file, &summary)?;
+        match (json, &self.json) {
+            (Some(file), _) => file.write_json(&summary)?,
+            (None, Some(stdout)) => write_json(stdout, &summary)?,
+            (None, None) => {}
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -139,7 +139,7 @@ impl ExecArgs {
                 limits: Limits::IN_BED,
                 ..ServeConfig::default()
             };
-            return Ok(FarEnd::Server(bed.server().run(|| serve::start(config))??));
+            return testbed::serve_confined(bed.server(), config).map(FarEnd::Server);
         };
         let argv = ["/bin/sh", "-c", line].map(OsString::from);
         let mut command = contain::command(bed.server(), &argv)?;

@@ -26,7 +26,7 @@ use netio::CpuUse;
 use serde::Serialize;
 
 use crate::emulate::OnExit;
-use crate::forward::packet_log::PacketLogWriter;
+use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::ForwarderOptions;
 use crate::notes;
 use crate::testbed;
@@ -160,12 +160,12 @@ pub(crate) struct ForwarderArgs {
 }
 
 impl ForwarderArgs {
-    /// The forwarder's options; the packet log is begun.
+    /// The forwarder's options; the packet log's file is made.
     ///
     /// # Errors
     /// That file cannot be written.
     fn options(&self) -> Result<ForwarderOptions, Failure> {
-        let packet_log = self.packet_log.as_deref().map(PacketLogWriter::create);
+        let packet_log = self.packet_log.as_deref().map(PacketLog::create);
         Ok(ForwarderOptions {
             late_budget: self.late_budget,
             packet_log: packet_log.transpose().or_bad_input()?,

@@ -18,6 +18,7 @@ use instruments::messages::wire::DEFAULT_PORT;
 use instruments::serve;
 use instruments::serve::{Limits, Log, Ports, ServeConfig};
 use netio::public_address::{is_public, public_addresses};
+use netio::sandbox::{self, OtherUser, Threads};
 use netio::stop::STOP_INTERVAL;
 use netio::stop::Stop;
 
@@ -68,15 +69,35 @@ pub(crate) struct ServeArgs {
     /// Append each test to this file as a line of JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// As root, go on as this user once all ports are bound; root stays root [default: nobody]
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Keep the user, all privileges, files and system calls: for debugging, and for measuring what giving them up costs
+    #[arg(long, conflicts_with = "user")]
+    no_sandbox: bool,
 }
 
 impl ServeArgs {
-    /// Serves until SIGINT or SIGTERM; a port in use, an address that is not this machine's and an unknown congestion
-    /// control are bad input.
+    /// Serves until SIGINT or SIGTERM; a port in use, an address that is not this machine's, an unknown congestion
+    /// control and an unknown user are bad input.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let stop = Stop::on_signals()?;
         serve::raise_descriptor_limit();
-        let server = serve::start(self.config()?).or_bad_input()?;
+        let user = self.other_user()?;
+        // The log is opened by who runs this, and the sockets are the new user's: those that share a port must be one user's.
+        let config = self.config()?;
+        if let Some(user) = &user {
+            user.become_it().or_machine()?;
+        }
+        let bound = serve::bind(config).or_bad_input()?;
+        if self.no_sandbox {
+            note("farwire keeps its privileges (--no-sandbox)");
+        } else {
+            let in_force = sandbox::confine_far_end(bound.needs(), Threads::All).or_machine()?;
+            let user = user.map_or_else(String::new, |user| format!("as user {}, ", user.name));
+            note(format_args!("farwire is confined: {user}{in_force}"));
+        }
+        let server = bound.start()?;
         for service in server.services() {
             note(format_args!(
                 "farwire serves {} on {}",
@@ -111,6 +132,15 @@ impl ServeArgs {
             _ => public_addresses(None),
         };
         served.into_iter().find(|address| is_public(*address))
+    }
+
+    /// Whom to go on as, if not as who runs this.
+    fn other_user(&self) -> Result<Option<OtherUser>, Failure> {
+        match &self.user {
+            _ if self.no_sandbox => Ok(None),
+            Some(name) => OtherUser::named(name).or_bad_input(),
+            None => Ok(OtherUser::nobody()),
+        }
     }
 
     fn config(&self) -> Result<ServeConfig, Failure> {

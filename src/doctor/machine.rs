@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netio::kernel::KernelVersion;
+use netio::sandbox;
 use netio::{CpuUse, Waiter};
 
 use super::{Check, Lack};
@@ -78,6 +79,32 @@ pub(super) fn processors() -> Check {
         ),
         several => Check::ok(name, several.to_string()),
     }
+}
+
+/// Whether `serve` and `emulate` can have their system calls filtered.
+pub(super) fn seccomp() -> Check {
+    let name = "seccomp";
+    if sandbox::seccomp::is_available() {
+        return Check::ok(name, "filters can kill a process");
+    }
+    let lack = Lack {
+        cost: "`serve` and `emulate` keep all system calls",
+        remedy: "use a kernel with CONFIG_SECCOMP_FILTER, and a container that allows seccomp(2)",
+    };
+    Check::degraded(name, "refused here", lack)
+}
+
+/// Whether files can be put out of their reach.
+pub(super) fn landlock() -> Check {
+    let name = "Landlock";
+    if let Some(version) = sandbox::landlock::version() {
+        return Check::ok(name, format!("version {version}"));
+    }
+    let lack = Lack {
+        cost: "`serve` and `emulate` keep the files of the user that they run as",
+        remedy: "use a kernel with CONFIG_SECURITY_LANDLOCK, and `landlock` in its lsm=",
+    };
+    Check::degraded(name, "not in this kernel, or switched off", lack)
 }
 
 fn lateness() -> Duration {

@@ -61,6 +61,7 @@ impl Diagnosis {
             Privilege::None { why } => Err(why),
         };
         checks.extend(network::checks(entered));
+        checks.extend([machine::seccomp(), machine::landlock()]);
         checks.extend([machine::clock(), machine::wake_up(), machine::processors()]);
         checks.extend(
             [

@@ -5,6 +5,7 @@
 //! interfaces at the box's end is seen to by a process that outlives it ([`holder`]).
 
 mod carrier;
+mod confinement;
 mod holder;
 mod port;
 
@@ -20,6 +21,7 @@ use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions, ForwarderThread};
 use crate::notes::note;
 use crate::service_manager::{self, Watchdog};
 use carrier::{Action, Carriers};
+use confinement::Confinement;
 use holder::BoxHolder;
 pub(crate) use holder::{OnExit, hold};
 use instruments::failure::Failure;
@@ -77,7 +79,9 @@ impl WanBox {
             let (first, first_raised) = Port::take(first)?;
             let (second, second_raised) = Port::take(second)?;
             let carriers = Carriers::new([first_raised, second_raised]);
+            let confinement = Confinement::begin()?;
             let running = ForwarderThread::start(sockets, link, options)?;
+            confinement.complete()?;
             Ok(([first, second], carriers, running))
         };
         match started() {

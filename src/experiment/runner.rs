@@ -14,7 +14,9 @@ use super::host::network_sysctls;
 use super::progress::Progress;
 use crate::testbed::{Links, Testbed};
 use instruments::Session;
+use instruments::failure::{Blame, Failure};
 use instruments::measure::{self, InstrumentArgs};
+use netio::sandbox::{self, Capability};
 use netio::stop::Stop;
 use record::lateness;
 use record::plan::{Case, Instrument, Plan, PlannedRun};
@@ -323,10 +325,28 @@ fn measure(
         Some(server) => testbed.serve_with(&server.tool, &server.arguments, server.port)?,
         None => None,
     };
-    testbed.in_client(Box::new(|| match asked.measure(&session) {
-        Ok(output) => output.measurement,
-        Err(failure) => Measurement::failed(failure),
-    }))
+    // A tool is contained by namespaces, which takes privileges, and has none of farwire's own.
+    let is_confined = session.in_bed && asked.tool()?.is_none();
+    let opens_files = session.csv.is_some() || asked.reads_a_file();
+    let measure = || -> Result<Measurement, Failure> {
+        if is_confined {
+            confine_client(opens_files)?;
+        }
+        Ok(asked.measure(&session)?.measurement)
+    };
+    testbed.in_client(Box::new(|| measure().unwrap_or_else(Measurement::failed)))
+}
+
+/// Has the calling thread keep CAP_NET_ADMIN alone, with which it may set every congestion control; one that opens files, those of
+/// other users also, as its caller may.
+fn confine_client(opens_files: bool) -> Result<(), Failure> {
+    // As root it paces in real time; rootless it could not before either.
+    let _ = sandbox::allow_real_time();
+    let mut kept = vec![Capability::CAP_NET_ADMIN];
+    if opens_files {
+        kept.push(Capability::CAP_DAC_OVERRIDE);
+    }
+    sandbox::give_up_privileges(&kept).or_machine()
 }
 
 /// The instrument's file in `folder`, which is made; a further attempt writes the same.

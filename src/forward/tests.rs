@@ -423,7 +423,12 @@ fn the_log_ends_with_what_was_on_its_way_in_a_stall_and_behind_it() {
         true,
         1 << 20,
     );
-    forwarder.log = Some(PacketLogWriter::create(&file).unwrap());
+    forwarder.log = Some(
+        packet_log::PacketLog::create(&file)
+            .unwrap()
+            .begin()
+            .unwrap(),
+    );
     forwarder.ports[0].arrive(frame(Nanos(0), 0, 5));
     forwarder.ports[1].arrive(frame(Nanos(0), 0, 1));
     assert!(run(&mut forwarder, Nanos(0), 0).is_empty());

@@ -14,7 +14,7 @@ use record::lateness::{FlowDepartures, LateBudget};
 use record::link_spec::{EmulatedLink, Rules};
 use record::summary::Summary;
 
-use super::packet_log::PacketLogWriter;
+use super::packet_log::PacketLog;
 use super::stats::summary;
 use super::{Forwarder, Next};
 
@@ -34,7 +34,7 @@ pub(crate) struct ForwarderOptions {
     /// Bytes of frames that may be held.
     pub(crate) memory: usize,
     /// Takes a line a packet.
-    pub(crate) packet_log: Option<PacketLogWriter>,
+    pub(crate) packet_log: Option<PacketLog>,
     /// Rises when the forwarder dies: nothing passes any more.
     pub(crate) died: Arc<AtomicBool>,
 }
@@ -128,6 +128,7 @@ impl<P: Port + AsFd + Send + 'static> ForwarderThread<P> {
             rung: AtomicBool::new(false),
             alarm: Alarm::new().context("making the forwarder's alarm")?,
         });
+        let log = options.packet_log.map(PacketLog::begin).transpose()?;
         let (commands, to_do) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         let rung = Arc::clone(&bell);
@@ -136,7 +137,6 @@ impl<P: Port + AsFd + Send + 'static> ForwarderThread<P> {
             .spawn(move || {
                 let _obituary = Obituary(options.died);
                 let waiter = Waiter::measure(options.cpu);
-                let log = options.packet_log;
                 let mut running = Running {
                     forwarder: Forwarder::new(ports, link, rules, options.memory, log)
                         .with_late_budget(options.late_budget),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
+use netio::sandbox::{self, Capability, Threads};
 
 use instruments::endpoint::Local;
 use instruments::external::{Launcher, Running, Tool};
@@ -27,9 +28,21 @@ pub(super) fn start_far_end(
         limits: Limits::IN_BED,
         ..ServeConfig::default()
     };
-    namespace
-        .run(|| serve::start(config))?
-        .context("the far end")
+    serve_confined(namespace, config)
+}
+
+/// Starts farwire's own far end in `namespace`, in threads that keep CAP_NET_ADMIN over it alone: with that they may set every
+/// congestion control.
+pub(crate) fn serve_confined(namespace: &NetNs, config: ServeConfig) -> Result<Server> {
+    let start = || {
+        let bound = serve::bind(config)?;
+        let kept = [Capability::CAP_NET_ADMIN]
+            .into_iter()
+            .chain(bound.needs().iter().copied());
+        sandbox::confine_far_end(&kept.collect::<Vec<_>>(), Threads::Calling)?;
+        bound.start()
+    };
+    namespace.run(start)?.context("the far end")
 }
 
 /// Starts `tool` as a server in `namespace`, contained, and waits until it listens on `port`.

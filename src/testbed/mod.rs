@@ -17,8 +17,9 @@ use netio::CpuUse;
 use netio::netns::NetNs;
 use netio::stop::Stop;
 use netio::userns::{self, Privilege};
+use nix::unistd::{geteuid, getuid};
 
-use crate::forward::packet_log::PacketLogWriter;
+use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::ForwarderOptions;
 use instruments::external::{Running, Tool};
 use instruments::failure::{Blame, Failure};
@@ -31,7 +32,7 @@ use record::link_spec::LinkSpec;
 use record::summary::Summary;
 
 pub(crate) use self::emulated::EmulatedBed;
-pub(crate) use self::listener::await_listener;
+pub(crate) use self::listener::{await_listener, serve_confined};
 use self::nics::HeldNics;
 pub(crate) use self::nics::hold as hold_nics;
 
@@ -116,6 +117,12 @@ pub(crate) struct TestbedBuilder {
 
 /// Makes namespaces possible for this process; to be called before it starts any thread.
 pub(crate) fn gain_privilege() -> Result<(), Failure> {
+    if getuid() != geteuid() {
+        return Err(Failure::machine(
+            "the farwire program has the set-user-ID bit, by which its commands would have another user's rights: \
+             remove it (chmod u-s)",
+        ));
+    }
     match Privilege::detect() {
         Privilege::Root => Ok(()),
         Privilege::UserNamespace => userns::enter().or_machine(),
@@ -206,7 +213,7 @@ impl TestbedBuilder {
 
     /// How the links of a test bed are forwarded.
     fn forwarder(&self) -> Result<ForwarderOptions> {
-        let packet_log = self.by_flow.then(PacketLogWriter::by_flow).transpose()?;
+        let packet_log = self.by_flow.then_some(PacketLog::ByFlow);
         Ok(ForwarderOptions {
             packet_log,
             late_budget: self.late_budget,

@@ -308,7 +308,7 @@ fn listening(
 }
 
 /// The first port that needs no privilege (ip(7)).
-fn first_free_port() -> u16 {
+pub(crate) fn first_free_port() -> u16 {
     const USUAL: u16 = 1024;
     let path = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
     let text = std::fs::read_to_string(path).unwrap_or_default();

@@ -70,6 +70,11 @@ pub trait Instrument: Sync {
         false
     }
 
+    /// Whether its arguments name a file that it reads.
+    fn reads_a_file(&self) -> bool {
+        false
+    }
+
     /// How long it should take, where its arguments say so.
     fn expected(&self) -> Option<Duration> {
         None

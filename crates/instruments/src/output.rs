@@ -30,6 +30,15 @@ impl Prepared {
         })
     }
 
+    /// Puts `value`, as indented JSON, in the place of what stood there.
+    ///
+    /// # Errors
+    /// As [`Prepared::replace`].
+    pub fn write_json(self, value: &impl Serialize) -> Result<()> {
+        let text = json(value)?;
+        self.replace(|mut file| Ok(file.write_all(text.as_bytes())?))
+    }
+
     /// Puts what `write` writes in the place of what stood there.
     ///
     /// # Errors

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use netio::sandbox::Capability;
 
 use crate::capacity::server as capacity;
 use crate::capacity::wire::CONTROL_PORT as CAPACITY_PORT;
-use crate::endpoint::Local;
+use crate::endpoint::{self, Local};
 use crate::http::server as http;
 use crate::iperf3::server as iperf3;
 use crate::messages::server as messages;
@@ -94,11 +95,27 @@ pub fn bind(config: ServeConfig) -> Result<BoundServer> {
 }
 
 impl BoundServer {
+    /// The capabilities without which it could not serve as it is to: CAP_NET_BIND_SERVICE, where a client's UDP gets a socket of its
+    /// own on a port that needs it.
+    pub fn needs(&self) -> &'static [Capability] {
+        const SHARED_BY_CLIENTS: [&str; 2] = ["iperf3", "messages"];
+        let mut shared = self.services.iter();
+        let needs = |service: &BoundService| {
+            let is_shared = SHARED_BY_CLIENTS.contains(&service.name());
+            is_shared && service.address().port() < endpoint::first_free_port()
+        };
+        match shared.any(needs) {
+            true => &[Capability::CAP_NET_BIND_SERVICE],
+            false => &[],
+        }
+    }
+
     /// Serves, from threads that have what the calling one has of privileges.
     ///
     /// # Errors
     /// There is no thread to be had.
     pub fn start(self) -> Result<Server> {
+        self.shared.fix_choices();
         self.shared.start_log()?;
         let mut server = Server {
             services: Vec::new(),

@@ -29,6 +29,7 @@ mod packet;
 mod packet_info;
 mod port;
 pub mod public_address;
+pub mod sandbox;
 pub mod signals;
 mod sleeper;
 pub mod stop;

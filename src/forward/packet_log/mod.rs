@@ -76,6 +76,17 @@ pub(crate) enum PacketVerdict {
     SendFailed,
 }
 
+/// Where lines are to be kept; no thread keeps them yet.
+#[derive(Debug)]
+pub(crate) enum PacketLog {
+    /// As CSV.
+    Stdout,
+    /// As CSV.
+    File(File),
+    /// Summed up by flow, and not written.
+    ByFlow,
+}
+
 /// Takes lines without ever waiting.
 #[derive(Debug)]
 pub(crate) struct PacketLogWriter {
@@ -105,28 +116,34 @@ struct Batch {
     lines: Vec<LogLine>,
 }
 
-impl PacketLogWriter {
-    /// Writes to `path`, in the place of what stood there; `-` is standard output.
+impl PacketLog {
+    /// In `path`, in the place of what stood there; `-` is standard output.
     ///
     /// # Errors
     /// It cannot be written; names the file.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         if output::is_stdout(path) {
-            return Self::to(CsvFile::new(io::stdout()));
+            return Ok(Self::Stdout);
         }
         let file = File::create(path);
-        let file = file.with_context(|| format!("{}: cannot write", path.display()))?;
-        Self::to(CsvFile::new(file))
+        file.map(Self::File)
+            .with_context(|| format!("{}: cannot write", path.display()))
     }
 
-    /// Writes nothing, and sums up by flow.
+    /// Starts its thread.
     ///
     /// # Errors
-    /// No thread can be started.
-    pub(crate) fn by_flow() -> Result<Self> {
-        Self::to(Flows::default())
+    /// There is none to be had.
+    pub(crate) fn begin(self) -> Result<PacketLogWriter> {
+        match self {
+            Self::Stdout => PacketLogWriter::to(CsvFile::new(io::stdout())),
+            Self::File(file) => PacketLogWriter::to(CsvFile::new(file)),
+            Self::ByFlow => PacketLogWriter::to(Flows::default()),
+        }
     }
+}
 
+impl PacketLogWriter {
     fn to(sink: impl Sink) -> Result<Self> {
         let (full, to_write) = sync_channel(WAITING);
         let (give_back, emptied) = channel();

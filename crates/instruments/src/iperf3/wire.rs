@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use nix::errno::Errno;
 use strum::{FromRepr, IntoStaticStr};
 
 /// Bytes of a cookie on the wire: 36 characters and a zero.
@@ -119,6 +120,12 @@ impl ErrorCode {
     pub(crate) const EXPIRED: Self = Self::of(160);
     /// A stream cannot be had (`IECREATESTREAM`).
     pub(crate) const STREAM: Self = Self::of(200);
+
+    /// The far end cannot have this congestion control (`IESETCONGESTION`).
+    pub(crate) const CONGESTION: Self = Self {
+        code: 134,
+        errno: Errno::ENOENT as i32,
+    };
 
     const fn of(code: i32) -> Self {
         Self { code, errno: 0 }

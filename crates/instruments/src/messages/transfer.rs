@@ -71,6 +71,10 @@ impl Instrument for TransferArgs {
         &self.common
     }
 
+    fn reads_a_file(&self) -> bool {
+        self.file.is_some()
+    }
+
     fn profile(&self) -> Profile {
         self.connection.profile(&[
             Metric::Reads,

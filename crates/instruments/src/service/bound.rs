@@ -30,6 +30,16 @@ impl BoundService {
         }
     }
 
+    /// As users call it.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Serves from a thread of its own.
     ///
     /// # Errors

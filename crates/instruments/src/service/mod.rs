@@ -3,27 +3,29 @@
 mod accept;
 mod bound;
 mod budget;
+mod congestion;
 mod log;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use ipnet::IpNet;
 use model::Bytes;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::sysinfo::sysinfo;
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::accept::{ACCEPT_PAUSE, accept_all, await_input, keep_alive, listen};
 pub(crate) use self::bound::BoundService;
 pub(crate) use self::budget::Source;
 use self::budget::{Budget, Share, Shortage, Unit};
+pub use self::congestion::check_congestion;
+use self::congestion::{Choices, effective_congestion, set_congestion};
 pub use self::log::Log;
 use netio::stop::Stop;
 use record::Measurement;
@@ -59,6 +61,8 @@ pub struct Limits {
 #[derive(Debug)]
 pub(crate) struct Shared {
     congestion: String,
+    /// What clients may choose, told once privileges are given up.
+    choices: OnceLock<Choices>,
     limits: Limits,
     allow: Vec<IpNet>,
     log: Log,
@@ -130,14 +134,6 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// Whether a socket in the calling thread's network namespace may have the congestion control `name`.
-///
-/// # Errors
-/// It may not: names those that it may have.
-pub fn check_congestion(name: &str) -> Result<()> {
-    effective_congestion(Some(name)).map(drop)
-}
-
 impl Shared {
     /// Takes the system's congestion control where none is named, and everyone's tests where `allow` is empty.
     ///
@@ -151,10 +147,11 @@ impl Shared {
     ) -> Result<Self> {
         let budget = |unit, most| Budget::new(unit, most, limits.of_source(most));
         let tests = limits.tests as u64;
-        // No one client may need more than one test's memory at a time.
+        // At least one test that takes all that one may.
         let memory = memory_in_all().max(limits.memory.0);
         Ok(Self {
             congestion: effective_congestion(congestion.as_deref())?,
+            choices: OnceLock::new(),
             limits,
             allow,
             log,
@@ -254,6 +251,17 @@ impl Shared {
         &self.congestion
     }
 
+    /// Has clients choose among the congestion controls that the calling thread can set now, and no others.
+    pub(crate) fn fix_choices(&self) {
+        let _ = self.choices.set(Choices::of_caller(&self.congestion));
+    }
+
+    /// What a client may choose of congestion control.
+    pub(crate) fn choices(&self) -> &Choices {
+        self.choices
+            .get_or_init(|| Choices::of_caller(&self.congestion))
+    }
+
     /// Whether to end now; asked for at least every 100 ms.
     pub(crate) fn stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -346,47 +354,6 @@ fn connections_in_all() -> u64 {
 /// Half of this machine's memory, in bytes (sysinfo(2)).
 fn memory_in_all() -> u64 {
     sysinfo().map_or(u64::MAX, |info| info.ram_total() / 2)
-}
-
-/// The congestion control that a new socket has, once set to `name` where one is named.
-fn effective_congestion(name: Option<&str>) -> Result<String> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
-    if let Some(name) = name {
-        set_congestion(&socket, name)?;
-    }
-    // The kernel pads the name with zeros.
-    let padded = socket
-        .tcp_congestion()
-        .context("reading TCP_CONGESTION back")?;
-    let text = padded.split(|&byte| byte == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(text).into_owned())
-}
-
-/// Sets TCP_CONGESTION.
-///
-/// # Errors
-/// It is not available, or not to this user: names those that are.
-fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
-    let set = socket.set_tcp_congestion(name.as_bytes());
-    set.map_err(|error: io::Error| {
-        let (problem, which, remedy) = match error.kind() {
-            io::ErrorKind::PermissionDenied => {
-                ("needs root here; allowed are", "allowed", String::new())
-            }
-            _ => (
-                "is not available; there are",
-                "available",
-                format!("; as root, `modprobe tcp_{name}` loads it where the kernel has it"),
-            ),
-        };
-        let sysctl = format!("tcp_{which}_congestion_control");
-        let names = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{sysctl}"));
-        let names = names.unwrap_or_default();
-        anyhow::anyhow!(error).context(format!(
-            "TCP congestion control `{name}` {problem}: {} (net.ipv4.{sysctl}){remedy}",
-            names.trim()
-        ))
-    })
 }
 
 #[cfg(test)]

@@ -59,16 +59,21 @@ impl JournalDir {
     /// # Errors
     /// None of them can be used; says why the last could not.
     pub(super) fn own() -> Result<Self, LeaseError> {
-        let user = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("farwire"));
-        let candidates = [Some("/run/farwire".into()), user, Some(temporary())];
         let mut failure = None;
-        for path in candidates.into_iter().flatten() {
+        for path in Self::candidates() {
             match Self::make(&path) {
                 Ok(dir) => return Ok(dir),
                 Err(source) => failure = Some(LeaseError::Journal { path, source }),
             }
         }
         Err(failure.expect("there is at least one candidate"))
+    }
+
+    /// Where this user's own may be, the preferred one first.
+    pub(super) fn candidates() -> Vec<PathBuf> {
+        let user = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("farwire"));
+        let all = [Some("/run/farwire".into()), user, Some(temporary())];
+        all.into_iter().flatten().collect()
     }
 
     /// Those of other users, for root; for anybody else none.

@@ -309,6 +309,12 @@ impl fmt::Display for Replaced {
     }
 }
 
+/// The directories in which this user's journals may be, the preferred one first; they need not be there.
+#[must_use]
+pub fn journal_dirs() -> Vec<PathBuf> {
+    JournalDir::candidates()
+}
+
 /// Puts back what killed processes left changed on any interface of the calling thread's namespace; as root, also those of
 /// other users. What a living process has is left alone.
 ///

@@ -113,7 +113,20 @@ impl ServerTest<'_> {
             .read_json(deadline, LONGEST_PARAMS, what, Params::parse)
             .map_err(|cause| Failed::with(cause, ErrorCode::PARAMS))?;
         self.check_limits(&params.plan)?;
+        self.check_congestion(&params.plan)?;
         Ok(params)
+    }
+
+    fn check_congestion(&self, plan: &Plan) -> SessionResult<()> {
+        let choices = self.dispatcher.shared.choices();
+        match &plan.congestion {
+            Some(name) if plan.protocol == Protocol::Tcp && !choices.has(name) => {
+                let text = format!("it asked for the TCP congestion control {name:?}");
+                let cause = ControlError::Protocol(text);
+                Err(Failed::with(cause, ErrorCode::CONGESTION))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_limits(&self, plan: &Plan) -> SessionResult<()> {

@@ -1,0 +1,100 @@
+//! TCP congestion control: the far end's own, and which ones clients may choose.
+
+use std::{fs, io};
+
+use anyhow::{Context, Result};
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// The congestion controls that a client may name.
+///
+/// The kernel loads a module by the name that a privileged program gives it (net/ipv4/tcp_cong.c, `tcp_ca_find_autoload`), so that
+/// only names that are on this list are ever given to it.
+#[derive(Debug)]
+pub(crate) struct Choices(Vec<String>);
+
+impl Choices {
+    /// Those that the kernel has now, and that the calling thread may set in its network namespace; `own` is the far end's,
+    /// which its connections have anyway.
+    pub(crate) fn of_caller(own: &str) -> Self {
+        let names = names_in("available");
+        let settable = |name: &&str| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP));
+            socket.is_ok_and(|socket| socket.set_tcp_congestion(name.as_bytes()).is_ok())
+        };
+        let others = names.split_whitespace().filter(settable);
+        let others = others.filter(|name| *name != own).map(str::to_owned);
+        Self([own.to_owned()].into_iter().chain(others).collect())
+    }
+
+    /// Whether `name` is one of them.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|choice| choice == name)
+    }
+}
+
+/// Whether a socket in the calling thread's network namespace may have the congestion control `name`.
+///
+/// # Errors
+/// It may not: names those that it may have.
+pub fn check_congestion(name: &str) -> Result<()> {
+    effective_congestion(Some(name)).map(drop)
+}
+
+/// The congestion control that a new socket has, once set to `name` where one is named.
+pub(super) fn effective_congestion(name: Option<&str>) -> Result<String> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(name) = name {
+        set_congestion(&socket, name)?;
+    }
+    // The kernel pads the name with zeros.
+    let padded = socket
+        .tcp_congestion()
+        .context("reading TCP_CONGESTION back")?;
+    let text = padded.split(|&byte| byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+/// Sets TCP_CONGESTION.
+///
+/// # Errors
+/// It is not available, or not to this user: names those that are.
+pub(super) fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
+    let set = socket.set_tcp_congestion(name.as_bytes());
+    set.map_err(|error: io::Error| {
+        let (problem, which, remedy) = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                ("needs root here; allowed are", "allowed", String::new())
+            }
+            _ => (
+                "is not available; there are",
+                "available",
+                format!("; as root, `modprobe tcp_{name}` loads it where the kernel has it"),
+            ),
+        };
+        anyhow::anyhow!(error).context(format!(
+            "TCP congestion control `{name}` {problem}: {} (net.ipv4.tcp_{which}_congestion_control){remedy}",
+            names_in(which).trim()
+        ))
+    })
+}
+
+/// The kernel's list of those that are `available` or `allowed`; nothing where it does not say.
+fn names_in(which: &str) -> String {
+    let path = format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control");
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_choose_what_the_far_end_has_or_can_set() {
+        let own = effective_congestion(None).unwrap();
+        let choices = Choices::of_caller(&own);
+        assert!(choices.has(&own));
+        assert!(!choices.has("warp") && !choices.has(""));
+        let allowed = names_in("allowed");
+        assert!(allowed.split_whitespace().all(|name| choices.has(name)));
+    }
+}

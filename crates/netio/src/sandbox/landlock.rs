@@ -1,0 +1,63 @@
+//! Landlock: which files may still be opened, by whoever runs this (landlock(7)).
+
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
+};
+
+/// The newest version whose rights are all asked for; of an older kernel, those that it has.
+const ABI: ABI = ABI::V6;
+
+/// What is left of files, and of what else Landlock guards. Nothing is executed, and no TCP port is bound or connected to.
+#[derive(Clone, Copy, Debug)]
+pub struct Reach<'a> {
+    /// Below these directories, those that are there, files are read.
+    pub read: &'a [&'a str],
+    /// Below these ones files are read, written, made and removed.
+    pub write: &'a [PathBuf],
+    /// Whether processes outside may be signalled, and their abstract Unix sockets be connected to.
+    pub outside: bool,
+}
+
+/// The version of Landlock that this kernel has, if it has one that is switched on.
+#[must_use]
+pub fn version() -> Option<i32> {
+    // SAFETY: without attributes the call asks for the version, and reads no memory (landlock_create_ruleset(2)).
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<libc::c_void>(),
+            0_usize,
+            VERSION_FLAG,
+        )
+    };
+    i32::try_from(version).ok().filter(|version| *version > 0)
+}
+
+/// `LANDLOCK_CREATE_RULESET_VERSION` (include/uapi/linux/landlock.h).
+const VERSION_FLAG: u32 = 1;
+
+/// Leaves the calling thread, and those that it starts from now on, `reach` alone, and sets no_new_privs; whether the kernel has
+/// Landlock.
+///
+/// # Errors
+/// The kernel has it and refuses.
+pub(super) fn restrict(reach: Reach<'_>) -> Result<bool, RulesetError> {
+    let all = AccessFs::from_all(ABI) & !AccessFs::Execute;
+    let read = AccessFs::from_read(ABI) & all;
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(ABI))?
+        .handle_access(AccessNet::from_all(ABI))?;
+    if !reach.outside {
+        rules = rules.scope(Scope::from_all(ABI))?;
+    }
+    let below = |path: &Path, access| Some(PathBeneath::new(PathFd::new(path).ok()?, access));
+    let read = reach.read.iter().map(|path| below(path.as_ref(), read));
+    let write = reach.write.iter().map(|path| below(path, all));
+    let allowed = read.chain(write).flatten().map(Ok::<_, RulesetError>);
+    let status = rules.create()?.add_rules(allowed)?.restrict_self()?;
+    Ok(matches!(status.landlock, LandlockStatus::Available { .. }))
+}

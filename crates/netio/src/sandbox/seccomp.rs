@@ -1,0 +1,480 @@
+//! seccomp: the system calls that a command still makes, by purpose; any other one kills the process.
+//!
+//! A call that is on a list for its number alone costs nothing: since Linux 5.11 the kernel keeps by number what a filter always
+//! allows (kernel/seccomp.c, `seccomp_cache_prepare`).
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter, apply_filter_all_threads,
+};
+
+/// The system calls of one command.
+pub type Allowed = &'static [Purpose];
+
+/// What a command makes some system calls for.
+#[derive(Debug)]
+pub struct Purpose {
+    /// In a few words.
+    pub name: &'static str,
+    /// Its calls.
+    pub calls: &'static [Call],
+}
+
+/// A system call that may be made.
+#[derive(Debug)]
+pub struct Call {
+    /// Its name after "SYS_".
+    constant: &'static str,
+    number: libc::c_long,
+    only: Only,
+}
+
+/// With which arguments a system call may be made; they are numbered from 0.
+#[derive(Clone, Copy, Debug)]
+enum Only {
+    /// Any.
+    Any,
+    /// One of these values in this argument, of which 32 bits count.
+    OneOf(u8, &'static [u64]),
+    /// All these bits in this argument.
+    With(u8, u64),
+    /// None of these bits in this argument.
+    Without(u8, u64),
+}
+
+/// Which threads a filter is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// The calling one, and those that it starts from now on.
+    Calling,
+    /// All of the process.
+    All,
+}
+
+/// Why a filter could not be installed.
+#[derive(Debug, thiserror::Error)]
+pub enum SeccompError {
+    /// The kernel has no seccomp, or something around this process forbids it.
+    #[error("the kernel refuses: {0}")]
+    Refused(#[source] seccompiler::Error),
+    /// Filters are made for some processors only.
+    #[error("there are no filters for this processor: {0}")]
+    Processor(#[source] seccompiler::BackendError),
+}
+
+/// System calls by libc's constants; what may be said of their arguments stands behind.
+macro_rules! calls {
+    ($($call:ident $(($only:expr))?),* $(,)?) => {
+        &[$(Call {
+            constant: stringify!($call),
+            number: libc::$call,
+            only: calls!(@ $($only)?),
+        }),*]
+    };
+    (@) => { Only::Any };
+    (@ $only:expr) => { $only };
+}
+
+/// What `serve` makes once its ports are bound, and so does the far end of a test bed.
+pub const FAR_END: Allowed = &[
+    MEMORY,
+    THREADS,
+    SIGNALS,
+    TIME,
+    WAITING,
+    FILES,
+    ITSELF,
+    SOCKETS,
+    Purpose {
+        name: "making a socket of IP",
+        calls: calls![SYS_socket(Only::OneOf(0, &[INET, INET6]))],
+    },
+    Purpose {
+        name: "what is queued, whether it is a terminal, and not to block",
+        calls: calls![SYS_ioctl(Only::OneOf(1, OF_DESCRIPTORS))],
+    },
+    OF_X86_64,
+];
+
+/// What `emulate` makes once it forwards.
+pub const EMULATOR: Allowed = &[
+    MEMORY,
+    THREADS,
+    SIGNALS,
+    TIME,
+    WAITING,
+    FILES,
+    ITSELF,
+    SOCKETS,
+    Purpose {
+        name: "making a socket: a port, netlink, ethtool's, the service manager's",
+        calls: calls![SYS_socket(Only::OneOf(
+            0,
+            &[INET, INET6, PACKET, NETLINK, UNIX]
+        ))],
+    },
+    Purpose {
+        name: "an interface's flags, offloads, MTU and address",
+        calls: calls![SYS_ioctl(Only::OneOf(1, OF_INTERFACES))],
+    },
+    Purpose {
+        name: "journals",
+        calls: calls![
+            SYS_mkdirat,
+            SYS_unlinkat,
+            SYS_renameat2,
+            SYS_flock,
+            SYS_ftruncate,
+            SYS_fsync,
+            SYS_fdatasync,
+        ],
+    },
+    Purpose {
+        name: "processes started before",
+        calls: calls![
+            SYS_wait4,
+            SYS_waitid,
+            SYS_kill,
+            SYS_pidfd_open,
+            SYS_pidfd_send_signal,
+        ],
+    },
+    OF_X86_64,
+    JOURNALS_OF_X86_64,
+];
+
+const MEMORY: Purpose = Purpose {
+    name: "memory that is not executed",
+    calls: calls![
+        SYS_brk,
+        SYS_mmap(Only::Without(2, EXEC)),
+        SYS_mprotect(Only::Without(2, EXEC)),
+        SYS_mremap,
+        SYS_munmap,
+        SYS_madvise,
+        SYS_membarrier,
+    ],
+};
+
+const THREADS: Purpose = Purpose {
+    name: "threads; no processes",
+    calls: calls![
+        // Answered with ENOSYS, which has the C library use clone: its flags are in memory, where no filter sees them.
+        SYS_clone3,
+        SYS_clone(Only::With(0, THREAD)),
+        SYS_futex,
+        SYS_set_robust_list,
+        SYS_rseq,
+        SYS_gettid,
+        SYS_sched_yield,
+        SYS_sched_getaffinity,
+        SYS_sched_getattr,
+        SYS_sched_setattr,
+        // Refused by the kernel without a privilege or a limit that allows it (sched(7)).
+        SYS_sched_setscheduler,
+        SYS_prctl(Only::OneOf(0, &[SET_NAME, SET_TIMER_SLACK, SET_VMA])),
+        SYS_exit,
+        SYS_exit_group,
+    ],
+};
+
+const SIGNALS: Purpose = Purpose {
+    name: "signals to itself",
+    calls: calls![
+        SYS_rt_sigaction,
+        SYS_rt_sigprocmask,
+        SYS_rt_sigreturn,
+        SYS_sigaltstack,
+        SYS_restart_syscall,
+        // How abort(3) ends the process, after a panic in a panic; other processes are out of reach of who has no capability.
+        SYS_tgkill,
+    ],
+};
+
+const TIME: Purpose = Purpose {
+    name: "time, and how well it is synchronised",
+    calls: calls![
+        SYS_clock_gettime,
+        SYS_clock_getres,
+        SYS_clock_nanosleep,
+        SYS_nanosleep,
+        SYS_gettimeofday,
+        // Setting it takes CAP_SYS_TIME.
+        SYS_clock_adjtime,
+        SYS_adjtimex,
+        SYS_getrusage,
+    ],
+};
+
+const WAITING: Purpose = Purpose {
+    name: "waiting for input",
+    calls: calls![
+        SYS_ppoll,
+        SYS_pselect6,
+        SYS_epoll_create1,
+        SYS_epoll_ctl,
+        SYS_epoll_pwait,
+        SYS_epoll_pwait2,
+        SYS_eventfd2,
+    ],
+};
+
+const FILES: Purpose = Purpose {
+    name: "files: Landlock says which",
+    calls: calls![
+        SYS_openat,
+        SYS_read,
+        SYS_readv,
+        SYS_pread64,
+        SYS_write,
+        SYS_writev,
+        SYS_pwrite64,
+        SYS_lseek,
+        SYS_close,
+        SYS_fstat,
+        SYS_newfstatat,
+        SYS_statx,
+        SYS_faccessat,
+        SYS_faccessat2,
+        SYS_readlinkat,
+        SYS_getdents64,
+        SYS_getcwd,
+        SYS_fcntl,
+        SYS_dup,
+    ],
+};
+
+const ITSELF: Purpose = Purpose {
+    name: "what it is",
+    calls: calls![
+        SYS_getpid,
+        SYS_getppid,
+        SYS_getuid,
+        SYS_geteuid,
+        SYS_getgid,
+        SYS_getegid,
+        SYS_capget,
+        SYS_prlimit64,
+        SYS_getcpu,
+        SYS_sysinfo,
+        SYS_uname,
+        SYS_getrandom,
+    ],
+};
+
+const SOCKETS: Purpose = Purpose {
+    name: "sockets",
+    calls: calls![
+        SYS_bind,
+        SYS_listen,
+        SYS_accept,
+        SYS_accept4,
+        SYS_connect,
+        SYS_getsockname,
+        SYS_getpeername,
+        SYS_getsockopt,
+        SYS_setsockopt,
+        SYS_sendto,
+        SYS_sendmsg,
+        SYS_sendmmsg,
+        SYS_recvfrom,
+        SYS_recvmsg,
+        SYS_recvmmsg,
+        SYS_shutdown,
+    ],
+};
+
+/// The older forms of calls above, which newer processors never had.
+#[cfg(target_arch = "x86_64")]
+const OF_X86_64: Purpose = Purpose {
+    name: "on x86-64, older forms of the same",
+    calls: calls![
+        SYS_poll,
+        SYS_select,
+        SYS_epoll_create,
+        SYS_epoll_wait,
+        SYS_eventfd,
+        SYS_open,
+        SYS_stat,
+        SYS_lstat,
+        SYS_access,
+        SYS_readlink,
+        SYS_dup2,
+        SYS_time,
+        SYS_arch_prctl,
+    ],
+};
+#[cfg(not(target_arch = "x86_64"))]
+const OF_X86_64: Purpose = Purpose {
+    name: "on x86-64, older forms of the same",
+    calls: &[],
+};
+
+#[cfg(target_arch = "x86_64")]
+const JOURNALS_OF_X86_64: Purpose = Purpose {
+    name: "on x86-64, older forms for journals",
+    calls: calls![SYS_mkdir, SYS_unlink, SYS_rename],
+};
+#[cfg(not(target_arch = "x86_64"))]
+const JOURNALS_OF_X86_64: Purpose = Purpose {
+    name: "on x86-64, older forms for journals",
+    calls: &[],
+};
+
+const OF_DESCRIPTORS: &[u64] = &[
+    libc::FIONBIO,
+    libc::FIONREAD,
+    libc::TIOCOUTQ,
+    libc::TIOCGWINSZ,
+    libc::TCGETS,
+    libc::TCGETS2,
+];
+
+const OF_INTERFACES: &[u64] = &[
+    libc::FIONBIO,
+    libc::FIONREAD,
+    libc::TIOCOUTQ,
+    libc::TIOCGWINSZ,
+    libc::TCGETS,
+    libc::TCGETS2,
+    libc::SIOCETHTOOL,
+    libc::SIOCGIFFLAGS,
+    libc::SIOCSIFFLAGS,
+    libc::SIOCGIFMTU,
+    libc::SIOCSIFMTU,
+    libc::SIOCGIFINDEX,
+    libc::SIOCGIFNAME,
+    libc::SIOCGIFHWADDR,
+];
+
+const INET: u64 = libc::AF_INET as u64;
+const INET6: u64 = libc::AF_INET6 as u64;
+const PACKET: u64 = libc::AF_PACKET as u64;
+const NETLINK: u64 = libc::AF_NETLINK as u64;
+const UNIX: u64 = libc::AF_UNIX as u64;
+const EXEC: u64 = libc::PROT_EXEC as u64;
+const THREAD: u64 = libc::CLONE_THREAD as u64;
+const SET_NAME: u64 = libc::PR_SET_NAME as u64;
+const SET_TIMER_SLACK: u64 = libc::PR_SET_TIMERSLACK as u64;
+/// The C library's names for its memory.
+const SET_VMA: u64 = libc::PR_SET_VMA as u64;
+
+impl Call {
+    /// As the manual has it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.constant.trim_start_matches("SYS_")
+    }
+
+    /// The rules of which one must hold; none where any arguments will do.
+    fn rules(&self) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+        use SeccompCmpArgLen::{Dword, Qword};
+        let one = |argument, length, operator, value| {
+            SeccompRule::new(vec![SeccompCondition::new(
+                argument, length, operator, value,
+            )?])
+        };
+        match self.only {
+            Only::Any => Ok(Vec::new()),
+            Only::OneOf(argument, values) => {
+                let of = |value: &u64| one(argument, Dword, SeccompCmpOp::Eq, *value);
+                values.iter().map(of).collect()
+            }
+            Only::With(argument, bits) => {
+                let masked = SeccompCmpOp::MaskedEq(bits);
+                Ok(vec![one(argument, Qword, masked, bits)?])
+            }
+            Only::Without(argument, bits) => {
+                let masked = SeccompCmpOp::MaskedEq(bits);
+                Ok(vec![one(argument, Qword, masked, 0)?])
+            }
+        }
+    }
+}
+
+/// Has `threads` make no other system calls than `allowed`, for good, and sets no_new_privs. Another call kills the process with
+/// SIGSYS.
+///
+/// # Errors
+/// The kernel has no seccomp, or there is no filter for this processor.
+pub fn install(allowed: Allowed, threads: Threads) -> Result<(), SeccompError> {
+    // Both are made before either counts.
+    let filters = [without_clone3(), allow_list(allowed)];
+    for filter in filters {
+        let filter = filter.map_err(SeccompError::Processor)?;
+        let applied = match threads {
+            Threads::Calling => apply_filter(&filter),
+            Threads::All => apply_filter_all_threads(&filter),
+        };
+        applied.map_err(SeccompError::Refused)?;
+    }
+    Ok(())
+}
+
+/// Whether this kernel takes filters and can kill a process by one, told by asking (seccomp(2), `SECCOMP_GET_ACTION_AVAIL`).
+#[must_use]
+pub fn is_available() -> bool {
+    let action = libc::SECCOMP_RET_KILL_PROCESS;
+    // SAFETY: the kernel reads the one number that the pointer leads to.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_GET_ACTION_AVAIL,
+            0,
+            &raw const action,
+        )
+    };
+    answer == 0 && processor().is_ok()
+}
+
+fn processor() -> Result<TargetArch, seccompiler::BackendError> {
+    std::env::consts::ARCH.try_into()
+}
+
+fn allow_list(allowed: Allowed) -> Result<BpfProgram, seccompiler::BackendError> {
+    let calls = allowed.iter().flat_map(|purpose| purpose.calls);
+    let rules: Result<BTreeMap<_, _>, _> =
+        calls.map(|call| Ok((call.number, call.rules()?))).collect();
+    let (otherwise, listed) = (SeccompAction::KillProcess, SeccompAction::Allow);
+    SeccompFilter::new(rules?, otherwise, listed, processor()?)?.try_into()
+}
+
+fn without_clone3() -> Result<BpfProgram, seccompiler::BackendError> {
+    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let listed = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    SeccompFilter::new(rules, SeccompAction::Allow, listed, processor()?)?.try_into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_lists_allow_is_documented() {
+        let page = include_str!("../../../../docs/hardening.md");
+        for purpose in FAR_END.iter().chain(EMULATOR) {
+            assert!(page.contains(purpose.name), "{}", purpose.name);
+            for call in purpose.calls {
+                let name = format!("`{}`", call.name());
+                assert!(page.contains(&name), "{name} ({})", purpose.name);
+            }
+        }
+    }
+
+    #[test]
+    fn no_call_is_listed_twice_since_the_last_one_would_count() {
+        for list in [FAR_END, EMULATOR] {
+            let mut names: Vec<_> = list
+                .iter()
+                .flat_map(|purpose| purpose.calls)
+                .map(Call::name)
+                .collect();
+            let all = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Going on as another user.
+
+use std::fs;
+use std::io;
+
+use caps::{CapSet, Capability};
+use nix::unistd::{Gid, Uid, User, geteuid, setgroups, setresgid, setresuid};
+
+use super::SandboxError;
+
+/// The user that owns nothing, where the system has none of that name: the kernel's overflow user (user_namespaces(7)).
+const NOBODY: u32 = 65534;
+
+/// A user to go on as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherUser {
+    /// As the system knows it.
+    pub name: String,
+    uid: Uid,
+    gid: Gid,
+}
+
+impl OtherUser {
+    /// The user `name`; nothing if that is who runs this.
+    ///
+    /// # Errors
+    /// There is none of that name, or this process may not become another user.
+    pub fn named(name: &str) -> Result<Option<Self>, SandboxError> {
+        let found =
+            User::from_name(name).map_err(|errno| SandboxError::user(name, errno.into()))?;
+        let Some(user) = found else {
+            let none = io::Error::new(io::ErrorKind::NotFound, "there is no such user");
+            return Err(SandboxError::user(name, none));
+        };
+        if user.uid == geteuid() {
+            return Ok(None);
+        }
+        let other = Self {
+            name: user.name,
+            uid: user.uid,
+            gid: user.gid,
+        };
+        match other.obstacle() {
+            None => Ok(Some(other)),
+            Some(why) => {
+                let why = io::Error::new(io::ErrorKind::PermissionDenied, why);
+                Err(SandboxError::user(name, why))
+            }
+        }
+    }
+
+    /// The user nobody, if this process is root's; nothing if it is another user's, or may not become another.
+    #[must_use]
+    pub fn nobody() -> Option<Self> {
+        let found = User::from_name("nobody").ok().flatten();
+        let (uid, gid) = match found {
+            Some(user) => (user.uid, user.gid),
+            None => (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY)),
+        };
+        let nobody = Self {
+            name: "nobody".to_owned(),
+            uid,
+            gid,
+        };
+        (geteuid().is_root() && nobody.obstacle().is_none()).then_some(nobody)
+    }
+
+    /// Becomes this user, for good, with no other group than its own; the calling thread keeps its capabilities.
+    ///
+    /// To be called before any thread is started: the others would lose theirs.
+    ///
+    /// # Errors
+    /// The kernel refuses, as it does where [`OtherUser::named`] says so.
+    pub fn become_it(&self) -> Result<(), SandboxError> {
+        let failed = |error: io::Error| SandboxError::user(&self.name, error);
+        let caps_failed = |error: caps::errors::CapsError| failed(io::Error::other(error));
+        caps::securebits::set_keepcaps(true).map_err(caps_failed)?;
+        let Self { uid, gid, .. } = *self;
+        setgroups(&[])
+            .and_then(|()| setresgid(gid, gid, gid))
+            .and_then(|()| setresuid(uid, uid, uid))
+            .map_err(|errno| failed(errno.into()))?;
+        // With the user, what was effective is only permitted any more (capabilities(7)).
+        let permitted = caps::read(None, CapSet::Permitted).map_err(caps_failed)?;
+        caps::set(None, CapSet::Effective, &permitted).map_err(caps_failed)?;
+        caps::securebits::set_keepcaps(false).map_err(caps_failed)
+    }
+
+    /// What keeps this process from becoming the user, if something does.
+    fn obstacle(&self) -> Option<&'static str> {
+        let has = |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
+        if !has(Capability::CAP_SETUID) || !has(Capability::CAP_SETGID) {
+            return Some("CAP_SETUID and CAP_SETGID are not both held: run as root");
+        }
+        let maps = |file: &str, id: u32| {
+            let map = fs::read_to_string(format!("/proc/self/{file}"));
+            // Without /proc nothing is known of maps, and the kernel will say.
+            map.map_or(true, |map| is_mapped(&map, id))
+        };
+        let mapped = maps("uid_map", self.uid.as_raw()) && maps("gid_map", self.gid.as_raw());
+        (!mapped).then_some("the user namespace does not have it (/proc/self/uid_map, gid_map)")
+    }
+}
+
+/// Whether `map`, lines of a first number inside, one outside and a count (user_namespaces(7)), has `id`.
+fn is_mapped(map: &str, id: u32) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+        let (first, _, count) = (numbers.next(), numbers.next(), numbers.next());
+        let (Some(Ok(first)), Some(Ok(count))) = (first, count) else {
+            return false;
+        };
+        (first..first.saturating_add(count)).contains(&u64::from(id))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_there_when_the_namespace_maps_it() {
+        let whole = "         0          0 4294967295\n";
+        assert!(is_mapped(whole, 65534));
+        let own = "0 1000 1\n";
+        assert!(is_mapped(own, 0) && !is_mapped(own, 65534));
+        let container = "0 1000 1\n1 100000 65536\n";
+        assert!(is_mapped(container, 65534) && !is_mapped(container, 65537));
+        assert!(!is_mapped("", 0));
+    }
+
+    #[test]
+    fn a_user_that_is_not_there_is_named() {
+        let error = OtherUser::named("no-such-user").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot go on as the user `no-such-user`: there is no such user"
+        );
+    }
+}
