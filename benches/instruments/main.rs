@@ -1,8 +1,9 @@
 //! The instruments beside their peers, in one run and on one veth pair: each figure as a ratio.
 //!
 //! Absolute figures belong to the machine and the hour; the ratios are what is claimed. An argument names the parts to run:
-//! tcp, udp, pingpong, pacing, probe.
+//! tcp, udp, pingpong, pacing, probe, hardening.
 
+mod hardening;
 mod pacing;
 mod pair;
 mod percentile;
@@ -19,12 +20,13 @@ use netio::userns::{self, Privilege};
 /// A part: the peers that it needs, and what it runs.
 type Part = (&'static str, &'static [&'static str], fn() -> Result<()>);
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     ("tcp", &["iperf3", "iperf", "nuttcp"], tcp::run),
     ("udp", &["iperf3", "iperf", "nuttcp"], udp::run),
     ("pingpong", &["sockperf"], pingpong::run),
     ("pacing", &["iperf3", "iperf", "nuttcp"], pacing::run),
     ("probe", &["irtt"], probe::run),
+    ("hardening", &["iperf3"], hardening::run),
 ];
 
 fn main() -> Result<()> {

@@ -25,12 +25,18 @@ impl FarEnd {
 
     /// The same on free ports of all addresses, unless `command` says otherwise.
     pub(crate) fn start_everywhere(command: &mut Command) -> Result<Self> {
-        let mut child = command
+        command
             .args(["--http-port", "0"])
             .args(["--iperf3-port", "0"])
             .args(["--messages-port", "0"])
             .args(["--capacity-port", "0"])
-            .args(["--stamp-port", "0"])
+            .args(["--stamp-port", "0"]);
+        Self::start_where_told(command)
+    }
+
+    /// Starts it by `command`, which says where it listens.
+    pub(crate) fn start_where_told(command: &mut Command) -> Result<Self> {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -62,6 +68,11 @@ impl FarEnd {
         let mut services = self.services.iter();
         let found = services.find(|(service, _)| service == name);
         Ok(found.with_context(|| format!("{name} is not served"))?.1)
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Ends it as its user does, and waits for its end.

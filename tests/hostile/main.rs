@@ -17,9 +17,11 @@ mod wan_box;
 
 use std::process::ExitCode;
 
+use common::powerless;
 use common::suite::{Suite, gain_privilege};
 
 fn main() -> ExitCode {
+    powerless::divert();
     gain_privilege();
     let mut suite = Suite::new();
     capacity::add(&mut suite);

@@ -1,5 +1,384 @@
-//! What the program may still do while it serves strangers.
+//! What the program may still do while it serves strangers, and what it lets a command do.
 
-use crate::common::suite::Suite;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
-pub(crate) fn add(_suite: &mut Suite) {}
+use anyhow::{Context, Result, ensure};
+use netio::bed::{Bed, BedConfig};
+use netio::sandbox::Capability;
+use netio::userns::Privilege;
+use serde_json::json;
+
+use crate::common::far_end::FarEnd;
+use crate::common::powerless;
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::WanBox;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "serve has no capability, no new privileges and a filter in every thread while it serves",
+        &[],
+        || serves_confined(farwire()),
+    );
+    suite.test("so it has when a plain user runs it", &[], || {
+        serves_confined(powerless::farwire_unprivileged()?)
+    });
+    let title = "as root serve goes on as nobody, or as whom it is told, without root's groups";
+    match Privilege::detect() {
+        Privilege::Root => suite.test(title, &[], goes_on_as_nobody),
+        _ => suite.skip(&format!("{title}: not root")),
+    }
+    suite.test("serve keeps everything when it is told so", &[], keeps_all);
+    suite.test("a user that is not there is refused", &[], unknown_user);
+    suite.test(
+        "a port that takes a privilege is served by who has dropped it, UDP too",
+        &[Need::Namespaces, Need::Tool("iperf3")],
+        privileged_ports,
+    );
+    suite.test(
+        "a congestion control that the far end does not have is refused, and the kernel never asked for it",
+        &[],
+        no_module_by_name,
+    );
+    suite.test(
+        "emulate keeps what interfaces take, and nothing else, while it forwards",
+        &[Need::Namespaces, Need::Tool("ping"), Need::Tool("ip")],
+        emulates_confined,
+    );
+    suite.test(
+        "the far end of a test bed has CAP_NET_ADMIN alone, and the command what its caller had",
+        &[Need::Namespaces],
+        far_end_of_a_bed,
+    );
+    let tools = [Need::Namespaces, Need::Tool("ping"), Need::Tool("iperf3")];
+    suite.test(
+        "a plain user's command pings and sets any congestion control",
+        &tools,
+        plain_users_command,
+    );
+    suite.test(
+        "a plain user's command captures packets",
+        &[Need::Namespaces, Need::Tool("tcpdump"), Need::Tool("ping")],
+        plain_users_capture,
+    );
+    suite.test(
+        "a plain user's command has no privilege outside",
+        &[Need::Namespaces, Need::Tool("nsenter")],
+        nothing_outside,
+    );
+}
+
+/// Of one thread, what /proc says of its privileges: the lines of its status by their names.
+type Status = BTreeMap<String, String>;
+
+/// The statuses of all threads of the process `pid`.
+fn threads(pid: u32) -> Result<Vec<Status>> {
+    let mut all = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        // One may end meanwhile.
+        if let Ok(status) = fs::read_to_string(task?.path().join("status")) {
+            all.push(parse(&status));
+        }
+    }
+    ensure!(!all.is_empty(), "process {pid} has no threads");
+    Ok(all)
+}
+
+fn parse(status: &str) -> Status {
+    let lines = status.lines().filter_map(|line| line.split_once(':'));
+    let trimmed = |(name, value): (&str, &str)| (name.to_owned(), value.trim().to_owned());
+    lines.map(trimmed).collect()
+}
+
+/// Holds threads against the capabilities that they are to have, no_new_privs and a filter.
+fn ensure_confined(threads: &[Status], capabilities: &[Capability]) -> Result<()> {
+    let bits = capabilities.iter().fold(0, |bits, c| bits | c.bitmask());
+    let (kept, none) = (format!("{bits:016x}"), format!("{:016x}", 0));
+    for status in threads {
+        for (name, wanted) in [
+            ("CapEff", &kept),
+            ("CapPrm", &kept),
+            ("CapInh", &none),
+            ("CapAmb", &none),
+            ("NoNewPrivs", &"1".to_owned()),
+            ("Seccomp", &"2".to_owned()),
+        ] {
+            ensure!(
+                status.get(name) == Some(wanted),
+                "not {name} {wanted}: {status:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A download that goes on until it is dropped.
+fn under_load(far_end: &FarEnd) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(far_end.address("http")?)?;
+    stream.write_all(b"GET /seconds/60 HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    stream.read_exact(&mut [0; 100_000])?;
+    Ok(stream)
+}
+
+fn serves_confined(mut command: Command) -> Result<()> {
+    let far_end = FarEnd::start(command.arg("serve"))?;
+    let _client = under_load(&far_end)?;
+    let test = process::run(
+        farwire()
+            .args(["measure", "tcp", "-t", "0.2"])
+            .arg(address(&far_end, "iperf3")?),
+    )?;
+    ensure!(test.status.success(), "{test:?}");
+    ensure_confined(&threads(far_end.pid())?, &[])
+}
+
+fn goes_on_as_nobody() -> Result<()> {
+    for (option, user) in [
+        (None, "nobody"),
+        (Some("nobody"), "nobody"),
+        (Some("root"), "root"),
+    ] {
+        let mut command = farwire();
+        command.arg("serve");
+        if let Some(name) = option {
+            command.args(["--user", name]);
+        }
+        let far_end = FarEnd::start(&mut command)?;
+        let known = nix::unistd::User::from_name(user)?.context(user)?;
+        let uid = known.uid.as_raw().to_string();
+        let all = threads(far_end.pid())?;
+        ensure_confined(&all, &[])?;
+        for status in &all {
+            let uids: Vec<&str> = status["Uid"].split_whitespace().collect();
+            ensure!(uids == [uid.as_str(); 4], "not user {user}: {status:?}");
+            ensure!(user == "root" || status["Groups"].is_empty(), "{status:?}");
+            ensure!(status["CapBnd"] == format!("{:016x}", 0), "{status:?}");
+        }
+    }
+    Ok(())
+}
+
+fn keeps_all() -> Result<()> {
+    let far_end = FarEnd::start(farwire().args(["serve", "--no-sandbox"]))?;
+    let own = parse(&fs::read_to_string("/proc/self/status")?);
+    for status in threads(far_end.pid())? {
+        for name in ["Uid", "CapEff", "NoNewPrivs", "Seccomp"] {
+            ensure!(status[name] == own[name], "{name}: {status:?}");
+        }
+    }
+    Ok(())
+}
+
+fn unknown_user() -> Result<()> {
+    let output = process::run(farwire().args(["serve", "--user", "no-such-user"]))?;
+    ensure!(output.status.code() == Some(2), "{output:?}");
+    ensure!(
+        said(&output).contains("`no-such-user`: there is no such user"),
+        "{output:?}"
+    );
+    Ok(())
+}
+
+fn privileged_ports() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let ports = [
+        "--iperf3-port",
+        "501",
+        "--messages-port",
+        "502",
+        "--capacity-port",
+        "503",
+    ];
+    let mut command = farwire();
+    command
+        .arg("serve")
+        .args(ports)
+        .args(["--http-port", "80", "--stamp-port", "862"]);
+    let far_end = bed
+        .server()
+        .run(|| FarEnd::start_where_told(&mut command))??;
+    ensure_confined(
+        &threads(far_end.pid())?,
+        &[Capability::CAP_NET_BIND_SERVICE],
+    )?;
+    for line in [
+        "iperf3 -c 10.77.0.2 -p 501 -u -b 10M -t 0.2 -R",
+        "iperf3 -c 10.77.0.2 -p 501 -n 1M",
+    ] {
+        let mut words = line.split(' ');
+        let mut client = Command::new(words.next().context("a program")?);
+        let output = process::run_in(bed.client(), client.args(words))?;
+        ensure!(output.status.success(), "{line}: {output:?}");
+    }
+    let pingpong = [
+        "measure",
+        "pingpong",
+        "10.77.0.2:502",
+        "--udp",
+        "--count",
+        "3",
+    ];
+    let output = process::run_in(bed.client(), farwire().args(pingpong))?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok(())
+}
+
+/// Asks as iperf3's client does, whose own side would refuse first (`iperf_api.c`): a cookie, then the parameters.
+fn no_module_by_name() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let at: SocketAddr = far_end.address("iperf3")?;
+    let asks_for = |name: &str| -> Result<Vec<u8>> {
+        let mut client = TcpStream::connect(at)?;
+        client.set_read_timeout(Some(process::PATIENCE))?;
+        client.write_all(&[&[b'a'; 36][..], &[0]].concat())?;
+        let mut state = [0];
+        client.read_exact(&mut state)?;
+        ensure!(state == [9], "not PARAM_EXCHANGE but {state:?}");
+        let parameters = json!({
+            "tcp": true, "omit": 0, "time": 1, "num": 0, "blockcount": 0, "parallel": 1, "reverse": true, "len": 1000,
+            "pacing_timer": 1000, "client_version": "3.12", "congestion": name,
+        });
+        let text = parameters.to_string();
+        client.write_all(&u32::try_from(text.len())?.to_be_bytes())?;
+        client.write_all(text.as_bytes())?;
+        client.read_exact(&mut state)?;
+        let mut rest = [0; 8];
+        if state == [0xfe] {
+            client.read_exact(&mut rest)?;
+        }
+        Ok([&state[..], &rest].concat())
+    };
+    // SERVER_ERROR, IESETCONGESTION, ENOENT: at once, before there is a stream on which to try.
+    let refused = [0xfe, 0, 0, 0, 134, 0, 0, 0, 2];
+    for name in ["vegas-of-a-stranger", "../../x"] {
+        let answer = asks_for(name)?;
+        ensure!(answer == refused, "{name}: {answer:?}");
+    }
+    let allowed = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control")?;
+    for name in allowed.split_whitespace() {
+        let answer = asks_for(name)?;
+        ensure!(answer[0] == 10, "{name}, not CREATE_STREAMS: {answer:?}");
+    }
+    Ok(())
+}
+
+fn emulates_confined() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let wan = WanBox::start(&bed, "--delay 1ms")?;
+    let ping = process::run_in(
+        bed.client(),
+        Command::new("ping").args(["-c1", "10.77.0.2"]),
+    )?;
+    ensure!(ping.status.success(), "{ping:?}");
+    let all = threads(wan.pid())?;
+    ensure!(all.len() > 1, "the forwarder is a thread: {all:?}");
+    let mut kept = vec![Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW];
+    // Where RLIMIT_RTPRIO cannot be raised instead, which takes CAP_SYS_RESOURCE of the host's.
+    let held = u64::from_str_radix(&all[0]["CapEff"], 16)?;
+    if held & Capability::CAP_SYS_NICE.bitmask() != 0 {
+        kept.push(Capability::CAP_SYS_NICE);
+    }
+    ensure_confined(&all, &kept)?;
+    ensure!(wan.stop()?.up.delivered > 0, "nothing crossed the box");
+    Ok(())
+}
+
+fn far_end_of_a_bed() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let pid_file = directory.path().join("go");
+    // The command waits until its caller's threads have been looked at.
+    let script = format!(
+        "while [ ! -e {} ]; do sleep 0.02; done; cat /proc/self/status",
+        pid_file.display()
+    );
+    let child = farwire()
+        .args(["exec", "--", "sh", "-c", &script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let looked = looked_at(child.id(), &pid_file);
+    let output = child.wait_with_output()?;
+    looked?;
+    let command = parse(std::str::from_utf8(&output.stdout)?);
+    ensure!(
+        command["NoNewPrivs"] == "0" && command["Seccomp"] == "0",
+        "{command:?}"
+    );
+    let own = parse(&fs::read_to_string("/proc/self/status")?);
+    if Privilege::detect() == Privilege::Root {
+        for set in ["CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd"] {
+            ensure!(command[set] == own[set], "{set}: {command:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Looks at the threads of `farwire exec` that serve, and lets its command go on.
+fn looked_at(pid: u32, go: &Path) -> Result<()> {
+    let serving = ["http", "messages", "iperf3", "capacity", "stamp"];
+    let found = process::wait_for("the far end", || {
+        let all = threads(pid)?;
+        let found: Vec<Status> = all
+            .into_iter()
+            .filter(|status| serving.contains(&status["Name"].as_str()))
+            .collect();
+        Ok((found.len() == serving.len()).then_some(found))
+    });
+    fs::write(go, "")?;
+    ensure_confined(&found?, &[Capability::CAP_NET_ADMIN])
+}
+
+fn plain_users_command() -> Result<()> {
+    for line in [
+        "ping -c 1 10.77.0.2",
+        "iperf3 -c 10.77.0.2 -n 1M -C cubic",
+        "iperf3 -c 10.77.0.2 -n 1M -C cubic -R",
+    ] {
+        let output = process::run(
+            powerless::farwire_unprivileged()?.args(["exec", "--", "sh", "-c", line]),
+        )?;
+        ensure!(output.status.success(), "{line}: {output:?}");
+    }
+    Ok(())
+}
+
+fn plain_users_capture() -> Result<()> {
+    let line = "tcpdump -c 1 -i any icmp & sleep 0.5; ping -c 3 -i 0.3 10.77.0.2; wait $!";
+    let output =
+        process::run(powerless::farwire_unprivileged()?.args(["exec", "--", "sh", "-c", line]))?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok(())
+}
+
+fn nothing_outside() -> Result<()> {
+    // Where the test is, and so the namespace of farwire's caller.
+    let callers = fs::File::open("/proc/self/ns/net")?;
+    let line = "nsenter --net=/proc/self/fd/0 true";
+    let mut exec = powerless::farwire_unprivileged()?;
+    let output = exec
+        .args(["exec", "--", "sh", "-c", line])
+        .stdin(callers)
+        .output()?;
+    ensure!(
+        !output.status.success(),
+        "entered the caller's network: {output:?}"
+    );
+    ensure!(
+        said(&output).contains("Operation not permitted"),
+        "{output:?}"
+    );
+    Ok(())
+}
+
+fn address(far_end: &FarEnd, service: &str) -> Result<String> {
+    Ok(far_end.address(service)?.to_string())
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
