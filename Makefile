@@ -3,8 +3,13 @@
 CARGO ?= cargo
 FARWIRE = target/release/farwire
 OUT ?= out
+# Seconds that every fuzz target has.
+FUZZ_TIME ?= 20
+FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+# An interpreter is a thousand times as slow: so few cases of each property.
+MIRI = PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked
 
-.PHONY: demo test check bench scenarios truth peers soak pictures build base toolchain test-tools scenario-tools bench-tools deny
+.PHONY: demo test check bench scenarios truth peers soak fuzz miri sbom pictures build base toolchain test-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --overwrite --out $(OUT)/toffee-mocha
@@ -12,7 +17,7 @@ demo: build ## the seven WAN cases on an embedded test bed, without root; prints
 test: toolchain test-tools ## every test that this machine allows; what is skipped is named with its cause
 	$(CARGO) test --workspace --locked
 
-check: toolchain deny ## format, circles of imports, lints, documentation, licences
+check: toolchain deny ## format, circles of imports, lints, documentation, licences, advisories where RustSec's database can be fetched
 	$(CARGO) fmt --all --check
 	@scripts/need python3 python3
 	python3 -B scripts/import_circles_test.py
@@ -20,6 +25,8 @@ check: toolchain deny ## format, circles of imports, lints, documentation, licen
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
 	$(CARGO) deny --locked check licenses bans sources
+	@if $(CARGO) deny --locked fetch db >/dev/null 2>&1; then $(CARGO) deny --locked check --disable-fetch advisories; \
+	else echo "farwire: RustSec's database cannot be fetched: advisories are not checked" >&2; fi
 
 bench: base build bench-tools ## the packet path beside the kernel bridge, rattan and, with BASE=COMMIT, that commit's; the instruments beside theirs, the cost of the model
 	$(CARGO) bench --locked -p farwire-model
@@ -38,10 +45,36 @@ peers: build ## netem and queues beside the kernel's, in a user-mode Linux: the 
 soak: toolchain test-tools ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s
 	FARWIRE_SOAK=1 $(CARGO) test --locked -p farwire-model --test laws
 	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic
+	@if scripts/nightly rustc; then \
+	ASAN_OPTIONS=detect_leaks=0 RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target $(HOST) --target-dir target/sanitized --test traffic; fi
+
+fuzz: toolchain ## every parser, and the far end's conversations, for 20 s each from a small corpus; FUZZ_TIME=600 for longer
+	@scripts/nightly rustc
+	@$(CARGO) fuzz --version >/dev/null 2>&1 || $(CARGO) install cargo-fuzz --version 0.13.2 --locked
+	$(CARGO) +nightly fuzz build
+	@for target in $(FUZZ_TARGETS); do \
+		mkdir -p fuzz/target/found/$$target && \
+		echo "fuzz $$target" && \
+		$(CARGO) +nightly fuzz run $$target fuzz/target/found/$$target fuzz/corpus/$$target -- \
+			-max_total_time=$(FUZZ_TIME) -timeout=10 -print_final_stats=1 -verbosity=0 || exit 1; \
+	done
+
+miri: toolchain ## the model and the parsers in an interpreter that knows undefined behaviour
+	@scripts/nightly miri rust-src
+	$(MIRI) -p farwire-model --lib
+	$(MIRI) -p farwire-netio --lib -- fuzzing
+	$(MIRI) -p farwire-instruments --lib -- fuzzing
+
+sbom: toolchain ## what the program is built of, as CycloneDX, in $(OUT)/farwire.cdx.json
+	@$(CARGO) sbom --version >/dev/null 2>&1 || $(CARGO) install cargo-sbom --version 0.10.0 --locked
+	@mkdir -p $(OUT)
+	$(CARGO) sbom --cargo-package farwire --output-format cyclone_dx_json_1_6 > $(OUT)/farwire.cdx.json
 
 pictures: build scenario-tools ## the pictures of README and docs, anew
 	@scripts/need chromium chromium wget wget
 	CARGO='$(CARGO)' scripts/pictures
+
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 
 build: toolchain
 	$(CARGO) build --release --locked

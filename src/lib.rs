@@ -7,6 +7,7 @@ mod emulate;
 mod exit;
 mod experiment;
 pub mod forward;
+pub mod fuzzing;
 mod named_files;
 mod notes;
 mod service_manager;

@@ -192,7 +192,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: 500,
+            cases: if cfg!(miri) { 10 } else { 500 },
             rng_seed: RngSeed::Fixed(1),
             failure_persistence: None,
             ..ProptestConfig::default()

@@ -144,6 +144,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes too many draws")]
     fn every_byte_of_a_draw_is_uniform() {
         let draws = Draws::new(1, 0, "box.up.loss");
         for byte in 0..8 {
@@ -152,12 +153,14 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes too many draws")]
     fn a_draw_tells_nothing_of_the_next() {
         let draws = Draws::new(1, 0, "box.up.loss");
         assert_uniform((0..DRAWN).map(|i| draws.at(i) >> 60 << 4 | draws.at(i + 1) >> 60));
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes too many draws")]
     fn neighbouring_keys_draw_independently() {
         let draws = Draws::new(1, 0, "box.up.loss");
         for other in [

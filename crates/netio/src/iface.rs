@@ -296,6 +296,13 @@ fn leaves_by(route: &RouteMessage, index: u32) -> bool {
     })
 }
 
+/// How many changes a datagram tells of, for fuzzers.
+pub(crate) fn changes_in(messages: &[u8]) -> usize {
+    let mut changes = Vec::new();
+    read_changes(messages, &mut changes);
+    changes.len()
+}
+
 /// Reads a datagram of netlink messages; what is not about a link is passed over.
 fn read_changes(mut messages: &[u8], changes: &mut Vec<LinkChange>) {
     while let Ok(header) = NetlinkBuffer::new_checked(messages) {

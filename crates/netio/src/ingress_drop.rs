@@ -214,22 +214,36 @@ fn refusal(socket: &Socket) -> io::Result<Option<(Step, io::Error)>> {
     let mut acknowledged = 0;
     while acknowledged < 2 {
         let (answers, _) = socket.recv_from_full()?;
-        let mut rest = answers.as_slice();
-        // An answer is a netlink header (length, type, flags, sequence, address) and an errno below zero, or 0.
-        while let (Some(length), Some(sequence), Some(error)) =
-            (word(rest, 0), word(rest, 8), word(rest, HEADER))
-        {
-            if error != 0 {
-                let errno = error.cast_signed().wrapping_neg();
-                let error = io::Error::from_raw_os_error(errno);
-                return Ok(Some((Step::of_sequence(sequence), error)));
-            }
-            acknowledged += 1;
-            let next = (length as usize).next_multiple_of(4);
-            rest = rest.get(next..).unwrap_or(&[]);
+        match read_answers(&answers) {
+            Ok(count) => acknowledged += count,
+            Err(refused) => return Ok(Some(refused)),
         }
     }
     Ok(None)
+}
+
+/// How many steps a datagram of answers acknowledges, or the first that it refuses.
+fn read_answers(mut rest: &[u8]) -> Result<usize, (Step, io::Error)> {
+    let mut acknowledged = 0;
+    // An answer is a netlink header (length, type, flags, sequence, address) and an errno below zero, or 0.
+    while let (Some(length @ 1..), Some(sequence), Some(error)) =
+        (word(rest, 0), word(rest, 8), word(rest, HEADER))
+    {
+        if error != 0 {
+            let errno = error.cast_signed().wrapping_neg();
+            let error = io::Error::from_raw_os_error(errno);
+            return Err((Step::of_sequence(sequence), error));
+        }
+        acknowledged += 1;
+        let next = (length as usize).next_multiple_of(4);
+        rest = rest.get(next..).unwrap_or(&[]);
+    }
+    Ok(acknowledged)
+}
+
+/// [`read_answers`] for fuzzers, with the name of the step.
+pub(crate) fn refusal_in(answers: &[u8]) -> Result<usize, (&'static str, io::Error)> {
+    read_answers(answers).map_err(|(step, error)| (step.name(), error))
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {

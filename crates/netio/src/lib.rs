@@ -12,6 +12,7 @@ pub mod cpu;
 mod flip;
 mod flow;
 mod frame;
+pub mod fuzzing;
 mod gso;
 mod icmp;
 pub mod iface;

@@ -214,8 +214,16 @@ impl Record {
     /// No record, or one of a version that this farwire does not read, or damaged before its last line.
     pub fn read(path: &Path) -> Result<Self> {
         let file = file_of(path);
-        let read = || -> Result<Self> { Ok(read(File::open(&file)?)?.record) };
+        let read = || Self::from_reader(File::open(&file)?);
         read().with_context(|| file.display().to_string())
+    }
+
+    /// The record that `lines` are.
+    ///
+    /// # Errors
+    /// As [`Record::read`].
+    pub fn from_reader(lines: impl Read) -> Result<Self> {
+        Ok(read(lines)?.record)
     }
 
     /// Whether `directory` holds a record, of whatever version and state.

@@ -12,6 +12,7 @@ mod csv;
 mod figures;
 mod findings;
 mod flent;
+pub mod fuzzing;
 mod html;
 mod index;
 mod interval;

@@ -133,6 +133,7 @@ mod tests {
     const MS: f64 = 1e6;
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes too many draws")]
     fn normal_jitter_in_order_grows_the_mean_and_narrows() {
         let normal = Jitter::new(Nanos::from_millis(5), Law::Normal);
         let at = |gap| delay(normal.clone(), Ordering::Fifo).estimate(gap).unwrap();
@@ -148,6 +149,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes too many draws")]
     fn without_order_or_with_a_long_half_life_the_law_stays() {
         let normal = Jitter::new(Nanos::from_millis(5), Law::Normal);
         let free = delay(normal.clone(), Ordering::Free);
@@ -165,6 +167,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes too many draws")]
     fn the_share_below_zero_is_the_laws() {
         let wide = Jitter::new(Nanos::from_millis(50), Law::Normal);
         let wide = delay(wide, Ordering::Free);

@@ -77,6 +77,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes too many draws")]
     fn the_share_lost_lies_in_its_interval() {
         // np +- 3.29 sqrt(np(1-p)): the 99.9 % interval of 10^6 packets.
         for (text, low, high) in [
@@ -91,6 +92,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes too many draws")]
     fn losses_come_in_bursts_no_more_often_than_chance() {
         let lost = verdicts("10%");
         let pairs = (0..1_000_000)

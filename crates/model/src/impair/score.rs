@@ -101,6 +101,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes too many draws")]
     fn scores_rise_with_the_draw_and_mirror_each_other() {
         let scores = Scores::new();
         let mut last = f64::NEG_INFINITY;

@@ -150,6 +150,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes too many draws")]
     fn every_period_has_a_rate_of_its_own_within_the_spread() {
         let rates = rates(&mut fluctuating("20mbit", "25%", SECOND), 400);
         let packet = 12_000.0;

@@ -17,6 +17,7 @@ use crate::clock::{self, StampConverter};
 use crate::port::{Capabilities, MAX_HEAD, Port, Received, TxFrame};
 use ring::Ring;
 pub use ring::Slot;
+pub(crate) use vnet::read as virtio_header;
 
 /// Frames a call of `sendmmsg`: enough to hide its cost, few enough that the last leaves soon after the first.
 const BATCH: usize = 32;

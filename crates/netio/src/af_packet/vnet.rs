@@ -3,7 +3,7 @@
 
 use crate::frame::{Gso, GsoKind, Offload, PartialChecksum};
 
-pub(super) const LEN: usize = 10;
+pub(crate) const LEN: usize = 10;
 
 const NEEDS_CSUM: u8 = 1;
 const TCP_V4: u8 = 1;
@@ -12,7 +12,7 @@ const UDP_L4: u8 = 5;
 const ECN: u8 = 0x80;
 
 /// What the kernel says of a received frame; `None` for a kind of GSO frame that this program does not know.
-pub(super) fn read(h: [u8; LEN]) -> Option<Offload> {
+pub(crate) fn read(h: [u8; LEN]) -> Option<Offload> {
     let word = |at: usize| u16::from_ne_bytes([h[at], h[at + 1]]);
     let kind = match h[1] & !ECN {
         0 => None,

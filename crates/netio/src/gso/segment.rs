@@ -124,7 +124,8 @@ fn tagged(vlan: Option<Vlan>, mut frame: TxFrame<'_>) -> TxFrame<'_> {
     head.extend(rest);
     frame.head = head;
     if let Some(sum) = &mut frame.offload.checksum {
-        sum.start += 4;
+        // One that begins beyond every frame stays there, and is never completed.
+        sum.start = sum.start.saturating_add(4);
     }
     frame
 }

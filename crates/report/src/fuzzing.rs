@@ -1,0 +1,48 @@
+//! Records from strangers as a function that fuzzers call: whatever the lines, reading them and making every report of them
+//! ends without a panic.
+
+use std::io;
+
+use record::Record;
+
+use crate::Terminal;
+
+/// A record, as a file has it, and every report of it.
+pub fn records(bytes: &[u8]) {
+    let Ok(record) = Record::from_reader(bytes) else {
+        return;
+    };
+    let _ = crate::text(&record, Terminal::NONE);
+    let _ = crate::details(&record, Terminal::NONE);
+    let _ = crate::markdown(&record);
+    let _ = crate::html(&record);
+    let _ = crate::junit(&record);
+    let _ = crate::openmetrics(&record);
+    let _ = crate::flent(&record);
+    let _ = crate::drawings(&record);
+    let _ = crate::write_csv(&record, io::sink());
+    let _ = crate::write_json(&record, io::sink());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = include_str!("../../../tests/fixtures/records/small.jsonl");
+    /// What a changed byte becomes: numbers that are too large, of the other sign or none, and text that ends early.
+    const BYTES: &[u8] = b"0159-e.\"}],:n ";
+
+    #[test]
+    fn nothing_nearly_right_makes_a_report_panic() {
+        assert!(Record::from_reader(SMALL.as_bytes()).is_ok());
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..if cfg!(miri) { 3 } else { 300 } {
+            let mut bytes = SMALL.as_bytes().to_vec();
+            for _ in 0..random.usize(1..4) {
+                let at = random.usize(..bytes.len());
+                bytes[at] = BYTES[random.usize(..BYTES.len())];
+            }
+            records(&bytes);
+        }
+    }
+}

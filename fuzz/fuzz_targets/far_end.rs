@@ -1,0 +1,54 @@
+//! The control state machines of HTTP, pingpong, blast, transfer and iperf3, which have sockets in them: a far end in this process
+//! is told whatever the bytes are, up to their end.
+
+#![no_main]
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use instruments::serve::{self, Ports, ServeConfig, Server};
+
+/// What says nothing for so long waits for more, which does not come.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// Bytes of one look at what it says, and how many looks.
+const HEARD: usize = 64 * 1024;
+const LOOKS: usize = 64;
+const SERVICES: [&str; 3] = ["http", "messages", "iperf3"];
+
+static FAR_END: LazyLock<Server> = LazyLock::new(|| {
+    let config = ServeConfig {
+        bind: "127.0.0.1".parse().ok(),
+        ports: Ports::free(),
+        ..ServeConfig::default()
+    };
+    serve::start(config).expect("loopback has free ports")
+});
+
+/// The first byte says to whom.
+fn converse(bytes: &[u8]) {
+    let Some((service, said)) = bytes.split_first() else {
+        return;
+    };
+    let service = SERVICES[usize::from(*service) % SERVICES.len()];
+    let address = FAR_END.address(service).expect("it is served");
+    // Where this machine's ports are all used up, there is nothing to learn.
+    let Ok(mut stream) = TcpStream::connect(address) else {
+        return;
+    };
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("it is above 0");
+    let _ = stream.write_all(said);
+    let _ = stream.shutdown(Shutdown::Write);
+    // Then the client hangs up, also on what goes on for as long as it was asked to. A panic of any thread ends the fuzzer.
+    let mut heard = [0; HEARD];
+    for _ in 0..LOOKS {
+        if !matches!(stream.read(&mut heard), Ok(1..)) {
+            return;
+        }
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| converse(bytes));
