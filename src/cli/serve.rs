@@ -17,6 +17,7 @@ use instruments::failure::{Blame, Failure};
 use instruments::messages::wire::DEFAULT_PORT;
 use instruments::serve;
 use instruments::serve::{Limits, Log, Ports, ServeConfig};
+use netio::heap;
 use netio::public_address::{is_public, public_addresses};
 use netio::sandbox::{self, OtherUser, Threads};
 use netio::stop::STOP_INTERVAL;
@@ -81,6 +82,7 @@ impl ServeArgs {
     /// Serves until SIGINT or SIGTERM; a port in use, an address that is not this machine's, an unknown congestion
     /// control and an unknown user are bad input.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        heap::give_back_freed_blocks();
         let stop = Stop::on_signals()?;
         serve::raise_descriptor_limit();
         let user = self.other_user()?;

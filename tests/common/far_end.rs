@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A far end on free ports of 127.0.0.1, killed with the test.
+/// A far end on free ports, killed with the test.
 pub(crate) struct FarEnd {
     child: Child,
     services: Vec<(String, SocketAddr)>,
@@ -61,6 +61,11 @@ impl FarEnd {
             services,
             notes,
         })
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Where the service of this name listens.

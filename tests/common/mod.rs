@@ -6,12 +6,15 @@ pub(crate) mod counters;
 pub(crate) mod datagrams;
 pub(crate) mod far_end;
 pub(crate) mod measured;
+pub(crate) mod nft;
 pub(crate) mod powerless;
 pub(crate) mod process;
+pub(crate) mod raw;
 pub(crate) mod state;
 pub(crate) mod steering;
 pub(crate) mod stream;
 pub(crate) mod suite;
+pub(crate) mod usage;
 pub(crate) mod wan_box;
 
 /// Whether the full volumes and durations were asked for, with `FARWIRE_SOAK=1`.

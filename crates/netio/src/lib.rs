@@ -14,6 +14,7 @@ mod flow;
 mod frame;
 pub mod fuzzing;
 mod gso;
+pub mod heap;
 mod icmp;
 pub mod iface;
 pub mod ingress_drop;

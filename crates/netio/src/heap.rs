@@ -1,0 +1,21 @@
+//! How the C library's heap keeps what is freed.
+
+/// Keeps what many short-lived threads have freed from adding up: blocks of 128 KiB and more go back to the kernel at once,
+/// and all threads share two heaps.
+///
+/// glibc otherwise keeps a heap for each of up to eight threads a CPU, and after the first large block that is freed
+/// keeps such blocks in each of them (mallopt(3), `M_MMAP_THRESHOLD`, `M_ARENA_MAX`): a server that gives each test a
+/// thread and a buffer of a megabyte then grows for as long as heaps are left that have had none. Other C libraries do neither.
+/// Call it before the first thread is started.
+pub fn give_back_freed_blocks() {
+    #[cfg(target_env = "gnu")]
+    {
+        const SHARED_HEAPS: libc::c_int = 2;
+        const LARGE: libc::c_int = 128 * 1024;
+        // SAFETY: mallopt takes two numbers and changes the allocator's own settings.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+            libc::mallopt(libc::M_ARENA_MAX, SHARED_HEAPS);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What a process takes of the machine (proc(5)).
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+use super::process;
+
+/// The threads of a far end without a client.
+const SERVICES: [&str; 7] = [
+    "log",
+    "http",
+    "messages",
+    "iperf3",
+    "iperf3 udp",
+    "capacity",
+    "stamp",
+];
+
+/// Descriptors, threads and memory at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Open file descriptors.
+    pub(crate) descriptors: usize,
+    /// Threads.
+    pub(crate) threads: usize,
+    /// Resident memory in KiB (`VmRSS`).
+    pub(crate) resident_kib: u64,
+}
+
+impl Usage {
+    /// Of the process `pid`.
+    pub(crate) fn of(pid: u32) -> Result<Self> {
+        let entries = |folder: &str| -> Result<usize> {
+            let path = format!("/proc/{pid}/{folder}");
+            Ok(fs::read_dir(&path).context(path)?.count())
+        };
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let resident = resident.and_then(|text| text.split_whitespace().next());
+        Ok(Self {
+            descriptors: entries("fd")?,
+            threads: entries("task")?,
+            resident_kib: resident.context("VmRSS")?.parse()?,
+        })
+    }
+
+    /// Of the far end `pid` once all of its services have begun, before the first client.
+    pub(crate) fn of_idle_far_end(pid: u32) -> Result<Self> {
+        process::wait_for("the far end's threads", || {
+            let all = SERVICES.iter().all(|name| process::has_thread(pid, name));
+            Ok(all.then_some(()))
+        })?;
+        Self::of(pid)
+    }
+
+    /// Waits until the process has no more descriptors and threads than this; what it then takes.
+    pub(crate) fn await_return(&self, pid: u32) -> Result<Self> {
+        let mut now = Self::of(pid)?;
+        let returned = process::wait_for("descriptors and threads to be given back", || {
+            now = Self::of(pid)?;
+            let back = now.descriptors <= self.descriptors && now.threads <= self.threads;
+            Ok(back.then_some(now))
+        });
+        returned.with_context(|| format!("at first {self:?}, now {now:?}"))
+    }
+}
