@@ -1,5 +1,223 @@
 //! What is left when the program is killed at a random moment.
 
-use crate::common::suite::Suite;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
-pub(crate) fn add(_suite: &mut Suite) {}
+use anyhow::{Context, Result, ensure};
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
+use netio::offloads::Offloads;
+use nix::unistd::geteuid;
+
+use self::family::Family;
+use crate::common::process::{farwire, ip};
+use crate::common::state::State;
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::WanBox;
+use crate::common::{is_soak, nft};
+
+#[path = "../exec/family.rs"]
+mod family;
+
+/// Kills of all commands together.
+const KILLS: u32 = 20;
+const KILLS_IN_FULL: u32 = 1000;
+/// Of the moments.
+const SEED: u64 = 17;
+/// A feature that a box switches off, on before it starts.
+const MERGING: &str = "rx-udp-gro-forwarding";
+/// Its runs take seconds, its baseline a part of one.
+const SCENARIO: &str = "\
+name = 'killed'
+title = 'Killed at some moment'
+order = 'as-written'
+late_budget = '1s'
+bed = { kind = 'netns', wire = { rate = '20mbit', delay = '1ms' } }
+tcp = { congestion = 'reno' }
+[[instruments]]
+name = 'download'
+kind = 'http'
+parameters = { path = '/bytes/20000000' }
+[[cases]]
+name = 'plain'
+title = 'nothing added'
+";
+
+/// What is started, and until when a kill may come.
+#[derive(Clone, Copy, Debug)]
+enum Killed {
+    Exec,
+    Run,
+    Emulate,
+    Serve,
+}
+
+const ALL: [Killed; 4] = [Killed::Exec, Killed::Run, Killed::Emulate, Killed::Serve];
+
+pub(crate) fn add(suite: &mut Suite) {
+    let needs = [Need::Namespaces, Need::Tool("ip")];
+    suite.test("kills at random moments leave nothing", &needs, || {
+        let kills = if is_soak() { KILLS_IN_FULL } else { KILLS };
+        let place = Place::new()?;
+        let mut moments = fastrand::Rng::with_seed(SEED);
+        for kill in 0..kills {
+            let what = ALL[kill as usize % ALL.len()];
+            let after = Duration::from_micros(moments.u64(..what.longest_us()));
+            let killed = place.kill(what, after);
+            killed.with_context(|| format!("kill {kill}, of {what:?} after {after:?}"))?;
+        }
+        Ok(())
+    });
+}
+
+impl Killed {
+    /// By then it has long been doing what it is there for.
+    fn longest_us(self) -> u64 {
+        match self {
+            Self::Exec | Self::Emulate | Self::Serve => 400_000,
+            Self::Run => 1_500_000,
+        }
+    }
+}
+
+/// A namespace with two interfaces and a directory, in which everything is started.
+struct Place {
+    bed: Bed,
+    directory: tempfile::TempDir,
+    before: Traces,
+}
+
+/// All that the program may change in a namespace.
+#[derive(Debug, PartialEq, Eq)]
+struct Traces {
+    ports: [State; 2],
+    interfaces: BTreeSet<String>,
+    tables: Vec<String>,
+    journals: Vec<PathBuf>,
+}
+
+impl Place {
+    fn new() -> Result<Self> {
+        let bed = Bed::build(&BedConfig::default())?;
+        let emulator = bed.emulator();
+        emulator.run(|| Offloads::open(CLIENT_PORT)?.switch(MERGING, true))??;
+        ip(emulator, "link set lo up")?;
+        let directory = tempfile::tempdir()?;
+        fs::write(directory.path().join("killed.toml"), SCENARIO)?;
+        let before = Traces::of(&bed)?;
+        let untouched = before.tables.is_empty() && before.journals.is_empty();
+        ensure!(untouched, "there is something before the first: {before:?}");
+        Ok(Self {
+            bed,
+            directory,
+            before,
+        })
+    }
+
+    /// Starts one, kills it `after` so long, and looks for what is left.
+    fn kill(&self, what: Killed, after: Duration) -> Result<()> {
+        let family = Family::new();
+        let mut child = self.start(what, &family)?;
+        thread::sleep(after);
+        let ended = child.try_wait()?;
+        let namespaces = &family.namespaces() - &held()?;
+        child.kill()?;
+        child.wait()?;
+        ensure!(ended.is_none(), "it ended by itself: {ended:?}");
+        family.check_gone(&namespaces)?;
+        if let Killed::Emulate = what {
+            // What is killed puts nothing back: the next start on these interfaces does.
+            WanBox::start(&self.bed, "")?.stop()?;
+            for (port, state) in [CLIENT_PORT, SERVER_PORT].iter().zip(&self.before.ports) {
+                // The carrier may take its time.
+                state.check_same(self.bed.emulator(), port)?;
+            }
+        }
+        let left = Traces::of(&self.bed)?;
+        ensure!(
+            left == self.before,
+            "before {:?}, now {left:?}",
+            self.before
+        );
+        Ok(())
+    }
+
+    fn start(&self, what: Killed, family: &Family) -> Result<Child> {
+        let mut command = farwire();
+        match what {
+            Killed::Exec => {
+                let line = "sleep 1000 & setsid sleep 1000 & wait";
+                command.args(["exec", "--delay", "1ms", "--", "sh", "-c", line])
+            }
+            Killed::Run => self.scenario(&mut command),
+            Killed::Emulate => command.args(["emulate", CLIENT_PORT, SERVER_PORT]),
+            Killed::Serve => command.args(["serve", "--stamp-port", "0"]),
+        };
+        family.mark(&mut command);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Ok(self.bed.emulator().run(|| command.spawn())??)
+    }
+
+    fn scenario<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        let (file, out) = ("killed.toml", "out");
+        command.arg("run").arg(self.directory.path().join(file));
+        command.arg("--overwrite");
+        command.arg("--out").arg(self.directory.path().join(out))
+    }
+}
+
+impl Traces {
+    fn of(bed: &Bed) -> Result<Self> {
+        let emulator = bed.emulator();
+        let links = ip(emulator, "-oneline link show")?;
+        let name = |line: &str| line.split(": ").nth(1).map(str::to_owned);
+        Ok(Self {
+            ports: [
+                State::of(emulator, CLIENT_PORT)?,
+                State::of(emulator, SERVER_PORT)?,
+            ],
+            interfaces: links.lines().filter_map(name).collect(),
+            tables: nft::tables(emulator)?,
+            journals: journals(bed)?,
+        })
+    }
+}
+
+/// The journals that name the hardware address of one of the bed's ports, wherever they may lie.
+fn journals(bed: &Bed) -> Result<Vec<PathBuf>> {
+    let mut addresses = Vec::new();
+    for port in [CLIENT_PORT, SERVER_PORT] {
+        let line = ip(bed.emulator(), &format!("-brief link show dev {port}"))?;
+        let address = line.split_whitespace().nth(2).context("an address")?;
+        let bytes: Result<Vec<u8>, _> = address
+            .split(':')
+            .map(|byte| u8::from_str_radix(byte, 16))
+            .collect();
+        addresses.push(serde_json::to_string(&bytes?)?);
+    }
+    let user = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("farwire"));
+    let temporary = std::env::temp_dir().join(format!("farwire-{}", geteuid()));
+    let folders = [Some(PathBuf::from("/run/farwire")), user, Some(temporary)];
+    let files = folders
+        .into_iter()
+        .flatten()
+        .filter_map(|folder| fs::read_dir(folder).ok());
+    let paths = files.flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let names_one = |path: &PathBuf| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        addresses.iter().any(|address| text.contains(address))
+    };
+    Ok(paths.filter(names_one).collect())
+}
+
+/// The network namespaces that this process itself holds.
+fn held() -> Result<BTreeSet<PathBuf>> {
+    let links = fs::read_dir("/proc/self/fd")?.filter_map(|entry| Some(entry.ok()?.path()));
+    Ok(links.filter_map(|link| fs::read_link(link).ok()).collect())
+}
