@@ -42,9 +42,9 @@ peers: build ## netem and queues beside the kernel's, in a user-mode Linux: the 
 	@scripts/need linux.uml user-mode-linux insmod kmod tc iproute2
 	$(CARGO) bench --locked --bench netem
 
-soak: toolchain test-tools ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s
+soak: toolchain test-tools ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s, 1,000 kills, 30 minutes of 50 clients
 	FARWIRE_SOAK=1 $(CARGO) test --locked -p farwire-model --test laws
-	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic
+	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic --test hostile
 	@if scripts/nightly rustc; then \
 	ASAN_OPTIONS=detect_leaks=0 RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target $(HOST) --target-dir target/sanitized --test traffic; fi
 
