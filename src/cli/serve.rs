@@ -92,6 +92,7 @@ impl ServeArgs {
             user.become_it().or_machine()?;
         }
         let bound = serve::bind(config).or_bad_input()?;
+        let open_to_strangers = self.open_to_strangers();
         if self.no_sandbox {
             note("farwire keeps its privileges (--no-sandbox)");
         } else {
@@ -106,7 +107,7 @@ impl ServeArgs {
                 service.name, service.address
             ));
         }
-        if let Some(address) = self.open_to_strangers() {
+        if let Some(address) = open_to_strangers {
             note(format_args!(
                 "warning: {address} is a public address, and everyone may test: --allow CIDR names who may"
             ));

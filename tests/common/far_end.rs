@@ -75,11 +75,6 @@ impl FarEnd {
         Ok(found.with_context(|| format!("{name} is not served"))?.1)
     }
 
-    /// Its process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Ends it as its user does, and waits for its end.
     pub(crate) fn interrupt(&mut self) -> Result<()> {
         let pid = Pid::from_raw(i32::try_from(self.child.id())?);

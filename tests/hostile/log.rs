@@ -65,13 +65,13 @@ fn serve() -> Result<(Serving, Vec<(String, SocketAddr)>)> {
     let mut services = Vec::new();
     for line in BufReader::new(child.0.stderr.as_mut().context("a pipe")?).lines() {
         let line = line?;
-        let Some((name, address)) = line
-            .strip_prefix("farwire serves ")
-            .and_then(|service| service.split_once(" on "))
-        else {
+        if line.starts_with("farwire sends ") {
             break;
-        };
-        services.push((name.to_owned(), address.parse()?));
+        }
+        let service = line.strip_prefix("farwire serves ");
+        if let Some((name, address)) = service.and_then(|service| service.split_once(" on ")) {
+            services.push((name.to_owned(), address.parse()?));
+        }
     }
     Ok((child, services))
 }

@@ -85,6 +85,7 @@ fn threads(pid: u32) -> Result<Vec<Status>> {
             all.push(parse(&status));
         }
     }
+    all.retain(|status| !has_ended(status));
     ensure!(!all.is_empty(), "process {pid} has no threads");
     Ok(all)
 }
@@ -93,6 +94,12 @@ fn parse(status: &str) -> Status {
     let lines = status.lines().filter_map(|line| line.split_once(':'));
     let trimmed = |(name, value): (&str, &str)| (name.to_owned(), value.trim().to_owned());
     lines.map(trimmed).collect()
+}
+
+/// Whether the thread has ended, and the kernel keeps its number a moment longer: it has no filter any more.
+fn has_ended(status: &Status) -> bool {
+    let state = status.get("State").map_or("", String::as_str);
+    state.starts_with(['Z', 'X'])
 }
 
 /// Holds threads against the capabilities that they are to have, no_new_privs and a filter.
@@ -130,7 +137,7 @@ fn serves_confined(mut command: Command) -> Result<()> {
     let _client = under_load(&far_end)?;
     let test = process::run(
         farwire()
-            .args(["measure", "tcp", "-t", "0.2"])
+            .args(["measure", "tcp", "-t", "1"])
             .arg(address(&far_end, "iperf3")?),
     )?;
     ensure!(test.status.success(), "{test:?}");
@@ -232,10 +239,12 @@ fn privileged_ports() -> Result<()> {
 fn no_module_by_name() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let at: SocketAddr = far_end.address("iperf3")?;
-    let asks_for = |name: &str| -> Result<Vec<u8>> {
+    let mut cookies = 0;
+    let mut asks_for = |name: &str| -> Result<Vec<u8>> {
+        cookies += 1;
         let mut client = TcpStream::connect(at)?;
         client.set_read_timeout(Some(process::PATIENCE))?;
-        client.write_all(&[&[b'a'; 36][..], &[0]].concat())?;
+        client.write_all(format!("{cookies:0>36}\0").as_bytes())?;
         let mut state = [0];
         client.read_exact(&mut state)?;
         ensure!(state == [9], "not PARAM_EXCHANGE but {state:?}");
@@ -255,7 +264,7 @@ fn no_module_by_name() -> Result<()> {
     };
     // SERVER_ERROR, IESETCONGESTION, ENOENT: at once, before there is a stream on which to try.
     let refused = [0xfe, 0, 0, 0, 134, 0, 0, 0, 2];
-    for name in ["vegas-of-a-stranger", "../../x"] {
+    for name in ["vegas-stranger", "../../x"] {
         let answer = asks_for(name)?;
         ensure!(answer == refused, "{name}: {answer:?}");
     }
