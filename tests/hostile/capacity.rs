@@ -30,7 +30,7 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.test(
         "one load datagram upstream brings at most three times its bytes",
         &[],
-        || bounded(UP, |client, port| one_load_datagram(client, port)),
+        || bounded(UP, one_load_datagram),
     );
     for (kind, service, address) in [
         ("capacity", "capacity", "127.0.0.7"),

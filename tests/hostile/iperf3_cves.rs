@@ -21,8 +21,11 @@ use crate::common::raw::{self, state};
 use crate::common::suite::Suite;
 use crate::common::usage::Usage;
 
+/// A vulnerability, the input behind it, and what tries that.
+type Tried = (&'static str, &'static str, fn() -> Result<()>);
+
 /// Each vulnerability, what is sent, and the test.
-const KNOWN: [(&str, &str, fn() -> Result<()>); 17] = [
+const KNOWN: [Tried; 17] = [
     ("CVE-2016-4303", "broken UTF-16 in texts", broken_utf16),
     ("CVE-2016-4303", "the same to a client", || {
         to_client(BROKEN_UTF16, "cannot be read")

@@ -131,7 +131,7 @@ impl Wave {
 /// Sends datagram `number`, and now and then reads what has been answered, so that the far end keeps up.
 fn send(socket: &UdpSocket, datagram: &[u8], number: u16) -> Result<()> {
     socket.send(datagram)?;
-    if number % BURST == 0 {
+    if number.is_multiple_of(BURST) {
         socket.set_read_timeout(Some(Duration::from_millis(5)))?;
         while socket.recv(&mut [0; 256]).is_ok() {}
     }

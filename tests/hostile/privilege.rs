@@ -214,7 +214,7 @@ fn privileged_ports() -> Result<()> {
         &[Capability::CAP_NET_BIND_SERVICE],
     )?;
     for line in [
-        "iperf3 -c 10.77.0.2 -p 501 -u -b 10M -t 0.2 -R",
+        "iperf3 -c 10.77.0.2 -p 501 -u -b 10M -t 1 -R",
         "iperf3 -c 10.77.0.2 -p 501 -n 1M",
     ] {
         let mut words = line.split(' ');

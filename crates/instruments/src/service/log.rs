@@ -71,7 +71,7 @@ struct Entry<'a> {
 
 impl Log {
     /// Lines to standard output, and JSON to `json` if there is one; lines go to standard error when that is `-`. Nothing is
-    /// written before [`start`](Self::start).
+    /// written before the far end serves.
     ///
     /// # Errors
     /// The file cannot be opened for appending.

@@ -421,8 +421,8 @@ fn feedback_begins_after_50_ms_whatever_the_trial_interval() {
         let mut fed_back = Vec::new();
         for ms in 0..1_000 {
             // More than enough that the budget holds nothing back.
-            let numbers = if ms == 120 { 1..=20 } else { 1..=0 };
-            for number in numbers {
+            let last = if ms == 120 { 20 } else { 0 };
+            for number in 1..=last {
                 session.take(at(ms), &load(number));
             }
             while let Some(Transmit::Message(message)) = session.transmit(at(ms)) {

@@ -64,7 +64,8 @@ pub(super) fn serve(dispatcher: &Dispatcher, mut control: Control, cookie: Cooki
         Err(refusal) => return refuse(&mut control, refusal),
     };
     place.begin();
-    control.extend_set_up(TIME_PER_STREAM * plan.streams(false).len() as u32);
+    let ways = u32::from(plan.way.goes_up()) + u32::from(plan.way.goes_down());
+    control.extend_set_up(TIME_PER_STREAM * plan.parallel * ways);
     let outcome = match plan.protocol {
         Protocol::Tcp => test.run_tcp(&mut control, plan, &mut measurement),
         Protocol::Udp => test.run_udp(&mut control, &params, &mut measurement),
