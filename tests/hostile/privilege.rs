@@ -219,7 +219,7 @@ fn privileged_ports() -> Result<()> {
     ] {
         let mut words = line.split(' ');
         let mut client = Command::new(words.next().context("a program")?);
-        let output = process::run_in(bed.client(), client.args(words))?;
+        let output = process::run_in(bed.server(), client.args(words))?;
         ensure!(output.status.success(), "{line}: {output:?}");
     }
     let pingpong = [
@@ -230,7 +230,7 @@ fn privileged_ports() -> Result<()> {
         "--count",
         "3",
     ];
-    let output = process::run_in(bed.client(), farwire().args(pingpong))?;
+    let output = process::run_in(bed.server(), farwire().args(pingpong))?;
     ensure!(output.status.success(), "{output:?}");
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `measure capacity` and its far end: through a known link, against obudpst in both roles, and against impostors.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread::{self, JoinHandle};
@@ -164,8 +165,11 @@ fn run_at_once() -> Result<()> {
 }
 
 fn is_full() -> Result<()> {
-    let far_end = FarEnd::start(farwire().args(["serve", "--max-tests", "0"]))?;
+    let far_end = FarEnd::start(farwire().args(["serve", "--max-tests", "1"]))?;
     let address = far_end.address("capacity")?;
+    let mut holder = TcpStream::connect(far_end.address("http")?)?;
+    holder.write_all(b"GET /seconds/3600 HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    holder.read_exact(&mut [0; 1000])?;
     fails(&[&address.to_string()], "no capacity left for another test")
 }
 

@@ -50,8 +50,8 @@ pub(crate) fn accept_all(
     }
 }
 
-/// Makes a connection end whose peer is gone: after `idle` without an answer to what was sent (tcp(7), TCP_USER_TIMEOUT), or to
-/// a question whether it is there (SO_KEEPALIVE).
+/// Makes a connection end whose peer is gone: after half as long again as `idle`, so that a test's own limits come first, without an
+/// answer to what was sent (tcp(7), TCP_USER_TIMEOUT), or to a question whether it is there (SO_KEEPALIVE).
 ///
 /// # Errors
 /// The socket refuses these options.
@@ -60,11 +60,11 @@ pub(crate) fn keep_alive(socket: &SockRef<'_>, idle: Duration) -> io::Result<()>
     // Whole seconds, at least one.
     let interval = Duration::from_secs((idle / (2 * PROBES)).as_secs().max(1));
     let keepalive = TcpKeepalive::new()
-        .with_time((idle / 2).max(interval))
+        .with_time(idle.max(interval))
         .with_interval(interval)
         .with_retries(PROBES);
     socket.set_tcp_keepalive(&keepalive)?;
-    socket.set_tcp_user_timeout(Some(idle))
+    socket.set_tcp_user_timeout(Some(idle * 3 / 2))
 }
 
 /// Waits until there is something to take, or it is time to look whether to end; whether there is.

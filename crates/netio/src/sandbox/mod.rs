@@ -2,7 +2,7 @@
 //!
 //! Four things, each by itself enough to stop most of what could go wrong: capabilities ([`capabilities`]), the user
 //! ([`OtherUser`]), files by Landlock ([`landlock`]), system calls by seccomp ([`seccomp`]). The last two are had where the kernel has
-//! them; the first ones are read back ([`status`]).
+//! them; the first ones are read back (`status`).
 
 pub mod capabilities;
 pub mod landlock;
