@@ -457,10 +457,10 @@ repeats = 5
          echo $? >code
          cp disk/out/record.jsonl kept
          \"$0\" report disk/out >report 2>&1 || exit 98
-         mount -o remount,size=8m disk || exit 97
+         mount -o remount,size=8m tmpfs disk || exit 97
          \"$0\" run --resume disk/out 2>&1 || exit 96
          cp -r disk/out out
-         mount -o remount,size=8m disk && dd if=/dev/zero of=disk/fill bs=4k 2>/dev/null
+         mount -o remount,size=8m tmpfs disk && dd if=/dev/zero of=disk/fill bs=4k 2>/dev/null
          \"$0\" run own/x.toml --out disk/again 2>again
          echo $? >>code"
     );

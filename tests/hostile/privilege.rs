@@ -28,11 +28,11 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.test("so it has when a plain user runs it", &[], || {
         serves_confined(powerless::farwire_unprivileged()?)
     });
-    let title = "as root serve goes on as nobody, or as whom it is told, without root's groups";
-    match Privilege::detect() {
-        Privilege::Root => suite.test(title, &[], goes_on_as_nobody),
-        _ => suite.skip(&format!("{title}: not root")),
-    }
+    suite.test(
+        "as root serve goes on as nobody, or as whom it is told, without root's groups",
+        &[Need::Root],
+        goes_on_as_nobody,
+    );
     suite.test("serve keeps everything when it is told so", &[], keeps_all);
     suite.test("a user that is not there is refused", &[], unknown_user);
     suite.test(
