@@ -93,6 +93,8 @@ impl ServeArgs {
         }
         let bound = serve::bind(config).or_bad_input()?;
         let open_to_strangers = self.open_to_strangers();
+        // From here on nobody is refused; telling so takes a socket that the far end may not make any more once it is confined.
+        service_manager::ready("takes tests");
         if self.no_sandbox {
             note("farwire keeps its privileges (--no-sandbox)");
         } else {
@@ -116,11 +118,9 @@ impl ServeArgs {
             "farwire sends TCP with {}",
             server.congestion()
         ));
-        service_manager::ready("takes tests");
         while stop.cause().is_none() {
             thread::sleep(STOP_INTERVAL);
         }
-        service_manager::stopping();
         Ok(ExitCode::SUCCESS)
     }
 

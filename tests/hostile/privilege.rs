@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -34,6 +36,11 @@ pub(crate) fn add(suite: &mut Suite) {
         goes_on_as_nobody,
     );
     suite.test("serve keeps everything when it is told so", &[], keeps_all);
+    suite.test(
+        "serve tells the service manager that it is ready, and goes on",
+        &[],
+        tells_ready,
+    );
     suite.test("a user that is not there is refused", &[], unknown_user);
     suite.test(
         "a port that takes a privilege is served by who has dropped it, UDP too",
@@ -178,6 +185,25 @@ fn keeps_all() -> Result<()> {
             ensure!(status[name] == own[name], "{name}: {status:?}");
         }
     }
+    Ok(())
+}
+
+fn tells_ready() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&path)?;
+    // Serve may go on as another user.
+    for open in [directory.path(), &path] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o777))?;
+    }
+    let mut command = farwire();
+    let far_end = FarEnd::start(command.arg("serve").env("NOTIFY_SOCKET", &path))?;
+    let mut said = [0; 256];
+    manager.set_read_timeout(Some(process::PATIENCE))?;
+    let length = manager.recv(&mut said)?;
+    let said = String::from_utf8_lossy(&said[..length]);
+    ensure!(said.contains("READY=1"), "{said}");
+    let _client = under_load(&far_end)?;
     Ok(())
 }
 
