@@ -11,6 +11,7 @@ use crate::small::{PING, Small, stderr};
 const CHAIN: &str = "\
 name = 'chain'
 title = 'Three nodes'
+late_budget = '1s'
 tcp = { congestion = 'reno' }
 [bed]
 kind = 'chain'
