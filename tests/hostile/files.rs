@@ -1,5 +1,6 @@
 //! What a scenario file can reach, and what a record survives.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -450,7 +451,7 @@ name = 'a'
 repeats = 5
 ";
     let folder = Folder::of(text)?;
-    // In a mount namespace, which goes with its last process.
+    // In a mount namespace, which goes with its last process. What ends with 1 at last may have been spoilt by a busy machine.
     let script = format!(
         "mkdir disk && mount -t tmpfs -o {ROOM} tmpfs disk || exit 99
          \"$0\" run own/x.toml --out disk/out 2>first
@@ -458,7 +459,8 @@ repeats = 5
          cp disk/out/record.jsonl kept
          \"$0\" report disk/out >report 2>&1 || exit 98
          mount -o remount,size=8m tmpfs disk || exit 97
-         \"$0\" run --resume disk/out 2>&1 || exit 96
+         \"$0\" run --resume disk/out 2>&1
+         test $? -le 1 || exit 96
          cp -r disk/out out
          mount -o remount,size=8m tmpfs disk && dd if=/dev/zero of=disk/fill bs=4k 2>/dev/null
          \"$0\" run own/x.toml --out disk/again 2>again
@@ -490,9 +492,13 @@ repeats = 5
         "{before}: {first}"
     );
     let record = folder.record()?;
+    // Attempts that the machine has spoilt stand beside those that count.
+    let repeats: BTreeSet<u32> = record.runs.iter().map(|run| run.repeat).collect();
     ensure!(
-        record.runs.len() == 5 && record.finished_at.is_some(),
-        "{first}"
+        repeats.len() == 5 && record.finished_at.is_some(),
+        "{repeats:?}, {:?}, {}",
+        record.finished_at,
+        told(&output)
     );
     let all = read("out/record.jsonl")?;
     ensure!(
