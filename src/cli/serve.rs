@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use ipnet::IpNet;
@@ -22,6 +23,9 @@ use netio::public_address::{is_public, public_addresses};
 use netio::sandbox::{self, OtherUser, Threads};
 use netio::stop::STOP_INTERVAL;
 use netio::stop::Stop;
+
+/// How often what has been freed is given back.
+const TIDIED_EVERY: Duration = Duration::from_secs(5);
 
 /// Serve as the far end of every instrument, for many clients at once
 ///
@@ -118,8 +122,13 @@ impl ServeArgs {
             "farwire sends TCP with {}",
             server.congestion()
         ));
+        let mut tidied = Instant::now();
         while stop.cause().is_none() {
             thread::sleep(STOP_INTERVAL);
+            if tidied.elapsed() > TIDIED_EVERY {
+                tidied = Instant::now();
+                heap::give_back_free_pages();
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
