@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use netio::{AfPacket, Port, Received, clock};
+use netio::{AfPacket, Port, Received, RingSlots, clock};
 
 use crate::pair::{Pair, Running, SERVER, WAN, farwire};
 use crate::percentile::percentile;
@@ -16,7 +16,10 @@ const RATE: f64 = 50e6;
 const PAYLOAD: usize = 1448;
 const HEADERS: usize = 14 + 20 + 8;
 /// Room for all frames of a run.
-const FRAMES: usize = 16_384;
+const FRAMES: RingSlots = RingSlots {
+    small: 16 << 10,
+    large: 4 << 10,
+};
 
 /// A sender and how it is run for [`SECONDS`].
 type Rival = (&'static str, fn(&Pair) -> Result<()>);

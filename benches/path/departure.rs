@@ -8,13 +8,17 @@ use std::time::Duration;
 use anyhow::Result;
 use model::Nanos;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
-use netio::{AfPacket, Port, Received, clock};
+use netio::{AfPacket, Port, Received, RingSlots, clock};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::rivals::{await_threads, spawn_in, stop};
 
 const PACKETS: usize = 2000;
+const SLOTS: RingSlots = RingSlots {
+    small: 2 * PACKETS,
+    large: 1,
+};
 const PAYLOAD: usize = 1000;
 const INTERVAL: Duration = Duration::from_millis(1);
 const DELAY: Nanos = Nanos(20_000_000);
@@ -64,7 +68,7 @@ fn one(cpu: &str) -> Result<()> {
 
 /// Sends the datagrams, each with its time, and reads the kernel's stamps of their arrival.
 fn capture(bed: &Bed) -> Result<Vec<i64>> {
-    let mut port = bed.server().run(|| AfPacket::open(WAN, 2 * PACKETS))??;
+    let mut port = bed.server().run(|| AfPacket::open(WAN, SLOTS))??;
     let socket = bed.client().run(|| UdpSocket::bind("0.0.0.0:0"))??;
     let far = SocketAddr::from((SERVER.v4, 9));
     let mut late = Vec::new();

@@ -1,20 +1,31 @@
-//! The packet path beside its peers, in one run: throughput as a ratio to the kernel bridge and to rattan, and
-//! the departure error as stated against what a capture at the far end saw.
+//! The packet path beside its peers, in one run: throughput and small packets as ratios to the kernel bridge and to rattan,
+//! and the departure error as stated against what a capture at the far end saw.
 //!
-//! Absolute figures belong to the machine and the hour; the ratios are what is claimed.
+//! Absolute figures belong to the machine and the hour; the ratios are what is claimed. An argument names the parts to run:
+//! throughput, packets, departure.
 
 mod departure;
+mod packets;
 mod rivals;
+mod rounds;
 #[path = "../common/spread.rs"]
 mod spread;
 mod throughput;
 
+use anyhow::Result;
 use netio::userns::{self, Privilege};
 
-fn main() -> anyhow::Result<()> {
+const PARTS: [(&str, fn() -> Result<()>); 3] = [
+    ("throughput", throughput::run),
+    ("packets", packets::run),
+    ("departure", departure::run),
+];
+
+fn main() -> Result<()> {
     netio::contain::divert();
+    let asked: Vec<String> = std::env::args().skip(1).collect();
     // Asked for by `cargo test --benches`: there is nothing to test here.
-    if std::env::args().any(|a| a == "--test") {
+    if asked.iter().any(|a| a == "--test") {
         return Ok(());
     }
     match Privilege::detect() {
@@ -22,6 +33,12 @@ fn main() -> anyhow::Result<()> {
         Privilege::UserNamespace => userns::enter()?,
         Privilege::None { why } => anyhow::bail!("no test bed: {why}"),
     }
-    throughput::run()?;
-    departure::run()
+    let named: Vec<&String> = asked.iter().filter(|a| !a.starts_with('-')).collect();
+    for (name, run) in PARTS {
+        if named.is_empty() || named.iter().any(|asked| *asked == name) {
+            run()?;
+            println!();
+        }
+    }
+    Ok(())
 }

@@ -68,15 +68,6 @@ impl Over {
     }
 }
 
-/// What one run of iperf3 said, and what else was seen of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Outcome {
-    /// Received payload, bits a second.
-    pub(crate) goodput: f64,
-    /// What kept it from being more.
-    pub(crate) limit: String,
-}
-
 impl Rival {
     pub(crate) fn name(&self) -> String {
         match self {
@@ -91,29 +82,76 @@ impl Rival {
         }
     }
 
-    /// One run of `seconds`, on namespaces of its own.
-    pub(crate) fn measure(&self, over: Over, seconds: u32) -> Result<Outcome> {
+    /// Has `load` cross this rival, on namespaces of its own.
+    pub(crate) fn carry(&self, over: Over, load: &Load) -> Result<Carried> {
         let config = BedConfig {
             tcp_memory: Some(WINDOW),
             ..BedConfig::default()
         };
         let bed = Bed::build(&config)?;
         let target = over.set_up(&bed)?;
-        let server = spawn_in(bed.server(), Command::new("iperf3").args(["-s", "-1"]))?;
+        let server = spawn_in(bed.server(), Command::new("sh").args(["-c", &load.server]))?;
         await_listener(bed.server())?;
         let own = Path::new(env!("CARGO_BIN_EXE_farwire"));
-        let outcome = match self {
+        let carried = match self {
             Self::Bridge => {
                 bed.bridge()?;
-                iperf3(bed.client(), &target, seconds).map(|r| r.outcome(None))
+                let said = load.run(&bed, &target)?;
+                Ok(Carried {
+                    said,
+                    cpu: None,
+                    summary: Value::Null,
+                })
             }
-            Self::Farwire => through_farwire(own, &[], &bed, &target, seconds),
-            Self::Idle => through_farwire(own, IDLE, &bed, &target, seconds),
-            Self::Base(binary) => through_farwire(binary, &[], &bed, &target, seconds),
-            Self::Rattan => through_rattan(&bed, seconds),
+            Self::Farwire => through_farwire(own, &[], &bed, &target, load),
+            Self::Idle => through_farwire(own, IDLE, &bed, &target, load),
+            Self::Base(binary) => through_farwire(binary, &[], &bed, &target, load),
+            Self::Rattan => through_rattan(&bed, load),
         };
         stop(server, Signal::SIGKILL)?;
-        outcome
+        carried
+    }
+}
+
+/// What is sent, as lines of the shell.
+pub(crate) struct Load {
+    /// The far end; it listens on TCP once it is ready.
+    pub(crate) server: String,
+    /// The client of $TARGET; it says in JSON, on standard output, how it went.
+    pub(crate) client: String,
+}
+
+/// How it went.
+pub(crate) struct Carried {
+    /// What the client said.
+    pub(crate) said: Value,
+    /// The emulator's busiest thread, and its processor seconds.
+    pub(crate) cpu: Option<(String, f64)>,
+    /// What farwire said of itself; null of others.
+    pub(crate) summary: Value,
+}
+
+impl Carried {
+    /// Frames that farwire itself lost.
+    pub(crate) fn own_loss(&self) -> u64 {
+        let ways = ["up", "down"].iter();
+        let lost = ways.filter_map(|way| self.summary[way]["emulator_lost"].as_array());
+        let counts = lost.flatten().filter_map(|loss| loss["count"].as_u64());
+        counts.sum()
+    }
+}
+
+impl Load {
+    /// Runs the client in its namespace.
+    fn run(&self, bed: &Bed, target: &str) -> Result<Value> {
+        let mut command = Command::new("sh");
+        command.args(["-c", &self.client]).env("TARGET", target);
+        let output = bed.client().run(|| command.output())??;
+        self.read(&String::from_utf8_lossy(&output.stdout))
+    }
+
+    fn read(&self, said: &str) -> Result<Value> {
+        serde_json::from_str(said).with_context(|| format!("{}: {said}", self.client))
     }
 }
 
@@ -123,8 +161,8 @@ fn through_farwire(
     conditions: &[&str],
     bed: &Bed,
     target: &str,
-    seconds: u32,
-) -> Result<Outcome> {
+    load: &Load,
+) -> Result<Carried> {
     let report = std::env::temp_dir().join(format!("farwire-bench-{}.json", std::process::id()));
     let mut command = Command::new(binary);
     command.args([
@@ -139,33 +177,27 @@ fn through_farwire(
     let mut emulator = spawn_in(bed.emulator(), &mut command)?;
     let pid = emulator.streams().id();
     await_threads(pid, "forwarder")?;
-    let run = iperf3(bed.client(), target, seconds);
+    let said = load.run(bed, target);
     let cpu = thread_cpu_seconds(pid);
     stop(emulator, Signal::SIGTERM)?;
-    let summary: Value = serde_json::from_str(&fs::read_to_string(&report)?)?;
+    let summary = serde_json::from_str(&fs::read_to_string(&report)?)?;
     fs::remove_file(&report)?;
-    let lost: u64 = ["up", "down"]
-        .iter()
-        .filter_map(|way| summary[way]["emulator_lost"].as_array())
-        .flatten()
-        .filter_map(|loss| loss["count"].as_u64())
-        .sum();
-    let busiest = cpu.map(|(name, s)| (name, 100.0 * s / f64::from(seconds)));
-    let mut outcome = run?.outcome(busiest);
-    if lost > 0 {
-        outcome.limit += &format!(", {lost} frames lost by the emulator");
-    }
-    Ok(outcome)
+    Ok(Carried {
+        said: said?,
+        cpu,
+        summary,
+    })
 }
 
 /// rattan makes namespaces of its own; its far end is the namespace that it is started in.
-fn through_rattan(bed: &Bed, seconds: u32) -> Result<Outcome> {
+fn through_rattan(bed: &Bed, load: &Load) -> Result<Carried> {
     let rattan = rattan_path().context("rattan is not installed")?;
     let report = std::env::temp_dir().join(format!("rattan-bench-{}.json", std::process::id()));
     let script = format!(
         "for m in tcp_rmem tcp_wmem; do echo 4096 131072 {} > /proc/sys/net/ipv4/$m; done; \
-         exec iperf3 -c $RATTAN_BASE -t {seconds} -C cubic -J > {}",
+         TARGET=$RATTAN_BASE; {{ {} ; }} > {}",
         WINDOW.0,
+        load.client,
         report.display()
     );
     let mut command = Command::new(rattan);
@@ -184,10 +216,13 @@ fn through_rattan(bed: &Bed, seconds: u32) -> Result<Outcome> {
         cpu = thread_cpu_seconds(pid).or(cpu);
         std::thread::sleep(Duration::from_millis(100));
     }
-    let text = fs::read_to_string(&report).context("rattan ran no iperf3")?;
+    let text = fs::read_to_string(&report).context("rattan ran no client")?;
     fs::remove_file(&report)?;
-    let busiest = cpu.map(|(name, s)| (name, 100.0 * s / f64::from(seconds)));
-    Ok(Iperf3::parse(&text)?.outcome(busiest))
+    Ok(Carried {
+        said: load.read(&text)?,
+        cpu,
+        summary: Value::Null,
+    })
 }
 
 /// The binary that `make bench BASE=COMMIT` built.
@@ -202,61 +237,6 @@ pub(crate) fn rattan_path() -> Option<PathBuf> {
         return Some(installed);
     }
     which::which("rattan").ok()
-}
-
-struct Iperf3(Value);
-
-fn iperf3(client: &NetNs, server: &str, seconds: u32) -> Result<Iperf3> {
-    let seconds = seconds.to_string();
-    let output = client.run(|| {
-        Command::new("iperf3")
-            .args(["-c", server, "-t", &seconds, "-C", "cubic", "-J"])
-            .output()
-    })??;
-    Iperf3::parse(&String::from_utf8_lossy(&output.stdout))
-}
-
-impl Iperf3 {
-    fn parse(text: &str) -> Result<Self> {
-        let value: Value = serde_json::from_str(text).context("reading iperf3's JSON")?;
-        match value["error"].as_str() {
-            Some(error) => bail!("iperf3: {error}"),
-            None => Ok(Self(value)),
-        }
-    }
-
-    fn number(&self, path: &str) -> f64 {
-        self.0.pointer(path).and_then(Value::as_f64).unwrap_or(0.0)
-    }
-
-    /// Names what the run ran against; `middle` is the emulator's busiest thread and its CPU in percent.
-    fn outcome(&self, middle: Option<(String, f64)>) -> Outcome {
-        let goodput = self.number("/end/sum_received/bits_per_second");
-        let sender = self.number("/end/cpu_utilization_percent/host_total");
-        let receiver = self.number("/end/cpu_utilization_percent/remote_total");
-        let window = self.number("/end/streams/0/sender/max_snd_cwnd") * 8.0;
-        let rtt_s = self.number("/end/streams/0/sender/mean_rtt") / 1e6;
-        let retransmits = self.number("/end/sum_sent/retransmits");
-        let mut parts = vec![format!(
-            "CPU: sender {sender:.0} %, receiver {receiver:.0} %"
-        )];
-        if let Some((name, percent)) = middle {
-            parts.push(format!("thread {name} {percent:.0} %"));
-        }
-        if rtt_s > 0.0 {
-            parts.push(format!(
-                "largest window {:.1} MB allows {:.1} Gb/s at {:.2} ms",
-                window / 8e6,
-                window / rtt_s / 1e9,
-                rtt_s * 1e3
-            ));
-        }
-        parts.push(format!("{retransmits:.0} retransmissions"));
-        Outcome {
-            goodput,
-            limit: parts.join(", "),
-        }
-    }
 }
 
 /// Starts a command in a namespace; it ends with the calling thread.

@@ -6,12 +6,12 @@ use std::fmt::Display;
 use std::fs;
 
 use instruments::{ping, serve};
-use netio::AfPacket;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, WAN};
 use netio::contain::{self, Contained};
 use netio::ingress_drop::IngressDrop;
 use netio::kernel::KernelVersion;
 use netio::netns::NetNs;
+use netio::{AfPacket, RingSlots};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{Check, CheckState, Lack};
@@ -58,9 +58,10 @@ fn packet_sockets(emulator: &NetNs) -> Check {
         cost: "nothing can be emulated",
         remedy: "load or build CONFIG_PACKET",
     };
-    let tried = tried(emulator, || AfPacket::open(CLIENT_PORT, 1));
+    let slots = RingSlots { small: 1, large: 1 };
+    let tried = tried(emulator, || AfPacket::open(CLIENT_PORT, slots));
     let found =
-        tried.map(|_| "tried: receive ring, with virtio headers (PACKET_VNET_HDR)".to_owned());
+        tried.map(|_| "tried: receive rings, with virtio headers (PACKET_VNET_HDR)".to_owned());
     Check::tried("packet sockets", found, CheckState::Missing, lack)
 }
 

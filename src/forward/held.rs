@@ -1,8 +1,9 @@
 //! The frames on their way, kept until the last of their segments has left or is gone.
 
 use model::{Nanos, PacketId, Side};
-use netio::{Frame, GsoFrame, Lent};
+use netio::{COPY_BELOW, Frame, FrameBytes, FrameRef, GsoFrame, Lent, Offload, Vlan};
 
+use super::arena::{Arena, Span};
 use super::packet_log::{LogLine, PacketVerdict};
 
 /// Low bits of a packet's id: the segment; above them: the frame's place.
@@ -10,16 +11,18 @@ const SEGMENT_BITS: u32 = 17;
 
 /// Book-keeping that a frame and each of its packets cost beside their bytes, allocation included, so that
 /// small ones are bounded too.
-const FRAME_COST: usize = 192;
-const SEGMENT_COST: usize = 64;
+const FRAME_COST: usize = 160;
+const SEGMENT_COST: usize = 48;
 
-/// A bounded store of frames.
+/// A bounded store of frames. Small ones are copied to an arena; long ones stay where they were received.
 #[derive(Debug)]
 pub(crate) struct HeldFrames<L> {
     frames: Vec<Option<Held<L>>>,
-    free: Vec<usize>,
+    free: Vec<u32>,
+    arena: Arena,
     /// By ingress, and by place in the memory of that port: where the frame that was there last is kept.
     lent: [Vec<usize>; 2],
+    /// Beside the arena's.
     bytes: usize,
     peak: usize,
     limit: usize,
@@ -27,16 +30,26 @@ pub(crate) struct HeldFrames<L> {
 
 #[derive(Debug)]
 struct Held<L> {
-    frame: Frame<L>,
+    arrival: Nanos,
+    bytes: Bytes<L>,
     gso: GsoFrame,
-    ingress: Side,
-    /// The number of its kind of packets.
-    flow: u8,
     /// By how much the model took it to have come later than it did.
     clamped: Nanos,
     /// Segments and copies of them that have neither left nor been dropped.
     remaining: u32,
-    cost: usize,
+    /// What it adds to the bytes beside the arena's.
+    cost: u32,
+    offload: Offload,
+    vlan: Option<Vlan>,
+    ingress: Side,
+    /// The number of its kind of packets.
+    flow: u8,
+}
+
+#[derive(Debug)]
+enum Bytes<L> {
+    Small(Span),
+    Long(FrameBytes<L>),
 }
 
 /// The segment of its frame that `id` names.
@@ -49,6 +62,7 @@ impl<L: Lent> HeldFrames<L> {
         Self {
             frames: Vec::new(),
             free: Vec::new(),
+            arena: Arena::default(),
             lent: [Vec::new(), Vec::new()],
             bytes: 0,
             peak: 0,
@@ -58,7 +72,13 @@ impl<L: Lent> HeldFrames<L> {
 
     /// Whether the limit allows to keep that frame too.
     pub(crate) fn has_room(&self, frame: &Frame<L>, gso: &GsoFrame) -> bool {
-        self.bytes + cost(frame, gso) <= self.limit
+        let len = frame.bytes().len();
+        let bytes = if len < COPY_BELOW {
+            self.arena.held_with(len)
+        } else {
+            self.arena.held() + len
+        };
+        self.bytes + book_keeping(gso) + bytes <= self.limit
     }
 
     /// Keeps a frame for which there is room; the id of its first segment.
@@ -69,23 +89,37 @@ impl<L: Lent> HeldFrames<L> {
         frame: Frame<L>,
         gso: GsoFrame,
     ) -> PacketId {
-        let cost = cost(&frame, &gso);
+        let is_small = frame.bytes().len() < COPY_BELOW;
+        let cost = book_keeping(&gso) + if is_small { 0 } else { frame.bytes().len() };
+        let (arrival, offload, vlan) = (frame.arrival, frame.offload, frame.vlan);
+        let (bytes, lent) = if is_small {
+            (Bytes::Small(self.arena.store(frame.bytes())), None)
+        } else {
+            let bytes = frame.into_bytes();
+            let lent = bytes.place();
+            (Bytes::Long(bytes), lent)
+        };
         self.bytes += cost;
-        self.peak = self.peak.max(self.bytes);
-        let lent = frame.place();
+        self.peak = self.peak.max(self.bytes + self.arena.held());
         let held = Held {
+            arrival,
+            bytes,
+            clamped: Nanos::ZERO,
             remaining: gso.segments(),
-            frame,
             gso,
+            cost: u32::try_from(cost).expect("a frame is far below 4 GiB"),
+            offload,
+            vlan,
             ingress,
             flow,
-            clamped: Nanos::ZERO,
-            cost,
         };
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.frames.push(None);
-            self.frames.len() - 1
-        });
+        let place = match self.free.pop() {
+            Some(place) => place as usize,
+            None => {
+                self.frames.push(None);
+                self.frames.len() - 1
+            }
+        };
         self.frames[place] = Some(held);
         if let Some(lent) = lent {
             let places = &mut self.lent[ingress.index()];
@@ -100,14 +134,21 @@ impl<L: Lent> HeldFrames<L> {
         let place = self.lent[ingress.index()].get(lent);
         let held = place.and_then(|place| self.frames[*place].as_mut());
         // That place of ours may have gone to another frame since.
-        if let Some(held) = held.filter(|h| h.ingress == ingress && h.frame.place() == Some(lent)) {
-            held.frame.own();
+        if let Some(Held {
+            bytes: Bytes::Long(bytes),
+            ingress: by,
+            ..
+        }) = held
+            && *by == ingress
+            && bytes.place() == Some(lent)
+        {
+            bytes.own();
         }
     }
 
-    pub(crate) fn get(&self, id: PacketId) -> (&Frame<L>, &GsoFrame) {
+    pub(crate) fn get(&self, id: PacketId) -> (FrameRef<'_>, &GsoFrame) {
         let held = self.held(id);
-        (&held.frame, &held.gso)
+        (self.frame(held), &held.gso)
     }
 
     pub(crate) fn gso(&self, id: PacketId) -> &GsoFrame {
@@ -137,7 +178,7 @@ impl<L: Lent> HeldFrames<L> {
         let held = self.held(id);
         LogLine {
             bytes: held.gso.segment_len(segment(id)),
-            ..LogLine::of(&held.frame, held.ingress, verdict)
+            ..LogLine::of(self.frame(held), held.ingress, verdict)
         }
     }
 
@@ -156,8 +197,12 @@ impl<L: Lent> HeldFrames<L> {
         };
         held.remaining -= count;
         if held.remaining == 0 {
-            self.bytes -= held.cost;
+            self.bytes -= held.cost as usize;
+            if let Bytes::Small(span) = held.bytes {
+                self.arena.release(span);
+            }
             self.frames[place] = None;
+            let place = u32::try_from(place).expect("below 4 billion frames");
             self.free.push(place);
         }
     }
@@ -172,6 +217,18 @@ impl<L: Lent> HeldFrames<L> {
         self.bytes == 0 && self.frames.iter().all(Option::is_none)
     }
 
+    fn frame<'h>(&'h self, held: &'h Held<L>) -> FrameRef<'h> {
+        FrameRef {
+            arrival: held.arrival,
+            offload: held.offload,
+            vlan: held.vlan,
+            bytes: match &held.bytes {
+                Bytes::Small(span) => self.arena.bytes(*span),
+                Bytes::Long(bytes) => bytes.bytes(),
+            },
+        }
+    }
+
     fn held(&self, id: PacketId) -> &Held<L> {
         self.frames[place(id)]
             .as_ref()
@@ -179,10 +236,26 @@ impl<L: Lent> HeldFrames<L> {
     }
 }
 
-fn cost(frame: &Frame<impl Lent>, gso: &GsoFrame) -> usize {
-    FRAME_COST + frame.bytes().len() + gso.segments() as usize * SEGMENT_COST
+fn book_keeping(gso: &GsoFrame) -> usize {
+    FRAME_COST + gso.segments() as usize * SEGMENT_COST
 }
 
 fn place(id: PacketId) -> usize {
     usize::try_from(id.0 >> SEGMENT_BITS).expect("made from a usize")
+}
+
+#[cfg(test)]
+mod tests {
+    use netio::Slot;
+
+    use super::*;
+
+    #[test]
+    fn a_million_small_frames_take_their_bytes_and_little_more() {
+        assert!(
+            size_of::<Option<Held<Slot>>>() <= 128,
+            "{}",
+            size_of::<Option<Held<Slot>>>()
+        );
+    }
 }

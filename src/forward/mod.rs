@@ -4,9 +4,11 @@
 //! waits and has no clock: its caller and the ports say what time it is. `thread` turns it into a loop in real time,
 //! [`run_to_end`] into one in virtual time.
 
+mod arena;
 mod departures;
 mod flows;
 mod held;
+mod load;
 pub(crate) mod packet_log;
 pub(crate) mod stats;
 #[cfg(test)]
@@ -16,13 +18,17 @@ pub(crate) mod thread;
 use std::io;
 use std::ops::Range;
 
+use arrayvec::ArrayVec;
 use model::{Bytes, ConfigError, Link, Nanos, Outcome, Packet, PacketId, PathSpec, Reply, Side};
 use netio::{
-    Frame, GsoFrame, Headers, Lent, MemoryPort, Port, Received, TxFrame, is_link_control, too_big,
+    Frame, GsoFrame, Headers, Lent, MemoryPort, Missed, Port, Received, Spare, Stall, TxFrame,
+    is_link_control, too_big,
 };
 
 use departures::{Changes, Departure, Departures};
 use held::HeldFrames;
+use load::Load;
+pub(crate) use load::TURN;
 use packet_log::{LogLine, PacketLogWriter, PacketVerdict};
 use record::lateness::{FlowDepartures, LateBudget};
 use record::link_spec::Rules;
@@ -36,8 +42,8 @@ const QUANTUM: Nanos = Nanos(10_000);
 /// Frames taken in before what is due is looked at again.
 const INTAKE: usize = 64;
 
-/// Frames handed to a port in one call: few enough that the last leaves soon after the first.
-const BATCH: usize = 8;
+/// Frames handed to a port in one call.
+const BATCH: usize = 32;
 
 /// Two ports, the link between them, and the frames that are on their way.
 pub(crate) struct Forwarder<P: Port> {
@@ -47,10 +53,13 @@ pub(crate) struct Forwarder<P: Port> {
     rules: Rules,
     held: HeldFrames<P::Lent>,
     departures: [Departures; 2],
+    load: Load,
     /// Frames that ports lost which were replaced.
-    missed: [u64; 2],
+    missed: [Missed; 2],
     /// Due times of the runs that are about to be sent.
     due: Vec<Nanos>,
+    /// What frames are built in.
+    spare: Spare,
     stats: Stats,
     /// Takes a line a packet, where that was asked for.
     log: Option<PacketLogWriter>,
@@ -83,8 +92,10 @@ impl<P: Port> Forwarder<P> {
             held: HeldFrames::new(memory),
             log,
             departures: [Departures::default(), Departures::default()],
-            missed: [0; 2],
+            load: Load::default(),
+            missed: [Missed::default(); 2],
             due: Vec::new(),
+            spare: Spare::default(),
             stats: Stats::default(),
         }
     }
@@ -123,6 +134,7 @@ impl<P: Port> Forwarder<P> {
         }
         for _ in 0..INTAKE {
             let (arrival, ingress) = self.next_arrival()?;
+            self.load.arrived(arrival);
             match self.ports[ingress.index()].take()? {
                 Received::Frame(frame) => self.accept(ingress, frame),
                 Received::Truncated => self.lose_unseen(arrival, ingress, Loss::TooLong),
@@ -137,8 +149,8 @@ impl<P: Port> Forwarder<P> {
         Some(self.next_arrival()?.0)
     }
 
-    fn next_arrival(&mut self) -> Option<(Nanos, Side)> {
-        let [a, b] = &mut self.ports;
+    fn next_arrival(&self) -> Option<(Nanos, Side)> {
+        let [a, b] = &self.ports;
         match (a.arrival(), b.arrival()) {
             (Some(a), Some(b)) if b < a => Some((b, Side::B)),
             (Some(a), _) => Some((a, Side::A)),
@@ -200,7 +212,8 @@ impl<P: Port> Forwarder<P> {
     /// fault of the emulator's: neighbours report groups as soon as their own end is up.
     fn pass(&mut self, ingress: Side, frame: &Frame<P::Lent>, gso: &GsoFrame) {
         self.stats.control[ingress.index()] += 1;
-        let (mut whole, mut departure) = ([gso.part(frame, 0..gso.segments())], None);
+        let (mut whole, mut departure) =
+            ([gso.part(frame, 0..gso.segments(), &mut self.spare)], None);
         let (port, stats) = (&mut self.ports[ingress.other().index()], &mut self.stats);
         send(port, &mut whole, |_, sent| match sent {
             Ok(at) => departure = Some(at),
@@ -258,7 +271,7 @@ impl<P: Port> Forwarder<P> {
     fn reply(&mut self, id: PacketId, Reply::TooBig { mtu }: Reply) {
         let (frame, gso) = self.held.get(id);
         let segment = held::segment(id);
-        let mut packet = gso.part(frame, segment..segment + 1);
+        let mut packet = gso.part(frame, segment..segment + 1, &mut self.spare);
         packet.complete_checksum();
         let Some(reply) = too_big(&[packet.head.bytes(), &packet.body].concat(), mtu) else {
             return;
@@ -276,14 +289,12 @@ impl<P: Port> Forwarder<P> {
     /// Sends by `egress` what is due; when to look again.
     fn depart(&mut self, egress: Side, now: Nanos) -> Option<Nanos> {
         loop {
-            let mut runs = [const { Run::EMPTY }; BATCH];
-            let mut filled = 0;
+            let mut runs: ArrayVec<Run, BATCH> = ArrayVec::new();
             let mut wait = self.departures[egress.index()].next_due();
-            while filled < BATCH && wait.is_some_and(|due| due <= now) {
+            while !runs.is_full() && wait.is_some_and(|due| due <= now) {
                 match self.next_run(egress, now) {
                     Ok(run) => {
-                        runs[filled] = run;
-                        filled += 1;
+                        runs.push(run);
                         wait = self.departures[egress.index()].next_due();
                     }
                     Err(until) => {
@@ -292,8 +303,10 @@ impl<P: Port> Forwarder<P> {
                     }
                 }
             }
-            self.send_runs(egress, &runs[..filled]);
-            if filled < BATCH {
+            if !runs.is_empty() {
+                self.send_runs(egress, &runs);
+            }
+            if !runs.is_full() {
                 return wait;
             }
         }
@@ -349,7 +362,9 @@ impl<P: Port> Forwarder<P> {
 
     /// Sends runs that were taken from the schedule, and forgets them.
     fn send_runs(&mut self, egress: Side, runs: &[Run]) {
-        let mut frames: Vec<TxFrame<'_>> = runs.iter().map(|run| run.frame(&self.held)).collect();
+        let (held, spare) = (&self.held, &mut self.spare);
+        let mut frames: ArrayVec<TxFrame<'_>, BATCH> =
+            runs.iter().map(|run| run.frame(held, spare)).collect();
         let mut departures = [None; BATCH];
         let stats = &mut self.stats;
         let port = &mut self.ports[egress.index()];
@@ -357,7 +372,7 @@ impl<P: Port> Forwarder<P> {
             Ok(at) => departures[index] = Some(at),
             Err(error) => stats.send_failed(egress.other(), runs[index].len, &error),
         });
-        drop(frames);
+        frames.into_iter().for_each(|sent| spare.take_back(sent));
         let mut rest = self.due.as_slice();
         for (run, departure) in runs.iter().zip(departures) {
             let (due, after) = rest.split_at(run.len as usize);
@@ -368,7 +383,7 @@ impl<P: Port> Forwarder<P> {
                 let (flow, clamped) = self.held.lateness(run.first);
                 for due in due {
                     let error = Nanos(left.0.saturating_sub(due.0)) + clamped;
-                    self.stats.departed(egress.other(), flow, error);
+                    self.stats.departed(egress.other(), flow, *due, error);
                 }
             }
             if let Some(log) = &mut self.log {
@@ -377,6 +392,22 @@ impl<P: Port> Forwarder<P> {
             self.held.release(run.first, run.len);
         }
         self.due.clear();
+    }
+
+    /// The machine stood still so long before the next step.
+    #[cold]
+    pub(crate) fn stood_still(&mut self, stall: Stall) {
+        self.stats.stalls.note(stall);
+    }
+
+    /// Whether so much arrives that the next turn comes at its own time, [`TURN`] after this one.
+    pub(crate) fn is_loaded(&self, now: Nanos) -> bool {
+        self.load.is_high(now)
+    }
+
+    /// Whether anything has arrived since the last step.
+    pub(crate) fn has_arrivals(&self) -> bool {
+        self.ports.iter().any(P::has_arrivals)
     }
 
     /// Gives ports back what of their memory would end a sleep at once.
@@ -442,8 +473,8 @@ impl<P: Port> Forwarder<P> {
         let mut stats = self.stats.clone();
         for side in [Side::A, Side::B] {
             stats.link[side.index()] = self.link.by_class(side).to_vec();
-            let missed = self.ports[side.index()].missed();
-            stats.missed[side.index()] = self.missed[side.index()] + missed;
+            stats.missed[side.index()] = self.missed[side.index()];
+            stats.missed[side.index()] += self.ports[side.index()].missed();
         }
         stats.shares = ShareSummary::of(self.link.stages());
         stats.delays = DelaySummary::of(self.link.stages());
@@ -515,20 +546,14 @@ struct Run {
 }
 
 impl Run {
-    const EMPTY: Self = Self {
-        first: PacketId(0),
-        len: 0,
-        changes: Changes::NONE,
-    };
-
     fn segments(&self) -> Range<u32> {
         let first = held::segment(self.first);
         first..first + self.len
     }
 
-    fn frame<'f>(&self, held: &'f HeldFrames<impl Lent>) -> TxFrame<'f> {
+    fn frame<'f>(&self, held: &'f HeldFrames<impl Lent>, spare: &mut Spare) -> TxFrame<'f> {
         let (frame, gso) = held.get(self.first);
-        let mut part = gso.part(frame, self.segments());
+        let mut part = gso.part(frame, self.segments(), spare);
         let edit = self.changes.edit();
         if self.changes.is_marked || edit.is_some() {
             part.change(self.changes.is_marked, edit);

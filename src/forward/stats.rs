@@ -5,12 +5,12 @@ use std::io;
 use super::flows::Flows;
 use hdrhistogram::Histogram;
 use model::{Counters, Nanos, Side};
-use netio::Waiter;
+use netio::{Missed, Stall, Waiter};
 use record::lateness::LateBudget;
 use record::link_spec::Rules;
 use record::summary::{
-    ClassSummary, DelaySummary, DepartureSummary, DirectionSummary, OwnLoss, ShareSummary, Summary,
-    dropped_by_cause,
+    ClassSummary, DelaySummary, DepartureSummary, DirectionSummary, OwnLoss, ShareSummary,
+    StallSummary, Summary, dropped_by_cause,
 };
 
 /// Why the emulator itself lost packets; none of these is the emulated network's doing.
@@ -56,8 +56,8 @@ pub(crate) struct Stats {
     pub(crate) delays: Vec<DelaySummary>,
     /// ARP, discovery and the like, passed unimpaired.
     pub(crate) control: [u64; 2],
-    /// Frames that found the receive ring full.
-    pub(crate) missed: [u64; 2],
+    /// Frames that found a receive ring full.
+    pub(crate) missed: [Missed; 2],
     /// Packets that the egress interface took.
     pub(crate) sent: [u64; 2],
     /// Their L2 bytes.
@@ -69,6 +69,8 @@ pub(crate) struct Stats {
     pub(crate) send_error: Option<String>,
     /// Actual minus due time, a packet.
     pub(crate) departure: DepartureError,
+    /// When the machine stood still.
+    pub(crate) stalls: Stalls,
     /// Departures by kind of packets.
     pub(crate) flows: Flows,
     /// The most bytes held at a time.
@@ -98,8 +100,10 @@ impl Stats {
         self.sent_bytes[ingress.index()] += bytes;
     }
 
-    /// A packet of that kind left so much after its due time, or after it would have been due had it been taken in on time.
-    pub(crate) fn departed(&mut self, ingress: Side, flow: u8, error: Nanos) {
+    /// A packet of that kind, due at `due`, left so much after it, or after it would have been due had it been taken in on
+    /// time.
+    pub(crate) fn departed(&mut self, ingress: Side, flow: u8, due: Nanos, error: Nanos) {
+        self.stalls.departed(due);
         let is_late = self.departure.record(error);
         self.flows.left(flow, ingress, is_late);
     }
@@ -166,6 +170,42 @@ impl DepartureError {
     }
 }
 
+/// When a thread that only read the clock did not run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stalls {
+    count: u64,
+    total: Nanos,
+    longest: Nanos,
+    /// Packets that were due meanwhile.
+    departures: u64,
+    latest: Option<Stall>,
+}
+
+impl Stalls {
+    /// One more.
+    pub(crate) fn note(&mut self, stall: Stall) {
+        let took = Nanos(stall.to.0 - stall.from.0);
+        self.count += 1;
+        self.total = self.total + took;
+        self.longest = self.longest.max(took);
+        self.latest = Some(stall);
+    }
+
+    fn departed(&mut self, due: Nanos) {
+        let was_in_it = |stall: Stall| due > stall.from && due <= stall.to;
+        self.departures += u64::from(self.latest.is_some_and(was_in_it));
+    }
+
+    fn summary(&self) -> Option<StallSummary> {
+        (self.count > 0).then_some(StallSummary {
+            count: self.count,
+            total_ns: self.total.0,
+            longest_ns: self.longest.0,
+            departures: self.departures,
+        })
+    }
+}
+
 /// The summary of a forwarder's counters, of how late its machine wakes it, of the bytes that its frames and its rings may
 /// take, and of its classes; without its packet log.
 pub(super) fn summary(
@@ -181,11 +221,12 @@ pub(super) fn summary(
         shares: stats.shares.clone(),
         delays: stats.delays.clone(),
         departure_error: stats.departure.summary(),
+        stalls: stats.stalls.summary(),
         peak_held_bytes: stats.peak_bytes,
         held_limit_bytes,
         ring_bytes,
         wake_up_latency_ns: waiter.wake_up_latency().0,
-        spin_ns: waiter.guard().0,
+        spin_ns: waiter.spins().0,
         real_time: waiter.real_time(),
         send_error: stats.send_error.clone(),
         packet_log: None,
@@ -195,11 +236,15 @@ pub(super) fn summary(
 
 fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
     let counters = stats.counters(ingress);
-    let missed = ("receive ring full", stats.missed[ingress.index()]);
+    let Missed { small, large } = stats.missed[ingress.index()];
+    let missed = [
+        ("receive ring of packets full", small),
+        ("receive ring of trains full", large),
+    ];
     let emulator_lost = Loss::ALL
         .map(|cause| (cause.name(), stats.lost(ingress, cause)))
         .into_iter()
-        .chain([missed])
+        .chain(missed)
         .filter(|(_, count)| *count > 0)
         .map(|(cause, count)| OwnLoss {
             cause: cause.to_owned(),

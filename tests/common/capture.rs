@@ -2,7 +2,7 @@
 
 use std::io::IoSliceMut;
 use std::net::UdpSocket;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use model::Nanos;
 use netio::netns::NetNs;
-use netio::{AfPacket, Lent, Port as _, Received, clock};
+use netio::{AfPacket, Lent, Missed, Port as _, Received, RingSlots, Wakes as _, clock};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
@@ -26,7 +26,10 @@ use super::process::wait_for;
 const KEPT: usize = 128;
 
 /// Frames that a capture has room for: all of a test's, so that a busy machine that never lets it read loses none.
-const SLOTS: usize = 4800;
+const SLOTS: RingSlots = RingSlots {
+    small: 16 << 10,
+    large: 4800,
+};
 
 /// A frame that arrived by an interface.
 #[derive(Clone, Debug)]
@@ -68,8 +71,8 @@ impl Capture {
             }
             let missed = port.missed();
             ensure!(
-                missed == 0,
-                "the capture on {interface} missed {missed} frames"
+                missed == Missed::default(),
+                "the capture on {interface} missed frames: {missed:?}"
             );
             Ok(seen)
         });
@@ -84,7 +87,8 @@ impl Capture {
 }
 
 fn wait_readable(port: &AfPacket) -> Result<()> {
-    let mut fds = [PollFd::new(port.as_fd(), PollFlags::POLLIN)];
+    let fds = port.fds().map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    let mut fds: Vec<PollFd<'_>> = fds.collect();
     match poll(&mut fds, PollTimeout::from(20u8)) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(error) => Err(error.into()),

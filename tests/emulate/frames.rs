@@ -1,12 +1,14 @@
 //! Ethernet frames written by hand, and an end that sends and receives them.
 
-use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use netio::bed::{CLIENT, Endpoint, SERVER, WAN};
 use netio::netns::NetNs;
-use netio::{AfPacket, Head, Offload, Port as _, Received, TxFrame, clock, is_link_control};
+use netio::{
+    AfPacket, Head, Offload, Port as _, Received, RingSlots, TxFrame, Wakes as _, clock,
+    is_link_control,
+};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// A VLAN tag: protocol and tag control information.
@@ -17,12 +19,17 @@ pub(crate) struct End {
     port: AfPacket,
 }
 
+const SLOTS: RingSlots = RingSlots {
+    small: 512,
+    large: 60,
+};
+
 /// How long a frame may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl End {
     pub(crate) fn open(ns: &NetNs) -> Result<Self> {
-        let port = ns.run(|| AfPacket::open(WAN, 60))??;
+        let port = ns.run(|| AfPacket::open(WAN, SLOTS))??;
         Ok(Self { port })
     }
 
@@ -56,7 +63,8 @@ impl End {
                 Some(other) => bail!("no whole frame: {other:?}"),
                 None => {
                     ensure!(Instant::now() < end, "no frame for {PATIENCE:?}");
-                    let mut fds = [PollFd::new(self.port.as_fd(), PollFlags::POLLIN)];
+                    let fds = self.port.fds().map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+                    let mut fds: Vec<PollFd<'_>> = fds.collect();
                     let _ = poll(&mut fds, PollTimeout::from(100u8));
                 }
             }

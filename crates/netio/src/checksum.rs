@@ -4,15 +4,17 @@
 pub(crate) fn sum(parts: &[&[u8]]) -> u16 {
     let mut total: u64 = 0;
     for part in parts {
-        let mut words = part.chunks_exact(4);
-        for w in &mut words {
-            total += u64::from(u32::from_be_bytes([w[0], w[1], w[2], w[3]]));
-        }
+        let (words, rest) = part.as_chunks::<4>();
+        let words = words
+            .iter()
+            .map(|word| u64::from(u32::from_ne_bytes(*word)));
+        total += words.sum::<u64>();
         let mut last = [0; 4];
-        last[..words.remainder().len()].copy_from_slice(words.remainder());
-        total += u64::from(u32::from_be_bytes(last));
+        last[..rest.len()].copy_from_slice(rest);
+        total += u64::from(u32::from_ne_bytes(last));
     }
-    fold(total)
+    // The sum of words in the machine's order has its bytes where the sum of words in the network's has them (section 2.B).
+    u16::from_be(fold(total))
 }
 
 /// Folds a sum of 32-bit words to 16 bits.

@@ -83,8 +83,21 @@ impl Lent for Infallible {
     }
 }
 
+/// A frame's bytes, wherever they stand, and what is said of them.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameRef<'b> {
+    /// When it arrived.
+    pub arrival: Nanos,
+    /// What is left undone in it.
+    pub offload: Offload,
+    /// The tag taken out of it.
+    pub vlan: Option<Vlan>,
+    /// The frame from its Ethernet header on, the tag left out.
+    pub bytes: &'b [u8],
+}
+
 /// A received frame. Its bytes are its own, or lent by the port that it came from until it is dropped or
-/// [`Frame::own`]ed; they do not change meanwhile, and outlive the port if need be.
+/// [`FrameBytes::own`]ed; they do not change meanwhile, and outlive the port if need be.
 #[derive(Debug)]
 pub struct Frame<L = Infallible> {
     /// When it arrived; [`Capabilities::arrival_stamp`](crate::Capabilities::arrival_stamp) says what that means.
@@ -93,12 +106,15 @@ pub struct Frame<L = Infallible> {
     pub offload: Offload,
     /// The tag taken out of it.
     pub vlan: Option<Vlan>,
-    bytes: Bytes<L>,
+    bytes: FrameBytes<L>,
 }
 
+/// Whose a frame's bytes are.
 #[derive(Debug)]
-enum Bytes<L> {
+pub enum FrameBytes<L> {
+    /// Its own.
     Own(Box<[u8]>),
+    /// Its port's.
     Lent(L),
 }
 
@@ -110,7 +126,7 @@ impl<L: Lent> Frame<L> {
             arrival,
             offload,
             vlan,
-            bytes: Bytes::Own(bytes.into()),
+            bytes: FrameBytes::Own(bytes.into()),
         }
     }
 
@@ -121,32 +137,57 @@ impl<L: Lent> Frame<L> {
             arrival,
             offload,
             vlan,
-            bytes: Bytes::Lent(bytes),
+            bytes: FrameBytes::Lent(bytes),
         }
     }
 
     /// The frame from its Ethernet header on, the tag in [`Frame::vlan`] left out.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        match &self.bytes {
-            Bytes::Own(bytes) => bytes,
-            Bytes::Lent(lent) => lent.bytes(),
+        self.bytes.bytes()
+    }
+
+    /// The bytes alone, still where they stood.
+    #[must_use]
+    pub fn into_bytes(self) -> FrameBytes<L> {
+        self.bytes
+    }
+}
+
+impl<L: Lent> FrameBytes<L> {
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Lent(lent) => lent.bytes(),
         }
     }
 
-    /// The place of the port's memory that it occupies, if its bytes are lent.
+    /// The place of the port's memory that they occupy, if they are lent.
     #[must_use]
     pub fn place(&self) -> Option<usize> {
-        match &self.bytes {
-            Bytes::Own(_) => None,
-            Bytes::Lent(lent) => Some(lent.place()),
+        match self {
+            Self::Own(_) => None,
+            Self::Lent(lent) => Some(lent.place()),
         }
     }
 
-    /// Copies lent bytes to memory of its own and gives the port's back.
+    /// Copies lent bytes to memory of their own and gives the port's back.
     pub fn own(&mut self) {
-        if let Bytes::Lent(lent) = &self.bytes {
-            self.bytes = Bytes::Own(lent.bytes().into());
+        if let Self::Lent(lent) = self {
+            *self = Self::Own(lent.bytes().into());
+        }
+    }
+}
+
+impl<'f, L: Lent> From<&'f Frame<L>> for FrameRef<'f> {
+    fn from(frame: &'f Frame<L>) -> Self {
+        Self {
+            arrival: frame.arrival,
+            offload: frame.offload,
+            vlan: frame.vlan,
+            bytes: frame.bytes(),
         }
     }
 }

@@ -3,7 +3,9 @@
 use model::Nanos;
 
 use crate::af_packet::virtio_header;
-use crate::{Flow, Frame, GsoFrame, Headers, Vlan, icmp, iface, ingress_drop, is_link_control};
+use crate::{
+    Flow, Frame, GsoFrame, Headers, Spare, Vlan, icmp, iface, ingress_drop, is_link_control,
+};
 
 /// More segments than any frame of a test needs to have.
 const MOST_SEGMENTS: u32 = 64;
@@ -32,7 +34,7 @@ pub fn frames(bytes: &[u8]) {
         for run in [first..first + 1, first..end] {
             let longest = run.clone().map(|segment| gso.segment_len(segment)).sum();
             let single = run.len() == 1;
-            let mut part = gso.part(&frame, run);
+            let mut part = gso.part(&frame, run, &mut Spare::default());
             let length = u32::try_from(part.head.bytes().len() + part.body.len());
             assert!(
                 length.is_ok_and(|length| length <= longest),

@@ -129,11 +129,16 @@ impl Ip {
 
     /// Source and destination address as they stand in `frame`, in which this header was read.
     pub(crate) fn addresses(self, frame: &[u8]) -> &[u8] {
-        if self.v6 {
-            &frame[self.at + 8..self.at + 40]
-        } else {
-            &frame[self.at + 12..self.at + 20]
-        }
+        addresses(frame, self.at, self.v6)
+    }
+}
+
+/// Source and destination address of the IP header at `at`, as they stand in `frame`.
+pub(crate) fn addresses(frame: &[u8], at: usize, v6: bool) -> &[u8] {
+    if v6 {
+        &frame[at + 8..at + 40]
+    } else {
+        &frame[at + 12..at + 20]
     }
 }
 

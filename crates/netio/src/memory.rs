@@ -7,7 +7,7 @@ use std::io;
 use model::Nanos;
 
 use crate::frame::{Frame, Gso};
-use crate::port::{Capabilities, Port, Received, TxFrame};
+use crate::port::{Capabilities, Missed, Port, Received, TxFrame};
 
 /// A port whose frames a caller puts in and takes out.
 #[derive(Debug)]
@@ -75,7 +75,11 @@ impl Port for MemoryPort {
         self.now = now;
     }
 
-    fn arrival(&mut self) -> Option<Nanos> {
+    fn has_arrivals(&self) -> bool {
+        self.arrival().is_some()
+    }
+
+    fn arrival(&self) -> Option<Nanos> {
         self.next_arrival().filter(|at| *at <= self.now)
     }
 
@@ -94,7 +98,7 @@ impl Port for MemoryPort {
         (0..frames.len()).for_each(|index| sent(index, Ok(departure)));
     }
 
-    fn missed(&mut self) -> u64 {
-        0
+    fn missed(&mut self) -> Missed {
+        Missed::default()
     }
 }

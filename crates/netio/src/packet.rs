@@ -3,7 +3,7 @@
 use model::Ecn;
 
 use crate::flow;
-use crate::frame::{Frame, Lent};
+use crate::frame::FrameRef;
 use crate::ip::{Fragment, Ip, ether_type};
 
 /// What decides the way of a frame's packets, read once a frame: all its segments have it in common.
@@ -24,8 +24,9 @@ pub struct Headers {
 impl Headers {
     /// Reads those of `frame`.
     #[must_use]
-    pub fn of(frame: &Frame<impl Lent>) -> Self {
-        let bytes = frame.bytes();
+    pub fn of<'f>(frame: impl Into<FrameRef<'f>>) -> Self {
+        let frame: FrameRef<'f> = frame.into();
+        let bytes = frame.bytes;
         let taken_out = if frame.vlan.is_some() { 4 } else { 0 };
         let l3 = ether_type(bytes).map_or(14, |(_, at)| at) + taken_out;
         let headers = Self {
@@ -100,7 +101,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::frame::{Offload, Vlan};
+    use crate::frame::{Frame, Offload, Vlan};
 
     fn frame(bytes: &[u8], vlan: Option<Vlan>) -> Frame {
         Frame::new(Nanos(0), Offload::default(), vlan, bytes)

@@ -24,14 +24,17 @@ pub trait Port {
     /// Takes note of what has arrived by `now`; call once before a run of [`Port::arrival`] and [`Port::take`].
     fn refresh(&mut self, now: Nanos);
 
-    /// The arrival of the next frame, if there is one; never before that of the one taken last.
-    fn arrival(&mut self) -> Option<Nanos>;
+    /// Whether anything has arrived, also since [`Port::refresh`].
+    fn has_arrivals(&self) -> bool;
+
+    /// The arrival of the next frame, if one came before [`Port::refresh`]; never before that of the one taken last.
+    fn arrival(&self) -> Option<Nanos>;
 
     /// Takes the next frame.
     fn take(&mut self) -> Option<Received<Self::Lent>>;
 
-    /// A place whose frame must leave it if it is still there, or what arrives may be lost; call after each
-    /// [`Port::take`] until it gives none.
+    /// A place whose frame, of [`COPY_BELOW`](crate::COPY_BELOW) bytes or more, must leave it if it is still there, or what
+    /// arrives may be lost; call after each [`Port::take`] until it gives none.
     fn recall(&mut self) -> Option<usize> {
         None
     }
@@ -47,7 +50,23 @@ pub trait Port {
     fn send(&mut self, frames: &[TxFrame<'_>], sent: &mut dyn FnMut(usize, io::Result<Nanos>));
 
     /// Frames that the port itself lost before they could be taken, since it was opened.
-    fn missed(&mut self) -> u64;
+    fn missed(&mut self) -> Missed;
+}
+
+/// Frames that found a receive ring full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// The ring of single packets.
+    pub small: u64,
+    /// The ring of GSO and jumbo frames.
+    pub large: u64,
+}
+
+impl std::ops::AddAssign for Missed {
+    fn add_assign(&mut self, other: Self) {
+        self.small += other.small;
+        self.large += other.large;
+    }
 }
 
 /// What [`Port::take`] found.
@@ -86,6 +105,26 @@ pub struct TxFrame<'a> {
     pub head: Head,
     /// The rest, where it was received, or built anew.
     pub body: Cow<'a, [u8]>,
+}
+
+/// Memory for frames that are built anew, used again and again: fresh pages for each would cost more than the building.
+#[derive(Debug, Default)]
+pub struct Spare(Vec<Vec<u8>>);
+
+impl Spare {
+    /// An empty piece.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        let mut piece = self.0.pop().unwrap_or_default();
+        piece.clear();
+        piece
+    }
+
+    /// Takes back what a frame that has been sent was built in.
+    pub fn take_back(&mut self, sent: TxFrame<'_>) {
+        if let Cow::Owned(piece) = sent.body {
+            self.0.push(piece);
+        }
+    }
 }
 
 impl From<Vec<u8>> for TxFrame<'_> {

@@ -5,22 +5,15 @@ use std::hint;
 use model::Nanos;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 
+use crate::guard::Guard;
 use crate::{clock, wait};
 
-/// Waits for moments, and learns from each sleep how early the next one must end.
-///
-/// The guard, the time spun before each moment, grows whenever a sleep ended too late and shrinks a little
-/// whenever it did not; it so settles where one sleep in some hundred is late, however busy the machine is.
+/// Waits for moments, and learns from each sleep how early the next one must end: the rest is spun.
 #[derive(Clone, Copy, Debug)]
 pub struct Sleeper {
-    guard: Nanos,
+    guard: Guard,
 }
 
-const FIRST_GUARD: Nanos = Nanos(60_000);
-const GROWS_BY: Nanos = Nanos(20_000);
-/// One late sleep weighs as much as so many that were on time: the guard settles where 1 in 401 is late.
-const ON_TIME: u64 = 400;
-/// Spinning longer before each moment costs the machine more than it gains.
 const LONGEST_GUARD: Nanos = Nanos(200_000);
 
 /// A sleep shorter than this is spun: what it saves is less than what a late wake-up costs.
@@ -31,7 +24,9 @@ impl Sleeper {
     #[must_use]
     pub fn new() -> Self {
         wait::wake_up_soon();
-        Self { guard: FIRST_GUARD }
+        Self {
+            guard: Guard::up_to(LONGEST_GUARD),
+        }
     }
 
     /// Puts the calling thread before every ordinary one as well, where that is allowed and another core is left for
@@ -46,8 +41,9 @@ impl Sleeper {
     /// Returns at `until`, or at once if that has passed; the time at which it returns.
     pub fn wait(&mut self, until: Nanos) -> Nanos {
         let mut now = clock::now();
-        if until > now + self.guard + LEAST_SLEEP {
-            let wake = Nanos(until.0 - self.guard.0);
+        let guard = self.guard.time();
+        if until > now + guard + LEAST_SLEEP {
+            let wake = Nanos(until.0 - guard.0);
             let request = std::time::Duration::from_nanos(wake.0).into();
             // An interrupted sleep is a short one: the rest is spun.
             let _ = clock_nanosleep(
@@ -56,11 +52,7 @@ impl Sleeper {
                 &request,
             );
             now = clock::now();
-            self.guard = if now > until {
-                (self.guard + GROWS_BY).min(LONGEST_GUARD)
-            } else {
-                Nanos(self.guard.0.saturating_sub(GROWS_BY.0 / ON_TIME))
-            };
+            self.guard.learn(now > until);
         }
         while now < until {
             hint::spin_loop();
@@ -92,8 +84,8 @@ mod tests {
     #[test]
     fn a_moment_that_has_passed_is_not_waited_for() {
         let until = Nanos(clock::now().0 - 1);
-        let before = Sleeper::new().guard;
-        let mut sleeper = Sleeper { guard: before };
+        let mut sleeper = Sleeper::new();
+        let before = sleeper.guard;
         sleeper.wait(until);
         assert_eq!(sleeper.guard, before);
     }

@@ -1,16 +1,20 @@
-//! Waiting for a moment: sleep until shortly before it, then spin.
+//! Waiting for a moment: sleep until shortly before it, sleep again if that ended early enough, then spin.
 
+use std::hint;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use arrayvec::ArrayVec;
 use model::Nanos;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::SocketError;
 use nix::sys::time::TimeSpec;
 
 use crate::clock;
+use crate::guard::Guard;
 
 /// Whether a thread may spin to be on time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +25,14 @@ pub enum CpuUse {
     Gentle,
 }
 
-/// Sleeps with a guard that this machine's own wake-ups were measured to need.
+/// What a thread can be woken by.
+pub trait Wakes {
+    /// Descriptors of which one is readable when there is something to do.
+    fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
+}
+
+/// Sleeps with guards that this thread's own sleeps were seen to need. A long sleep ends later than a short one, after a
+/// deeper rest of the processor: so each length has its own, and the last stretch of a long one is a short one, which takes less spinning.
 ///
 /// A real-time thread must not stay awake for good. On two cores it takes the ends' threads their time: after 3 ms it is
 /// an ordinary one until it sleeps again. With more cores it rests for half a millisecond every 10: to one that takes more
@@ -29,7 +40,10 @@ pub enum CpuUse {
 /// kernel/sched/deadline.c, the fair server).
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
-    guard: Nanos,
+    cpu: CpuUse,
+    /// Of sleeps shorter than [`SHORT`], and of others.
+    short: Guard,
+    long: Guard,
     median: Nanos,
     real_time: bool,
     /// Whether no core is left for it alone.
@@ -40,6 +54,16 @@ pub struct Waiter {
     awake: Nanos,
 }
 
+/// A stretch of time in which a thread that did nothing but read the clock did not run, and no other thread took its place:
+/// the machine itself stood still (its host took the processor, or an interrupt did).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// The last reading before.
+    pub from: Nanos,
+    /// The first one after.
+    pub to: Nanos,
+}
+
 const PROBES: usize = 60;
 const PROBE: Nanos = Nanos(100_000);
 /// How long a thread on two cores is a real-time one without sleeping.
@@ -48,7 +72,16 @@ const STINT: Nanos = Nanos(3_000_000);
 const LONGEST_AWAKE: Nanos = Nanos(10_000_000);
 const REST: Nanos = Nanos(550_000);
 /// Spinning longer than this before each departure costs the machine more than it gains.
-const LONGEST_GUARD: Nanos = Nanos(100_000);
+const LONGEST_SPUN: Nanos = Nanos(100_000);
+/// A sleep below this is short; a longer one ends at most so much early, and another follows.
+const SHORT: Nanos = Nanos(500_000);
+const LONGEST_GUARD: Nanos = Nanos(400_000);
+/// A sleep shorter than this is spun: what it saves is less than what it costs.
+const LEAST_SLEEP: Nanos = Nanos(15_000);
+/// The sockets of two ports, and an alarm.
+const MOST_WAKERS: usize = 5;
+/// Readings of the clock further apart than this are worth a word.
+const STALL: Nanos = Nanos(30_000);
 
 impl Waiter {
     /// Measures how late this thread wakes up; takes about 10 ms.
@@ -58,12 +91,10 @@ impl Waiter {
         let real_time = cpu == CpuUse::Spin && run_in_real_time();
         let mut late: Vec<Nanos> = (0..PROBES).map(|_| overshoot(PROBE)).collect();
         late.sort_unstable();
-        let guard = match cpu {
-            CpuUse::Spin => late[PROBES * 9 / 10].min(LONGEST_GUARD),
-            CpuUse::Gentle => Nanos(0),
-        };
         Self {
-            guard,
+            cpu,
+            short: Guard::up_to(LONGEST_SPUN),
+            long: Guard::up_to(LONGEST_GUARD),
             median: late[PROBES / 2],
             real_time,
             crowded: std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= 2),
@@ -72,10 +103,13 @@ impl Waiter {
         }
     }
 
-    /// How long before a moment it stops sleeping.
+    /// How long before a moment it spins at most.
     #[must_use]
-    pub fn guard(&self) -> Nanos {
-        self.guard
+    pub fn spins(&self) -> Nanos {
+        match self.cpu {
+            CpuUse::Spin => self.short.time(),
+            CpuUse::Gentle => Nanos::ZERO,
+        }
     }
 
     /// How late a plain sleep ended, in the median.
@@ -108,30 +142,88 @@ impl Waiter {
         now
     }
 
-    /// Whether there is time to sleep before `until`; if not, the caller's loop is the spin.
+    /// Whether there is time to sleep before `until`; if not, the rest is to be spun.
     #[must_use]
     pub fn sleeps(&self, now: Nanos, until: Option<Nanos>) -> bool {
-        until.is_none_or(|until| until > now + self.guard)
+        until.is_none_or(|until| match self.cpu {
+            CpuUse::Spin => until > now + self.short.time() + LEAST_SLEEP,
+            CpuUse::Gentle => until > now,
+        })
     }
 
-    /// Sleeps until shortly before `until` (for good without one) or until one of `ports` has something.
-    pub fn sleep(&mut self, ports: &[BorrowedFd<'_>], now: Nanos, until: Option<Nanos>) {
+    /// Sleeps until shortly before `until` (for good without one) or until one of `wakers` is readable. One sleep may end
+    /// early enough for another: ask again whether there is time.
+    pub fn sleep<'f>(
+        &mut self,
+        wakers: impl Iterator<Item = BorrowedFd<'f>>,
+        now: Nanos,
+        until: Option<Nanos>,
+    ) {
+        self.step_forward();
+        let left = until.map(|until| Nanos(until.0.saturating_sub(now.0)));
+        let guard = left.map(|left| {
+            if left < SHORT {
+                &mut self.short
+            } else {
+                &mut self.long
+            }
+        });
+        let early = match (&guard, self.cpu) {
+            (Some(guard), CpuUse::Spin) => guard.time(),
+            _ => Nanos::ZERO,
+        };
+        let timeout = left.map(|left| span(left.0.saturating_sub(early.0)));
+        let mut fds: ArrayVec<PollFd<'f>, MOST_WAKERS> = wakers
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        // An interrupted sleep is a short one: the caller looks at its clock and comes back.
+        let woken_by = ppoll(&mut fds, timeout, None);
+        self.awake = clock::now();
+        if let (Some(guard), Some(until), Ok(0)) = (guard, until, woken_by) {
+            guard.learn(self.awake > until);
+        }
+        let failed =
+            |fd: &&PollFd<'f>| fd.revents().is_some_and(|r| r.contains(PollFlags::POLLERR));
+        for fd in fds.iter().filter(failed) {
+            // The interface went down. Reading the error clears it, so that the next sleep is one.
+            let _ = getsockopt(&fd.as_fd(), SocketError);
+        }
+    }
+
+    /// Sleeps until about `until`, whatever arrives; not at all if that is too soon.
+    pub fn doze(&mut self, until: Nanos) {
+        let now = clock::now();
+        if until < now + LEAST_SLEEP {
+            return;
+        }
+        self.step_forward();
+        let _: Result<_, Errno> = ppoll(&mut [], Some(span(until.0.saturating_sub(now.0))), None);
+        self.awake = clock::now();
+    }
+
+    /// Reads the clock until it says `until`, or until there is something to do; in which stretch of that, the last of them,
+    /// the machine stood still, if it did.
+    pub fn spin(&mut self, until: Nanos, mut is_due: impl FnMut() -> bool) -> Option<Stall> {
+        let before = times_interrupted();
+        let (mut last, mut stall) = (clock::now(), None);
+        while last < until && !is_due() {
+            hint::spin_loop();
+            let now = clock::now();
+            if now > last + STALL {
+                stall = Some(Stall {
+                    from: last,
+                    to: now,
+                });
+            }
+            last = now;
+        }
+        stall.filter(|_| times_interrupted() == before)
+    }
+
+    fn step_forward(&mut self) {
         if self.stepped_back {
             self.stepped_back = !run_in_real_time();
         }
-        let timeout = until.map(|t| t.0.saturating_sub(now.0).saturating_sub(self.guard.0));
-        let mut fds: Vec<PollFd<'_>> = ports
-            .iter()
-            .map(|fd| PollFd::new(*fd, PollFlags::POLLIN))
-            .collect();
-        // An interrupted sleep is a short one: the caller looks at its clock and comes back.
-        let _: Result<_, Errno> = ppoll(&mut fds, timeout.map(span), None);
-        let failed = |fd: &PollFd<'_>| fd.revents().is_some_and(|r| r.contains(PollFlags::POLLERR));
-        for (_, port) in fds.iter().zip(ports).filter(|(fd, _)| failed(fd)) {
-            // The interface went down. Reading the error clears it, so that the next sleep is one.
-            let _ = getsockopt(port, SocketError);
-        }
-        self.awake = clock::now();
     }
 }
 
@@ -175,6 +267,11 @@ pub fn ask_for_short_slices() {
         // SAFETY: `attr` is complete, as the kernel gave it.
         let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     }
+}
+
+/// How often another thread took this one's place.
+fn times_interrupted() -> i64 {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
 }
 
 fn overshoot(span_asked: Nanos) -> Nanos {

@@ -28,6 +28,9 @@ pub struct Summary {
     pub delays: Vec<DelaySummary>,
     /// Time of handing each packet to the kernel, minus its due time.
     pub departure_error: DepartureSummary,
+    /// The machine's own stand-stills, where there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<StallSummary>,
     /// The most bytes held at a time, book-keeping included.
     pub peak_held_bytes: usize,
     /// The most that may be held.
@@ -36,7 +39,7 @@ pub struct Summary {
     pub ring_bytes: usize,
     /// How late a sleeping thread of this machine wakes up, median, measured at start.
     pub wake_up_latency_ns: u64,
-    /// How long before each departure the forwarder spins; 0 if it never does.
+    /// How long before a departure the forwarder spins at most, as it learned by the end; 0 if it never does.
     pub spin_ns: u64,
     /// Whether the forwarder ran before every ordinary thread (`SCHED_FIFO`, which needs CAP_SYS_NICE).
     pub real_time: bool,
@@ -185,6 +188,21 @@ pub struct DepartureSummary {
     pub over_budget: u64,
     /// The budget.
     pub budget_ns: u64,
+}
+
+/// Times at which the forwarder did nothing but read the clock, and the machine did not run it: its host took the
+/// processor, or an interrupt did. What happened while it slept is not among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StallSummary {
+    /// How many, of more than 30 us each.
+    pub count: u64,
+    /// All together.
+    pub total_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+    /// Packets that were due in one: they are in the departure error, and are not the forwarder's.
+    pub departures: u64,
 }
 
 /// What was kept.
@@ -382,6 +400,15 @@ impl fmt::Display for Summary {
             error.over_budget,
             Micros(error.budget_ns),
         )?;
+        if let Some(stalls) = &self.stalls {
+            writeln!(
+                f,
+                "the machine stood still while it was watched: {}, up to {}; {} due then",
+                counted(stalls.count, "time"),
+                Micros(stalls.longest_ns),
+                counted(stalls.departures, "departure"),
+            )?;
+        }
         write!(
             f,
             "held: at most {} bytes of {} allowed, and receive rings of {} bytes",

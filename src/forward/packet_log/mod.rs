@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use model::{DropCause, Nanos, Side};
-use netio::{Flow, Frame, Lent};
+use netio::{Flow, FrameRef};
 use strum::IntoStaticStr;
 
 use self::csv::CsvFile;
@@ -234,10 +234,15 @@ fn write(
 
 impl LogLine {
     /// A line of a frame; the length is the whole frame's until it is said otherwise.
-    pub(crate) fn of(frame: &Frame<impl Lent>, ingress: Side, verdict: PacketVerdict) -> Self {
+    pub(crate) fn of<'f>(
+        frame: impl Into<FrameRef<'f>>,
+        ingress: Side,
+        verdict: PacketVerdict,
+    ) -> Self {
+        let frame: FrameRef<'f> = frame.into();
         Self {
-            bytes: u32::try_from(frame.bytes().len()).unwrap_or(u32::MAX),
-            flow: Flow::of(frame.bytes()),
+            bytes: u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX),
+            flow: Flow::of(frame.bytes),
             ..Self::unseen(frame.arrival, ingress, verdict)
         }
     }

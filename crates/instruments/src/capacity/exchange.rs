@@ -99,7 +99,7 @@ impl Exchange<'_> {
         let until = self.session.next_at().map_or(latest, |at| at.min(latest));
         if until > now + GUARD {
             let until = Nanos(until.0 - GUARD.0);
-            waiter.sleep(&[self.channel.as_fd()], now, Some(until));
+            waiter.sleep([self.channel.as_fd()].into_iter(), now, Some(until));
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) bitrate: Option<u64>,
     /// Bytes of a block (TCP) or a datagram's payload (UDP); absent: the protocol's default.
     pub(crate) length: Option<u32>,
+    /// Whether datagrams are sent many a call, where the kernel cuts trains.
+    pub(crate) trains: bool,
     /// TCP_CONGESTION of the sending sockets.
     pub(crate) congestion: Option<String>,
     /// TCP_MAXSEG in bytes.
@@ -94,6 +96,7 @@ impl Plan {
             interval: Duration::from_secs(1),
             bitrate: None,
             length: None,
+            trains: true,
             congestion: None,
             mss: None,
             window: None,

@@ -156,7 +156,8 @@ impl Sender {
                 self.send()?;
             } else if self.waiter.sleeps(now, Some(due)) {
                 let until = due.min(asked);
-                self.waiter.sleep(&[self.socket.as_fd()], now, Some(until));
+                let socket = self.socket.as_fd();
+                self.waiter.sleep([socket].into_iter(), now, Some(until));
             }
             self.take_reports()?;
             self.take_answers()?;

@@ -1,4 +1,7 @@
-//! A port on a real interface: an `AF_PACKET` socket with a receive ring and virtio headers.
+//! A port on a real interface: two `AF_PACKET` sockets with receive rings and virtio headers.
+//!
+//! One ring has many small slots for single packets, the other long ones for GSO frames: slots of one length for both would
+//! be too few for the packets or take gigabytes. Which socket takes a frame is decided by a filter on its length.
 //!
 //! `TPACKET_V2` shows a frame at once (V3 holds a block for up to a millisecond), works without root in a
 //! user namespace and is not bound by `rmem_max`. `PACKET_VNET_HDR` makes the kernel hand over and take
@@ -9,14 +12,16 @@ mod socket;
 mod vnet;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use model::Nanos;
 
 use crate::clock::{self, StampConverter};
-use crate::port::{Capabilities, MAX_HEAD, Port, Received, TxFrame};
-use ring::Ring;
-pub use ring::Slot;
+use crate::port::{Capabilities, MAX_HEAD, Missed, Port, Received, TxFrame};
+use crate::wait::Wakes;
+pub use ring::{COPY_BELOW, Slot};
+use ring::{Ring, Slots};
+use socket::Takes;
 pub(crate) use vnet::read as virtio_header;
 
 /// Frames a call of `sendmmsg`: enough to hide its cost, few enough that the last leaves soon after the first.
@@ -43,65 +48,99 @@ pub enum OpenError {
     },
 }
 
-/// A packet socket on one interface. Promiscuous mode belongs to the socket and ends with it.
+/// For how many frames a port's receive rings have room, at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingSlots {
+    /// Frames of up to 1,920 bytes; 2 KiB each.
+    pub small: usize,
+    /// Longer ones, GSO frames of 64 KiB among them; 68 KiB each.
+    pub large: usize,
+}
+
+/// Packet sockets on one interface. Promiscuous mode belongs to them and ends with them.
 #[derive(Debug)]
 pub struct AfPacket {
-    socket: OwnedFd,
-    ring: Ring,
+    /// Of small frames, whose socket also sends, and of large ones.
+    rings: [Ring; 2],
     /// The virtio headers of one call.
     headers: Vec<[u8; vnet::LEN]>,
     stamps: StampConverter,
     last_empty: Nanos,
     /// The latest arrival given out.
     latest: Nanos,
-    missed: u64,
 }
 
+const SMALL: usize = 0;
+const LARGE: usize = 1;
+
 impl AfPacket {
-    /// Opens `interface` of the calling thread's network namespace with room for `slots` frames of up to
-    /// 64 KiB each, rounded up to what the ring's blocks hold.
+    /// Opens `interface` of the calling thread's network namespace, with room for as many frames as `slots` says, rounded
+    /// up to what the rings' blocks hold.
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn open(interface: &str, slots: usize) -> Result<Self, OpenError> {
+    pub fn open(interface: &str, slots: RingSlots) -> Result<Self, OpenError> {
         let index = socket::interface_index(interface)?;
-        let call = |call| {
-            move |source| OpenError::Call {
-                interface: interface.to_owned(),
-                call,
-                source,
-            }
-        };
-        let socket = socket::open().map_err(|e| match e.raw_os_error() {
-            Some(libc::EPERM) => OpenError::NotPermitted(interface.to_owned()),
-            _ => call("opening a packet socket")(e),
-        })?;
-        socket::configure(&socket).map_err(call("switching on virtio headers"))?;
-        let ring = Ring::map(&socket, slots).map_err(call("mapping the receive ring"))?;
-        socket::bind(&socket, index).map_err(call("binding the packet socket"))?;
-        socket::promiscuous(&socket, index).map_err(call("entering promiscuous mode"))?;
+        let longest = Slots::SMALL.largest_frame();
+        let small = open(interface, Slots::SMALL, slots.small, Takes::UpTo(longest))?;
+        let large = open(interface, Slots::LARGE, slots.large, Takes::Above(longest))?;
+        let call = |call| failed(interface, call);
+        for ring in [&small, &large] {
+            socket::bind(ring.socket(), index).map_err(call("binding the packet socket"))?;
+        }
+        socket::promiscuous(small.socket(), index).map_err(call("entering promiscuous mode"))?;
         let now = clock::now();
         Ok(Self {
-            socket,
-            ring,
+            rings: [small, large],
             headers: Vec::new(),
             stamps: StampConverter::sample(now),
             last_empty: now,
             latest: Nanos::ZERO,
-            missed: 0,
         })
     }
 
-    /// Bytes of memory that the receive ring takes.
+    /// Bytes of memory that the receive rings take.
     #[must_use]
     pub fn ring_bytes(&self) -> usize {
-        self.ring.bytes()
+        self.rings.iter().map(Ring::bytes).sum()
+    }
+
+    /// The ring whose next frame came first, and that frame's stamp.
+    fn next(&self) -> Option<(usize, Nanos)> {
+        let [small, large] = [SMALL, LARGE].map(|ring| self.rings[ring].next_stamp());
+        // A large frame that is seen now may have come since the small ones were looked for, and one of its flow before it.
+        let small = small.or_else(|| large.and_then(|_| self.rings[SMALL].next_stamp()));
+        match (small, large) {
+            (Some(small), Some(large)) if large < small => Some((LARGE, large)),
+            (Some(small), _) => Some((SMALL, small)),
+            (None, large) => large.map(|stamp| (LARGE, stamp)),
+        }
     }
 }
 
-impl AsFd for AfPacket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+/// A socket that receives nothing yet.
+fn open(interface: &str, length: Slots, slots: usize, takes: Takes) -> Result<Ring, OpenError> {
+    let call = |call| failed(interface, call);
+    let socket = socket::open().map_err(|e| match e.raw_os_error() {
+        Some(libc::EPERM) => OpenError::NotPermitted(interface.to_owned()),
+        _ => call("opening a packet socket")(e),
+    })?;
+    socket::configure(&socket).map_err(call("switching on virtio headers"))?;
+    socket::filter(&socket, takes).map_err(call("choosing frames by their length"))?;
+    Ring::map(socket, length, slots).map_err(call("mapping the receive ring"))
+}
+
+fn failed(interface: &str, call: &'static str) -> impl FnOnce(io::Error) -> OpenError {
+    move |source| OpenError::Call {
+        interface: interface.to_owned(),
+        call,
+        source,
+    }
+}
+
+impl Wakes for AfPacket {
+    fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.iter().map(|ring| ring.socket().as_fd())
     }
 }
 
@@ -125,7 +164,7 @@ impl AfPacket {
         // SAFETY: the first `count` messages point at parts that point at bytes borrowed for this call.
         let sent = unsafe {
             libc::sendmmsg(
-                self.socket.as_raw_fd(),
+                self.rings[SMALL].socket().as_raw_fd(),
                 messages.as_mut_ptr(),
                 count,
                 libc::MSG_DONTWAIT,
@@ -144,39 +183,46 @@ impl Port for AfPacket {
             checksum: true,
             vlan: true,
             arrival_stamp: true,
-            largest_frame: ring::LARGEST_FRAME,
+            largest_frame: Slots::LARGE.largest_frame(),
         }
     }
 
     fn refresh(&mut self, now: Nanos) {
-        if self.ring.next_stamp().is_none() {
+        if self.next().is_none() {
             self.last_empty = now;
         } else {
             self.stamps = StampConverter::sample(self.last_empty);
         }
     }
 
-    fn arrival(&mut self) -> Option<Nanos> {
-        let stamp = self.ring.next_stamp()?;
+    fn has_arrivals(&self) -> bool {
+        self.next().is_some()
+    }
+
+    fn arrival(&self) -> Option<Nanos> {
+        let (_, stamp) = self.next()?;
+        // By the readings of the last look, what came since would count as older than it is: it is for the next.
         if self.stamps.precedes(stamp) {
-            // It came after the last look: by the old readings it would count as older than it is.
-            self.stamps = StampConverter::sample(self.last_empty);
+            return None;
         }
-        // Two conversions differ by what lay between the readings of the clocks; frames stay in order.
+        // Two conversions differ by what lay between the readings of the clocks, and the rings fill on different
+        // processors: frames stay in order.
         Some(self.stamps.convert(stamp).max(self.latest))
     }
 
     fn take(&mut self) -> Option<Received<Slot>> {
-        self.latest = self.arrival()?;
-        self.ring.take(self.latest)
+        let arrival = self.arrival()?;
+        let (ring, _) = self.next()?;
+        self.latest = arrival;
+        self.rings[ring].take(arrival)
     }
 
     fn recall(&mut self) -> Option<usize> {
-        self.ring.recall()
+        self.rings[LARGE].recall()
     }
 
     fn recall_to_wait(&self) -> Option<usize> {
-        self.ring.recall_newest()
+        self.rings[LARGE].recall_newest()
     }
 
     fn send(&mut self, frames: &[TxFrame<'_>], sent: &mut dyn FnMut(usize, io::Result<Nanos>)) {
@@ -206,9 +252,12 @@ impl Port for AfPacket {
         }
     }
 
-    fn missed(&mut self) -> u64 {
-        self.missed += u64::from(socket::take_drops(&self.socket));
-        self.missed
+    fn missed(&mut self) -> Missed {
+        let [small, large] = &mut self.rings;
+        Missed {
+            small: small.missed(),
+            large: large.missed(),
+        }
     }
 }
 

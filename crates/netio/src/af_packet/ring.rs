@@ -1,8 +1,8 @@
-//! The receive ring: slots that the kernel fills in order and that go back to it when their frame is dropped.
+//! A receive ring: slots that the kernel fills in order and that go back to it when their frame is dropped.
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,16 +13,45 @@ use super::{socket, vnet};
 use crate::frame::{Frame, Lent, Vlan};
 use crate::port::Received;
 
-/// A slot holds a GSO frame of 64 KiB, its headers and those of a tunnel.
-const SLOT: usize = 68 << 10;
-const SLOTS_A_BLOCK: usize = 15;
+/// What a slot needs beside its frame: the kernel's own header, the address (`struct sockaddr_ll`) and the virtio header.
+const BESIDE: usize = 128;
+
 const BLOCK: usize = 1 << 20;
 
-/// What a slot has left beside the kernel's own header, the address (`struct sockaddr_ll`) and the virtio header.
-pub(super) const LARGEST_FRAME: usize = SLOT - 128;
+/// The slots of a ring: all of one length, whole ones in every block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slots {
+    len: usize,
+    a_block: usize,
+}
 
-/// Up to this length a frame is cheaper to copy than its slot to occupy.
-const COPY_BELOW: usize = 4096;
+impl Slots {
+    /// For single packets up to an MTU of 1,500 bytes, tags and a tunnel's headers included.
+    pub(super) const SMALL: Self = Self::of(2 << 10);
+    /// For GSO frames of 64 KiB, their headers and those of a tunnel; and for jumbo frames.
+    pub(super) const LARGE: Self = Self::of(68 << 10);
+
+    const fn of(len: usize) -> Self {
+        Self {
+            len,
+            a_block: BLOCK / len,
+        }
+    }
+
+    /// Bytes of the longest frame that a slot holds.
+    pub(super) const fn largest_frame(self) -> usize {
+        self.len - BESIDE
+    }
+
+    /// Where slot `index` begins.
+    fn offset_of(self, index: usize) -> usize {
+        (index / self.a_block) * BLOCK + (index % self.a_block) * self.len
+    }
+}
+
+/// A frame shorter than this is cheaper to copy than its slot to occupy: who takes it does so at once, and its place is never
+/// asked for.
+pub const COPY_BELOW: usize = 4096;
 
 /// Offsets in `struct tpacket2_hdr` (include/uapi/linux/if_packet.h).
 mod field {
@@ -41,16 +70,21 @@ const STATUS_USER: u32 = 1;
 const STATUS_VLAN_VALID: u32 = 1 << 4;
 const STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 
+/// A packet socket and the ring in which it receives.
 #[derive(Debug)]
 pub(super) struct Ring {
+    socket: OwnedFd,
     map: Arc<Map>,
-    /// Slots, numbered in the order in which the kernel fills them.
+    geometry: Slots,
+    /// How many there are, numbered in the order in which the kernel fills them.
     slots: usize,
     next: usize,
     /// Frames taken so far.
     taken: usize,
     /// Which of these were lent and not recalled since, oldest first; some have left their slots.
     lent: VecDeque<usize>,
+    /// Frames that found it full.
+    missed: u64,
 }
 
 /// The mapped memory; lives until the last frame in it is dropped.
@@ -71,42 +105,56 @@ unsafe impl Sync for Map {}
 pub struct Slot {
     map: Arc<Map>,
     /// Which of the ring's slots.
-    index: usize,
-    at: usize,
-    start: usize,
-    len: usize,
+    index: u32,
+    at: u32,
+    start: u32,
+    len: u32,
 }
 
 impl Ring {
-    /// Asks the kernel for the ring and maps it. Must precede `bind`, so that no frame takes another way.
-    pub(super) fn map(socket: &OwnedFd, slots: usize) -> io::Result<Self> {
-        let blocks = slots.div_ceil(SLOTS_A_BLOCK).max(1);
-        let slots = blocks * SLOTS_A_BLOCK;
+    /// Asks the kernel for a ring of at least that many slots and maps it. Must precede `bind`, so that no frame takes
+    /// another way.
+    pub(super) fn map(socket: OwnedFd, geometry: Slots, slots: usize) -> io::Result<Self> {
+        let blocks = slots.div_ceil(geometry.a_block).max(1);
+        let slots = blocks * geometry.a_block;
         let small = |n: usize| libc::c_uint::try_from(n).map_err(io::Error::other);
         let request = libc::tpacket_req {
             tp_block_size: small(BLOCK)?,
             tp_block_nr: small(blocks)?,
-            tp_frame_size: small(SLOT)?,
+            tp_frame_size: small(geometry.len)?,
             tp_frame_nr: small(slots)?,
         };
-        socket::set(socket, libc::PACKET_RX_RING, &request)?;
-        let map = Map::new(socket, blocks * BLOCK)?;
+        socket::set(&socket, libc::PACKET_RX_RING, &request)?;
+        let map = Map::new(&socket, blocks * BLOCK)?;
         Ok(Self {
+            socket,
             map: Arc::new(map),
+            geometry,
             slots,
             next: 0,
             taken: 0,
             lent: VecDeque::new(),
+            missed: 0,
         })
+    }
+
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.socket
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.map.len
     }
 
+    /// Frames that found it full, since it was mapped.
+    pub(super) fn missed(&mut self) -> u64 {
+        self.missed += u64::from(socket::take_drops(&self.socket));
+        self.missed
+    }
+
     /// The kernel's stamp of the next frame, if there is one.
     pub(super) fn next_stamp(&self) -> Option<Nanos> {
-        let at = offset_of(self.next);
+        let at = self.geometry.offset_of(self.next);
         let status = self.map.status(at).load(Ordering::Acquire);
         if status & STATUS_USER == 0 || self.map.is_held(at) {
             return None;
@@ -120,7 +168,7 @@ impl Ring {
 
     /// Takes the next frame, which [`Ring::next_stamp`] announced.
     pub(super) fn take(&mut self, arrival: Nanos) -> Option<Received<Slot>> {
-        let (index, at) = (self.next, offset_of(self.next));
+        let (index, at) = (self.next, self.geometry.offset_of(self.next));
         let status = self.map.status(at).load(Ordering::Acquire);
         if status & STATUS_USER == 0 || self.map.is_held(at) {
             return None;
@@ -131,7 +179,11 @@ impl Ring {
         let word = |offset: usize| map.u32_at(at + offset) as usize;
         let (len, captured) = (word(field::LEN), word(field::SNAPLEN));
         let start = at + usize::from(map.u16_at(at + field::MAC));
-        let slot = Slot::new(Arc::clone(map), index, start, captured);
+        assert!(
+            start >= at + vnet::LEN && start + captured <= at + self.geometry.len,
+            "the kernel keeps a frame inside its slot"
+        );
+        let slot = Slot::new(Arc::clone(map), index, at, start, captured);
         if captured < len {
             return Some(Received::Truncated);
         }
@@ -139,12 +191,10 @@ impl Ring {
         let Some(offload) = vnet::read(map.array(start - vnet::LEN)) else {
             return Some(Received::UnsupportedGso);
         };
-        Some(Received::Frame(if slot.len < COPY_BELOW {
-            Frame::new(arrival, offload, vlan, slot.bytes())
-        } else {
+        if slot.bytes().len() >= COPY_BELOW {
             self.lent.push_back(self.taken - 1);
-            Frame::lent(arrival, offload, vlan, slot)
-        }))
+        }
+        Some(Received::Frame(Frame::lent(arrival, offload, vlan, slot)))
     }
 
     /// The slot of the oldest frame that must leave it: the kernel fills slots in order and drops what comes when it
@@ -164,9 +214,10 @@ impl Ring {
     }
 }
 
-/// Where slot `index` begins.
-fn offset_of(index: usize) -> usize {
-    (index / SLOTS_A_BLOCK) * BLOCK + (index % SLOTS_A_BLOCK) * SLOT
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 fn vlan(map: &Map, at: usize, status: u32) -> Option<Vlan> {
@@ -250,38 +301,40 @@ impl Drop for Map {
 }
 
 impl Slot {
-    fn new(map: Arc<Map>, index: usize, start: usize, len: usize) -> Self {
-        let at = offset_of(index);
-        assert!(
-            start >= at + vnet::LEN && start + len <= at + SLOT,
-            "the kernel keeps a frame inside its slot"
-        );
+    /// The frame of `len` bytes at `start` in the slot that begins at `at`.
+    fn new(map: Arc<Map>, index: usize, at: usize, start: usize, len: usize) -> Self {
         map.status(at).fetch_or(STATUS_HELD, Ordering::Relaxed);
+        let small = |n: usize| u32::try_from(n).expect("a ring is below 4 GiB");
         Self {
             map,
-            index,
-            at,
-            start,
-            len,
+            index: small(index),
+            at: small(at),
+            start: small(start),
+            len: small(len),
         }
     }
 }
 
 impl Lent for Slot {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: in bounds as asserted in `new`; the slot belongs to this process until it is dropped.
-        unsafe { std::slice::from_raw_parts(self.map.base.as_ptr().add(self.start), self.len) }
+        // SAFETY: in bounds as asserted in `Ring::take`; the slot belongs to this process until it is dropped.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.map.base.as_ptr().add(self.start as usize),
+                self.len as usize,
+            )
+        }
     }
 
     fn place(&self) -> usize {
-        self.index
+        self.index as usize
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         self.map
-            .status(self.at)
+            .status(self.at as usize)
             .store(STATUS_KERNEL, Ordering::Release);
     }
 }

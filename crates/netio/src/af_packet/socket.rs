@@ -37,20 +37,45 @@ pub(super) fn configure(socket: &OwnedFd) -> io::Result<()> {
     // Frames that wait for a real card's completion count against this; the forced form needs privilege.
     let bytes: libc::c_int = 8 << 20;
     let wanted = [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF];
-    let _ = wanted.iter().any(|option| {
-        // SAFETY: the option takes an int, whose size is given.
-        let result = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                *option,
-                (&raw const bytes).cast(),
-                socklen::<libc::c_int>(),
-            )
-        };
-        result == 0
-    });
+    let set = |option: &libc::c_int| set_at(socket, libc::SOL_SOCKET, *option, &bytes).is_ok();
+    let _ = wanted.iter().any(set);
     Ok(())
+}
+
+/// Which frames a socket takes, by their length.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Takes {
+    /// Of up to so many bytes, tags that the kernel took out not counted.
+    UpTo(usize),
+    /// Longer ones.
+    Above(usize),
+}
+
+/// Has the kernel pass over what the socket does not take, before it costs a slot (`BPF_LEN`; linux/filter.h).
+pub(super) fn filter(socket: &OwnedFd, takes: Takes) -> io::Result<()> {
+    let (longest, up_to, above) = match takes {
+        Takes::UpTo(longest) => (longest, u32::MAX, 0),
+        Takes::Above(longest) => (longest, 0, u32::MAX),
+    };
+    let longest = u32::try_from(longest).map_err(io::Error::other)?;
+    let [load, compare, give] = [
+        libc::BPF_LD | libc::BPF_W | libc::BPF_LEN,
+        libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
+        libc::BPF_RET | libc::BPF_K,
+    ]
+    .map(|code| u16::try_from(code).expect("opcodes have 16 bits"));
+    let line = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
+    let mut program = [
+        line(load, 0, 0),
+        line(compare, 1, longest),
+        line(give, 0, above),
+        line(give, 0, up_to),
+    ];
+    let program = libc::sock_fprog {
+        len: 4,
+        filter: program.as_mut_ptr(),
+    };
+    set_at(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
 pub(super) fn bind(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
@@ -106,11 +131,20 @@ pub(super) fn take_drops(socket: &OwnedFd) -> u32 {
 
 /// Sets an option of the packet level.
 pub(super) fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
+    set_at(socket, libc::SOL_PACKET, option, value)
+}
+
+fn set_at<T>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
     // SAFETY: `value` is valid for reads of its size for the length of the call.
     check(unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::SOL_PACKET,
+            level,
             option,
             std::ptr::from_ref(value).cast(),
             socklen::<T>(),

@@ -1,6 +1,6 @@
 //! Finding the headers of a GSO frame.
 
-use super::Layout;
+use super::{IpHeader, Layout};
 use crate::frame::{Gso, GsoKind, Offload};
 use crate::ip::{Fragment, Ip, byte, u16_at};
 use crate::port::MAX_HEAD;
@@ -22,15 +22,41 @@ const UDP: u8 = 17;
 /// Finds what segmentation of `frame` has to rewrite. The virtio header says where the segments' own transport
 /// header is; what lies between it and the outermost IP header is a tunnel.
 pub(super) fn layout(frame: &[u8], offload: &Offload, gso: Gso) -> Result<Layout, UnsupportedGso> {
-    let layout = find(frame, offload, gso).ok_or(UnsupportedGso::Unknown)?;
+    let found = find(frame, offload, gso).ok_or(UnsupportedGso::Unknown)?;
     // A tag may have to go in.
-    if layout.payload > MAX_HEAD - 4 {
+    if found.payload > MAX_HEAD - 4 {
         return Err(UnsupportedGso::LongHeaders);
     }
-    Ok(layout)
+    let small =
+        |at: usize| u8::try_from(at).expect("before the payload, which begins below MAX_HEAD");
+    let header = |ip: Ip| IpHeader {
+        at: small(ip.at),
+        v6: ip.v6,
+    };
+    Ok(Layout {
+        outer: header(found.outer),
+        inner: found.inner.map(header),
+        outer_udp: found.outer_udp.map(small),
+        outer_checksum: found.outer_checksum,
+        transport: small(found.transport),
+        payload: small(found.payload),
+        size: gso.size,
+        kind: gso.kind,
+        ecn: gso.ecn,
+    })
 }
 
-fn find(frame: &[u8], offload: &Offload, gso: Gso) -> Option<Layout> {
+/// Where headers stand, however long they are.
+struct Found {
+    outer: Ip,
+    inner: Option<Ip>,
+    outer_udp: Option<usize>,
+    outer_checksum: bool,
+    transport: usize,
+    payload: usize,
+}
+
+fn find(frame: &[u8], offload: &Offload, gso: Gso) -> Option<Found> {
     let outer = Ip::of(frame).filter(|ip| ip.fragment == Fragment::Whole)?;
     let transport = offload
         .checksum
@@ -50,16 +76,13 @@ fn find(frame: &[u8], offload: &Offload, gso: Gso) -> Option<Layout> {
         return None;
     }
     let payload = transport + transport_len(frame, transport, protocol)?;
-    (payload <= frame.len() && gso.size > 0).then(|| Layout {
+    (payload <= frame.len() && gso.size > 0).then_some(Found {
         outer,
         inner,
         outer_udp,
         outer_checksum,
         transport,
         payload,
-        size: usize::from(gso.size),
-        kind: gso.kind,
-        ecn: gso.ecn,
     })
 }
 

@@ -13,8 +13,8 @@ pub use headers::UnsupportedGso;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use crate::frame::{Frame, GsoKind, Lent};
-use crate::ip::Ip;
+use crate::frame::{FrameRef, GsoKind};
+use crate::ip;
 use crate::kernel::KernelVersion;
 
 /// A frame seen as the packets that it stands for: one, or the segments of a GSO frame.
@@ -22,29 +22,48 @@ use crate::kernel::KernelVersion;
 pub struct GsoFrame {
     segments: u32,
     frame_len: u32,
-    tag_len: u32,
+    tag_len: u8,
     layout: Option<Layout>,
 }
 
-/// Where the headers of a GSO frame stand: what a part of it needs rewritten.
+/// Where the headers of a GSO frame stand: what a part of it needs rewritten. Kept for every frame on its way, so it is
+/// small: all of them begin within [`MAX_HEAD`](crate::MAX_HEAD) bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Layout {
     /// The outermost IP header.
-    outer: Ip,
+    outer: IpHeader,
     /// A tunnel's inner one.
-    inner: Option<Ip>,
+    inner: Option<IpHeader>,
     /// The outer UDP header of a tunnel.
-    outer_udp: Option<usize>,
+    outer_udp: Option<u8>,
     /// It has a checksum.
     outer_checksum: bool,
     /// The transport header of the segments.
-    transport: usize,
+    transport: u8,
     /// First byte of payload.
-    payload: usize,
+    payload: u8,
     /// Payload bytes a segment.
-    size: usize,
+    size: u16,
     kind: GsoKind,
     ecn: bool,
+}
+
+/// An IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct IpHeader {
+    at: u8,
+    v6: bool,
+}
+
+impl IpHeader {
+    fn at(self) -> usize {
+        self.at.into()
+    }
+
+    /// Source and destination, as they stand in `frame`.
+    fn addresses(self, frame: &[u8]) -> &[u8] {
+        ip::addresses(frame, self.at(), self.v6)
+    }
 }
 
 fn kernel_takes_udp_gso() -> bool {
@@ -60,13 +79,29 @@ impl Layout {
     }
 
     /// The IP header of the segments themselves.
-    fn innermost(&self) -> Ip {
+    fn innermost(&self) -> IpHeader {
         self.inner.unwrap_or(self.outer)
+    }
+
+    fn outer_udp(&self) -> Option<usize> {
+        self.outer_udp.map(usize::from)
+    }
+
+    fn transport(&self) -> usize {
+        self.transport.into()
+    }
+
+    fn payload(&self) -> usize {
+        self.payload.into()
+    }
+
+    fn size(&self) -> usize {
+        self.size.into()
     }
 
     /// Bytes that a segment adds to a GSO frame of the tunnel's datagrams, whose outer UDP header is at `udp`.
     fn datagram(&self, udp: usize) -> usize {
-        self.payload - (udp + 8) + self.size
+        self.payload() - (udp + 8) + self.size()
     }
 }
 
@@ -75,15 +110,16 @@ impl GsoFrame {
     ///
     /// # Errors
     /// It is a GSO frame whose headers cannot be rewritten for a part of it.
-    pub fn of(frame: &Frame<impl Lent>) -> Result<Self, UnsupportedGso> {
-        let bytes = frame.bytes();
+    pub fn of<'f>(frame: impl Into<FrameRef<'f>>) -> Result<Self, UnsupportedGso> {
+        let frame: FrameRef<'f> = frame.into();
+        let bytes = frame.bytes;
         let layout = match frame.offload.gso {
             None => None,
             Some(gso) => Some(headers::layout(bytes, &frame.offload, gso)?),
         };
         let segments = layout
             .as_ref()
-            .map_or(1, |l| (bytes.len() - l.payload).div_ceil(l.size).max(1));
+            .map_or(1, |l| (bytes.len() - l.payload()).div_ceil(l.size()).max(1));
         let small = |n: usize| u32::try_from(n).expect("a frame is far below 4 GiB");
         Ok(Self {
             segments: small(segments),
@@ -103,10 +139,11 @@ impl GsoFrame {
     #[must_use]
     pub fn segment_len(&self, index: u32) -> u32 {
         let Some(layout) = &self.layout else {
-            return self.frame_len + self.tag_len;
+            return self.frame_len + u32::from(self.tag_len);
         };
         let payload = self.payload_range(layout, index, index + 1).len();
-        u32::try_from(layout.payload + payload).expect("a frame is far below 4 GiB") + self.tag_len
+        u32::try_from(layout.payload() + payload).expect("a frame is far below 4 GiB")
+            + u32::from(self.tag_len)
     }
 
     /// Whether neighbouring segments may leave as one frame.
@@ -122,10 +159,10 @@ impl GsoFrame {
         let Some(layout) = &self.layout else {
             return 1;
         };
-        match layout.outer_udp {
+        match layout.outer_udp() {
             _ if !layout.is_tunnel() => self.segments,
             Some(udp) if layout.outer_checksum && kernel_takes_udp_gso() => {
-                let room = usize::from(u16::MAX) - (udp + 8 - layout.outer.at);
+                let room = usize::from(u16::MAX) - (udp + 8 - layout.outer.at());
                 u32::try_from(room / layout.datagram(udp)).map_or(1, |n| n.clamp(1, self.segments))
             }
             _ => 1,
@@ -134,7 +171,7 @@ impl GsoFrame {
 
     fn payload_range(&self, layout: &Layout, first: u32, end: u32) -> Range<usize> {
         let len = self.frame_len as usize;
-        let at = |i: u32| (layout.payload + i as usize * layout.size).min(len);
+        let at = |i: u32| (layout.payload() + i as usize * layout.size()).min(len);
         at(first)..at(end)
     }
 }

@@ -3,11 +3,10 @@
 
 use std::ops::Range;
 
-use super::{GsoFrame, Layout};
+use super::{GsoFrame, IpHeader, Layout};
 use crate::checksum;
-use crate::frame::{Frame, Gso, GsoKind, Lent, Offload, PartialChecksum, Vlan};
-use crate::ip::Ip;
-use crate::port::{Head, TxFrame};
+use crate::frame::{FrameRef, Gso, GsoKind, Offload, PartialChecksum, Vlan};
+use crate::port::{Head, Spare, TxFrame};
 
 const FIN_PSH: u8 = 0x01 | 0x08;
 const CWR: u8 = 0x80;
@@ -15,18 +14,26 @@ const CWR: u8 = 0x80;
 impl GsoFrame {
     /// The segments `run` of `frame` as one frame to be sent.
     ///
-    /// `frame` is the one that this was made of; `run` is not empty and ends at most at [`GsoFrame::segments`].
+    /// `frame` is the one that this was made of; `run` is not empty and ends at most at [`GsoFrame::segments`]. What has to be
+    /// built anew is built in a piece of `spare`.
     #[must_use]
-    pub fn part<'f>(&self, frame: &'f Frame<impl Lent>, run: Range<u32>) -> TxFrame<'f> {
-        let bytes = frame.bytes();
+    pub fn part<'f>(
+        &self,
+        frame: impl Into<FrameRef<'f>>,
+        run: Range<u32>,
+        spare: &mut Spare,
+    ) -> TxFrame<'f> {
+        let frame: FrameRef<'f> = frame.into();
+        let bytes = frame.bytes;
         match &self.layout {
-            Some(layout) if layout.is_tunnel() && run.len() > 1 => {
-                tagged(frame.vlan, self.datagrams(layout, bytes, &run))
-            }
+            Some(layout) if layout.is_tunnel() && run.len() > 1 => tagged(
+                frame.vlan,
+                self.datagrams(layout, bytes, &run, spare.take()),
+            ),
             Some(layout) if layout.is_tunnel() || run.len() < self.segments as usize => {
                 tagged(frame.vlan, self.segment(layout, bytes, &run))
             }
-            _ => whole(frame, bytes),
+            _ => whole(&frame),
         }
     }
 
@@ -34,7 +41,7 @@ impl GsoFrame {
         let payload = self.payload_range(layout, run.start, run.end);
         let body = &bytes[payload];
         let mut head = Head::EMPTY;
-        head.extend(&bytes[..layout.payload]);
+        head.extend(&bytes[..layout.payload()]);
         let h = head.bytes_mut();
         for ip in [Some(layout.outer), layout.inner].into_iter().flatten() {
             rewrite_ip(h, ip, body.len(), run.start);
@@ -43,12 +50,12 @@ impl GsoFrame {
             rewrite_tcp(h, layout, run.start, run.end == self.segments);
         }
         let checksum = rewrite_checksum(h, layout, body.len());
-        if let Some(udp) = layout.outer_udp {
+        if let Some(udp) = layout.outer_udp() {
             rewrite_outer_udp(h, layout, udp, body.len());
         }
         let gso = (run.len() > 1).then(|| Gso {
             kind: layout.kind,
-            size: u16::try_from(layout.size).expect("read from 16 bits"),
+            size: layout.size,
             ecn: layout.ecn && run.start == 0,
         });
         TxFrame {
@@ -62,10 +69,16 @@ impl GsoFrame {
     }
 
     /// Segments of a UDP tunnel as one GSO frame of the tunnel's own datagrams: each a whole inner packet with its
-    /// checksum, under one outer header.
-    fn datagrams<'f>(&self, layout: &Layout, bytes: &[u8], run: &Range<u32>) -> TxFrame<'f> {
-        let udp = layout.outer_udp.expect("only UDP tunnels have runs");
-        let mut body = Vec::with_capacity(run.len() * layout.datagram(udp));
+    /// checksum, under one outer header; built in `body`, which is empty.
+    fn datagrams<'f>(
+        &self,
+        layout: &Layout,
+        bytes: &[u8],
+        run: &Range<u32>,
+        mut body: Vec<u8>,
+    ) -> TxFrame<'f> {
+        let udp = layout.outer_udp().expect("only UDP tunnels have runs");
+        body.reserve(run.len() * layout.datagram(udp));
         for segment in run.clone() {
             let mut packet = self.segment(layout, bytes, &(segment..segment + 1));
             packet.complete_checksum();
@@ -99,7 +112,8 @@ impl GsoFrame {
 }
 
 /// A frame that leaves as it came.
-fn whole<'f>(frame: &Frame<impl Lent>, bytes: &'f [u8]) -> TxFrame<'f> {
+fn whole<'f>(frame: &FrameRef<'f>) -> TxFrame<'f> {
+    let bytes = frame.bytes;
     let addresses = if frame.vlan.is_some() { 12 } else { 0 };
     let (addresses, body) = bytes.split_at_checked(addresses).unwrap_or((&[], bytes));
     let mut head = Head::EMPTY;
@@ -131,26 +145,26 @@ fn tagged(vlan: Option<Vlan>, mut frame: TxFrame<'_>) -> TxFrame<'_> {
 }
 
 /// Length, and for IPv4 the identification, which counts on by segment, and the header checksum.
-fn rewrite_ip(h: &mut [u8], ip: Ip, payload: usize, first: u32) {
-    let len = h.len() + payload - ip.at;
+fn rewrite_ip(h: &mut [u8], ip: IpHeader, payload: usize, first: u32) {
+    let at = ip.at();
+    let len = h.len() + payload - at;
     if ip.v6 {
-        put(h, ip.at + 4, word(len - 40));
+        put(h, at + 4, word(len - 40));
         return;
     }
-    let header = ip.at..ip.at + usize::from(h[ip.at] & 0x0f) * 4;
-    let id = get(h, ip.at + 4).wrapping_add(low_word(first));
-    put(h, ip.at + 2, word(len));
-    put(h, ip.at + 4, id);
-    put(h, ip.at + 10, 0);
+    let header = at..at + usize::from(h[at] & 0x0f) * 4;
+    let id = get(h, at + 4).wrapping_add(low_word(first));
+    put(h, at + 2, word(len));
+    put(h, at + 4, id);
+    put(h, at + 10, 0);
     let sum = !checksum::sum(&[&h[header]]);
-    put(h, ip.at + 10, sum);
+    put(h, at + 10, sum);
 }
 
 fn rewrite_tcp(h: &mut [u8], layout: &Layout, first: u32, last: bool) {
-    let at = layout.transport;
+    let at = layout.transport();
     let seq = u32::from_be_bytes([h[at + 4], h[at + 5], h[at + 6], h[at + 7]]);
-    let size = u32::try_from(layout.size).expect("read from 16 bits");
-    let seq = seq.wrapping_add(first.wrapping_mul(size));
+    let seq = seq.wrapping_add(first.wrapping_mul(layout.size.into()));
     h[at + 4..at + 8].copy_from_slice(&seq.to_be_bytes());
     if !last {
         h[at + 13] &= !FIN_PSH;
@@ -162,7 +176,7 @@ fn rewrite_tcp(h: &mut [u8], layout: &Layout, first: u32, last: bool) {
 
 /// UDP's length, and the pseudo header's sum that the kernel completes.
 fn rewrite_checksum(h: &mut [u8], layout: &Layout, payload: usize) -> PartialChecksum {
-    let at = layout.transport;
+    let at = layout.transport();
     let len = h.len() - at + payload;
     let (protocol, offset) = if layout.kind == GsoKind::Udp {
         put(h, at + 4, word(len));
@@ -188,10 +202,10 @@ fn rewrite_outer_udp(h: &mut [u8], layout: &Layout, udp: usize, payload: usize) 
         return;
     }
     put(h, udp + 6, 0);
-    let inner_at = layout.transport + if layout.kind == GsoKind::Udp { 6 } else { 16 };
+    let inner_at = layout.transport() + if layout.kind == GsoKind::Udp { 6 } else { 16 };
     let inner = !get(h, inner_at);
     let pseudo = checksum::pseudo(layout.outer.addresses(h), 17, len);
-    let covered = checksum::sum(&[&h[udp..layout.transport]]);
+    let covered = checksum::sum(&[&h[udp..layout.transport()]]);
     let sum = !checksum::add(checksum::add(pseudo, covered), inner);
     put(h, udp + 6, if sum == 0 { 0xffff } else { sum });
 }

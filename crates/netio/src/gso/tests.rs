@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::{GsoFrame, UnsupportedGso};
 use crate::checksum;
 use crate::frame::{Frame, Gso, GsoKind, Offload, PartialChecksum, Vlan};
-use crate::port::TxFrame;
+use crate::port::{Spare, TxFrame};
 
 /// A GSO frame as its sender meant it; packets are built from it field by field.
 #[derive(Clone, Debug)]
@@ -246,7 +246,7 @@ prop_compose! {
 
 /// What leaves when `run` of `frame` is sent by a port that completes checksums.
 fn sent(frame: &Frame, gso: &GsoFrame, run: std::ops::Range<u32>) -> (Option<Gso>, Vec<u8>) {
-    let mut part = gso.part(frame, run);
+    let mut part = gso.part(frame, run, &mut Spare::default());
     if part.offload.gso.is_none() {
         part.complete_checksum();
     }
@@ -286,7 +286,7 @@ proptest! {
         let at = |share: f64| (share * f64::from(n)) as u32;
         let run = at(a.min(b))..at(a.max(b)) + 1;
         prop_assume!(run.len() > 1 && run.len() <= gso.longest_run() as usize);
-        let joined = gso.part(&frame, run.clone());
+        let joined = gso.part(&frame, run.clone(), &mut Spare::default());
         let again = Frame::new(Nanos(0), joined.offload, None, &bytes(&joined));
         let part = GsoFrame::of(&again).unwrap();
         prop_assert_eq!(part.segments() as usize, run.len());
@@ -314,7 +314,7 @@ proptest! {
             let all: u32 = (0..gso.segments()).map(|i| gso.segment_len(i)).sum();
             prop_assert!(all as usize >= bytes.len());
             for index in 0..gso.segments() {
-                let _ = gso.part(&frame, index..index + 1);
+                let _ = gso.part(&frame, index..index + 1, &mut Spare::default());
             }
         }
     }

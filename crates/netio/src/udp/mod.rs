@@ -64,6 +64,19 @@ impl TrainSender {
         Ok(sender)
     }
 
+    /// The same for a socket that sends one datagram a call.
+    ///
+    /// # Errors
+    /// As [`TrainSender::new`].
+    pub fn one_by_one(socket: UdpSocket, segment: usize, buffer: usize) -> io::Result<Self> {
+        let mut sender = Self::new(socket, segment, buffer)?;
+        if sender.most > 1 {
+            sender.most = 1;
+            sender.cut_every(0)?;
+        }
+        Ok(sender)
+    }
+
     /// Datagrams that one call can send; 1 where the kernel or the interface cuts no trains.
     #[must_use]
     pub fn most_segments(&self) -> usize {

@@ -34,6 +34,10 @@ pub struct UdpArgs {
     /// Payload bytes of a datagram [default: the MSS of the control connection]
     #[arg(short = 'l', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(SHORTEST_PAYLOAD..=LONGEST_PAYLOAD))]
     length: Option<u32>,
+    /// Send one datagram a call, as peers do that know no trains (UDP_SEGMENT): slower, and each is a frame of its own
+    #[arg(long, conflicts_with = "reverse")]
+    #[serde(default)]
+    no_gso: bool,
     #[command(flatten)]
     #[serde(skip)]
     common: Common,
@@ -96,6 +100,7 @@ impl UdpArgs {
         let bitrate = self.test.bitrate.unwrap_or(DEFAULT_BITRATE);
         Plan {
             length: self.length,
+            trains: !self.no_gso,
             bitrate: Some(bitrate).filter(|rate| *rate > 0),
             ..self.test.plan(Protocol::Udp)
         }

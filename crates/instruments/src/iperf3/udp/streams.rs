@@ -224,7 +224,11 @@ impl Stream {
             let buffer = window.unwrap_or(SEND_BUFFER);
             Half::Sends {
                 stats: Arc::new(Mutex::new(SenderStats::new(0))),
-                socket: Some(TrainSender::new(socket, config.length, buffer)?),
+                socket: Some(if plan.trains {
+                    TrainSender::new(socket, config.length, buffer)?
+                } else {
+                    TrainSender::one_by_one(socket, config.length, buffer)?
+                }),
             }
         } else {
             let buffer = window.unwrap_or(BUFFER / receivers);

@@ -1,0 +1,73 @@
+//! How early a sleep must end so that what comes after it is on time.
+
+use model::Nanos;
+
+/// A stretch of time before a moment in which a thread does not sleep; learned from how its sleeps ended.
+///
+/// It grows whenever one ended too late and shrinks a little whenever one did not, so that it settles where one sleep in
+/// some hundred is late, however busy the machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Guard {
+    time: Nanos,
+    longest: Nanos,
+}
+
+const FIRST: Nanos = Nanos(60_000);
+const GROWS_BY: Nanos = Nanos(20_000);
+/// One late sleep weighs as much as so many that were on time: it settles where 1 in 401 is late.
+const ON_TIME: u64 = 400;
+
+impl Guard {
+    /// One of 60 us that grows to `longest`: spinning longer costs the machine more than it gains.
+    pub(crate) const fn up_to(longest: Nanos) -> Self {
+        Self {
+            time: FIRST,
+            longest,
+        }
+    }
+
+    /// So long before its moment a sleep must end.
+    pub(crate) fn time(self) -> Nanos {
+        self.time
+    }
+
+    /// A sleep that was to end so much before its moment ended after it, or not.
+    pub(crate) fn learn(&mut self, was_late: bool) {
+        self.time = if was_late {
+            (self.time + GROWS_BY).min(self.longest)
+        } else {
+            Nanos(self.time.0.saturating_sub(GROWS_BY.0 / ON_TIME))
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_settles_where_one_sleep_in_some_hundred_is_late() {
+        // Sleeps end up to 100 us late, every time as likely as the other.
+        let mut guard = Guard::up_to(Nanos(200_000));
+        let (mut late, mut state) = (0, 1u64);
+        const SLEEPS: u32 = 200_000;
+        for _ in 0..SLEEPS {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let ended = Nanos((state >> 33) % 100_000);
+            let was_late = ended > guard.time();
+            late += u32::from(was_late);
+            guard.learn(was_late);
+        }
+        let share = f64::from(late) / f64::from(SLEEPS);
+        assert!((0.001..0.006).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn it_grows_no_further_than_it_may() {
+        let mut guard = Guard::up_to(Nanos(100_000));
+        (0..10).for_each(|_| guard.learn(true));
+        assert_eq!(guard.time(), Nanos(100_000));
+    }
+}

@@ -1,0 +1,162 @@
+//! Memory for the bytes of small frames: one after the other in chunks, each of which is free again when all in it are gone.
+//!
+//! Frames leave a link about in the order in which they came, so chunks empty one after the other; a byte on its way costs
+//! a byte.
+
+/// Bytes of a chunk: little enough that one frame that stays keeps little from others.
+const CHUNK: usize = 64 << 10;
+
+/// Empty chunks that are kept for later: 16 MiB.
+const KEPT: usize = 256;
+
+/// A bump allocator without headers.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    chunks: Vec<Chunk>,
+    /// The chunk that is being filled, once there is one, and where it goes on.
+    filling: Option<u32>,
+    end: usize,
+    /// Chunks with nothing in them, with memory and without.
+    empty: Vec<u32>,
+    bare: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Box<[u8]>,
+    /// How many frames are in it.
+    frames: u32,
+}
+
+/// Where in an arena a frame stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    chunk: u32,
+    at: u32,
+    len: u32,
+}
+
+impl Arena {
+    /// Copies `bytes`, at most a chunk's.
+    pub(crate) fn store(&mut self, bytes: &[u8]) -> Span {
+        let number = match self.filling {
+            Some(number) if self.end + bytes.len() <= CHUNK => number,
+            _ => self.next_chunk(),
+        };
+        let chunk = &mut self.chunks[number as usize];
+        chunk.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
+        chunk.frames += 1;
+        let small = |n: usize| u32::try_from(n).expect("at most a chunk");
+        let span = Span {
+            chunk: number,
+            at: small(self.end),
+            len: small(bytes.len()),
+        };
+        self.end += bytes.len();
+        span
+    }
+
+    /// What was stored there.
+    pub(crate) fn bytes(&self, span: Span) -> &[u8] {
+        let chunk = &self.chunks[span.chunk as usize];
+        &chunk.bytes[span.at as usize..][..span.len as usize]
+    }
+
+    /// Gives a span back, once.
+    pub(crate) fn release(&mut self, span: Span) {
+        let chunk = &mut self.chunks[span.chunk as usize];
+        chunk.frames -= 1;
+        if chunk.frames > 0 {
+            return;
+        }
+        if self.filling == Some(span.chunk) {
+            self.end = 0;
+        } else if self.empty.len() < KEPT {
+            self.empty.push(span.chunk);
+        } else {
+            chunk.bytes = Box::default();
+            self.bare.push(span.chunk);
+        }
+    }
+
+    /// Bytes of the chunks that have frames in them.
+    pub(crate) fn held(&self) -> usize {
+        (self.chunks.len() - self.empty.len() - self.bare.len()) * CHUNK
+    }
+
+    /// What [`Arena::held`] will be with `len` bytes more.
+    pub(crate) fn held_with(&self, len: usize) -> usize {
+        let fits = self.filling.is_some() && self.end + len <= CHUNK;
+        self.held() + if fits { 0 } else { CHUNK }
+    }
+
+    #[cold]
+    fn next_chunk(&mut self) -> u32 {
+        let number = self.empty.pop().or_else(|| self.bare.pop());
+        let number = number.unwrap_or_else(|| {
+            self.chunks.push(Chunk::default());
+            u32::try_from(self.chunks.len() - 1).expect("below 256 TiB")
+        });
+        let chunk = &mut self.chunks[number as usize];
+        if chunk.bytes.is_empty() {
+            chunk.bytes = vec![0; CHUNK].into();
+        }
+        (self.filling, self.end) = (Some(number), 0);
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_stored_stays_until_it_is_given_back(
+            ops in prop::collection::vec((any::<bool>(), 1usize..4096, any::<u8>(), any::<prop::sample::Index>()), 1..600),
+        ) {
+            let mut arena = Arena::default();
+            let mut stored: Vec<(Span, Vec<u8>)> = Vec::new();
+            for (stores, len, fill, which) in ops {
+                if stores || stored.is_empty() {
+                    let bytes = vec![fill; len];
+                    stored.push((arena.store(&bytes), bytes));
+                } else {
+                    let (span, bytes) = stored.swap_remove(which.index(stored.len()));
+                    prop_assert_eq!(arena.bytes(span), &bytes[..]);
+                    arena.release(span);
+                }
+                for (span, bytes) in &stored {
+                    prop_assert_eq!(arena.bytes(*span), &bytes[..]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn frames_that_leave_in_order_leave_their_memory() {
+        let mut arena = Arena::default();
+        let mut waiting = std::collections::VecDeque::new();
+        for _ in 0..100_000 {
+            waiting.push_back(arena.store(&[1; 64]));
+            if waiting.len() > 10_000 {
+                arena.release(waiting.pop_front().unwrap());
+            }
+        }
+        // 10,000 frames of 64 bytes fill ten chunks; one is begun, and one ends.
+        assert!(arena.held() <= 12 * CHUNK, "{}", arena.held());
+        waiting.into_iter().for_each(|span| arena.release(span));
+        assert!(arena.held() <= CHUNK);
+    }
+
+    #[test]
+    fn a_crowd_that_has_left_leaves_little_behind() {
+        let mut arena = Arena::default();
+        let spans: Vec<Span> = (0..1000).map(|_| arena.store(&[1; CHUNK])).collect();
+        assert_eq!(arena.held(), 1000 * CHUNK);
+        spans.into_iter().for_each(|span| arena.release(span));
+        let with_memory = arena.chunks.iter().filter(|chunk| !chunk.bytes.is_empty());
+        assert_eq!(with_memory.count(), KEPT + 1);
+    }
+}
