@@ -19,11 +19,11 @@ use super::packet_log::PacketLog;
 use super::stats::summary;
 use super::{Forwarder, Next, TURN};
 
-/// Slots of each port's receive rings, 32 MiB each: what arrives while both cores are busy elsewhere, for 50 ms at 300,000
-/// packets a second and for 20 ms at 12 Gb/s in trains.
+/// Slots of each port's receive rings, of 32 and 64 MiB: what arrives while both cores are busy elsewhere, for 50 ms at 300,000
+/// packets a second and for 30 ms at 16 Gb/s in trains.
 pub(crate) const RING_SLOTS: RingSlots = RingSlots {
     small: 16 << 10,
-    large: 480,
+    large: 960,
 };
 
 /// Why what goes on behind a forwarder that has died is stopped.
