@@ -5,7 +5,6 @@ use std::fmt;
 /// Of at least one value.
 pub(crate) struct Spread {
     pub(crate) median: f64,
-    pub(crate) lower_quartile: f64,
     least: f64,
     most: f64,
 }
@@ -16,7 +15,6 @@ impl Spread {
         values.sort_by(f64::total_cmp);
         Self {
             median: values[values.len() / 2],
-            lower_quartile: values[values.len() / 4],
             least: values[0],
             most: values[values.len() - 1],
         }
@@ -29,7 +27,6 @@ impl fmt::Display for Spread {
             median,
             least,
             most,
-            ..
         } = self;
         write!(f, "{median:.3} ({least:.3} to {most:.3})")
     }

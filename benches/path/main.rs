@@ -15,7 +15,10 @@ mod throughput;
 use anyhow::Result;
 use netio::userns::{self, Privilege};
 
-const PARTS: [(&str, fn() -> Result<()>); 3] = [
+/// A part's name, and what it runs.
+type Part = (&'static str, fn() -> Result<()>);
+
+const PARTS: [Part; 3] = [
     ("throughput", throughput::run),
     ("packets", packets::run),
     ("departure", departure::run),

@@ -38,11 +38,13 @@ pub(crate) fn run() -> Result<()> {
         println!("{:<30} {spread}", rival.name());
     }
     for (i, rival) in rivals.iter().enumerate().skip(1) {
-        let ratios = Spread::of(found.iter().map(|round| round[0] / round[i]));
-        let quarter = ratios.lower_quartile;
+        let mut ratios: Vec<f64> = found.iter().map(|round| round[0] / round[i]).collect();
+        ratios.sort_by(f64::total_cmp);
+        let quarter = ratios[ratios.len() / 4];
         println!(
-            "farwire / {:<30} {ratios}, lower quartile {quarter:.3}",
-            rival.name()
+            "farwire / {:<30} {}, lower quartile {quarter:.3}",
+            rival.name(),
+            Spread::of(ratios.into_iter())
         );
     }
     Ok(())

@@ -186,7 +186,7 @@ impl Stalls {
     pub(crate) fn note(&mut self, stall: Stall) {
         let took = Nanos(stall.to.0 - stall.from.0);
         self.count += 1;
-        self.total = self.total + took;
+        self.total += took;
         self.longest = self.longest.max(took);
         self.latest = Some(stall);
     }

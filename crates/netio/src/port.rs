@@ -11,7 +11,7 @@ use crate::frame::{Frame, Lent, Offload};
 /// A place where frames come in and go out.
 ///
 /// Who owns a frame's bytes: a received [`Frame`] has its own, or the port lends it some of its memory. Lent bytes
-/// belong to the frame until that is dropped or made to own a copy ([`Frame::own`]); so long the port neither changes
+/// belong to the frame until that is dropped or made to own a copy ([`FrameBytes::own`](crate::FrameBytes::own)); so long the port neither changes
 /// nor reuses them. A port that runs short of memory, or cannot be waited for while a frame is in it, asks for places
 /// back ([`Port::recall`], [`Port::recall_to_wait`]). Bytes to be sent are lent to the port for the length of the call.
 pub trait Port {

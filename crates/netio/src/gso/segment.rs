@@ -53,7 +53,7 @@ impl GsoFrame {
         if let Some(udp) = layout.outer_udp() {
             rewrite_outer_udp(h, layout, udp, body.len());
         }
-        let gso = (run.len() > 1).then(|| Gso {
+        let gso = (run.len() > 1).then_some(Gso {
             kind: layout.kind,
             size: layout.size,
             ecn: layout.ecn && run.start == 0,
