@@ -68,17 +68,21 @@ fn greeting_and_code() -> Result<()> {
 fn interrupted() -> Result<()> {
     let mut terminal = Terminal::open("exec")?;
     terminal.read_to("ready> ")?;
-    // A pipeline, whose processes a shell with job control puts into one group and interrupts together.
-    terminal.write("sh -c 'echo un; echo der way; sleep 600' | cat\r")?;
-    terminal.read_to("\nder way")?;
+    // A pipeline, whose processes a shell with job control puts into one group and interrupts together. What says that it is under way
+    // is also what waits: a shell that is interrupted between its last word and its child survives both.
+    let mut under_way = tempfile::NamedTempFile::new()?;
+    writeln!(under_way, "under way")?;
+    let waits = format!("tail -f {}", under_way.path().display());
+    terminal.write(&format!("{waits} | cat\r"))?;
+    terminal.read_to("\nunder way")?;
     terminal.write("\x03")?;
     terminal.read_to("ready> ")?;
     terminal.write("echo code $?\r")?;
     terminal.read_to("\ncode 130\r\n")?;
     // Ctrl-Z stops what runs in the shell likewise.
     terminal.read_to("ready> ")?;
-    terminal.write("sh -c 'echo be; echo fore; exec sleep 600'\r")?;
-    terminal.read_to("\nfore")?;
+    terminal.write(&format!("{waits}\r"))?;
+    terminal.read_to("\nunder way")?;
     terminal.write("\x1a")?;
     terminal.read_to("ready> ")?;
     terminal.write("exit 5\r")?;
