@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use model::Nanos;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
-use netio::{AfPacket, Port, Received, RingSlots, clock};
+use netio::{AfPacket, Ports, Received, RingSlots, clock};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -88,7 +88,7 @@ fn capture(bed: &Bed) -> Result<Vec<i64>> {
 fn collect(port: &mut AfPacket, late: &mut Vec<i64>) {
     const HEADERS: usize = 14 + 20 + 8;
     port.refresh(clock::now());
-    while let Some(received) = port.take() {
+    while let Some((_, received)) = port.take() {
         let Received::Frame(frame) = received else {
             continue;
         };
