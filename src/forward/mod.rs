@@ -191,11 +191,17 @@ impl<P: Port> Forwarder<P> {
         let protocol = headers.protocol.filter(|_| !self.rules.is_empty());
         let class = protocol.map_or(0, |number| self.rules.class_of(number, headers.ports));
         let flow = self.stats.flows.number(headers.protocol, headers.ports);
+        // All segments but the last are of one length.
+        let [len, last_len] = [0, segments - 1].map(|n| Bytes(gso.segment_len(n).into()));
         let first = self.held.insert(ingress, flow, frame, gso);
         for segment in 0..segments {
             let packet = Packet {
                 id: PacketId(first.0 + u64::from(segment)),
-                len: Bytes(u64::from(self.held.gso(first).segment_len(segment))),
+                len: if segment + 1 == segments {
+                    last_len
+                } else {
+                    len
+                },
                 flow: headers.flow,
                 class,
                 ecn: headers.ecn,
@@ -220,6 +226,9 @@ impl<P: Port> Forwarder<P> {
             Err(error) if error.kind() == io::ErrorKind::NetworkDown => {}
             Err(error) => stats.send_failed(ingress, 1, &error),
         });
+        whole
+            .into_iter()
+            .for_each(|sent| self.spare.take_back(sent));
         let verdict = match departure {
             Some(_) => PacketVerdict::LinkControl,
             None => Loss::Send.into(),
@@ -273,7 +282,9 @@ impl<P: Port> Forwarder<P> {
         let segment = held::segment(id);
         let mut packet = gso.part(frame, segment..segment + 1, &mut self.spare);
         packet.complete_checksum();
-        let Some(reply) = too_big(&[packet.head.bytes(), &packet.body].concat(), mtu) else {
+        let reply = too_big(&[packet.head.bytes(), &packet.body].concat(), mtu);
+        self.spare.take_back(packet);
+        let Some(reply) = reply else {
             return;
         };
         let ingress = self.held.ingress(id);
@@ -381,9 +392,11 @@ impl<P: Port> Forwarder<P> {
                 let bytes = run.bytes(&self.held);
                 self.stats.left(egress.other(), run.len, bytes);
                 let (flow, clamped) = self.held.lateness(run.first);
-                for due in due {
-                    let error = Nanos(left.0.saturating_sub(due.0)) + clamped;
-                    self.stats.departed(egress.other(), flow, *due, error);
+                for alike in due.chunk_by(|a, b| a == b) {
+                    let error = Nanos(left.0.saturating_sub(alike[0].0)) + clamped;
+                    let count = alike.len() as u64;
+                    self.stats
+                        .departed(egress.other(), flow, alike[0], error, count);
                 }
             }
             if let Some(log) = &mut self.log {
@@ -584,7 +597,6 @@ impl Run {
 
     /// L2 bytes of its segments, each with its headers.
     fn bytes(&self, held: &HeldFrames<impl Lent>) -> u64 {
-        let gso = held.gso(self.first);
-        self.segments().map(|s| u64::from(gso.segment_len(s))).sum()
+        held.gso(self.first).wire_len(self.segments())
     }
 }

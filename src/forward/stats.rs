@@ -100,12 +100,19 @@ impl Stats {
         self.sent_bytes[ingress.index()] += bytes;
     }
 
-    /// A packet of that kind, due at `due`, left so much after it, or after it would have been due had it been taken in on
-    /// time.
-    pub(crate) fn departed(&mut self, ingress: Side, flow: u8, due: Nanos, error: Nanos) {
-        self.stalls.departed(due);
-        let is_late = self.departure.record(error);
-        self.flows.left(flow, ingress, is_late);
+    /// So many packets of that kind, due at `due`, left so much after it, or after they would have been due had they been
+    /// taken in on time.
+    pub(crate) fn departed(
+        &mut self,
+        ingress: Side,
+        flow: u8,
+        due: Nanos,
+        error: Nanos,
+        packets: u64,
+    ) {
+        self.stalls.departed(due, packets);
+        let are_late = self.departure.record(error, packets);
+        self.flows.left(flow, ingress, packets, are_late);
     }
 
     /// What the model counted, all classes together.
@@ -149,12 +156,12 @@ impl DepartureError {
         }
     }
 
-    /// One more; whether it is late.
-    fn record(&mut self, error: Nanos) -> bool {
-        self.histogram.saturating_record(error.0);
-        let is_late = error > self.budget.time();
-        self.late += u64::from(is_late);
-        is_late
+    /// So many more; whether they are late.
+    fn record(&mut self, error: Nanos, packets: u64) -> bool {
+        self.histogram.saturating_record_n(error.0, packets);
+        let are_late = error > self.budget.time();
+        self.late += if are_late { packets } else { 0 };
+        are_late
     }
 
     /// How late the departures were.
@@ -191,9 +198,11 @@ impl Stalls {
         self.latest = Some(stall);
     }
 
-    fn departed(&mut self, due: Nanos) {
+    fn departed(&mut self, due: Nanos, packets: u64) {
         let was_in_it = |stall: Stall| due > stall.from && due <= stall.to;
-        self.departures += u64::from(self.latest.is_some_and(was_in_it));
+        if self.latest.is_some_and(was_in_it) {
+            self.departures += packets;
+        }
     }
 
     fn summary(&self) -> Option<StallSummary> {
