@@ -133,11 +133,17 @@ impl Lane {
             set: self.ports[ingress.index()].set,
             flow: self.stats.flows.number(headers.protocol, headers.ports),
         };
+        // All segments but the last are of one length.
+        let [len, last_len] = [0, segments - 1].map(|n| Bytes(gso.segment_len(n).into()));
         let first = common.held.insert(came, frame, gso);
         for segment in 0..segments {
             let packet = Packet {
                 id: PacketId(first.0 + u64::from(segment)),
-                len: Bytes(u64::from(common.held.gso(first).segment_len(segment))),
+                len: if segment + 1 == segments {
+                    last_len
+                } else {
+                    len
+                },
                 flow: headers.flow,
                 class,
                 ecn: headers.ecn,
@@ -185,6 +191,9 @@ impl Lane {
                 Err(error) => stats.send_failed(ingress, 1, &error),
             },
         );
+        whole
+            .into_iter()
+            .for_each(|sent| common.spare.take_back(sent));
         let verdict = match departure {
             Some(_) => PacketVerdict::LinkControl,
             None => Loss::Send.into(),
@@ -243,7 +252,9 @@ impl Lane {
         let segment = held::segment(id);
         let mut packet = gso.part(frame, segment..segment + 1, &mut common.spare);
         packet.complete_checksum();
-        let Some(reply) = too_big(&[packet.head.bytes(), &packet.body].concat(), mtu) else {
+        let reply = too_big(&[packet.head.bytes(), &packet.body].concat(), mtu);
+        common.spare.take_back(packet);
+        let Some(reply) = reply else {
             return;
         };
         let ingress = common.held.ingress(id);
@@ -385,10 +396,11 @@ impl Lane {
             rest = after;
             if let Some(sending) = sending {
                 self.stats.left(egress.other(), run.len, run.bytes(held));
-                let (flow, clamped) = held.lateness(run.first);
-                for due in due {
+                let whose = held.lateness(run.first);
+                for alike in due.chunk_by(|a, b| a == b) {
+                    let (due, count) = (alike[0], alike.len() as u64);
                     self.stats
-                        .departed(egress.other(), flow, *due, clamped, sending);
+                        .departed(egress.other(), whose, due, sending, count);
                 }
             }
             if let Some(log) = &mut self.log {

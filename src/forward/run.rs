@@ -59,7 +59,6 @@ impl Run {
 
     /// L2 bytes of its segments, each with its headers.
     pub(super) fn bytes(&self, held: &HeldFrames<impl Lent>) -> u64 {
-        let gso = held.gso(self.first);
-        self.segments().map(|s| u64::from(gso.segment_len(s))).sum()
+        held.gso(self.first).wire_len(self.segments())
     }
 }

@@ -112,20 +112,20 @@ impl Stats {
         self.sent_bytes[ingress.index()] += bytes;
     }
 
-    /// A packet of that kind was due at `due`, and would have been due `clamped` sooner had it been taken in on time.
+    /// So many packets of that kind were due at `due`, and would have been due `clamped` sooner had they been taken in on time.
     pub(crate) fn departed(
         &mut self,
         ingress: Side,
-        flow: u8,
+        (flow, clamped): (u8, Nanos),
         due: Nanos,
-        clamped: Nanos,
         sending: Sending,
+        packets: u64,
     ) {
-        self.stalls.departed(due);
+        self.stalls.departed(due, packets);
         let late = |at: Nanos| Nanos(at.0.saturating_sub(due.0)) + clamped;
-        let is_late = self.departure.record(late(sending.ended));
-        self.hand_over.record(late(sending.begun));
-        self.flows.left(flow, ingress, is_late);
+        let are_late = self.departure.record(late(sending.ended), packets);
+        self.hand_over.record(late(sending.begun), packets);
+        self.flows.left(flow, ingress, packets, are_late);
     }
 
     /// How late the departures were.
@@ -162,12 +162,12 @@ impl DepartureError {
         }
     }
 
-    /// One more; whether it is late.
-    fn record(&mut self, error: Nanos) -> bool {
-        self.lateness.record(error);
-        let is_late = error > self.budget.time();
-        self.late += u64::from(is_late);
-        is_late
+    /// So many more; whether they are late.
+    fn record(&mut self, error: Nanos, packets: u64) -> bool {
+        self.lateness.record(error, packets);
+        let are_late = error > self.budget.time();
+        self.late += if are_late { packets } else { 0 };
+        are_late
     }
 
     fn summary(&self, hand_over: &Lateness) -> DepartureSummary {
@@ -205,9 +205,9 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    fn record(&mut self, error: Nanos) {
+    fn record(&mut self, error: Nanos, packets: u64) {
         // It grows to what is recorded, which is bounded.
-        let _ = self.0.record(error.min(LATEST).0);
+        let _ = self.0.record_n(error.min(LATEST).0, packets);
     }
 }
 
@@ -232,9 +232,11 @@ impl Stalls {
         self.latest = Some(stall);
     }
 
-    fn departed(&mut self, due: Nanos) {
+    fn departed(&mut self, due: Nanos, packets: u64) {
         let was_in_it = |stall: Stall| due > stall.from && due <= stall.to;
-        self.departures += u64::from(self.latest.is_some_and(was_in_it));
+        if self.latest.is_some_and(was_in_it) {
+            self.departures += packets;
+        }
     }
 
     fn summary(&self) -> Option<StallSummary> {

@@ -128,23 +128,40 @@ pub struct TxFrame<'a> {
     pub body: Cow<'a, [u8]>,
 }
 
-/// Memory for frames that are built anew, used again and again: fresh pages for each would cost more than the building.
+/// Memory for what is built anew, used again and again: fresh pages for each frame would cost more than the building.
 #[derive(Debug, Default)]
-pub struct Spare(Vec<Vec<u8>>);
+pub struct Spare {
+    heads: Vec<Vec<u8>>,
+    bodies: Vec<Vec<u8>>,
+}
+
+/// Pieces of either kind that are kept: more than frames leave in one call.
+const KEPT: usize = 64;
 
 impl Spare {
-    /// An empty piece.
-    pub(crate) fn take(&mut self) -> Vec<u8> {
-        let mut piece = self.0.pop().unwrap_or_default();
-        piece.clear();
-        piece
+    /// An empty head.
+    pub(crate) fn head(&mut self) -> Head {
+        Head(self.heads.pop().unwrap_or_default())
+    }
+
+    /// An empty piece for a body.
+    pub(crate) fn body(&mut self) -> Vec<u8> {
+        self.bodies.pop().unwrap_or_default()
     }
 
     /// Takes back what a frame that has been sent was built in.
     pub fn take_back(&mut self, sent: TxFrame<'_>) {
-        if let Cow::Owned(piece) = sent.body {
-            self.0.push(piece);
+        keep(&mut self.heads, sent.head.0);
+        if let Cow::Owned(body) = sent.body {
+            keep(&mut self.bodies, body);
         }
+    }
+}
+
+fn keep(kept: &mut Vec<Vec<u8>>, mut piece: Vec<u8>) {
+    if piece.capacity() > 0 && kept.len() < KEPT {
+        piece.clear();
+        kept.push(piece);
     }
 }
 
@@ -188,45 +205,44 @@ impl TxFrame<'_> {
 /// The longest head that can be rewritten: two stacks of headers with tags and options.
 pub const MAX_HEAD: usize = 256;
 
-/// Rewritten header bytes.
-#[derive(Clone)]
-pub struct Head {
-    len: u16,
-    bytes: [u8; MAX_HEAD],
-}
+/// Rewritten header bytes, at most [`MAX_HEAD`]. Most frames have none, and take no memory for them.
+#[derive(Clone, Debug)]
+pub struct Head(Vec<u8>);
 
 impl Head {
     /// No bytes.
-    pub const EMPTY: Self = Self {
-        len: 0,
-        bytes: [0; MAX_HEAD],
-    };
+    pub const EMPTY: Self = Self(Vec::new());
 
     /// Appends `bytes`; at most [`MAX_HEAD`] in all.
     ///
     /// # Panics
     /// When the head grows beyond [`MAX_HEAD`].
     pub fn extend(&mut self, bytes: &[u8]) {
-        let end = usize::from(self.len) + bytes.len();
-        self.bytes[usize::from(self.len)..end].copy_from_slice(bytes);
-        self.len = u16::try_from(end).expect("MAX_HEAD fits");
+        assert!(
+            self.0.len() + bytes.len() <= MAX_HEAD,
+            "a head has room for headers"
+        );
+        if self.0.capacity() == 0 && !bytes.is_empty() {
+            self.0.reserve_exact(MAX_HEAD);
+        }
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Puts `bytes` in before the byte at `at`; at most [`MAX_HEAD`] in all.
+    pub(crate) fn insert(&mut self, at: usize, bytes: &[u8]) {
+        self.extend(bytes);
+        self.0[at..].rotate_right(bytes.len());
     }
 
     /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        &self.0
     }
 
     /// The bytes, to be changed.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[..usize::from(self.len)]
-    }
-}
-
-impl std::fmt::Debug for Head {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Head").field(&self.bytes()).finish()
+        &mut self.0
     }
 }
 
@@ -262,5 +278,24 @@ mod tests {
             assert_eq!(bytes[50..52], expected.to_be_bytes(), "{in_head} bytes");
             assert_eq!((&bytes[..50], &bytes[52..]), (&packet[..50], &packet[52..]));
         }
+    }
+
+    #[test]
+    fn a_tag_goes_in_between() {
+        let mut head = Head::EMPTY;
+        head.extend(&[1, 2, 3, 6, 7]);
+        head.insert(3, &[4, 5]);
+        assert_eq!(head.bytes(), [1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn memory_is_used_again_and_does_not_pile_up() {
+        let mut spare = Spare::default();
+        for _ in 0..10 * KEPT {
+            spare.take_back(vec![0; 9].into());
+        }
+        assert_eq!((spare.heads.len(), spare.bodies.len()), (0, KEPT));
+        assert!(spare.body().is_empty());
+        assert_eq!(spare.bodies.len(), KEPT - 1);
     }
 }

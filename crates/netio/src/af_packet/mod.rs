@@ -19,6 +19,7 @@ mod vnet;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
+use arrayvec::ArrayVec;
 use model::Nanos;
 
 use crate::clock::{self, StampConverter};
@@ -69,8 +70,6 @@ pub struct AfPacket {
     /// Of small frames, whose socket also sends, and of large ones.
     rings: [Ring; 2],
     interfaces: Interfaces,
-    /// The virtio headers of one call.
-    headers: Vec<[u8; vnet::LEN]>,
     stamps: StampConverter,
     last_empty: Nanos,
     /// The latest arrival given out.
@@ -110,7 +109,6 @@ impl AfPacket {
         let mut opened = Self {
             rings: [small, large],
             interfaces,
-            headers: Vec::new(),
             stamps: StampConverter::sample(now),
             last_empty: now,
             latest: Nanos::ZERO,
@@ -192,25 +190,20 @@ impl Wakes for AfPacket {
 
 impl AfPacket {
     /// One `sendmmsg`; how many frames it took.
-    fn send_batch(&mut self, port: usize, frames: &[TxFrame<'_>]) -> io::Result<usize> {
+    fn send_batch(&self, port: usize, frames: &[TxFrame<'_>]) -> io::Result<usize> {
         let mut address = self.interfaces.address(port);
-        self.headers.clear();
-        let headers = frames.iter().map(|f| vnet::write(&f.offload, head_len(f)));
-        self.headers.extend(headers);
-        let mut parts = [[EMPTY; 3]; BATCH];
-        for ((part, frame), header) in parts.iter_mut().zip(frames).zip(&self.headers) {
-            *part = [slice(header), slice(frame.head.bytes()), slice(&frame.body)];
-        }
-        // SAFETY: an all-zero mmsghdr is valid: no name, no control data, no parts.
-        let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
-        for (message, part) in messages.iter_mut().zip(&mut parts) {
-            message.msg_hdr.msg_iov = part.as_mut_ptr();
-            message.msg_hdr.msg_iovlen = part.len();
-            if let Some(address) = &mut address {
-                message.msg_hdr.msg_name = std::ptr::from_mut(address).cast();
-                message.msg_hdr.msg_namelen = socket::socklen::<libc::sockaddr_ll>();
-            }
-        }
+        let mut headers: ArrayVec<[u8; vnet::LEN], BATCH> = ArrayVec::new();
+        headers.extend(frames.iter().map(|f| vnet::write(&f.offload, head_len(f))));
+        let mut parts: ArrayVec<[libc::iovec; 3], BATCH> = ArrayVec::new();
+        parts.extend(frames.iter().zip(&headers).map(|(frame, header)| {
+            [header.as_slice(), frame.head.bytes(), &frame.body].map(slice)
+        }));
+        let mut messages: ArrayVec<libc::mmsghdr, BATCH> = ArrayVec::new();
+        messages.extend(
+            parts
+                .iter_mut()
+                .map(|parts| message(parts, address.as_mut())),
+        );
         let count = libc::c_uint::try_from(frames.len()).expect("at most a batch");
         // SAFETY: the first `count` messages point at parts and an address that live through this call, and the parts at
         // bytes borrowed for it.
@@ -332,10 +325,18 @@ fn left_at(before: Nanos, after: Nanos, place: usize, count: usize) -> Nanos {
     Nanos(before.0 + took * (place as u64 + 1) / count as u64)
 }
 
-const EMPTY: libc::iovec = libc::iovec {
-    iov_base: std::ptr::null_mut(),
-    iov_len: 0,
-};
+/// A message of `parts` to `address`, if there is one, and without control data.
+fn message(parts: &mut [libc::iovec], address: Option<&mut libc::sockaddr_ll>) -> libc::mmsghdr {
+    // SAFETY: an all-zero mmsghdr is valid: no name, no control data, no parts.
+    let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+    message.msg_hdr.msg_iov = parts.as_mut_ptr();
+    message.msg_hdr.msg_iovlen = parts.len();
+    if let Some(address) = address {
+        message.msg_hdr.msg_name = std::ptr::from_mut(address).cast();
+        message.msg_hdr.msg_namelen = socket::socklen::<libc::sockaddr_ll>();
+    }
+    message
+}
 
 fn slice(bytes: &[u8]) -> libc::iovec {
     libc::iovec {
