@@ -44,8 +44,10 @@ const NFTA_HOOK_DEV: u16 = 3;
 
 /// While it lives, the host's stack sees nothing that arrives on its interfaces.
 pub struct IngressDrop {
-    /// The tables' owner: closing it takes them away.
+    /// The tables' owner: closing it takes them away, one after the other.
     owner: Socket,
+    /// The numbers of the interfaces.
+    guarded: Vec<u32>,
 }
 
 /// Interfaces that are guarded in one transaction of the kernel's, each of which waits for all processors.
@@ -75,7 +77,10 @@ impl IngressDrop {
         let open = |e| fail(first, Step::OpenSocket, e);
         let mut owner = Socket::new(NETLINK_NETFILTER).map_err(open)?;
         owner.bind_auto().map_err(open)?;
-        let mut guard = Self { owner };
+        let mut guard = Self {
+            owner,
+            guarded: Vec::new(),
+        };
         for some in interfaces.chunks(AT_ONCE) {
             guard.add(some)?;
         }
@@ -84,29 +89,41 @@ impl IngressDrop {
 
     /// Guards some more, at most [`AT_ONCE`].
     fn add(&mut self, interfaces: &[&str]) -> Result<(), IngressDropError> {
-        let mut batch = message(Step::Begin, 0, NFNL_MSG_BATCH_BEGIN, 0, &[]);
-        for (number, interface) in interfaces.iter().enumerate() {
+        let (mut messages, mut indices) = (Vec::new(), Vec::new());
+        for (place, interface) in interfaces.iter().enumerate() {
             let index = nix::net::if_::if_nametoindex(*interface)
                 .map_err(|e| fail(interface, Step::FindInterface, e.into()))?;
-            let is_last = number + 1 == interfaces.len();
-            batch.extend(guarding(number, &table(index), interface, is_last));
+            let is_last = place + 1 == interfaces.len();
+            messages.extend(guarding(place, &table(index), interface, is_last));
+            indices.push(index);
         }
-        batch.extend(message(Step::Commit, 0, NFNL_MSG_BATCH_END, 0, &[]));
         let open = |e| fail(interfaces[0], Step::OpenSocket, e);
-        self.owner
-            .send_to(&batch, &SocketAddr::new(0, 0), 0)
-            .map_err(open)?;
-        match refusal(&self.owner).map_err(open)? {
+        match self.change(&messages).map_err(open)? {
             Some(Refusal {
-                number,
+                place,
                 step,
                 source,
             }) => {
-                let interface = interfaces.get(number).unwrap_or(&interfaces[0]);
+                let interface = interfaces.get(place).unwrap_or(&interfaces[0]);
                 Err(fail(interface, step, source))
             }
-            None => Ok(()),
+            None => {
+                self.guarded.extend(indices);
+                Ok(())
+            }
         }
+    }
+
+    /// Has the kernel do all of `messages` or nothing; what it refused.
+    fn change(&self, messages: &[u8]) -> io::Result<Option<Refusal>> {
+        let [begin, end] = [
+            (Step::Begin, NFNL_MSG_BATCH_BEGIN),
+            (Step::Commit, NFNL_MSG_BATCH_END),
+        ]
+        .map(|(step, kind)| message(step, 0, kind, 0, &[]));
+        let batch = [&begin, messages, &end].concat();
+        self.owner.send_to(&batch, &SocketAddr::new(0, 0), 0)?;
+        refusal(&self.owner)
     }
 
     /// Guards `interface`, which has come back, by the number that it has now.
@@ -119,21 +136,34 @@ impl IngressDrop {
 
     /// Guards the interface with the number `index` no longer, which is gone.
     pub fn forget(&mut self, index: u32) {
-        let table = string(NFTA_TABLE_NAME, &table(index));
+        self.guarded.retain(|guarded| *guarded != index);
+        self.remove(&[index]);
+    }
+
+    /// Takes tables away in one transaction.
+    fn remove(&self, indices: &[u32]) {
         let delete = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELTABLE;
-        let batch = [
-            message(Step::Begin, 0, NFNL_MSG_BATCH_BEGIN, 0, &[]),
-            message(Step::AddTable, 0, delete, NLM_F_ACK, &table),
-            message(Step::Commit, 0, NFNL_MSG_BATCH_END, 0, &[]),
-        ];
-        // What cannot be taken away goes with this socket.
-        if self
-            .owner
-            .send_to(&batch.concat(), &SocketAddr::new(0, 0), 0)
-            .is_ok()
-        {
-            let _ = refusal(&self.owner);
+        let mut messages = Vec::new();
+        for (place, index) in indices.iter().enumerate() {
+            let answered = if place + 1 == indices.len() {
+                NLM_F_ACK
+            } else {
+                0
+            };
+            let name = string(NFTA_TABLE_NAME, &table(*index));
+            messages.extend(message(Step::AddTable, place, delete, answered, &name));
         }
+        // What cannot be taken away goes with the socket.
+        let _ = self.change(&messages);
+    }
+}
+
+impl Drop for IngressDrop {
+    /// Many at once: what goes with the socket goes one by one, which takes the kernel a thousand times as long.
+    fn drop(&mut self) {
+        self.guarded
+            .chunks(AT_ONCE)
+            .for_each(|some| self.remove(some));
     }
 }
 
@@ -286,7 +316,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 /// What the kernel refused of a batch.
 struct Refusal {
     /// Of which of the batch's interfaces.
-    number: usize,
+    place: usize,
     step: Step,
     source: io::Error,
 }
@@ -313,7 +343,7 @@ fn read_answers(mut rest: &[u8]) -> Result<usize, Refusal> {
         if error != 0 {
             let errno = error.cast_signed().wrapping_neg();
             return Err(Refusal {
-                number: (sequence / STEPS) as usize,
+                place: (sequence / STEPS) as usize,
                 step: Step::of_sequence(sequence),
                 source: io::Error::from_raw_os_error(errno),
             });
