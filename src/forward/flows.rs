@@ -44,11 +44,11 @@ impl Flows {
         self.last
     }
 
-    /// A packet of this kind left.
-    pub(crate) fn left(&mut self, number: u8, ingress: Side, is_late: bool) {
+    /// So many packets of this kind left.
+    pub(crate) fn left(&mut self, number: u8, ingress: Side, packets: u64, are_late: bool) {
         let departed = &mut self.departed[usize::from(number)][ingress.index()];
-        departed.packets += 1;
-        departed.late += u64::from(is_late);
+        departed.packets += packets;
+        departed.late += if are_late { packets } else { 0 };
     }
 
     /// What left so far; up is from A to B.
@@ -92,7 +92,7 @@ mod tests {
         let mut flows = Flows::default();
         for port in 1..1000 {
             let number = flows.number(Some(6), Some([40_000, port]));
-            flows.left(number, Side::A, false);
+            flows.left(number, Side::A, 1, false);
         }
         let departures = flows.departures();
         assert_eq!(departures.len(), MOST);

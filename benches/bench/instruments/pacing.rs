@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use netio::{AfPacket, Port, Received, RingSlots, clock};
+use netio::{AfPacket, Ports, Received, RingSlots, clock};
 
 use crate::instruments::pair::{Pair, SERVER, WAN, farwire};
 use crate::instruments::percentile::percentile;
@@ -128,7 +128,7 @@ fn gaps(send: fn(&Pair) -> Result<()>) -> Result<Vec<f64>> {
 /// A train of datagrams arrives as one frame: its datagrams have no gap between them.
 fn collect(port: &mut AfPacket, arrivals: &mut Vec<u64>) {
     port.refresh(clock::now());
-    while let Some(received) = port.take() {
+    while let Some((_, received)) = port.take() {
         let Received::Frame(frame) = received else {
             continue;
         };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use model::Nanos;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
-use netio::{AfPacket, Port, Received, RingSlots, clock};
+use netio::{AfPacket, Ports, Received, RingSlots, clock};
 use serde_json::Value;
 use stats::order_statistics::{percentile, sorted};
 
@@ -172,7 +172,7 @@ fn capture(bed: &Bed, count: u32, interval: Duration) -> Result<Vec<f64>> {
 fn collect(port: &mut AfPacket, late: &mut Vec<f64>) {
     const HEADERS: usize = 14 + 20 + 8;
     port.refresh(clock::now());
-    while let Some(received) = port.take() {
+    while let Some((_, received)) = port.take() {
         let Received::Frame(frame) = received else {
             continue;
         };

@@ -52,7 +52,7 @@ pub use icmp::too_big;
 pub use memory::{MemoryPort, Sent};
 pub use netlink::NetlinkError;
 pub use packet::Headers;
-pub use port::{Capabilities, Head, MAX_HEAD, Missed, Port, Received, Spare, TxFrame};
+pub use port::{Capabilities, Head, MAX_HEAD, Missed, Ports, Received, Sending, Spare, TxFrame};
 pub use sleeper::Sleeper;
 pub use timestamped::{Arrival, SendReport, TimestampedUdp};
 pub use wait::{Alarm, CpuUse, Stall, Waiter, Wakes, ask_for_short_slices};

@@ -8,49 +8,70 @@ use model::Nanos;
 use crate::checksum;
 use crate::frame::{Frame, Lent, Offload};
 
-/// A place where frames come in and go out.
+/// Ports where frames come in and go out, numbered from 0; what arrives at any of them waits in memory that they share.
 ///
-/// Who owns a frame's bytes: a received [`Frame`] has its own, or the port lends it some of its memory. Lent bytes
-/// belong to the frame until that is dropped or made to own a copy ([`FrameBytes::own`](crate::FrameBytes::own)); so long the port neither changes
-/// nor reuses them. A port that runs short of memory, or cannot be waited for while a frame is in it, asks for places
-/// back ([`Port::recall`], [`Port::recall_to_wait`]). Bytes to be sent are lent to the port for the length of the call.
-pub trait Port {
-    /// Bytes of this port's memory, lent to a frame; [`Infallible`](std::convert::Infallible) if it lends none.
+/// Who owns a frame's bytes: a received [`Frame`] has its own, or the set lends it some of its memory. Lent bytes
+/// belong to the frame until that is dropped or made to own a copy ([`FrameBytes::own`](crate::FrameBytes::own)); so long the set neither changes
+/// nor reuses them. A set that runs short of memory, or cannot be waited for while a frame is in it, asks for places
+/// back ([`Ports::recall`], [`Ports::recall_to_wait`]). Bytes to be sent are lent to it for the length of the call.
+pub trait Ports {
+    /// Bytes of this set's memory, lent to a frame; [`Infallible`](std::convert::Infallible) if it lends none.
     type Lent: Lent;
 
-    /// What this port can do; constant while it is open.
+    /// What these ports can do; constant while they are open.
     fn capabilities(&self) -> Capabilities;
 
-    /// Takes note of what has arrived by `now`; call once before a run of [`Port::arrival`] and [`Port::take`].
+    /// Takes note of what has arrived by `now`; call once before a run of [`Ports::arrival`] and [`Ports::take`].
     fn refresh(&mut self, now: Nanos);
 
-    /// Whether anything has arrived, also since [`Port::refresh`].
+    /// Whether anything has arrived, also since [`Ports::refresh`].
     fn has_arrivals(&self) -> bool;
 
-    /// The arrival of the next frame, if one came before [`Port::refresh`]; never before that of the one taken last.
+    /// The arrival of the next frame, if one came before [`Ports::refresh`]; never before that of the one taken last.
     fn arrival(&self) -> Option<Nanos>;
 
-    /// Takes the next frame.
-    fn take(&mut self) -> Option<Received<Self::Lent>>;
+    /// Takes the next frame, and says at which port it came; nothing if what came belongs to no port any more.
+    fn take(&mut self) -> Option<(usize, Received<Self::Lent>)>;
 
     /// A place whose frame, of [`COPY_BELOW`](crate::COPY_BELOW) bytes or more, must leave it if it is still there, or what
-    /// arrives may be lost; call after each [`Port::take`] until it gives none.
+    /// arrives may be lost; call after each [`Ports::take`] until it gives none.
     fn recall(&mut self) -> Option<usize> {
         None
     }
 
-    /// A place whose frame must leave it, if it is still there, before the caller waits for this port, or the waiting
+    /// A place whose frame must leave it, if it is still there, before the caller waits for this set, or the waiting
     /// ends at once.
     fn recall_to_wait(&self) -> Option<usize> {
         None
     }
 
-    /// Sends each frame in order; calls `sent` with the index of each one and when it had left, on the clock of
-    /// [`Port::refresh`], the sending of it included; or why it could not be sent.
-    fn send(&mut self, frames: &[TxFrame<'_>], sent: &mut dyn FnMut(usize, io::Result<Nanos>));
+    /// Sends each frame in order by `port`, the first of them not before that time, for which it spins; calls `sent` with the
+    /// index of each one and when it was handed over and had left; or why it could not be sent.
+    fn send(
+        &mut self,
+        port: usize,
+        not_before: Nanos,
+        frames: &[TxFrame<'_>],
+        sent: &mut dyn FnMut(usize, io::Result<Sending>),
+    );
 
-    /// Frames that the port itself lost before they could be taken, since it was opened.
+    /// Frames that the set itself lost before they could be taken, since it was opened.
     fn missed(&mut self) -> Missed;
+
+    /// Has `port` stand on the interface with that number, in the place of one that is gone.
+    ///
+    /// # Errors
+    /// There is no such interface, or it went away again.
+    fn rejoin(&mut self, port: usize, interface: u32) -> io::Result<()>;
+}
+
+/// When a frame was sent, on the clock of [`Ports::refresh`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sending {
+    /// The call that sent it began.
+    pub begun: Nanos,
+    /// It had left: what the kernel does with it before the call returns is in this, the other end of a veth included.
+    pub ended: Nanos,
 }
 
 /// Frames that found a receive ring full.
@@ -69,7 +90,7 @@ impl std::ops::AddAssign for Missed {
     }
 }
 
-/// What [`Port::take`] found.
+/// What [`Ports::take`] found.
 #[derive(Debug)]
 pub enum Received<L> {
     /// A frame.
@@ -107,23 +128,40 @@ pub struct TxFrame<'a> {
     pub body: Cow<'a, [u8]>,
 }
 
-/// Memory for frames that are built anew, used again and again: fresh pages for each would cost more than the building.
+/// Memory for what is built anew, used again and again: fresh pages for each frame would cost more than the building.
 #[derive(Debug, Default)]
-pub struct Spare(Vec<Vec<u8>>);
+pub struct Spare {
+    heads: Vec<Vec<u8>>,
+    bodies: Vec<Vec<u8>>,
+}
+
+/// Pieces of either kind that are kept: more than frames leave in one call.
+const KEPT: usize = 64;
 
 impl Spare {
-    /// An empty piece.
-    pub(crate) fn take(&mut self) -> Vec<u8> {
-        let mut piece = self.0.pop().unwrap_or_default();
-        piece.clear();
-        piece
+    /// An empty head.
+    pub(crate) fn head(&mut self) -> Head {
+        Head(self.heads.pop().unwrap_or_default())
+    }
+
+    /// An empty piece for a body.
+    pub(crate) fn body(&mut self) -> Vec<u8> {
+        self.bodies.pop().unwrap_or_default()
     }
 
     /// Takes back what a frame that has been sent was built in.
     pub fn take_back(&mut self, sent: TxFrame<'_>) {
-        if let Cow::Owned(piece) = sent.body {
-            self.0.push(piece);
+        keep(&mut self.heads, sent.head.0);
+        if let Cow::Owned(body) = sent.body {
+            keep(&mut self.bodies, body);
         }
+    }
+}
+
+fn keep(kept: &mut Vec<Vec<u8>>, mut piece: Vec<u8>) {
+    if piece.capacity() > 0 && kept.len() < KEPT {
+        piece.clear();
+        kept.push(piece);
     }
 }
 
@@ -167,45 +205,44 @@ impl TxFrame<'_> {
 /// The longest head that can be rewritten: two stacks of headers with tags and options.
 pub const MAX_HEAD: usize = 256;
 
-/// Rewritten header bytes.
-#[derive(Clone)]
-pub struct Head {
-    len: u16,
-    bytes: [u8; MAX_HEAD],
-}
+/// Rewritten header bytes, at most [`MAX_HEAD`]. Most frames have none, and take no memory for them.
+#[derive(Clone, Debug)]
+pub struct Head(Vec<u8>);
 
 impl Head {
     /// No bytes.
-    pub const EMPTY: Self = Self {
-        len: 0,
-        bytes: [0; MAX_HEAD],
-    };
+    pub const EMPTY: Self = Self(Vec::new());
 
     /// Appends `bytes`; at most [`MAX_HEAD`] in all.
     ///
     /// # Panics
     /// When the head grows beyond [`MAX_HEAD`].
     pub fn extend(&mut self, bytes: &[u8]) {
-        let end = usize::from(self.len) + bytes.len();
-        self.bytes[usize::from(self.len)..end].copy_from_slice(bytes);
-        self.len = u16::try_from(end).expect("MAX_HEAD fits");
+        assert!(
+            self.0.len() + bytes.len() <= MAX_HEAD,
+            "a head has room for headers"
+        );
+        if self.0.capacity() == 0 && !bytes.is_empty() {
+            self.0.reserve_exact(MAX_HEAD);
+        }
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Puts `bytes` in before the byte at `at`; at most [`MAX_HEAD`] in all.
+    pub(crate) fn insert(&mut self, at: usize, bytes: &[u8]) {
+        self.extend(bytes);
+        self.0[at..].rotate_right(bytes.len());
     }
 
     /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        &self.0
     }
 
     /// The bytes, to be changed.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[..usize::from(self.len)]
-    }
-}
-
-impl std::fmt::Debug for Head {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Head").field(&self.bytes()).finish()
+        &mut self.0
     }
 }
 
@@ -241,5 +278,24 @@ mod tests {
             assert_eq!(bytes[50..52], expected.to_be_bytes(), "{in_head} bytes");
             assert_eq!((&bytes[..50], &bytes[52..]), (&packet[..50], &packet[52..]));
         }
+    }
+
+    #[test]
+    fn a_tag_goes_in_between() {
+        let mut head = Head::EMPTY;
+        head.extend(&[1, 2, 3, 6, 7]);
+        head.insert(3, &[4, 5]);
+        assert_eq!(head.bytes(), [1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn memory_is_used_again_and_does_not_pile_up() {
+        let mut spare = Spare::default();
+        for _ in 0..10 * KEPT {
+            spare.take_back(vec![0; 9].into());
+        }
+        assert_eq!((spare.heads.len(), spare.bodies.len()), (0, KEPT));
+        assert!(spare.body().is_empty());
+        assert_eq!(spare.bodies.len(), KEPT - 1);
     }
 }

@@ -21,6 +21,7 @@ use crate::kernel::KernelVersion;
 #[derive(Clone, Debug)]
 pub struct GsoFrame {
     segments: u32,
+    longest_run: u32,
     frame_len: u32,
     tag_len: u8,
     layout: Option<Layout>,
@@ -28,7 +29,7 @@ pub struct GsoFrame {
 
 /// Where the headers of a GSO frame stand: what a part of it needs rewritten. Kept for every frame on its way, so it is
 /// small: all of them begin within [`MAX_HEAD`](crate::MAX_HEAD) bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     /// The outermost IP header.
     outer: IpHeader,
@@ -78,6 +79,36 @@ impl Layout {
         self.inner.is_some()
     }
 
+    /// Of a tunnel: what it carries from byte `at` on, as a packet by itself.
+    fn without_tunnel(&self, at: usize) -> Self {
+        let back = |place: u8| place - u8::try_from(at).expect("below MAX_HEAD");
+        let innermost = self.innermost();
+        Self {
+            outer: IpHeader {
+                at: back(innermost.at),
+                ..innermost
+            },
+            inner: None,
+            outer_udp: None,
+            outer_checksum: false,
+            transport: back(self.transport),
+            payload: back(self.payload),
+            ..*self
+        }
+    }
+
+    /// How many of a tunnel's `segments` may leave as one GSO frame of its own datagrams: only if these have checksums, for
+    /// those of a UDP GSO frame always get them, and as many as one IP length can state.
+    fn datagrams(&self, segments: u32) -> u32 {
+        match self.outer_udp() {
+            Some(udp) if self.outer_checksum && kernel_takes_udp_gso() => {
+                let room = usize::from(u16::MAX) - (udp + 8 - self.outer.at());
+                u32::try_from(room / self.datagram(udp)).map_or(1, |n| n.clamp(1, segments))
+            }
+            _ => 1,
+        }
+    }
+
     /// The IP header of the segments themselves.
     fn innermost(&self) -> IpHeader {
         self.inner.unwrap_or(self.outer)
@@ -121,8 +152,14 @@ impl GsoFrame {
             .as_ref()
             .map_or(1, |l| (bytes.len() - l.payload()).div_ceil(l.size()).max(1));
         let small = |n: usize| u32::try_from(n).expect("a frame is far below 4 GiB");
+        let segments = small(segments);
+        let longest_run = match &layout {
+            Some(layout) if layout.is_tunnel() => layout.datagrams(segments),
+            _ => segments,
+        };
         Ok(Self {
-            segments: small(segments),
+            segments,
+            longest_run,
             frame_len: small(bytes.len()),
             tag_len: if frame.vlan.is_some() { 4 } else { 0 },
             layout,
@@ -138,12 +175,20 @@ impl GsoFrame {
     /// L2 bytes of segment `index` on the wire, VLAN tag included, FCS not.
     #[must_use]
     pub fn segment_len(&self, index: u32) -> u32 {
-        let Some(layout) = &self.layout else {
-            return self.frame_len + u32::from(self.tag_len);
+        u32::try_from(self.wire_len(index..index + 1)).expect("a frame is far below 4 GiB")
+    }
+
+    /// L2 bytes of the segments `run` on the wire, each with headers of its own, VLAN tags included, FCS not.
+    #[must_use]
+    pub fn wire_len(&self, run: Range<u32>) -> u64 {
+        let (headers, bytes) = match &self.layout {
+            Some(layout) => (
+                layout.payload(),
+                self.payload_range(layout, run.start, run.end).len(),
+            ),
+            None => (0, self.frame_len as usize),
         };
-        let payload = self.payload_range(layout, index, index + 1).len();
-        u32::try_from(layout.payload() + payload).expect("a frame is far below 4 GiB")
-            + u32::from(self.tag_len)
+        run.len() as u64 * (headers as u64 + u64::from(self.tag_len)) + bytes as u64
     }
 
     /// Whether neighbouring segments may leave as one frame.
@@ -152,21 +197,10 @@ impl GsoFrame {
         self.longest_run() > 1
     }
 
-    /// How many neighbouring segments may leave as one frame. Those of a tunnel only if its datagrams have
-    /// checksums, for those of a UDP GSO frame always get them, and as many as one IP length can state.
+    /// How many neighbouring segments may leave as one frame, at least 1.
     #[must_use]
     pub fn longest_run(&self) -> u32 {
-        let Some(layout) = &self.layout else {
-            return 1;
-        };
-        match layout.outer_udp() {
-            _ if !layout.is_tunnel() => self.segments,
-            Some(udp) if layout.outer_checksum && kernel_takes_udp_gso() => {
-                let room = usize::from(u16::MAX) - (udp + 8 - layout.outer.at());
-                u32::try_from(room / layout.datagram(udp)).map_or(1, |n| n.clamp(1, self.segments))
-            }
-            _ => 1,
-        }
+        self.longest_run
     }
 
     fn payload_range(&self, layout: &Layout, first: u32, end: u32) -> Range<usize> {

@@ -25,34 +25,29 @@ impl GsoFrame {
     ) -> TxFrame<'f> {
         let frame: FrameRef<'f> = frame.into();
         let bytes = frame.bytes;
-        match &self.layout {
-            Some(layout) if layout.is_tunnel() && run.len() > 1 => tagged(
-                frame.vlan,
-                self.datagrams(layout, bytes, &run, spare.take()),
-            ),
-            Some(layout) if layout.is_tunnel() || run.len() < self.segments as usize => {
-                tagged(frame.vlan, self.segment(layout, bytes, &run))
+        let part = match &self.layout {
+            Some(layout) if layout.is_tunnel() && run.len() > 1 => {
+                self.datagrams(layout, bytes, &run, spare)
             }
-            _ => whole(&frame),
-        }
+            Some(layout) if layout.is_tunnel() || run.len() < self.segments as usize => {
+                self.segment(layout, bytes, &run, spare.head())
+            }
+            _ => whole(&frame, spare),
+        };
+        tagged(frame.vlan, part)
     }
 
-    fn segment<'f>(&self, layout: &Layout, bytes: &'f [u8], run: &Range<u32>) -> TxFrame<'f> {
+    fn segment<'f>(
+        &self,
+        layout: &Layout,
+        bytes: &'f [u8],
+        run: &Range<u32>,
+        mut head: Head,
+    ) -> TxFrame<'f> {
         let payload = self.payload_range(layout, run.start, run.end);
         let body = &bytes[payload];
-        let mut head = Head::EMPTY;
         head.extend(&bytes[..layout.payload()]);
-        let h = head.bytes_mut();
-        for ip in [Some(layout.outer), layout.inner].into_iter().flatten() {
-            rewrite_ip(h, ip, body.len(), run.start);
-        }
-        if layout.kind != GsoKind::Udp {
-            rewrite_tcp(h, layout, run.start, run.end == self.segments);
-        }
-        let checksum = rewrite_checksum(h, layout, body.len());
-        if let Some(udp) = layout.outer_udp() {
-            rewrite_outer_udp(h, layout, udp, body.len());
-        }
+        let checksum = self.rewrite(layout, head.bytes_mut(), body.len(), run);
         let gso = (run.len() > 1).then_some(Gso {
             kind: layout.kind,
             size: layout.size,
@@ -69,23 +64,30 @@ impl GsoFrame {
     }
 
     /// Segments of a UDP tunnel as one GSO frame of the tunnel's own datagrams: each a whole inner packet with its
-    /// checksum, under one outer header; built in `body`, which is empty.
+    /// checksum, under one outer header.
     fn datagrams<'f>(
         &self,
         layout: &Layout,
         bytes: &[u8],
         run: &Range<u32>,
-        mut body: Vec<u8>,
+        spare: &mut Spare,
     ) -> TxFrame<'f> {
         let udp = layout.outer_udp().expect("only UDP tunnels have runs");
+        let mut body = spare.body();
         body.reserve(run.len() * layout.datagram(udp));
+        let inner = layout.without_tunnel(udp + 8);
         for segment in run.clone() {
-            let mut packet = self.segment(layout, bytes, &(segment..segment + 1));
-            packet.complete_checksum();
-            body.extend_from_slice(&packet.head.bytes()[udp + 8..]);
-            body.extend_from_slice(&packet.body);
+            let start = body.len();
+            body.extend_from_slice(&bytes[udp + 8..layout.payload()]);
+            body.extend_from_slice(&bytes[self.payload_range(layout, segment, segment + 1)]);
+            let (h, payload) = body[start..].split_at_mut(inner.payload());
+            let partial = self.rewrite(&inner, h, payload.len(), &(segment..segment + 1));
+            // What was just copied is in the nearest cache.
+            let from = usize::from(partial.start);
+            let sum = checksum::complete(&[&h[from..], payload]);
+            put(h, from + usize::from(partial.offset), sum);
         }
-        let mut head = Head::EMPTY;
+        let mut head = spare.head();
         head.extend(&bytes[..udp + 8]);
         let h = head.bytes_mut();
         rewrite_ip(h, layout.outer, body.len(), run.start);
@@ -109,34 +111,50 @@ impl GsoFrame {
             body: body.into(),
         }
     }
+
+    /// Makes the headers `h` those of the segments `run`, of `payload` bytes; what is left to sum.
+    fn rewrite(
+        &self,
+        layout: &Layout,
+        h: &mut [u8],
+        payload: usize,
+        run: &Range<u32>,
+    ) -> PartialChecksum {
+        for ip in [Some(layout.outer), layout.inner].into_iter().flatten() {
+            rewrite_ip(h, ip, payload, run.start);
+        }
+        if layout.kind != GsoKind::Udp {
+            rewrite_tcp(h, layout, run.start, run.end == self.segments);
+        }
+        let checksum = rewrite_checksum(h, layout, payload);
+        if let Some(udp) = layout.outer_udp() {
+            rewrite_outer_udp(h, layout, udp, payload);
+        }
+        checksum
+    }
 }
 
 /// A frame that leaves as it came.
-fn whole<'f>(frame: &FrameRef<'f>) -> TxFrame<'f> {
-    let bytes = frame.bytes;
-    let addresses = if frame.vlan.is_some() { 12 } else { 0 };
-    let (addresses, body) = bytes.split_at_checked(addresses).unwrap_or((&[], bytes));
-    let mut head = Head::EMPTY;
-    head.extend(addresses);
-    let whole = TxFrame {
+fn whole<'f>(frame: &FrameRef<'f>, spare: &mut Spare) -> TxFrame<'f> {
+    let (mut head, mut body) = (Head::EMPTY, frame.bytes);
+    if let (Some(_), Some((addresses, rest))) = (frame.vlan, body.split_at_checked(12)) {
+        head = spare.head();
+        head.extend(addresses);
+        body = rest;
+    }
+    TxFrame {
         offload: frame.offload,
         head,
         body: body.into(),
-    };
-    tagged(frame.vlan, whole)
+    }
 }
 
 /// Puts the VLAN tag back after the addresses.
 fn tagged(vlan: Option<Vlan>, mut frame: TxFrame<'_>) -> TxFrame<'_> {
-    let (Some(vlan), Some((addresses, rest))) = (vlan, frame.head.bytes().split_at_checked(12))
-    else {
+    let Some(vlan) = vlan.filter(|_| frame.head.bytes().len() >= 12) else {
         return frame;
     };
-    let mut head = Head::EMPTY;
-    head.extend(addresses);
-    head.extend(&vlan.bytes());
-    head.extend(rest);
-    frame.head = head;
+    frame.head.insert(12, &vlan.bytes());
     if let Some(sum) = &mut frame.offload.checksum {
         // One that begins beyond every frame stays there, and is never completed.
         sum.start = sum.start.saturating_add(4);

@@ -290,6 +290,8 @@ proptest! {
         let again = Frame::new(Nanos(0), joined.offload, None, &bytes(&joined));
         let part = GsoFrame::of(&again).unwrap();
         prop_assert_eq!(part.segments() as usize, run.len());
+        let lengths = run.clone().map(|segment| u64::from(gso.segment_len(segment)));
+        prop_assert_eq!(gso.wire_len(run.clone()), lengths.sum::<u64>());
         for index in 0..part.segments() {
             let (_, packet) = sent(&again, &part, index..index + 1);
             prop_assert_eq!(packet, flow.expected((run.start + index) as usize));
