@@ -8,6 +8,7 @@
 
 mod facts;
 mod instruments;
+mod model;
 mod path;
 mod processes;
 mod report;
@@ -73,11 +74,15 @@ const PARTS: &[Part] = &[
     Part::usual("throughput", &["iperf3"], path::throughput::run),
     Part::usual("packets", &[], path::packets::run),
     Part::usual("lateness", &[], path::lateness::run),
+    Part::usual("links", &["ip"], path::links::run),
     Part::usual("tcp", METERS, instruments::tcp::run),
     Part::usual("udp", METERS, instruments::udp::run),
     Part::usual("pingpong", &["sockperf"], instruments::pingpong::run),
     Part::usual("pacing", METERS, instruments::pacing::run),
     Part::usual("probe", &["irtt"], instruments::probe::run),
+    Part::usual("probe-rate", &[], instruments::probe_rate::run),
+    Part::usual("capacity", &[], instruments::capacity::run),
+    Part::usual("model", &[], model::run),
     Part::paired("packet-log", &["iperf3"], path::paired::packet_log),
     Part::paired("effects", &["iperf3"], path::paired::effects),
     Part::paired("hardening", &["iperf3"], instruments::hardening::run),

@@ -13,8 +13,9 @@ const SECONDS: u32 = 4;
 /// A meter and what it says, in bit/s.
 type Rival = (&'static str, fn(&Pair) -> Result<f64>);
 
-const RIVALS: [Rival; 4] = [
+const RIVALS: [Rival; 5] = [
     ("farwire", |pair| with_farwire(pair, "")),
+    ("farwire --rx-copy", |pair| with_farwire(pair, "--rx-copy")),
     ("iperf3", with_iperf3),
     ("iperf 2", with_iperf),
     ("nuttcp", with_nuttcp),
@@ -26,7 +27,8 @@ pub(crate) fn run() -> Result<Outcome> {
         rounds,
         &format!(
             "TCP, one stream, buffers up to 128 MiB, MTU 1500, one veth pair, {SECONDS} s: goodput at the receiver; cubic, but for nuttcp, which has what the \
-             kernel has by default. Processor seconds are those of client and server"
+             kernel has by default. Processor seconds are those of client and server. \
+             farwire's receiver has the kernel discard what comes, as no peer's does; with --rx-copy it copies it"
         ),
     );
     let found = Found {
@@ -34,8 +36,15 @@ pub(crate) fn run() -> Result<Outcome> {
         rounds: shuffled(rounds, &RIVALS, |(_, measure)| one(*measure))?,
     };
     let quantity = Quantity::more("TCP, one stream", "Gbit/s");
-    outcome.rows(found.rows(&quantity));
-    outcome.rows(found.beside_best(&quantity, 0, &[1, 2, 3]));
+    for own in 0..2 {
+        let what = match own {
+            0 => quantity.clone(),
+            _ => Quantity::more("TCP, one stream, --rx-copy", "Gbit/s"),
+        };
+        let peers = (2..RIVALS.len()).filter_map(|at| found.row(&what, own, at, RIVALS[at].0));
+        outcome.rows(peers);
+        outcome.rows(found.beside_best(&what, own, &[2, 3, 4]));
+    }
     Ok(outcome)
 }
 
