@@ -75,6 +75,8 @@ const PARTS: &[Part] = &[
     Part::usual("packets", &[], path::packets::run),
     Part::usual("lateness", &[], path::lateness::run),
     Part::usual("links", &["ip"], path::links::run),
+    Part::usual("paths", &["ip"], path::paths::run),
+    Part::usual("rates", &[], path::rates::run),
     Part::usual("tcp", METERS, instruments::tcp::run),
     Part::usual("udp", METERS, instruments::udp::run),
     Part::usual("pingpong", &["sockperf"], instruments::pingpong::run),

@@ -69,30 +69,28 @@ impl Lane {
             log.follow(now);
         }
         self.decide(common, horizon);
-        let departures = [Side::A, Side::B].map(|egress| self.depart(common, egress, now));
-        let departures = departures.into_iter().flatten();
-        departures.chain(self.link.next_at()).min()
+        self.depart_both(common, now, Nanos::ZERO)
     }
 
-    /// Gets what is due at `at`, which lies ahead, ready and sends it then, if nothing that may still arrive or be decided
-    /// comes before; when to come back.
+    /// Gets what is due at `at`, which lies ahead, ready and sends it then; when to come back.
     pub(super) fn turn_ahead<P: Ports>(
         &mut self,
         common: &mut Common<P>,
         at: Nanos,
     ) -> Option<Nanos> {
-        let is_due = |lane: &Self, egress: Side| {
-            let next = lane.departures[egress.index()].next_due();
-            next.is_some_and(|due| due <= at)
-        };
-        for egress in [Side::A, Side::B] {
-            if is_due(self, egress)
-                && let Ok(run) = self.next_run(common, egress, at)
-            {
-                self.send_runs(common, egress, at, &[run]);
-            }
-        }
-        let departures = self.departures.iter().filter_map(Departures::next_due);
+        self.depart_both(common, at, at)
+    }
+
+    /// Sends what is due by `now`, not before that time; when to come back.
+    fn depart_both<P: Ports>(
+        &mut self,
+        common: &mut Common<P>,
+        now: Nanos,
+        not_before: Nanos,
+    ) -> Option<Nanos> {
+        let sides = [Side::A, Side::B];
+        let departures = sides.map(|egress| self.depart(common, egress, now, not_before));
+        let departures = departures.into_iter().flatten();
         departures.chain(self.link.next_at()).min()
     }
 
@@ -274,12 +272,13 @@ impl Lane {
         );
     }
 
-    /// Sends by `egress` what is due; when to look again.
+    /// Sends by `egress` what is due, not before that time; when to look again.
     fn depart<P: Ports>(
         &mut self,
         common: &mut Common<P>,
         egress: Side,
         now: Nanos,
+        not_before: Nanos,
     ) -> Option<Nanos> {
         loop {
             let mut runs: ArrayVec<Run, BATCH> = ArrayVec::new();
@@ -297,7 +296,7 @@ impl Lane {
                 }
             }
             if !runs.is_empty() {
-                self.send_runs(common, egress, Nanos::ZERO, &runs);
+                self.send_runs(common, egress, not_before, &runs);
             }
             if !runs.is_full() {
                 return wait;

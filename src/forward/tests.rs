@@ -686,6 +686,27 @@ fn the_departure_error_has_the_sending_and_the_place_in_the_batch() {
 }
 
 #[test]
+fn what_is_got_ready_leaves_when_it_is_due() {
+    let mut forwarder = delayed_by_a_millisecond();
+    for n in 0..3 {
+        forwarder.common.sets[0].arrive(frame(Nanos(0), n, 1));
+    }
+    forwarder.common.sets[0].arrive(frame(Nanos(5_000), 3, 1));
+    let lead = Nanos(10_000);
+    let due = Nanos::from_millis(1);
+    assert_eq!(forwarder.step(Nanos(20_000), lead), Next::At(due));
+    assert_eq!(forwarder.step(Nanos(989_000), lead), Next::At(due));
+    assert!(forwarder.common.sets[1].sent().is_empty());
+    // The three of one instant leave at it, and not the one behind them.
+    let next = forwarder.step(Nanos(991_000), lead);
+    assert_eq!(next, Next::At(due + Nanos(5_000)));
+    let left = forwarder.common.sets[1].sent();
+    assert_eq!(numbers(&left), [0, 1, 2]);
+    assert!(left.iter().all(|sent| sent.departure == due));
+    assert_eq!(forwarder.stats(0).departure_error().max_ns, 0);
+}
+
+#[test]
 fn link_control_that_finds_the_other_interface_down_is_no_fault_of_the_emulators() {
     let invalid = |error: fn(usize, Nanos) -> io::Result<Nanos>| {
         let ports = [(); 2].map(|()| OddPort(MemoryPort::new(true), error));

@@ -50,7 +50,7 @@ pub(crate) fn run() -> Result<Outcome> {
             SETTLED.as_secs()
         ),
     );
-    let ends = Ends::build()?;
+    let ends = Ends::build(ALL, BUSY)?;
     let counts = [ALL, BUSY];
     let mut found = Vec::new();
     // The long wait for silence is for the first round only.
@@ -93,14 +93,16 @@ pub(crate) fn run() -> Result<Outcome> {
 }
 
 /// The links' ends: clients in one namespace, servers in another, their interfaces' peers in a third.
-struct Ends {
-    client: NetNs,
-    middle: NetNs,
-    _server: Running,
+pub(crate) struct Ends {
+    pub(crate) client: NetNs,
+    pub(crate) middle: NetNs,
+    pub(crate) server: NetNs,
+    _far_end: Running,
 }
 
 impl Ends {
-    fn build() -> Result<Self> {
+    /// With so many links, of which the first so many have addresses.
+    pub(crate) fn build(links: usize, addressed: usize) -> Result<Self> {
         let [client, middle, server] = [NetNs::create()?, NetNs::create()?, NetNs::create()?];
         let sides = [(&client, 'a', 1), (&server, 'b', 2)];
         for ns in [&client, &middle, &server] {
@@ -113,19 +115,23 @@ impl Ends {
             // The peers go to the namespace of a process: a thread's own is not for others.
             let mut there = Running::start(&middle, Command::new("sleep").arg("60"))?;
             let mut batch = String::new();
-            for link in 0..ALL {
+            for link in 0..links {
                 // Writing to a String cannot fail.
                 let _ = writeln!(
                     batch,
                     "link add {side}{link} type veth peer name {side}{link} netns {}\nlink set {side}{link} up",
                     there.pid()
                 );
-                if link < BUSY {
-                    let _ = writeln!(batch, "addr add 10.80.{link}.{number}/24 dev {side}{link}");
+                if link < addressed {
+                    let _ = writeln!(
+                        batch,
+                        "addr add {}/24 dev {side}{link}",
+                        address(link, number)
+                    );
                 }
             }
             ip(ns, &batch)?;
-            let up = (0..ALL).map(|link| format!("link set {side}{link} up\n"));
+            let up = (0..links).map(|link| format!("link set {side}{link} up\n"));
             ip(&middle, &up.collect::<String>())?;
             for name in ["tcp_rmem", "tcp_wmem"] {
                 ns.write_sysctl(&format!("net/ipv4/{name}"), "4096 131072 134217728")?;
@@ -138,13 +144,14 @@ impl Ends {
         Ok(Self {
             client,
             middle,
-            _server: running,
+            server,
+            _far_end: running,
         })
     }
 
     /// Puts the first so many links up, has the busy ones carry their streams, and takes all down.
     fn emulate(&self, links: usize, with_idle: bool) -> Result<Came> {
-        let file = links_file(links)?;
+        let file = links_file(links, "delay = \"1ms\"")?;
         let mut command = Command::new(FARWIRE);
         command.args(["emulate", "--links"]).arg(&file);
         command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -179,7 +186,7 @@ impl Ends {
         for link in 0..BUSY {
             let report = scratch(&format!("link{link}.json"))?;
             let mut command = Command::new(FARWIRE);
-            command.args(["measure", "tcp", &format!("10.80.{link}.2")]);
+            command.args(["measure", "tcp", &address(link, 2)]);
             command.args([
                 "-t",
                 &SECONDS.to_string(),
@@ -205,12 +212,16 @@ impl Ends {
     }
 }
 
-/// The file that `emulate --links` reads, of the first so many links.
-fn links_file(links: usize) -> Result<PathBuf> {
+/// Of an end of a link: the client's is number 1, the server's 2.
+pub(crate) fn address(link: usize, number: usize) -> String {
+    format!("10.{}.{}.{number}", 80 + link / 250, link % 250)
+}
+
+/// The file that `emulate --links` reads, of the first so many links under these conditions.
+pub(crate) fn links_file(links: usize, conditions: &str) -> Result<PathBuf> {
     let file = scratch("links.toml")?;
-    let table = |link| {
-        format!("[[links]]\na = \"a{link}\"\nb = \"b{link}\"\nlink = {{ delay = \"1ms\" }}\n")
-    };
+    let table =
+        |link| format!("[[links]]\na = \"a{link}\"\nb = \"b{link}\"\nlink = {{ {conditions} }}\n");
     fs::write(&file, (0..links).map(table).collect::<String>())?;
     Ok(file)
 }

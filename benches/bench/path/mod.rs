@@ -4,5 +4,7 @@ pub(crate) mod lateness;
 pub(crate) mod links;
 pub(crate) mod packets;
 pub(crate) mod paired;
+pub(crate) mod paths;
+pub(crate) mod rates;
 pub(crate) mod rivals;
 pub(crate) mod throughput;

@@ -1,0 +1,126 @@
+//! Many slow paths at once: how far each is from its rate when all are full.
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::UdpSocket;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use netio::netns::NetNs;
+
+use crate::path::links::{Ends, address, links_file};
+use crate::processes::{FARWIRE, Running, await_thread};
+use crate::report::rows::{Better, Found, Quantity, Sample};
+use crate::results::Outcome;
+use crate::rounds::rounds;
+
+const PATHS: usize = 512;
+/// Of each path, in bit/s of L2 frames; a tenth more is offered.
+const RATE: f64 = 3e6;
+const PAYLOAD: usize = 1472;
+const FRAME: usize = PAYLOAD + 42;
+const SETTLED: Duration = Duration::from_secs(3);
+const COUNTED: Duration = Duration::from_secs(10);
+
+pub(crate) fn run() -> Result<Outcome> {
+    let rounds = rounds(1)?;
+    let mut outcome = Outcome::new(
+        rounds,
+        &format!(
+            "{PATHS} links of 3mbit in one emulator, each offered a tenth more in datagrams of {PAYLOAD} bytes: what the far interface of each received in {} s, beside its rate",
+            COUNTED.as_secs()
+        ),
+    );
+    let ends = Ends::build(PATHS, PATHS)?;
+    let found: Vec<Vec<f64>> = (0..rounds).map(|_| errors(&ends)).collect::<Result<_>>()?;
+    let rows: [(&str, fn(&[f64]) -> f64); 2] = [
+        ("largest error", |all| {
+            all.iter().map(|error| error.abs()).fold(0.0, f64::max)
+        }),
+        ("beyond 1 %", |all| {
+            all.iter().filter(|error| error.abs() > 1.0).count() as f64
+        }),
+    ];
+    for ((what, of), unit) in rows.into_iter().zip(["%", "paths"]) {
+        let found = Found {
+            names: vec!["farwire".to_owned()],
+            rounds: found
+                .iter()
+                .map(|all| vec![Sample::from(of(all))])
+                .collect(),
+        };
+        let quantity = Quantity {
+            better: Better::Neither,
+            ..Quantity::less(&format!("{PATHS} paths of 3mbit: {what}"), unit)
+        };
+        outcome.rows(found.alone(&quantity, 0));
+    }
+    Ok(outcome)
+}
+
+/// How far each path is from its rate, in percent.
+fn errors(ends: &Ends) -> Result<Vec<f64>> {
+    let file = links_file(PATHS, "rate = \"3mbit\", queue = \"50pkt\"")?;
+    let mut command = Command::new(FARWIRE);
+    command.args(["emulate", "--links"]).arg(&file);
+    let mut emulator = Running::start(&ends.middle, &mut command)?;
+    await_thread(emulator.pid(), "forwarder")?;
+    let is_over = AtomicBool::new(false);
+    let counted = thread::scope(|scope| {
+        let sending = scope.spawn(|| ends.client.run(|| offer(&is_over)));
+        let counted = count(&ends.server);
+        is_over.store(true, Ordering::Relaxed);
+        sending.join().expect("the sender does not panic")??;
+        counted
+    });
+    emulator.end()?;
+    Ok(counted?
+        .iter()
+        .map(|rate| 100.0 * (rate / RATE - 1.0))
+        .collect())
+}
+
+/// Sends to all paths in turns until it is over.
+fn offer(is_over: &AtomicBool) -> Result<()> {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    let turn = Duration::from_secs_f64(FRAME as f64 * 8.0 / RATE / 1.1);
+    let mut next = Instant::now();
+    while !is_over.load(Ordering::Relaxed) {
+        for path in 0..PATHS {
+            // What is refused is not offered.
+            let _ = socket.send_to(&[0; PAYLOAD], (address(path, 2), 9));
+        }
+        next += turn;
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    Ok(())
+}
+
+/// What the far interface of each path receives, in bit/s.
+fn count(server: &NetNs) -> Result<Vec<f64>> {
+    thread::sleep(SETTLED);
+    let (before, started) = (received(server)?, Instant::now());
+    thread::sleep(COUNTED);
+    let (after, took) = (received(server)?, started.elapsed().as_secs_f64());
+    let rate = |path: usize| {
+        let name = format!("b{path}");
+        let [before, after] = [&before, &after].map(|counts| counts.get(&name));
+        let bytes = after.context("no such interface")? - before.context("no such interface")?;
+        Ok(bytes * 8.0 / took)
+    };
+    (0..PATHS).map(rate).collect()
+}
+
+/// Bytes that each interface has received (proc(5), net/dev).
+fn received(ns: &NetNs) -> Result<HashMap<String, f64>> {
+    let text = ns.run(|| fs::read_to_string("/proc/thread-self/net/dev"))??;
+    let counts = text.lines().filter_map(|line| {
+        let (name, rest) = line.split_once(':')?;
+        let bytes = rest.split_whitespace().next()?.parse().ok()?;
+        Some((name.trim().to_owned(), bytes))
+    });
+    Ok(counts.collect())
+}
