@@ -72,13 +72,17 @@ impl WanBox {
         }
         // From here on signals end the box in order, as does a forwarder that dies.
         let stop = Stop::on_signals()?.or(&options.died, EMULATOR_DIED);
-        let sockets = [open(a)?, open(b)?];
+        let mut sockets = [open(a)?, open(b)?];
         let holder = BoxHolder::start(on_exit, found.each_ref().map(|found| found.index))?;
         let started = || -> Result<_, Failure> {
             let [first, second] = found;
             let (first, first_raised) = Port::take(first)?;
             let (second, second_raised) = Port::take(second)?;
             let carriers = Carriers::new([first_raised, second_raised]);
+            for (socket, name) in sockets.iter_mut().zip(names) {
+                // Without, tunnels' trains leave in another form; `doctor` says why.
+                let _ = socket.take_tunnels(name);
+            }
             let confinement = Confinement::begin()?;
             let running = ForwarderThread::start(sockets, link, options)?;
             confinement.complete()?;

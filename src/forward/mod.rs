@@ -344,14 +344,14 @@ impl<P: Port> Forwarder<P> {
         let front = schedule.get(0).ok_or(now)?;
         let (due, first) = (front.due, front.id);
         let gso = self.held.gso(first);
-        if !gso.joins()
-            || !front.changes.is_none()
-            || !self.ports[egress.index()].capabilities().gso
-        {
-            return Ok(1);
-        }
+        let port = self.ports[egress.index()].capabilities();
+        let longest = match () {
+            () if !port.gso || !front.changes.is_none() => 1,
+            () if port.tunnel_gso => gso.longest_train(),
+            () => gso.longest_run(),
+        };
         let soon = |at: Nanos| at > now && at <= due + QUANTUM;
-        for len in 1..gso.longest_run() {
+        for len in 1..longest {
             match schedule.get(len as usize) {
                 Some(next) if next.id.0 == first.0 + u64::from(len) && next.changes.is_none() => {
                     if soon(next.due) {
@@ -368,14 +368,15 @@ impl<P: Port> Forwarder<P> {
                 }
             }
         }
-        Ok(gso.longest_run())
+        Ok(longest)
     }
 
     /// Sends runs that were taken from the schedule, and forgets them.
     fn send_runs(&mut self, egress: Side, runs: &[Run]) {
         let (held, spare) = (&self.held, &mut self.spare);
-        let mut frames: ArrayVec<TxFrame<'_>, BATCH> =
-            runs.iter().map(|run| run.frame(held, spare)).collect();
+        let trains = self.ports[egress.index()].capabilities().tunnel_gso;
+        let frames = runs.iter().map(|run| run.frame(held, spare, trains));
+        let mut frames: ArrayVec<TxFrame<'_>, BATCH> = frames.collect();
         let mut departures = [None; BATCH];
         let stats = &mut self.stats;
         let port = &mut self.ports[egress.index()];
@@ -564,9 +565,19 @@ impl Run {
         first..first + self.len
     }
 
-    fn frame<'f>(&self, held: &'f HeldFrames<impl Lent>, spare: &mut Spare) -> TxFrame<'f> {
+    /// What leaves; `trains` says whether a tunnel's may.
+    fn frame<'f>(
+        &self,
+        held: &'f HeldFrames<impl Lent>,
+        spare: &mut Spare,
+        trains: bool,
+    ) -> TxFrame<'f> {
         let (frame, gso) = held.get(self.first);
-        let mut part = gso.part(frame, self.segments(), spare);
+        let mut part = if trains {
+            gso.train(frame, self.segments(), spare)
+        } else {
+            gso.part(frame, self.segments(), spare)
+        };
         let edit = self.changes.edit();
         if self.changes.is_marked || edit.is_some() {
             part.change(self.changes.is_marked, edit);

@@ -245,10 +245,12 @@ pub(super) fn summary(
 
 fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
     let counters = stats.counters(ingress);
-    let Missed { small, large } = stats.missed[ingress.index()];
+    let Missed { small, large, .. } = stats.missed[ingress.index()];
+    let Missed { refused, .. } = stats.missed[ingress.other().index()];
     let missed = [
         ("receive ring of packets full", small),
         ("receive ring of trains full", large),
+        ("tunnel's train refused", refused),
     ];
     let emulator_lost = Loss::ALL
         .map(|cause| (cause.name(), stats.lost(ingress, cause)))

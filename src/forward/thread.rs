@@ -374,6 +374,7 @@ mod tests {
         fn capabilities(&self) -> Capabilities {
             Capabilities {
                 gso: false,
+                tunnel_gso: false,
                 checksum: false,
                 vlan: false,
                 arrival_stamp: true,

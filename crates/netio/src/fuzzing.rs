@@ -34,12 +34,16 @@ pub fn frames(bytes: &[u8]) {
         for run in [first..first + 1, first..end] {
             let longest = run.clone().map(|segment| gso.segment_len(segment)).sum();
             let single = run.len() == 1;
-            let mut part = gso.part(&frame, run, &mut Spare::default());
-            let length = u32::try_from(part.head.bytes().len() + part.body.len());
-            assert!(
-                length.is_ok_and(|length| length <= longest),
-                "a part is longer than its segments"
-            );
+            let spare = &mut Spare::default();
+            let train = gso.train(&frame, run.clone(), spare);
+            let mut part = gso.part(&frame, run, spare);
+            for frame in [&part, &train] {
+                let length = u32::try_from(frame.head.bytes().len() + frame.body.len());
+                assert!(
+                    length.is_ok_and(|length| length <= longest),
+                    "a part is longer than its segments"
+                );
+            }
             if single {
                 part.complete_checksum();
             }

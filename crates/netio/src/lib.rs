@@ -39,6 +39,7 @@ pub mod stop;
 pub mod tbf;
 pub mod tcp;
 mod timestamped;
+mod tunnel_out;
 pub mod udp;
 pub mod userns;
 mod wait;
@@ -52,7 +53,10 @@ pub use icmp::too_big;
 pub use memory::{MemoryPort, Sent};
 pub use netlink::NetlinkError;
 pub use packet::Headers;
-pub use port::{Capabilities, Head, MAX_HEAD, Missed, Port, Received, Spare, TxFrame};
+pub use port::{
+    Capabilities, Head, MAX_HEAD, Missed, Port, Received, Spare, TunnelHeaders, TxFrame,
+};
 pub use sleeper::Sleeper;
 pub use timestamped::{Arrival, SendReport, TimestampedUdp};
+pub use tunnel_out::TunnelOutError;
 pub use wait::{Alarm, CpuUse, Stall, Waiter, Wakes, ask_for_short_slices};

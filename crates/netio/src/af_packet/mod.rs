@@ -19,11 +19,12 @@ use model::Nanos;
 
 use crate::clock::{self, StampConverter};
 use crate::port::{Capabilities, MAX_HEAD, Missed, Port, Received, TxFrame};
+use crate::tunnel_out::{TunnelOut, TunnelOutError};
 use crate::wait::Wakes;
 pub use ring::{COPY_BELOW, Slot};
 use ring::{Ring, Slots};
 use socket::Takes;
-pub(crate) use vnet::read as virtio_header;
+pub(crate) use vnet::{TUNNEL_LEN as TUNNEL_HEADER, read as virtio_header};
 
 /// Frames a call of `sendmmsg`: enough to hide its cost, few enough that the last leaves soon after the first.
 const BATCH: usize = 32;
@@ -63,6 +64,8 @@ pub struct RingSlots {
 pub struct AfPacket {
     /// Of small frames, whose socket also sends, and of large ones.
     rings: [Ring; 2],
+    /// Where whole trains of tunnels leave.
+    tunnels: Option<TunnelOut>,
     stamps: StampConverter,
     last_empty: Nanos,
     /// The latest arrival given out.
@@ -91,10 +94,21 @@ impl AfPacket {
         let now = clock::now();
         Ok(Self {
             rings: [small, large],
+            tunnels: None,
             stamps: StampConverter::sample(now),
             last_empty: now,
             latest: Nanos::ZERO,
         })
+    }
+
+    /// Has whole trains of UDP tunnels leave by `interface`, which is this port's, as what they are
+    /// ([`Capabilities::tunnel_gso`]); without it they leave as trains of the tunnel's datagrams.
+    ///
+    /// # Errors
+    /// See [`TunnelOutError`]; the port is what it was then.
+    pub fn take_tunnels(&mut self, interface: &str) -> Result<(), TunnelOutError> {
+        self.tunnels = Some(TunnelOut::open(interface)?);
+        Ok(())
     }
 
     /// Bytes of memory that the receive rings take.
@@ -143,6 +157,16 @@ impl Wakes for AfPacket {
 }
 
 impl AfPacket {
+    /// Sends the first of `frames`, as many as go in one call; how many these were.
+    fn send_some(&mut self, frames: &[TxFrame<'_>]) -> io::Result<usize> {
+        let plain = frames.iter().take_while(|frame| frame.tunnel.is_none());
+        match (plain.count(), frames, &mut self.tunnels) {
+            (0, [train, ..], Some(tunnels)) => send_train(tunnels, train).map(|()| 1),
+            (0, [_, ..], None) => Err(io::ErrorKind::Unsupported.into()),
+            (plain, ..) => self.send_batch(&frames[..plain]),
+        }
+    }
+
     /// One `sendmmsg`; how many frames it took.
     fn send_batch(&self, frames: &[TxFrame<'_>]) -> io::Result<usize> {
         let mut headers: ArrayVec<[u8; vnet::LEN], BATCH> = ArrayVec::new();
@@ -173,6 +197,7 @@ impl Port for AfPacket {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             gso: true,
+            tunnel_gso: self.tunnels.is_some(),
             checksum: true,
             vlan: true,
             arrival_stamp: true,
@@ -223,7 +248,7 @@ impl Port for AfPacket {
         for (batch, first) in frames.chunks(BATCH).zip((0..).step_by(BATCH)) {
             let mut done = 0;
             while done < batch.len() {
-                match self.send_batch(&batch[done..]) {
+                match self.send_some(&batch[done..]) {
                     Ok(took) => {
                         let after = clock::now();
                         for place in 0..took {
@@ -250,6 +275,7 @@ impl Port for AfPacket {
         Missed {
             small: small.missed(),
             large: large.missed(),
+            refused: self.tunnels.as_ref().map_or(0, TunnelOut::refused),
         }
     }
 }
@@ -259,6 +285,13 @@ impl Port for AfPacket {
 fn left_at(before: Nanos, after: Nanos, place: usize, count: usize) -> Nanos {
     let took = after.0.saturating_sub(before.0);
     Nanos(before.0 + took * (place as u64 + 1) / count as u64)
+}
+
+/// A tunnel's train, by the way out that there is for those.
+fn send_train(tunnels: &mut TunnelOut, train: &TxFrame<'_>) -> io::Result<()> {
+    let tunnel = train.tunnel.ok_or(io::ErrorKind::InvalidInput)?;
+    let header = vnet::write_tunnel(&train.offload, tunnel, head_len(train));
+    tunnels.send(&header, [train.head.bytes(), &train.body])
 }
 
 /// A message of `parts`, with neither name nor control data.

@@ -1,0 +1,228 @@
+//! The way out for whole trains of UDP tunnels (VXLAN, Geneve), whose headers a packet socket has no words for.
+//!
+//! The header of a tap has them (`TUN_F_UDP_TUNNEL_GSO`, since Linux 6.17; drivers/net/tun_vnet.h). What is written to a tap counts as
+//! received by it; a filter on its ingress redirects that to the interface of a port (net/sched/act_mirred.c).
+//!
+//! Order: the kernel hands a written frame to the interface before the write returns (`tun_rx_batched`, drivers/net/tun.c), as a packet
+//! socket does. Two things would let it be overtaken, and there is no way out then: steering of what is received to other processors
+//! (`rps_default_mask`), and an interface of several transmit queues, among which frames of a tap and of a socket are spread by
+//! other rules.
+//!
+//! The filter is the tap's and the tap goes with its descriptor: nothing is left behind by whatever end.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+
+use futures_util::StreamExt as _;
+use rtnetlink::LinkUnspec;
+use rtnetlink::packet_route::tc::{
+    TcActionAttribute, TcAttribute, TcFilterU32Option, TcMessage, TcOption, TcStats2,
+};
+
+use crate::af_packet::TUNNEL_HEADER;
+use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::offloads::{OffloadError, Offloads};
+
+/// Its name; the kernel puts a number in.
+const NAME: &[u8] = b"farwire%d";
+
+// include/uapi/linux/if_tun.h
+const TUN_F_UDP_TUNNEL_GSO: libc::c_uint = 0x80;
+const TUN_F_UDP_TUNNEL_GSO_CSUM: libc::c_uint = 0x100;
+const OFFLOADS: libc::c_uint = libc::TUN_F_CSUM
+    | libc::TUN_F_TSO4
+    | libc::TUN_F_TSO6
+    | libc::TUN_F_TSO_ECN
+    | libc::TUN_F_USO4
+    | libc::TUN_F_USO6
+    | TUN_F_UDP_TUNNEL_GSO
+    | TUN_F_UDP_TUNNEL_GSO_CSUM;
+
+const ALL_PROTOCOLS: u16 = 0x0003;
+
+/// A tap whose frames leave by an interface.
+#[derive(Debug)]
+pub(crate) struct TunnelOut {
+    tap: File,
+    index: u32,
+    is_used: bool,
+}
+
+/// Why tunnels' trains do not leave an interface whole.
+#[derive(Debug, thiserror::Error)]
+pub enum TunnelOutError {
+    /// There is no tap, or none that knows tunnels: Linux before 6.17.
+    #[error("{step}: {source}")]
+    Tap {
+        /// What was attempted.
+        step: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The tap could not be joined to the interface.
+    #[error(transparent)]
+    Redirect(#[from] NetlinkError),
+    /// The interface's queues are not known.
+    #[error(transparent)]
+    Queues(#[from] OffloadError),
+    /// Frames could overtake each other.
+    #[error("{0}: trains would overtake packets")]
+    Order(&'static str),
+}
+
+impl TunnelOut {
+    /// Opens one by `interface` of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// See [`TunnelOutError`].
+    pub(crate) fn open(interface: &str) -> Result<Self, TunnelOutError> {
+        let offloads = Offloads::open(interface)?;
+        if offloads.transmit_queues()? != 1 {
+            return Err(TunnelOutError::Order(
+                "the interface has several transmit queues",
+            ));
+        }
+        if steers_packets() {
+            return Err(TunnelOutError::Order(
+                "net.core.rps_default_mask steers received packets",
+            ));
+        }
+        let (tap, index) = open_tap()?;
+        redirect(index, offloads.index())?;
+        Ok(Self {
+            tap,
+            index,
+            is_used: false,
+        })
+    }
+
+    /// Sends a frame of two parts with its header. What the interface refuses the kernel drops and counts
+    /// ([`TunnelOut::refused`]).
+    pub(crate) fn send(
+        &mut self,
+        header: &[u8; TUNNEL_HEADER],
+        [head, body]: [&[u8]; 2],
+    ) -> io::Result<()> {
+        let parts = [header.as_slice(), head, body].map(IoSlice::new);
+        self.is_used = true;
+        self.tap.write_vectored(&parts).map(drop)
+    }
+
+    /// How many of the frames sent the interface refused: those that could not be redirected.
+    pub(crate) fn refused(&self) -> u64 {
+        if !self.is_used {
+            return 0;
+        }
+        let counted = netlink::call_here(async |handle| {
+            let mut filters = handle.traffic_filter(self.index.cast_signed());
+            let mut filters = filters.get().ingress().execute();
+            let mut refused = 0;
+            while let Some(Ok(filter)) = filters.next().await {
+                refused += not_redirected(&filter);
+            }
+            Ok(refused)
+        });
+        counted.unwrap_or(0)
+    }
+}
+
+/// Whether the kernel would hand what new interfaces receive to other processors.
+fn steers_packets() -> bool {
+    let mask = fs::read_to_string("/proc/sys/net/core/rps_default_mask");
+    mask.is_ok_and(|mask| mask.chars().any(|digit| !"0,\n".contains(digit)))
+}
+
+/// A tap without carrier, so that the stack leaves it alone, and its number.
+fn open_tap() -> Result<(File, u32), TunnelOutError> {
+    let failed = |step| move |source| TunnelOutError::Tap { step, source };
+    if cfg!(target_endian = "big") {
+        let source = io::ErrorKind::Unsupported.into();
+        return Err(failed("a tap's tunnel header is in little-endian order")(
+            source,
+        ));
+    }
+    let tap = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")
+        .map_err(failed("opening /dev/net/tun"))?;
+    // SAFETY: an ifreq is a name and a union of plain data; zero is valid for all of it.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(NAME) {
+        *to = from.cast_signed();
+    }
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_NO_CARRIER;
+    request.ifr_ifru.ifru_flags = i16::try_from(flags).expect("flags of 16 bits");
+    // SAFETY: TUNSETIFF reads and writes a whole ifreq, which `request` is.
+    check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })
+        .map_err(failed("making a tap"))?;
+    let length = libc::c_int::try_from(TUNNEL_HEADER).expect("24");
+    // SAFETY: TUNSETVNETHDRSZ reads an int, which `length` is.
+    check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const length) })
+        .map_err(failed("setting the length of a tap's header"))?;
+    // SAFETY: TUNSETOFFLOAD takes its argument by value.
+    check(unsafe {
+        libc::ioctl(
+            tap.as_raw_fd(),
+            libc::TUNSETOFFLOAD,
+            libc::c_ulong::from(OFFLOADS),
+        )
+    })
+    .map_err(failed("having a tap take tunnels' trains (Linux 6.17)"))?;
+    // SAFETY: TUNSETIFF wrote the name that the tap was given, with its end, into the request.
+    let index = unsafe { libc::if_nametoindex(request.ifr_name.as_ptr()) };
+    Ok((tap, index))
+}
+
+/// Has all that the interface `from` receives leave by `to`.
+fn redirect(from: u32, to: u32) -> Result<(), NetlinkError> {
+    netlink::call_here(async |handle| {
+        let up = LinkUnspec::new_with_index(from).arp(false).up().build();
+        let set = handle.link().set(up).execute().await;
+        set.asked(|| "set a tap up".to_owned())?;
+        let queue = handle.qdisc().add(from.cast_signed()).ingress();
+        let added = queue.execute().await;
+        added.asked(|| "have a tap's frames filtered (sch_ingress)".to_owned())?;
+        let what = || "redirect a tap's frames (cls_u32, act_mirred)".to_owned();
+        let mut filters = handle.traffic_filter(from.cast_signed());
+        let filter = filters.add().ingress().protocol(ALL_PROTOCOLS.to_be());
+        let filter = filter.redirect(to).asked(what)?;
+        filter.execute().await.asked(what)
+    })
+}
+
+/// What the redirections of `filter` counted as beyond their limits.
+fn not_redirected(filter: &TcMessage) -> u64 {
+    let options = filter
+        .attributes
+        .iter()
+        .filter_map(|attribute| match attribute {
+            TcAttribute::Options(options) => Some(options),
+            _ => None,
+        });
+    let actions = options.flatten().filter_map(|option| match option {
+        TcOption::U32(TcFilterU32Option::Action(actions)) => Some(actions),
+        _ => None,
+    });
+    let attributes = actions.flatten().flat_map(|action| &action.attributes);
+    let stats = attributes.filter_map(|attribute| match attribute {
+        TcActionAttribute::Stats(stats) => Some(stats),
+        _ => None,
+    });
+    let queues = stats.flatten().filter_map(|one| match one {
+        TcStats2::Queue(queue) => Some(u64::from(queue.overlimits)),
+        _ => None,
+    });
+    queues.sum()
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
