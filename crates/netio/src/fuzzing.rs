@@ -5,6 +5,7 @@ use model::Nanos;
 use crate::af_packet::virtio_header;
 use crate::{
     Flow, Frame, GsoFrame, Headers, Spare, Vlan, icmp, iface, ingress_drop, is_link_control,
+    redirect,
 };
 
 /// More segments than any frame of a test needs to have.
@@ -51,10 +52,11 @@ pub fn frames(bytes: &[u8]) {
     }
 }
 
-/// The kernel's answers over netlink: of rtnetlink's link group, and to an nftables batch.
+/// The kernel's answers over netlink: of rtnetlink's link group, to an nftables batch, and of a redirection's counters.
 pub fn netlink(bytes: &[u8]) {
     let _ = iface::changes_in(bytes);
     let _ = ingress_drop::refusal_in(bytes);
+    let _ = redirect::refused_in(bytes);
 }
 
 #[cfg(test)]

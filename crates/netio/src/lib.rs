@@ -32,6 +32,7 @@ mod packet;
 mod packet_info;
 mod port;
 pub mod public_address;
+mod redirect;
 pub mod sandbox;
 pub mod signals;
 mod sleeper;

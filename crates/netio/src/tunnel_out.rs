@@ -1,29 +1,26 @@
 //! The way out for whole trains of UDP tunnels (VXLAN, Geneve), whose headers a packet socket has no words for.
 //!
 //! The header of a tap has them (`TUN_F_UDP_TUNNEL_GSO`, since Linux 6.17; drivers/net/tun_vnet.h). What is written to a tap counts as
-//! received by it; a filter on its ingress redirects that to the interface of a port (net/sched/act_mirred.c).
+//! received by it, and is redirected to the interface of a port ([`Redirect`]).
 //!
 //! Order: the kernel hands a written frame to the interface before the write returns (`tun_rx_batched`, drivers/net/tun.c), as a packet
 //! socket does. Two things would let it be overtaken, and there is no way out then: steering of what is received to other processors
 //! (`rps_default_mask`), and an interface of several transmit queues, among which frames of a tap and of a socket are spread by
 //! other rules.
 //!
-//! The filter is the tap's and the tap goes with its descriptor: nothing is left behind by whatever end.
+//! The redirection is the tap's and the tap goes with its descriptor: nothing is left behind by whatever end.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use futures_util::StreamExt as _;
 use rtnetlink::LinkUnspec;
-use rtnetlink::packet_route::tc::{
-    TcActionAttribute, TcAttribute, TcFilterU32Option, TcMessage, TcOption, TcStats2,
-};
 
 use crate::af_packet::TUNNEL_HEADER;
 use crate::netlink::{self, Asked as _, NetlinkError};
 use crate::offloads::{OffloadError, Offloads};
+use crate::redirect::Redirect;
 
 /// Its name; the kernel puts a number in.
 const NAME: &[u8] = b"farwire%d";
@@ -40,13 +37,11 @@ const OFFLOADS: libc::c_uint = libc::TUN_F_CSUM
     | TUN_F_UDP_TUNNEL_GSO
     | TUN_F_UDP_TUNNEL_GSO_CSUM;
 
-const ALL_PROTOCOLS: u16 = 0x0003;
-
 /// A tap whose frames leave by an interface.
 #[derive(Debug)]
 pub(crate) struct TunnelOut {
     tap: File,
-    index: u32,
+    redirect: Redirect,
     is_used: bool,
 }
 
@@ -90,10 +85,11 @@ impl TunnelOut {
             ));
         }
         let (tap, index) = open_tap()?;
-        redirect(index, offloads.index())?;
+        set_up(index)?;
+        let redirect = Redirect::new(index, offloads.index())?;
         Ok(Self {
             tap,
-            index,
+            redirect,
             is_used: false,
         })
     }
@@ -110,21 +106,13 @@ impl TunnelOut {
         self.tap.write_vectored(&parts).map(drop)
     }
 
-    /// How many of the frames sent the interface refused: those that could not be redirected.
+    /// How many of the frames that were sent the interface refused.
     pub(crate) fn refused(&self) -> u64 {
+        // Most carry no tunnel.
         if !self.is_used {
             return 0;
         }
-        let counted = netlink::call_here(async |handle| {
-            let mut filters = handle.traffic_filter(self.index.cast_signed());
-            let mut filters = filters.get().ingress().execute();
-            let mut refused = 0;
-            while let Some(Ok(filter)) = filters.next().await {
-                refused += not_redirected(&filter);
-            }
-            Ok(refused)
-        });
-        counted.unwrap_or(0)
+        self.redirect.refused().unwrap_or(0)
     }
 }
 
@@ -177,46 +165,12 @@ fn open_tap() -> Result<(File, u32), TunnelOutError> {
     Ok((tap, index))
 }
 
-/// Has all that the interface `from` receives leave by `to`.
-fn redirect(from: u32, to: u32) -> Result<(), NetlinkError> {
+fn set_up(index: u32) -> Result<(), NetlinkError> {
     netlink::call_here(async |handle| {
-        let up = LinkUnspec::new_with_index(from).arp(false).up().build();
+        let up = LinkUnspec::new_with_index(index).arp(false).up().build();
         let set = handle.link().set(up).execute().await;
-        set.asked(|| "set a tap up".to_owned())?;
-        let queue = handle.qdisc().add(from.cast_signed()).ingress();
-        let added = queue.execute().await;
-        added.asked(|| "have a tap's frames filtered (sch_ingress)".to_owned())?;
-        let what = || "redirect a tap's frames (cls_u32, act_mirred)".to_owned();
-        let mut filters = handle.traffic_filter(from.cast_signed());
-        let filter = filters.add().ingress().protocol(ALL_PROTOCOLS.to_be());
-        let filter = filter.redirect(to).asked(what)?;
-        filter.execute().await.asked(what)
+        set.asked(|| "set a tap up".to_owned())
     })
-}
-
-/// What the redirections of `filter` counted as beyond their limits.
-fn not_redirected(filter: &TcMessage) -> u64 {
-    let options = filter
-        .attributes
-        .iter()
-        .filter_map(|attribute| match attribute {
-            TcAttribute::Options(options) => Some(options),
-            _ => None,
-        });
-    let actions = options.flatten().filter_map(|option| match option {
-        TcOption::U32(TcFilterU32Option::Action(actions)) => Some(actions),
-        _ => None,
-    });
-    let attributes = actions.flatten().flat_map(|action| &action.attributes);
-    let stats = attributes.filter_map(|attribute| match attribute {
-        TcActionAttribute::Stats(stats) => Some(stats),
-        _ => None,
-    });
-    let queues = stats.flatten().filter_map(|one| match one {
-        TcStats2::Queue(queue) => Some(u64::from(queue.overlimits)),
-        _ => None,
-    });
-    queues.sum()
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {
