@@ -28,9 +28,8 @@ check: toolchain deny ## format, circles of imports, lints, documentation, licen
 	@if $(CARGO) deny --locked fetch db >/dev/null 2>&1; then $(CARGO) deny --locked check --disable-fetch advisories; \
 	else echo "farwire: RustSec's database cannot be fetched: advisories are not checked" >&2; fi
 
-bench: base build bench-tools ## the packet path beside the kernel bridge, rattan and, with BASE=COMMIT, that commit's; the instruments beside theirs, the cost of the model
-	$(CARGO) bench --locked -p farwire-model
-	$(if $(BASE),FARWIRE_BASE=$$(echo target/base/farwire-*)) $(CARGO) bench --locked --bench path --bench instruments
+bench: base build bench-tools ## farwire beside its peers and, with BASE=COMMIT, that commit's; writes docs/bench.md; PARTS="throughput tcp" for some parts of it
+	$(if $(BASE),FARWIRE_BASE=$$(echo target/base/farwire-*)) $(CARGO) bench --locked --bench bench -- $(PARTS)
 
 scenarios: build scenario-tools ## every scenario that ships, shortened, against its own expectations
 	$(FARWIRE) run scenarios/*.toml --quick --overwrite --out $(OUT)
@@ -94,6 +93,7 @@ scenario-tools:
 	@scripts/need iperf iperf nuttcp nuttcp
 
 bench-tools: test-tools
+	@scripts/need sockperf sockperf irtt irtt
 	@test -x target/peers/bin/rattan || $(CARGO) install rattan --version 0.1.1 --locked --root target/peers
 
 deny:

@@ -1,8 +1,10 @@
 //! `farwire emulate`: a transparent box between two interfaces.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::Args;
 use model::BitsPerSec;
 use netio::iface::Interface;
@@ -10,13 +12,19 @@ use netio::lease::{self, Outcome, PutBack};
 
 use super::ForwarderArgs;
 use super::link::LinkArgs;
-use crate::emulate::{OnExit, WanBox, blame};
+use super::links::{self, AllLinks};
+use crate::emulate::{BoxLink, OnExit, WanBox, blame};
+use crate::forward::thread::ForwarderOptions;
 use crate::notes::note;
 use crate::service_manager;
 use instruments::failure::{Blame, Failure};
 use instruments::output::{Prepared, is_stdout, write_json};
+use record::link_spec::LinkSpec;
+use record::quantity::counted;
+use record::summary::Summary;
+use serde::Serialize;
 
-/// Put an emulated link between two Ethernet interfaces, until a signal ends it
+/// Put an emulated link between two Ethernet interfaces, or many between many, until a signal ends it
 ///
 /// Whatever arrives at IF_A leaves by IF_B ("up") and the other way round ("down"): any EtherType, VLAN tags, jumbo
 /// frames; no address is touched. The host's own stack sees nothing of it. When one interface loses its carrier the other is
@@ -27,14 +35,20 @@ use instruments::output::{Prepared, is_stdout, write_json};
 /// (--on-exit bridge). If farwire is killed or fails, a process that outlives it does the same within a second,
 /// but leaves the interfaces down (cut), so that both neighbours see the link go; one with addresses or routes, which
 /// it would lose, stays up. --restore, or the next start on these interfaces, undoes that.
+///
+/// --links FILE.toml has a [[links]] table for each link: its interfaces a and b, and its conditions as link = { delay = "20ms" }. All
+/// share one forwarder, its receive rings and --held-memory; the JSON has a list of links.
 #[derive(Args, Debug)]
 pub(crate) struct EmulateArgs {
     /// The client's side
-    #[arg(value_name = "IF_A", required_unless_present = "restore")]
+    #[arg(value_name = "IF_A", required_unless_present_any = ["restore", "links"])]
     a: Option<String>,
     /// The server's side
-    #[arg(value_name = "IF_B", required_unless_present = "restore")]
+    #[arg(value_name = "IF_B", required_unless_present_any = ["restore", "links"])]
     b: Option<String>,
+    /// Many links, with interfaces and conditions from a TOML file
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["a", "b", "packet_log"])]
+    links: Option<PathBuf>,
     #[command(flatten)]
     link: LinkArgs,
     /// What becomes of the interfaces when the box ends, however it ends
@@ -56,34 +70,74 @@ pub(crate) struct EmulateArgs {
 impl EmulateArgs {
     /// Runs the box until a signal ends it.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        match (&self.a, &self.b) {
-            (Some(a), Some(b)) => self.emulate([a, b]),
+        match (&self.links, &self.a, &self.b) {
+            (Some(file), ..) => self.emulate_all(file),
+            (None, Some(a), Some(b)) => self.emulate_one([a, b]),
             _ => restore(),
         }
     }
 
-    fn emulate(&self, names: [&str; 2]) -> Result<ExitCode, Failure> {
+    fn emulate_one(&self, names: [&str; 2]) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
         super::link::warn(&link.config);
         super::link::warn_of_host(&link.config, speeds(names));
         let in_force = super::link::in_force(&spec)?;
-        let options = self.forwarder.options()?;
+        let options = self.forwarder.options([&spec])?;
+        let link = BoxLink {
+            names: names.map(str::to_owned),
+            link,
+        };
+        let said = format!("{} <-> {} behind {in_force}", names[0], names[1]);
+        self.stand(vec![link], options, &said, |mut summaries| {
+            summaries.remove(0)
+        })
+    }
+
+    fn emulate_all(&self, file: &Path) -> Result<ExitCode, Failure> {
+        if self.link.to_spec().or_bad_input()? != LinkSpec::default() {
+            return Err(Failure::bad_input(
+                "--links: each link has its conditions in the file: leave those of the command line out",
+            ));
+        }
+        let links = links::read(file, self.link.allowed_files()).or_bad_input()?;
+        let options = self.forwarder.options(links.iter().map(|of| &of.link))?;
+        let boxed = links.iter().enumerate();
+        let boxed = boxed.map(|(number, link)| link.to_link(number));
+        let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;
+        for of in &boxed {
+            super::link::warn(&of.link.config);
+        }
+        let said = format!(
+            "{} of {}",
+            counted(links.len() as u64, "link"),
+            file.display()
+        );
+        self.stand(boxed, options, &said, |summaries| {
+            AllLinks::new(&links, summaries)
+        })
+    }
+
+    /// Runs a box until a signal ends it; tells what the links did, and writes it as JSON where that is asked for.
+    fn stand<T: Serialize + Display>(
+        &self,
+        links: Vec<BoxLink>,
+        options: ForwarderOptions,
+        said: &str,
+        told: impl Fn(Vec<Summary>) -> T,
+    ) -> Result<ExitCode, Failure> {
         // Once the box stands, no file can be opened any more.
         let json = self.json.as_deref().filter(|file| !is_stdout(file));
         let json = json.map(Prepared::open).transpose().or_bad_input()?;
-        let wan_box = WanBox::up(names, self.force, self.on_exit, link, options)?;
-        let said = format!(
-            "{} <-> {} behind {in_force}, until a signal",
-            names[0], names[1]
-        );
+        let wan_box = WanBox::up(links, self.force, self.on_exit, options)?;
+        let said = format!("{said}, until a signal");
         note(format_args!("farwire: {said}"));
         service_manager::ready(&said);
-        let summary = wan_box.run()?;
-        note(format_args!("farwire: {summary}"));
+        let told = told(wan_box.run()?);
+        note(format_args!("farwire: {told}"));
         match (json, &self.json) {
-            (Some(file), _) => file.write_json(&summary)?,
-            (None, Some(stdout)) => write_json(stdout, &summary)?,
+            (Some(file), _) => file.write_json(&told)?,
+            (None, Some(stdout)) => write_json(stdout, &told)?,
             (None, None) => {}
         }
         Ok(ExitCode::SUCCESS)

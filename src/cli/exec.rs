@@ -68,7 +68,7 @@ impl ExecArgs {
         testbed::gain_privilege()?;
         super::link::warn_of_host(&link.config, []);
         let signals = Signals::catch()?;
-        let options = self.forwarder.options()?;
+        let options = self.forwarder.options([&spec])?;
         let config = BedConfig {
             mtu: self.mtu,
             ..BedConfig::default()

@@ -75,6 +75,11 @@ impl LinkArgs {
         spec.check().context("the link's conditions")?;
         Ok(spec)
     }
+
+    /// Folders below which files may name files, beside their own.
+    pub(super) fn allowed_files(&self) -> &[PathBuf] {
+        &self.files.allow_files
+    }
 }
 
 /// Reads the name of a profile; help, completions and errors know all there are.

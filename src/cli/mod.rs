@@ -8,6 +8,7 @@ pub(crate) mod exec;
 mod experiment;
 mod in_effect;
 pub(crate) mod link;
+mod links;
 mod measure;
 mod pages;
 mod profiles;
@@ -22,6 +23,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use model::Bytes;
 use netio::CpuUse;
 use serde::Serialize;
 
@@ -33,7 +35,9 @@ use crate::testbed;
 use ::report::Terminal;
 use instruments::failure::{Blame, Failure};
 use instruments::output;
+use record::in_effect::MemoryNeed;
 use record::lateness::LateBudget;
+use record::link_spec::LinkSpec;
 
 /// A wide-area network between two interfaces, measured through, with the trust of every number stated
 #[derive(Debug, Parser)]
@@ -154,23 +158,52 @@ pub(crate) struct ForwarderArgs {
     /// A packet that leaves later than this after its due time counts as late; above 0, at most 1s
     #[arg(long, value_name = "TIME", default_value_t)]
     late_budget: LateBudget,
+    /// Most memory for frames on their way, book-keeping included; what rate and delay need beyond it is refused at the start
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    held_memory: Bytes,
     /// Write a line a packet to FILE as CSV (- is standard output): arrival, what became of it, due time, departure
     #[arg(long, value_name = "FILE")]
     packet_log: Option<PathBuf>,
 }
 
 impl ForwarderArgs {
-    /// The forwarder's options; the packet log's file is made.
+    /// The forwarder's options for links under these conditions; the packet log's file is made.
     ///
     /// # Errors
-    /// That file cannot be written.
-    fn options(&self) -> Result<ForwarderOptions, Failure> {
+    /// That file cannot be written; the links need more memory than they are allowed.
+    fn options<'s>(
+        &self,
+        links: impl IntoIterator<Item = &'s LinkSpec>,
+    ) -> Result<ForwarderOptions, Failure> {
+        let memory = self.memory_for(links)?;
         let packet_log = self.packet_log.as_deref().map(PacketLog::create);
         Ok(ForwarderOptions {
             late_budget: self.late_budget,
+            memory,
             packet_log: packet_log.transpose().or_bad_input()?,
             ..CpuUse::from(self.cpu).into()
         })
+    }
+
+    /// What may be held, if that is enough for what these conditions imply.
+    fn memory_for<'s>(
+        &self,
+        links: impl IntoIterator<Item = &'s LinkSpec>,
+    ) -> Result<usize, Failure> {
+        let needs = links.into_iter().map(MemoryNeed::of);
+        let needs = needs.collect::<Result<Vec<_>>>().or_bad_input()?;
+        let sum = |way: fn(&MemoryNeed) -> u64| needs.iter().map(way).fold(0, u64::saturating_add);
+        let need = sum(MemoryNeed::bytes);
+        if need > self.held_memory.0 {
+            return Err(Failure::bad_input(format!(
+                "--held-memory {}: rate times delay has {} bytes of full frames on their way up and {} down, {need} bytes with \
+                 what is kept beside each: allow that much, or less rate or delay",
+                self.held_memory,
+                sum(|of| of.up),
+                sum(|of| of.down),
+            )));
+        }
+        usize::try_from(self.held_memory.0).or_bad_input()
     }
 }
 

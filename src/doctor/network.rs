@@ -141,7 +141,7 @@ fn ingress(client: &NetNs) -> Check {
         cost: "`emulate` refuses real interfaces: the host would answer what crosses the box",
         remedy: "load or build what is named; `run` and `exec` do without",
     };
-    let tried = tried(client, || IngressDrop::new(WAN));
+    let tried = tried(client, || IngressDrop::new(&[WAN]));
     let found = tried.map(|_| "tried: the host's stack can be kept off an interface".to_owned());
     Check::tried("nftables ingress", found, CheckState::Degraded, lack)
 }

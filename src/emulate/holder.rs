@@ -1,4 +1,4 @@
-//! What becomes of the two interfaces when the box ends, however it ends: a process of its own sees to that.
+//! What becomes of the interfaces when the box ends, however it ends: a process of its own sees to that.
 //!
 //! The box holder is this program again, started with the hidden command `box-holder`. It waits for the end of its
 //! standard input, which comes with the box's end, by SIGKILL too; what the box had changed and not put back it puts back
@@ -16,6 +16,7 @@ use netio::lease::{Lease, LeaseError};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
+use super::side_by_side;
 use crate::notes::{self, note};
 
 /// The hidden command.
@@ -37,20 +38,23 @@ pub(crate) enum OnExit {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Word {
-    /// Between which interfaces it stands, by number; the last word counts.
-    Between { interfaces: [u32; 2] },
+    /// Between which interfaces a link stands, by number; the last word about each link counts.
+    Between { link: usize, interfaces: [u32; 2] },
     /// It ends in order, with everything put back.
     Ended,
     /// It could not begin: nothing is to be done.
     Dismissed,
 }
 
+/// The interfaces of each link, by number.
+type Between = Vec<[u32; 2]>;
+
 /// The process, as the box has it.
 pub(super) struct BoxHolder {
     process: Child,
     words: ChildStdin,
     on_exit: OnExit,
-    between: [u32; 2],
+    between: Between,
 }
 
 impl BoxHolder {
@@ -58,7 +62,7 @@ impl BoxHolder {
     ///
     /// # Errors
     /// It cannot be started.
-    pub(super) fn start(on_exit: OnExit, interfaces: [u32; 2]) -> Result<Self> {
+    pub(super) fn start(on_exit: OnExit, between: Between) -> Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         if notes::are_quiet() {
             command.arg("--quiet");
@@ -78,19 +82,21 @@ impl BoxHolder {
             process,
             words,
             on_exit,
-            between: interfaces,
+            between: Vec::new(),
         };
-        holder.stand_between(interfaces);
+        for (link, interfaces) in between.into_iter().enumerate() {
+            holder.stand_between(link, interfaces);
+        }
         let mut line = String::new();
         BufReader::new(answers).read_line(&mut line)?;
         anyhow::ensure!(line.trim_end() == READY, "the box holder ended");
         Ok(holder)
     }
 
-    /// Tells it the numbers of the interfaces, which are others when one was unplugged and is back.
-    pub(super) fn stand_between(&mut self, interfaces: [u32; 2]) {
-        self.between = interfaces;
-        self.tell(&Word::Between { interfaces });
+    /// Tells it the numbers of a link's interfaces, which are others when one was unplugged and is back.
+    pub(super) fn stand_between(&mut self, link: usize, interfaces: [u32; 2]) {
+        put(&mut self.between, link, interfaces);
+        self.tell(&Word::Between { link, interfaces });
     }
 
     /// Whether it has ended before the box: nothing is left then that sees a sudden end.
@@ -105,7 +111,7 @@ impl BoxHolder {
     /// An interface could not be changed.
     pub(super) fn end(mut self, orderly: bool) -> Result<()> {
         if self.has_ended() {
-            return leave_behind(self.on_exit, self.between, orderly);
+            return leave_behind(self.on_exit, &self.between, orderly);
         }
         if orderly {
             self.tell(&Word::Ended);
@@ -142,28 +148,35 @@ pub(crate) fn hold(on_exit: OnExit) -> Result<()> {
         signal_hook::flag::register(signal, Arc::default())?;
     }
     println!("{READY}");
-    let (mut between, mut orderly) = (None, false);
+    let (mut between, mut orderly) = (Between::new(), false);
     // The last line is whole or was never meant: the box may end while it writes.
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(Word::Between { interfaces }) => between = Some(interfaces),
+            Ok(Word::Between { link, interfaces }) => put(&mut between, link, interfaces),
             Ok(Word::Ended) => orderly = true,
             Ok(Word::Dismissed) => return Ok(()),
             Err(_) => {}
         }
     }
-    between.map_or(Ok(()), |interfaces| {
-        leave_behind(on_exit, interfaces, orderly)
-    })
+    leave_behind(on_exit, &between, orderly)
 }
 
-/// Does what is to be done at the box's end.
-fn leave_behind(on_exit: OnExit, interfaces: [u32; 2], orderly: bool) -> Result<()> {
-    match (on_exit, orderly) {
+/// Words come link by link at first.
+fn put(between: &mut Between, link: usize, interfaces: [u32; 2]) {
+    match between.get_mut(link) {
+        Some(known) => *known = interfaces,
+        None => between.push(interfaces),
+    }
+}
+
+/// Does what is to be done at the box's end, for every link.
+fn leave_behind(on_exit: OnExit, between: &Between, orderly: bool) -> Result<()> {
+    side_by_side::each(between.clone(), |interfaces| match (on_exit, orderly) {
         (OnExit::Cut, true) => Ok(()),
         (OnExit::Cut, false) => cut(interfaces),
         (OnExit::Bridge, _) => bridge(interfaces, orderly),
-    }
+    })
+    .map(drop)
 }
 
 /// Sets the interfaces down, but for those that would lose addresses or routes.

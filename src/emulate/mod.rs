@@ -1,4 +1,4 @@
-//! A transparent WAN box between two interfaces that exist.
+//! A transparent WAN box between interfaces that exist: one link between two of them, or many.
 //!
 //! Everything it changes on them is leased: put back at the end, or by the next start if it was killed. The
 //! host's own stack is kept out by a drop at ingress, behind the packet taps; addresses stay as they are. What becomes of the
@@ -7,37 +7,48 @@
 mod carrier;
 mod confinement;
 mod holder;
+mod pair;
 mod port;
+mod side_by_side;
 
+use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
 use model::Side;
+use netio::AfPacket;
 use netio::iface::{Interface, InterfaceError, LinkChange, LinkWatcher};
+use netio::ingress_drop::IngressDrop;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
-use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions, ForwarderThread};
+use crate::forward::PortId;
+use crate::forward::thread::{
+    EMULATOR_DIED, ForwarderOptions, ForwarderThread, Joined, RING_SLOTS,
+};
 use crate::notes::note;
 use crate::service_manager::{self, Watchdog};
-use carrier::{Action, Carriers};
 use confinement::Confinement;
 use holder::BoxHolder;
 pub(crate) use holder::{OnExit, hold};
-use instruments::failure::Failure;
+use instruments::failure::{Blame, Failure};
+use instruments::serve::raise_descriptor_limit;
 use netio::stop::Stop;
+use pair::{Pair, mtus};
+use port::acceptable;
 pub(crate) use port::blame;
-use port::{Port, Taken, find, open};
 use record::link_spec::EmulatedLink;
 use record::summary::Summary;
 
 /// How often signals are asked for, in milliseconds; most of them end the waiting at once.
 const LOOK_AGAIN: u8 = 100;
 
-/// Two interfaces under lease, and the emulator between them.
+/// Interfaces under lease, and the emulator between them.
 pub(crate) struct WanBox {
-    ports: [Port; 2],
-    carriers: Carriers,
+    /// In the order of the links.
+    pairs: Vec<Pair>,
+    /// Keeps the host out of all of them.
+    guard: IngressDrop,
     /// Takes also an interface that the default route leads out of.
     force: bool,
     watcher: LinkWatcher,
@@ -47,51 +58,57 @@ pub(crate) struct WanBox {
     told_unheld: bool,
 }
 
+/// A link of a box, and the interfaces that it is to stand between.
+pub(crate) struct BoxLink {
+    /// A and B.
+    pub(crate) names: [String; 2],
+    pub(crate) link: EmulatedLink,
+}
+
 impl WanBox {
-    /// Takes both interfaces and starts to forward between them.
+    /// Takes all interfaces and starts to forward between those of each link.
     pub(crate) fn up(
-        names: [&str; 2],
+        links: Vec<BoxLink>,
         force: bool,
         on_exit: OnExit,
-        link: EmulatedLink,
         options: ForwarderOptions,
     ) -> Result<Self, Failure> {
         let watcher = LinkWatcher::new().context("watching the interfaces")?;
-        let [a, b] = names;
-        if a == b {
-            return Err(Failure::bad_input(format!(
-                "{a} is named twice: a box stands between two different interfaces"
-            )));
-        }
-        let found = [find(a, force)?, find(b, force)?];
-        if found[0].mtu != found[1].mtu {
-            return Err(Failure::bad_input(format!(
-                "{}: what fits one would vanish at the other; set both alike",
-                mtus(&found)
-            )));
+        let (names, links): (Vec<_>, Vec<_>) =
+            links.into_iter().map(|of| (of.names, of.link)).unzip();
+        let found = find_all(&names, force)?;
+        if found.len() > 1 {
+            // A lease of an interface has three.
+            raise_descriptor_limit();
         }
         // From here on signals end the box in order, as does a forwarder that dies.
         let stop = Stop::on_signals()?.or(&options.died, EMULATOR_DIED);
-        let mut sockets = [open(a)?, open(b)?];
-        let holder = BoxHolder::start(on_exit, found.each_ref().map(|found| found.index))?;
+        let (mut sockets, ports) = open(&found)?;
+        let indices = found.iter().map(|pair| pair.each_ref().map(|of| of.index));
+        let holder = BoxHolder::start(on_exit, indices.collect())?;
         let started = || -> Result<_, Failure> {
-            let [first, second] = found;
-            let (first, first_raised) = Port::take(first)?;
-            let (second, second_raised) = Port::take(second)?;
-            let carriers = Carriers::new([first_raised, second_raised]);
-            for (socket, name) in sockets.iter_mut().zip(names) {
-                // Without, tunnels' trains leave in another form; `doctor` says why.
-                let _ = socket.take_tunnels(name);
+            let names: Vec<String> = found.iter().flatten().map(|of| of.name.clone()).collect();
+            let pairs = side_by_side::each(found, Pair::take)?;
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let guard = IngressDrop::new(&names).or_machine()?;
+            let pairs = side_by_side::each(pairs, Pair::raise)?;
+            if let [_, _] = names[..] {
+                for (socket, name) in sockets.iter_mut().zip(&names) {
+                    // Without, tunnels' trains leave in another form; `doctor` says why.
+                    let _ = socket.take_tunnels(name);
+                }
             }
             let confinement = Confinement::begin()?;
-            let running = ForwarderThread::start(sockets, link, options)?;
+            let joined = ports.into_iter().zip(links);
+            let joined = joined.map(|(ports, link)| Joined { ports, link });
+            let running = ForwarderThread::start_all(sockets, joined.collect(), options)?;
             confinement.complete()?;
-            Ok(([first, second], carriers, running))
+            Ok((pairs, guard, running))
         };
         match started() {
-            Ok((ports, carriers, running)) => Ok(Self {
-                ports,
-                carriers,
+            Ok((pairs, guard, running)) => Ok(Self {
+                pairs,
+                guard,
                 force,
                 watcher,
                 running,
@@ -108,34 +125,40 @@ impl WanBox {
     }
 
     /// Passes carrier losses on until a signal ends the box; then puts everything back, and has done what is to be done
-    /// at the end.
+    /// at the end. What each link did, in order.
     ///
     /// # Errors
     /// The forwarder has died, or what was changed could not be put back.
-    pub(crate) fn run(mut self) -> Result<Summary> {
+    pub(crate) fn run(mut self) -> Result<Vec<Summary>> {
         let ended = self.watch();
         service_manager::stopping();
-        let summary = self.running.stop();
-        let happened = self.ports.each_ref().map(|port| port.happened.clone());
-        // The leases and drops end here, after the last packet.
-        drop(self.ports);
-        let outcome = ended.and(summary);
+        let summaries = self.running.stop();
+        let happened: Vec<_> = self.pairs.iter().map(Pair::happened).collect();
+        // The leases and the drop end here, after the last packet.
+        let given_back = side_by_side::each(self.pairs, |pair| Ok::<_, Errno>(pair.give_back()));
+        drop((given_back, self.guard));
+        let outcome = ended.and(summaries);
         self.holder.end(outcome.is_ok())?;
-        let happened = happened.into_iter().filter(|of| !of.is_quiet());
-        Ok(Summary {
-            interfaces: happened.collect(),
-            ..outcome?
-        })
+        let summaries = outcome?.into_iter().zip(happened);
+        let told = |(summary, interfaces)| Summary {
+            interfaces,
+            ..summary
+        };
+        Ok(summaries.map(told).collect())
     }
 
     fn watch(&mut self) -> Result<()> {
         let mut watchdog = Watchdog::asked_for();
         // What the box itself did when it took the interfaces, told from their states before.
         self.watcher.changes().context("watching the interfaces")?;
-        for side in [Side::A, Side::B] {
-            // One that is gone already is told as a change.
-            if let Ok(now) = Interface::find(self.port(side).name()) {
-                self.pass_on(side, now.carrier)?;
+        let all = Interface::all().context("looking at the interfaces")?;
+        let now: HashMap<u32, Interface> = all.into_iter().map(|of| (of.index, of)).collect();
+        for pair in &mut self.pairs {
+            for side in [Side::A, Side::B] {
+                // One that is gone already is told as a change.
+                if let Some(now) = now.get(&pair.port(side).interface.index) {
+                    pair.pass_on(side, now.carrier)?;
+                }
             }
         }
         while self.stop.cause().is_none() {
@@ -162,59 +185,73 @@ impl WanBox {
     /// Does what follows from a change of any interface. What it is now counts, not what it was when it was told: what is
     /// told late may be what the box itself has done since.
     fn follow(&mut self, change: &LinkChange) -> Result<()> {
-        let sides = [Side::A, Side::B];
-        let of = |port: &Port| port.taken.is_some() && port.interface.index == change.index;
-        if let Some(side) = sides.into_iter().find(|side| of(self.port(*side))) {
+        let ours = self.find(|port| port.taken.is_some() && port.interface.index == change.index);
+        if let Some((link, side)) = ours {
             if change.gone {
-                return self.lose(side);
+                return self.lose(link, side);
             }
             let now = match Interface::by_index(change.index) {
                 // It is told next that it is gone.
                 Err(InterfaceError::Missing(_)) => return Ok(()),
                 other => other?,
             };
-            self.take_note(side, &now);
-            if self.pass_on(side, now.carrier)? {
-                self.ports[side.index()].happened.carrier_losses += 1;
+            let pair = &mut self.pairs[link];
+            pair.take_note(side, &now);
+            if pair.pass_on(side, now.carrier)? {
+                pair.port_mut(side).happened.carrier_losses += 1;
             }
             return Ok(());
         }
-        let awaited = |port: &Port| port.taken.is_none() && port.name() == change.name;
-        let back = sides.into_iter().find(|side| awaited(self.port(*side)));
+        let back = self.find(|port| port.taken.is_none() && port.name() == change.name);
         match back.filter(|_| !change.gone) {
-            Some(side) => self.take_again(side),
+            Some((link, side)) => self.take_again(link, side),
             None => Ok(()),
         }
     }
 
+    /// The link and the side of the port that is as `wanted`.
+    fn find(&self, wanted: impl Fn(&port::Port) -> bool) -> Option<(usize, Side)> {
+        let mut pairs = self.pairs.iter().enumerate();
+        pairs.find_map(|(link, pair)| Some((link, pair.side(&wanted)?)))
+    }
+
     /// An interface has left the namespace: the other side loses its carrier, as if a cable was pulled.
-    fn lose(&mut self, side: Side) -> Result<()> {
-        let port = &mut self.ports[side.index()];
+    fn lose(&mut self, link: usize, side: Side) -> Result<()> {
+        let port = self.pairs[link].port_mut(side);
         port.taken = None;
         port.happened.gone += 1;
+        self.guard.forget(port.interface.index);
         let said = format!(
             "interface {} is gone: waiting until it is back",
             port.name()
         );
         note(format_args!("farwire: {said}"));
         service_manager::status(&said);
-        self.pass_on(side, false).map(drop)
+        self.pairs[link].pass_on(side, false).map(drop)
     }
 
     /// An interface of that name is there again: goes on with it, if it can be had.
-    fn take_again(&mut self, side: Side) -> Result<()> {
-        let name = self.port(side).name().to_owned();
-        let keep_down = self.carriers.is_lowered(side);
-        let take = || -> Result<_, Failure> {
-            let found = find(&name, self.force)?;
-            let socket = open(&name)?;
-            let mut taken = Taken::take(&name)?;
-            taken.lease.set_up(!keep_down).map_err(blame)?;
-            Ok((found, socket, taken))
+    fn take_again(&mut self, link: usize, side: Side) -> Result<()> {
+        let name = self.pairs[link].port(side).name().to_owned();
+        let mut take = || -> Result<_, Failure> {
+            let found = port::find(&name, self.force)?;
+            let mut lease = port::lease(&found)?;
+            self.guard.take_again(&found.name).or_machine()?;
+            let keep_down = self.pairs[link].keeps_down(side);
+            let raised = lease.set_up(!keep_down).map_err(blame);
+            let joined = raised.and_then(|_| Ok(self.running.rejoin(link, side, found.index)?));
+            match joined {
+                Ok(()) => Ok((found, lease)),
+                Err(failure) => {
+                    self.guard.forget(found.index);
+                    Err(failure)
+                }
+            }
         };
         let again = take();
-        let port = &mut self.ports[side.index()];
-        let (found, socket, taken) = match again {
+        let pair = &mut self.pairs[link];
+        let port = pair.port_mut(side);
+        let (found, lease) = match again {
             Ok(again) => again,
             Err(failure) => {
                 // It may still be about to become what it was: with its next change this is tried again.
@@ -229,78 +266,59 @@ impl WanBox {
         port.refusal.clear();
         port.happened.back += 1;
         port.interface = found;
-        port.taken = Some(taken);
-        self.running.replace(side, socket);
-        self.holder
-            .stand_between(self.ports.each_ref().map(|port| port.interface.index));
+        port.taken = Some(lease);
+        self.holder.stand_between(link, pair.indices());
         let said = format!("interface {name} is back");
         note(format_args!("farwire: {said}"));
         service_manager::status(&said);
-        self.warn_of_mtus();
+        pair.warn_of_mtus();
         let carrier = Interface::find(&name).is_ok_and(|now| now.carrier);
-        self.pass_on(side, carrier).map(drop)
-    }
-
-    /// A name or an MTU may be another.
-    fn take_note(&mut self, side: Side, now: &Interface) {
-        let interface = &mut self.ports[side.index()].interface;
-        interface.name.clone_from(&now.name);
-        if std::mem::replace(&mut interface.mtu, now.mtu) != now.mtu {
-            self.ports[side.index()].happened.mtu_changes += 1;
-            self.warn_of_mtus();
-        }
-    }
-
-    fn warn_of_mtus(&self) {
-        let found = self.ports.each_ref().map(|port| port.interface.clone());
-        if found[0].mtu != found[1].mtu {
-            eprintln!(
-                "farwire: {}: what fits one is lost at the other",
-                mtus(&found)
-            );
-        }
-    }
-
-    /// Passes the carrier of `side` on to the other side; whether it was lost just now.
-    fn pass_on(&mut self, side: Side, carrier: bool) -> Result<bool> {
-        let Some(Action { side, up }) = self.carriers.change(side, carrier) else {
-            return Ok(false);
-        };
-        let port = &mut self.ports[side.index()];
-        let Some(taken) = &mut port.taken else {
-            return Ok(!up);
-        };
-        let name = &port.interface.name;
-        if !up && port.interface.is_configured()? {
-            self.carriers.kept_up();
-            if !std::mem::replace(&mut port.told_kept_up, true) {
-                eprintln!(
-                    "farwire: carrier lost, but {name} stays up: it has addresses or routes, which lowering it would take away"
-                );
-            }
-            return Ok(true);
-        }
-        let word = if up {
-            "back: raising"
-        } else {
-            "lost: lowering"
-        };
-        note(format_args!("farwire: carrier {word} {name}"));
-        match taken.lease.set_up(up) {
-            // It has gone this moment, which is told as a change.
-            Err(error) if error.is_gone() => {}
-            other => drop(other?),
-        }
-        Ok(!up)
-    }
-
-    fn port(&self, side: Side) -> &Port {
-        &self.ports[side.index()]
+        pair.pass_on(side, carrier).map(drop)
     }
 }
 
-/// Both MTUs in words.
-fn mtus([a, b]: &[Interface; 2]) -> String {
-    let (of_a, of_b) = (&a.name, &b.name);
-    format!("{of_a} has MTU {} and {of_b} has MTU {}", a.mtu, b.mtu)
+/// Looks all interfaces up, and refuses what a box must not take.
+fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, Failure> {
+    let mut all: HashMap<String, Interface> = HashMap::new();
+    for interface in Interface::all().or_machine()? {
+        all.insert(interface.name.clone(), interface);
+    }
+    let mut taken = HashSet::new();
+    let mut find = |name: &String| match all.remove(name) {
+        Some(found) => {
+            taken.insert(name.clone());
+            acceptable(found, force)
+        }
+        None if taken.contains(name) => Err(Failure::bad_input(format!(
+            "{name} is named twice: a link stands between two interfaces of its own"
+        ))),
+        // Perhaps by another name that it has.
+        None => port::find(name, force),
+    };
+    let mut found = Vec::new();
+    for [a, b] in names {
+        let pair = [find(a)?, find(b)?];
+        if pair[0].mtu != pair[1].mtu {
+            return Err(Failure::bad_input(format!(
+                "{}: what fits one would vanish at the other; set both alike",
+                mtus(pair.each_ref())
+            )));
+        }
+        found.push(pair);
+    }
+    Ok(found)
+}
+
+/// Opens all interfaces: those of a single link apart, with rings of their own; those of several together, with rings that
+/// they share.
+fn open(found: &[[Interface; 2]]) -> Result<(Vec<AfPacket>, Vec<[PortId; 2]>), Failure> {
+    if let [[a, b]] = found {
+        let open = |of: &Interface| AfPacket::open(&of.name, RING_SLOTS).or_machine();
+        return Ok((vec![open(a)?, open(b)?], vec![PortId::APART]));
+    }
+    let names: Vec<&str> = found.iter().flatten().map(|of| of.name.as_str()).collect();
+    let together = AfPacket::open_all(&names, RING_SLOTS).or_machine()?;
+    let links = (0..).zip(found);
+    let ports = links.map(|(link, _)| PortId::together(link)).collect();
+    Ok((vec![together], ports))
 }

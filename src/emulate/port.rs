@@ -2,13 +2,10 @@
 
 use std::io::ErrorKind;
 
-use netio::AfPacket;
 use netio::iface::{Interface, InterfaceError};
-use netio::ingress_drop::IngressDrop;
 use netio::lease::{Lease, LeaseError, MERGING};
 use netio::offloads::OffloadError;
 
-use crate::forward::thread::RING_SLOTS;
 use instruments::failure::{Blame, Failure};
 use record::summary::InterfaceSummary;
 
@@ -17,7 +14,7 @@ pub(super) struct Port {
     /// As it was found, with the changes since.
     pub(super) interface: Interface,
     /// What is changed on it; none while it is gone.
-    pub(super) taken: Option<Taken>,
+    pub(super) taken: Option<Lease>,
     /// It was said that this one stays up whatever the other side's carrier does.
     pub(super) told_kept_up: bool,
     /// Why it could not be taken again, as it was said last.
@@ -25,19 +22,12 @@ pub(super) struct Port {
     pub(super) happened: InterfaceSummary,
 }
 
-/// What is changed on an interface, until this is dropped.
-pub(super) struct Taken {
-    pub(super) lease: Lease,
-    _ingress_drop: IngressDrop,
-}
-
 impl Port {
-    /// Takes the interface; on return it is up, and its carrier may take its time if it was not before.
-    pub(super) fn take(interface: Interface) -> Result<(Self, bool), Failure> {
-        let mut taken = Taken::take(&interface.name)?;
-        let was_raised = taken.lease.set_up(true).map_err(blame)? || taken.lease.has_raised();
+    /// Takes the interface as it is, up or down.
+    pub(super) fn take(interface: Interface) -> Result<Self, Failure> {
+        let taken = lease(&interface)?;
         let name = interface.name.clone();
-        let port = Self {
+        Ok(Self {
             interface,
             taken: Some(taken),
             told_kept_up: false,
@@ -46,8 +36,15 @@ impl Port {
                 name,
                 ..InterfaceSummary::default()
             },
-        };
-        Ok((port, was_raised))
+        })
+    }
+
+    /// Sets it up; whether it was not.
+    pub(super) fn raise(&mut self) -> Result<bool, Failure> {
+        match &mut self.taken {
+            Some(lease) => Ok(lease.set_up(true).map_err(blame)? || lease.has_raised()),
+            None => Ok(false),
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -55,31 +52,31 @@ impl Port {
     }
 }
 
-impl Taken {
-    /// Changes what must be otherwise while a box stands on the interface, but for its administrative state.
-    pub(super) fn take(name: &str) -> Result<Self, Failure> {
-        let mut lease = Lease::take(name).map_err(blame)?;
-        // Only now: what a killed box left joined is no longer.
-        if Interface::find(name).or_bad_input()?.master.is_some() {
-            return Err(refused(
-                name,
-                "is a port of a bridge or bond: take it out of that first",
-            ));
-        }
-        let _ingress_drop = IngressDrop::new(name).or_machine()?;
-        for feature in MERGING {
-            lease.switch(feature, false).map_err(blame)?;
-        }
-        Ok(Self {
-            lease,
-            _ingress_drop,
-        })
+/// Changes what must be otherwise while a box stands on the interface, but for its administrative state.
+pub(super) fn lease(interface: &Interface) -> Result<Lease, Failure> {
+    let mut lease = Lease::take_found(interface).map_err(blame)?;
+    let name = &interface.name;
+    // Only now: what a killed box left joined is no longer.
+    if interface.master.is_some() && Interface::find(name).or_bad_input()?.master.is_some() {
+        return Err(refused(
+            name,
+            "is a port of a bridge or bond: take it out of that first",
+        ));
     }
+    for feature in MERGING {
+        lease.switch(feature, false).map_err(blame)?;
+    }
+    Ok(lease)
 }
 
 /// Looks `name` up and refuses what a box must not take.
 pub(super) fn find(name: &str, force: bool) -> Result<Interface, Failure> {
-    let interface = Interface::find(name).or_bad_input()?;
+    acceptable(Interface::find(name).or_bad_input()?, force)
+}
+
+/// Refuses what a box must not take.
+pub(super) fn acceptable(interface: Interface, force: bool) -> Result<Interface, Failure> {
+    let name = &interface.name;
     match &interface {
         i if !i.ethernet => Err(refused(name, "is not Ethernet")),
         i if i.default_route && !force => Err(refused(
@@ -92,10 +89,6 @@ pub(super) fn find(name: &str, force: bool) -> Result<Interface, Failure> {
 
 fn refused(name: &str, why: &str) -> Failure {
     Failure::bad_input(format!("interface {name} {why}"))
-}
-
-pub(super) fn open(name: &str) -> Result<AfPacket, Failure> {
-    AfPacket::open(name, RING_SLOTS).or_machine()
 }
 
 /// A want of privilege is the machine's; everything else about a lease can fail anywhere.

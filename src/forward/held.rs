@@ -5,6 +5,7 @@ use netio::{COPY_BELOW, Frame, FrameBytes, FrameRef, GsoFrame, Lent, Offload, Vl
 
 use super::arena::{Arena, Span};
 use super::packet_log::{LogLine, PacketVerdict};
+use record::in_effect::BESIDE_FRAME;
 
 /// Low bits of a packet's id: the segment; above them: the frame's place.
 const SEGMENT_BITS: u32 = 17;
@@ -13,6 +14,7 @@ const SEGMENT_BITS: u32 = 17;
 /// small ones are bounded too.
 const FRAME_COST: usize = 160;
 const SEGMENT_COST: usize = 48;
+const _: () = assert!(FRAME_COST as u64 + SEGMENT_COST as u64 == BESIDE_FRAME);
 
 /// A bounded store of frames. Small ones are copied to an arena; long ones stay where they were received.
 #[derive(Debug)]
@@ -20,8 +22,8 @@ pub(crate) struct HeldFrames<L> {
     frames: Vec<Option<Held<L>>>,
     free: Vec<u32>,
     arena: Arena,
-    /// By ingress, and by place in the memory of that port: where the frame that was there last is kept.
-    lent: [Vec<usize>; 2],
+    /// By set of ports, and by place in its memory: where the frame that was there last is kept.
+    lent: Vec<Vec<usize>>,
     /// Beside the arena's.
     bytes: usize,
     peak: usize,
@@ -41,9 +43,17 @@ struct Held<L> {
     cost: u32,
     offload: Offload,
     vlan: Option<Vlan>,
-    ingress: Side,
+    came: Came,
+}
+
+/// Where a frame came, and what it is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came {
+    /// The set of ports whose memory it may stand in.
+    pub(crate) set: u16,
+    pub(crate) side: Side,
     /// The number of its kind of packets.
-    flow: u8,
+    pub(crate) flow: u8,
 }
 
 #[derive(Debug)]
@@ -63,7 +73,7 @@ impl<L: Lent> HeldFrames<L> {
             frames: Vec::new(),
             free: Vec::new(),
             arena: Arena::default(),
-            lent: [Vec::new(), Vec::new()],
+            lent: Vec::new(),
             bytes: 0,
             peak: 0,
             limit,
@@ -82,13 +92,7 @@ impl<L: Lent> HeldFrames<L> {
     }
 
     /// Keeps a frame for which there is room; the id of its first segment.
-    pub(crate) fn insert(
-        &mut self,
-        ingress: Side,
-        flow: u8,
-        frame: Frame<L>,
-        gso: GsoFrame,
-    ) -> PacketId {
+    pub(crate) fn insert(&mut self, came: Came, frame: Frame<L>, gso: GsoFrame) -> PacketId {
         let is_small = frame.bytes().len() < COPY_BELOW;
         let cost = book_keeping(&gso) + if is_small { 0 } else { frame.bytes().len() };
         let (arrival, offload, vlan) = (frame.arrival, frame.offload, frame.vlan);
@@ -110,8 +114,7 @@ impl<L: Lent> HeldFrames<L> {
             cost: u32::try_from(cost).expect("a frame is far below 4 GiB"),
             offload,
             vlan,
-            ingress,
-            flow,
+            came,
         };
         let place = match self.free.pop() {
             Some(place) => place as usize,
@@ -122,24 +125,30 @@ impl<L: Lent> HeldFrames<L> {
         };
         self.frames[place] = Some(held);
         if let Some(lent) = lent {
-            let places = &mut self.lent[ingress.index()];
+            let set = usize::from(came.set);
+            self.lent
+                .resize_with(self.lent.len().max(set + 1), Vec::new);
+            let places = &mut self.lent[set];
             places.resize(places.len().max(lent + 1), 0);
             places[lent] = place;
         }
         PacketId((place as u64) << SEGMENT_BITS)
     }
 
-    /// Gives `lent`, a place of its memory, back to the port at `ingress`.
-    pub(crate) fn give_back(&mut self, ingress: Side, lent: usize) {
-        let place = self.lent[ingress.index()].get(lent);
+    /// Gives `lent`, a place of its memory, back to a set of ports.
+    pub(crate) fn give_back(&mut self, set: u16, lent: usize) {
+        let place = self
+            .lent
+            .get(usize::from(set))
+            .and_then(|places| places.get(lent));
         let held = place.and_then(|place| self.frames[*place].as_mut());
         // That place of ours may have gone to another frame since.
         if let Some(Held {
             bytes: Bytes::Long(bytes),
-            ingress: by,
+            came,
             ..
         }) = held
-            && *by == ingress
+            && came.set == set
             && bytes.place() == Some(lent)
         {
             bytes.own();
@@ -156,13 +165,13 @@ impl<L: Lent> HeldFrames<L> {
     }
 
     pub(crate) fn ingress(&self, id: PacketId) -> Side {
-        self.held(id).ingress
+        self.held(id).came.side
     }
 
     /// The number of its kind of packets, and by how much it was clamped.
     pub(crate) fn lateness(&self, id: PacketId) -> (u8, Nanos) {
         let held = self.held(id);
-        (held.flow, held.clamped)
+        (held.came.flow, held.clamped)
     }
 
     /// The model took a frame to have come so much later than it did.
@@ -178,7 +187,7 @@ impl<L: Lent> HeldFrames<L> {
         let held = self.held(id);
         LogLine {
             bytes: held.gso.segment_len(segment(id)),
-            ..LogLine::of(self.frame(held), held.ingress, verdict)
+            ..LogLine::of(self.frame(held), held.came.side, verdict)
         }
     }
 

@@ -1,39 +1,35 @@
-//! The forwarder: port → path → port.
+//! The forwarder: port → path → port, for one link or for many.
 //!
 //! `Forwarder::step` takes in what has arrived, lets the model decide, and sends what is due; it never
 //! waits and has no clock: its caller and the ports say what time it is. `thread` turns it into a loop in real time,
 //! [`run_to_end`] into one in virtual time.
 
+mod agenda;
 mod arena;
 mod departures;
 mod flows;
 mod held;
+mod lane;
 mod load;
 pub(crate) mod packet_log;
+mod run;
 pub(crate) mod stats;
 #[cfg(test)]
 mod tests;
 pub(crate) mod thread;
 
-use std::io;
-use std::ops::Range;
+use model::{ConfigError, Link, Nanos, PathSpec, Side};
+use netio::{MemoryPort, Ports, Received, Spare, Stall};
 
-use arrayvec::ArrayVec;
-use model::{Bytes, ConfigError, Link, Nanos, Outcome, Packet, PacketId, PathSpec, Reply, Side};
-use netio::{
-    Frame, GsoFrame, Headers, Lent, MemoryPort, Missed, Port, Received, Spare, Stall, TxFrame,
-    is_link_control, too_big,
-};
-
-use departures::{Changes, Departure, Departures};
+use agenda::Agenda;
 use held::HeldFrames;
+use lane::{Common, Lane};
 use load::Load;
 pub(crate) use load::TURN;
-use packet_log::{LogLine, PacketLogWriter, PacketVerdict};
+use packet_log::PacketLogWriter;
 use record::lateness::{FlowDepartures, LateBudget};
 use record::link_spec::Rules;
-use record::summary::{DelaySummary, PacketLogSummary, ShareSummary};
-use stats::DepartureError;
+use record::summary::PacketLogSummary;
 pub(crate) use stats::{Loss, Stats};
 
 /// Neighbouring segments that are due within this span leave as one frame, when the last of them is due.
@@ -45,24 +41,28 @@ const INTAKE: usize = 64;
 /// Frames handed to a port in one call.
 const BATCH: usize = 32;
 
-/// Two ports, the link between them, and the frames that are on their way.
-pub(crate) struct Forwarder<P: Port> {
-    ports: [P; 2],
-    link: Link,
-    /// Which class a packet is of.
-    rules: Rules,
-    held: HeldFrames<P::Lent>,
-    departures: [Departures; 2],
+/// Longest that arrivals are left alone while something is held: far less than the rings hold.
+const LONGEST_PATIENCE: Nanos = Nanos(1_000_000);
+
+/// Sets of ports, the links between them, and the frames that are on their way.
+pub(crate) struct Forwarder<P: Ports> {
+    lanes: Vec<Lane>,
+    /// By set and port: whose end that is.
+    ends: Vec<Vec<Option<(u32, Side)>>>,
+    agenda: Agenda,
+    common: Common<P>,
     load: Load,
-    /// Frames that ports lost which were replaced.
-    missed: [Missed; 2],
-    /// Due times of the runs that are about to be sent.
-    due: Vec<Nanos>,
-    /// What frames are built in.
-    spare: Spare,
-    stats: Stats,
-    /// Takes a line a packet, where that was asked for.
-    log: Option<PacketLogWriter>,
+    /// How long arrivals can wait, because none of them is due sooner.
+    patience: Nanos,
+    /// Links that are due in this step.
+    due: Vec<u32>,
+}
+
+/// A port of a forwarder's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PortId {
+    pub(crate) set: u16,
+    pub(crate) port: u32,
 }
 
 /// When to step again.
@@ -76,342 +76,142 @@ pub(crate) enum Next {
     Arrival,
 }
 
-impl<P: Port> Forwarder<P> {
-    /// `ports` are A and B; `memory` is how many bytes of frames may be held.
-    pub(crate) fn new(
-        ports: [P; 2],
+impl PortId {
+    /// Two sets of one port each.
+    pub(crate) const APART: [Self; 2] = [Self { set: 0, port: 0 }, Self { set: 1, port: 0 }];
+
+    /// Ports of the first set, in which those of every link follow each other.
+    pub(crate) fn together(link: u32) -> [Self; 2] {
+        [0, 1].map(|side| Self {
+            set: 0,
+            port: 2 * link + side,
+        })
+    }
+
+    fn set(self) -> usize {
+        usize::from(self.set)
+    }
+
+    fn port(self) -> usize {
+        self.port as usize
+    }
+}
+
+impl<P: Ports> Forwarder<P> {
+    /// Without links yet; `memory` is how many bytes of frames may be held.
+    pub(crate) fn new(sets: Vec<P>, memory: usize) -> Self {
+        Self {
+            lanes: Vec::new(),
+            ends: sets.iter().map(|_| Vec::new()).collect(),
+            agenda: Agenda::default(),
+            common: Common {
+                sets,
+                held: HeldFrames::new(memory),
+                due: Vec::new(),
+                spare: Spare::default(),
+            },
+            load: Load::default(),
+            patience: LONGEST_PATIENCE,
+            due: Vec::new(),
+        }
+    }
+
+    /// Adds a link between `ports` A and B. Its departures later than `budget` after their due time count as late.
+    pub(crate) fn join(
+        &mut self,
+        ports: [PortId; 2],
         link: Link,
         rules: Rules,
-        memory: usize,
+        budget: LateBudget,
         log: Option<PacketLogWriter>,
-    ) -> Self {
-        Self {
-            ports,
-            link,
-            rules,
-            held: HeldFrames::new(memory),
-            log,
-            departures: [Departures::default(), Departures::default()],
-            load: Load::default(),
-            missed: [Missed::default(); 2],
-            due: Vec::new(),
-            spare: Spare::default(),
-            stats: Stats::default(),
+    ) {
+        let number = u32::try_from(self.lanes.len()).expect("far fewer links");
+        for (end, side) in ports.into_iter().zip([Side::A, Side::B]) {
+            let ends = &mut self.ends[end.set()];
+            ends.resize(ends.len().max(end.port() + 1), None);
+            ends[end.port()] = Some((number, side));
         }
+        let lane = Lane::new(ports, link, rules, Stats::within(budget), log);
+        self.patience = self.patience.min(lane.least_delay());
+        self.lanes.push(lane);
     }
 
-    /// Departures later than `budget` after their due time count as late; before the first of them.
-    pub(crate) fn with_late_budget(mut self, budget: LateBudget) -> Self {
-        self.stats.departure = DepartureError::within(budget);
-        self
-    }
-
-    /// Does everything that is to be done by `now`.
-    pub(crate) fn step(&mut self, now: Nanos) -> Next {
-        if let Some(log) = &mut self.log {
-            log.follow(now);
-        }
+    /// Does everything that is to be done by `now`; and what is due up to `lead` later, if it is alone, gets ready for its
+    /// time and then sends.
+    pub(crate) fn step(&mut self, now: Nanos, lead: Nanos) -> Next {
         let waiting = self.take_in(now);
         // What still waits came before now: nothing after it can be decided yet.
-        self.decide(waiting.unwrap_or(now));
-        let next = [Side::A, Side::B]
-            .map(|egress| self.depart(egress, now))
-            .into_iter()
-            .flatten()
-            .chain(self.link.next_at())
-            .min();
-        match next {
-            _ if waiting.is_some() => Next::Now,
-            Some(at) => Next::At(at),
-            None => Next::Arrival,
+        let horizon = waiting.unwrap_or(now);
+        while let Some(link) = self.agenda.take(now) {
+            self.due.push(link);
+        }
+        for link in self.due.drain(..) {
+            let next = self.lanes[link as usize].turn(&mut self.common, horizon, now);
+            self.agenda.set(link, next);
+        }
+        match (waiting, self.agenda.next()) {
+            (Some(_), _) => Next::Now,
+            (None, Some(at)) if at > now && at <= now + lead => self.get_ready(at),
+            (None, Some(at)) => Next::At(at),
+            (None, None) => Next::Arrival,
         }
     }
 
-    /// Offers what has arrived, both ports merged by arrival; when the next arrival was that still waits.
+    /// Does what one link has to do at `at`, which lies ahead.
+    fn get_ready(&mut self, at: Nanos) -> Next {
+        let Some(link) = self.agenda.take(at) else {
+            return Next::Now;
+        };
+        let next = self.lanes[link as usize].turn_ahead(&mut self.common, at);
+        self.agenda.set(link, next);
+        self.agenda.next().map_or(Next::Arrival, Next::At)
+    }
+
+    /// Offers what has arrived, all ports merged by arrival; when the next arrival was that still waits.
     fn take_in(&mut self, now: Nanos) -> Option<Nanos> {
-        for port in &mut self.ports {
-            port.refresh(now);
+        for set in &mut self.common.sets {
+            set.refresh(now);
         }
         for _ in 0..INTAKE {
-            let (arrival, ingress) = self.next_arrival()?;
+            let (arrival, set) = self.next_arrival()?;
             self.load.arrived(arrival);
-            match self.ports[ingress.index()].take()? {
-                Received::Frame(frame) => self.accept(ingress, frame),
-                Received::Truncated => self.lose_unseen(arrival, ingress, Loss::TooLong),
-                Received::UnsupportedGso => {
-                    self.lose_unseen(arrival, ingress, Loss::UnsupportedGso);
+            let taken = self.common.sets[usize::from(set)].take();
+            let ends = &self.ends[usize::from(set)];
+            let end = taken.and_then(|(port, received)| {
+                let (link, side) = (*ends.get(port)?)?;
+                Some((link, side, received))
+            });
+            if let Some((link, side, received)) = end {
+                let lane = &mut self.lanes[link as usize];
+                match received {
+                    Received::Frame(frame) => lane.accept(&mut self.common, side, frame),
+                    Received::Truncated => lane.lose_unseen(arrival, side, Loss::TooLong),
+                    Received::UnsupportedGso => {
+                        lane.lose_unseen(arrival, side, Loss::UnsupportedGso);
+                    }
                 }
+                self.agenda.set(link, Some(Nanos::ZERO));
             }
-            while let Some(place) = self.ports[ingress.index()].recall() {
-                self.held.give_back(ingress, place);
+            while let Some(place) = self.common.sets[usize::from(set)].recall() {
+                self.common.held.give_back(set, place);
             }
         }
         Some(self.next_arrival()?.0)
     }
 
-    fn next_arrival(&self) -> Option<(Nanos, Side)> {
-        let [a, b] = &self.ports;
-        match (a.arrival(), b.arrival()) {
-            (Some(a), Some(b)) if b < a => Some((b, Side::B)),
-            (Some(a), _) => Some((a, Side::A)),
-            (None, b) => b.map(|b| (b, Side::B)),
-        }
-    }
-
-    /// Counts a frame that the port could not hand over.
-    fn lose_unseen(&mut self, arrival: Nanos, ingress: Side, cause: Loss) {
-        self.stats.lose(ingress, cause, 1);
-        note(&mut self.log, || {
-            LogLine::unseen(arrival, ingress, cause.into())
-        });
-    }
-
-    fn accept(&mut self, ingress: Side, frame: Frame<P::Lent>) {
-        let Ok(gso) = GsoFrame::of(&frame) else {
-            self.stats.lose(ingress, Loss::UnsupportedGso, 1);
-            note(&mut self.log, || {
-                LogLine::of(&frame, ingress, Loss::UnsupportedGso.into())
-            });
-            return;
-        };
-        if is_link_control(frame.bytes()) {
-            return self.pass(ingress, &frame, &gso);
-        }
-        let (arrival, segments) = (frame.arrival, gso.segments());
-        if !self.held.has_room(&frame, &gso) {
-            self.stats.lose(ingress, Loss::Memory, segments);
-            if let Some(log) = &mut self.log {
-                let line = LogLine::of(&frame, ingress, Loss::Memory.into());
-                let lengths = (0..segments).map(|segment| gso.segment_len(segment));
-                lengths.for_each(|bytes| log.note(LogLine { bytes, ..line }));
-            }
-            return;
-        }
-        let headers = Headers::of(&frame);
-        let protocol = headers.protocol.filter(|_| !self.rules.is_empty());
-        let class = protocol.map_or(0, |number| self.rules.class_of(number, headers.ports));
-        let flow = self.stats.flows.number(headers.protocol, headers.ports);
-        // All segments but the last are of one length.
-        let [len, last_len] = [0, segments - 1].map(|n| Bytes(gso.segment_len(n).into()));
-        let first = self.held.insert(ingress, flow, frame, gso);
-        for segment in 0..segments {
-            let packet = Packet {
-                id: PacketId(first.0 + u64::from(segment)),
-                len: if segment + 1 == segments {
-                    last_len
-                } else {
-                    len
-                },
-                flow: headers.flow,
-                class,
-                ecn: headers.ecn,
-                l3_at: headers.l3_at,
-            };
-            let clamped = self.link.offer(arrival, ingress, packet);
-            if clamped > Nanos::ZERO {
-                self.held.clamp(first, clamped);
-            }
-        }
-    }
-
-    /// Sends link control at once. What finds the other interface down is lost as on a wire whose other end is, and is no
-    /// fault of the emulator's: neighbours report groups as soon as their own end is up.
-    fn pass(&mut self, ingress: Side, frame: &Frame<P::Lent>, gso: &GsoFrame) {
-        self.stats.control[ingress.index()] += 1;
-        let (mut whole, mut departure) =
-            ([gso.part(frame, 0..gso.segments(), &mut self.spare)], None);
-        let (port, stats) = (&mut self.ports[ingress.other().index()], &mut self.stats);
-        send(port, &mut whole, |_, sent| match sent {
-            Ok(at) => departure = Some(at),
-            Err(error) if error.kind() == io::ErrorKind::NetworkDown => {}
-            Err(error) => stats.send_failed(ingress, 1, &error),
-        });
-        whole
-            .into_iter()
-            .for_each(|sent| self.spare.take_back(sent));
-        let verdict = match departure {
-            Some(_) => PacketVerdict::LinkControl,
-            None => Loss::Send.into(),
-        };
-        note(&mut self.log, || LogLine {
-            departure,
-            ..LogLine::of(frame, ingress, verdict)
-        });
-    }
-
-    /// Schedules or forgets every packet that the model has decided on.
-    fn decide(&mut self, now: Nanos) {
-        while let Some(outcome) = self.link.poll(now) {
-            match outcome {
-                Outcome::Copied { id, .. } => self.held.copied(id),
-                Outcome::Deliver {
-                    id,
-                    copy,
-                    due,
-                    mark,
-                    edit,
-                } => {
-                    let egress = self.held.ingress(id).other();
-                    let changes = Changes::new(copy, mark, edit);
-                    self.departures[egress.index()].push(Departure { due, id, changes });
-                }
-                Outcome::Drop {
-                    id,
-                    copy,
-                    cause,
-                    reply,
-                    ..
-                } => {
-                    if let Some(reply) = reply {
-                        self.reply(id, reply);
-                    }
-                    note(&mut self.log, || LogLine {
-                        changes: Changes::new(copy, false, None),
-                        ..self.held.line(id, cause.into())
-                    });
-                    self.held.release(id, 1);
-                }
-            }
-        }
-    }
-
-    /// Tells the sender of a packet that was dropped why, at once and past the link.
-    #[cold]
-    fn reply(&mut self, id: PacketId, Reply::TooBig { mtu }: Reply) {
-        let (frame, gso) = self.held.get(id);
-        let segment = held::segment(id);
-        let mut packet = gso.part(frame, segment..segment + 1, &mut self.spare);
-        packet.complete_checksum();
-        let reply = too_big(&[packet.head.bytes(), &packet.body].concat(), mtu);
-        self.spare.take_back(packet);
-        let Some(reply) = reply else {
-            return;
-        };
-        let ingress = self.held.ingress(id);
-        let (port, stats) = (&mut self.ports[ingress.index()], &mut self.stats);
-        stats.replies[ingress.index()] += 1;
-        send(port, &mut [TxFrame::from(reply)], |_, sent| {
-            if let Err(error) = sent {
-                stats.reply_failed(ingress, &error);
-            }
-        });
-    }
-
-    /// Sends by `egress` what is due; when to look again.
-    fn depart(&mut self, egress: Side, now: Nanos) -> Option<Nanos> {
-        loop {
-            let mut runs: ArrayVec<Run, BATCH> = ArrayVec::new();
-            let mut wait = self.departures[egress.index()].next_due();
-            while !runs.is_full() && wait.is_some_and(|due| due <= now) {
-                match self.next_run(egress, now) {
-                    Ok(run) => {
-                        runs.push(run);
-                        wait = self.departures[egress.index()].next_due();
-                    }
-                    Err(until) => {
-                        wait = Some(until);
-                        break;
-                    }
-                }
-            }
-            if !runs.is_empty() {
-                self.send_runs(egress, &runs);
-            }
-            if !runs.is_full() {
-                return wait;
-            }
-        }
-    }
-
-    /// Takes the next run of segments from the schedule; or leaves it there and says until when to wait for it.
-    fn next_run(&mut self, egress: Side, now: Nanos) -> Result<Run, Nanos> {
-        let len = self.run_length(egress, now)?;
-        let schedule = &mut self.departures[egress.index()];
-        let Departure { id, changes, .. } = schedule.get(0).ok_or(now)?;
-        let due = (0..len).map_while(|_| schedule.pop());
-        self.due.extend(due.map(|next| next.due));
-        Ok(Run {
-            first: id,
-            len,
-            changes,
-        })
-    }
-
-    /// How many neighbouring segments at the front of the schedule are due; or, when the next neighbour follows
-    /// within the quantum, when it does. Copies and what is changed leave alone.
-    fn run_length(&self, egress: Side, now: Nanos) -> Result<u32, Nanos> {
-        let schedule = &self.departures[egress.index()];
-        let front = schedule.get(0).ok_or(now)?;
-        let (due, first) = (front.due, front.id);
-        let gso = self.held.gso(first);
-        let port = self.ports[egress.index()].capabilities();
-        let longest = match () {
-            () if !port.gso || !front.changes.is_none() => 1,
-            () if port.tunnel_gso => gso.longest_train(),
-            () => gso.longest_run(),
-        };
-        let soon = |at: Nanos| at > now && at <= due + QUANTUM;
-        for len in 1..longest {
-            match schedule.get(len as usize) {
-                Some(next) if next.id.0 == first.0 + u64::from(len) && next.changes.is_none() => {
-                    if soon(next.due) {
-                        return Err(next.due);
-                    } else if next.due > now {
-                        return Ok(len);
-                    }
-                }
-                Some(_) => return Ok(len),
-                None => {
-                    let last = held::segment(first) + len == gso.segments();
-                    let undecided = self.link.next_at().filter(|at| !last && soon(*at));
-                    return undecided.map_or(Ok(len), Err);
-                }
-            }
-        }
-        Ok(longest)
-    }
-
-    /// Sends runs that were taken from the schedule, and forgets them.
-    fn send_runs(&mut self, egress: Side, runs: &[Run]) {
-        let (held, spare) = (&self.held, &mut self.spare);
-        let trains = self.ports[egress.index()].capabilities().tunnel_gso;
-        let frames = runs.iter().map(|run| run.frame(held, spare, trains));
-        let mut frames: ArrayVec<TxFrame<'_>, BATCH> = frames.collect();
-        let mut departures = [None; BATCH];
-        let stats = &mut self.stats;
-        let port = &mut self.ports[egress.index()];
-        send(port, &mut frames, |index, sent| match sent {
-            Ok(at) => departures[index] = Some(at),
-            Err(error) => stats.send_failed(egress.other(), runs[index].len, &error),
-        });
-        frames.into_iter().for_each(|sent| spare.take_back(sent));
-        let mut rest = self.due.as_slice();
-        for (run, departure) in runs.iter().zip(departures) {
-            let (due, after) = rest.split_at(run.len as usize);
-            rest = after;
-            if let Some(left) = departure {
-                let bytes = run.bytes(&self.held);
-                self.stats.left(egress.other(), run.len, bytes);
-                let (flow, clamped) = self.held.lateness(run.first);
-                for alike in due.chunk_by(|a, b| a == b) {
-                    let error = Nanos(left.0.saturating_sub(alike[0].0)) + clamped;
-                    let count = alike.len() as u64;
-                    self.stats
-                        .departed(egress.other(), flow, alike[0], error, count);
-                }
-            }
-            if let Some(log) = &mut self.log {
-                run.note(&self.held, due, departure, log);
-            }
-            self.held.release(run.first, run.len);
-        }
-        self.due.clear();
+    /// The first arrival that was not taken in yet, and the set that has it.
+    fn next_arrival(&self) -> Option<(Nanos, u16)> {
+        let arrivals = self.common.sets.iter().zip(0..);
+        let arrivals = arrivals.filter_map(|(set, number)| Some((set.arrival()?, number)));
+        arrivals.min()
     }
 
     /// The machine stood still so long before the next step.
     #[cold]
     pub(crate) fn stood_still(&mut self, stall: Stall) {
-        self.stats.stalls.note(stall);
+        self.lanes
+            .iter_mut()
+            .for_each(|lane| lane.stood_still(stall));
     }
 
     /// Whether so much arrives that the next turn comes at its own time, [`TURN`] after this one.
@@ -419,113 +219,99 @@ impl<P: Port> Forwarder<P> {
         self.load.is_high(now)
     }
 
+    /// Whether what arrives until `until` can wait until then: no packet is due sooner.
+    pub(crate) fn can_wait(&self, now: Nanos, until: Nanos) -> bool {
+        until <= now + self.patience
+    }
+
     /// Whether anything has arrived since the last step.
     pub(crate) fn has_arrivals(&self) -> bool {
-        self.ports.iter().any(P::has_arrivals)
+        self.common.sets.iter().any(P::has_arrivals)
     }
 
     /// Gives ports back what of their memory would end a sleep at once.
     pub(crate) fn prepare_to_sleep(&mut self) {
-        for side in [Side::A, Side::B] {
-            if let Some(place) = self.ports[side.index()].recall_to_wait() {
-                self.held.give_back(side, place);
+        for (set, number) in self.common.sets.iter().zip(0..) {
+            if let Some(place) = set.recall_to_wait() {
+                self.common.held.give_back(number, place);
             }
         }
     }
 
-    /// Puts other conditions into force, at `now` or, if more has arrived than is taken in at once, before what waits; when
-    /// they are.
+    /// Puts other conditions into force on a link, at `now` or, if more has arrived than is taken in at once, before what
+    /// waits; when they are.
     ///
     /// # Errors
     /// What the link refuses; nothing is changed then.
     pub(crate) fn change(
         &mut self,
+        link: usize,
         now: Nanos,
         paths: &[PathSpec],
         rules: Rules,
     ) -> Result<Nanos, ConfigError> {
         // What came before meets the conditions that it found.
         let at = self.take_in(now).unwrap_or(now);
-        let at = self.link.change(at, paths)?;
-        self.rules = rules;
+        let at = self.lanes[link].change(at, paths, rules)?;
+        let number = u32::try_from(link).expect("far fewer links");
+        self.agenda.set(number, Some(Nanos::ZERO));
+        let least = self.lanes.iter().map(Lane::least_delay).min();
+        self.patience = least.map_or(LONGEST_PATIENCE, |least| least.min(LONGEST_PATIENCE));
         Ok(at)
     }
 
-    /// Goes on with another port on this side. What came by the old one and is on its way stays so; it keeps the old port's
-    /// memory until it has left.
-    pub(crate) fn replace_port(&mut self, side: Side, port: P) {
-        let old = std::mem::replace(&mut self.ports[side.index()], port);
-        self.missed[side.index()] += { old }.missed();
+    /// Goes on with another interface at this end of a link. What came by the old one and is on its way stays so.
+    ///
+    /// # Errors
+    /// That interface is gone, too.
+    pub(crate) fn rejoin(
+        &mut self,
+        link: usize,
+        side: Side,
+        interface: u32,
+    ) -> std::io::Result<()> {
+        let end = self.lanes[link].ports()[side.index()];
+        self.common.sets[end.set()].rejoin(end.port(), interface)
     }
 
-    /// Gives up what is still on its way and ends the packet log with it; what of that was kept.
-    pub(crate) fn finish(&mut self) -> Option<PacketLogSummary> {
-        // What is decided already, and nothing else.
-        self.decide(Nanos::ZERO);
-        let undecided = self.link.stop();
-        let mut log = self.log.take()?;
-        for departures in &mut self.departures {
-            while let Some(Departure { due, id, changes }) = departures.pop() {
-                log.note(LogLine {
-                    due: Some(due),
-                    changes,
-                    ..self.held.line(id, PacketVerdict::HeldAtEnd)
-                });
+    /// Gives up what is still on its way on a link and ends its packet log with it; what of that was kept.
+    pub(crate) fn finish(&mut self, link: usize) -> Option<PacketLogSummary> {
+        self.lanes[link].finish(&mut self.common)
+    }
+
+    /// Everything counted so far of a link.
+    pub(crate) fn stats(&mut self, link: usize) -> Stats {
+        let lane = &self.lanes[link];
+        let mut stats = lane.stats();
+        let ends = lane.ports();
+        for side in [Side::A, Side::B] {
+            let set = ends[side.index()].set();
+            let missed = self.common.sets[set].missed();
+            if self.ends[set].len() == 1 {
+                stats.missed[side.index()] = missed;
+            } else {
+                stats.missed_by_any = missed;
             }
         }
-        for (id, copy) in undecided {
-            log.note(LogLine {
-                changes: Changes::new(copy, false, None),
-                ..self.held.line(id, PacketVerdict::HeldAtEnd)
-            });
-        }
-        Some(log.finish())
-    }
-
-    /// Everything counted so far.
-    pub(crate) fn stats(&mut self) -> Stats {
-        let mut stats = self.stats.clone();
-        for side in [Side::A, Side::B] {
-            stats.link[side.index()] = self.link.by_class(side).to_vec();
-            stats.missed[side.index()] = self.missed[side.index()];
-            stats.missed[side.index()] += self.ports[side.index()].missed();
-        }
-        stats.shares = ShareSummary::of(self.link.stages());
-        stats.delays = DelaySummary::of(self.link.stages());
-        stats.peak_bytes = self.held.peak_bytes();
+        stats.peak_bytes = self.common.held.peak_bytes();
         stats
     }
 
-    /// What has left so far, by kind of packets.
-    pub(crate) fn departures(&self) -> Vec<FlowDepartures> {
-        self.stats.flows.departures()
+    /// What has left a link so far, by kind of packets.
+    pub(crate) fn departures(&self, link: usize) -> Vec<FlowDepartures> {
+        self.lanes[link].departures()
     }
 
-    pub(crate) fn ports(&self) -> &[P; 2] {
-        &self.ports
+    pub(crate) fn links(&self) -> usize {
+        self.lanes.len()
     }
 
-    pub(crate) fn rules(&self) -> &Rules {
-        &self.rules
+    pub(crate) fn sets(&self) -> &[P] {
+        &self.common.sets
     }
-}
 
-/// Sends `frames` by `port`, after what it cannot do for itself.
-fn send<P: Port>(
-    port: &mut P,
-    frames: &mut [TxFrame<'_>],
-    mut sent: impl FnMut(usize, io::Result<Nanos>),
-) {
-    if !port.capabilities().checksum {
-        frames.iter_mut().for_each(TxFrame::complete_checksum);
-    }
-    port.send(frames, &mut sent);
-}
-
-/// Notes a line where a log is kept.
-fn note(log: &mut Option<PacketLogWriter>, line: impl FnOnce() -> LogLine) {
-    if let Some(log) = log {
-        log.note(line());
+    pub(crate) fn rules(&self, link: usize) -> &Rules {
+        self.lanes[link].rules()
     }
 }
 
@@ -536,78 +322,22 @@ fn note(log: &mut Option<PacketLogWriter>, line: impl FnOnce() -> LogLine) {
 /// again.
 #[must_use]
 pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
-    let mut forwarder = Forwarder::new(ports, link, Rules::default(), usize::MAX, None);
+    let mut forwarder = Forwarder::new(ports.into(), usize::MAX);
+    let budget = LateBudget::DEFAULT;
+    forwarder.join(PortId::APART, link, Rules::default(), budget, None);
     let mut now = Nanos::ZERO;
     loop {
-        let next = match forwarder.step(now) {
+        let next = match forwarder.step(now, Nanos::ZERO) {
             Next::Now => continue,
             Next::At(at) => Some(at),
             Next::Arrival => None,
         };
-        let arrivals = forwarder.ports.iter().filter_map(MemoryPort::next_arrival);
+        let arrivals = forwarder.sets().iter().filter_map(MemoryPort::next_arrival);
         match arrivals.chain(next).min() {
             Some(at) => now = at,
-            None => return forwarder.ports,
+            None => break,
         }
     }
-}
-
-/// Segments of one frame that leave together; one alone, if anything is changed.
-struct Run {
-    first: PacketId,
-    len: u32,
-    changes: Changes,
-}
-
-impl Run {
-    fn segments(&self) -> Range<u32> {
-        let first = held::segment(self.first);
-        first..first + self.len
-    }
-
-    /// What leaves; `trains` says whether a tunnel's may.
-    fn frame<'f>(
-        &self,
-        held: &'f HeldFrames<impl Lent>,
-        spare: &mut Spare,
-        trains: bool,
-    ) -> TxFrame<'f> {
-        let (frame, gso) = held.get(self.first);
-        let mut part = if trains {
-            gso.train(frame, self.segments(), spare)
-        } else {
-            gso.part(frame, self.segments(), spare)
-        };
-        let edit = self.changes.edit();
-        if self.changes.is_marked || edit.is_some() {
-            part.change(self.changes.is_marked, edit);
-        }
-        part
-    }
-
-    /// Notes a line for each segment, which left at `departure` if it did.
-    fn note(
-        &self,
-        held: &HeldFrames<impl Lent>,
-        due: &[Nanos],
-        departure: Option<Nanos>,
-        log: &mut PacketLogWriter,
-    ) {
-        let verdict = departure.map_or(PacketVerdict::SendFailed, |_| PacketVerdict::Delivered);
-        let (line, gso) = (held.line(self.first, verdict), held.gso(self.first));
-        for (segment, due) in self.segments().zip(due) {
-            log.note(LogLine {
-                bytes: gso.segment_len(segment),
-                due: Some(*due),
-                departure,
-                changes: self.changes,
-                ..line
-            });
-        }
-    }
-
-    /// L2 bytes of its segments, each with its headers.
-    fn bytes(&self, held: &HeldFrames<impl Lent>) -> u64 {
-        held.gso(self.first).wire_len(self.segments())
-    }
+    let sets = <[MemoryPort; 2]>::try_from(forwarder.common.sets);
+    sets.unwrap_or_else(|_| unreachable!("both are there still"))
 }

@@ -5,12 +5,12 @@ use std::io;
 use super::flows::Flows;
 use hdrhistogram::Histogram;
 use model::{Counters, Nanos, Side};
-use netio::{Missed, Stall, Waiter};
+use netio::{Missed, Sending, Stall, Waiter};
 use record::lateness::LateBudget;
 use record::link_spec::Rules;
 use record::summary::{
-    ClassSummary, DelaySummary, DepartureSummary, DirectionSummary, OwnLoss, ShareSummary,
-    StallSummary, Summary, dropped_by_cause,
+    ClassSummary, DelaySummary, DepartureSummary, DirectionSummary, HandOverSummary, OwnLoss,
+    ShareSummary, StallSummary, Summary, dropped_by_cause,
 };
 
 /// Why the emulator itself lost packets; none of these is the emulated network's doing.
@@ -56,8 +56,10 @@ pub(crate) struct Stats {
     pub(crate) delays: Vec<DelaySummary>,
     /// ARP, discovery and the like, passed unimpaired.
     pub(crate) control: [u64; 2],
-    /// Frames that found a receive ring full.
+    /// Frames that found a receive ring full, by the port whose ring it is.
     pub(crate) missed: [Missed; 2],
+    /// Frames that found a receive ring full that several links share: of any of them.
+    pub(crate) missed_by_any: Missed,
     /// Packets that the egress interface took.
     pub(crate) sent: [u64; 2],
     /// Their L2 bytes.
@@ -69,6 +71,8 @@ pub(crate) struct Stats {
     pub(crate) send_error: Option<String>,
     /// Actual minus due time, a packet.
     pub(crate) departure: DepartureError,
+    /// The part of it before the call that sent the packet.
+    hand_over: Lateness,
     /// When the machine stood still.
     pub(crate) stalls: Stalls,
     /// Departures by kind of packets.
@@ -78,6 +82,14 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
+    /// Nothing counted yet; departures later than `budget` after their due time will count as late.
+    pub(crate) fn within(budget: LateBudget) -> Self {
+        Self {
+            departure: DepartureError::within(budget),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn lose(&mut self, ingress: Side, cause: Loss, packets: u32) {
         self.lost[ingress.index()][cause as usize] += u64::from(packets);
     }
@@ -100,19 +112,25 @@ impl Stats {
         self.sent_bytes[ingress.index()] += bytes;
     }
 
-    /// So many packets of that kind, due at `due`, left so much after it, or after they would have been due had they been
-    /// taken in on time.
+    /// So many packets of that kind were due at `due`, and would have been due `clamped` sooner had they been taken in on time.
     pub(crate) fn departed(
         &mut self,
         ingress: Side,
-        flow: u8,
+        (flow, clamped): (u8, Nanos),
         due: Nanos,
-        error: Nanos,
+        sending: Sending,
         packets: u64,
     ) {
         self.stalls.departed(due, packets);
-        let are_late = self.departure.record(error, packets);
+        let late = |at: Nanos| Nanos(at.0.saturating_sub(due.0)) + clamped;
+        let are_late = self.departure.record(late(sending.ended), packets);
+        self.hand_over.record(late(sending.begun), packets);
         self.flows.left(flow, ingress, packets, are_late);
+    }
+
+    /// How late the departures were.
+    pub(crate) fn departure_error(&self) -> DepartureSummary {
+        self.departure.summary(&self.hand_over)
     }
 
     /// What the model counted, all classes together.
@@ -126,25 +144,13 @@ impl Stats {
     }
 }
 
-/// The histogram of departure error: nanoseconds after the due time, 3 significant digits, up to 10 s.
-#[derive(Clone, Debug)]
+/// How late every departure was, and which of them count as late.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DepartureError {
-    histogram: Histogram<u64>,
+    lateness: Lateness,
     late: u64,
     /// A departure later than this after its due time is late.
     budget: LateBudget,
-}
-
-impl Default for DepartureError {
-    fn default() -> Self {
-        let histogram = Histogram::new_with_bounds(1, 10_000_000_000, 3)
-            .expect("constant bounds that the library accepts");
-        Self {
-            histogram,
-            late: 0,
-            budget: LateBudget::DEFAULT,
-        }
-    }
 }
 
 impl DepartureError {
@@ -158,22 +164,50 @@ impl DepartureError {
 
     /// So many more; whether they are late.
     fn record(&mut self, error: Nanos, packets: u64) -> bool {
-        self.histogram.saturating_record_n(error.0, packets);
+        self.lateness.record(error, packets);
         let are_late = error > self.budget.time();
         self.late += if are_late { packets } else { 0 };
         are_late
     }
 
-    /// How late the departures were.
-    pub(super) fn summary(&self) -> DepartureSummary {
+    fn summary(&self, hand_over: &Lateness) -> DepartureSummary {
+        let histogram = &self.lateness.0;
+        let before = &hand_over.0;
         DepartureSummary {
-            count: self.histogram.len(),
-            p50_ns: self.histogram.value_at_quantile(0.5),
-            p99_ns: self.histogram.value_at_quantile(0.99),
-            max_ns: self.histogram.max(),
+            count: histogram.len(),
+            p50_ns: histogram.value_at_quantile(0.5),
+            p99_ns: histogram.value_at_quantile(0.99),
+            max_ns: histogram.max(),
+            hand_over: Some(HandOverSummary {
+                p50_ns: before.value_at_quantile(0.5),
+                p99_ns: before.value_at_quantile(0.99),
+                max_ns: before.max(),
+            }),
             over_budget: self.late,
             budget_ns: self.budget.time().0,
         }
+    }
+}
+
+/// Nanoseconds after the due time, with 3 significant digits, up to 10 s; takes the memory that its largest needs.
+#[derive(Clone, Debug)]
+struct Lateness(Histogram<u64>);
+
+/// What is later than this counts as so late.
+const LATEST: Nanos = Nanos(10_000_000_000);
+
+impl Default for Lateness {
+    fn default() -> Self {
+        let mut histogram = Histogram::new(3).expect("a precision that the library accepts");
+        histogram.auto(true);
+        Self(histogram)
+    }
+}
+
+impl Lateness {
+    fn record(&mut self, error: Nanos, packets: u64) {
+        // It grows to what is recorded, which is bounded.
+        let _ = self.0.record_n(error.min(LATEST).0, packets);
     }
 }
 
@@ -229,8 +263,9 @@ pub(super) fn summary(
         down: direction(stats, Side::B, rules),
         shares: stats.shares.clone(),
         delays: stats.delays.clone(),
-        departure_error: stats.departure.summary(),
+        departure_error: stats.departure_error(),
         stalls: stats.stalls.summary(),
+        rings_full: rings_full(stats.missed_by_any).collect(),
         peak_held_bytes: stats.peak_bytes,
         held_limit_bytes,
         ring_bytes,
@@ -245,23 +280,11 @@ pub(super) fn summary(
 
 fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
     let counters = stats.counters(ingress);
-    let Missed { small, large, .. } = stats.missed[ingress.index()];
-    let Missed { refused, .. } = stats.missed[ingress.other().index()];
-    let missed = [
-        ("receive ring of packets full", small),
-        ("receive ring of trains full", large),
-        ("tunnel's train refused", refused),
-    ];
-    let emulator_lost = Loss::ALL
-        .map(|cause| (cause.name(), stats.lost(ingress, cause)))
-        .into_iter()
-        .chain(missed)
-        .filter(|(_, count)| *count > 0)
-        .map(|(cause, count)| OwnLoss {
-            cause: cause.to_owned(),
-            count,
-        })
-        .collect();
+    let lost = Loss::ALL.map(|cause| (cause.name(), stats.lost(ingress, cause)));
+    let refused = stats.missed[ingress.other().index()].refused;
+    let emulator_lost = own_losses(lost)
+        .chain(rings_full(stats.missed[ingress.index()]))
+        .chain(own_losses([("tunnel's train refused", refused)]));
     let others = stats.link[ingress.index()].iter().skip(1);
     let classes = rules.names().zip(others);
     DirectionSummary {
@@ -280,8 +303,24 @@ fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
             .collect(),
         late_arrivals: counters.late,
         link_control: stats.control[ingress.index()],
-        emulator_lost,
+        emulator_lost: emulator_lost.collect(),
     }
+}
+
+fn rings_full(Missed { small, large, .. }: Missed) -> impl Iterator<Item = OwnLoss> {
+    own_losses([
+        ("receive ring of packets full", small),
+        ("receive ring of trains full", large),
+    ])
+}
+
+/// Those that occurred.
+fn own_losses<const N: usize>(counts: [(&'static str, u64); N]) -> impl Iterator<Item = OwnLoss> {
+    let occurred = counts.into_iter().filter(|(_, count)| *count > 0);
+    occurred.map(|(cause, count)| OwnLoss {
+        cause: cause.to_owned(),
+        count,
+    })
 }
 
 /// What was offered or copied and neither left nor was dropped.

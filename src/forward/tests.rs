@@ -1,14 +1,21 @@
 //! The forwarder between two ports in memory, in virtual time.
 
+use std::io;
+
 use model::{
     BitsPerSec, Counters, Delay, DropCause, Effect, Framing, LinkConfig, Probability, QueueLimit,
     Rate, StageSpec,
 };
-use netio::{Frame, Gso, GsoKind, MemoryPort, Missed, Offload, PartialChecksum, Sent};
+use netio::{
+    Frame, Gso, GsoFrame, GsoKind, MemoryPort, Missed, Offload, PartialChecksum, Sending, Sent,
+    TxFrame,
+};
 use proptest::prelude::*;
 use record::lateness::{self, LinkDepartures, Traffic};
 use record::{Figure, Metric, Statistic};
 
+use super::departures::{Changes, Departure};
+use super::held::Came;
 use super::*;
 
 const SEGMENT: usize = 100;
@@ -75,9 +82,22 @@ fn forwarder(conditions: Conditions, gso: bool, memory: usize) -> InMemory {
     with_link(link(conditions), gso, memory)
 }
 
+/// One link between two ports.
+fn between<P: Ports>(
+    ports: [P; 2],
+    link: Link,
+    memory: usize,
+    log: Option<PacketLogWriter>,
+) -> Forwarder<P> {
+    let mut forwarder = Forwarder::new(ports.into(), memory);
+    let budget = LateBudget::DEFAULT;
+    forwarder.join(PortId::APART, link, Rules::default(), budget, log);
+    forwarder
+}
+
 fn with_link(link: Link, gso: bool, memory: usize) -> InMemory {
     let ports = [MemoryPort::new(gso), MemoryPort::new(gso)];
-    Forwarder::new(ports, link, Rules::default(), memory, None)
+    between(ports, link, memory, None)
 }
 
 /// A link on which what goes up meets `stages`, named by their numbers.
@@ -125,10 +145,10 @@ fn rate(bits: u64) -> Option<Rate> {
 /// Steps as its caller would until nothing is left; what left by B.
 fn run(forwarder: &mut InMemory, mut now: Nanos, lateness: u64) -> Vec<Sent> {
     loop {
-        match forwarder.step(now) {
+        match forwarder.step(now, Nanos::ZERO) {
             Next::Now => {}
             Next::At(at) => now = at.max(now) + Nanos(lateness),
-            Next::Arrival => return forwarder.ports[1].sent(),
+            Next::Arrival => return forwarder.common.sets[1].sent(),
         }
     }
 }
@@ -147,7 +167,7 @@ proptest! {
         let (mut arrival, mut first, mut arrivals) = (Nanos(1), 0, Vec::new());
         for (gap, segments) in frames {
             arrival += Nanos(gap);
-            forwarder.ports[0].arrive(frame(arrival, first, segments));
+            forwarder.common.sets[0].arrive(frame(arrival, first, segments));
             arrivals.extend((0..segments).map(|_| arrival));
             first += segments;
         }
@@ -159,8 +179,8 @@ proptest! {
                 prop_assert!(sent.departure >= arrivals[n as usize] + Nanos(delay));
             }
         }
-        let stats = forwarder.stats();
-        prop_assert_eq!(stats.departure.summary().count, u64::from(first));
+        let stats = forwarder.stats(0);
+        prop_assert_eq!(stats.departure_error().count, u64::from(first));
         prop_assert_eq!(stats.sent[0], u64::from(first));
     }
 }
@@ -179,15 +199,15 @@ fn frames_that_were_looked_at_late_meet_the_queue_as_it_was_when_they_came() {
         let mut forwarder = forwarder(conditions, true, 1 << 24);
         for n in 0..300 {
             let at = Nanos(u64::from(n) * 10_000);
-            forwarder.ports[0].arrive(frame(at, n, 1));
+            forwarder.common.sets[0].arrive(frame(at, n, 1));
             step(&mut forwarder, at);
         }
         run(&mut forwarder, Nanos(3_000_000), 0);
-        let stats = forwarder.stats();
+        let stats = forwarder.stats(0);
         (stats.sent[0], stats.counters(Side::A))
     };
     let on_time = burst(&mut |forwarder, at| {
-        forwarder.step(at);
+        forwarder.step(at, Nanos::ZERO);
     });
     let late = burst(&mut |_, _| {});
     assert_eq!(on_time, late);
@@ -201,7 +221,7 @@ fn a_gso_frame_under_pure_delay_leaves_whole() {
         ..Conditions::default()
     };
     let mut forwarder = forwarder(conditions, true, 1 << 20);
-    forwarder.ports[0].arrive(frame(Nanos(0), 0, 40));
+    forwarder.common.sets[0].arrive(frame(Nanos(0), 0, 40));
     let left = run(&mut forwarder, Nanos(0), 0);
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].departure, Nanos(5_000));
@@ -214,7 +234,7 @@ fn segments_further_apart_than_the_quantum_leave_alone() {
         ..Conditions::default()
     };
     let mut forwarder = forwarder(conditions, true, 1 << 20);
-    forwarder.ports[0].arrive(frame(Nanos(0), 0, 8));
+    forwarder.common.sets[0].arrive(frame(Nanos(0), 0, 8));
     let left = run(&mut forwarder, Nanos(0), 0);
     assert!(left.iter().all(|sent| sent.gso.is_none()));
     assert_eq!(left.len(), 8);
@@ -228,7 +248,7 @@ fn segments_closer_than_the_quantum_leave_together_when_the_last_is_due() {
     };
     let mut forwarder = forwarder(conditions, true, 1 << 20);
     // 154 bytes at 10 Gb/s: 123.2 ns each, 40 of them in 4.9 us.
-    forwarder.ports[0].arrive(frame(Nanos(0), 0, 40));
+    forwarder.common.sets[0].arrive(frame(Nanos(0), 0, 40));
     let left = run(&mut forwarder, Nanos(0), 0);
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].departure, Nanos(4_928));
@@ -244,10 +264,10 @@ fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
     const LIMIT: usize = (64 << 10) + 3_000;
     let mut forwarder = forwarder(conditions, true, LIMIT);
     for _ in 0..3 {
-        forwarder.ports[0].arrive(frame(Nanos(0), 0, 40));
+        forwarder.common.sets[0].arrive(frame(Nanos(0), 0, 40));
     }
     let left = run(&mut forwarder, Nanos(0), 0);
-    let stats = forwarder.stats();
+    let stats = forwarder.stats(0);
     assert_eq!(left.len(), 1);
     assert_eq!(stats.lost(Side::A, Loss::Memory), 80);
     assert!(stats.peak_bytes <= LIMIT);
@@ -256,7 +276,7 @@ fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
 #[test]
 fn every_copy_leaves_with_the_bytes_of_its_packet_and_neither_joins_a_train() {
     let mut forwarder = with_link(up(&[Effect::Duplicate(chance(1.0).into())]), true, 1 << 20);
-    forwarder.ports[0].arrive(frame(Nanos(0), 0, 40));
+    forwarder.common.sets[0].arrive(frame(Nanos(0), 0, 40));
     let left = run(&mut forwarder, Nanos(0), 0);
     let mut found = numbers(&left);
     found.sort_unstable();
@@ -272,9 +292,9 @@ fn every_copy_leaves_with_the_bytes_of_its_packet_and_neither_joins_a_train() {
         };
         assert_eq!(packet, copy);
     }
-    let stats = forwarder.stats();
+    let stats = forwarder.stats(0);
     assert_eq!((stats.counters(Side::A).copies, stats.sent[0]), (40, 80));
-    assert!(forwarder.held.is_empty());
+    assert!(forwarder.common.held.is_empty());
 }
 
 #[test]
@@ -286,10 +306,10 @@ fn a_copy_whose_packet_is_lost_leaves_all_the_same() {
     ];
     let mut forwarder = with_link(up(&stages), true, 1 << 20);
     for n in 0..50 {
-        forwarder.ports[0].arrive(frame(Nanos(u64::from(n)), n * 20, 20));
+        forwarder.common.sets[0].arrive(frame(Nanos(u64::from(n)), n * 20, 20));
     }
     let left = numbers(&run(&mut forwarder, Nanos(50), 0));
-    let counters = forwarder.stats().counters(Side::A);
+    let counters = forwarder.stats(0).counters(Side::A);
     assert_eq!(counters.delivered, left.len() as u64);
     assert_eq!(counters.packets, 1_000);
     assert!(
@@ -297,7 +317,7 @@ fn a_copy_whose_packet_is_lost_leaves_all_the_same() {
         "{counters:?}"
     );
     assert!(add_up(&counters) && counters.held() == 0, "{counters:?}");
-    assert!(forwarder.held.is_empty());
+    assert!(forwarder.common.held.is_empty());
 }
 
 #[test]
@@ -306,14 +326,20 @@ fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_t
     let train = frame(Nanos(0), 0, 40);
     let gso = GsoFrame::of(&train).unwrap();
     let mut expected = alone(&train, 7);
-    let first = forwarder.held.insert(Side::A, 0, train, gso);
+    let came = Came {
+        set: 0,
+        side: Side::A,
+        flow: 0,
+    };
+    let first = forwarder.common.held.insert(came, train, gso);
     for segment in 0..40 {
-        forwarder.departures[1].push(Departure {
+        forwarder.lanes[0].departures[1].push(Departure {
             due: Nanos(0),
-            id: PacketId(first.0 + segment),
+            id: model::PacketId(first.0 + segment),
             changes: Changes::new(0, segment == 7, None),
         });
     }
+    forwarder.agenda.set(0, Some(Nanos(0)));
     let left = run(&mut forwarder, Nanos(0), 0);
     assert_eq!(numbers(&left), (0..40).collect::<Vec<_>>());
     let [before, marked, after] = &left[..] else {
@@ -332,7 +358,7 @@ fn a_corrupted_segment_differs_in_one_bit_behind_its_ip_header_and_leaves_alone(
     let mut forwarder = with_link(up(&[Effect::Corrupt(chance(1.0).into())]), true, 1 << 20);
     let train = frame(Nanos(0), 0, 40);
     let expected: Vec<_> = (0..40).map(|n| alone(&train, n)).collect();
-    forwarder.ports[0].arrive(train);
+    forwarder.common.sets[0].arrive(train);
     let left = run(&mut forwarder, Nanos(0), 0);
     assert_eq!(left.len(), 40);
     for (sent, expected) in left.iter().zip(expected) {
@@ -340,7 +366,7 @@ fn a_corrupted_segment_differs_in_one_bit_behind_its_ip_header_and_leaves_alone(
         assert_eq!(sent.bytes[..34], expected[..34]);
         assert_eq!(bits_between(&sent.bytes, &expected), 1);
     }
-    assert_eq!(forwarder.stats().counters(Side::A).edited, 40);
+    assert_eq!(forwarder.stats(0).counters(Side::A).edited, 40);
 }
 
 #[test]
@@ -359,17 +385,20 @@ fn the_sender_of_what_is_too_long_is_told_at_once() {
     let offload = frame(Nanos(0), 0, 3).offload;
     let train = Frame::new(Nanos(0), offload, None, &bytes);
     let first = alone(&train, 0);
-    forwarder.ports[0].arrive(train);
+    forwarder.common.sets[0].arrive(train);
     // 40 bytes of headers and 100 of payload are one too many.
     assert!(run(&mut forwarder, Nanos(0), 0).is_empty());
-    let replies = forwarder.ports[0].sent();
+    let replies = forwarder.common.sets[0].sent();
     assert_eq!(replies.len(), 3);
     assert_eq!(replies[0].departure, Nanos(0));
-    assert_eq!(Some(&replies[0].bytes), too_big(&first, 139).as_ref());
-    let stats = forwarder.stats();
+    assert_eq!(
+        Some(&replies[0].bytes),
+        netio::too_big(&first, 139).as_ref()
+    );
+    let stats = forwarder.stats(0);
     assert_eq!(stats.counters(Side::A).dropped(DropCause::TooBig), 3);
     assert_eq!((stats.replies, stats.sent), ([3, 0], [0, 0]));
-    assert!(forwarder.held.is_empty());
+    assert!(forwarder.common.held.is_empty());
 }
 
 #[test]
@@ -382,14 +411,15 @@ fn a_change_holds_for_what_comes_after_it_and_not_for_what_came_before() {
     };
     let mut forwarder = with_link(up(&[delay(100)]), true, 1 << 20);
     for n in 0..200 {
-        forwarder.ports[0].arrive(frame(Nanos(u64::from(n) * 1_000), n, 1));
+        forwarder.common.sets[0].arrive(frame(Nanos(u64::from(n) * 1_000), n, 1));
     }
     let specs =
         |effect| LinkConfig::new(3, vec![StageSpec::new("box.up.0", effect)], Vec::new()).paths;
     // More is waiting than is taken in at once: the change comes before what is left.
-    let at = forwarder.change(Nanos(150_000), &specs(delay(300)), Rules::default());
+    let at = forwarder.change(0, Nanos(150_000), &specs(delay(300)), Rules::default());
     assert_eq!(at, Ok(Nanos(64_000)));
     let refused = forwarder.change(
+        0,
         Nanos(150_000),
         &specs(Effect::Loss(chance(0.1).into())),
         Rules::default(),
@@ -411,7 +441,7 @@ fn a_change_holds_for_what_comes_after_it_and_not_for_what_came_before() {
     for (n, sent) in (0..).zip(&left) {
         assert_eq!(sent.departure, Nanos(due(n)).max(Nanos(150_000)), "{n}");
     }
-    assert_eq!(forwarder.stats().counters(Side::A).late, 0);
+    assert_eq!(forwarder.stats(0).counters(Side::A).late, 0);
 }
 
 #[test]
@@ -422,27 +452,21 @@ fn the_log_ends_with_what_was_on_its_way_in_a_stall_and_behind_it() {
     });
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("log");
-    let mut forwarder = with_link(
-        up(&[Effect::Duplicate(chance(1.0).into()), stall]),
-        true,
-        1 << 20,
-    );
-    forwarder.log = Some(
-        packet_log::PacketLog::create(&file)
-            .unwrap()
-            .begin()
-            .unwrap(),
-    );
-    forwarder.ports[0].arrive(frame(Nanos(0), 0, 5));
-    forwarder.ports[1].arrive(frame(Nanos(0), 0, 1));
+    let log = packet_log::PacketLog::create(&file).unwrap();
+    let log = log.begin().unwrap();
+    let ports = [MemoryPort::new(true), MemoryPort::new(true)];
+    let link = up(&[Effect::Duplicate(chance(1.0).into()), stall]);
+    let mut forwarder = between(ports, link, 1 << 20, Some(log));
+    forwarder.common.sets[0].arrive(frame(Nanos(0), 0, 5));
+    forwarder.common.sets[1].arrive(frame(Nanos(0), 0, 1));
     assert!(run(&mut forwarder, Nanos(0), 0).is_empty());
-    assert_eq!(forwarder.finish().unwrap().lines, 11);
+    assert_eq!(forwarder.finish(0).unwrap().lines, 11);
     let text = std::fs::read_to_string(&file).unwrap();
     let count = |words: &str| text.lines().filter(|line| line.contains(words)).count();
     assert_eq!(count(",held_at_end,,"), 5);
     assert_eq!(count(",held_at_end,copy,"), 5);
     assert_eq!(count("down,"), 1);
-    let counters = forwarder.stats().counters(Side::A);
+    let counters = forwarder.stats(0).counters(Side::A);
     assert_eq!(
         (counters.packets, counters.copies, counters.held()),
         (5, 5, 10)
@@ -471,21 +495,21 @@ proptest! {
         let (mut arrival, mut first) = (Nanos(1), 0);
         for (gap, segments) in frames {
             arrival += Nanos(gap);
-            forwarder.ports[0].arrive(frame(arrival, first, segments));
+            forwarder.common.sets[0].arrive(frame(arrival, first, segments));
             first += segments;
         }
-        while forwarder.step(Nanos(until)) == Next::Now {}
-        let counters = forwarder.stats().counters(Side::A);
+        while forwarder.step(Nanos(until), Nanos::ZERO) == Next::Now {}
+        let counters = forwarder.stats(0).counters(Side::A);
         prop_assert!(add_up(&counters), "{counters:?}");
-        let so_far = numbers(&forwarder.ports[1].sent()).len();
+        let so_far = numbers(&forwarder.common.sets[1].sent()).len();
         let left = run(&mut forwarder, arrival.max(Nanos(until)), 0);
-        let stats = forwarder.stats();
+        let stats = forwarder.stats(0);
         let counters = stats.counters(Side::A);
         prop_assert!(add_up(&counters) && counters.held() == 0, "{counters:?}");
         prop_assert_eq!(counters.packets, u64::from(first));
         prop_assert_eq!(counters.delivered, stats.sent[0]);
         prop_assert_eq!(stats.sent[0], (so_far + numbers(&left).len()) as u64);
-        prop_assert!(forwarder.held.is_empty());
+        prop_assert!(forwarder.common.held.is_empty());
     }
 }
 
@@ -494,7 +518,7 @@ fn look(forwarder: &InMemory) -> [LinkDepartures; 1] {
     [LinkDepartures {
         link: "link".to_owned(),
         budget_ns: LateBudget::DEFAULT.time().0,
-        flows: forwarder.departures(),
+        flows: forwarder.departures(0),
     }]
 }
 
@@ -511,12 +535,12 @@ fn echo(arrival: Nanos) -> Frame {
 fn ping(forwarder: &mut InMemory, count: u64, is_stalled: impl Fn(u64) -> bool) {
     for n in 0..count {
         let at = Nanos::from_millis(1 + 10 * n);
-        for port in &mut forwarder.ports {
+        for port in &mut forwarder.common.sets {
             port.arrive(echo(at));
         }
-        forwarder.step(at);
+        forwarder.step(at, Nanos::ZERO);
         let stall = if is_stalled(n) { 5 } else { 0 };
-        forwarder.step(at + Nanos::from_millis(1 + stall));
+        forwarder.step(at + Nanos::from_millis(1 + stall), Nanos::ZERO);
     }
 }
 
@@ -540,9 +564,9 @@ fn late_pings_spoil_the_ping_and_not_the_download_after_them() {
     let pinged = look(&forwarder);
     for n in 0..100 {
         let at = Nanos::from_millis(u64::from(1000 + n));
-        forwarder.ports[1].arrive(frame(at, n, 40));
-        forwarder.ports[0].arrive(frame(at, n, 1));
-        forwarder.step(at);
+        forwarder.common.sets[1].arrive(frame(at, n, 40));
+        forwarder.common.sets[0].arrive(frame(at, n, 1));
+        forwarder.step(at, Nanos::ZERO);
     }
     run(&mut forwarder, Nanos::from_millis(1100), 0);
     let downloaded = look(&forwarder);
@@ -576,13 +600,13 @@ fn what_the_model_took_in_late_leaves_as_much_later_as_it_should_have() {
     let mut forwarder = delayed_by_a_millisecond();
     let [early, late] = [2, 5].map(Nanos::from_millis);
     for at in [late, early] {
-        forwarder.ports[0].arrive(frame(at, 0, 2));
-        forwarder.step(late);
+        forwarder.common.sets[0].arrive(frame(at, 0, 2));
+        forwarder.step(late, Nanos::ZERO);
     }
     run(&mut forwarder, late, 0);
-    let stats = forwarder.stats();
+    let stats = forwarder.stats(0);
     assert_eq!(stats.counters(Side::A).late, 2);
-    let error = stats.departure.summary();
+    let error = stats.departure_error();
     assert_eq!((error.count, error.over_budget), (4, 2));
     assert_eq!(error.max_ns / 100_000, 30);
 }
@@ -590,7 +614,7 @@ fn what_the_model_took_in_late_leaves_as_much_later_as_it_should_have() {
 /// A port that says of its own what became of the n-th frame of a send call.
 struct OddPort(MemoryPort, fn(usize, Nanos) -> io::Result<Nanos>);
 
-impl Port for OddPort {
+impl Ports for OddPort {
     type Lent = std::convert::Infallible;
 
     fn capabilities(&self) -> netio::Capabilities {
@@ -609,14 +633,32 @@ impl Port for OddPort {
         self.0.arrival()
     }
 
-    fn take(&mut self) -> Option<Received<Self::Lent>> {
+    fn take(&mut self) -> Option<(usize, Received<Self::Lent>)> {
         self.0.take()
     }
 
-    fn send(&mut self, frames: &[TxFrame<'_>], sent: &mut dyn FnMut(usize, io::Result<Nanos>)) {
-        self.0.send(frames, &mut |index, at| {
-            sent(index, at.and_then(|at| self.1(index, at)));
-        });
+    fn send(
+        &mut self,
+        port: usize,
+        not_before: Nanos,
+        frames: &[TxFrame<'_>],
+        sent: &mut dyn FnMut(usize, io::Result<Sending>),
+    ) {
+        self.0
+            .send(port, not_before, frames, &mut |index, sending| {
+                let ended = sending.and_then(|sending| self.1(index, sending.ended));
+                sent(
+                    index,
+                    ended.map(|ended| Sending {
+                        begun: not_before,
+                        ended,
+                    }),
+                );
+            });
+    }
+
+    fn rejoin(&mut self, _: usize, _: u32) -> io::Result<()> {
+        Ok(())
     }
 
     fn missed(&mut self) -> Missed {
@@ -630,12 +672,12 @@ fn the_departure_error_has_the_sending_and_the_place_in_the_batch() {
     let slow = |index, at| Ok(at + Nanos(500_000 * (index as u64 + 1)));
     let ports = [(); 2].map(|()| OddPort(MemoryPort::new(true), slow));
     let link = link(Conditions::default());
-    let mut forwarder = Forwarder::new(ports, link, Rules::default(), 1 << 20, None);
+    let mut forwarder = between(ports, link, 1 << 20, None);
     for n in 0..4 {
-        forwarder.ports[0].0.arrive(frame(Nanos(0), n, 1));
+        forwarder.common.sets[0].0.arrive(frame(Nanos(0), n, 1));
     }
-    forwarder.step(Nanos(0));
-    let error = forwarder.stats().departure.summary();
+    forwarder.step(Nanos(0), Nanos::ZERO);
+    let error = forwarder.stats(0).departure_error();
     assert_eq!((error.count, error.over_budget), (4, 2));
     assert_eq!(
         [error.p50_ns, error.max_ns].map(|ns| ns / 100_000),
@@ -648,14 +690,14 @@ fn link_control_that_finds_the_other_interface_down_is_no_fault_of_the_emulators
     let invalid = |error: fn(usize, Nanos) -> io::Result<Nanos>| {
         let ports = [(); 2].map(|()| OddPort(MemoryPort::new(true), error));
         let link = link(Conditions::default());
-        let mut forwarder = Forwarder::new(ports, link, Rules::default(), 1 << 20, None);
+        let mut forwarder = between(ports, link, 1 << 20, None);
         let mut arp = [0; 60];
         arp[12..14].copy_from_slice(&[8, 6]);
         let arp = Frame::new(Nanos(0), Offload::default(), None, &arp);
-        forwarder.ports[0].0.arrive(arp);
-        forwarder.step(Nanos(0));
-        assert_eq!(forwarder.stats().control, [1, 0]);
-        forwarder.stats().send_error.is_some()
+        forwarder.common.sets[0].0.arrive(arp);
+        forwarder.step(Nanos(0), Nanos::ZERO);
+        assert_eq!(forwarder.stats(0).control, [1, 0]);
+        forwarder.stats(0).send_error.is_some()
     };
     assert!(!invalid(|_, _| Err(io::ErrorKind::NetworkDown.into())));
     assert!(invalid(|_, _| Err(io::ErrorKind::OutOfMemory.into())));

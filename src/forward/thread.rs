@@ -1,6 +1,7 @@
-//! The forwarder on its own thread.
+//! The forwarder on its own thread, for one link or for many.
 
 use std::any::Any;
+use std::io;
 use std::iter;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -10,21 +11,24 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
 use model::{ConfigError, Link, LinkConfig, Nanos, PathSpec, Side};
-use netio::{AfPacket, Alarm, CpuUse, Port, RingSlots, Waiter, Wakes, clock};
+use netio::{AfPacket, Alarm, CpuUse, Ports, RingSlots, Waiter, Wakes, clock};
 use record::lateness::{FlowDepartures, LateBudget};
 use record::link_spec::{EmulatedLink, Rules};
 use record::summary::Summary;
 
 use super::packet_log::PacketLog;
 use super::stats::summary;
-use super::{Forwarder, Next, TURN};
+use super::{Forwarder, Next, PortId, TURN};
 
-/// Slots of each port's receive rings, of 32 and 64 MiB: what arrives while both cores are busy elsewhere, for 50 ms at 300,000
+/// Slots of the receive rings of a set of ports, of 32 and 64 MiB: what arrives while both cores are busy elsewhere, for 50 ms at 300,000
 /// packets a second and for 30 ms at 16 Gb/s in trains.
 pub(crate) const RING_SLOTS: RingSlots = RingSlots {
     small: 16 << 10,
     large: 960,
 };
+
+/// So long before a departure it is got ready, if it is alone.
+const LEAD: Nanos = Nanos(10_000);
 
 /// Why what goes on behind a forwarder that has died is stopped.
 pub(crate) const EMULATOR_DIED: &str = "the emulator has died";
@@ -38,7 +42,7 @@ pub(crate) struct ForwarderOptions {
     pub(crate) late_budget: LateBudget,
     /// Bytes of frames that may be held.
     pub(crate) memory: usize,
-    /// Takes a line a packet.
+    /// Takes a line a packet of the only link.
     pub(crate) packet_log: Option<PacketLog>,
     /// Rises when the forwarder dies: nothing passes any more.
     pub(crate) died: Arc<AtomicBool>,
@@ -49,7 +53,7 @@ impl Default for ForwarderOptions {
         Self {
             cpu: CpuUse::Spin,
             late_budget: LateBudget::DEFAULT,
-            memory: 512 << 20,
+            memory: 1 << 30,
             packet_log: None,
             died: Arc::default(),
         }
@@ -67,27 +71,40 @@ impl From<CpuUse> for ForwarderOptions {
 
 /// A forwarder that runs until it is stopped.
 #[derive(Debug)]
-pub(crate) struct ForwarderThread<P = AfPacket> {
-    thread: JoinHandle<Summary>,
-    commands: Sender<Command<P>>,
+pub(crate) struct ForwarderThread {
+    thread: JoinHandle<Vec<Summary>>,
+    commands: Sender<Command>,
     bell: Arc<Bell>,
     late_budget: LateBudget,
 }
 
-/// What a running forwarder is asked to do.
-enum Command<P> {
+/// A link and where it stands.
+pub(crate) struct Joined {
+    /// A and B.
+    pub(crate) ports: [PortId; 2],
+    pub(crate) link: EmulatedLink,
+}
+
+/// What a running forwarder is asked to do, to the link of that number where one is named.
+enum Command {
     /// Other conditions.
     Change {
+        link: usize,
         paths: Vec<PathSpec>,
         rules: Rules,
         done: Sender<Result<Nanos, ConfigError>>,
     },
     /// What was counted so far.
-    Snapshot(Sender<Summary>),
+    Snapshot(usize, Sender<Summary>),
     /// What has left so far.
-    Departures(Sender<Vec<FlowDepartures>>),
-    /// Another port in the place of one whose interface is gone.
-    Replace { side: Side, port: P },
+    Departures(usize, Sender<Vec<FlowDepartures>>),
+    /// The interface with that number in the place of one that is gone.
+    Rejoin {
+        link: usize,
+        side: Side,
+        interface: u32,
+        done: Sender<io::Result<()>>,
+    },
     /// A sign of life.
     Answer(Sender<()>),
     /// The end.
@@ -105,29 +122,44 @@ struct Bell {
 /// Raises a flag when its thread panics.
 struct Obituary(Arc<AtomicBool>);
 
-impl ForwarderThread<AfPacket> {
-    /// Starts to forward between `ports` A and B; on return it does. The link's time begins now.
+impl ForwarderThread {
+    /// Starts to forward between `ports` A and B, a set each; on return it does. The link's time begins now.
     pub(crate) fn start(
         ports: [AfPacket; 2],
         link: EmulatedLink,
         options: ForwarderOptions,
     ) -> Result<Self> {
-        let ring_bytes = ports.iter().map(AfPacket::ring_bytes).sum();
-        Self::between(ports, ring_bytes, link, options)
+        let ports_of_link = PortId::APART;
+        let joined = Joined {
+            ports: ports_of_link,
+            link,
+        };
+        Self::start_all(ports.into(), vec![joined], options)
     }
-}
 
-impl<P: Port + Wakes + Send + 'static> ForwarderThread<P> {
-    fn between(
-        ports: [P; 2],
-        ring_bytes: usize,
-        EmulatedLink { config, rules }: EmulatedLink,
+    /// Starts to forward on all links between ports of these sets; on return it does. The links' time begins now.
+    pub(crate) fn start_all(
+        sets: Vec<AfPacket>,
+        links: Vec<Joined>,
         options: ForwarderOptions,
     ) -> Result<Self> {
-        let link = Link::new(&LinkConfig {
-            start: clock::now(),
-            ..config
-        })?;
+        let ring_bytes = sets.iter().map(AfPacket::ring_bytes).sum();
+        Self::between(sets, ring_bytes, links, options)
+    }
+
+    fn between<P: Ports + Wakes + Send + 'static>(
+        sets: Vec<P>,
+        ring_bytes: usize,
+        joined: Vec<Joined>,
+        options: ForwarderOptions,
+    ) -> Result<Self> {
+        let start = clock::now();
+        let build = |Joined { ports, link }| -> Result<_> {
+            let EmulatedLink { config, rules } = link;
+            let link = Link::new(&LinkConfig { start, ..config })?;
+            Ok((ports, link, rules))
+        };
+        let links = joined.into_iter().map(build).collect::<Result<Vec<_>>>()?;
         let late_budget = options.late_budget;
         let bell = Arc::new(Bell {
             rung: AtomicBool::new(false),
@@ -142,10 +174,15 @@ impl<P: Port + Wakes + Send + 'static> ForwarderThread<P> {
             .spawn(move || {
                 let _obituary = Obituary(options.died);
                 let waiter = Waiter::measure(options.cpu);
+                let mut forwarder = Forwarder::new(sets, options.memory);
+                let logs = iter::once(log).chain(iter::repeat_with(|| None));
+                for ((ports, link, rules), log) in links.into_iter().zip(logs) {
+                    forwarder.join(ports, link, rules, options.late_budget, log);
+                }
                 let mut running = Running {
-                    forwarder: Forwarder::new(ports, link, rules, options.memory, log)
-                        .with_late_budget(options.late_budget),
+                    forwarder,
                     waiter,
+                    cpu: options.cpu,
                     memory: options.memory,
                     ring_bytes,
                 };
@@ -165,17 +202,22 @@ impl<P: Port + Wakes + Send + 'static> ForwarderThread<P> {
         })
     }
 
-    /// Puts other conditions into force, at once and for both directions at one instant; which that was.
+    /// Puts other conditions into force on a link, at once and for both directions at one instant; which that was.
     ///
     /// # Errors
     /// Conditions that [`Link::change`] refuses: nothing is changed. A forwarder that has died.
     #[cfg_attr(not(test), expect(dead_code, reason = "no command changes a link yet"))]
-    pub(crate) fn change(&self, paths: Vec<PathSpec>, rules: Rules) -> Result<Nanos> {
-        let done = self.ask(|done| Command::Change { paths, rules, done })?;
+    pub(crate) fn change(&self, link: usize, paths: Vec<PathSpec>, rules: Rules) -> Result<Nanos> {
+        let done = self.ask(|done| Command::Change {
+            link,
+            paths,
+            rules,
+            done,
+        })?;
         Ok(done?)
     }
 
-    /// What was done so far, without the packet log.
+    /// What was done so far on a link, without the packet log.
     ///
     /// # Errors
     /// A forwarder that has died.
@@ -183,8 +225,8 @@ impl<P: Port + Wakes + Send + 'static> ForwarderThread<P> {
         not(test),
         expect(dead_code, reason = "no command looks at a link yet")
     )]
-    pub(crate) fn snapshot(&self) -> Result<Summary> {
-        self.ask(Command::Snapshot)
+    pub(crate) fn snapshot(&self, link: usize) -> Result<Summary> {
+        self.ask(|done| Command::Snapshot(link, done))
     }
 
     /// What counts as late.
@@ -192,17 +234,26 @@ impl<P: Port + Wakes + Send + 'static> ForwarderThread<P> {
         self.late_budget
     }
 
-    /// What has left so far, by kind of packets.
+    /// What has left a link so far, by kind of packets.
     ///
     /// # Errors
     /// A forwarder that has died.
-    pub(crate) fn departures(&self) -> Result<Vec<FlowDepartures>> {
-        self.ask(Command::Departures)
+    pub(crate) fn departures(&self, link: usize) -> Result<Vec<FlowDepartures>> {
+        self.ask(|done| Command::Departures(link, done))
     }
 
-    /// Puts `port` in the place of the one on this side, whose interface is gone.
-    pub(crate) fn replace(&self, side: Side, port: P) {
-        self.tell(Command::Replace { side, port });
+    /// Puts the interface with that number in the place of one that is gone, at this end of a link.
+    ///
+    /// # Errors
+    /// That one is gone, too; a forwarder that has died.
+    pub(crate) fn rejoin(&self, link: usize, side: Side, interface: u32) -> Result<()> {
+        let done = self.ask(|done| Command::Rejoin {
+            link,
+            side,
+            interface,
+            done,
+        })?;
+        Ok(done?)
     }
 
     /// Asks for a sign of life: received when the forwarder comes to it, never if it has died.
@@ -212,23 +263,23 @@ impl<P: Port + Wakes + Send + 'static> ForwarderThread<P> {
         answered
     }
 
-    /// Stops forwarding and says what was done; packets on their way are gone.
+    /// Stops forwarding and says what was done, link by link; packets on their way are gone.
     ///
     /// # Errors
     /// The forwarder had died; says of what.
-    pub(crate) fn stop(self) -> Result<Summary> {
+    pub(crate) fn stop(self) -> Result<Vec<Summary>> {
         self.tell(Command::Stop);
         let ended = self.thread.join();
         ended.map_err(|panic| anyhow!("the forwarder died: {}", message(&*panic)))
     }
 
-    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command<P>) -> Result<T> {
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T> {
         let (answer, answered) = mpsc::channel();
         self.tell(command(answer));
         answered.recv().context("the forwarder has died")
     }
 
-    fn tell(&self, command: Command<P>) {
+    fn tell(&self, command: Command) {
         // One that has died takes none; whoever waits for an answer learns it.
         let _ = self.commands.send(command);
         self.bell.ring();
@@ -236,42 +287,48 @@ impl<P: Port + Wakes + Send + 'static> ForwarderThread<P> {
 }
 
 /// A forwarder and what it waits with.
-struct Running<P: Port> {
+struct Running<P: Ports> {
     forwarder: Forwarder<P>,
     waiter: Waiter,
+    cpu: CpuUse,
     memory: usize,
     ring_bytes: usize,
 }
 
-impl<P: Port + Wakes> Running<P> {
-    /// Forwards until it is told to stop.
-    fn forward(&mut self, bell: &Bell, commands: &Receiver<Command<P>>) -> Summary {
+impl<P: Ports + Wakes> Running<P> {
+    /// Forwards until it is told to stop; what was done, link by link.
+    fn forward(&mut self, bell: &Bell, commands: &Receiver<Command>) -> Vec<Summary> {
+        let lead = match self.cpu {
+            CpuUse::Spin => LEAD,
+            CpuUse::Gentle => Nanos::ZERO,
+        };
         loop {
             let now = self.waiter.now();
             if bell.has_rung() && self.obey(now, commands) {
-                let packet_log = self.forwarder.finish();
-                return Summary {
-                    packet_log,
-                    ..self.summary()
-                };
+                return (0..self.forwarder.links())
+                    .map(|link| self.end(link))
+                    .collect();
             }
-            match self.forwarder.step(now) {
+            match self.forwarder.step(now, lead) {
                 Next::Now => {}
-                Next::At(at) => self.wait(bell, now, Some(at)),
+                Next::At(at) => self.wait(bell, now, Some(Nanos(at.0.saturating_sub(lead.0)))),
                 Next::Arrival => self.wait(bell, now, None),
             }
         }
     }
 
-    /// Waits for `until`, for arrivals and for the bell; under load for the next turn.
+    /// Waits for `until`, for arrivals that cannot wait until then, and for the bell; under load for the next turn.
     fn wait(&mut self, bell: &Bell, now: Nanos, until: Option<Nanos>) {
         if self.forwarder.is_loaded(now) {
             return self.waiter.doze(now + TURN);
         }
         if self.waiter.sleeps(now, until) {
-            self.forwarder.prepare_to_sleep();
-            let ports = self.forwarder.ports().iter().flat_map(Wakes::fds);
             let alarm = iter::once(bell.alarm.as_fd());
+            if until.is_some_and(|until| self.forwarder.can_wait(now, until)) {
+                return self.waiter.sleep(alarm, now, until);
+            }
+            self.forwarder.prepare_to_sleep();
+            let ports = self.forwarder.sets().iter().flat_map(Wakes::fds);
             self.waiter.sleep(ports.chain(alarm), now, until);
         } else if let Some(until) = until {
             let stall = self.waiter.spin(until, || self.forwarder.has_arrivals());
@@ -283,20 +340,32 @@ impl<P: Port + Wakes> Running<P> {
 
     /// Does what it was told; whether that is to stop.
     #[cold]
-    fn obey(&mut self, now: Nanos, commands: &Receiver<Command<P>>) -> bool {
+    fn obey(&mut self, now: Nanos, commands: &Receiver<Command>) -> bool {
         for command in commands.try_iter() {
             // Who has gone meanwhile needs no answer.
             match command {
-                Command::Change { paths, rules, done } => {
-                    let _ = done.send(self.forwarder.change(now, &paths, rules));
+                Command::Change {
+                    link,
+                    paths,
+                    rules,
+                    done,
+                } => {
+                    let _ = done.send(self.forwarder.change(link, now, &paths, rules));
                 }
-                Command::Snapshot(done) => {
-                    let _ = done.send(self.summary());
+                Command::Snapshot(link, done) => {
+                    let _ = done.send(self.summary(link));
                 }
-                Command::Departures(done) => {
-                    let _ = done.send(self.forwarder.departures());
+                Command::Departures(link, done) => {
+                    let _ = done.send(self.forwarder.departures(link));
                 }
-                Command::Replace { side, port } => self.forwarder.replace_port(side, port),
+                Command::Rejoin {
+                    link,
+                    side,
+                    interface,
+                    done,
+                } => {
+                    let _ = done.send(self.forwarder.rejoin(link, side, interface));
+                }
                 Command::Answer(done) => drop(done.send(())),
                 Command::Stop => return true,
             }
@@ -304,9 +373,18 @@ impl<P: Port + Wakes> Running<P> {
         false
     }
 
-    fn summary(&mut self) -> Summary {
-        let stats = self.forwarder.stats();
-        let rules = self.forwarder.rules();
+    /// Ends a link; what was done.
+    fn end(&mut self, link: usize) -> Summary {
+        let packet_log = self.forwarder.finish(link);
+        Summary {
+            packet_log,
+            ..self.summary(link)
+        }
+    }
+
+    fn summary(&mut self, link: usize) -> Summary {
+        let stats = self.forwarder.stats(link);
+        let rules = self.forwarder.rules(link);
         summary(&stats, &self.waiter, self.memory, self.ring_bytes, rules)
     }
 }
@@ -345,14 +423,14 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::io::{self, Read as _, Write as _};
+    use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::BorrowedFd;
 
     use model::{BitsPerSec, Delay, Effect, Framing, QueueLimit, Rate, StageSpec};
     use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
     use netio::userns::Privilege;
-    use netio::{Capabilities, Missed, Received, TxFrame};
+    use netio::{Capabilities, Missed, Received, Sending, TxFrame};
 
     use super::*;
 
@@ -368,7 +446,7 @@ mod tests {
         }
     }
 
-    impl Port for TestPort {
+    impl Ports for TestPort {
         type Lent = Infallible;
 
         fn capabilities(&self) -> Capabilities {
@@ -392,18 +470,29 @@ mod tests {
             self.is_deadly.then_some(Nanos::ZERO)
         }
 
-        fn take(&mut self) -> Option<Received<Infallible>> {
+        fn take(&mut self) -> Option<(usize, Received<Infallible>)> {
             panic!("an arrival that kills")
         }
 
-        fn send(&mut self, _: &[TxFrame<'_>], _: &mut dyn FnMut(usize, io::Result<Nanos>)) {}
+        fn send(
+            &mut self,
+            _: usize,
+            _: Nanos,
+            _: &[TxFrame<'_>],
+            _: &mut dyn FnMut(usize, io::Result<Sending>),
+        ) {
+        }
+
+        fn rejoin(&mut self, _: usize, _: u32) -> io::Result<()> {
+            Ok(())
+        }
 
         fn missed(&mut self) -> Missed {
             Missed::default()
         }
     }
 
-    fn start(is_deadly: bool, died: &Arc<AtomicBool>) -> ForwarderThread<TestPort> {
+    fn start(is_deadly: bool, died: &Arc<AtomicBool>) -> ForwarderThread {
         let ports = [false, is_deadly].map(|is_deadly| TestPort {
             silence: Alarm::new().unwrap(),
             is_deadly,
@@ -416,7 +505,11 @@ mod tests {
             died: Arc::clone(died),
             ..CpuUse::Gentle.into()
         };
-        ForwarderThread::between(ports, 5, link, options).unwrap()
+        let joined = Joined {
+            ports: PortId::APART,
+            link,
+        };
+        ForwarderThread::between(ports.into(), 5, vec![joined], options).unwrap()
     }
 
     fn delayed(millis: u64) -> Vec<StageSpec> {
@@ -439,18 +532,19 @@ mod tests {
         let mut last = before;
         for millis in 2..10 {
             let at = forwarder
-                .change(paths(delayed(millis)), Rules::default())
+                .change(0, paths(delayed(millis)), Rules::default())
                 .unwrap();
             assert!(at >= last && at <= clock::now());
             last = at;
-            assert_eq!(forwarder.snapshot().unwrap().ring_bytes, 5);
+            assert_eq!(forwarder.snapshot(0).unwrap().ring_bytes, 5);
         }
         let refused = forwarder.change(
+            0,
             paths(vec![StageSpec::new("", Effect::Nothing)]),
             Rules::default(),
         );
         assert!(refused.unwrap_err().is::<ConfigError>());
-        assert_eq!(forwarder.stop().unwrap().up.packets, 0);
+        assert_eq!(forwarder.stop().unwrap()[0].up.packets, 0);
         assert!(!died.load(Ordering::Relaxed));
     }
 
@@ -460,7 +554,7 @@ mod tests {
         let forwarder = start(false, &died);
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..200).for_each(|_| drop(forwarder.snapshot().unwrap())));
+                scope.spawn(|| (0..200).for_each(|_| drop(forwarder.snapshot(0).unwrap())));
             }
         });
         forwarder.stop().unwrap();
@@ -471,10 +565,10 @@ mod tests {
         let died = Arc::default();
         let forwarder = start(true, &died);
         // It may answer before it looks at what arrived; not after.
-        while forwarder.snapshot().is_ok() {}
+        while forwarder.snapshot(0).is_ok() {}
         assert!(
             forwarder
-                .change(paths(delayed(1)), Rules::default())
+                .change(0, paths(delayed(1)), Rules::default())
                 .is_err()
         );
         let why = forwarder.stop().unwrap_err().to_string();
@@ -534,16 +628,16 @@ mod tests {
         let mut changed = Nanos::ZERO;
         for step in 0..(BYTES / BETWEEN) as u64 {
             receiver.read_exact(&mut chunk).unwrap();
-            let at = forwarder.change(under(step), Rules::default()).unwrap();
+            let at = forwarder.change(0, under(step), Rules::default()).unwrap();
             assert!(at > changed);
             changed = at;
-            let up = forwarder.snapshot().unwrap().up;
+            let up = forwarder.snapshot(0).unwrap().up;
             let gone = up.delivered + up.dropped_all() + up.held_at_end;
             assert_eq!(up.packets, gone);
         }
         sending.join().unwrap();
         assert_eq!(receiver.read(&mut chunk).unwrap(), 0);
-        let summary = forwarder.stop().unwrap();
+        let summary = forwarder.stop().unwrap().remove(0);
         for way in [&summary.up, &summary.down] {
             assert_eq!(way.dropped_all(), 0, "{summary}");
             assert!(way.emulator_lost.is_empty(), "{summary}");

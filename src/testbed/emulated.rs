@@ -72,7 +72,7 @@ impl EmulatedBed {
             .map(|(link, name)| LinkDepartures {
                 link: name.clone(),
                 budget_ns: link.late_budget().time().0,
-                flows: link.departures().unwrap_or_default(),
+                flows: link.departures(0).unwrap_or_default(),
             })
             .collect()
     }
@@ -85,6 +85,7 @@ impl EmulatedBed {
         let stopped = self.running.into_iter().map(ForwarderThread::stop);
         // All of them, whatever the first ones say.
         let stopped: Vec<_> = stopped.collect();
-        stopped.into_iter().collect()
+        let each = stopped.into_iter().collect::<Result<Vec<_>>>()?;
+        Ok(each.into_iter().flatten().collect())
     }
 }

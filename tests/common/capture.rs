@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use model::Nanos;
 use netio::netns::NetNs;
-use netio::{AfPacket, Lent, Missed, Port as _, Received, RingSlots, Wakes as _, clock};
+use netio::{AfPacket, Lent, Missed, Ports as _, Received, RingSlots, Wakes as _, clock};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
@@ -61,7 +61,7 @@ impl Capture {
                 // Read before the ring is emptied: what came before the stop is taken.
                 let last = stopped.load(Ordering::Acquire);
                 port.refresh(clock::now());
-                while let Some(received) = port.take() {
+                while let Some((_, received)) = port.take() {
                     seen.push(kept(received)?);
                 }
                 if last {

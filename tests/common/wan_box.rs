@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, CLIENT_PORT, SERVER_PORT};
+use netio::netns::NetNs;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tempfile::NamedTempFile;
 
 use super::process;
@@ -133,13 +136,24 @@ impl WanBox {
 
     /// As [`WanBox::start`], with `command` as the program under test.
     pub(crate) fn start_as(mut command: Command, bed: &Bed, link: &str) -> Result<Self> {
-        let json = NamedTempFile::new()?;
         command.args(["emulate", CLIENT_PORT, SERVER_PORT]);
         command.args(link.split_whitespace());
+        Self::launch(command, bed.emulator())
+    }
+
+    /// Starts a box of the links in `file` in `ns`, and waits until it forwards.
+    pub(crate) fn start_links(ns: &NetNs, file: &Path) -> Result<Self> {
+        let mut command = process::farwire();
+        command.args(["emulate", "--links"]).arg(file);
+        Self::launch(command, ns)
+    }
+
+    fn launch(mut command: Command, ns: &NetNs) -> Result<Self> {
+        let json = NamedTempFile::new()?;
         command.arg("--json").arg(json.path());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(Stdio::piped());
-        let child = bed.emulator().run(|| command.spawn())?;
+        let child = ns.run(|| command.spawn())?;
         let mut child = child.context("starting the box")?;
         let stderr = child.stderr.take().context("a pipe was asked for")?;
         let printed = Arc::new(Mutex::new(String::new()));
@@ -209,7 +223,21 @@ impl WanBox {
     }
 
     /// Ends the box in order; what it counted.
-    pub(crate) fn stop(mut self) -> Result<Summary> {
+    pub(crate) fn stop(self) -> Result<Summary> {
+        self.stop_and_read()
+    }
+
+    /// As [`WanBox::stop`], for many links: what each counted.
+    pub(crate) fn stop_links(self) -> Result<Vec<Summary>> {
+        #[derive(Deserialize)]
+        struct All {
+            links: Vec<Summary>,
+        }
+        let All { links } = self.stop_and_read()?;
+        Ok(links)
+    }
+
+    fn stop_and_read<T: DeserializeOwned>(mut self) -> Result<T> {
         let (status, printed) = self.end_by(Signal::SIGTERM)?;
         ensure!(status.success(), "the box ended with {status}: {printed}");
         let text = std::fs::read_to_string(self.json.path())?;

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
+use model::Nanos;
 use netio::bed::{CLIENT, Endpoint, SERVER, WAN};
 use netio::netns::NetNs;
 use netio::{
-    AfPacket, Head, Offload, Port as _, Received, RingSlots, TxFrame, Wakes as _, clock,
+    AfPacket, Head, Offload, Ports as _, Received, RingSlots, TxFrame, Wakes as _, clock,
     is_link_control,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -42,8 +43,9 @@ impl End {
             head: Head::EMPTY,
             body: frame.into(),
         };
-        self.port
-            .send(&[piece], &mut |_, sent| failure = sent.err());
+        self.port.send(0, Nanos::ZERO, &[piece], &mut |_, sent| {
+            failure = sent.err()
+        });
         failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
@@ -52,7 +54,7 @@ impl End {
         let end = Instant::now() + PATIENCE;
         loop {
             self.port.refresh(clock::now());
-            match self.port.take() {
+            match self.port.take().map(|(_, received)| received) {
                 Some(Received::Frame(frame)) if is_link_control(frame.bytes()) => {}
                 Some(Received::Frame(frame)) => {
                     ensure!(frame.offload == Offload::default(), "{:?}", frame.offload);

@@ -5,6 +5,7 @@ mod common;
 mod frames;
 mod host;
 mod lifecycle;
+mod links;
 mod nics;
 mod on_exit;
 mod recovery;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     host::add(&mut suite);
     refusals::add(&mut suite);
     lifecycle::add(&mut suite);
+    links::add(&mut suite);
     nics::add(&mut suite);
     on_exit::add(&mut suite);
     recovery::add(&mut suite);

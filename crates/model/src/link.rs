@@ -194,6 +194,18 @@ impl Link {
         self.timers.first().map(|(at, _)| at)
     }
 
+    /// No packet that arrives is due sooner after its arrival: what is constant of its path's delays, as far as that is known.
+    #[must_use]
+    pub fn least_delay(&self) -> Nanos {
+        let paths = self.current.iter().flatten();
+        let of_path = |path: &u32| {
+            let stages = self.paths[*path as usize].stages();
+            let delays = stages.map(|stage| self.stages[stage].least_delay());
+            delays.fold(Nanos::ZERO, |sum, delay| sum + delay)
+        };
+        paths.map(of_path).min().unwrap_or(Nanos::ZERO)
+    }
+
     /// Ends the link: gives up every packet and copy whose outcome is not decided. Their outcomes never come; they stay
     /// counted as held. Poll what is decided first.
     pub fn stop(&mut self) -> Vec<(PacketId, u32)> {

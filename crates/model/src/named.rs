@@ -20,6 +20,8 @@ pub(crate) struct NamedStage {
     kind: Effect,
     stage: AnyStage,
     nature: Nature,
+    /// What it delays every packet by, at least.
+    least_delay: Nanos,
     /// What it will do, the next first, at times of the model.
     schedule: Vec<(Nanos, Effect)>,
     /// How much of the schedule is over.
@@ -50,6 +52,7 @@ impl NamedStage {
             kind: Effect::Nothing,
             stage: AnyStage::Nothing,
             nature: Nature::NONE,
+            least_delay: Nanos::ZERO,
             schedule: Vec::new(),
             over: 0,
             changes_at: Nanos::MAX,
@@ -90,6 +93,8 @@ impl NamedStage {
             // Between two entries the schedule may move on, so they come in order.
             self.nature.needs = self.nature.needs.max(Needs::Order);
         }
+        let delays = spec.effects().map(Effect::least_delay);
+        self.least_delay = delays.min().unwrap_or(Nanos::ZERO);
         self.is_leaving = false;
         self.effect = (!self.is_set && spec.schedule.is_empty()).then(|| spec.effect.clone());
         self.is_set = true;
@@ -104,6 +109,7 @@ impl NamedStage {
     /// Does nothing from `at` on, and keeps the order of what it passed.
     pub(crate) fn leave(&mut self, at: Nanos) {
         self.is_leaving = true;
+        self.least_delay = Nanos::ZERO;
         self.changes_at = Nanos::MAX;
         self.effect = None;
         self.stage.set(at, &Effect::Nothing);
@@ -126,6 +132,11 @@ impl NamedStage {
 
     pub(crate) fn nature(&self) -> Nature {
         self.nature
+    }
+
+    /// No packet leaves it sooner after it came; nothing is known of most kinds.
+    pub(crate) fn least_delay(&self) -> Nanos {
+        self.least_delay
     }
 
     /// Takes `t` in at `at`.

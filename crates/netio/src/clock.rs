@@ -8,6 +8,17 @@ pub fn now() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
 
+/// Reads `CLOCK_MONOTONIC` until it says `until`; what it said last.
+pub(crate) fn spin_until(until: Nanos) -> Nanos {
+    loop {
+        let now = now();
+        if now >= until {
+            return now;
+        }
+        std::hint::spin_loop();
+    }
+}
+
 /// `CLOCK_REALTIME` now: nanoseconds since 1970, UTC, without leap seconds.
 #[must_use]
 pub fn wall() -> Nanos {

@@ -1,5 +1,6 @@
 //! What is known of an interface, and word of its changes.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -81,6 +82,25 @@ impl Interface {
         let what = || format!("look up interface number {index}");
         netlink::call_here(|handle| look_up(handle, |get| get.match_index(index), what))
             .map_err(|error| missing(error, &format!("number {index}")))
+    }
+
+    /// All of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// When the kernel cannot be asked.
+    pub fn all() -> Result<Vec<Self>, InterfaceError> {
+        let ask = async |handle: Handle| {
+            let what = || "list the interfaces".to_owned();
+            let links = handle.link().get().execute();
+            let links: Vec<LinkMessage> = links.try_collect().await.asked(what)?;
+            let mut all: Vec<Self> = links.iter().map(from_message).collect();
+            let defaults = defaults(&handle).await?;
+            for interface in &mut all {
+                interface.default_route = defaults.contains(&interface.index);
+            }
+            Ok(all)
+        };
+        Ok(netlink::call_here(ask)?)
     }
 
     /// What its cable carries now, on L1; `None` of what has no cable, or does not say. (`/sys/class/net/NAME/speed`, which has a
@@ -200,7 +220,7 @@ async fn look_up(
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
         .asked(&what)?;
     let mut interface = from_message(&link);
-    interface.default_route = is_default(&handle, interface.index).await?;
+    interface.default_route = defaults(&handle).await?.contains(&interface.index);
     Ok(interface)
 }
 
@@ -239,38 +259,38 @@ fn from_message(link: &LinkMessage) -> Interface {
     interface
 }
 
-/// Whether a default route of any table leads out of interface `index`.
-async fn is_default(handle: &Handle, index: u32) -> Result<bool, NetlinkError> {
+/// The interfaces out of which default routes of any table lead.
+async fn defaults(handle: &Handle) -> Result<BTreeSet<u32>, NetlinkError> {
     let leads_anywhere = |route: &RouteMessage| {
         route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast
     };
-    any_route(handle, index, leads_anywhere).await
+    ways_out(handle, leads_anywhere).await
 }
 
 /// Whether a route leads out of interface `index` that the kernel did not make for an address or for the interface.
 async fn has_route(handle: &Handle, index: u32) -> Result<bool, NetlinkError> {
     let given = |route: &RouteMessage| route.header.protocol != RouteProtocol::Kernel;
-    any_route(handle, index, given).await
+    Ok(ways_out(handle, given).await?.contains(&index))
 }
 
-/// Whether any route out of interface `index`, of any table and family, is as `wanted`.
-async fn any_route(
+/// The interfaces out of which routes of any table and family lead that are as `wanted`.
+async fn ways_out(
     handle: &Handle,
-    index: u32,
     wanted: impl Fn(&RouteMessage) -> bool,
-) -> Result<bool, NetlinkError> {
+) -> Result<BTreeSet<u32>, NetlinkError> {
+    let mut found = BTreeSet::new();
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         let mut all = RouteMessage::default();
         all.header.address_family = family;
         let mut routes = handle.route().get(all).execute();
         let what = || "list the routes".to_owned();
         while let Some(route) = routes.try_next().await.asked(what)? {
-            if wanted(&route) && leaves_by(&route, index) {
-                return Ok(true);
+            if wanted(&route) {
+                found.extend(leaves_by(&route));
             }
         }
     }
-    Ok(false)
+    Ok(found)
 }
 
 /// Whether interface `index` has an address beside IPv6 link-local ones, which come back by themselves.
@@ -288,12 +308,16 @@ async fn has_address(handle: &Handle, index: u32) -> Result<bool, NetlinkError> 
     Ok(false)
 }
 
-fn leaves_by(route: &RouteMessage, index: u32) -> bool {
-    route.attributes.iter().any(|attribute| match attribute {
-        RouteAttribute::Oif(oif) => *oif == index,
-        RouteAttribute::MultiPath(hops) => hops.iter().any(|hop| hop.interface_index == index),
-        _ => false,
-    })
+/// The interfaces out of which a route leads.
+fn leaves_by(route: &RouteMessage) -> impl Iterator<Item = u32> {
+    route
+        .attributes
+        .iter()
+        .flat_map(|attribute| match attribute {
+            RouteAttribute::Oif(oif) => vec![*oif],
+            RouteAttribute::MultiPath(hops) => hops.iter().map(|hop| hop.interface_index).collect(),
+            _ => Vec::new(),
+        })
 }
 
 /// How many changes a datagram tells of, for fuzzers.

@@ -2,7 +2,8 @@
 //!
 //! An nftables chain on the netdev ingress hook with the policy "drop": it runs after the packet taps, so a packet
 //! socket still sees every frame, and before bridges, VLAN interfaces and IP. Its table carries the owner flag: the
-//! kernel removes it when the socket that made it closes, so that not even SIGKILL leaves it behind. The table is named
+//! kernel removes it when the socket that made it closes, so that not even SIGKILL leaves it behind. An interface has a table of
+//! its own, named
 //! after the interface, and the kernel lets nobody else touch an owned one: so no two processes of a namespace guard one
 //! interface, whichever users they are of.
 //!
@@ -27,6 +28,7 @@ const NFPROTO_NETDEV: u8 = 5;
 const NF_NETDEV_INGRESS: u32 = 0;
 const NF_DROP: u32 = 0;
 const NFT_MSG_NEWTABLE: u16 = 0;
+const NFT_MSG_DELTABLE: u16 = 2;
 const NFT_MSG_NEWCHAIN: u16 = 3;
 const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_TABLE_FLAGS: u16 = 2;
@@ -40,11 +42,16 @@ const NFTA_HOOK_HOOKNUM: u16 = 1;
 const NFTA_HOOK_PRIORITY: u16 = 2;
 const NFTA_HOOK_DEV: u16 = 3;
 
-/// While it lives, the host's stack sees nothing that arrives on the interface.
+/// While it lives, the host's stack sees nothing that arrives on its interfaces.
 pub struct IngressDrop {
-    /// The table's owner: closing it takes the table away.
-    _owner: Socket,
+    /// The tables' owner: closing it takes them away, one after the other.
+    owner: Socket,
+    /// The numbers of the interfaces.
+    guarded: Vec<u32>,
 }
+
+/// Interfaces that are guarded in one transaction of the kernel's, each of which waits for all processors.
+const AT_ONCE: usize = 256;
 
 /// Why the host's stack could not be kept out.
 #[derive(Debug, thiserror::Error)]
@@ -61,36 +68,119 @@ pub struct IngressDropError {
 }
 
 impl IngressDrop {
-    /// Guards `interface` of the calling thread's namespace.
+    /// Guards `interfaces` of the calling thread's namespace.
     ///
     /// # Errors
     /// Without CAP_NET_ADMIN, when there is no such interface, and on a kernel without nftables' netdev family.
-    pub fn new(interface: &str) -> Result<Self, IngressDropError> {
-        let fail = |step: Step, source: io::Error| IngressDropError {
-            interface: interface.to_owned(),
-            step: step.name(),
-            advice: step.advice(&source),
-            source,
+    pub fn new(interfaces: &[&str]) -> Result<Self, IngressDropError> {
+        let first = interfaces.first().copied().unwrap_or_default();
+        let open = |e| fail(first, Step::OpenSocket, e);
+        let mut owner = Socket::new(NETLINK_NETFILTER).map_err(open)?;
+        owner.bind_auto().map_err(open)?;
+        let mut guard = Self {
+            owner,
+            guarded: Vec::new(),
         };
-        let index = nix::net::if_::if_nametoindex(interface)
-            .map_err(|e| fail(Step::FindInterface, e.into()))?;
-        let open = |e| fail(Step::OpenSocket, e);
-        let mut socket = Socket::new(NETLINK_NETFILTER).map_err(open)?;
-        socket.bind_auto().map_err(open)?;
-        let table = format!("farwire-{index}");
-
-        let batch = batch(&table, interface);
-        socket
-            .send_to(&batch, &SocketAddr::new(0, 0), 0)
-            .map_err(open)?;
-        match refusal(&socket).map_err(open)? {
-            Some((step, error)) => Err(fail(step, error)),
-            None => Ok(Self { _owner: socket }),
+        for some in interfaces.chunks(AT_ONCE) {
+            guard.add(some)?;
         }
+        Ok(guard)
+    }
+
+    /// Guards some more, at most [`AT_ONCE`].
+    fn add(&mut self, interfaces: &[&str]) -> Result<(), IngressDropError> {
+        let (mut messages, mut indices) = (Vec::new(), Vec::new());
+        for (place, interface) in interfaces.iter().enumerate() {
+            let index = nix::net::if_::if_nametoindex(*interface)
+                .map_err(|e| fail(interface, Step::FindInterface, e.into()))?;
+            let is_last = place + 1 == interfaces.len();
+            messages.extend(guarding(place, &table(index), interface, is_last));
+            indices.push(index);
+        }
+        let open = |e| fail(interfaces[0], Step::OpenSocket, e);
+        match self.change(&messages).map_err(open)? {
+            Some(Refusal {
+                place,
+                step,
+                source,
+            }) => {
+                let interface = interfaces.get(place).unwrap_or(&interfaces[0]);
+                Err(fail(interface, step, source))
+            }
+            None => {
+                self.guarded.extend(indices);
+                Ok(())
+            }
+        }
+    }
+
+    /// Has the kernel do all of `messages` or nothing; what it refused.
+    fn change(&self, messages: &[u8]) -> io::Result<Option<Refusal>> {
+        let [begin, end] = [
+            (Step::Begin, NFNL_MSG_BATCH_BEGIN),
+            (Step::Commit, NFNL_MSG_BATCH_END),
+        ]
+        .map(|(step, kind)| message(step, 0, kind, 0, &[]));
+        let batch = [&begin, messages, &end].concat();
+        self.owner.send_to(&batch, &SocketAddr::new(0, 0), 0)?;
+        refusal(&self.owner)
+    }
+
+    /// Guards `interface`, which has come back, by the number that it has now.
+    ///
+    /// # Errors
+    /// As [`IngressDrop::new`].
+    pub fn take_again(&mut self, interface: &str) -> Result<(), IngressDropError> {
+        self.add(&[interface])
+    }
+
+    /// Guards the interface with the number `index` no longer, which is gone.
+    pub fn forget(&mut self, index: u32) {
+        self.guarded.retain(|guarded| *guarded != index);
+        self.remove(&[index]);
+    }
+
+    /// Takes tables away in one transaction.
+    fn remove(&self, indices: &[u32]) {
+        let delete = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_DELTABLE;
+        let mut messages = Vec::new();
+        for (place, index) in indices.iter().enumerate() {
+            let answered = if place + 1 == indices.len() {
+                NLM_F_ACK
+            } else {
+                0
+            };
+            let name = string(NFTA_TABLE_NAME, &table(*index));
+            messages.extend(message(Step::AddTable, place, delete, answered, &name));
+        }
+        // What cannot be taken away goes with the socket.
+        let _ = self.change(&messages);
     }
 }
 
-/// What can fail; the messages of the batch carry theirs as sequence number.
+impl Drop for IngressDrop {
+    /// Many at once: what goes with the socket goes one by one, which takes the kernel a thousand times as long.
+    fn drop(&mut self) {
+        self.guarded
+            .chunks(AT_ONCE)
+            .for_each(|some| self.remove(some));
+    }
+}
+
+fn table(index: u32) -> String {
+    format!("farwire-{index}")
+}
+
+fn fail(interface: &str, step: Step, source: io::Error) -> IngressDropError {
+    IngressDropError {
+        interface: interface.to_owned(),
+        step: step.name(),
+        advice: step.advice(&source),
+        source,
+    }
+}
+
+/// What can fail; the messages of a batch carry theirs in their sequence numbers, beside the number of their interface.
 #[derive(Clone, Copy)]
 enum Step {
     FindInterface,
@@ -100,6 +190,9 @@ enum Step {
     AddChain,
     Commit,
 }
+
+/// More than there are steps.
+const STEPS: u32 = 8;
 
 impl Step {
     fn name(self) -> &'static str {
@@ -135,13 +228,14 @@ impl Step {
 
     fn of_sequence(sequence: u32) -> Self {
         let steps = [Self::Begin, Self::AddTable, Self::AddChain];
-        let of = |step: &Self| *step as u32 == sequence;
+        let of = |step: &Self| *step as u32 == sequence % STEPS;
         steps.into_iter().find(of).unwrap_or(Self::Commit)
     }
 }
 
-/// The batch that makes `table` with one chain that drops all that `interface` receives.
-fn batch(table: &str, interface: &str) -> Vec<u8> {
+/// The messages that make `table` with one chain that drops all that `interface` receives. A refusal is answered in any case,
+/// success only of the last interface.
+fn guarding(place: usize, table: &str, interface: &str, is_last: bool) -> Vec<u8> {
     let mut owned_table = string(NFTA_TABLE_NAME, table);
     owned_table.extend(number(NFTA_TABLE_FLAGS, NFT_TABLE_F_OWNER));
 
@@ -156,32 +250,42 @@ fn batch(table: &str, interface: &str) -> Vec<u8> {
     chain.extend(number(NFTA_CHAIN_POLICY, NF_DROP));
 
     let change = |kind: u16| NFNL_SUBSYS_NFTABLES << 8 | kind;
+    let new = NLM_F_CREATE | NLM_F_EXCL;
+    let answered = if is_last { new | NLM_F_ACK } else { new };
     [
-        message(Step::Begin, NFNL_MSG_BATCH_BEGIN, &[]),
-        message(Step::AddTable, change(NFT_MSG_NEWTABLE), &owned_table),
-        message(Step::AddChain, change(NFT_MSG_NEWCHAIN), &chain),
-        message(Step::Commit, NFNL_MSG_BATCH_END, &[]),
+        message(
+            Step::AddTable,
+            place,
+            change(NFT_MSG_NEWTABLE),
+            new,
+            &owned_table,
+        ),
+        message(
+            Step::AddChain,
+            place,
+            change(NFT_MSG_NEWCHAIN),
+            answered,
+            &chain,
+        ),
     ]
     .concat()
 }
 
-/// One netlink message: header, `struct nfgenmsg`, attributes.
-fn message(step: Step, kind: u16, attributes: &[u8]) -> Vec<u8> {
+/// One netlink message about the interface at that `place` of its batch: header, `struct nfgenmsg`, attributes.
+fn message(step: Step, place: usize, kind: u16, flags: u16, attributes: &[u8]) -> Vec<u8> {
     // A batch's first and last message name the subsystem, in network order, where the others name a family.
-    let (flags, family, subsystem) = match step {
-        Step::Begin | Step::Commit => (NLM_F_REQUEST, 0, NFNL_SUBSYS_NFTABLES),
-        _ => (
-            NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK,
-            NFPROTO_NETDEV,
-            0,
-        ),
+    let (family, subsystem) = match step {
+        Step::Begin | Step::Commit => (0, NFNL_SUBSYS_NFTABLES),
+        _ => (NFPROTO_NETDEV, 0),
     };
+    let sequence = u32::try_from(place).expect("a batch is short") * STEPS + step as u32;
+    let flags = NLM_F_REQUEST | flags;
     let length = u32::try_from(HEADER + 4 + attributes.len()).expect("a message is short");
     let mut message = Vec::new();
     message.extend(length.to_ne_bytes());
     message.extend(kind.to_ne_bytes());
     message.extend(flags.to_ne_bytes());
-    message.extend((step as u32).to_ne_bytes());
+    message.extend(sequence.to_ne_bytes());
     message.extend(0u32.to_ne_bytes());
     message.extend([family, NFNETLINK_V0]);
     message.extend(subsystem.to_be_bytes());
@@ -209,21 +313,28 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     attribute
 }
 
-/// Reads the kernel's answers: the first refusal, or none when table and chain both stand.
-fn refusal(socket: &Socket) -> io::Result<Option<(Step, io::Error)>> {
-    let mut acknowledged = 0;
-    while acknowledged < 2 {
+/// What the kernel refused of a batch.
+struct Refusal {
+    /// Of which of the batch's interfaces.
+    place: usize,
+    step: Step,
+    source: io::Error,
+}
+
+/// Reads the kernel's answers to a batch: the first refusal, or none when all of it stands.
+fn refusal(socket: &Socket) -> io::Result<Option<Refusal>> {
+    loop {
         let (answers, _) = socket.recv_from_full()?;
         match read_answers(&answers) {
-            Ok(count) => acknowledged += count,
+            Ok(0) => {}
+            Ok(_) => return Ok(None),
             Err(refused) => return Ok(Some(refused)),
         }
     }
-    Ok(None)
 }
 
 /// How many steps a datagram of answers acknowledges, or the first that it refuses.
-fn read_answers(mut rest: &[u8]) -> Result<usize, (Step, io::Error)> {
+fn read_answers(mut rest: &[u8]) -> Result<usize, Refusal> {
     let mut acknowledged = 0;
     // An answer is a netlink header (length, type, flags, sequence, address) and an errno below zero, or 0.
     while let (Some(length @ 1..), Some(sequence), Some(error)) =
@@ -231,8 +342,11 @@ fn read_answers(mut rest: &[u8]) -> Result<usize, (Step, io::Error)> {
     {
         if error != 0 {
             let errno = error.cast_signed().wrapping_neg();
-            let error = io::Error::from_raw_os_error(errno);
-            return Err((Step::of_sequence(sequence), error));
+            return Err(Refusal {
+                place: (sequence / STEPS) as usize,
+                step: Step::of_sequence(sequence),
+                source: io::Error::from_raw_os_error(errno),
+            });
         }
         acknowledged += 1;
         let next = (length as usize).next_multiple_of(4);
@@ -243,7 +357,7 @@ fn read_answers(mut rest: &[u8]) -> Result<usize, (Step, io::Error)> {
 
 /// [`read_answers`] for fuzzers, with the name of the step.
 pub(crate) fn refusal_in(answers: &[u8]) -> Result<usize, (&'static str, io::Error)> {
-    read_answers(answers).map_err(|(step, error)| (step.name(), error))
+    read_answers(answers).map_err(|refused| (refused.step.name(), refused.source))
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {

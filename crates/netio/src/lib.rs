@@ -55,7 +55,7 @@ pub use memory::{MemoryPort, Sent};
 pub use netlink::NetlinkError;
 pub use packet::Headers;
 pub use port::{
-    Capabilities, Head, MAX_HEAD, Missed, Port, Received, Spare, TunnelHeaders, TxFrame,
+    Capabilities, Head, MAX_HEAD, Missed, Ports, Received, Sending, Spare, TunnelHeaders, TxFrame,
 };
 pub use sleeper::Sleeper;
 pub use timestamped::{Arrival, SendReport, TimestampedUdp};

@@ -7,9 +7,9 @@ use std::io;
 use model::Nanos;
 
 use crate::frame::{Frame, Gso};
-use crate::port::{Capabilities, Missed, Port, Received, TxFrame};
+use crate::port::{Capabilities, Missed, Ports, Received, Sending, TxFrame};
 
-/// A port whose frames a caller puts in and takes out.
+/// A port, number 0 of its set, whose frames a caller puts in and takes out.
 #[derive(Debug)]
 pub struct MemoryPort {
     gso: bool,
@@ -58,7 +58,7 @@ impl MemoryPort {
     }
 }
 
-impl Port for MemoryPort {
+impl Ports for MemoryPort {
     type Lent = Infallible;
 
     fn capabilities(&self) -> Capabilities {
@@ -84,22 +84,37 @@ impl Port for MemoryPort {
         self.next_arrival().filter(|at| *at <= self.now)
     }
 
-    fn take(&mut self) -> Option<Received<Infallible>> {
+    fn take(&mut self) -> Option<(usize, Received<Infallible>)> {
         self.arrival()?;
-        self.waiting.pop_front().map(Received::Frame)
+        let frame = self.waiting.pop_front()?;
+        Some((0, Received::Frame(frame)))
     }
 
-    fn send(&mut self, frames: &[TxFrame<'_>], sent: &mut dyn FnMut(usize, io::Result<Nanos>)) {
-        let departure = self.now;
+    fn send(
+        &mut self,
+        _: usize,
+        not_before: Nanos,
+        frames: &[TxFrame<'_>],
+        sent: &mut dyn FnMut(usize, io::Result<Sending>),
+    ) {
+        let departure = self.now.max(not_before);
         self.sent.extend(frames.iter().map(|frame| Sent {
             departure,
             gso: frame.offload.gso,
             bytes: [frame.head.bytes(), &frame.body].concat(),
         }));
-        (0..frames.len()).for_each(|index| sent(index, Ok(departure)));
+        let sending = Sending {
+            begun: departure,
+            ended: departure,
+        };
+        (0..frames.len()).for_each(|index| sent(index, Ok(sending)));
     }
 
     fn missed(&mut self) -> Missed {
         Missed::default()
+    }
+
+    fn rejoin(&mut self, _: usize, _: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }

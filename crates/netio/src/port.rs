@@ -8,49 +8,70 @@ use model::Nanos;
 use crate::checksum;
 use crate::frame::{Frame, Lent, Offload};
 
-/// A place where frames come in and go out.
+/// Ports where frames come in and go out, numbered from 0; what arrives at any of them waits in memory that they share.
 ///
-/// Who owns a frame's bytes: a received [`Frame`] has its own, or the port lends it some of its memory. Lent bytes
-/// belong to the frame until that is dropped or made to own a copy ([`FrameBytes::own`](crate::FrameBytes::own)); so long the port neither changes
-/// nor reuses them. A port that runs short of memory, or cannot be waited for while a frame is in it, asks for places
-/// back ([`Port::recall`], [`Port::recall_to_wait`]). Bytes to be sent are lent to the port for the length of the call.
-pub trait Port {
-    /// Bytes of this port's memory, lent to a frame; [`Infallible`](std::convert::Infallible) if it lends none.
+/// Who owns a frame's bytes: a received [`Frame`] has its own, or the set lends it some of its memory. Lent bytes
+/// belong to the frame until that is dropped or made to own a copy ([`FrameBytes::own`](crate::FrameBytes::own)); so long the set neither changes
+/// nor reuses them. A set that runs short of memory, or cannot be waited for while a frame is in it, asks for places
+/// back ([`Ports::recall`], [`Ports::recall_to_wait`]). Bytes to be sent are lent to it for the length of the call.
+pub trait Ports {
+    /// Bytes of this set's memory, lent to a frame; [`Infallible`](std::convert::Infallible) if it lends none.
     type Lent: Lent;
 
-    /// What this port can do; constant while it is open.
+    /// What these ports can do; constant until one stands on another interface ([`Ports::rejoin`]).
     fn capabilities(&self) -> Capabilities;
 
-    /// Takes note of what has arrived by `now`; call once before a run of [`Port::arrival`] and [`Port::take`].
+    /// Takes note of what has arrived by `now`; call once before a run of [`Ports::arrival`] and [`Ports::take`].
     fn refresh(&mut self, now: Nanos);
 
-    /// Whether anything has arrived, also since [`Port::refresh`].
+    /// Whether anything has arrived, also since [`Ports::refresh`].
     fn has_arrivals(&self) -> bool;
 
-    /// The arrival of the next frame, if one came before [`Port::refresh`]; never before that of the one taken last.
+    /// The arrival of the next frame, if one came before [`Ports::refresh`]; never before that of the one taken last.
     fn arrival(&self) -> Option<Nanos>;
 
-    /// Takes the next frame.
-    fn take(&mut self) -> Option<Received<Self::Lent>>;
+    /// Takes the next frame, and says at which port it came; nothing if what came belongs to no port any more.
+    fn take(&mut self) -> Option<(usize, Received<Self::Lent>)>;
 
     /// A place whose frame, of [`COPY_BELOW`](crate::COPY_BELOW) bytes or more, must leave it if it is still there, or what
-    /// arrives may be lost; call after each [`Port::take`] until it gives none.
+    /// arrives may be lost; call after each [`Ports::take`] until it gives none.
     fn recall(&mut self) -> Option<usize> {
         None
     }
 
-    /// A place whose frame must leave it, if it is still there, before the caller waits for this port, or the waiting
+    /// A place whose frame must leave it, if it is still there, before the caller waits for this set, or the waiting
     /// ends at once.
     fn recall_to_wait(&self) -> Option<usize> {
         None
     }
 
-    /// Sends each frame in order; calls `sent` with the index of each one and when it had left, on the clock of
-    /// [`Port::refresh`], the sending of it included; or why it could not be sent.
-    fn send(&mut self, frames: &[TxFrame<'_>], sent: &mut dyn FnMut(usize, io::Result<Nanos>));
+    /// Sends each frame in order by `port`, the first of them not before that time, for which it spins; calls `sent` with the
+    /// index of each one and when it was handed over and had left; or why it could not be sent.
+    fn send(
+        &mut self,
+        port: usize,
+        not_before: Nanos,
+        frames: &[TxFrame<'_>],
+        sent: &mut dyn FnMut(usize, io::Result<Sending>),
+    );
 
-    /// Frames that the port itself lost before they could be taken, since it was opened.
+    /// Frames that the set itself lost before they could be taken, since it was opened.
     fn missed(&mut self) -> Missed;
+
+    /// Has `port` stand on the interface with that number, in the place of one that is gone.
+    ///
+    /// # Errors
+    /// There is no such interface, or it went away again.
+    fn rejoin(&mut self, port: usize, interface: u32) -> io::Result<()>;
+}
+
+/// When a frame was sent, on the clock of [`Ports::refresh`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sending {
+    /// The call that sent it began.
+    pub begun: Nanos,
+    /// It had left: what the kernel does with it before the call returns is in this, the other end of a veth included.
+    pub ended: Nanos,
 }
 
 /// Frames that were lost unseen: found a receive ring full, or were refused after they had been sent.
@@ -60,7 +81,7 @@ pub struct Missed {
     pub small: u64,
     /// The ring of GSO and jumbo frames.
     pub large: u64,
-    /// None that came: trains of tunnels that [`Port::send`] took and the interface refused.
+    /// None that came: trains of tunnels that [`Ports::send`] took and the interface refused.
     pub refused: u64,
 }
 
@@ -72,7 +93,7 @@ impl std::ops::AddAssign for Missed {
     }
 }
 
-/// What [`Port::take`] found.
+/// What [`Ports::take`] found.
 #[derive(Debug)]
 pub enum Received<L> {
     /// A frame.

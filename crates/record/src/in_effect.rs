@@ -130,6 +130,40 @@ impl WayInEffect {
     }
 }
 
+/// What rate and delay of a link have on its way each way when the rate is full: frames are held as long as that takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryNeed {
+    /// L2 bytes of full frames, up.
+    pub up: u64,
+    /// And down.
+    pub down: u64,
+}
+
+/// What is kept beside each frame, in bytes: as the forwarder counts it.
+pub const BESIDE_FRAME: u64 = 208;
+
+impl MemoryNeed {
+    /// What `spec` implies at first; nothing of a way whose rate it leaves open.
+    ///
+    /// # Errors
+    /// As [`LinkSpec::check`].
+    pub fn of(spec: &LinkSpec) -> Result<Self> {
+        let hop = spec.hop("box")?;
+        let [up, down] = [Way(hop.rest.up), Way(hop.rest.down)].map(|way| {
+            let slowest = way.slowest(FULL_FRAME);
+            slowest.map_or(0, |(rate, _)| bytes_in(rate, way.propagation()))
+        });
+        Ok(Self { up, down })
+    }
+
+    /// Bytes of memory, what is kept beside full frames included.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let frames = self.up.saturating_add(self.down).div_ceil(FULL_FRAME.0);
+        frames.saturating_mul(FULL_FRAME.0 + BESIDE_FRAME)
+    }
+}
+
 /// What may wait for a bottleneck, which serves at this rate.
 fn room(rate: BitsPerSec, bottleneck: Bottleneck<'_>) -> u64 {
     let limit = match bottleneck {
@@ -256,6 +290,16 @@ mod tests {
         assert!((both.up.burst_packets.unwrap() - 8.0).abs() < 1e-9);
         assert_eq!(both.down.loss_percent, Some(0.0));
         assert_eq!(both.down.burst_packets, None);
+    }
+
+    #[test]
+    fn memory_is_what_the_rate_has_on_its_way() {
+        let need = |text: &str| MemoryNeed::of(&toml::from_str(text).unwrap()).unwrap();
+        let both = need("rate = '8mbit'\ndelay = '1s'\n[down]\ndelay = '10ms'");
+        assert_eq!((both.up, both.down), (1_000_000, 10_000));
+        let frames = 1_010_000u64.div_ceil(1514);
+        assert_eq!(both.bytes(), frames * (1514 + 208));
+        assert_eq!(need("delay = '1s'").bytes(), 0);
     }
 
     #[test]

@@ -366,7 +366,15 @@ impl LinkSpec {
     /// # Errors
     /// As [`LinkSpec::hop`].
     pub fn to_link(&self, hop: &str) -> Result<EmulatedLink> {
-        Ok(emulated_link(&[self.hop(hop)?], self.seed(), 0))
+        self.to_link_of(hop, 0)
+    }
+
+    /// As [`LinkSpec::to_link`], as link `number` of several: links of one seed have draws of their own.
+    ///
+    /// # Errors
+    /// As [`LinkSpec::hop`].
+    pub fn to_link_of(&self, hop: &str, number: u64) -> Result<EmulatedLink> {
+        Ok(emulated_link(&[self.hop(hop)?], self.seed(), number))
     }
 
     /// Refuses what the model would refuse, before anything is built.

@@ -31,11 +31,14 @@ pub struct Summary {
     /// The machine's own stand-stills, where there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<StallSummary>,
-    /// The most bytes held at a time, book-keeping included.
+    /// Frames that found a receive ring full which several links share: of any of them, so all their summaries say so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rings_full: Vec<OwnLoss>,
+    /// The most bytes held at a time, book-keeping included, by all links that share the memory.
     pub peak_held_bytes: usize,
     /// The most that may be held.
     pub held_limit_bytes: usize,
-    /// The receive rings of both ports, of a fixed size.
+    /// The receive rings, of a fixed size; several links may share them.
     pub ring_bytes: usize,
     /// How late a sleeping thread of this machine wakes up, median, measured at start.
     pub wake_up_latency_ns: u64,
@@ -184,10 +187,26 @@ pub struct DepartureSummary {
     pub p99_ns: u64,
     /// All of them did.
     pub max_ns: u64,
+    /// The part of it before the calls that sent the packets. What follows is the kernel's: it carries the frame to the
+    /// other end of a veth, and may have that end's work done, before the call returns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hand_over: Option<HandOverSummary>,
     /// Packets that left later than the budget.
     pub over_budget: u64,
     /// The budget.
     pub budget_ns: u64,
+}
+
+/// How long after the due times of packets the calls began that sent them, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandOverSummary {
+    /// Half of them began no later than this.
+    pub p50_ns: u64,
+    /// 99 of 100 did.
+    pub p99_ns: u64,
+    /// All of them did.
+    pub max_ns: u64,
 }
 
 /// Times at which the forwarder did nothing but read the clock, and the machine did not run it: its host took the
@@ -222,13 +241,28 @@ pub struct PacketLogSummary {
 }
 
 impl Summary {
-    /// That the emulator itself lost packets, if so.
+    /// That the emulator itself lost packets, if so, and what would help.
     pub fn own_loss(&self) -> Option<String> {
-        let own: Vec<String> = [("up", &self.up), ("down", &self.down)]
+        let ways = [("up: ", &self.up), ("down: ", &self.down)];
+        let of_ways = ways
             .iter()
-            .flat_map(|(way, d)| d.emulator_lost.iter().map(move |l| format!("{way}: {l}")))
+            .flat_map(|(way, of)| of.emulator_lost.iter().map(move |lost| (*way, lost)));
+        let all: Vec<_> = of_ways
+            .chain(self.rings_full.iter().map(|lost| ("", lost)))
             .collect();
-        (!own.is_empty()).then(|| format!("the emulator itself lost packets ({})", own.join(", ")))
+        let own: Vec<String> = all
+            .iter()
+            .map(|(way, lost)| format!("{way}{lost}"))
+            .collect();
+        let mut help: Vec<&str> = all.iter().filter_map(|(_, lost)| lost.help()).collect();
+        help.dedup();
+        let help: String = help.iter().map(|help| format!("; {help}")).collect();
+        (!own.is_empty()).then(|| {
+            format!(
+                "the emulator itself lost packets ({}){help}",
+                own.join(", ")
+            )
+        })
     }
 
     /// Why what crossed this link, taken together, cannot be trusted, if so.
@@ -246,6 +280,19 @@ impl Summary {
                 Micros(error.budget_ns)
             )
         })
+    }
+}
+
+impl OwnLoss {
+    /// What would have helped, where that is known.
+    fn help(&self) -> Option<&'static str> {
+        match self.cause.as_str() {
+            "memory limit" => Some("--held-memory allows to hold more"),
+            cause if cause.starts_with("receive ring of") => Some(
+                "it was not run for as long as its rings hold: a core for itself or real-time priority (as root) helps",
+            ),
+            _ => None,
+        }
     }
 }
 
@@ -400,6 +447,15 @@ impl fmt::Display for Summary {
             error.over_budget,
             Micros(error.budget_ns),
         )?;
+        if let Some(before) = error.hand_over.as_ref().filter(|_| error.count > 0) {
+            writeln!(
+                f,
+                "of that before the call that sends: {} (median), {} (p99), {} (max)",
+                Micros(before.p50_ns),
+                Micros(before.p99_ns),
+                Micros(before.max_ns),
+            )?;
+        }
         if let Some(stalls) = &self.stalls {
             writeln!(
                 f,

@@ -9,6 +9,7 @@ use stats::layers::{ETHERNET_HEADER, WIRE};
 use stats::proportion;
 
 use super::outcome::{Agreed, End, TestOutcome, WholeSubInterval};
+use super::rates::RateTable;
 use super::wire::{NO_DELAY, SubInterval};
 
 /// By how much a sub-interval's ends may be off: kernel stamps here, the far end's wake-ups there.
@@ -24,8 +25,8 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
     let best = whole.max_by(|a, b| rate(a).total_cmp(&rate(b)));
     let mut figures = Vec::new();
     if let Some(best) = best.filter(|best| best.counted.datagrams > 0) {
-        let rising = ended_rising(outcome, agreed);
-        figures.extend(capacity(&best.counted, agreed, rising));
+        let unlimited = ended_rising(outcome, agreed) || table_ended(outcome, agreed);
+        figures.extend(capacity(&best.counted, agreed, unlimited));
         let host_dropped = outcome.host_drops > 0;
         figures.extend(packets(&best.counted, host_dropped, agreed.direction));
         figures.extend(delays(best, agreed.direction));
@@ -120,8 +121,24 @@ fn is_rising(earlier: &[[f64; 2]], last: [f64; 2], load: &[f64]) -> bool {
     is_most && load.first() < load.last() && load.is_sorted()
 }
 
-/// The capacity, and the same sub-interval's rate at the other layers; at least that where the load was still rising.
-fn capacity(best: &SubInterval, agreed: &Agreed, rising: bool) -> [Figure; 4] {
+/// Whether the path carried the fastest rate of the table for a whole sub-interval, so that the table ended the search and not
+/// the path.
+fn table_ended(outcome: &TestOutcome, agreed: &Agreed) -> bool {
+    let last = RateTable::new(agreed.sizes).last();
+    outcome.sub_intervals.iter().any(|whole| {
+        let span = Duration::from_micros(whole.counted.span_us.into());
+        let begun = whole.at.saturating_sub(span);
+        let trials = outcome.trials.iter();
+        let mut rows = trials
+            .filter(|trial| trial.at >= begun && trial.at <= whole.at)
+            .map(|trial| trial.row)
+            .peekable();
+        rows.peek().is_some() && rows.all(|row| row == Some(last))
+    })
+}
+
+/// The capacity, and the same sub-interval's rate at the other layers; at least that where no limit was found.
+fn capacity(best: &SubInterval, agreed: &Agreed, unlimited: bool) -> [Figure; 4] {
     let off = off(best, agreed);
     let l3 = agreed.l3_header();
     // No load PDU is so short that Ethernet pads it.
@@ -135,7 +152,7 @@ fn capacity(best: &SubInterval, agreed: &Agreed, rising: bool) -> [Figure; 4] {
         let value = best.bit_per_s(header);
         let figure = Figure::new(metric, Statistic::Max, value).toward(agreed.direction);
         let (low, high) = (value * (1.0 - off), value * (1.0 + off));
-        if rising {
+        if unlimited {
             figure.at_least(low)
         } else {
             figure.within(low, high)
@@ -328,6 +345,17 @@ fn facts(outcome: &TestOutcome, agreed: &Agreed) -> BTreeMap<String, String> {
         ("intervals", intervals.to_owned()),
     ];
     facts.extend(whole_search(outcome).map(|text| ("whole search", text)));
+    if table_ended(outcome, agreed) {
+        let table = RateTable::new(agreed.sizes);
+        let fastest = table.rate(table.last()).l3_bit_per_s() / 1e6;
+        facts.push((
+            "end of the table",
+            format!(
+                "the path carried the table's fastest rate, {fastest:.0} Mbit/s at L3, for a whole sub-interval: the table ended the search, and the capacity is at \
+                 least what is stated"
+            ),
+        ));
+    }
     if agreed.receives_here() && !agreed.is_server {
         facts.push(("trace", "rows and sending rates are the server's decisions, retraced from the feedback sent to it".to_owned()));
     }
@@ -396,9 +424,10 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capacity::outcome::TrialInterval;
     use crate::capacity::wire::{
-        Algorithm, ArrivalCounts, DelayVariation, Sizes, StartRow, TestParameters, Thresholds,
-        Version,
+        Algorithm, ArrivalCounts, DelayVariation, Sizes, StartRow, Status, TestParameters,
+        Thresholds, Version,
     };
 
     fn agreed() -> Agreed {
@@ -508,6 +537,33 @@ mod tests {
             let above = above / f64::from(ROUNDS);
             assert!((above - expected).abs() < 0.06, "{sub_intervals}: {above}");
         }
+    }
+
+    #[test]
+    fn a_path_that_carries_the_fastest_rate_for_a_whole_sub_interval_carries_at_least_that() {
+        let last = RateTable::new(agreed().sizes).last();
+        let bounds = |rows: [usize; 3]| {
+            let trial = |(row, at): (usize, u64)| TrialInterval {
+                at: Duration::from_millis(at),
+                status: Status::default(),
+                row: Some(row),
+                l3_bit_per_s: 1e9,
+            };
+            let outcome = TestOutcome {
+                sub_intervals: vec![second(1000, SubInterval::default())],
+                trials: rows.into_iter().zip([100, 500, 900]).map(trial).collect(),
+                ..TestOutcome::default()
+            };
+            let found = measurement(&outcome, &agreed());
+            let said = found.facts.contains_key("end of the table");
+            let mut figures = found.figures.iter();
+            let capacity = figures.find(|figure| figure.metric == Metric::IpCapacityBitPerS);
+            (said, capacity.unwrap().interval.unwrap()[1])
+        };
+        let (said, upper) = bounds([last; 3]);
+        assert!(said && upper.is_infinite(), "{upper}");
+        let (said, upper) = bounds([last, last - 1, last]);
+        assert!(!said && upper.is_finite(), "{upper}");
     }
 
     #[test]

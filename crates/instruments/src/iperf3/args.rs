@@ -42,6 +42,10 @@ pub struct TcpArgs {
     /// Send at once, without waiting to fill a segment (TCP_NODELAY)
     #[arg(short = 'N', long)]
     no_delay: bool,
+    /// Copy what is received, at the end that receives, as other programs do; without, the kernel discards it there
+    #[arg(long)]
+    #[serde(default)]
+    rx_copy: bool,
     #[command(flatten)]
     #[serde(skip)]
     common: Common,
@@ -178,6 +182,7 @@ impl TcpArgs {
             congestion: self.congestion.clone(),
             mss: self.set_mss,
             no_delay: self.no_delay,
+            rx_copy: self.rx_copy,
             ..self.test.plan(Protocol::Tcp)
         }
     }

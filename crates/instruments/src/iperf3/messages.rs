@@ -25,6 +25,8 @@ const LARGEST_MSS: i64 = 32 * 1024 - 1;
 const LONGEST_CONGESTION: usize = 16;
 /// The newest iperf3 whose behaviour this follows; servers print it and do not act on it.
 const CLIENT_VERSION: &str = concat!("farwire ", env!("CARGO_PKG_VERSION"));
+/// farwire's own parameter, which an iperf3 passes over: whether receivers copy what they receive.
+const RX_COPY: &str = "farwire_rx_copy";
 /// Why there is no figure of loss where [`StreamResults::omitted`] is absent and a start was omitted.
 pub(super) const LOSS_UNKNOWN: &str = "unknown: the receiving iperf3, older than 3.14, counts from the very start and does not say \
     what it lost in the omitted part of it";
@@ -128,6 +130,7 @@ impl Params {
             mss: small("MSS", LARGEST_MSS)?,
             window: small("window", LARGEST_WINDOW.into())?,
             no_delay: fields.flag("nodelay")?,
+            rx_copy: fields.flag(RX_COPY)?,
             tos: fields.within("TOS", 0, 255)?,
             ..Plan::new(protocol)
         };
@@ -162,6 +165,7 @@ impl Params {
             "MSS": plan.mss,
             "window": plan.window,
             "nodelay": if_true(plan.no_delay),
+            RX_COPY: if_true(plan.rx_copy),
             "TOS": plan.tos.filter(|tos| *tos > 0),
             "udp_counters_64bit": self.udp_counters_64bit.then_some(1),
             "pacing_timer": 1000,
@@ -464,6 +468,7 @@ mod tests {
             mss: Some(1400),
             window: Some(1 << 20),
             no_delay: true,
+            rx_copy: true,
             tos: Some(0xb8),
             ..Plan::new(Protocol::Udp)
         };

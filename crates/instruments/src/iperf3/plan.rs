@@ -42,6 +42,8 @@ pub(crate) struct Plan {
     pub(crate) window: Option<u32>,
     /// TCP_NODELAY.
     pub(crate) no_delay: bool,
+    /// Whether TCP's receivers copy what they receive to memory of their own, as iperf3 does; an iperf3 always does.
+    pub(crate) rx_copy: bool,
     /// The byte of type of service (IPv4) or traffic class (IPv6): DSCP * 4 + ECN.
     pub(crate) tos: Option<u8>,
 }
@@ -101,6 +103,7 @@ impl Plan {
             mss: None,
             window: None,
             no_delay: false,
+            rx_copy: false,
             tos: None,
         }
     }

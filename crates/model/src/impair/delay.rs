@@ -74,6 +74,16 @@ impl DelayLaw {
     }
 }
 
+impl Effect {
+    /// No packet passes what does this in less time; zero where a draw may say so, and of all but delays.
+    pub(crate) fn least_delay(&self) -> Nanos {
+        match self {
+            Self::Delay(delay) if delay.jitter.is_none() && delay.reorder.is_none() => delay.time,
+            _ => Nanos::ZERO,
+        }
+    }
+}
+
 impl Stage for DelayLaw {
     fn nature(effect: &Effect) -> Nature {
         let Effect::Delay(delay) = effect else {

@@ -1,4 +1,7 @@
-//! A port on a real interface: two `AF_PACKET` sockets with receive rings and virtio headers.
+//! Ports on real interfaces: two `AF_PACKET` sockets with receive rings and virtio headers, for one interface or for many.
+//!
+//! Sockets of many interfaces are bound to none: they receive from all of the namespace, a filter passes over what is not
+//! theirs, and the address beside each frame says where it came. So a port costs no memory of its own.
 //!
 //! One ring has many small slots for single packets, the other long ones for GSO frames: slots of one length for both would
 //! be too few for the packets or take gigabytes. Which socket takes a frame is decided by a filter on its length.
@@ -7,6 +10,8 @@
 //! user namespace and is not bound by `rmem_max`. `PACKET_VNET_HDR` makes the kernel hand over and take
 //! whole GSO frames (net/packet/af_packet.c).
 
+mod filter;
+mod interfaces;
 mod ring;
 mod socket;
 mod vnet;
@@ -18,12 +23,13 @@ use arrayvec::ArrayVec;
 use model::Nanos;
 
 use crate::clock::{self, StampConverter};
-use crate::port::{Capabilities, MAX_HEAD, Missed, Port, Received, TxFrame};
+use crate::port::{Capabilities, MAX_HEAD, Missed, Ports, Received, Sending, TxFrame};
 use crate::tunnel_out::{TunnelOut, TunnelOutError};
 use crate::wait::Wakes;
+use filter::Takes;
+use interfaces::Interfaces;
 pub use ring::{COPY_BELOW, Slot};
 use ring::{Ring, Slots};
-use socket::Takes;
 pub(crate) use vnet::{TUNNEL_LEN as TUNNEL_HEADER, read as virtio_header};
 
 /// Frames a call of `sendmmsg`: enough to hide its cost, few enough that the last leaves soon after the first.
@@ -50,7 +56,7 @@ pub enum OpenError {
     },
 }
 
-/// For how many frames a port's receive rings have room, at least.
+/// For how many frames the receive rings of a set have room, at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingSlots {
     /// Frames of up to 1,920 bytes; 2 KiB each.
@@ -59,13 +65,16 @@ pub struct RingSlots {
     pub large: usize,
 }
 
-/// Packet sockets on one interface. Promiscuous mode belongs to them and ends with them.
+/// Packet sockets on one interface or on several. Promiscuous mode belongs to them and ends with them.
 #[derive(Debug)]
 pub struct AfPacket {
     /// Of small frames, whose socket also sends, and of large ones.
     rings: [Ring; 2],
+    interfaces: Interfaces,
     /// Where whole trains of tunnels leave.
     tunnels: Option<TunnelOut>,
+    /// What those before it refused.
+    refused: u64,
     stamps: StampConverter,
     last_empty: Nanos,
     /// The latest arrival given out.
@@ -76,33 +85,73 @@ const SMALL: usize = 0;
 const LARGE: usize = 1;
 
 impl AfPacket {
-    /// Opens `interface` of the calling thread's network namespace, with room for as many frames as `slots` says, rounded
-    /// up to what the rings' blocks hold.
+    /// Opens `interface` of the calling thread's network namespace as port 0, with room for as many frames as `slots` says,
+    /// rounded up to what the rings' blocks hold.
     ///
     /// # Errors
     /// See [`OpenError`].
     pub fn open(interface: &str, slots: RingSlots) -> Result<Self, OpenError> {
         let index = socket::interface_index(interface)?;
-        let longest = Slots::SMALL.largest_frame();
-        let small = open(interface, Slots::SMALL, slots.small, Takes::UpTo(longest))?;
-        let large = open(interface, Slots::LARGE, slots.large, Takes::Above(longest))?;
-        let call = |call| failed(interface, call);
-        for ring in [&small, &large] {
-            socket::bind(ring.socket(), index).map_err(call("binding the packet socket"))?;
-        }
-        socket::promiscuous(small.socket(), index).map_err(call("entering promiscuous mode"))?;
+        Self::on(Interfaces::one(index), &[interface], slots)
+    }
+
+    /// Opens all `interfaces` of the calling thread's network namespace, port by port, with rings that they share.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open_all(interfaces: &[&str], slots: RingSlots) -> Result<Self, OpenError> {
+        let indices = interfaces.iter().map(|name| socket::interface_index(name));
+        let all = Interfaces::sharing(indices.collect::<Result<_, _>>()?);
+        Self::on(all, interfaces, slots)
+    }
+
+    fn on(interfaces: Interfaces, names: &[&str], slots: RingSlots) -> Result<Self, OpenError> {
+        let first = names.first().copied().unwrap_or_default();
+        let [small, large] = Self::takes();
+        let small = open(first, Slots::SMALL, slots.small, small)?;
+        let large = open(first, Slots::LARGE, slots.large, large)?;
         let now = clock::now();
-        Ok(Self {
+        let mut opened = Self {
             rings: [small, large],
+            interfaces,
             tunnels: None,
+            refused: 0,
             stamps: StampConverter::sample(now),
             last_empty: now,
             latest: Nanos::ZERO,
-        })
+        };
+        let bound = opened.listen();
+        bound.map_err(failed(first, "binding the packet socket"))?;
+        for (port, name) in names.iter().enumerate() {
+            let entered = opened.see_all(port);
+            entered.map_err(failed(name, "entering promiscuous mode"))?;
+        }
+        Ok(opened)
     }
 
-    /// Has whole trains of UDP tunnels leave by `interface`, which is this port's, as what they are
-    /// ([`Capabilities::tunnel_gso`]); without it they leave as trains of the tunnel's datagrams.
+    /// What the two sockets take.
+    fn takes() -> [Takes; 2] {
+        let longest = Slots::SMALL.largest_frame();
+        [Takes::UpTo(longest), Takes::Above(longest)]
+    }
+
+    /// Receives from the set's interfaces from here on.
+    fn listen(&mut self) -> io::Result<()> {
+        let stretches = self.interfaces.stretches();
+        for (ring, takes) in self.rings.iter().zip(Self::takes()) {
+            filter::attach(ring.socket(), takes, &stretches)?;
+            socket::bind(ring.socket(), self.interfaces.bound_to())?;
+        }
+        Ok(())
+    }
+
+    /// Receives at `port` what is addressed to others too.
+    fn see_all(&mut self, port: usize) -> io::Result<()> {
+        socket::promiscuous(self.rings[SMALL].socket(), self.interfaces.of_port(port))
+    }
+
+    /// Has whole trains of UDP tunnels leave by the only port as what they are ([`Capabilities::tunnel_gso`]), until it stands
+    /// on another interface than `interface`; without it they leave as trains of the tunnel's datagrams.
     ///
     /// # Errors
     /// See [`TunnelOutError`]; the port is what it was then.
@@ -138,7 +187,7 @@ fn open(interface: &str, length: Slots, slots: usize, takes: Takes) -> Result<Ri
         _ => call("opening a packet socket")(e),
     })?;
     socket::configure(&socket).map_err(call("switching on virtio headers"))?;
-    socket::filter(&socket, takes).map_err(call("choosing frames by their length"))?;
+    filter::attach(&socket, takes, &[]).map_err(call("choosing frames by their length"))?;
     Ring::map(socket, length, slots).map_err(call("mapping the receive ring"))
 }
 
@@ -158,17 +207,18 @@ impl Wakes for AfPacket {
 
 impl AfPacket {
     /// Sends the first of `frames`, as many as go in one call; how many these were.
-    fn send_some(&mut self, frames: &[TxFrame<'_>]) -> io::Result<usize> {
+    fn send_some(&mut self, port: usize, frames: &[TxFrame<'_>]) -> io::Result<usize> {
         let plain = frames.iter().take_while(|frame| frame.tunnel.is_none());
         match (plain.count(), frames, &mut self.tunnels) {
             (0, [train, ..], Some(tunnels)) => send_train(tunnels, train).map(|()| 1),
             (0, [_, ..], None) => Err(io::ErrorKind::Unsupported.into()),
-            (plain, ..) => self.send_batch(&frames[..plain]),
+            (plain, ..) => self.send_batch(port, &frames[..plain]),
         }
     }
 
     /// One `sendmmsg`; how many frames it took.
-    fn send_batch(&self, frames: &[TxFrame<'_>]) -> io::Result<usize> {
+    fn send_batch(&self, port: usize, frames: &[TxFrame<'_>]) -> io::Result<usize> {
+        let mut address = self.interfaces.address(port);
         let mut headers: ArrayVec<[u8; vnet::LEN], BATCH> = ArrayVec::new();
         headers.extend(frames.iter().map(|f| vnet::write(&f.offload, head_len(f))));
         let mut parts: ArrayVec<[libc::iovec; 3], BATCH> = ArrayVec::new();
@@ -176,9 +226,14 @@ impl AfPacket {
             [header.as_slice(), frame.head.bytes(), &frame.body].map(slice)
         }));
         let mut messages: ArrayVec<libc::mmsghdr, BATCH> = ArrayVec::new();
-        messages.extend(parts.iter_mut().map(|parts| message(parts)));
+        messages.extend(
+            parts
+                .iter_mut()
+                .map(|parts| message(parts, address.as_mut())),
+        );
         let count = libc::c_uint::try_from(frames.len()).expect("at most a batch");
-        // SAFETY: the first `count` messages point at parts that point at bytes borrowed for this call.
+        // SAFETY: the first `count` messages point at parts and an address that live through this call, and the parts at
+        // bytes borrowed for it.
         let sent = unsafe {
             libc::sendmmsg(
                 self.rings[SMALL].socket().as_raw_fd(),
@@ -191,7 +246,7 @@ impl AfPacket {
     }
 }
 
-impl Port for AfPacket {
+impl Ports for AfPacket {
     type Lent = Slot;
 
     fn capabilities(&self) -> Capabilities {
@@ -228,11 +283,12 @@ impl Port for AfPacket {
         Some(self.stamps.convert(stamp).max(self.latest))
     }
 
-    fn take(&mut self) -> Option<Received<Slot>> {
+    fn take(&mut self) -> Option<(usize, Received<Slot>)> {
         let arrival = self.arrival()?;
         let (ring, _) = self.next()?;
         self.latest = arrival;
-        self.rings[ring].take(arrival)
+        let (interface, received) = self.rings[ring].take(arrival)?;
+        Some((self.interfaces.port(interface)?, received))
     }
 
     fn recall(&mut self) -> Option<usize> {
@@ -243,22 +299,26 @@ impl Port for AfPacket {
         self.rings[LARGE].recall_newest()
     }
 
-    fn send(&mut self, frames: &[TxFrame<'_>], sent: &mut dyn FnMut(usize, io::Result<Nanos>)) {
-        let mut before = clock::now();
+    fn send(
+        &mut self,
+        port: usize,
+        not_before: Nanos,
+        frames: &[TxFrame<'_>],
+        sent: &mut dyn FnMut(usize, io::Result<Sending>),
+    ) {
+        let mut begun = clock::spin_until(not_before);
         for (batch, first) in frames.chunks(BATCH).zip((0..).step_by(BATCH)) {
             let mut done = 0;
             while done < batch.len() {
-                match self.send_some(&batch[done..]) {
+                match self.send_some(port, &batch[done..]) {
                     Ok(took) => {
                         let after = clock::now();
                         for place in 0..took {
-                            sent(
-                                first + done + place,
-                                Ok(left_at(before, after, place, took)),
-                            );
+                            let ended = left_at(begun, after, place, took);
+                            sent(first + done + place, Ok(Sending { begun, ended }));
                         }
                         done += took;
-                        before = after;
+                        begun = after;
                     }
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                     Err(e) => {
@@ -275,8 +335,18 @@ impl Port for AfPacket {
         Missed {
             small: small.missed(),
             large: large.missed(),
-            refused: self.tunnels.as_ref().map_or(0, TunnelOut::refused),
+            refused: self.refused + self.tunnels.as_ref().map_or(0, TunnelOut::refused),
         }
+    }
+
+    fn rejoin(&mut self, port: usize, interface: u32) -> io::Result<()> {
+        let index = libc::c_int::try_from(interface).map_err(io::Error::other)?;
+        // It leads to the interface that is gone.
+        let left = self.tunnels.take();
+        self.refused += left.map_or(0, |left| left.refused());
+        self.interfaces.replace(port, index);
+        self.listen()?;
+        self.see_all(port)
     }
 }
 
@@ -294,12 +364,16 @@ fn send_train(tunnels: &mut TunnelOut, train: &TxFrame<'_>) -> io::Result<()> {
     tunnels.send(&header, [train.head.bytes(), &train.body])
 }
 
-/// A message of `parts`, with neither name nor control data.
-fn message(parts: &mut [libc::iovec]) -> libc::mmsghdr {
+/// A message of `parts` to `address`, if there is one, and without control data.
+fn message(parts: &mut [libc::iovec], address: Option<&mut libc::sockaddr_ll>) -> libc::mmsghdr {
     // SAFETY: an all-zero mmsghdr is valid: no name, no control data, no parts.
     let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
     message.msg_hdr.msg_iov = parts.as_mut_ptr();
     message.msg_hdr.msg_iovlen = parts.len();
+    if let Some(address) = address {
+        message.msg_hdr.msg_name = std::ptr::from_mut(address).cast();
+        message.msg_hdr.msg_namelen = socket::socklen::<libc::sockaddr_ll>();
+    }
     message
 }
 

@@ -63,6 +63,8 @@ mod field {
     pub(super) const NSEC: usize = 20;
     pub(super) const VLAN_TCI: usize = 24;
     pub(super) const VLAN_TPID: usize = 26;
+    /// Of `struct sockaddr_ll`, which follows it.
+    pub(super) const INTERFACE: usize = 32 + 4;
 }
 
 const STATUS_KERNEL: u32 = 0;
@@ -166,8 +168,8 @@ impl Ring {
         Some(Nanos(u64::from(sec) * 1_000_000_000 + u64::from(nsec)))
     }
 
-    /// Takes the next frame, which [`Ring::next_stamp`] announced.
-    pub(super) fn take(&mut self, arrival: Nanos) -> Option<Received<Slot>> {
+    /// Takes the next frame, which [`Ring::next_stamp`] announced, with the number of the interface by which it came.
+    pub(super) fn take(&mut self, arrival: Nanos) -> Option<(libc::c_int, Received<Slot>)> {
         let (index, at) = (self.next, self.geometry.offset_of(self.next));
         let status = self.map.status(at).load(Ordering::Acquire);
         if status & STATUS_USER == 0 || self.map.is_held(at) {
@@ -176,6 +178,7 @@ impl Ring {
         self.next = (self.next + 1) % self.slots;
         self.taken += 1;
         let map = &self.map;
+        let interface = map.u32_at(at + field::INTERFACE).cast_signed();
         let word = |offset: usize| map.u32_at(at + offset) as usize;
         let (len, captured) = (word(field::LEN), word(field::SNAPLEN));
         let start = at + usize::from(map.u16_at(at + field::MAC));
@@ -185,16 +188,17 @@ impl Ring {
         );
         let slot = Slot::new(Arc::clone(map), index, at, start, captured);
         if captured < len {
-            return Some(Received::Truncated);
+            return Some((interface, Received::Truncated));
         }
         let vlan = vlan(map, at, status);
         let Some(offload) = vnet::read(map.array(start - vnet::LEN)) else {
-            return Some(Received::UnsupportedGso);
+            return Some((interface, Received::UnsupportedGso));
         };
         if slot.bytes().len() >= COPY_BELOW {
             self.lent.push_back(self.taken - 1);
         }
-        Some(Received::Frame(Frame::lent(arrival, offload, vlan, slot)))
+        let frame = Frame::lent(arrival, offload, vlan, slot);
+        Some((interface, Received::Frame(frame)))
     }
 
     /// The slot of the oldest frame that must leave it: the kernel fills slots in order and drops what comes when it

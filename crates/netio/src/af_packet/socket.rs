@@ -42,44 +42,9 @@ pub(super) fn configure(socket: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Which frames a socket takes, by their length.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Takes {
-    /// Of up to so many bytes, tags that the kernel took out not counted.
-    UpTo(usize),
-    /// Longer ones.
-    Above(usize),
-}
-
-/// Has the kernel pass over what the socket does not take, before it costs a slot (`BPF_LEN`; linux/filter.h).
-pub(super) fn filter(socket: &OwnedFd, takes: Takes) -> io::Result<()> {
-    let (longest, up_to, above) = match takes {
-        Takes::UpTo(longest) => (longest, u32::MAX, 0),
-        Takes::Above(longest) => (longest, 0, u32::MAX),
-    };
-    let longest = u32::try_from(longest).map_err(io::Error::other)?;
-    let [load, compare, give] = [
-        libc::BPF_LD | libc::BPF_W | libc::BPF_LEN,
-        libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
-        libc::BPF_RET | libc::BPF_K,
-    ]
-    .map(|code| u16::try_from(code).expect("opcodes have 16 bits"));
-    let line = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
-    let mut program = [
-        line(load, 0, 0),
-        line(compare, 1, longest),
-        line(give, 0, above),
-        line(give, 0, up_to),
-    ];
-    let program = libc::sock_fprog {
-        len: 4,
-        filter: program.as_mut_ptr(),
-    };
-    set_at(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
-}
-
-pub(super) fn bind(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
-    let address = libc::sockaddr_ll {
+/// The address of an interface, or with 0 of all of them.
+pub(super) fn address(index: libc::c_int) -> libc::sockaddr_ll {
+    libc::sockaddr_ll {
         sll_family: u16::try_from(libc::AF_PACKET).expect("AF_PACKET is 17"),
         sll_protocol: ETH_P_ALL.to_be(),
         sll_ifindex: index,
@@ -87,7 +52,11 @@ pub(super) fn bind(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
         sll_pkttype: 0,
         sll_halen: 0,
         sll_addr: [0; 8],
-    };
+    }
+}
+
+pub(super) fn bind(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
+    let address = address(index);
     // SAFETY: the address is a complete sockaddr_ll of the size given.
     check(unsafe {
         libc::bind(
@@ -134,7 +103,7 @@ pub(super) fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Re
     set_at(socket, libc::SOL_PACKET, option, value)
 }
 
-fn set_at<T>(
+pub(super) fn set_at<T>(
     socket: &OwnedFd,
     level: libc::c_int,
     option: libc::c_int,
@@ -161,6 +130,6 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-fn socklen<T>() -> libc::socklen_t {
+pub(super) fn socklen<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).expect("a small struct")
 }

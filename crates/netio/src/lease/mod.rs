@@ -132,13 +132,20 @@ impl Lease {
     /// # Errors
     /// When another farwire holds the interface, or the journal cannot be kept.
     pub fn take(interface: &str) -> Result<Self, LeaseError> {
-        let found = Interface::find(interface)?;
+        Self::take_found(&Interface::find(interface)?)
+    }
+
+    /// As [`Lease::take`], of an interface that was looked up.
+    ///
+    /// # Errors
+    /// As [`Lease::take`].
+    pub fn take_found(found: &Interface) -> Result<Self, LeaseError> {
         for dir in JournalDir::of_others() {
-            if let Some(journal) = Journal::lock(&Arc::new(dir), found.index, interface, false)? {
-                put_back(journal, Some(&found))?;
+            if let Some(journal) = Journal::lock(&Arc::new(dir), found.index, &found.name, false)? {
+                put_back(journal, Some(found))?;
             }
         }
-        Self::of(JournalDir::own()?, &found)
+        Self::of(JournalDir::own()?, found)
     }
 
     /// As [`Lease::take`], with the journal in the directory `dir`.

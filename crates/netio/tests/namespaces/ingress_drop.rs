@@ -39,7 +39,7 @@ fn the_host_is_deaf_while_it_lives_and_taps_still_see() {
 
     let (ingress_drop, tap) = bed
         .server()
-        .run(|| (IngressDrop::new(WAN).unwrap(), tap()))
+        .run(|| (IngressDrop::new(&[WAN]).unwrap(), tap()))
         .unwrap();
     assert!(!answers(&bed));
     assert_eq!(echo_requests(&tap), 2);
@@ -52,24 +52,22 @@ fn two_interfaces_are_guarded_at_once() {
     let bed = plain();
     let guards = bed
         .emulator()
-        .run(|| ["client", "server"].map(IngressDrop::new));
-    for guard in guards.unwrap() {
-        guard.unwrap();
-    }
+        .run(|| IngressDrop::new(&["client", "server"]));
+    guards.unwrap().unwrap();
 }
 
 fn an_interface_is_guarded_once() {
     let bed = plain();
     let within = || {
-        let _first = IngressDrop::new(WAN).unwrap();
-        IngressDrop::new(WAN).err().unwrap().to_string()
+        let _first = IngressDrop::new(&[WAN]).unwrap();
+        IngressDrop::new(&[WAN]).err().unwrap().to_string()
     };
     let error = bed.client().run(within).unwrap();
     assert!(error.contains("another farwire"), "{error}");
 }
 
 fn a_missing_interface_is_named() {
-    let error = IngressDrop::new("nosuch").err().unwrap().to_string();
+    let error = IngressDrop::new(&["nosuch"]).err().unwrap().to_string();
     assert!(error.contains("nosuch"), "{error}");
 }
 

@@ -90,7 +90,7 @@ fn lack(need: Need) -> Option<String> {
             let bed = bed::plain();
             let ingress_drop = bed
                 .client()
-                .run(|| farwire_netio::ingress_drop::IngressDrop::new(farwire_netio::bed::WAN))
+                .run(|| farwire_netio::ingress_drop::IngressDrop::new(&[farwire_netio::bed::WAN]))
                 .expect("the bed stands");
             ingress_drop.err().map(|error| error.to_string())
         }

@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use farwire_netio::bed::{Bed, CLIENT_PORT, WAN};
 use farwire_netio::offloads::Offloads;
 use farwire_netio::{
-    AfPacket, Gso, GsoKind, Head, Offload, PartialChecksum, Port as _, Received, RingSlots,
+    AfPacket, Gso, GsoKind, Head, Offload, PartialChecksum, Ports as _, Received, RingSlots,
     TunnelHeaders, TxFrame, clock, is_link_control,
 };
+
+use model::Nanos;
 
 use crate::bed::plain;
 use crate::helper::run;
@@ -152,7 +154,7 @@ fn receive(port: &mut AfPacket, count: usize) -> Vec<(Offload, Vec<u8>)> {
     let mut all = Vec::new();
     while all.len() < count && Instant::now() < end {
         port.refresh(clock::now());
-        while let Some(received) = port.take() {
+        while let Some((_, received)) = port.take() {
             let Received::Frame(frame) = received else {
                 panic!("no whole frame: {received:?}");
             };
@@ -178,7 +180,7 @@ fn a_train_arrives_whole_and_between_the_packets_that_it_was_sent_between() {
         })
         .collect();
     let mut sent = 0;
-    port.send(&frames, &mut |index, at| {
+    port.send(0, Nanos::ZERO, &frames, &mut |index, at| {
         at.unwrap();
         assert_eq!(index, sent);
         sent += 1;
@@ -197,7 +199,12 @@ fn a_train_that_the_interface_refuses_is_counted() {
     let mut port = out(&bed);
     let set_up = |up| Offloads::open(CLIENT_PORT).unwrap().set_up(up).unwrap();
     bed.emulator().run(|| set_up(false)).unwrap();
-    port.send(&[train(false, false, true, 1)], &mut |_, _| {});
+    port.send(
+        0,
+        Nanos::ZERO,
+        &[train(false, false, true, 1)],
+        &mut |_, _| {},
+    );
     bed.emulator().run(|| set_up(true)).unwrap();
     assert_eq!(port.missed().refused, 1);
 }

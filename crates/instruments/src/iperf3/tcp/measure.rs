@@ -270,6 +270,27 @@ mod tests {
     }
 
     #[test]
+    fn a_receiver_that_copies_gets_the_same_bytes_at_either_end() {
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
+        let address = server.address("iperf3").unwrap();
+        for way in [Way::Up, Way::Down] {
+            let plan = Plan {
+                way,
+                rx_copy: true,
+                until: Until::Bytes(3_000_001),
+                ..plan()
+            };
+            let measurement = measure(&Server::at(address), &plan, &Session::default()).measurement;
+            assert_eq!(measurement.failure, None, "{way:?}");
+            let mut figures = measurement.figures.iter();
+            let received = figures.find(|figure| figure.metric == Metric::ReceivedBytes);
+            assert_eq!(received.unwrap().value, 3_000_001.0, "{way:?}");
+            let receiving = &measurement.facts["receiving"];
+            assert!(receiving.contains("copied"), "{receiving}");
+        }
+    }
+
+    #[test]
     fn a_test_of_bytes_carries_exactly_those_in_each_direction() {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let address = server.address("iperf3").unwrap();

@@ -194,7 +194,7 @@ impl TcpStreams {
         let streams = streams.map(|(spec, socket)| DataStream::new(spec, socket));
         Self {
             streams: streams.collect(),
-            sending: Arc::new(Sending::new(block(plan), plan.bitrate)),
+            sending: Arc::new(Sending::new(block(plan), plan)),
             until: plan.until,
             start: now,
             counted_from: now,

@@ -323,7 +323,12 @@ impl<'a> TcpTest<'a> {
         );
         fact(
             "receiving",
-            "the kernel discards what this end receives without copying it (MSG_TRUNC)",
+            match self.plan.rx_copy {
+                true => "what is received is copied to memory of the program, at both ends",
+                false => {
+                    "the kernel discards what this end receives without copying it (MSG_TRUNC)"
+                }
+            },
         );
         fact(
             "rtt",

@@ -1,6 +1,6 @@
 //! One TCP stream: its socket, the thread that sends or receives on it, and what was counted.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,13 +11,15 @@ use anyhow::{Context, Result, bail};
 use netio::tcp::{TcpInfo, discard};
 
 use super::super::control::is_pause;
-use super::super::plan::StreamSpec;
+use super::super::plan::{Plan, StreamSpec};
 use super::super::run::{CpuMeter, CpuTime, SendControl};
 
 /// How long a blocked send or receive may keep a thread from looking up; also how late a stalled sender stops.
 const BLOCKED: Duration = Duration::from_millis(20);
 /// Taken out of the receive buffer in one call. Large, because the kernel copies nothing.
 const RECEIVE: usize = 4 << 20;
+/// Copied out of it in one call, where that is asked for: as much as iperf3 does by default.
+const COPIED: usize = 128 << 10;
 /// A paced sender writes what is due in so long, and at least [`LEAST_CHUNK`].
 const PACING_STEP: Duration = Duration::from_millis(1);
 const LEAST_CHUNK: usize = 1460;
@@ -33,6 +35,8 @@ pub(super) struct Sending {
     block: Vec<u8>,
     /// Payload bits a second of each stream.
     bitrate: Option<u64>,
+    /// Whether receivers copy what they receive.
+    rx_copy: bool,
 }
 
 /// One stream of this end, and how far it was when something began or ended.
@@ -109,13 +113,14 @@ pub(crate) fn cwnd_bytes(info: &TcpInfo) -> u64 {
 
 impl Sending {
     /// Blocks of so many bytes, without a limit.
-    pub(super) fn new(block: u32, bitrate: Option<u64>) -> Self {
+    pub(super) fn new(block: u32, plan: &Plan) -> Self {
         let mut bytes = vec![0; block as usize];
         fastrand::Rng::with_seed(block.into()).fill(&mut bytes);
         Self {
             control: SendControl::new(),
             block: bytes,
-            bitrate,
+            bitrate: plan.bitrate,
+            rx_copy: plan.rx_copy,
         }
     }
 }
@@ -320,12 +325,17 @@ fn send(socket: &TcpStream, sending: &Sending, counters: &Counters, start: Insta
 /// Reads until the far end closes, or this end does.
 fn receive(socket: &TcpStream, test: &Sending, counters: &Counters, start: Instant) -> Result<()> {
     let mut stated = Instant::now();
+    let mut copied = vec![0; if test.rx_copy { COPIED } else { 0 }];
     loop {
         if stated.elapsed() > STATED_EVERY {
             counters.cpu.state();
             stated = Instant::now();
         }
-        match discard(socket, RECEIVE) {
+        let taken = match test.rx_copy {
+            true => (&mut &*socket).read(&mut copied),
+            false => discard(socket, RECEIVE),
+        };
+        match taken {
             Ok(0) if !test.control.is_stopped() => {
                 bail!("the far end closed a stream that was received on");
             }

@@ -79,7 +79,8 @@ impl Reflector {
             // An error here is that of an earlier answer whose receiver is gone: nobody waits for it.
             while let Ok(Some(arrival)) = self.socket.receive(&mut buffer) {
                 self.answer(&mut buffer, &arrival);
-                self.take_departures();
+                // One call less for each answer than to look until there is nothing.
+                while !self.departing.is_empty() && self.take_departure() {}
                 if self.shared.stopping() {
                     break;
                 }
@@ -124,17 +125,21 @@ impl Reflector {
 
     /// Asks the kernel when answers left. They leave in the order in which they were sent.
     fn take_departures(&mut self) {
-        while let Ok(Some(report)) = self.socket.report() {
-            let SendReport::Departed { id, at } = report else {
-                continue;
-            };
-            let Some(place) = self.departing.iter().position(|(of, ..)| *of == id) else {
-                continue;
-            };
-            if let Some((_, key, sequence)) = self.departing.drain(..=place).next_back() {
-                self.sessions.departed(key, sequence, at);
-            }
+        while self.take_departure() {}
+    }
+
+    /// Takes one report of the kernel's; whether there was one.
+    fn take_departure(&mut self) -> bool {
+        let Ok(Some(report)) = self.socket.report() else {
+            return false;
+        };
+        if let SendReport::Departed { id, at } = report
+            && let Some(place) = self.departing.iter().position(|(of, ..)| *of == id)
+            && let Some((_, key, sequence)) = self.departing.drain(..=place).next_back()
+        {
+            self.sessions.departed(key, sequence, at);
         }
+        true
     }
 
     fn keep_up(&mut self) {

@@ -4,57 +4,45 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::time::TimeValLike as _;
 use nix::unistd::Pid;
-use stats::t_interval;
 
-use crate::pair::{Pair, SERVER};
-use crate::spread::Spread;
+use crate::instruments::pair::{Pair, SERVER};
+use crate::processes::{FARWIRE, of_children};
+use crate::report::rows::{Found, Quantity};
+use crate::results::Outcome;
+use crate::rounds::{rounds, shuffled};
 
-/// Each confined and not, in turns; which comes first alternates.
 const PAIRS: usize = 21;
 /// Tests of one far end: connections differ, by which processor does what for them, more than the far ends do.
 const TESTS: u32 = 6;
 /// Of one test, in units that iperf3 takes for 2^30 bytes.
 const GIB: u32 = 4;
 
-pub(crate) fn run() -> Result<()> {
-    println!(
-        "serve as the far end of {TESTS} times iperf3 -n {GIB}G, one TCP stream, one veth pair: its processor seconds a GiB; {PAIRS} interleaved pairs: median (least to most)"
+pub(crate) fn run() -> Result<Outcome> {
+    let pairs = rounds(PAIRS)?;
+    let mut outcome = Outcome::new(
+        pairs,
+        &format!(
+            "serve, confined and with --no-sandbox, as the far end of {TESTS} times iperf3 -n {GIB}G, one TCP stream, one veth pair: processor seconds of serve a GiB; \
+             pairs whose order is drawn"
+        ),
     );
     let pair = Pair::build()?;
-    let mut found = Vec::new();
-    for number in 0..PAIRS {
-        let mut both = [0.0; 2];
-        for step in 0..2 {
-            let confined = (number + step) % 2 == 0;
-            both[usize::from(confined)] = seconds_a_gib(&pair, confined)?;
-        }
-        found.push(both);
-    }
-    println!(
-        "confined      {}",
-        Spread::of(found.iter().map(|both| both[1]))
-    );
-    println!(
-        "--no-sandbox  {}",
-        Spread::of(found.iter().map(|both| both[0]))
-    );
-    // Of the logarithms, as ratios scatter evenly there.
-    let ratios: Vec<f64> = found.iter().map(|both| (both[1] / both[0]).ln()).collect();
-    let mean = t_interval::mean(&ratios).context("no pairs")?.exp();
-    let [low, high] = t_interval::mean_interval(&ratios)
-        .context("too few pairs")?
-        .map(f64::exp);
-    println!("confined / --no-sandbox: {mean:.3}, 95 % interval {low:.3} to {high:.3}");
-    Ok(())
+    let rounds = shuffled(pairs, &[true, false], |confined| {
+        Ok(seconds_a_gib(&pair, *confined)?.into())
+    })?;
+    let found = Found {
+        names: vec!["confined".to_owned(), "farwire --no-sandbox".to_owned()],
+        rounds,
+    };
+    outcome.rows(found.rows(&Quantity::less("confining serve", "CPU s/GiB")));
+    Ok(outcome)
 }
 
 /// Of one far end, from its start to its end: the kernel adds up what a process took once it has been waited for.
 fn seconds_a_gib(pair: &Pair, confined: bool) -> Result<f64> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_farwire"));
+    let mut command = Command::new(FARWIRE);
     command.args(["serve", "--congestion", "cubic"]);
     if !confined {
         command.arg("--no-sandbox");
@@ -81,11 +69,4 @@ fn await_ready(server: &mut Child) -> Result<()> {
     let ready = lines.any(|line| line.starts_with("farwire sends"));
     ensure!(ready, "serve did not start");
     Ok(())
-}
-
-/// Processor seconds of all children that have been waited for.
-fn of_children() -> Result<f64> {
-    let usage: Usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let both = usage.user_time() + usage.system_time();
-    Ok(both.num_microseconds() as f64 / 1e6)
 }

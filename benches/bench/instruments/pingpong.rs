@@ -2,31 +2,38 @@
 
 use anyhow::{Context, Result};
 
-use crate::pair::{Pair, SERVER, farwire, figure};
-use crate::spread::Spread;
+use crate::instruments::pair::{Pair, SERVER, farwire, figure};
+use crate::report::rows::{Found, Quantity};
+use crate::results::Outcome;
+use crate::rounds::{rounds, shuffled};
 
-const ROUNDS: usize = 5;
 const MESSAGES: u32 = 40_000;
 const SECONDS: u32 = 2;
 
-pub(crate) fn run() -> Result<()> {
-    println!(
-        "ping-pong of 64 bytes over TCP, one veth pair; {ROUNDS} interleaved rounds: median (least to most) of the median round trip; sockperf's printed half is doubled"
+/// What the row is called, what farwire is told, and what sockperf is.
+const MODES: [(&str, &str, &str); 2] = [
+    ("blocking", "block", ""),
+    ("spinning", "spin", "--nonblocked"),
+];
+
+pub(crate) fn run() -> Result<Outcome> {
+    let rounds = rounds(5)?;
+    let mut outcome = Outcome::new(
+        rounds,
+        &format!(
+            "64 bytes there and back over TCP, one veth pair, {MESSAGES} times or {SECONDS} s: the median round trip; sockperf prints half of it, which is doubled"
+        ),
     );
-    for (mode, wait, option) in [
-        ("blocking", "block", ""),
-        ("spinning", "spin", "--nonblocked"),
-    ] {
-        let mut rounds = Vec::new();
-        for _ in 0..ROUNDS {
-            rounds.push((with_farwire(wait)?, with_sockperf(option)?));
-        }
-        let ours = Spread::of(rounds.iter().map(|round| round.0));
-        let theirs = Spread::of(rounds.iter().map(|round| round.1));
-        let ratios = Spread::of(rounds.iter().map(|round| round.0 / round.1));
-        println!("{mode}: farwire {ours} us, sockperf {theirs} us; farwire / sockperf {ratios}");
+    for (mode, wait, option) in MODES {
+        let rivals: [&dyn Fn() -> Result<f64>; 2] =
+            [&|| with_farwire(wait), &|| with_sockperf(option)];
+        let found = Found {
+            names: vec!["farwire".to_owned(), "sockperf".to_owned()],
+            rounds: shuffled(rounds, &rivals, |measure| Ok(measure()?.into()))?,
+        };
+        outcome.rows(found.rows(&Quantity::less(&format!("ping-pong, {mode}"), "us")));
     }
-    Ok(())
+    Ok(outcome)
 }
 
 fn with_farwire(wait: &str) -> Result<f64> {

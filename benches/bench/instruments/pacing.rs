@@ -4,13 +4,15 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use netio::{AfPacket, Port, Received, RingSlots, clock};
+use netio::{AfPacket, Ports, Received, RingSlots, clock};
 
-use crate::pair::{Pair, Running, SERVER, WAN, farwire};
-use crate::percentile::percentile;
-use crate::spread::Spread;
+use crate::instruments::pair::{Pair, SERVER, WAN, farwire};
+use crate::instruments::percentile::percentile;
+use crate::processes::Running;
+use crate::report::rows::{Found, Quantity};
+use crate::results::Outcome;
+use crate::rounds::{rounds, shuffled};
 
-const ROUNDS: usize = 5;
 const SECONDS: u32 = 3;
 const RATE: f64 = 50e6;
 const PAYLOAD: usize = 1448;
@@ -60,32 +62,30 @@ const RIVALS: [Rival; 4] = [
     }),
 ];
 
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run() -> Result<Outcome> {
     let ideal = ideal_us();
-    println!(
-        "pacing of {PAYLOAD}-byte datagrams at 50 mbit of payload (one every {ideal:.1} us), stamped by the kernel at the receiver's interface; {ROUNDS} interleaved rounds: |gap - ideal| in us, median (least to most)"
+    let rounds = rounds(5)?;
+    let mut outcome = Outcome::new(
+        rounds,
+        &format!(
+            "datagrams of {PAYLOAD} bytes at 50 Mbit/s of payload, one every {ideal:.1} us, {SECONDS} s, stamped by the kernel at the receiver's interface"
+        ),
     );
-    let round = |_| RIVALS.iter().map(|(_, send)| gaps(*send)).collect();
-    let rounds: Vec<Vec<Vec<f64>>> = (0..ROUNDS).map(round).collect::<Result<_>>()?;
-    let at = |i: usize, share: f64| rounds.iter().map(move |round| percentile(&round[i], share));
-    for (i, (name, _)) in RIVALS.iter().enumerate() {
-        let (p50, p99) = (Spread::of(at(i, 0.5)), Spread::of(at(i, 0.99)));
-        println!("{name:<34} p50 {p50}, p99 {p99}");
+    let sent = shuffled(rounds, &RIVALS, |(_, send)| gaps(*send))?;
+    for (name, share) in [("median", 0.5), ("p99", 0.99)] {
+        let found = Found {
+            names: RIVALS.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            rounds: sent
+                .iter()
+                .map(|round| round.iter().map(|gaps| percentile(gaps, share).into()))
+                .map(Iterator::collect)
+                .collect(),
+        };
+        let quantity = Quantity::less(&format!("pacing, {name} of |gap - ideal|"), "us");
+        outcome.rows(found.rows(&quantity));
+        outcome.rows(found.beside_best(&quantity, 0, &[1, 2, 3]));
     }
-    let best = |round: &Vec<Vec<f64>>| {
-        round[1..]
-            .iter()
-            .map(|gaps| percentile(gaps, 0.99))
-            .fold(f64::INFINITY, f64::min)
-    };
-    let ratios = rounds
-        .iter()
-        .map(|round| percentile(&round[0], 0.99) / best(round));
-    println!(
-        "farwire's p99 / the best of the three in each round: {}",
-        Spread::of(ratios)
-    );
-    Ok(())
+    Ok(outcome)
 }
 
 fn ideal_us() -> f64 {
@@ -128,7 +128,7 @@ fn gaps(send: fn(&Pair) -> Result<()>) -> Result<Vec<f64>> {
 /// A train of datagrams arrives as one frame: its datagrams have no gap between them.
 fn collect(port: &mut AfPacket, arrivals: &mut Vec<u64>) {
     port.refresh(clock::now());
-    while let Some(received) = port.take() {
+    while let Some((_, received)) = port.take() {
         let Received::Frame(frame) = received else {
             continue;
         };

@@ -1,0 +1,71 @@
+//! What a packet costs in the model alone, as `cargo bench -p farwire-model` finds it.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, ensure};
+
+use crate::report::rows::{Quantity, Row};
+use crate::report::spread::Spread;
+use crate::results::Outcome;
+
+/// Packets that a figure of that bench is of.
+const BATCH: f64 = 1000.0;
+
+pub(crate) fn run() -> Result<Outcome> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["bench", "--locked", "-p", "farwire-model"]);
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    ensure!(output.status.success(), "cargo bench: {}", output.status);
+    let mut outcome = Outcome::new(
+        1,
+        &format!(
+            "packets offered at line rate and polled as the forwarder does, {BATCH:.0} a sample, 100 samples"
+        ),
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    outcome.rows(text.lines().filter_map(row));
+    ensure!(
+        !outcome.rows.is_empty(),
+        "cargo bench printed no figures: {text}"
+    );
+    Ok(outcome)
+}
+
+/// A line such as "├─ delay   12.3 µs │ 15 µs │ 12.9 µs │ 13 µs │ 100 │ 100": fastest, slowest, median, mean.
+fn row(line: &str) -> Option<Row> {
+    let rest = line.trim_start_matches(['├', '╰', '─', ' ']);
+    let (name, rest) = rest.split_once(' ')?;
+    let mut fields = rest.split('│');
+    let mut next = || nanos(fields.next()?);
+    let (least, most, median) = (next()?, next()?, next()?);
+    Some(Row {
+        quantity: Quantity::less(&name.replace('_', " "), "ns a packet"),
+        name: "farwire".to_owned(),
+        value: Spread {
+            median,
+            least,
+            most,
+            lower_quartile: least,
+            interval: None,
+        },
+        cpu: None,
+        peer: None,
+    })
+}
+
+/// A time with its unit, as nanoseconds a packet.
+fn nanos(field: &str) -> Option<f64> {
+    let (number, unit) = field.trim().split_once(' ')?;
+    let factor = match unit {
+        "ns" => 1.0,
+        "µs" => 1e3,
+        "ms" => 1e6,
+        _ => return None,
+    };
+    Some(number.parse::<f64>().ok()? * factor / BATCH)
+}

@@ -1,0 +1,235 @@
+//! A thousand links of one emulator: how long they take to stand and to go, what they cost while nothing passes, and what ten
+//! busy ones lose by the others.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use netio::kill_on_drop::KillOnDrop;
+use netio::netns::NetNs;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::instruments::pair::figure;
+use crate::processes::{FARWIRE, Running, await_listener, processor_seconds};
+use crate::report::rows::{Found, Quantity};
+use crate::results::{Outcome, scratch};
+use crate::rounds::{rounds, shuffled};
+
+const ALL: usize = 1000;
+const BUSY: usize = 10;
+/// How long each busy link carries a stream, in seconds.
+const SECONDS: u32 = 4;
+/// Until the links are idle, and how long their processor time is then counted.
+const SETTLED: Duration = Duration::from_secs(10);
+const COUNTED: Duration = Duration::from_secs(3);
+
+/// What a box of links came to.
+struct Came {
+    opened_s: f64,
+    closed_s: f64,
+    /// Of a processor; only of all links.
+    idle_percent: Option<f64>,
+    /// All busy links together.
+    gbit_per_s: f64,
+}
+
+pub(crate) fn run() -> Result<Outcome> {
+    let rounds = rounds(3)?;
+    let mut outcome = Outcome::new(
+        rounds,
+        &format!(
+            "one emulator with {ALL} links of 1 ms each way, and with {BUSY} of them: from its start until they stand, from SIGTERM to its end, its processor time \
+             over {} s when nothing has passed for {} s, and {BUSY} TCP streams (cubic, {SECONDS} s), one through each of those {BUSY} links",
+            COUNTED.as_secs(),
+            SETTLED.as_secs()
+        ),
+    );
+    let ends = Ends::build()?;
+    let counts = [ALL, BUSY];
+    let mut found = Vec::new();
+    // The long wait for silence is for the first round only.
+    for number in 0..rounds {
+        let round = shuffled(1, &counts, |links| {
+            ends.emulate(*links, number == 0 && *links == ALL)
+        })?;
+        found.extend(round);
+    }
+    let names = vec![
+        format!("farwire, {ALL} links"),
+        format!("those {BUSY} alone"),
+    ];
+    let of = |value: fn(&Came) -> f64| Found {
+        names: names.clone(),
+        rounds: found
+            .iter()
+            .map(|round| round.iter().map(|came| value(came).into()).collect())
+            .collect(),
+    };
+    let busy = Quantity::more(&format!("{BUSY} busy links of {ALL}"), "Gbit/s");
+    outcome.rows(of(|came| came.gbit_per_s).rows(&busy));
+    let opening = Quantity::less(&format!("{ALL} links, opening"), "s");
+    outcome.rows(of(|came| came.opened_s).alone(&opening, 0));
+    let closing = Quantity::less(&format!("{ALL} links, closing"), "s");
+    outcome.rows(of(|came| came.closed_s).alone(&closing, 0));
+    let idle: Vec<f64> = found
+        .iter()
+        .filter_map(|round| round.first()?.idle_percent)
+        .collect();
+    let idle = Found {
+        names: vec![names[0].clone()],
+        rounds: idle.iter().map(|percent| vec![(*percent).into()]).collect(),
+    };
+    outcome.rows(idle.alone(
+        &Quantity::less(&format!("{ALL} idle links"), "% of a CPU"),
+        0,
+    ));
+    Ok(outcome)
+}
+
+/// The links' ends: clients in one namespace, servers in another, their interfaces' peers in a third.
+struct Ends {
+    client: NetNs,
+    middle: NetNs,
+    _server: Running,
+}
+
+impl Ends {
+    fn build() -> Result<Self> {
+        let [client, middle, server] = [NetNs::create()?, NetNs::create()?, NetNs::create()?];
+        let sides = [(&client, 'a', 1), (&server, 'b', 2)];
+        for ns in [&client, &middle, &server] {
+            for of in ["all", "default"] {
+                // A kernel without IPv6 has no such sysctl.
+                let _ = ns.write_sysctl(&format!("net/ipv6/conf/{of}/disable_ipv6"), "1");
+            }
+        }
+        for (ns, side, number) in sides {
+            // The peers go to the namespace of a process: a thread's own is not for others.
+            let mut there = Running::start(&middle, Command::new("sleep").arg("60"))?;
+            let mut batch = String::new();
+            for link in 0..ALL {
+                // Writing to a String cannot fail.
+                let _ = writeln!(
+                    batch,
+                    "link add {side}{link} type veth peer name {side}{link} netns {}\nlink set {side}{link} up",
+                    there.pid()
+                );
+                if link < BUSY {
+                    let _ = writeln!(batch, "addr add 10.80.{link}.{number}/24 dev {side}{link}");
+                }
+            }
+            ip(ns, &batch)?;
+            let up = (0..ALL).map(|link| format!("link set {side}{link} up\n"));
+            ip(&middle, &up.collect::<String>())?;
+            for name in ["tcp_rmem", "tcp_wmem"] {
+                ns.write_sysctl(&format!("net/ipv4/{name}"), "4096 131072 134217728")?;
+            }
+        }
+        let mut far_end = Command::new(FARWIRE);
+        far_end.args(["serve", "--quiet", "--congestion", "cubic"]);
+        let running = Running::start(&server, &mut far_end)?;
+        await_listener(&server, "farwire serve")?;
+        Ok(Self {
+            client,
+            middle,
+            _server: running,
+        })
+    }
+
+    /// Puts the first so many links up, has the busy ones carry their streams, and takes all down.
+    fn emulate(&self, links: usize, with_idle: bool) -> Result<Came> {
+        let file = links_file(links)?;
+        let mut command = Command::new(FARWIRE);
+        command.args(["emulate", "--links"]).arg(&file);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let started = Instant::now();
+        let mut emulator = KillOnDrop::spawn_in(&self.middle, command.stderr(Stdio::piped()))?;
+        let said = emulator.streams().stderr.take();
+        let mut said = BufReader::new(said.context("a pipe was asked for")?).lines();
+        let ready = said.any(|line| line.is_ok_and(|line| line.contains("until a signal")));
+        ensure!(ready, "emulate --links did not stand");
+        let opened_s = started.elapsed().as_secs_f64();
+        // What it says at its end must find a reader.
+        let rest = thread::spawn(move || said.count());
+        let pid = emulator.streams().id();
+        let idle_percent = with_idle.then(|| idle_percent(pid)).transpose()?;
+        let gbit_per_s = self.streams()? / 1e9;
+        let stopped = Instant::now();
+        kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGTERM)?;
+        emulator.wait()?;
+        let closed_s = stopped.elapsed().as_secs_f64();
+        let _ = rest.join();
+        Ok(Came {
+            opened_s,
+            closed_s,
+            idle_percent,
+            gbit_per_s,
+        })
+    }
+
+    /// A stream through each busy link, all at once: their goodputs together, in bit/s.
+    fn streams(&self) -> Result<f64> {
+        let mut clients = Vec::new();
+        for link in 0..BUSY {
+            let report = scratch(&format!("link{link}.json"))?;
+            let mut command = Command::new(FARWIRE);
+            command.args(["measure", "tcp", &format!("10.80.{link}.2")]);
+            command.args([
+                "-t",
+                &SECONDS.to_string(),
+                "-C",
+                "cubic",
+                "--quiet",
+                "--json",
+            ]);
+            let client = Running::start(&self.client, command.arg(&report))?;
+            clients.push((client, report));
+        }
+        let mut sum = 0.0;
+        for (mut client, report) in clients {
+            while !client.has_ended()? {
+                thread::sleep(Duration::from_millis(50));
+            }
+            let text = fs::read_to_string(&report).context("a client said nothing")?;
+            fs::remove_file(&report)?;
+            let measured = serde_json::from_str(&text)?;
+            sum += figure(&measured, "goodput_bit_per_s", "mean")?;
+        }
+        Ok(sum)
+    }
+}
+
+/// The file that `emulate --links` reads, of the first so many links.
+fn links_file(links: usize) -> Result<PathBuf> {
+    let file = scratch("links.toml")?;
+    let table = |link| {
+        format!("[[links]]\na = \"a{link}\"\nb = \"b{link}\"\nlink = {{ delay = \"1ms\" }}\n")
+    };
+    fs::write(&file, (0..links).map(table).collect::<String>())?;
+    Ok(file)
+}
+
+/// Of a processor, by that process, when nothing has passed for a while.
+fn idle_percent(pid: u32) -> Result<f64> {
+    let seconds = || processor_seconds(pid).context("the emulator has ended");
+    thread::sleep(SETTLED);
+    let before = seconds()?;
+    thread::sleep(COUNTED);
+    Ok(100.0 * (seconds()? - before) / COUNTED.as_secs_f64())
+}
+
+/// Runs iproute2 on many lines.
+fn ip(ns: &NetNs, batch: &str) -> Result<()> {
+    let file = scratch("ip.batch")?;
+    fs::write(&file, batch)?;
+    let mut command = Command::new("ip");
+    let status = ns.run(|| command.arg("-batch").arg(&file).status())??;
+    ensure!(status.success(), "ip -batch: {status}");
+    Ok(())
+}

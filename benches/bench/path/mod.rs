@@ -1,0 +1,8 @@
+//! The packet path beside its peers.
+
+pub(crate) mod lateness;
+pub(crate) mod links;
+pub(crate) mod packets;
+pub(crate) mod paired;
+pub(crate) mod rivals;
+pub(crate) mod throughput;

@@ -1,0 +1,273 @@
+//! What carries the packets between client and server: the kernel's bridge, farwire, farwire of an earlier commit,
+//! or rattan.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use model::Bytes;
+use netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
+use netio::offloads::Offloads;
+use serde_json::Value;
+
+use crate::processes::{
+    FARWIRE, Running, await_listener, await_thread, of_machine, output, processor_seconds, threads,
+};
+use crate::results::scratch;
+
+/// Largest TCP buffer at both ends.
+pub(crate) const WINDOW: Bytes = Bytes(128 << 20);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rival {
+    Bridge,
+    /// With a millisecond each way, and these options.
+    Farwire(Vec<String>),
+    /// The binary of another commit.
+    Base(PathBuf),
+    Rattan,
+}
+
+/// How client and server talk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// On the wire.
+    Plain,
+    /// On the wire, every packet on its own.
+    NoOffloads,
+    /// Through a VXLAN tunnel whose trains reach the middle whole.
+    Vxlan,
+}
+
+/// A rival between client and server, with a far end that listens.
+pub(crate) struct Standing {
+    bed: Bed,
+    /// The far end's address.
+    target: String,
+    middle: Middle,
+    server: Running,
+}
+
+enum Middle {
+    Bridge,
+    Farwire {
+        emulator: Running,
+        report: PathBuf,
+    },
+    /// Started anew for each load, as it runs the client itself.
+    Rattan,
+}
+
+/// How a load went.
+pub(crate) struct Carried {
+    /// What the client said.
+    pub(crate) said: Value,
+    /// The processor seconds that the emulator took.
+    pub(crate) emulator_s: Option<f64>,
+    /// The emulator's busiest thread, and its processor seconds since it started.
+    pub(crate) busiest: Option<(String, f64)>,
+    /// The processor seconds that the whole machine took.
+    pub(crate) machine_s: f64,
+}
+
+impl Rival {
+    /// farwire with nothing but the delay.
+    pub(crate) fn farwire() -> Self {
+        Self::Farwire(Vec::new())
+    }
+
+    /// farwire, and what it is held against: the bridge, the base if there is one, and rattan if it is asked for and installed.
+    pub(crate) fn all(with_rattan: bool) -> Vec<Self> {
+        let mut rivals = vec![Self::farwire(), Self::Bridge];
+        rivals.extend(base_path().map(Self::Base));
+        if with_rattan && rattan_path().is_some() {
+            rivals.push(Self::Rattan);
+        }
+        rivals
+    }
+
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Bridge => "kernel bridge, no delay".to_owned(),
+            Self::Farwire(options) if options.is_empty() => "farwire".to_owned(),
+            Self::Farwire(options) => format!("farwire {}", options.join(" ")),
+            Self::Base(binary) => binary.file_name().unwrap_or_default().display().to_string(),
+            Self::Rattan => "rattan 0.1.1".to_owned(),
+        }
+    }
+
+    /// Stands between client and server, where `far_end`, a line of the shell, listens.
+    pub(crate) fn stand(&self, over: Over, far_end: &str) -> Result<Standing> {
+        let bed = Bed::build(&BedConfig {
+            tcp_memory: Some(WINDOW),
+            offloads: over != Over::NoOffloads,
+            ..BedConfig::default()
+        })?;
+        let target = over.set_up(&bed)?;
+        let server = Running::start(
+            bed.server(),
+            Command::new("sh").args(["-c", &format!("exec {far_end}")]),
+        )?;
+        await_listener(bed.server(), far_end)?;
+        let middle = match self {
+            Self::Bridge => {
+                bed.bridge()?;
+                Middle::Bridge
+            }
+            Self::Farwire(options) => Middle::farwire(Path::new(FARWIRE), options, &bed)?,
+            Self::Base(binary) => Middle::farwire(binary, &[], &bed)?,
+            Self::Rattan => Middle::Rattan,
+        };
+        Ok(Standing {
+            bed,
+            target,
+            middle,
+            server,
+        })
+    }
+}
+
+impl Over {
+    /// Prepares the ends; the server's address.
+    fn set_up(self, bed: &Bed) -> Result<String> {
+        if self != Self::Vxlan {
+            return Ok(SERVER.v4.to_string());
+        }
+        let ends = [(bed.client(), SERVER, 1), (bed.server(), CLIENT, 2)];
+        for (ns, far, number) in ends {
+            let script = format!(
+                "ip link add vx type vxlan id 7 dstport 4789 remote {} dev {WAN} && \
+                 ip addr add 10.78.0.{number}/24 dev vx && ip link set dev vx up",
+                far.v4
+            );
+            ns.run(|| -> Result<()> {
+                for feature in ["tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation"] {
+                    Offloads::open(WAN)?.switch(feature, true)?;
+                }
+                let made = Command::new("sh").args(["-c", &script]).status()?;
+                anyhow::ensure!(made.success(), "no VXLAN interface could be made");
+                Ok(())
+            })??;
+        }
+        Ok("10.78.0.2".to_owned())
+    }
+}
+
+impl Middle {
+    /// Uses only what every commit's binary has, but for `options`: `emulate`, `--delay`, `--json` and the thread's name.
+    fn farwire(binary: &Path, options: &[String], bed: &Bed) -> Result<Self> {
+        let report = scratch("emulate.json")?;
+        let mut command = Command::new(binary);
+        command.args(["emulate", CLIENT_PORT, SERVER_PORT, "--delay", "1ms"]);
+        command.arg("--json").arg(&report).args(options);
+        let mut emulator = Running::start(bed.emulator(), &mut command)?;
+        await_thread(emulator.pid(), "forwarder")?;
+        Ok(Self::Farwire { emulator, report })
+    }
+}
+
+impl Standing {
+    /// Has `client`, a line of the shell that knows $TARGET and says in JSON how it went, talk to the far end.
+    pub(crate) fn carry(&mut self, client: &str) -> Result<Carried> {
+        let machine = of_machine()?;
+        let mut carried = match &mut self.middle {
+            Middle::Bridge => Carried::said(&self.run(client)?, None)?,
+            Middle::Farwire { emulator, .. } => {
+                let pid = emulator.pid();
+                let before = processor_seconds(pid).unwrap_or(0.0);
+                let said = self.run(client)?;
+                let mut carried = Carried::said(&said, busiest(pid))?;
+                carried.emulator_s = processor_seconds(pid).map(|after| after - before);
+                carried
+            }
+            Middle::Rattan => self.through_rattan(client)?,
+        };
+        carried.machine_s = of_machine()? - machine;
+        Ok(carried)
+    }
+
+    /// Takes everything down; what farwire said of itself, null of others.
+    pub(crate) fn end(self) -> Result<Value> {
+        drop(self.server);
+        let Middle::Farwire { emulator, report } = self.middle else {
+            return Ok(Value::Null);
+        };
+        emulator.end()?;
+        let summary = serde_json::from_str(&fs::read_to_string(&report)?)?;
+        fs::remove_file(&report)?;
+        Ok(summary)
+    }
+
+    fn run(&self, client: &str) -> Result<String> {
+        let mut command = Command::new("sh");
+        command.args(["-c", client]).env("TARGET", &self.target);
+        output(self.bed.client(), command)
+    }
+
+    /// rattan makes namespaces of its own; its far end is the namespace that it is started in.
+    fn through_rattan(&self, client: &str) -> Result<Carried> {
+        let rattan = rattan_path().context("rattan is not installed")?;
+        let report = scratch("rattan.json")?;
+        let script = format!(
+            "for m in tcp_rmem tcp_wmem; do echo 4096 131072 {} > /proc/sys/net/ipv4/$m; done; \
+             TARGET=$RATTAN_BASE; {{ {client} ; }} > {}",
+            WINDOW.0,
+            report.display()
+        );
+        let mut command = Command::new(rattan);
+        command.args(["link", "--uplink-delay", "1ms", "--downlink-delay", "1ms"]);
+        command.args(["--", "sh", "-c", &script]);
+        let mut running = Running::start(self.bed.server(), &mut command)?;
+        let pid = running.pid();
+        let mut took = (None, None);
+        while !running.has_ended()? {
+            took = (busiest(pid).or(took.0), processor_seconds(pid).or(took.1));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let text = fs::read_to_string(&report).context("rattan ran no client")?;
+        fs::remove_file(&report)?;
+        let mut carried = Carried::said(&text, took.0)?;
+        carried.emulator_s = took.1;
+        Ok(carried)
+    }
+}
+
+impl Carried {
+    fn said(text: &str, busiest: Option<(String, f64)>) -> Result<Self> {
+        Ok(Self {
+            said: serde_json::from_str(text).with_context(|| text.to_owned())?,
+            emulator_s: None,
+            busiest,
+            machine_s: 0.0,
+        })
+    }
+}
+
+/// Frames that farwire itself lost, as its summary says.
+pub(crate) fn own_loss(summary: &Value) -> u64 {
+    let ways = ["up", "down"].iter();
+    let lost = ways.filter_map(|way| summary[way]["emulator_lost"].as_array());
+    let counts = lost.flatten().filter_map(|loss| loss["count"].as_u64());
+    counts.sum()
+}
+
+/// The binary that `make bench BASE=COMMIT` built.
+pub(crate) fn base_path() -> Option<PathBuf> {
+    std::env::var_os("FARWIRE_BASE").map(PathBuf::from)
+}
+
+/// Where `make bench` installs it, or on the PATH.
+pub(crate) fn rattan_path() -> Option<PathBuf> {
+    let installed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/peers/bin/rattan");
+    if installed.exists() {
+        return Some(installed);
+    }
+    which::which("rattan").ok()
+}
+
+/// The thread of `pid` that has used most of the processors, and how many seconds.
+fn busiest(pid: u32) -> Option<(String, f64)> {
+    threads(pid).into_iter().max_by(|a, b| a.1.total_cmp(&b.1))
+}

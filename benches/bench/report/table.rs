@@ -1,0 +1,80 @@
+//! The table: its columns, and as text.
+
+use ::report::{Terminal, prose, table_text};
+use record::table::{Column, Table};
+
+use crate::report::rows::{Beside, Row};
+use crate::report::spread::{Spread, short};
+use crate::results::Kept;
+
+/// What the columns show; the values are medians, with the least and the most in brackets.
+pub(crate) const COLUMNS: [&str; 7] = [
+    "part",
+    "what",
+    "farwire",
+    "peer",
+    "its figure",
+    "farwire / peer",
+    "CPU s/GB, farwire : peer",
+];
+
+/// Of the text, in characters.
+const WIDE: usize = 160;
+
+/// One cell a column.
+pub(crate) fn cells(part: &str, row: &Row) -> [String; 7] {
+    let own = match row.name.as_str() {
+        "farwire" => row.value.to_string(),
+        other => format!("{} ({other})", row.value),
+    };
+    let beside = |cell: fn(&Beside) -> String| row.peer.as_ref().map_or_else(String::new, cell);
+    [
+        part.to_owned(),
+        format!("{}, {}", row.quantity.what, row.quantity.unit),
+        own,
+        beside(|peer| peer.name.clone()),
+        beside(|peer| peer.value.to_string()),
+        beside(|peer| ratio(&peer.ratio)),
+        processors(row),
+    ]
+}
+
+/// With the interval of its median where there are pairs enough for one.
+fn ratio(ratio: &Spread) -> String {
+    match ratio.interval {
+        Some(_) => format!(
+            "{ratio}, 95 %; lower quartile {}",
+            short(ratio.lower_quartile)
+        ),
+        None => ratio.to_string(),
+    }
+}
+
+fn processors(row: &Row) -> String {
+    let median = |spread: &Option<Spread>| spread.map(|spread| short(spread.median));
+    let own = median(&row.cpu);
+    let peer = row.peer.as_ref().and_then(|peer| median(&peer.cpu));
+    match (own, peer) {
+        (Some(own), Some(peer)) => format!("{own} : {peer}"),
+        (Some(own), None) => own,
+        (None, Some(peer)) => format!("- : {peer}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// One part as text, with what there is to know.
+pub(crate) fn text(kept: &Kept) -> String {
+    let outcome = &kept.outcome;
+    let title = format!("{}: {}; rounds: {}", kept.part, outcome.how, outcome.rounds);
+    let rows = outcome.rows.iter().map(|row| cells(&kept.part, row));
+    let mut table = Table::new(title, COLUMNS.map(Column::words)).with(rows);
+    table.note = outcome.notes.join("\n");
+    let terminal = Terminal {
+        width: WIDE,
+        coloured: false,
+    };
+    match table.rows.is_empty() {
+        true => prose(&format!("{}\n{}", table.title, table.note), terminal),
+        false => table_text(&table, terminal),
+    }
+}

@@ -1,0 +1,179 @@
+//! Which frames a packet socket takes: what it does not is passed over by the kernel before it costs a slot.
+//!
+//! A program of the classic packet filter (linux/filter.h, Documentation/networking/filter.rst): the length first, then
+//! the number of the interface, found by halving among stretches of neighbouring numbers.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use super::socket;
+
+/// Which frames a socket takes, by their length.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Takes {
+    /// Of up to so many bytes, tags that the kernel took out not counted.
+    UpTo(usize),
+    /// Longer ones.
+    Above(usize),
+}
+
+/// Has `socket` take those frames, and only those that come by interfaces in one of `stretches`, which are in order; from any
+/// interface without one.
+pub(super) fn attach(
+    socket: &OwnedFd,
+    takes: Takes,
+    stretches: &[(libc::c_int, libc::c_int)],
+) -> io::Result<()> {
+    let mut program = program(takes, stretches)?;
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(io::Error::other)?,
+        filter: program.as_mut_ptr(),
+    };
+    socket::set_at(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Stretches that a program has room for: six instructions each, of 4,096 (`BPF_MAXINSNS`).
+const MOST_STRETCHES: usize = 680;
+/// All of a frame, and nothing of it.
+const TAKE: u32 = u32::MAX;
+const PASS_OVER: u32 = 0;
+/// Where a program finds the interface's number (`SKF_AD_OFF + SKF_AD_IFINDEX`).
+const INTERFACE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_IFINDEX).cast_unsigned();
+
+fn program(
+    takes: Takes,
+    stretches: &[(libc::c_int, libc::c_int)],
+) -> io::Result<Vec<libc::sock_filter>> {
+    let (longest, [jt, jf]) = match takes {
+        Takes::UpTo(longest) => (longest, [0, 1]),
+        Takes::Above(longest) => (longest, [1, 0]),
+    };
+    let longest = u32::try_from(longest).map_err(io::Error::other)?;
+    let mut program = vec![
+        line(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, [0, 0], 0),
+        line(JUMP_IF_ABOVE, [jt, jf], longest),
+        line(libc::BPF_RET | libc::BPF_K, [0, 0], PASS_OVER),
+    ];
+    if stretches.is_empty() {
+        program.push(line(libc::BPF_RET | libc::BPF_K, [0, 0], TAKE));
+    } else {
+        program.push(line(LOAD_WORD, [0, 0], INTERFACE));
+        search(&merged(stretches), &mut program);
+    }
+    Ok(program)
+}
+
+const JUMP_IF_ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+const JUMP_FROM: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+
+/// Appends a search for the loaded number in `stretches`, of which there is one at least.
+fn search(stretches: &[(u32, u32)], program: &mut Vec<libc::sock_filter>) {
+    let ret = |what| line(libc::BPF_RET | libc::BPF_K, [0, 0], what);
+    if let [(first, last)] = *stretches {
+        program.extend([
+            line(JUMP_FROM, [0, 1], first),
+            line(JUMP_IF_ABOVE, [0, 1], last),
+            ret(PASS_OVER),
+            ret(TAKE),
+        ]);
+        return;
+    }
+    let (lower, upper) = stretches.split_at(stretches.len() / 2);
+    program.push(line(JUMP_FROM, [0, 1], upper[0].0));
+    let far_jump = program.len();
+    program.push(line(libc::BPF_JMP | libc::BPF_JA, [0, 0], 0));
+    search(lower, program);
+    program[far_jump].k = u32::try_from(program.len() - far_jump - 1).expect("a short program");
+    search(upper, program);
+}
+
+/// At most as many stretches as there is room for, those nearest each other made one: what then is taken too belongs to no
+/// port, and is dropped when it is looked at.
+fn merged(stretches: &[(libc::c_int, libc::c_int)]) -> Vec<(u32, u32)> {
+    let mut gaps: Vec<i32> = stretches
+        .windows(2)
+        .map(|two| two[1].0 - two[0].1)
+        .collect();
+    gaps.sort_unstable();
+    let too_many = stretches.len().saturating_sub(MOST_STRETCHES);
+    let closed = too_many.checked_sub(1).map_or(0, |last| gaps[last]);
+    let mut merged: Vec<(u32, u32)> = Vec::new();
+    for (first, last) in stretches
+        .iter()
+        .map(|(a, b)| (a.cast_unsigned(), b.cast_unsigned()))
+    {
+        match merged.last_mut() {
+            Some((_, end)) if first - *end <= closed.cast_unsigned() => *end = last,
+            _ => merged.push((first, last)),
+        }
+    }
+    merged
+}
+
+fn line(code: u32, [jt, jf]: [u8; 2], k: u32) -> libc::sock_filter {
+    let code = u16::try_from(code).expect("opcodes have 16 bits");
+    libc::sock_filter { code, jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel would say of a frame of that length by that interface.
+    fn takes(program: &[libc::sock_filter], len: u32, interface: u32) -> bool {
+        let (mut at, mut loaded) = (0, 0);
+        loop {
+            let libc::sock_filter { code, jt, jf, k } = program[at];
+            let code = u32::from(code);
+            let jump = |is| usize::from(if is { jt } else { jf });
+            at += 1;
+            match code {
+                LOAD_WORD => loaded = interface,
+                JUMP_FROM => at += jump(loaded >= k),
+                JUMP_IF_ABOVE => at += jump(loaded > k),
+                _ if code == libc::BPF_LD | libc::BPF_W | libc::BPF_LEN => loaded = len,
+                _ if code == libc::BPF_JMP | libc::BPF_JA => at += k as usize,
+                _ => return k == TAKE,
+            }
+        }
+    }
+
+    #[test]
+    fn frames_are_taken_by_length_and_interface() {
+        for count in [1, 2, 3, 10, MOST_STRETCHES] {
+            let stretches: Vec<_> = (0..count)
+                .map(|n| n as i32 * 5 + 7)
+                .map(|n| (n, n + 2))
+                .collect();
+            let small = program(Takes::UpTo(1920), &stretches).unwrap();
+            let large = program(Takes::Above(1920), &stretches).unwrap();
+            assert!(large.len() <= 4096, "{}", large.len());
+            for interface in 0..=count as u32 * 5 + 10 {
+                let ours = stretches
+                    .iter()
+                    .any(|(a, b)| (*a as u32..=*b as u32).contains(&interface));
+                assert_eq!(
+                    takes(&small, 1920, interface),
+                    ours,
+                    "{interface} of {count}"
+                );
+                assert_eq!(takes(&large, 1921, interface), ours);
+                assert!(!takes(&small, 1921, interface) && !takes(&large, 1920, interface));
+            }
+        }
+        assert!(takes(&program(Takes::UpTo(1920), &[]).unwrap(), 60, 3));
+    }
+
+    #[test]
+    fn too_many_stretches_become_fewer_and_leave_nothing_out() {
+        let stretches: Vec<_> = (1..=2000).map(|n| (n * 3, n * 3)).collect();
+        let program = program(Takes::UpTo(1920), &stretches).unwrap();
+        assert!(program.len() <= 4096, "{}", program.len());
+        assert!(
+            stretches
+                .iter()
+                .all(|(n, _)| takes(&program, 60, *n as u32))
+        );
+    }
+}

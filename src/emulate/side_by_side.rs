@@ -1,0 +1,68 @@
+//! The same work on many interfaces at once: the kernel has each change wait for all processors, and waits for many as long as
+//! for one.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::thread;
+
+/// Threads that wait at a time.
+const THREADS: usize = 64;
+
+/// Does `work` with each of `items`; what came of it, in their order. More than a few are done by several threads, in the
+/// calling thread's namespace.
+///
+/// # Errors
+/// The first failure in the order of `items`; the others were tried all the same.
+pub(super) fn each<T: Send, R: Send, E: Send>(
+    items: Vec<T>,
+    work: impl Fn(T) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
+    let count = items.len();
+    if count <= 4 {
+        let done: Vec<_> = items.into_iter().map(work).collect();
+        return done.into_iter().collect();
+    }
+    let waiting = Mutex::new(items.into_iter().enumerate());
+    let next = || {
+        waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .next()
+    };
+    let mut done: Vec<(usize, Result<R, E>)> = thread::scope(|scope| {
+        let worker = || {
+            let items = std::iter::from_fn(next);
+            items.map(|(place, item)| (place, work(item))).collect()
+        };
+        let workers: Vec<_> = (0..THREADS.min(count))
+            .map(|_| scope.spawn(worker))
+            .collect();
+        let joined = workers.into_iter().map(|worker| worker.join());
+        let all = joined.map(|done: thread::Result<Vec<_>>| {
+            done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        all.flatten().collect()
+    });
+    done.sort_by_key(|(place, _)| *place);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_keep_the_order_and_the_first_failure_counts() {
+        for count in [3usize, 500] {
+            let items = || (0..count).collect();
+            let doubled: Result<Vec<_>, ()> = each(items(), |n| Ok(2 * n));
+            assert_eq!(
+                doubled.unwrap(),
+                (0..count).map(|n| 2 * n).collect::<Vec<_>>()
+            );
+            let failed: Result<Vec<()>, _> =
+                each(items(), |n| if n == 0 { Ok(()) } else { Err(n) });
+            assert_eq!(failed, Err(1));
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! A box of many links: each has interfaces and conditions of its own, and all share one forwarder.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::UdpSocket;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use netio::netns::NetNs;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::NamedTempFile;
+
+use crate::common::nft;
+use crate::common::process::{farwire, ip, run_in, wait_for};
+use crate::common::state::State;
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::WanBox;
+
+/// What has not come by then was lost: a box holds nothing for so long here.
+const SILENCE: Duration = Duration::from_secs(2);
+
+const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "each of many links has conditions, counters and draws of its own",
+        &NEEDS,
+        each_has_its_own,
+    );
+    suite.test(
+        "forty links leave their interfaces as they were",
+        &NEEDS,
+        as_they_were,
+    );
+    suite.test(
+        "an interface of one link of many goes and comes back, and the others go on",
+        &NEEDS,
+        one_goes_and_comes_back,
+    );
+    suite.test(
+        "a killed box of many links leaves all its interfaces down, and restore puts them back",
+        &NEEDS,
+        killed,
+    );
+    suite.test(
+        "links that cannot be are refused with their line, and nothing is changed",
+        &NEEDS,
+        refused,
+    );
+}
+
+/// Clients, the interfaces of a box, and servers: link N is between `xN` and `yN` in the middle, whose other ends have the
+/// addresses 1 and 2 of a network of its own.
+struct Street {
+    clients: NetNs,
+    middle: NetNs,
+    servers: NetNs,
+    links: usize,
+}
+
+impl Street {
+    fn build(links: usize) -> Result<Self> {
+        let street = Self {
+            clients: NetNs::create()?,
+            middle: NetNs::create()?,
+            servers: NetNs::create()?,
+            links,
+        };
+        let (mut cables, mut up) = (String::new(), String::new());
+        let (mut clients, mut servers) = (String::new(), String::new());
+        for link in 0..links {
+            for (side, far, batch) in [
+                ('x', &street.clients, &mut clients),
+                ('y', &street.servers, &mut servers),
+            ] {
+                writeln!(cables, "{}", street.cable(link, side, far))?;
+                writeln!(up, "link set {side}{link} up")?;
+                writeln!(
+                    batch,
+                    "{}\nlink set {side}{link} up",
+                    own_address(link, side)
+                )?;
+            }
+        }
+        for ns in [&street.clients, &street.middle, &street.servers] {
+            ns.write_sysctl("net/ipv6/conf/default/disable_ipv6", "1")?;
+        }
+        batch(&street.middle, &(cables + &up))?;
+        batch(&street.clients, &clients)?;
+        batch(&street.servers, &servers)?;
+        Ok(street)
+    }
+
+    fn cable(&self, link: usize, side: char, far: &NetNs) -> String {
+        let path = format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            far.as_fd().as_raw_fd()
+        );
+        format!("link add {side}{link} type veth peer name {side}{link} netns {path}")
+    }
+
+    fn states(&self) -> Result<Vec<(String, State)>> {
+        let names = (0..self.links).flat_map(|link| ['x', 'y'].map(|side| format!("{side}{link}")));
+        names
+            .map(|name| Ok((name.clone(), State::of(&self.middle, &name)?)))
+            .collect()
+    }
+
+    /// Sends datagrams over a link; how many arrive.
+    fn send(&self, link: usize, count: usize) -> Result<usize> {
+        let bind = |ns: &NetNs, number| {
+            ns.run(|| UdpSocket::bind((address(link, number), 0)))?
+                .map_err(anyhow::Error::from)
+        };
+        let (client, server) = (bind(&self.clients, 1)?, bind(&self.servers, 2)?);
+        server.set_read_timeout(Some(SILENCE))?;
+        for _ in 0..count {
+            client.send_to(&[7; 100], server.local_addr()?)?;
+        }
+        let arrives = |_: &usize| server.recv(&mut [0; 200]).is_ok();
+        Ok((0..count).take_while(arrives).count())
+    }
+
+    /// Sends over a link until something arrives: a carrier settles some time after an interface is up.
+    fn await_passage(&self, link: usize) -> Result<()> {
+        wait_for(&format!("link {link} to pass something"), || {
+            Ok((self.send(link, 1)? == 1).then_some(()))
+        })
+    }
+}
+
+fn address(link: usize, number: usize) -> String {
+    format!("10.{}.{}.{number}", 1 + link / 200, link % 200)
+}
+
+fn own_address(link: usize, side: char) -> String {
+    let number = if side == 'x' { 1 } else { 2 };
+    format!("address add {}/24 dev {side}{link}", address(link, number))
+}
+
+/// Has ip(8) do all `lines` in `ns`.
+fn batch(ns: &NetNs, lines: &str) -> Result<()> {
+    let mut file = NamedTempFile::new()?;
+    file.write_all(lines.as_bytes())?;
+    ip(ns, &format!("-batch {}", file.path().display())).map(drop)
+}
+
+/// A file of links under these conditions.
+fn file(links: impl IntoIterator<Item = &'static str>) -> Result<NamedTempFile> {
+    let mut file = NamedTempFile::new()?;
+    for (number, link) in links.into_iter().enumerate() {
+        writeln!(
+            file,
+            "[[links]]\na = 'x{number}'\nb = 'y{number}'\nlink = {{ {link} }}\n"
+        )?;
+    }
+    Ok(file)
+}
+
+fn each_has_its_own() -> Result<()> {
+    let street = Street::build(4)?;
+    let half = "loss = '50%', seed = 3";
+    let links = file(["delay = '1ms'", half, half, "loss = '100%'"])?;
+    let wan = WanBox::start_links(&street.middle, links.path())?;
+    let arrived = [
+        street.send(0, 100)?,
+        street.send(1, 100)?,
+        street.send(2, 100)?,
+    ];
+    ensure!(street.send(3, 5)? == 0 && arrived[0] == 100, "{arrived:?}");
+    let told = wan.stop_links()?;
+    let delivered = |link: usize| usize::try_from(told[link].up.delivered).unwrap_or(0);
+    ensure!(
+        (0..3).all(|link| delivered(link) == arrived[link]),
+        "{arrived:?}, {told:?}"
+    );
+    ensure!(
+        told.iter().map(|of| of.up.packets).eq([100, 100, 100, 5]),
+        "{told:?}"
+    );
+    ensure!(
+        told[3].up.lost() == 5 && told.iter().all(|of| of.down.packets == 0),
+        "{told:?}"
+    );
+    // Of one seed, and not the same losses: with 100 packets these differ nearly always, and for these draws they do.
+    ensure!(arrived[1] != arrived[2], "{arrived:?}");
+    Ok(())
+}
+
+fn as_they_were() -> Result<()> {
+    let street = Street::build(40)?;
+    let before = street.states()?;
+    let links = file((0..40).map(|_| "delay = '1ms'"))?;
+    let wan = WanBox::start_links(&street.middle, links.path())?;
+    ensure!(
+        nft::tables(&street.middle)?.len() == 80,
+        "a table for each interface"
+    );
+    for link in [0, 27, 39] {
+        street.await_passage(link)?;
+    }
+    let told = wan.stop_links()?;
+    ensure!(told.len() == 40 && told[27].up.delivered > 0 && told[28].up.packets == 0);
+    ensure!(nft::tables(&street.middle)?.is_empty(), "tables are left");
+    for (name, state) in before {
+        state.check_same(&street.middle, &name)?;
+    }
+    Ok(())
+}
+
+fn one_goes_and_comes_back() -> Result<()> {
+    let street = Street::build(3)?;
+    let links = file(["", "delay = '1ms'", ""])?;
+    let mut wan = WanBox::start_links(&street.middle, links.path())?;
+    for _ in 0..2 {
+        street.await_passage(1)?;
+        ip(&street.middle, "link delete x1")?;
+        wan.await_line("interface x1 is gone")?;
+        ensure!(street.send(0, 3)? == 3 && street.send(2, 3)? == 3);
+        batch(&street.middle, &street.cable(1, 'x', &street.clients))?;
+        let far = format!("{}\nlink set x1 up", own_address(1, 'x'));
+        batch(&street.clients, &far)?;
+    }
+    street.await_passage(1)?;
+    ensure!(street.send(0, 3)? == 3 && street.send(2, 3)? == 3);
+    let told = wan.stop_links()?;
+    let happened: Vec<_> = told.iter().map(|of| of.interfaces.len()).collect();
+    ensure!(happened == [0, 1, 0], "{told:?}");
+    let x1 = &told[1].interfaces[0];
+    ensure!(
+        (x1.name.as_str(), x1.gone, x1.back) == ("x1", 2, 2),
+        "{told:?}"
+    );
+    Ok(())
+}
+
+fn killed() -> Result<()> {
+    let street = Street::build(12)?;
+    // One with addresses would not be set down.
+    let before = street.states()?;
+    let links = file((0..12).map(|_| ""))?;
+    let mut wan = WanBox::start_links(&street.middle, links.path())?;
+    let holder = Pid::from_raw(i32::try_from(wan.holder()?)?);
+    wan.end_by(Signal::SIGKILL)?;
+    wait_for("the box holder to end", || {
+        Ok(kill(holder, None).is_err().then_some(()))
+    })?;
+    for (name, _) in &before {
+        let state = State::of(&street.middle, name)?;
+        ensure!(
+            !state.is_up() && !state.is_promiscuous(),
+            "{name}: {state:?}"
+        );
+    }
+    ensure!(nft::tables(&street.middle)?.is_empty(), "tables are left");
+    let restored = run_in(&street.middle, farwire().args(["emulate", "--restore"]))?;
+    ensure!(restored.status.success(), "{restored:?}");
+    for (name, state) in before {
+        state.check_same(&street.middle, &name)?;
+    }
+    Ok(())
+}
+
+fn refused() -> Result<()> {
+    let street = Street::build(2)?;
+    let before = street.states()?;
+    let try_out = |text: &str, more: &[&str]| -> Result<String> {
+        let mut file = NamedTempFile::new()?;
+        file.write_all(text.as_bytes())?;
+        let mut command = farwire();
+        command
+            .args(["emulate", "--links"])
+            .arg(file.path())
+            .args(more);
+        let output = run_in(&street.middle, &mut command)?;
+        ensure!(output.status.code() == Some(2), "{output:?}");
+        Ok(String::from_utf8(output.stderr)?)
+    };
+    let one = "[[links]]\na = 'x0'\nb = 'y0'\n";
+    let said = try_out(&format!("{one}[[links]]\na = 'x1'\nb = 'x0'\n"), &[])?;
+    ensure!(said.contains(":6: links 2: b: x0 is an end"), "{said}");
+    let said = try_out(&format!("{one}[[links]]\na = 'x1'\nb = 'y7'\n"), &[])?;
+    ensure!(said.contains("there is no interface y7"), "{said}");
+    let said = try_out(one, &["--delay", "1ms"])?;
+    ensure!(
+        said.contains("--links: each link has its conditions"),
+        "{said}"
+    );
+    let said = try_out(one, &["--packet-log", "-"])?;
+    ensure!(said.contains("cannot be used with"), "{said}");
+    // 10 Gbit/s for a second are 1.25 GB each way.
+    let long = format!("{one}link = {{ rate = '10gbit', delay = '1s' }}\n");
+    let said = try_out(&long, &[])?;
+    ensure!(
+        said.contains("--held-memory 1GiB: rate times delay"),
+        "{said}"
+    );
+    ensure!(said.contains("1250000000 bytes"), "{said}");
+    for (name, state) in before {
+        state.check_same(&street.middle, &name)?;
+    }
+    Ok(())
+}
