@@ -10,19 +10,21 @@ use model::Nanos;
 pub(crate) struct Guard {
     time: Nanos,
     longest: Nanos,
+    /// One late sleep weighs as much as so many that were on time.
+    on_time: u64,
 }
 
 const FIRST: Nanos = Nanos(60_000);
 const GROWS_BY: Nanos = Nanos(20_000);
-/// One late sleep weighs as much as so many that were on time: it settles where 1 in 401 is late.
-const ON_TIME: u64 = 400;
 
 impl Guard {
-    /// One of 60 us that grows to `longest`: spinning longer costs the machine more than it gains.
-    pub(crate) const fn up_to(longest: Nanos) -> Self {
+    /// One of 60 us that grows to `longest`: spinning longer costs the machine more than it gains. It settles where one sleep
+    /// of `on_time` is late.
+    pub(crate) const fn up_to(longest: Nanos, on_time: u64) -> Self {
         Self {
             time: FIRST,
             longest,
+            on_time,
         }
     }
 
@@ -36,7 +38,7 @@ impl Guard {
         self.time = if was_late {
             (self.time + GROWS_BY).min(self.longest)
         } else {
-            Nanos(self.time.0.saturating_sub(GROWS_BY.0 / ON_TIME))
+            Nanos(self.time.0.saturating_sub(GROWS_BY.0 / self.on_time))
         };
     }
 }
@@ -48,7 +50,7 @@ mod tests {
     #[test]
     fn it_settles_where_one_sleep_in_some_hundred_is_late() {
         // Sleeps end up to 100 us late, every time as likely as the other.
-        let mut guard = Guard::up_to(Nanos(200_000));
+        let mut guard = Guard::up_to(Nanos(200_000), 400);
         let (mut late, mut state) = (0, 1u64);
         const SLEEPS: u32 = 200_000;
         for _ in 0..SLEEPS {
@@ -66,7 +68,7 @@ mod tests {
 
     #[test]
     fn it_grows_no_further_than_it_may() {
-        let mut guard = Guard::up_to(Nanos(100_000));
+        let mut guard = Guard::up_to(Nanos(100_000), 400);
         (0..10).for_each(|_| guard.learn(true));
         assert_eq!(guard.time(), Nanos(100_000));
     }

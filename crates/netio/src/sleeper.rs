@@ -15,6 +15,8 @@ pub struct Sleeper {
 }
 
 const LONGEST_GUARD: Nanos = Nanos(200_000);
+/// One sleep in so many ends too late.
+const ON_TIME: u64 = 400;
 
 /// A sleep shorter than this is spun: what it saves is less than what a late wake-up costs.
 const LEAST_SLEEP: Nanos = Nanos(250_000);
@@ -25,7 +27,7 @@ impl Sleeper {
     pub fn new() -> Self {
         wait::wake_up_soon();
         Self {
-            guard: Guard::up_to(LONGEST_GUARD),
+            guard: Guard::up_to(LONGEST_GUARD, ON_TIME),
         }
     }
 

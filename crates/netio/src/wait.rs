@@ -76,6 +76,10 @@ const LONGEST_SPUN: Nanos = Nanos(100_000);
 /// A sleep below this is short; a longer one ends at most so much early, and another follows.
 const SHORT: Nanos = Nanos(500_000);
 const LONGEST_GUARD: Nanos = Nanos(400_000);
+/// One sleep in so many ends too late. What a short one's guard saves is spun, so it is as large as leaves 99 departures of 100
+/// on time; what a long one's saves is slept.
+const SHORT_ON_TIME: u64 = 200;
+const LONG_ON_TIME: u64 = 400;
 /// A sleep shorter than this is spun: what it saves is less than what it costs.
 const LEAST_SLEEP: Nanos = Nanos(15_000);
 /// The sockets of two ports, and an alarm.
@@ -93,8 +97,8 @@ impl Waiter {
         late.sort_unstable();
         Self {
             cpu,
-            short: Guard::up_to(LONGEST_SPUN),
-            long: Guard::up_to(LONGEST_GUARD),
+            short: Guard::up_to(LONGEST_SPUN, SHORT_ON_TIME),
+            long: Guard::up_to(LONGEST_GUARD, LONG_ON_TIME),
             median: late[PROBES / 2],
             real_time,
             crowded: std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= 2),
