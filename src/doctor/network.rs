@@ -45,6 +45,7 @@ pub(super) fn checks(entered: Result<(), String>) -> Vec<Check> {
         Check::ok(TEST_BED, "tried: client, emulator and server are joined"),
         packet_sockets(bed.emulator()),
         udp_gso(),
+        tunnels(bed.emulator()),
         containment(bed.client()),
         ingress(bed.client()),
         congestion_control(bed.client()),
@@ -100,6 +101,20 @@ fn udp_gso() -> Check {
         remedy: "a newer kernel; for `emulate`, tx-udp-segmentation off at veth neighbours",
     };
     Check::degraded(name, found, lack)
+}
+
+/// Opens the way by which a box's tunnels leave.
+fn tunnels(emulator: &NetNs) -> Check {
+    let lack = Lack {
+        cost: "trains in VXLAN and Geneve leave `emulate` as the tunnel's own datagrams, at some of their rate",
+        remedy: "Linux 6.17 with what is named: CONFIG_TUN, CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED; /dev/net/tun",
+    };
+    let slots = RingSlots { small: 1, large: 1 };
+    let tried = tried(emulator, || -> anyhow::Result<()> {
+        Ok(AfPacket::open(CLIENT_PORT, slots)?.take_tunnels(CLIENT_PORT)?)
+    });
+    let found = tried.map(|()| "tried: tunnels' GSO frames leave as they are".to_owned());
+    Check::tried("tunnel GSO", found, CheckState::Degraded, lack)
 }
 
 /// Runs a command that does nothing, contained.

@@ -83,7 +83,7 @@ impl WanBox {
         }
         // From here on signals end the box in order, as does a forwarder that dies.
         let stop = Stop::on_signals()?.or(&options.died, EMULATOR_DIED);
-        let (sockets, ports) = open(&found)?;
+        let (mut sockets, ports) = open(&found)?;
         let indices = found.iter().map(|pair| pair.each_ref().map(|of| of.index));
         let holder = BoxHolder::start(on_exit, indices.collect())?;
         let started = || -> Result<_, Failure> {
@@ -92,6 +92,12 @@ impl WanBox {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let guard = IngressDrop::new(&names).or_machine()?;
             let pairs = side_by_side::each(pairs, Pair::raise)?;
+            if let [_, _] = names[..] {
+                for (socket, name) in sockets.iter_mut().zip(&names) {
+                    // Without, tunnels' trains leave in another form; `doctor` says why.
+                    let _ = socket.take_tunnels(name);
+                }
+            }
             let confinement = Confinement::begin()?;
             let joined = ports.into_iter().zip(links);
             let joined = joined.map(|(ports, link)| Joined { ports, link });

@@ -335,12 +335,14 @@ impl Lane {
         let front = schedule.get(0).ok_or(now)?;
         let (due, first) = (front.due, front.id);
         let gso = common.held.gso(first);
-        let sends_trains = || common.sets[self.ports[egress.index()].set()].capabilities();
-        if !gso.joins() || !front.changes.is_none() || !sends_trains().gso {
-            return Ok(1);
-        }
+        let can = common.sets[self.ports[egress.index()].set()].capabilities();
+        let longest = match () {
+            () if !can.gso || !front.changes.is_none() => 1,
+            () if can.tunnel_gso => gso.longest_train(),
+            () => gso.longest_run(),
+        };
         let soon = |at: Nanos| at > now && at <= due + QUANTUM;
-        for len in 1..gso.longest_run() {
+        for len in 1..longest {
             match schedule.get(len as usize) {
                 Some(next) if next.id.0 == first.0 + u64::from(len) && next.changes.is_none() => {
                     if soon(next.due) {
@@ -357,7 +359,7 @@ impl Lane {
                 }
             }
         }
-        Ok(gso.longest_run())
+        Ok(longest)
     }
 
     /// Sends runs that were taken from the schedule, not before that time, and forgets them.
@@ -374,10 +376,11 @@ impl Lane {
             due,
             spare,
         } = common;
-        let mut frames: ArrayVec<TxFrame<'_>, BATCH> =
-            runs.iter().map(|run| run.frame(held, spare)).collect();
-        let mut sendings = [None; BATCH];
         let (port, stats) = (self.ports[egress.index()], &mut self.stats);
+        let trains = sets[port.set()].capabilities().tunnel_gso;
+        let frames = runs.iter().map(|run| run.frame(held, spare, trains));
+        let mut frames: ArrayVec<TxFrame<'_>, BATCH> = frames.collect();
+        let mut sendings = [None; BATCH];
         send(
             sets,
             port,

@@ -22,13 +22,19 @@ impl Run {
         first..first + self.len
     }
 
+    /// What leaves; `trains` says whether a tunnel's may.
     pub(super) fn frame<'f>(
         &self,
         held: &'f HeldFrames<impl Lent>,
         spare: &mut Spare,
+        trains: bool,
     ) -> TxFrame<'f> {
         let (frame, gso) = held.get(self.first);
-        let mut part = gso.part(frame, self.segments(), spare);
+        let mut part = if trains {
+            gso.train(frame, self.segments(), spare)
+        } else {
+            gso.part(frame, self.segments(), spare)
+        };
         let edit = self.changes.edit();
         if self.changes.is_marked || edit.is_some() {
             part.change(self.changes.is_marked, edit);

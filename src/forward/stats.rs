@@ -281,7 +281,10 @@ pub(super) fn summary(
 fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
     let counters = stats.counters(ingress);
     let lost = Loss::ALL.map(|cause| (cause.name(), stats.lost(ingress, cause)));
-    let emulator_lost = own_losses(lost).chain(rings_full(stats.missed[ingress.index()]));
+    let refused = stats.missed[ingress.other().index()].refused;
+    let emulator_lost = own_losses(lost)
+        .chain(rings_full(stats.missed[ingress.index()]))
+        .chain(own_losses([("tunnel's train refused", refused)]));
     let others = stats.link[ingress.index()].iter().skip(1);
     let classes = rules.names().zip(others);
     DirectionSummary {
@@ -304,7 +307,7 @@ fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
     }
 }
 
-fn rings_full(Missed { small, large }: Missed) -> impl Iterator<Item = OwnLoss> {
+fn rings_full(Missed { small, large, .. }: Missed) -> impl Iterator<Item = OwnLoss> {
     own_losses([
         ("receive ring of packets full", small),
         ("receive ring of trains full", large),

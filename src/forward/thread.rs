@@ -452,6 +452,7 @@ mod tests {
         fn capabilities(&self) -> Capabilities {
             Capabilities {
                 gso: false,
+                tunnel_gso: false,
                 checksum: false,
                 vlan: false,
                 arrival_stamp: true,

@@ -39,6 +39,7 @@ impl End {
         let mut failure = None;
         let piece = TxFrame {
             offload,
+            tunnel: None,
             head: Head::EMPTY,
             body: frame.into(),
         };

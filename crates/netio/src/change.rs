@@ -138,6 +138,7 @@ mod tests {
         let mut head = Head::EMPTY;
         head.extend(&partial[..in_head.min(partial.len())]);
         let mut frame = TxFrame {
+            tunnel: None,
             offload: Offload {
                 gso: None,
                 checksum: Some(PartialChecksum {
@@ -204,6 +205,7 @@ mod tests {
             let mut head = Head::EMPTY;
             head.extend(&bytes[..in_head]);
             let mut frame = TxFrame {
+                tunnel: None,
                 offload: Offload { gso: None, checksum: start.map(|start| PartialChecksum { start, offset }) },
                 head,
                 body: bytes[in_head..].into(),

@@ -5,6 +5,7 @@ use model::Nanos;
 use crate::af_packet::virtio_header;
 use crate::{
     Flow, Frame, GsoFrame, Headers, Spare, Vlan, icmp, iface, ingress_drop, is_link_control,
+    redirect,
 };
 
 /// More segments than any frame of a test needs to have.
@@ -34,12 +35,16 @@ pub fn frames(bytes: &[u8]) {
         for run in [first..first + 1, first..end] {
             let longest = run.clone().map(|segment| gso.segment_len(segment)).sum();
             let single = run.len() == 1;
-            let mut part = gso.part(&frame, run, &mut Spare::default());
-            let length = u32::try_from(part.head.bytes().len() + part.body.len());
-            assert!(
-                length.is_ok_and(|length| length <= longest),
-                "a part is longer than its segments"
-            );
+            let spare = &mut Spare::default();
+            let train = gso.train(&frame, run.clone(), spare);
+            let mut part = gso.part(&frame, run, spare);
+            for frame in [&part, &train] {
+                let length = u32::try_from(frame.head.bytes().len() + frame.body.len());
+                assert!(
+                    length.is_ok_and(|length| length <= longest),
+                    "a part is longer than its segments"
+                );
+            }
             if single {
                 part.complete_checksum();
             }
@@ -47,10 +52,11 @@ pub fn frames(bytes: &[u8]) {
     }
 }
 
-/// The kernel's answers over netlink: of rtnetlink's link group, and to an nftables batch.
+/// The kernel's answers over netlink: of rtnetlink's link group, to an nftables batch, and of a redirection's counters.
 pub fn netlink(bytes: &[u8]) {
     let _ = iface::changes_in(bytes);
     let _ = ingress_drop::refusal_in(bytes);
+    let _ = redirect::refused_in(bytes);
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ mod packet;
 mod packet_info;
 mod port;
 pub mod public_address;
+mod redirect;
 pub mod sandbox;
 pub mod signals;
 mod sleeper;
@@ -39,6 +40,7 @@ pub mod stop;
 pub mod tbf;
 pub mod tcp;
 mod timestamped;
+mod tunnel_out;
 pub mod udp;
 pub mod userns;
 mod wait;
@@ -52,7 +54,10 @@ pub use icmp::too_big;
 pub use memory::{MemoryPort, Sent};
 pub use netlink::NetlinkError;
 pub use packet::Headers;
-pub use port::{Capabilities, Head, MAX_HEAD, Missed, Ports, Received, Sending, Spare, TxFrame};
+pub use port::{
+    Capabilities, Head, MAX_HEAD, Missed, Ports, Received, Sending, Spare, TunnelHeaders, TxFrame,
+};
 pub use sleeper::Sleeper;
 pub use timestamped::{Arrival, SendReport, TimestampedUdp};
+pub use tunnel_out::TunnelOutError;
 pub use wait::{Alarm, CpuUse, Stall, Waiter, Wakes, ask_for_short_slices};

@@ -64,6 +64,7 @@ impl Ports for MemoryPort {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             gso: self.gso,
+            tunnel_gso: false,
             checksum: self.gso,
             vlan: false,
             arrival_stamp: true,

@@ -12,6 +12,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETH_SS_FEATURES: u32 = 4;
@@ -200,6 +201,17 @@ impl Offloads {
         let mut request = self.request()?;
         request.ifr_ifru.ifru_mtu = i32::try_from(mtu).unwrap_or(i32::MAX);
         self.ioctl("set the MTU", libc::SIOCSIFMTU, &mut request)
+    }
+
+    /// How many queues it transmits by.
+    ///
+    /// # Errors
+    /// When the interface is gone, and where its driver does not say.
+    pub fn transmit_queues(&self) -> Result<u32, OffloadError> {
+        // struct ethtool_channels: cmd, four limits, then counts: receiving, transmitting, other, combined.
+        let mut channels = words(&[ETHTOOL_GCHANNELS, 0, 0, 0, 0, 0, 0, 0, 0]);
+        self.ethtool("count the queues", &mut channels)?;
+        Ok(word(&channels, 6) + word(&channels, 8))
     }
 
     fn bit(&self, feature: &str) -> Option<usize> {

@@ -18,7 +18,7 @@ pub trait Ports {
     /// Bytes of this set's memory, lent to a frame; [`Infallible`](std::convert::Infallible) if it lends none.
     type Lent: Lent;
 
-    /// What these ports can do; constant while they are open.
+    /// What these ports can do; constant until one stands on another interface ([`Ports::rejoin`]).
     fn capabilities(&self) -> Capabilities;
 
     /// Takes note of what has arrived by `now`; call once before a run of [`Ports::arrival`] and [`Ports::take`].
@@ -74,19 +74,22 @@ pub struct Sending {
     pub ended: Nanos,
 }
 
-/// Frames that found a receive ring full.
+/// Frames that were lost unseen: found a receive ring full, or were refused after they had been sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
     /// The ring of single packets.
     pub small: u64,
     /// The ring of GSO and jumbo frames.
     pub large: u64,
+    /// None that came: trains of tunnels that [`Ports::send`] took and the interface refused.
+    pub refused: u64,
 }
 
 impl std::ops::AddAssign for Missed {
     fn add_assign(&mut self, other: Self) {
         self.small += other.small;
         self.large += other.large;
+        self.refused += other.refused;
     }
 }
 
@@ -106,6 +109,9 @@ pub enum Received<L> {
 pub struct Capabilities {
     /// Sends GSO frames; without it every segment leaves by itself.
     pub gso: bool,
+    /// Sends GSO frames of UDP tunnels with the segments of the packets inside ([`TxFrame::tunnel`]); it may without
+    /// sending any by which their segments would be the tunnel's datagrams.
+    pub tunnel_gso: bool,
     /// Completes partial checksums of what it sends; without it they are complete before. GSO needs it.
     pub checksum: bool,
     /// Takes VLAN tags out of what it receives ([`Frame::vlan`]); without it they are among a frame's bytes, as they
@@ -122,10 +128,25 @@ pub struct Capabilities {
 pub struct TxFrame<'a> {
     /// What the port is to complete; offsets count from the first byte of `head`.
     pub offload: Offload,
+    /// What a GSO frame's segments are inside of, if that is a tunnel.
+    pub tunnel: Option<TunnelHeaders>,
     /// The rewritten head, possibly empty.
     pub head: Head,
     /// The rest, where it was received, or built anew.
     pub body: Cow<'a, [u8]>,
+}
+
+/// The headers of a UDP tunnel around a GSO frame's segments, in an untagged frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelHeaders {
+    /// First byte of the outer UDP header.
+    pub outer_udp: u16,
+    /// First byte of the inner IP header.
+    pub inner_ip: u16,
+    /// The outer IP header is one of IPv6.
+    pub outer_v6: bool,
+    /// The outer UDP header has a checksum, of which it holds the pseudo header's sum.
+    pub outer_checksum: bool,
 }
 
 /// Memory for what is built anew, used again and again: fresh pages for each frame would cost more than the building.
@@ -170,6 +191,7 @@ impl From<Vec<u8>> for TxFrame<'_> {
     fn from(bytes: Vec<u8>) -> Self {
         Self {
             offload: Offload::default(),
+            tunnel: None,
             head: Head::EMPTY,
             body: bytes.into(),
         }
@@ -265,6 +287,7 @@ mod tests {
                         offset: 16,
                     }),
                 },
+                tunnel: None,
                 head,
                 body: packet[in_head..].into(),
             };

@@ -24,12 +24,13 @@ use model::Nanos;
 
 use crate::clock::{self, StampConverter};
 use crate::port::{Capabilities, MAX_HEAD, Missed, Ports, Received, Sending, TxFrame};
+use crate::tunnel_out::{TunnelOut, TunnelOutError};
 use crate::wait::Wakes;
 use filter::Takes;
 use interfaces::Interfaces;
 pub use ring::{COPY_BELOW, Slot};
 use ring::{Ring, Slots};
-pub(crate) use vnet::read as virtio_header;
+pub(crate) use vnet::{TUNNEL_LEN as TUNNEL_HEADER, read as virtio_header};
 
 /// Frames a call of `sendmmsg`: enough to hide its cost, few enough that the last leaves soon after the first.
 const BATCH: usize = 32;
@@ -70,6 +71,10 @@ pub struct AfPacket {
     /// Of small frames, whose socket also sends, and of large ones.
     rings: [Ring; 2],
     interfaces: Interfaces,
+    /// Where whole trains of tunnels leave.
+    tunnels: Option<TunnelOut>,
+    /// What those before it refused.
+    refused: u64,
     stamps: StampConverter,
     last_empty: Nanos,
     /// The latest arrival given out.
@@ -109,6 +114,8 @@ impl AfPacket {
         let mut opened = Self {
             rings: [small, large],
             interfaces,
+            tunnels: None,
+            refused: 0,
             stamps: StampConverter::sample(now),
             last_empty: now,
             latest: Nanos::ZERO,
@@ -141,6 +148,16 @@ impl AfPacket {
     /// Receives at `port` what is addressed to others too.
     fn see_all(&mut self, port: usize) -> io::Result<()> {
         socket::promiscuous(self.rings[SMALL].socket(), self.interfaces.of_port(port))
+    }
+
+    /// Has whole trains of UDP tunnels leave by the only port as what they are ([`Capabilities::tunnel_gso`]), until it stands
+    /// on another interface than `interface`; without it they leave as trains of the tunnel's datagrams.
+    ///
+    /// # Errors
+    /// See [`TunnelOutError`]; the port is what it was then.
+    pub fn take_tunnels(&mut self, interface: &str) -> Result<(), TunnelOutError> {
+        self.tunnels = Some(TunnelOut::open(interface)?);
+        Ok(())
     }
 
     /// Bytes of memory that the receive rings take.
@@ -189,6 +206,16 @@ impl Wakes for AfPacket {
 }
 
 impl AfPacket {
+    /// Sends the first of `frames`, as many as go in one call; how many these were.
+    fn send_some(&mut self, port: usize, frames: &[TxFrame<'_>]) -> io::Result<usize> {
+        let plain = frames.iter().take_while(|frame| frame.tunnel.is_none());
+        match (plain.count(), frames, &mut self.tunnels) {
+            (0, [train, ..], Some(tunnels)) => send_train(tunnels, train).map(|()| 1),
+            (0, [_, ..], None) => Err(io::ErrorKind::Unsupported.into()),
+            (plain, ..) => self.send_batch(port, &frames[..plain]),
+        }
+    }
+
     /// One `sendmmsg`; how many frames it took.
     fn send_batch(&self, port: usize, frames: &[TxFrame<'_>]) -> io::Result<usize> {
         let mut address = self.interfaces.address(port);
@@ -225,6 +252,7 @@ impl Ports for AfPacket {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             gso: true,
+            tunnel_gso: self.tunnels.is_some(),
             checksum: true,
             vlan: true,
             arrival_stamp: true,
@@ -282,7 +310,7 @@ impl Ports for AfPacket {
         for (batch, first) in frames.chunks(BATCH).zip((0..).step_by(BATCH)) {
             let mut done = 0;
             while done < batch.len() {
-                match self.send_batch(port, &batch[done..]) {
+                match self.send_some(port, &batch[done..]) {
                     Ok(took) => {
                         let after = clock::now();
                         for place in 0..took {
@@ -307,11 +335,15 @@ impl Ports for AfPacket {
         Missed {
             small: small.missed(),
             large: large.missed(),
+            refused: self.refused + self.tunnels.as_ref().map_or(0, TunnelOut::refused),
         }
     }
 
     fn rejoin(&mut self, port: usize, interface: u32) -> io::Result<()> {
         let index = libc::c_int::try_from(interface).map_err(io::Error::other)?;
+        // It leads to the interface that is gone.
+        let left = self.tunnels.take();
+        self.refused += left.map_or(0, |left| left.refused());
         self.interfaces.replace(port, index);
         self.listen()?;
         self.see_all(port)
@@ -323,6 +355,13 @@ impl Ports for AfPacket {
 fn left_at(before: Nanos, after: Nanos, place: usize, count: usize) -> Nanos {
     let took = after.0.saturating_sub(before.0);
     Nanos(before.0 + took * (place as u64 + 1) / count as u64)
+}
+
+/// A tunnel's train, by the way out that there is for those.
+fn send_train(tunnels: &mut TunnelOut, train: &TxFrame<'_>) -> io::Result<()> {
+    let tunnel = train.tunnel.ok_or(io::ErrorKind::InvalidInput)?;
+    let header = vnet::write_tunnel(&train.offload, tunnel, head_len(train));
+    tunnels.send(&header, [train.head.bytes(), &train.body])
 }
 
 /// A message of `parts` to `address`, if there is one, and without control data.

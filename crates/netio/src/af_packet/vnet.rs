@@ -2,6 +2,7 @@
 //! (include/uapi/linux/virtio_net.h, include/linux/virtio_net.h).
 
 use crate::frame::{Gso, GsoKind, Offload, PartialChecksum};
+use crate::port::TunnelHeaders;
 
 pub(crate) const LEN: usize = 10;
 
@@ -10,6 +11,9 @@ const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
 const UDP_L4: u8 = 5;
 const ECN: u8 = 0x80;
+const TUNNEL_CSUM: u8 = 8;
+const TUNNEL_V4: u8 = 0x20;
+const TUNNEL_V6: u8 = 0x40;
 
 /// What the kernel says of a received frame; `None` for a kind of GSO frame that this program does not know.
 pub(crate) fn read(h: [u8; LEN]) -> Option<Offload> {
@@ -57,6 +61,31 @@ pub(super) fn write(offload: &Offload, head: u16) -> [u8; LEN] {
     h
 }
 
+/// The length of a tap's header for tunnels' trains, `struct virtio_net_hdr_v1_hash_tunnel`.
+pub(crate) const TUNNEL_LEN: usize = 24;
+
+/// The header of a tunnel's GSO frame for a tap, which a little-endian machine alone has.
+pub(super) fn write_tunnel(
+    offload: &Offload,
+    tunnel: TunnelHeaders,
+    head: u16,
+) -> [u8; TUNNEL_LEN] {
+    let mut h = [0; TUNNEL_LEN];
+    h[..LEN].copy_from_slice(&write(offload, head));
+    if tunnel.outer_checksum {
+        h[0] |= TUNNEL_CSUM;
+    }
+    h[1] |= if tunnel.outer_v6 {
+        TUNNEL_V6
+    } else {
+        TUNNEL_V4
+    };
+    // Behind them lie how many buffers there are, a hash and its kind: none.
+    h[20..22].copy_from_slice(&tunnel.outer_udp.to_le_bytes());
+    h[22..24].copy_from_slice(&tunnel.inner_ip.to_le_bytes());
+    h
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +106,32 @@ mod tests {
         assert_eq!(read(write(&offload, 86)), Some(offload));
         let plain = Offload::default();
         assert_eq!(read(write(&plain, 14)), Some(plain));
+    }
+
+    #[test]
+    fn a_tunnel_stands_beside_what_its_segments_are() {
+        let offload = Offload {
+            gso: Some(Gso {
+                kind: GsoKind::TcpV4,
+                size: 1398,
+                ecn: false,
+            }),
+            checksum: Some(PartialChecksum {
+                start: 84,
+                offset: 16,
+            }),
+        };
+        let tunnel = TunnelHeaders {
+            outer_udp: 34,
+            inner_ip: 64,
+            outer_v6: false,
+            outer_checksum: true,
+        };
+        let h = write_tunnel(&offload, tunnel, 144);
+        assert_eq!(h[..2], [1 | 8, 1 | 0x20]);
+        assert_eq!(h[2..10], write(&offload, 144)[2..]);
+        assert_eq!(h[10..20], [0; 10]);
+        assert_eq!(h[20..], [34, 0, 64, 0]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 use crate::frame::{FrameRef, GsoKind};
 use crate::ip;
 use crate::kernel::KernelVersion;
+use crate::port::TunnelHeaders;
 
 /// A frame seen as the packets that it stands for: one, or the segments of a GSO frame.
 #[derive(Clone, Debug)]
@@ -95,6 +96,18 @@ impl Layout {
             payload: back(self.payload),
             ..*self
         }
+    }
+
+    /// Of a UDP tunnel in an untagged frame, its headers.
+    fn tunnel_headers(&self) -> Option<TunnelHeaders> {
+        const UNTAGGED: u8 = 14;
+        let outer_udp = self.outer_udp.filter(|_| self.outer.at == UNTAGGED)?;
+        Some(TunnelHeaders {
+            outer_udp: outer_udp.into(),
+            inner_ip: self.inner?.at.into(),
+            outer_v6: self.outer.v6,
+            outer_checksum: self.outer_checksum,
+        })
     }
 
     /// How many of a tunnel's `segments` may leave as one GSO frame of its own datagrams: only if these have checksums, for
@@ -191,16 +204,20 @@ impl GsoFrame {
         run.len() as u64 * (headers as u64 + u64::from(self.tag_len)) + bytes as u64
     }
 
-    /// Whether neighbouring segments may leave as one frame.
-    #[must_use]
-    pub fn joins(&self) -> bool {
-        self.longest_run() > 1
-    }
-
     /// How many neighbouring segments may leave as one frame, at least 1.
     #[must_use]
     pub fn longest_run(&self) -> u32 {
         self.longest_run
+    }
+
+    /// As [`GsoFrame::longest_run`], by a port that sends a tunnel's GSO frames
+    /// ([`Capabilities::tunnel_gso`](crate::Capabilities::tunnel_gso)).
+    #[must_use]
+    pub fn longest_train(&self) -> u32 {
+        match &self.layout {
+            Some(layout) if self.tag_len == 0 && layout.tunnel_headers().is_some() => self.segments,
+            _ => self.longest_run,
+        }
     }
 
     fn payload_range(&self, layout: &Layout, first: u32, end: u32) -> Range<usize> {

@@ -37,6 +37,36 @@ impl GsoFrame {
         tagged(frame.vlan, part)
     }
 
+    /// As [`GsoFrame::part`], for a port that sends a tunnel's GSO frames
+    /// ([`Capabilities::tunnel_gso`](crate::Capabilities::tunnel_gso)); `run` is as long as [`GsoFrame::longest_train`] at most.
+    #[must_use]
+    pub fn train<'f>(
+        &self,
+        frame: impl Into<FrameRef<'f>>,
+        run: Range<u32>,
+        spare: &mut Spare,
+    ) -> TxFrame<'f> {
+        let frame: FrameRef<'f> = frame.into();
+        match &self.layout {
+            Some(layout) if self.tag_len == 0 && run.len() > 1 => {
+                let Some(tunnel) = layout.tunnel_headers() else {
+                    return self.part(frame, run, spare);
+                };
+                let mut train = self.segment(layout, frame.bytes, &run, spare.head());
+                if tunnel.outer_checksum {
+                    let udp = usize::from(tunnel.outer_udp);
+                    let h = train.head.bytes_mut();
+                    let len = h.len() - udp + train.body.len();
+                    let pseudo = checksum::pseudo(layout.outer.addresses(h), 17, len);
+                    put(h, udp + 6, pseudo);
+                }
+                train.tunnel = Some(tunnel);
+                train
+            }
+            _ => self.part(frame, run, spare),
+        }
+    }
+
     fn segment<'f>(
         &self,
         layout: &Layout,
@@ -58,6 +88,7 @@ impl GsoFrame {
                 gso,
                 checksum: Some(checksum),
             },
+            tunnel: None,
             head,
             body: body.into(),
         }
@@ -107,6 +138,7 @@ impl GsoFrame {
                     offset: 6,
                 }),
             },
+            tunnel: None,
             head,
             body: body.into(),
         }
@@ -144,6 +176,7 @@ fn whole<'f>(frame: &FrameRef<'f>, spare: &mut Spare) -> TxFrame<'f> {
     }
     TxFrame {
         offload: frame.offload,
+        tunnel: None,
         head,
         body: body.into(),
     }

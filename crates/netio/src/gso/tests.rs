@@ -280,7 +280,7 @@ proptest! {
     ) {
         let frame = flow.frame();
         let gso = GsoFrame::of(&frame).unwrap();
-        prop_assume!(gso.joins());
+        prop_assume!(gso.longest_run() > 1);
         let n = gso.segments();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a small number")]
         let at = |share: f64| (share * f64::from(n)) as u32;
@@ -292,6 +292,40 @@ proptest! {
         prop_assert_eq!(part.segments() as usize, run.len());
         let lengths = run.clone().map(|segment| u64::from(gso.segment_len(segment)));
         prop_assert_eq!(gso.wire_len(run.clone()), lengths.sum::<u64>());
+        for index in 0..part.segments() {
+            let (_, packet) = sent(&again, &part, index..index + 1);
+            prop_assert_eq!(packet, flow.expected((run.start + index) as usize));
+        }
+    }
+
+    #[test]
+    fn a_tunnels_train_is_itself_a_gso_frame_of_those_packets(
+        flow in flow(), a in 0.0..1.0f64, b in 0.0..1.0f64,
+    ) {
+        let flow = Flow { tags: 0, vlan: None, ..flow };
+        let frame = flow.frame();
+        let gso = GsoFrame::of(&frame).unwrap();
+        let n = gso.longest_train();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a small number")]
+        let at = |share: f64| (share * f64::from(n)) as u32;
+        let run = at(a.min(b))..at(a.max(b)) + 1;
+        prop_assume!(run.len() > 1 && flow.tunnel.is_some());
+        let train = gso.train(&frame, run.clone(), &mut Spare::default());
+        let outer = train.tunnel.unwrap();
+        let again = Frame::new(Nanos(0), train.offload, None, &bytes(&train));
+        let sum = train.offload.checksum.unwrap();
+        prop_assert_eq!(train.offload.gso.unwrap().kind, flow.kind);
+        prop_assert_eq!(usize::from(sum.start - outer.inner_ip), if flow.v6 { 40 } else { 20 });
+        prop_assert_eq!(usize::from(outer.inner_ip - outer.outer_udp), 8 + 8 + 14);
+        prop_assert_eq!(outer.outer_checksum, flow.tunnel.as_ref().unwrap().checksum);
+        if outer.outer_checksum {
+            // What the kernel's own segmentation starts from (`__skb_udp_tunnel_segment`, net/ipv4/udp_offload.c).
+            let udp = usize::from(outer.outer_udp);
+            let pseudo = checksum::pseudo(&addresses(outer.outer_v6), 17, again.bytes().len() - udp);
+            prop_assert_eq!(&again.bytes()[udp + 6..udp + 8], &pseudo.to_be_bytes());
+        }
+        let part = GsoFrame::of(&again).unwrap();
+        prop_assert_eq!(part.segments() as usize, run.len());
         for index in 0..part.segments() {
             let (_, packet) = sent(&again, &part, index..index + 1);
             prop_assert_eq!(packet, flow.expected((run.start + index) as usize));

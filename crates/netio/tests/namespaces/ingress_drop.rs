@@ -53,9 +53,7 @@ fn two_interfaces_are_guarded_at_once() {
     let guards = bed
         .emulator()
         .run(|| IngressDrop::new(&["client", "server"]));
-    for guard in guards.unwrap() {
-        guard.unwrap();
-    }
+    guards.unwrap().unwrap();
 }
 
 fn an_interface_is_guarded_once() {

@@ -11,6 +11,7 @@ mod changes;
 mod contain;
 mod helper;
 mod ingress_drop;
+mod tunnel_out;
 
 use farwire_netio::userns::{self, Privilege};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -21,6 +22,7 @@ enum Need {
     Ping,
     Ip,
     Ingress,
+    TunnelGso,
 }
 
 type Test = (&'static str, &'static [Need], fn());
@@ -42,7 +44,7 @@ fn main() {
 
     let mut lacking = Vec::new();
     if missing_privilege.is_none() {
-        lacking = [Need::Ping, Need::Ip, Need::Ingress]
+        lacking = [Need::Ping, Need::Ip, Need::Ingress, Need::TunnelGso]
             .into_iter()
             .filter_map(|need| Some((need, lack(need)?)))
             .collect();
@@ -52,6 +54,7 @@ fn main() {
         contain::TESTS,
         ingress_drop::TESTS,
         changes::TESTS,
+        tunnel_out::TESTS,
     ];
     let trials = tests.concat().into_iter().map(|(name, needs, test)| {
         let lack = lacking.iter().find(|(need, _)| needs.contains(need));
@@ -91,5 +94,6 @@ fn lack(need: Need) -> Option<String> {
                 .expect("the bed stands");
             ingress_drop.err().map(|error| error.to_string())
         }
+        Need::TunnelGso => tunnel_out::lack(),
     }
 }

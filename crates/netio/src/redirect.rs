@@ -1,0 +1,120 @@
+//! What one interface receives, sent by another: a filter on its ingress that takes everything (cls_u32) and redirects it
+//! (net/sched/act_mirred.c), within the call that receives it.
+
+use std::io;
+
+use rtnetlink::packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
+};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::tc::{
+    TcActionAttribute, TcAttribute, TcFilterU32Option, TcHandle, TcMessage, TcOption, TcStats2,
+};
+use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::netlink::{self, Asked as _, NetlinkError};
+
+const ALL_PROTOCOLS: u16 = 0x0003;
+
+/// A redirection, which belongs to the interface that receives and goes with it.
+#[derive(Debug)]
+pub(crate) struct Redirect {
+    from: u32,
+    /// Of the namespace in which it is.
+    socket: Socket,
+}
+
+impl Redirect {
+    /// Has all that the interface numbered `from` receives leave by `to`, both of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, and on a kernel without the filter or the action.
+    pub(crate) fn new(from: u32, to: u32) -> Result<Self, NetlinkError> {
+        let ask = || "count what is redirected".to_owned();
+        let mut socket = Socket::new(NETLINK_ROUTE).asked(ask)?;
+        socket.bind_auto().asked(ask)?;
+        netlink::call_here(async |handle| {
+            let queue = handle.qdisc().add(from.cast_signed()).ingress();
+            let added = queue.execute().await;
+            added.asked(|| "have received frames filtered (sch_ingress)".to_owned())?;
+            let what = || "redirect received frames (cls_u32, act_mirred)".to_owned();
+            let mut filters = handle.traffic_filter(from.cast_signed());
+            let filter = filters.add().ingress().protocol(ALL_PROTOCOLS.to_be());
+            let filter = filter.redirect(to).asked(what)?;
+            filter.execute().await.asked(what)
+        })?;
+        Ok(Self { from, socket })
+    }
+
+    /// Frames that the other interface refused, or could not take because it was down.
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub(crate) fn refused(&self) -> io::Result<u64> {
+        let mut filters = TcMessage::with_index(self.from.cast_signed());
+        filters.header.parent = TcHandle {
+            major: 0xffff,
+            minor: TcHandle::MIN_INGRESS,
+        };
+        let mut request = NetlinkMessage::from(RouteNetlinkMessage::GetTrafficFilter(filters));
+        request.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
+        let mut refused = 0;
+        loop {
+            let (answers, _) = self.socket.recv_from_full()?;
+            let (count, is_end) = read(&answers);
+            refused += count;
+            if is_end {
+                return Ok(refused);
+            }
+        }
+    }
+}
+
+/// What a datagram of a dump's answers counts, and whether it is the last.
+fn read(mut answers: &[u8]) -> (u64, bool) {
+    let (mut refused, mut is_end) = (0, false);
+    while let Ok(header) = NetlinkBuffer::new_checked(answers) {
+        let length = header.length() as usize;
+        match NetlinkMessage::deserialize(answers).map(|answer| answer.payload) {
+            Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewTrafficFilter(filter))) => {
+                refused += not_redirected(&filter);
+            }
+            Ok(NetlinkPayload::Done(_) | NetlinkPayload::Error(_)) => is_end = true,
+            _ => {}
+        }
+        // Messages are padded to 4 bytes.
+        answers = answers.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    (refused, is_end)
+}
+
+/// [`read`] for fuzzers.
+pub(crate) fn refused_in(answers: &[u8]) -> u64 {
+    read(answers).0
+}
+
+/// What the actions of `filter` count as beyond their limits.
+fn not_redirected(filter: &TcMessage) -> u64 {
+    let options = filter.attributes.iter().filter_map(|one| match one {
+        TcAttribute::Options(options) => Some(options),
+        _ => None,
+    });
+    let actions = options.flatten().filter_map(|option| match option {
+        TcOption::U32(TcFilterU32Option::Action(actions)) => Some(actions),
+        _ => None,
+    });
+    let attributes = actions.flatten().flat_map(|action| &action.attributes);
+    let stats = attributes.filter_map(|attribute| match attribute {
+        TcActionAttribute::Stats(stats) => Some(stats),
+        _ => None,
+    });
+    let counts = stats.flatten().filter_map(|one| match one {
+        TcStats2::Queue(queue) => Some(u64::from(queue.overlimits)),
+        _ => None,
+    });
+    counts.sum()
+}

@@ -1,0 +1,182 @@
+//! The way out for whole trains of UDP tunnels (VXLAN, Geneve), whose headers a packet socket has no words for.
+//!
+//! The header of a tap has them (`TUN_F_UDP_TUNNEL_GSO`, since Linux 6.17; drivers/net/tun_vnet.h). What is written to a tap counts as
+//! received by it, and is redirected to the interface of a port ([`Redirect`]).
+//!
+//! Order: the kernel hands a written frame to the interface before the write returns (`tun_rx_batched`, drivers/net/tun.c), as a packet
+//! socket does. Two things would let it be overtaken, and there is no way out then: steering of what is received to other processors
+//! (`rps_default_mask`), and an interface of several transmit queues, among which frames of a tap and of a socket are spread by
+//! other rules.
+//!
+//! The redirection is the tap's and the tap goes with its descriptor: nothing is left behind by whatever end.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+
+use rtnetlink::LinkUnspec;
+
+use crate::af_packet::TUNNEL_HEADER;
+use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::offloads::{OffloadError, Offloads};
+use crate::redirect::Redirect;
+
+/// Its name; the kernel puts a number in.
+const NAME: &[u8] = b"farwire%d";
+
+// include/uapi/linux/if_tun.h
+const TUN_F_UDP_TUNNEL_GSO: libc::c_uint = 0x80;
+const TUN_F_UDP_TUNNEL_GSO_CSUM: libc::c_uint = 0x100;
+const OFFLOADS: libc::c_uint = libc::TUN_F_CSUM
+    | libc::TUN_F_TSO4
+    | libc::TUN_F_TSO6
+    | libc::TUN_F_TSO_ECN
+    | libc::TUN_F_USO4
+    | libc::TUN_F_USO6
+    | TUN_F_UDP_TUNNEL_GSO
+    | TUN_F_UDP_TUNNEL_GSO_CSUM;
+
+/// A tap whose frames leave by an interface.
+#[derive(Debug)]
+pub(crate) struct TunnelOut {
+    tap: File,
+    redirect: Redirect,
+    is_used: bool,
+}
+
+/// Why tunnels' trains do not leave an interface whole.
+#[derive(Debug, thiserror::Error)]
+pub enum TunnelOutError {
+    /// There is no tap, or none that knows tunnels: Linux before 6.17.
+    #[error("{step}: {source}")]
+    Tap {
+        /// What was attempted.
+        step: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The tap could not be joined to the interface.
+    #[error(transparent)]
+    Redirect(#[from] NetlinkError),
+    /// The interface's queues are not known.
+    #[error(transparent)]
+    Queues(#[from] OffloadError),
+    /// Frames could overtake each other.
+    #[error("{0}: trains would overtake packets")]
+    Order(&'static str),
+}
+
+impl TunnelOut {
+    /// Opens one by `interface` of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// See [`TunnelOutError`].
+    pub(crate) fn open(interface: &str) -> Result<Self, TunnelOutError> {
+        let offloads = Offloads::open(interface)?;
+        if offloads.transmit_queues()? != 1 {
+            return Err(TunnelOutError::Order(
+                "the interface has several transmit queues",
+            ));
+        }
+        if steers_packets() {
+            return Err(TunnelOutError::Order(
+                "net.core.rps_default_mask steers received packets",
+            ));
+        }
+        let (tap, index) = open_tap()?;
+        set_up(index)?;
+        let redirect = Redirect::new(index, offloads.index())?;
+        Ok(Self {
+            tap,
+            redirect,
+            is_used: false,
+        })
+    }
+
+    /// Sends a frame of two parts with its header. What the interface refuses the kernel drops and counts
+    /// ([`TunnelOut::refused`]).
+    pub(crate) fn send(
+        &mut self,
+        header: &[u8; TUNNEL_HEADER],
+        [head, body]: [&[u8]; 2],
+    ) -> io::Result<()> {
+        let parts = [header.as_slice(), head, body].map(IoSlice::new);
+        self.is_used = true;
+        self.tap.write_vectored(&parts).map(drop)
+    }
+
+    /// How many of the frames that were sent the interface refused.
+    pub(crate) fn refused(&self) -> u64 {
+        // Most carry no tunnel.
+        if !self.is_used {
+            return 0;
+        }
+        self.redirect.refused().unwrap_or(0)
+    }
+}
+
+/// Whether the kernel would hand what new interfaces receive to other processors.
+fn steers_packets() -> bool {
+    let mask = fs::read_to_string("/proc/sys/net/core/rps_default_mask");
+    mask.is_ok_and(|mask| mask.chars().any(|digit| !"0,\n".contains(digit)))
+}
+
+/// A tap without carrier, so that the stack leaves it alone, and its number.
+fn open_tap() -> Result<(File, u32), TunnelOutError> {
+    let failed = |step| move |source| TunnelOutError::Tap { step, source };
+    if cfg!(target_endian = "big") {
+        let source = io::ErrorKind::Unsupported.into();
+        return Err(failed("a tap's tunnel header is in little-endian order")(
+            source,
+        ));
+    }
+    let tap = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")
+        .map_err(failed("opening /dev/net/tun"))?;
+    // SAFETY: an ifreq is a name and a union of plain data; zero is valid for all of it.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(NAME) {
+        *to = from.cast_signed();
+    }
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_NO_CARRIER;
+    request.ifr_ifru.ifru_flags = i16::try_from(flags).expect("flags of 16 bits");
+    // SAFETY: TUNSETIFF reads and writes a whole ifreq, which `request` is.
+    check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })
+        .map_err(failed("making a tap"))?;
+    let length = libc::c_int::try_from(TUNNEL_HEADER).expect("24");
+    // SAFETY: TUNSETVNETHDRSZ reads an int, which `length` is.
+    check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const length) })
+        .map_err(failed("setting the length of a tap's header"))?;
+    // SAFETY: TUNSETOFFLOAD takes its argument by value.
+    check(unsafe {
+        libc::ioctl(
+            tap.as_raw_fd(),
+            libc::TUNSETOFFLOAD,
+            libc::c_ulong::from(OFFLOADS),
+        )
+    })
+    .map_err(failed("having a tap take tunnels' trains (Linux 6.17)"))?;
+    // SAFETY: TUNSETIFF wrote the name that the tap was given, with its end, into the request.
+    let index = unsafe { libc::if_nametoindex(request.ifr_name.as_ptr()) };
+    Ok((tap, index))
+}
+
+fn set_up(index: u32) -> Result<(), NetlinkError> {
+    netlink::call_here(async |handle| {
+        let up = LinkUnspec::new_with_index(index).arp(false).up().build();
+        let set = handle.link().set(up).execute().await;
+        set.asked(|| "set a tap up".to_owned())
+    })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
