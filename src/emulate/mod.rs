@@ -135,8 +135,8 @@ impl WanBox {
         let summaries = self.running.stop();
         let happened: Vec<_> = self.pairs.iter().map(Pair::happened).collect();
         // The leases and the drop end here, after the last packet.
-        let given_back = side_by_side::each(self.pairs, |pair| Ok::<_, Errno>(pair.give_back()));
-        drop((given_back, self.guard));
+        side_by_side::for_each(self.pairs, drop);
+        drop(self.guard);
         let outcome = ended.and(summaries);
         self.holder.end(outcome.is_ok())?;
         let summaries = outcome?.into_iter().zip(happened);

@@ -114,11 +114,6 @@ impl Pair {
         }
         Ok(!up)
     }
-
-    /// Puts both back.
-    pub(super) fn give_back(self) {
-        drop(self.ports);
-    }
 }
 
 /// Both MTUs in words.

@@ -47,6 +47,15 @@ pub(super) fn each<T: Send, R: Send, E: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
+/// As [`each`], of what cannot fail and gives nothing.
+pub(super) fn for_each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
+    let done = |item| {
+        work(item);
+        Ok::<(), std::convert::Infallible>(())
+    };
+    let _ = each(items, done);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

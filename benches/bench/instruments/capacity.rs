@@ -16,6 +16,9 @@ const SEARCH: &str =
     "measure capacity $TARGET --up -t 15s --datagrams traditional --quiet --json -";
 const STREAM: &str = "measure tcp $TARGET -t 5 -C cubic --quiet --json -";
 
+/// Measures once, in bit/s; counts how often the search ended with its table.
+type Measure = fn(&Cell<usize>) -> Result<f64>;
+
 pub(crate) fn run() -> Result<Outcome> {
     let rounds = rounds(3)?;
     let mut outcome = Outcome::new(
@@ -24,7 +27,7 @@ pub(crate) fn run() -> Result<Outcome> {
          beside the goodput of one TCP stream, cubic, 5 s",
     );
     let unlimited = Cell::new(0_usize);
-    let measures: [fn(&Cell<usize>) -> Result<f64>; 2] = [search, stream];
+    let measures: [Measure; 2] = [search, stream];
     let found = Found {
         names: vec!["farwire".to_owned(), "TCP".to_owned()],
         rounds: shuffled(rounds, &measures, |measure| {

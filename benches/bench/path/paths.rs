@@ -25,6 +25,9 @@ const FRAME: usize = PAYLOAD + 42;
 const SETTLED: Duration = Duration::from_secs(3);
 const COUNTED: Duration = Duration::from_secs(10);
 
+/// What the errors of all paths come to.
+type OfAll = fn(&[f64]) -> f64;
+
 pub(crate) fn run() -> Result<Outcome> {
     let rounds = rounds(1)?;
     let mut outcome = Outcome::new(
@@ -36,7 +39,7 @@ pub(crate) fn run() -> Result<Outcome> {
     );
     let ends = Ends::build(PATHS, PATHS)?;
     let found: Vec<Vec<f64>> = (0..rounds).map(|_| errors(&ends)).collect::<Result<_>>()?;
-    let rows: [(&str, fn(&[f64]) -> f64); 2] = [
+    let rows: [(&str, OfAll); 2] = [
         ("largest error", |all| {
             all.iter().map(|error| error.abs()).fold(0.0, f64::max)
         }),

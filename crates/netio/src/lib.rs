@@ -40,12 +40,11 @@ pub mod stop;
 pub mod tbf;
 pub mod tcp;
 mod timestamped;
-mod tunnel_out;
 pub mod udp;
 pub mod userns;
 mod wait;
 
-pub use af_packet::{AfPacket, COPY_BELOW, OpenError, RingSlots, Slot};
+pub use af_packet::{AfPacket, COPY_BELOW, OpenError, RingSlots, Slot, TunnelOutError};
 pub use control::is_link_control;
 pub use flow::Flow;
 pub use frame::{Frame, FrameBytes, FrameRef, Gso, GsoKind, Lent, Offload, PartialChecksum, Vlan};
@@ -59,5 +58,4 @@ pub use port::{
 };
 pub use sleeper::Sleeper;
 pub use timestamped::{Arrival, SendReport, TimestampedUdp};
-pub use tunnel_out::TunnelOutError;
 pub use wait::{Alarm, CpuUse, Stall, Waiter, Wakes, ask_for_short_slices};

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     /// What the kernel would say of a frame of that length by that interface.
-    fn takes(program: &[libc::sock_filter], len: u32, interface: u32) -> bool {
+    fn takes(program: &[libc::sock_filter], len: u32, interface: i32) -> bool {
         let (mut at, mut loaded) = (0, 0);
         loop {
             let libc::sock_filter { code, jt, jf, k } = program[at];
@@ -129,7 +129,7 @@ mod tests {
             let jump = |is| usize::from(if is { jt } else { jf });
             at += 1;
             match code {
-                LOAD_WORD => loaded = interface,
+                LOAD_WORD => loaded = interface.cast_unsigned(),
                 JUMP_FROM => at += jump(loaded >= k),
                 JUMP_IF_ABOVE => at += jump(loaded > k),
                 _ if code == libc::BPF_LD | libc::BPF_W | libc::BPF_LEN => loaded = len,
@@ -141,18 +141,15 @@ mod tests {
 
     #[test]
     fn frames_are_taken_by_length_and_interface() {
-        for count in [1, 2, 3, 10, MOST_STRETCHES] {
-            let stretches: Vec<_> = (0..count)
-                .map(|n| n as i32 * 5 + 7)
-                .map(|n| (n, n + 2))
-                .collect();
+        for count in [1, 2, 3, 10, 680] {
+            let stretches: Vec<_> = (0..count).map(|n| n * 5 + 7).map(|n| (n, n + 2)).collect();
             let small = program(Takes::UpTo(1920), &stretches).unwrap();
             let large = program(Takes::Above(1920), &stretches).unwrap();
             assert!(large.len() <= 4096, "{}", large.len());
-            for interface in 0..=count as u32 * 5 + 10 {
+            for interface in 0..=count * 5 + 10 {
                 let ours = stretches
                     .iter()
-                    .any(|(a, b)| (*a as u32..=*b as u32).contains(&interface));
+                    .any(|(a, b)| (*a..=*b).contains(&interface));
                 assert_eq!(
                     takes(&small, 1920, interface),
                     ours,
@@ -170,10 +167,6 @@ mod tests {
         let stretches: Vec<_> = (1..=2000).map(|n| (n * 3, n * 3)).collect();
         let program = program(Takes::UpTo(1920), &stretches).unwrap();
         assert!(program.len() <= 4096, "{}", program.len());
-        assert!(
-            stretches
-                .iter()
-                .all(|(n, _)| takes(&program, 60, *n as u32))
-        );
+        assert!(stretches.iter().all(|(n, _)| takes(&program, 60, *n)));
     }
 }

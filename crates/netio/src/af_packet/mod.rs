@@ -14,6 +14,7 @@ mod filter;
 mod interfaces;
 mod ring;
 mod socket;
+mod tunnel_out;
 mod vnet;
 
 use std::io;
@@ -24,13 +25,14 @@ use model::Nanos;
 
 use crate::clock::{self, StampConverter};
 use crate::port::{Capabilities, MAX_HEAD, Missed, Ports, Received, Sending, TxFrame};
-use crate::tunnel_out::{TunnelOut, TunnelOutError};
 use crate::wait::Wakes;
 use filter::Takes;
 use interfaces::Interfaces;
 pub use ring::{COPY_BELOW, Slot};
 use ring::{Ring, Slots};
-pub(crate) use vnet::{TUNNEL_LEN as TUNNEL_HEADER, read as virtio_header};
+use tunnel_out::TunnelOut;
+pub use tunnel_out::TunnelOutError;
+pub(crate) use vnet::read as virtio_header;
 
 /// Frames a call of `sendmmsg`: enough to hide its cost, few enough that the last leaves soon after the first.
 const BATCH: usize = 32;

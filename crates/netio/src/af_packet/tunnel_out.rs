@@ -17,10 +17,11 @@ use std::os::unix::fs::OpenOptionsExt as _;
 
 use rtnetlink::LinkUnspec;
 
-use crate::af_packet::TUNNEL_HEADER;
 use crate::netlink::{self, Asked as _, NetlinkError};
 use crate::offloads::{OffloadError, Offloads};
 use crate::redirect::Redirect;
+
+use super::vnet::TUNNEL_LEN;
 
 /// Its name; the kernel puts a number in.
 const NAME: &[u8] = b"farwire%d";
@@ -98,7 +99,7 @@ impl TunnelOut {
     /// ([`TunnelOut::refused`]).
     pub(crate) fn send(
         &mut self,
-        header: &[u8; TUNNEL_HEADER],
+        header: &[u8; TUNNEL_LEN],
         [head, body]: [&[u8]; 2],
     ) -> io::Result<()> {
         let parts = [header.as_slice(), head, body].map(IoSlice::new);
@@ -147,7 +148,7 @@ fn open_tap() -> Result<(File, u32), TunnelOutError> {
     // SAFETY: TUNSETIFF reads and writes a whole ifreq, which `request` is.
     check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })
         .map_err(failed("making a tap"))?;
-    let length = libc::c_int::try_from(TUNNEL_HEADER).expect("24");
+    let length = libc::c_int::try_from(TUNNEL_LEN).expect("24");
     // SAFETY: TUNSETVNETHDRSZ reads an int, which `length` is.
     check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const length) })
         .map_err(failed("setting the length of a tap's header"))?;
