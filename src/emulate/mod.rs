@@ -43,6 +43,9 @@ use record::summary::Summary;
 /// How often signals are asked for, in milliseconds; most of them end the waiting at once.
 const LOOK_AGAIN: u8 = 100;
 
+/// Of more changes at once than this, all interfaces are looked at together.
+const MANY_CHANGES: usize = 16;
+
 /// Interfaces under lease, and the emulator between them.
 pub(crate) struct WanBox {
     /// In the order of the links.
@@ -151,8 +154,7 @@ impl WanBox {
         let mut watchdog = Watchdog::asked_for();
         // What the box itself did when it took the interfaces, told from their states before.
         self.watcher.changes().context("watching the interfaces")?;
-        let all = Interface::all().context("looking at the interfaces")?;
-        let now: HashMap<u32, Interface> = all.into_iter().map(|of| (of.index, of)).collect();
+        let now = all_now()?;
         for pair in &mut self.pairs {
             for side in [Side::A, Side::B] {
                 // One that is gone already is told as a change.
@@ -167,9 +169,7 @@ impl WanBox {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(e) => return Err(e).context("watching the interfaces"),
             }
-            for change in self.watcher.changes().context("watching the interfaces")? {
-                self.follow(&change)?;
-            }
+            self.follow_all()?;
             if let Some(watchdog) = &mut watchdog {
                 watchdog.look(|| self.running.ask_whether_alive());
             }
@@ -182,18 +182,38 @@ impl WanBox {
         Ok(())
     }
 
-    /// Does what follows from a change of any interface. What it is now counts, not what it was when it was told: what is
-    /// told late may be what the box itself has done since.
-    fn follow(&mut self, change: &LinkChange) -> Result<()> {
+    /// Does what follows from the changes of interfaces since the last call.
+    fn follow_all(&mut self) -> Result<()> {
+        let changes = self.watcher.changes().context("watching the interfaces")?;
+        // To ask of each by itself would take seconds where a thousand have changed.
+        let now = (changes.len() > MANY_CHANGES).then(all_now).transpose()?;
+        let look = |index| match &now {
+            Some(now) => Ok(now.get(&index).cloned()),
+            None => match Interface::by_index(index) {
+                Err(InterfaceError::Missing(_)) => Ok(None),
+                other => other.map(Some),
+            },
+        };
+        changes
+            .iter()
+            .try_for_each(|change| self.follow(change, look))
+    }
+
+    /// Does what follows from a change of any interface. What it is now, as `look` says, counts, not what it was when it was
+    /// told: what is told late may be what the box itself has done since.
+    fn follow(
+        &mut self,
+        change: &LinkChange,
+        look: impl Fn(u32) -> Result<Option<Interface>, InterfaceError>,
+    ) -> Result<()> {
         let ours = self.find(|port| port.taken.is_some() && port.interface.index == change.index);
         if let Some((link, side)) = ours {
             if change.gone {
                 return self.lose(link, side);
             }
-            let now = match Interface::by_index(change.index) {
-                // It is told next that it is gone.
-                Err(InterfaceError::Missing(_)) => return Ok(()),
-                other => other?,
+            // Of one that is not there it is told next that it is gone.
+            let Some(now) = look(change.index)? else {
+                return Ok(());
             };
             let pair = &mut self.pairs[link];
             pair.take_note(side, &now);
@@ -275,6 +295,12 @@ impl WanBox {
         let carrier = Interface::find(&name).is_ok_and(|now| now.carrier);
         pair.pass_on(side, carrier).map(drop)
     }
+}
+
+/// The interfaces of this namespace by number.
+fn all_now() -> Result<HashMap<u32, Interface>> {
+    let all = Interface::all().context("looking at the interfaces")?;
+    Ok(all.into_iter().map(|of| (of.index, of)).collect())
 }
 
 /// Looks all interfaces up, and refuses what a box must not take.

@@ -20,6 +20,7 @@ use crate::rounds::rounds;
 const PATHS: usize = 512;
 /// Of each path, in bit/s of L2 frames; a tenth more is offered.
 const RATE: f64 = 3e6;
+const PORT: u16 = 9;
 const PAYLOAD: usize = 1472;
 const FRAME: usize = PAYLOAD + 42;
 const SETTLED: Duration = Duration::from_secs(3);
@@ -71,6 +72,8 @@ fn errors(ends: &Ends) -> Result<Vec<f64>> {
     command.args(["emulate", "--links"]).arg(&file);
     let mut emulator = Running::start(&ends.middle, &mut command)?;
     await_thread(emulator.pid(), "forwarder")?;
+    // What nobody reads is dropped there; without a socket each datagram would be answered.
+    let _sink = ends.server.run(|| UdpSocket::bind(("0.0.0.0", PORT)))??;
     let is_over = AtomicBool::new(false);
     let counted = thread::scope(|scope| {
         let sending = scope.spawn(|| ends.client.run(|| offer(&is_over)));
@@ -88,13 +91,18 @@ fn errors(ends: &Ends) -> Result<Vec<f64>> {
 
 /// Sends to all paths in turns until it is over.
 fn offer(is_over: &AtomicBool) -> Result<()> {
-    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    let connect = |path| -> Result<UdpSocket> {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.connect((address(path, 2), PORT))?;
+        Ok(socket)
+    };
+    let sockets: Vec<UdpSocket> = (0..PATHS).map(connect).collect::<Result<_>>()?;
     let turn = Duration::from_secs_f64(FRAME as f64 * 8.0 / RATE / 1.1);
     let mut next = Instant::now();
     while !is_over.load(Ordering::Relaxed) {
-        for path in 0..PATHS {
+        for socket in &sockets {
             // What is refused is not offered.
-            let _ = socket.send_to(&[0; PAYLOAD], (address(path, 2), 9));
+            let _ = socket.send(&[0; PAYLOAD]);
         }
         next += turn;
         thread::sleep(next.saturating_duration_since(Instant::now()));
