@@ -13,11 +13,12 @@ use netio::netns::NetNs;
 
 use crate::path::links::{Ends, address, links_file};
 use crate::processes::{FARWIRE, Running, await_thread};
-use crate::report::rows::{Better, Found, Quantity, Sample};
+use crate::report::rows::{Better, Found, Quantity, Row, Sample};
 use crate::results::Outcome;
 use crate::rounds::rounds;
 
-const PATHS: usize = 512;
+/// So many at a time.
+const PATHS: [usize; 2] = [256, 512];
 /// Of each path, in bit/s of L2 frames; a tenth more is offered.
 const RATE: f64 = 3e6;
 const PORT: u16 = 9;
@@ -34,21 +35,35 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "{PATHS} links of 3mbit in one emulator, each offered a tenth more in datagrams of {PAYLOAD} bytes: what the far interface of each received in {} s, beside its rate",
+            "{} and {} links of 3mbit in one emulator, each offered a tenth more in datagrams of {PAYLOAD} bytes: what the far interface of each received in {} s, beside its rate",
+            PATHS[0],
+            PATHS[1],
             COUNTED.as_secs()
         ),
     );
-    let ends = Ends::build(PATHS, PATHS)?;
-    let found: Vec<Vec<f64>> = (0..rounds).map(|_| errors(&ends)).collect::<Result<_>>()?;
-    let rows: [(&str, OfAll); 2] = [
-        ("largest error", |all| {
-            all.iter().map(|error| error.abs()).fold(0.0, f64::max)
+    let ends = Ends::build(PATHS[1], PATHS[1])?;
+    for paths in PATHS {
+        let round = |_| errors(&ends, paths);
+        let found: Vec<Vec<f64>> = (0..rounds).map(round).collect::<Result<_>>()?;
+        outcome.rows(rows(paths, &found));
+    }
+    Ok(outcome)
+}
+
+/// What the errors of so many paths came to in all rounds.
+fn rows(paths: usize, found: &[Vec<f64>]) -> Vec<Row> {
+    let rows: [(&str, &str, OfAll); 3] = [
+        ("slowest, error", "%", |all| {
+            all.iter().copied().fold(f64::MAX, f64::min)
         }),
-        ("beyond 1 %", |all| {
+        ("fastest, error", "%", |all| {
+            all.iter().copied().fold(f64::MIN, f64::max)
+        }),
+        ("beyond 1 %", "paths", |all| {
             all.iter().filter(|error| error.abs() > 1.0).count() as f64
         }),
     ];
-    for ((what, of), unit) in rows.into_iter().zip(["%", "paths"]) {
+    let row = |(what, unit, of): (&str, &str, OfAll)| {
         let found = Found {
             names: vec!["farwire".to_owned()],
             rounds: found
@@ -58,16 +73,16 @@ pub(crate) fn run() -> Result<Outcome> {
         };
         let quantity = Quantity {
             better: Better::Neither,
-            ..Quantity::less(&format!("{PATHS} paths of 3mbit: {what}"), unit)
+            ..Quantity::less(&format!("{paths} paths of 3mbit: {what}"), unit)
         };
-        outcome.rows(found.alone(&quantity, 0));
-    }
-    Ok(outcome)
+        found.alone(&quantity, 0)
+    };
+    rows.into_iter().filter_map(row).collect()
 }
 
 /// How far each path is from its rate, in percent.
-fn errors(ends: &Ends) -> Result<Vec<f64>> {
-    let file = links_file(PATHS, "rate = \"3mbit\", queue = \"50pkt\"")?;
+fn errors(ends: &Ends, paths: usize) -> Result<Vec<f64>> {
+    let file = links_file(paths, "rate = \"3mbit\", queue = \"50pkt\"")?;
     let mut command = Command::new(FARWIRE);
     command.args(["emulate", "--links"]).arg(&file);
     let mut emulator = Running::start(&ends.middle, &mut command)?;
@@ -76,8 +91,8 @@ fn errors(ends: &Ends) -> Result<Vec<f64>> {
     let _sink = ends.server.run(|| UdpSocket::bind(("0.0.0.0", PORT)))??;
     let is_over = AtomicBool::new(false);
     let counted = thread::scope(|scope| {
-        let sending = scope.spawn(|| ends.client.run(|| offer(&is_over)));
-        let counted = count(&ends.server);
+        let sending = scope.spawn(|| ends.client.run(|| offer(paths, &is_over)));
+        let counted = count(&ends.server, paths);
         is_over.store(true, Ordering::Relaxed);
         sending.join().expect("the sender does not panic")??;
         counted
@@ -90,13 +105,13 @@ fn errors(ends: &Ends) -> Result<Vec<f64>> {
 }
 
 /// Sends to all paths in turns until it is over.
-fn offer(is_over: &AtomicBool) -> Result<()> {
+fn offer(paths: usize, is_over: &AtomicBool) -> Result<()> {
     let connect = |path| -> Result<UdpSocket> {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect((address(path, 2), PORT))?;
         Ok(socket)
     };
-    let sockets: Vec<UdpSocket> = (0..PATHS).map(connect).collect::<Result<_>>()?;
+    let sockets: Vec<UdpSocket> = (0..paths).map(connect).collect::<Result<_>>()?;
     let turn = Duration::from_secs_f64(FRAME as f64 * 8.0 / RATE / 1.1);
     let mut next = Instant::now();
     while !is_over.load(Ordering::Relaxed) {
@@ -111,7 +126,7 @@ fn offer(is_over: &AtomicBool) -> Result<()> {
 }
 
 /// What the far interface of each path receives, in bit/s.
-fn count(server: &NetNs) -> Result<Vec<f64>> {
+fn count(server: &NetNs, paths: usize) -> Result<Vec<f64>> {
     thread::sleep(SETTLED);
     let (before, started) = (received(server)?, Instant::now());
     thread::sleep(COUNTED);
@@ -122,7 +137,7 @@ fn count(server: &NetNs) -> Result<Vec<f64>> {
         let bytes = after.context("no such interface")? - before.context("no such interface")?;
         Ok(bytes * 8.0 / took)
     };
-    (0..PATHS).map(rate).collect()
+    (0..paths).map(rate).collect()
 }
 
 /// Bytes that each interface has received (proc(5), net/dev).
