@@ -86,7 +86,7 @@ toolchain:
 	@scripts/need cc gcc
 
 test-tools: toolchain
-	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2 mandoc mandoc
+	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2 mandoc mandoc chromium chromium chromedriver chromium-driver parallel parallel
 	@test -x target/peers/bin/stamp-suite || $(CARGO) install stamp-suite --version 1.0.0 --locked --root target/peers
 
 scenario-tools:

@@ -8,11 +8,13 @@ mod exit;
 mod experiment;
 pub mod forward;
 pub mod fuzzing;
+mod live;
 mod named_files;
 mod notes;
 mod service_manager;
 mod testbed;
 mod toml_file;
+mod web;
 
 use std::process::ExitCode;
 

@@ -26,6 +26,7 @@ pub(crate) fn collect() -> HostFacts {
     let rattan = rattan_path().and_then(|path| version(path.to_str()?, "--version"));
     tools.extend(rattan.map(|version| ("rattan".to_owned(), version)));
     HostFacts {
+        name: None,
         kernel: format!(
             "Linux {} {}",
             line("/proc/sys/kernel/osrelease"),

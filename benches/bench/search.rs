@@ -31,12 +31,17 @@ impl Attempt {
     }
 }
 
-/// The highest rate that held for [`LONG`] seconds, as it was received; `attempt` has a rate and seconds. Two ends are found from
-/// `start` in strides and halved between; then a longer run must hold, at ever less.
-pub(crate) fn highest(
-    start: f64,
-    mut attempt: impl FnMut(f64, u32) -> Result<Attempt>,
-) -> Result<f64> {
+/// The highest rate that held for [`LONG`] seconds, as it was received; `run` has a rate and seconds. Two ends are found from
+/// `start` in strides and halved between; then a longer run must hold, at ever less. A rate at which a run lost too much has a
+/// second one, for one moment in which the machine stood still would end the search far below what it carries.
+pub(crate) fn highest(start: f64, mut run: impl FnMut(f64, u32) -> Result<Attempt>) -> Result<f64> {
+    let mut attempt = |rate, seconds| {
+        let first = run(rate, seconds)?;
+        if first.holds() {
+            return Ok(first);
+        }
+        run(rate, seconds)
+    };
     let (mut held, mut lost): (Option<f64>, Option<f64>) = (None, None);
     let mut rate = start;
     for _ in 0..MOST_ATTEMPTS {

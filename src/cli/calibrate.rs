@@ -42,7 +42,10 @@ impl CalibrateArgs {
             let plan = grid::parse(source, quick)?;
             Ok((given, plan))
         };
-        let Some(finished) = self.experiment.run("calibrate", given, grid::one_by_one)? else {
+        let Some(finished) = self
+            .experiment
+            .run("calibrate", given, grid::one_by_one, None)?
+        else {
             return Ok(ExitCode::SUCCESS);
         };
         let calibration = CalibrationReport::of(&finished.record);

@@ -13,12 +13,15 @@ use netio::lease::{self, Outcome, PutBack};
 use super::ForwarderArgs;
 use super::link::LinkArgs;
 use super::links::{self, AllLinks};
+use super::listen::{ListenArg, LiveServer};
 use crate::emulate::{BoxLink, OnExit, WanBox, blame};
-use crate::forward::thread::ForwarderOptions;
+use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
+use crate::live::NewLink;
 use crate::notes::note;
 use crate::service_manager;
 use instruments::failure::{Blame, Failure};
 use instruments::output::{Prepared, is_stdout, write_json};
+use record::bed::THE_LINK;
 use record::link_spec::LinkSpec;
 use record::quantity::counted;
 use record::summary::Summary;
@@ -47,7 +50,7 @@ pub(crate) struct EmulateArgs {
     #[arg(value_name = "IF_B", required_unless_present_any = ["restore", "links"])]
     b: Option<String>,
     /// Many links, with interfaces and conditions from a TOML file
-    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["a", "b", "packet_log"])]
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["a", "b", "packet_log", "pcap"])]
     links: Option<PathBuf>,
     #[command(flatten)]
     link: LinkArgs,
@@ -65,6 +68,18 @@ pub(crate) struct EmulateArgs {
     /// At the end, write what the link did as JSON to FILE (- is standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    listen: ListenArg,
+}
+
+/// What a box is told to be.
+struct Wanted {
+    links: Vec<BoxLink>,
+    options: ForwarderOptions,
+    /// In words.
+    said: String,
+    /// As they are watched and changed, in the order of the links.
+    live: Vec<(String, LinkSpec)>,
 }
 
 impl EmulateArgs {
@@ -82,16 +97,22 @@ impl EmulateArgs {
         let link = spec.to_link("box").or_bad_input()?;
         super::link::warn(&link.config);
         super::link::warn_of_host(&link.config, speeds(names));
-        let in_force = super::link::in_force(&spec)?;
-        let options = self.forwarder.options([&spec])?;
+        let in_force = crate::live::in_force(&spec)?;
+        let mut options = self.forwarder.options([&spec])?;
+        if let Some(capture) = &mut options.capture {
+            capture.spec.ends = names.map(str::to_owned);
+        }
         let link = BoxLink {
             names: names.map(str::to_owned),
             link,
         };
-        let said = format!("{} <-> {} behind {in_force}", names[0], names[1]);
-        self.stand(vec![link], options, &said, |mut summaries| {
-            summaries.remove(0)
-        })
+        let wanted = Wanted {
+            links: vec![link],
+            options,
+            said: format!("{} <-> {} behind {in_force}", names[0], names[1]),
+            live: vec![(THE_LINK.to_owned(), spec)],
+        };
+        self.stand(wanted, |mut summaries| summaries.remove(0))
     }
 
     fn emulate_all(&self, file: &Path) -> Result<ExitCode, Failure> {
@@ -108,32 +129,56 @@ impl EmulateArgs {
         for of in &boxed {
             super::link::warn(&of.link.config);
         }
-        let said = format!(
-            "{} of {}",
-            counted(links.len() as u64, "link"),
-            file.display()
-        );
-        self.stand(boxed, options, &said, |summaries| {
-            AllLinks::new(&links, summaries)
-        })
+        let number = counted(links.len() as u64, "link");
+        let live = links
+            .iter()
+            .map(|of| (format!("{}-{}", of.a, of.b), of.link.clone()));
+        let wanted = Wanted {
+            links: boxed,
+            options,
+            said: format!("{number} of {}", file.display()),
+            live: live.collect(),
+        };
+        self.stand(wanted, |summaries| AllLinks::new(&links, summaries))
     }
 
     /// Runs a box until a signal ends it; tells what the links did, and writes it as JSON where that is asked for.
     fn stand<T: Serialize + Display>(
         &self,
-        links: Vec<BoxLink>,
-        options: ForwarderOptions,
-        said: &str,
+        wanted: Wanted,
         told: impl Fn(Vec<Summary>) -> T,
     ) -> Result<ExitCode, Failure> {
         // Once the box stands, no file can be opened any more.
         let json = self.json.as_deref().filter(|file| !is_stdout(file));
         let json = json.map(Prepared::open).transpose().or_bad_input()?;
-        let wan_box = WanBox::up(links, self.force, self.on_exit, options)?;
+        let listening = self.listen.open()?;
+        let Wanted {
+            links,
+            options,
+            said,
+            live,
+        } = wanted;
+        let names: Vec<_> = links.iter().map(|of| of.names.clone()).collect();
+        let serve = |forwarder: &ForwarderHandle| {
+            let all = live.into_iter().zip(names).enumerate();
+            let all = all.map(|(number, ((name, spec), ends))| NewLink {
+                name,
+                ends,
+                forwarder: forwarder.clone(),
+                number,
+                spec,
+                build: Box::new(move |spec| spec.to_link_of("box", number as u64)),
+            });
+            let started = listening.map(|listening| LiveServer::start(listening, all));
+            started.transpose()
+        };
+        let (wan_box, live) = WanBox::up(links, self.force, self.on_exit, options, serve)?;
         let said = format!("{said}, until a signal");
         note(format_args!("farwire: {said}"));
         service_manager::ready(&said);
-        let told = told(wan_box.run()?);
+        let summaries = wan_box.run();
+        drop(live);
+        let told = told(summaries?);
         note(format_args!("farwire: {told}"));
         match (json, &self.json) {
             (Some(file), _) => file.write_json(&told)?,

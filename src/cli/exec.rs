@@ -17,14 +17,19 @@ use signal_hook::consts::{SIGINT, SIGQUIT};
 
 use super::ForwarderArgs;
 use super::link::LinkArgs;
+use super::listen::{ListenArg, LiveServer};
 use crate::forward::thread::EMULATOR_DIED;
+use crate::live::NewLink;
 use crate::notes::note;
 use crate::testbed::{self, EmulatedBed};
+use crate::web::Listening;
 use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
 use instruments::serve::{self, Limits, Ports, ServeConfig};
 use netio::signals;
 use netio::stop::Stop;
+use record::bed::THE_LINK;
+use record::link_spec::LinkSpec;
 
 /// Run a command or a shell behind an emulated link, on a test bed of its own
 ///
@@ -49,6 +54,8 @@ pub(crate) struct ExecArgs {
     /// Write what the link did as JSON to FILE (- is standard output)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    listen: ListenArg,
     /// The command and its arguments [default: your shell]
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -65,6 +72,7 @@ impl ExecArgs {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
         super::link::warn(&link.config);
+        let listening = self.listen.open()?;
         testbed::gain_privilege()?;
         super::link::warn_of_host(&link.config, []);
         let signals = Signals::catch()?;
@@ -75,15 +83,18 @@ impl ExecArgs {
         };
         let bed = EmulatedBed::up(&config, vec![(link, options)])?;
         let far = self.start_far_end(&bed)?;
+        let live = listening
+            .map(|listening| self.serve_live(listening, &bed, &spec))
+            .transpose()?;
         if self.command.is_empty() && io::stdin().is_terminal() {
             note(format_args!(
                 "farwire: behind {}; $FARWIRE_SERVER is {}; `exit` leaves",
-                super::link::in_force(&spec)?,
+                crate::live::in_force(&spec)?,
                 SERVER.v4
             ));
         }
         let code = self.run_command(&bed, &signals);
-        drop(far);
+        drop((far, live));
         // What it died of, if it did, before what came of that.
         let links = bed.down()?;
         let code = code?;
@@ -131,12 +142,31 @@ impl ExecArgs {
         }
     }
 
+    /// Lets the link be watched and changed, until the result is dropped.
+    fn serve_live(
+        &self,
+        listening: Listening,
+        bed: &EmulatedBed,
+        spec: &LinkSpec,
+    ) -> Result<LiveServer> {
+        let forwarder = bed.forwarders().next().context("the bed has a link")?;
+        let link = NewLink {
+            name: THE_LINK.to_owned(),
+            ends: ["client", "server"].map(str::to_owned),
+            forwarder: forwarder.clone(),
+            number: 0,
+            spec: spec.clone(),
+            build: Box::new(|spec| spec.to_link("box")),
+        };
+        LiveServer::start(listening, [link])
+    }
+
     /// Starts what answers at the far end, and waits until it does.
     fn start_far_end(&self, bed: &EmulatedBed) -> Result<FarEnd> {
         let Some(line) = &self.far else {
             let config = ServeConfig {
                 ports: Ports::IN_BED,
-                limits: Limits::IN_BED,
+                limits: Limits::in_bed(1),
                 ..ServeConfig::default()
             };
             return testbed::serve_confined(bed.server(), config).map(FarEnd::Server);

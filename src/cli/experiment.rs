@@ -13,7 +13,7 @@ use super::{CpuArg, link};
 use crate::experiment::host;
 use crate::experiment::runner::{ARTIFACTS, Measures};
 use crate::experiment::uses::{self, Uses};
-use crate::experiment::{baseline, directory, runner, testbed, testbeds};
+use crate::experiment::{baseline, directory, runner, shard, testbed, testbeds};
 use crate::named_files::{self, AllowFilesArg};
 use crate::notes::{self, note};
 use crate::testbed::TestbedBuilder;
@@ -27,7 +27,7 @@ use record::link_spec::reach::{self, Host};
 use record::link_spec::warnings;
 use record::plan::{Case, Order, Plan};
 use record::quantity::counted;
-use record::{GivenScenario, Head, Record, RecordWriter, is_full};
+use record::{GivenScenario, Head, Record, RecordWriter, Shard, ShardBy, ShardNumber, is_full};
 
 /// The reports beside a record.
 const PAGE: &str = "report.html";
@@ -114,12 +114,13 @@ impl ExperimentArgs {
 
     /// Runs the plan that `given` makes of `--quick`, or the rest of one; nothing when only the plan was asked for.
     ///
-    /// `prepare` has the last word on the plan, but for `--only`; `command` is the one that goes on with the record.
+    /// `prepare` has the last word on the plan, but for `--only` and `shard`; `command` is the one that goes on with the record.
     pub(super) fn run(
         &self,
         command: &'static str,
         given: impl FnOnce(bool) -> Result<(GivenScenario, Plan)>,
         prepare: impl FnOnce(Plan) -> Plan,
+        shard: Option<(ShardNumber, ShardBy)>,
     ) -> Result<Option<FinishedExperiment>, Failure> {
         if let Some(directory) = &self.resume {
             let (record, writer) = RecordWriter::resume(directory).or_bad_input()?;
@@ -134,6 +135,7 @@ impl ExperimentArgs {
         let mut plan = prepare(plan);
         plan.late_budget = self.late_budget.unwrap_or(plan.late_budget);
         keep_only(&mut plan, &self.only).or_bad_input()?;
+        plan.shard = shard.map(|(number, by)| shard::of(&plan, number, by));
         warn(&plan).or_bad_input()?;
         if self.check {
             let tools = tools(&plan).or_machine()?;
@@ -144,7 +146,8 @@ impl ExperimentArgs {
             self.check_machine(&plan)?;
             return warn_of_host(&plan).or_bad_input().map(|()| None);
         }
-        let directory = directory::choose(command, self.out.as_deref(), &plan.name, self.overwrite)
+        let out = self.out.as_deref();
+        let directory = directory::choose(command, out, &directory::name(&plan), self.overwrite)
             .or_bad_input()?;
         let tools = tools(&plan).or_machine()?;
         self.testbeds(&plan)?;
@@ -155,13 +158,7 @@ impl ExperimentArgs {
             Err(error) if is_full(&error) => return Err(error.into()),
             begun => begun.or_bad_input()?,
         };
-        // They are of a record that was replaced.
-        if replaces {
-            let _ = fs::remove_dir_all(directory.join(ARTIFACTS));
-        }
-        for report in [PAGE, SAMPLES] {
-            let _ = fs::remove_file(directory.join(report));
-        }
+        clear_reports(&directory, replaces);
         self.finish(command, Record::new(head), writer).map(Some)
     }
 
@@ -188,6 +185,7 @@ impl ExperimentArgs {
         mut record: Record,
         mut writer: RecordWriter,
     ) -> Result<FinishedExperiment, Failure> {
+        say_shard(record.plan());
         let builder = self.testbeds(record.plan())?;
         let set_up = |case: &Case, seed| builder.set_up(&testbed(case), seed);
         let stop = Stop::on_signals()?;
@@ -250,6 +248,16 @@ impl FinishedExperiment {
     }
 }
 
+/// Removes what lay beside a record that was there before; with `replaced` also what its instruments wrote.
+pub(super) fn clear_reports(directory: &Path, replaced: bool) {
+    if replaced {
+        let _ = fs::remove_dir_all(directory.join(ARTIFACTS));
+    }
+    for report in [PAGE, SAMPLES] {
+        let _ = fs::remove_file(directory.join(report));
+    }
+}
+
 /// Refuses a record whose instruments send files that lie neither below its directory nor below one of `also`: what a stranger's
 /// record goes on with is not said on the command line, as a scenario is.
 fn refuse_files(record: &Record, kept_in: &Path, also: &[PathBuf]) -> Result<()> {
@@ -299,6 +307,39 @@ fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Says which part of the experiment takes place here.
+fn say_shard(plan: &Plan) {
+    if let Some(shard) = &plan.shard {
+        note(part(plan, shard));
+    }
+}
+
+/// The runs of a shard, and about how long they take: "shard 3/16 has 12 of 200 runs, about 60 s".
+fn part(plan: &Plan, shard: &Shard) -> String {
+    let runs = |case: &Case| shard.runs.get(&case.name).map_or(0, Vec::len);
+    let (mut own, mut all, mut time) = (0, 0, Duration::ZERO);
+    for case in &plan.cases {
+        // Those that are sure, where the first ones say how many there are.
+        let sure = runs(case).min(case.repeats.least as usize);
+        own += sure;
+        all += case.repeats.least as usize;
+        time += runner::estimate(case) * u32::try_from(sure).unwrap_or(u32::MAX);
+    }
+    match own {
+        0 => format!(
+            "shard {} has none of the {}",
+            shard.number,
+            counted(all, "run")
+        ),
+        _ => format!(
+            "shard {} has {own} of {}, about {:.0} s",
+            shard.number,
+            counted(all, "run"),
+            time.as_secs_f64()
+        ),
+    }
+}
+
 /// The external tools that the plan uses, with their versions.
 fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
     let mut tools = BTreeMap::new();
@@ -319,7 +360,8 @@ fn conditions(case: &Case) -> String {
 /// Says what the conditions of each case do that their words do not.
 fn warn(plan: &Plan) -> Result<()> {
     for case in &plan.cases {
-        for (_, link) in case.links(plan.seed)? {
+        // Those of several clients are alike.
+        for (_, link) in case.links(plan.seed)?.into_iter().take(kinds(case)) {
             for line in warnings::of_link(&link.config) {
                 note(format_args!("{}: {line}", case.name));
             }
@@ -328,11 +370,19 @@ fn warn(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
+/// How many of the first links of `case` have conditions that the others have not: one where the others are other clients'.
+fn kinds(case: &Case) -> usize {
+    match case.bed.clients() {
+        1 => usize::MAX,
+        _ => 1,
+    }
+}
+
 /// Says what the conditions of each case ask for and do not get here; call it when there are the privileges that there will be.
 fn warn_of_host(plan: &Plan) -> Result<()> {
     let mut links = Vec::new();
     for case in &plan.cases {
-        for (_, link) in case.links(plan.seed)? {
+        for (_, link) in case.links(plan.seed)?.into_iter().take(kinds(case)) {
             links.push((&case.name, link.config));
         }
     }
@@ -390,6 +440,7 @@ fn outline(plan: &Plan) -> String {
         counted(plan.cases.len(), "case"),
         counted(runs, "run")
     ));
+    lines.extend(plan.shard.as_ref().map(|shard| part(plan, shard)));
     lines.join("\n") + "\n"
 }
 

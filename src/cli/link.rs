@@ -88,32 +88,6 @@ pub(crate) fn profile_parser() -> impl TypedValueParser<Value = LinkProfile> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<LinkProfile>())
 }
 
-/// Conditions in one line, as a box says what is in force: "delay 20ms, rate 10mbit each way, up loss 1%".
-///
-/// # Errors
-/// None that conditions which were checked can cause.
-pub(crate) fn in_force(spec: &LinkSpec) -> Result<String> {
-    let each_way = LinkSpec {
-        both: spec.both.clone(),
-        ..LinkSpec::default()
-    };
-    let rest = LinkSpec {
-        both: DirectionSpec::default(),
-        ..spec.clone()
-    };
-    let is_empty = |spec: &LinkSpec| *spec == LinkSpec::default();
-    Ok(match (is_empty(&each_way), is_empty(&rest)) {
-        (true, true) => "a link that changes nothing".to_owned(),
-        (true, false) => report::link(&rest)?,
-        (false, true) => format!("{} each way", report::link(&each_way)?),
-        (false, false) => format!(
-            "{} each way, {}",
-            report::link(&each_way)?,
-            report::link(&rest)?
-        ),
-    })
-}
-
 /// Says what these conditions do that their words do not.
 pub(crate) fn warn(link: &LinkConfig) {
     for line in warnings::of_link(link) {
@@ -222,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_is_in_force_is_one_line() {
-        let line = |line: &str| in_force(&parse(line).unwrap()).unwrap();
+        let line = |line: &str| crate::live::in_force(&parse(line).unwrap()).unwrap();
         assert_eq!(line("x"), "a link that changes nothing");
         assert_eq!(
             line("x --rate 10mbit --delay 20ms"),

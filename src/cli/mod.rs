@@ -1,5 +1,6 @@
 //! The commands: each file turns arguments into a plan and runs it.
 
+mod at;
 mod calibrate;
 mod compare;
 mod doctor;
@@ -9,7 +10,9 @@ mod experiment;
 mod in_effect;
 pub(crate) mod link;
 mod links;
+mod listen;
 mod measure;
+mod merge;
 mod pages;
 mod profiles;
 mod report;
@@ -28,6 +31,7 @@ use netio::CpuUse;
 use serde::Serialize;
 
 use crate::emulate::OnExit;
+use crate::forward::capture::{Capture, Filter};
 use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::ForwarderOptions;
 use crate::notes;
@@ -55,11 +59,14 @@ enum Command {
     Run(run::RunArgs),
     Exec(exec::ExecArgs),
     Emulate(emulate::EmulateArgs),
+    Links(at::LinksArgs),
+    Set(at::SetArgs),
     Serve(serve::ServeArgs),
     Measure(measure::MeasureArgs),
     Calibrate(calibrate::CalibrateArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
+    Merge(merge::MergeArgs),
     Link(in_effect::InEffectArgs),
     Theory(theory::TheoryArgs),
     Profiles(profiles::ProfilesArgs),
@@ -92,11 +99,14 @@ impl Cli {
             }
             Command::Run(args) => args.run(),
             Command::Emulate(args) => args.run(),
+            Command::Links(args) => args.run(),
+            Command::Set(args) => args.run(),
             Command::Serve(args) => args.run(),
             Command::Measure(args) => args.run(),
             Command::Calibrate(args) => args.run(),
             Command::Report(args) => args.run(),
             Command::Compare(args) => args.run(),
+            Command::Merge(args) => args.run(),
             Command::Link(args) => args.run(),
             Command::Theory(args) => args.run(),
             Command::Profiles(args) => args.run(),
@@ -164,6 +174,12 @@ pub(crate) struct ForwarderArgs {
     /// Write a line a packet to FILE as CSV (- is standard output): arrival, what became of it, due time, departure
     #[arg(long, value_name = "FILE")]
     packet_log: Option<PathBuf>,
+    /// Capture every packet at both ends to PREFIX.pcapng (- is standard output), with what became of it as its comment
+    #[arg(long, value_name = "PREFIX")]
+    pcap: Option<PathBuf>,
+    /// Capture only what meets all of it, in some of tcpdump's words: tcp port 443 and host 10.77.0.2
+    #[arg(long, value_name = "FILTER", requires = "pcap")]
+    pcap_filter: Option<Filter>,
 }
 
 impl ForwarderArgs {
@@ -177,10 +193,14 @@ impl ForwarderArgs {
     ) -> Result<ForwarderOptions, Failure> {
         let memory = self.memory_for(links)?;
         let packet_log = self.packet_log.as_deref().map(PacketLog::create);
+        let filter = || self.pcap_filter.clone().unwrap_or_default();
+        let capture = self.pcap.as_deref();
+        let capture = capture.map(|prefix| Capture::create(prefix, filter()));
         Ok(ForwarderOptions {
             late_budget: self.late_budget,
             memory,
             packet_log: packet_log.transpose().or_bad_input()?,
+            capture: capture.transpose().or_bad_input()?,
             ..CpuUse::from(self.cpu).into()
         })
     }

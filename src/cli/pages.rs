@@ -12,6 +12,7 @@ use clap_mangen::Man;
 
 use super::Cli;
 use crate::experiment::scenario::schema;
+use crate::web;
 use instruments::failure::Failure;
 use instruments::output;
 
@@ -34,14 +35,22 @@ impl CompletionsArgs {
     }
 }
 
-/// Print the JSON Schema of scenario files
+/// Print the JSON Schema of scenario files, or the OpenAPI document of --listen
 #[derive(Args, Debug)]
-pub(crate) struct SchemaArgs {}
+pub(crate) struct SchemaArgs {
+    /// The OpenAPI document of the API that --listen serves
+    #[arg(long)]
+    openapi: bool,
+}
 
 impl SchemaArgs {
     /// Prints it to standard output.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        output::write(None, &schema())?;
+        let text = match self.openapi {
+            true => web::document(),
+            false => schema(),
+        };
+        output::write(None, &text)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::experiment::{ExperimentArgs, FinishedExperiment};
 use crate::experiment::scenario;
@@ -13,7 +13,7 @@ use crate::notes::note;
 use crate::{exit, notes};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
-use record::GivenScenario;
+use record::{GivenScenario, ShardBy, ShardNumber};
 use report::Listed;
 use report::analysis::{Analysis, Verdict};
 
@@ -33,9 +33,34 @@ pub(crate) struct RunArgs {
     scenarios: Vec<PathBuf>,
     #[command(flatten)]
     experiment: ExperimentArgs,
+    /// Only this part of the runs, as 3/16: the longest first, each to the part that has the least to do, alike on every host; `farwire
+    /// merge` joins the records of all parts. What is expected is for the joined record to show: a part ends with 0 when its runs took place
+    #[arg(long, value_name = "N/M", conflicts_with = "resume")]
+    shard: Option<ShardNumber>,
+    /// What stays together in one shard; a case whose runs say how many it has always does
+    #[arg(long, value_name = "UNIT", default_value = "run", requires = "shard")]
+    shard_by: ShardByArg,
     /// End with all that the record says: every headline, spread, warm-up, conditions, the machine
     #[arg(long)]
     details: bool,
+}
+
+/// `--shard-by`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ShardByArg {
+    /// A run: a case's repeats are spread over the shards
+    Run,
+    /// A case: its repeats, and what drifts between them, are one host's
+    Case,
+}
+
+impl From<ShardByArg> for ShardBy {
+    fn from(arg: ShardByArg) -> Self {
+        match arg {
+            ShardByArg::Run => Self::Run,
+            ShardByArg::Case => Self::Case,
+        }
+    }
 }
 
 impl RunArgs {
@@ -67,7 +92,8 @@ impl RunArgs {
             let file = file.display().to_string();
             Ok((GivenScenario { file, text }, plan))
         };
-        let Some(finished) = experiment.run("run", given, |plan| plan)? else {
+        let shard = self.shard.map(|number| (number, self.shard_by.into()));
+        let Some(finished) = experiment.run("run", given, |plan| plan, shard)? else {
             return Ok(None);
         };
         let text = super::report::text(&finished.record, self.details, super::terminal());
@@ -139,6 +165,11 @@ impl RunArgs {
     }
 }
 
+/// Whether everything expected is met; of a shard, which cannot know, whether its runs took place.
 fn is_met(finished: &FinishedExperiment) -> bool {
-    Analysis::of(&finished.record).verdict == Verdict::Met
+    let record = &finished.record;
+    match record.plan().shard {
+        None => Analysis::of(record).verdict == Verdict::Met,
+        Some(_) => record.finished_at.is_some(),
+    }
 }

@@ -24,7 +24,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::forward::PortId;
 use crate::forward::thread::{
-    EMULATOR_DIED, ForwarderOptions, ForwarderThread, Joined, RING_SLOTS,
+    EMULATOR_DIED, ForwarderHandle, ForwarderOptions, ForwarderThread, Joined, RING_SLOTS,
 };
 use crate::notes::note;
 use crate::service_manager::{self, Watchdog};
@@ -69,13 +69,15 @@ pub(crate) struct BoxLink {
 }
 
 impl WanBox {
-    /// Takes all interfaces and starts to forward between those of each link.
-    pub(crate) fn up(
+    /// Takes all interfaces and starts to forward between those of each link; and `beside`, what else runs in this process, which is
+    /// confined with it.
+    pub(crate) fn up<T>(
         links: Vec<BoxLink>,
         force: bool,
         on_exit: OnExit,
         options: ForwarderOptions,
-    ) -> Result<Self, Failure> {
+        beside: impl FnOnce(&ForwarderHandle) -> Result<T>,
+    ) -> Result<(Self, T), Failure> {
         let watcher = LinkWatcher::new().context("watching the interfaces")?;
         let (names, links): (Vec<_>, Vec<_>) =
             links.into_iter().map(|of| (of.names, of.link)).unzip();
@@ -105,20 +107,24 @@ impl WanBox {
             let joined = ports.into_iter().zip(links);
             let joined = joined.map(|(ports, link)| Joined { ports, link });
             let running = ForwarderThread::start_all(sockets, joined.collect(), options)?;
+            let beside = beside(running.handle())?;
             confinement.complete()?;
-            Ok((pairs, guard, running))
+            Ok((pairs, guard, running, beside))
         };
         match started() {
-            Ok((pairs, guard, running)) => Ok(Self {
-                pairs,
-                guard,
-                force,
-                watcher,
-                running,
-                stop,
-                holder,
-                told_unheld: false,
-            }),
+            Ok((pairs, guard, running, beside)) => {
+                let wan_box = Self {
+                    pairs,
+                    guard,
+                    force,
+                    watcher,
+                    running,
+                    stop,
+                    holder,
+                    told_unheld: false,
+                };
+                Ok((wan_box, beside))
+            }
             Err(failure) => {
                 // Nothing was begun: what was changed is put back.
                 holder.dismiss();
@@ -171,7 +177,7 @@ impl WanBox {
             }
             self.follow_all()?;
             if let Some(watchdog) = &mut watchdog {
-                watchdog.look(|| self.running.ask_whether_alive());
+                watchdog.look(|| self.running.handle().ask_whether_alive());
             }
             if self.holder.has_ended() && !std::mem::replace(&mut self.told_unheld, true) {
                 eprintln!(
@@ -259,7 +265,8 @@ impl WanBox {
             self.guard.take_again(&found.name).or_machine()?;
             let keep_down = self.pairs[link].keeps_down(side);
             let raised = lease.set_up(!keep_down).map_err(blame);
-            let joined = raised.and_then(|_| Ok(self.running.rejoin(link, side, found.index)?));
+            let joined =
+                raised.and_then(|_| Ok(self.running.handle().rejoin(link, side, found.index)?));
             match joined {
                 Ok(()) => Ok((found, lease)),
                 Err(failure) => {

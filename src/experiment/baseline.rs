@@ -65,6 +65,7 @@ fn baseline_of(bed: &Bed, run: &Run) -> Baseline {
     let packets = total(Metric::ReceivedPackets).zip(total(Metric::ElapsedS));
     let pacing = |statistic| figure("paced", Metric::PacingErrorUs, statistic, up);
     Baseline {
+        host: None,
         started_at: run.started_at.clone(),
         mtu: bed.mtu().unwrap_or_default(),
         offloads: bed.offloads().unwrap_or_default(),

@@ -6,11 +6,23 @@ use anyhow::{Result, bail};
 
 use crate::notes::note;
 use record::Record;
+use record::plan::Plan;
 
 /// Where records go unless that is said.
 pub(crate) const OUT: &str = "out";
 
-/// The directory for a new record of the experiment `name`: `out`, or the first free one of out/NAME, out/NAME-2 and
+/// What the directory of `plan`'s record is called: as the experiment, and of a shard NAME-3-of-16.
+pub(crate) fn name(plan: &Plan) -> String {
+    match &plan.shard {
+        None => plan.name.clone(),
+        Some(shard) => format!(
+            "{}-{}-of-{}",
+            plan.name, shard.number.index, shard.number.of
+        ),
+    }
+}
+
+/// The directory for a new record called `name`: `out`, or the first free one of out/NAME, out/NAME-2 and
 /// so on, which is said where it is not out/NAME. `command` is the one that makes it.
 ///
 /// # Errors

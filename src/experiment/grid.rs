@@ -26,6 +26,12 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
             source.file,
             case.name
         );
+        ensure!(
+            case.bed.clients() == 1,
+            "{}: case `{}`: bed: clients: a calibration has one",
+            source.file,
+            case.name
+        );
     }
     Ok(plan)
 }

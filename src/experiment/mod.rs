@@ -7,6 +7,7 @@ pub(crate) mod host;
 mod progress;
 pub(crate) mod runner;
 pub(crate) mod scenario;
+pub(crate) mod shard;
 pub(crate) mod uses;
 
 use crate::testbed::TestbedSpec;

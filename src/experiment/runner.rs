@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,15 +19,16 @@ use instruments::failure::{Blame, Failure};
 use instruments::measure::{self, InstrumentArgs};
 use netio::sandbox::{self, Capability};
 use netio::stop::Stop;
+use record::clients;
 use record::lateness;
 use record::plan::{Case, Instrument, Plan, PlannedRun};
 use record::profile::{Headline, Profile};
-use record::quantity::{number, scale};
+use record::quantity::{counted, number, scale};
+use record::summary::Summary;
 use record::{
     Baseline, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Outcome, Record, RecordWriter, Run, now,
 };
 use record::{Direction, Measurement, Phase};
-use stats::repeats;
 
 /// Sets up the test bed of a case under a seed.
 pub(crate) type SetUp<'a> = dyn Fn(&Case, u64) -> Result<Box<dyn Testbed>> + 'a;
@@ -40,7 +42,8 @@ pub(crate) struct Measures<'a> {
     pub(crate) baseline: &'a MeasureBaseline,
 }
 
-/// Beside the record, where instruments write files of their own: `CASE-REPEAT-INSTRUMENT.csv`.
+/// Beside the record, where instruments write files of their own: `CASE-REPEAT-INSTRUMENT.csv`, with several clients
+/// `CASE-REPEAT-INSTRUMENT-client-N.csv`.
 pub(crate) const ARTIFACTS: &str = "artifacts";
 /// Setting up a test bed and taking it down.
 const TESTBED_TIME: Duration = Duration::from_millis(500);
@@ -98,7 +101,10 @@ pub(crate) fn run(
         }
     }
     if record.finished_at.is_none() || record.runs.len() > before {
-        keep_baseline(measures, record, writer, stop)?;
+        // A shard without runs has nothing that a baseline would stand beside.
+        if !record.runs.is_empty() {
+            keep_baseline(measures, record, writer, stop)?;
+        }
         // What is resumed has its end still to come.
         if stop.cause().is_some() {
             return Ok(());
@@ -149,7 +155,7 @@ impl Wanted {
         let invalid = record
             .runs
             .iter()
-            .filter(|run| redo_invalid && is_invalid(run));
+            .filter(|run| redo_invalid && run.is_invalid());
         let again = invalid.map(|run| {
             let name = (run.case.clone(), run.repeat);
             (name, run.attempt + MOST_ATTEMPTS)
@@ -175,36 +181,10 @@ impl Wanted {
 
     /// Whether the record lacks this run: it is wanted, and either not there or spoilt and to be attempted again.
     fn is_missing(&self, latest: &Latest<'_>, planned: &PlannedRun<'_>) -> bool {
-        let PlannedRun { case, repeat, .. } = planned;
-        let Some(run) = latest.run(&case.name, *repeat) else {
-            return *repeat <= repeats(latest, case);
-        };
-        let name = (case.name.clone(), *repeat);
+        let name = (planned.case.name.clone(), planned.repeat);
         let attempts = self.attempts.get(&name).copied();
-        is_invalid(run) && run.attempt < attempts.unwrap_or(MOST_ATTEMPTS)
+        latest.lacks(planned, attempts.unwrap_or(MOST_ATTEMPTS))
     }
-}
-
-fn is_invalid(run: &Run) -> bool {
-    matches!(run.outcome, Outcome::Invalid { .. })
-}
-
-/// How many times the case runs, as far as is known: in two stages, what the first says, and one more for each run that
-/// gave no figure.
-fn repeats(latest: &Latest<'_>, case: &Case) -> u32 {
-    let Some(narrow) = &case.repeats.until else {
-        return case.repeats.least;
-    };
-    let values = latest.deciding(case);
-    let without = latest.runs(case).count() - values.len();
-    if values.is_empty() && without >= repeats::FIRST {
-        // It never gives one.
-        return case.repeats.least;
-    }
-    let needed = repeats::needed(&values, narrow.percent / 100.0);
-    let needed = needed.map_or(case.repeats.least, |n| u32::try_from(n).unwrap_or(u32::MAX));
-    let without = u32::try_from(without).unwrap_or(u32::MAX);
-    needed.saturating_add(without).min(case.repeats.most)
 }
 
 fn label(run: &PlannedRun<'_>) -> String {
@@ -228,6 +208,7 @@ pub(super) fn run_once(
         repeat: planned.repeat,
         attempt,
         seed: planned.seed,
+        host: None,
         started_at: now(),
         outcome: Outcome::Ok,
         environment: BTreeMap::new(),
@@ -315,26 +296,63 @@ fn measure(
     let expected = || asked.expected().map_or(LONGEST, |time| time + GRACE);
     let limit = instrument.timeout.map_or_else(expected, Duration::from);
     let csv = artifacts.filter(|_| instrument.csv);
-    let csv = csv.map(|folder| csv_file(folder, planned, instrument));
-    let session = Session {
-        in_bed: testbed.is_in_namespaces(),
-        csv: csv.transpose()?,
-        ..Session::quiet(stop.within(limit))
-    };
     let _server = match asked.server()? {
         Some(server) => testbed.serve_with(&server.tool, &server.arguments, server.port)?,
         None => None,
     };
     // A tool is contained by namespaces, which takes privileges, and has none of farwire's own.
-    let is_confined = session.in_bed && asked.tool()?.is_none();
-    let opens_files = session.csv.is_some() || asked.reads_a_file();
-    let measure = || -> Result<Measurement, Failure> {
+    let in_bed = testbed.is_in_namespaces();
+    let is_confined = in_bed && asked.tool()?.is_none();
+    let opens_files = csv.is_some() || asked.reads_a_file();
+    let session = |client| -> Result<Session> {
+        let csv = csv.map(|folder| csv_file(folder, planned, instrument, client));
+        Ok(Session {
+            in_bed,
+            csv: csv.transpose()?,
+            ..Session::quiet(stop.within(limit))
+        })
+    };
+    let sessions =
+        (0..testbed.clients()).map(|client| session((testbed.clients() > 1).then_some(client + 1)));
+    let sessions: Vec<Session> = sessions.collect::<Result<_>>()?;
+    let measure = |session: &Session| -> Result<Measurement, Failure> {
         if is_confined {
             confine_client(opens_files)?;
         }
-        Ok(asked.measure(&session)?.measurement)
+        Ok(asked.measure(session)?.measurement)
     };
-    testbed.in_client(Box::new(|| measure().unwrap_or_else(Measurement::failed)))
+    let measured = in_every_client(testbed, |client| {
+        measure(&sessions[client]).unwrap_or_else(Measurement::failed)
+    });
+    Ok(clients::together(measured?, instrument.profile.samples))
+}
+
+/// Does `work` in all clients at once, which is told the number of the client, from 0; what it gave, in their order.
+fn in_every_client(
+    testbed: &dyn Testbed,
+    work: impl Fn(usize) -> Measurement + Sync,
+) -> Result<Vec<Measurement>> {
+    let (begin, work) = (OnceLock::new(), &work);
+    thread::scope(|scope| {
+        let begin = &begin;
+        let in_client = |client| {
+            let waiting = move || {
+                begin.wait();
+                work(client)
+            };
+            let thread = thread::Builder::new();
+            thread.spawn_scoped(scope, move || testbed.in_client(client, Box::new(waiting)))
+        };
+        let started: Vec<_> = (0..testbed.clients()).map(in_client).collect();
+        // Also where one has no thread: the others must end.
+        let _ = begin.set(());
+        let done = started.into_iter().map(|started| {
+            let started = started.context("starting a client's thread")?;
+            let done = started.join();
+            done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        done.collect()
+    })
 }
 
 /// Has the calling thread keep CAP_NET_ADMIN alone, with which it may set every congestion control; one that opens files, those of
@@ -349,11 +367,18 @@ fn confine_client(opens_files: bool) -> Result<(), Failure> {
     sandbox::give_up_privileges(&kept).or_machine()
 }
 
-/// The instrument's file in `folder`, which is made; a further attempt writes the same.
-fn csv_file(folder: &Path, planned: &PlannedRun<'_>, instrument: &Instrument) -> Result<PathBuf> {
+/// The instrument's file in `folder`, which is made, of one client of several; a further attempt writes the same.
+fn csv_file(
+    folder: &Path,
+    planned: &PlannedRun<'_>,
+    instrument: &Instrument,
+    client: Option<usize>,
+) -> Result<PathBuf> {
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot create", folder.display()))?;
     let PlannedRun { case, repeat, .. } = planned;
-    let name = format!("{}-{repeat}-{}.csv", case.name, instrument.name);
+    let client = client.map(|number| format!("-client-{number}"));
+    let client = client.unwrap_or_default();
+    let name = format!("{}-{repeat}-{}{client}.csv", case.name, instrument.name);
     Ok(folder.join(name.replace('/', "_")))
 }
 
@@ -381,15 +406,7 @@ fn outcome(
         };
     }
     let links = torn_down.as_deref().unwrap_or_default();
-    let invalid = links.iter().filter_map(|(name, summary)| {
-        let cause = summary.own_loss()?;
-        Some(if links.len() > 1 {
-            format!("{name}: {cause}")
-        } else {
-            cause
-        })
-    });
-    let causes: Vec<String> = invalid.chain(spoilt).collect();
+    let causes: Vec<String> = own_losses(links).into_iter().chain(spoilt).collect();
     if !causes.is_empty() {
         let cause = causes.join("; ");
         for measured in measurements {
@@ -410,13 +427,38 @@ fn outcome(
     }
 }
 
+/// What the emulator itself lost on these links. What several say alike is said once: those with receive rings in common each
+/// count what found these full.
+fn own_losses(links: &[(String, Summary)]) -> Vec<String> {
+    let mut causes: Vec<(String, &str, usize)> = Vec::new();
+    for (name, summary) in links {
+        let Some(cause) = summary.own_loss() else {
+            continue;
+        };
+        match causes.iter_mut().find(|(known, ..)| *known == cause) {
+            Some((.., others)) => *others += 1,
+            None => causes.push((cause, name, 0)),
+        }
+    }
+    let said = causes
+        .into_iter()
+        .map(|(cause, name, others)| match others {
+            0 if links.len() == 1 => cause,
+            0 => format!("{name}: {cause}"),
+            others => format!("{name} and {}: {cause}", counted(others, "other link")),
+        });
+    said.collect()
+}
+
 /// What the test bed says of itself, and the client's sysctls.
 fn environment(testbed: &dyn Testbed) -> BTreeMap<String, String> {
     let mut environment = testbed.environment();
-    let carrier = testbed.in_client(Box::new(|| Measurement {
+    let sysctls = || Measurement {
         facts: network_sysctls(),
         ..Measurement::default()
-    }));
+    };
+    // Those of all clients are alike.
+    let carrier = testbed.in_client(0, Box::new(sysctls));
     if let Ok(carrier) = carrier {
         environment.extend(
             carrier

@@ -81,6 +81,17 @@ impl Changes {
         self == Self::NONE
     }
 
+    /// In words, as logs and captures have them.
+    pub(crate) fn words(self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            (self.is_copy, "copy"),
+            (self.is_marked, "marked"),
+            (self.flipped > 0, "corrupted"),
+        ];
+        let those = all.into_iter().filter(|(applies, _)| *applies);
+        those.map(|(_, word)| word)
+    }
+
     /// What is done to its bytes beside a mark.
     pub(crate) fn edit(self) -> Option<Edit> {
         Some(Edit::FlipBits {

@@ -4,6 +4,7 @@ use model::{Nanos, PacketId, Side};
 use netio::{COPY_BELOW, Frame, FrameBytes, FrameRef, GsoFrame, Lent, Offload, Vlan};
 
 use super::arena::{Arena, Span};
+use super::capture::{Fate, Seen};
 use super::packet_log::{LogLine, PacketVerdict};
 use record::in_effect::BESIDE_FRAME;
 
@@ -104,7 +105,7 @@ impl<L: Lent> HeldFrames<L> {
             (Bytes::Long(bytes), lent)
         };
         self.bytes += cost;
-        self.peak = self.peak.max(self.bytes + self.arena.held());
+        self.peak = self.peak.max(self.bytes());
         let held = Held {
             arrival,
             bytes,
@@ -191,6 +192,23 @@ impl<L: Lent> HeldFrames<L> {
         }
     }
 
+    /// What a capture sees of `count` segments, due at these times.
+    pub(crate) fn seen<'h>(
+        &'h self,
+        id: PacketId,
+        count: u32,
+        fate: Fate,
+        due: &'h [Nanos],
+    ) -> Seen<'h> {
+        let held = self.held(id);
+        let first = segment(id);
+        Seen {
+            segments: first..first + count,
+            due,
+            ..Seen::whole(self.frame(held), &held.gso, held.came.side, fate)
+        }
+    }
+
     /// Keeps the frame of `id` for a copy of that segment too.
     pub(crate) fn copied(&mut self, id: PacketId) {
         if let Some(held) = &mut self.frames[place(id)] {
@@ -214,6 +232,11 @@ impl<L: Lent> HeldFrames<L> {
             let place = u32::try_from(place).expect("below 4 billion frames");
             self.free.push(place);
         }
+    }
+
+    /// What is held now, in bytes, book-keeping included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.arena.held()
     }
 
     /// The most that was held at one time, in bytes, book-keeping included.

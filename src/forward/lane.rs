@@ -1,13 +1,17 @@
 //! A link between two ports: what is offered to it, decided by it, and sent.
 
 use std::io;
+use std::iter;
 
 use arrayvec::ArrayVec;
-use model::{Bytes, ConfigError, Link, Nanos, Outcome, Packet, PacketId, PathSpec, Reply, Side};
+use model::{
+    Bytes, ConfigError, Link, Nanos, Outcome, Packet, PacketId, PathSpec, Reply, Side, Waiting,
+};
 use netio::{
     Frame, GsoFrame, Headers, Lent, Ports, Sending, Spare, Stall, TxFrame, is_link_control, too_big,
 };
 
+use super::capture::{Captures, Fate, Seen, Tap};
 use super::departures::{Changes, Departure, Departures};
 use super::held::{self, Came, HeldFrames};
 use super::packet_log::{LogLine, PacketLogWriter, PacketVerdict};
@@ -28,6 +32,8 @@ pub(super) struct Lane {
     stats: Stats,
     /// Takes a line a packet, where that was asked for.
     log: Option<PacketLogWriter>,
+    /// Copy packets, where that was asked for.
+    captures: Captures,
 }
 
 /// What all lanes use.
@@ -55,7 +61,13 @@ impl Lane {
             departures: [Departures::default(), Departures::default()],
             stats,
             log,
+            captures: Captures::default(),
         }
+    }
+
+    /// Copies packets from now on, until that is to end.
+    pub(super) fn capture(&mut self, tap: Tap) {
+        self.captures.add(tap);
     }
 
     /// Decides what came before `horizon` and sends what is due by `now`; when to come back.
@@ -67,6 +79,9 @@ impl Lane {
     ) -> Option<Nanos> {
         if let Some(log) = &mut self.log {
             log.follow(now);
+        }
+        if !self.captures.is_empty() {
+            self.captures.follow(now, horizon);
         }
         self.decide(common, horizon);
         self.depart_both(common, now, Nanos::ZERO)
@@ -91,7 +106,8 @@ impl Lane {
         let sides = [Side::A, Side::B];
         let departures = sides.map(|egress| self.depart(common, egress, now, not_before));
         let departures = departures.into_iter().flatten();
-        departures.chain(self.link.next_at()).min()
+        let others = [self.link.next_at(), self.captures.next_at()];
+        departures.chain(others.into_iter().flatten()).min()
     }
 
     /// Counts a frame that its port could not hand over.
@@ -114,8 +130,16 @@ impl Lane {
             note(&mut self.log, || {
                 LogLine::of(&frame, ingress, Loss::UnsupportedGso.into())
             });
+            if !self.captures.is_empty() {
+                self.captures.arrives(&frame, 1);
+                let fate = Fate::of(Loss::UnsupportedGso);
+                self.captures.note(&Seen::unparsed(&frame, ingress, fate));
+            }
             return;
         };
+        if !self.captures.is_empty() {
+            self.captures.arrives(&frame, gso.segments());
+        }
         if is_link_control(frame.bytes()) {
             return self.pass(common, ingress, &frame, &gso);
         }
@@ -160,8 +184,11 @@ impl Lane {
         self.stats.lose(ingress, Loss::Memory, gso.segments());
         if let Some(log) = &mut self.log {
             let line = LogLine::of(frame, ingress, Loss::Memory.into());
-            let lengths = (0..gso.segments()).map(|segment| gso.segment_len(segment));
-            lengths.for_each(|bytes| log.note(LogLine { bytes, ..line }));
+            log.note_segments(line, gso, 0..gso.segments());
+        }
+        if !self.captures.is_empty() {
+            let fate = Fate::of(Loss::Memory);
+            self.captures.note(&Seen::whole(frame, gso, ingress, fate));
         }
     }
 
@@ -200,6 +227,13 @@ impl Lane {
             departure,
             ..LogLine::of(frame, ingress, verdict)
         });
+        if !self.captures.is_empty() {
+            let fate = Fate {
+                departure,
+                ..Fate::of(verdict)
+            };
+            self.captures.note(&Seen::whole(frame, gso, ingress, fate));
+        }
     }
 
     /// Schedules or forgets every packet that the model has decided on.
@@ -232,6 +266,13 @@ impl Lane {
                         changes: Changes::new(copy, false, None),
                         ..common.held.line(id, cause.into())
                     });
+                    if !self.captures.is_empty() {
+                        let fate = Fate {
+                            changes: Changes::new(copy, false, None),
+                            ..Fate::of(cause)
+                        };
+                        self.captures.note(&common.held.seen(id, 1, fate, &[]));
+                    }
                     common.held.release(id, 1);
                 }
             }
@@ -259,17 +300,20 @@ impl Lane {
         let (port, stats) = (self.ports[ingress.index()], &mut self.stats);
         stats.replies[ingress.index()] += 1;
         let mut reply = [TxFrame::from(reply)];
+        let mut departure = None;
         send(
             &mut common.sets,
             port,
             Nanos::ZERO,
             &mut reply,
-            |_, sent| {
-                if let Err(error) = sent {
-                    stats.reply_failed(ingress, &error);
-                }
+            |_, sent| match sent {
+                Ok(sending) => departure = Some(sending.ended),
+                Err(error) => stats.reply_failed(ingress, &error),
             },
         );
+        if let Some(departure) = departure {
+            self.captures.replied(ingress, &reply[0], departure);
+        }
     }
 
     /// Sends by `egress` what is due, not before that time; when to look again.
@@ -408,6 +452,12 @@ impl Lane {
             if let Some(log) = &mut self.log {
                 run.note(held, due, sending.map(|sending| sending.ended), log);
             }
+            if !self.captures.is_empty() {
+                let departure = sending.map(|sending| sending.ended);
+                let fate = Fate::of_run(departure, run.changes);
+                self.captures
+                    .note(&held.seen(run.first, run.len, fate, due));
+            }
             held.release(run.first, run.len);
         }
         due.clear();
@@ -438,34 +488,47 @@ impl Lane {
         // What is decided already, and nothing else.
         self.decide(common, Nanos::ZERO);
         let undecided = self.link.stop();
-        let mut log = self.log.take()?;
-        for departures in &mut self.departures {
-            while let Some(Departure { due, id, changes }) = departures.pop() {
-                log.note(LogLine {
-                    due: Some(due),
-                    changes,
-                    ..common.held.line(id, PacketVerdict::HeldAtEnd)
-                });
-            }
-        }
-        for (id, copy) in undecided {
-            log.note(LogLine {
-                changes: Changes::new(copy, false, None),
+        let scheduled = self
+            .departures
+            .iter_mut()
+            .flat_map(|of| iter::from_fn(|| of.pop()));
+        let scheduled = scheduled.map(|of| (of.id, Some(of.due), of.changes));
+        let undecided = undecided
+            .into_iter()
+            .map(|(id, copy)| (id, None, Changes::new(copy, false, None)));
+        for (id, due, changes) in scheduled.chain(undecided) {
+            note(&mut self.log, || LogLine {
+                due,
+                changes,
                 ..common.held.line(id, PacketVerdict::HeldAtEnd)
             });
+            if !self.captures.is_empty() {
+                let fate = Fate {
+                    changes,
+                    ..Fate::of(PacketVerdict::HeldAtEnd)
+                };
+                self.captures
+                    .note(&common.held.seen(id, 1, fate, due.as_slice()));
+            }
         }
-        Some(log.finish())
+        self.captures.finish();
+        self.log.take().map(PacketLogWriter::finish)
     }
 
-    /// What its own packets were counted as.
-    pub(super) fn stats(&self) -> Stats {
-        let mut stats = self.stats.clone();
+    /// What its own packets were counted as, brought up to date. Nothing of it is copied that grows with what was counted: the
+    /// packets wait meanwhile.
+    pub(super) fn stats(&mut self) -> &mut Stats {
         for side in [Side::A, Side::B] {
-            stats.link[side.index()] = self.link.by_class(side).to_vec();
+            self.stats.link[side.index()] = self.link.by_class(side).to_vec();
         }
-        stats.shares = ShareSummary::of(self.link.stages());
-        stats.delays = DelaySummary::of(self.link.stages());
-        stats
+        self.stats.shares = ShareSummary::of(self.link.stages());
+        self.stats.delays = DelaySummary::of(self.link.stages());
+        &mut self.stats
+    }
+
+    /// What waits for the bottleneck of each direction at `at`, by ingress.
+    pub(super) fn backlogs(&self, at: Nanos) -> [Option<Waiting>; 2] {
+        Side::BOTH.map(|ingress| self.link.backlog(at, ingress))
     }
 
     /// What has left so far, by kind of packets.

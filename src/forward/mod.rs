@@ -6,6 +6,7 @@
 
 mod agenda;
 mod arena;
+pub(crate) mod capture;
 mod departures;
 mod flows;
 mod held;
@@ -18,10 +19,11 @@ pub(crate) mod stats;
 mod tests;
 pub(crate) mod thread;
 
-use model::{ConfigError, Link, Nanos, PathSpec, Side};
+use model::{ConfigError, Link, Nanos, PathSpec, Side, Waiting};
 use netio::{MemoryPort, Ports, Received, Spare, Stall};
 
 use agenda::Agenda;
+use capture::Tap;
 use held::HeldFrames;
 use lane::{Common, Lane};
 use load::Load;
@@ -274,16 +276,23 @@ impl<P: Ports> Forwarder<P> {
         self.common.sets[end.set()].rejoin(end.port(), interface)
     }
 
+    /// Copies packets of a link from now on, until that is to end.
+    pub(crate) fn capture(&mut self, link: usize, tap: Tap) {
+        self.lanes[link].capture(tap);
+        let number = u32::try_from(link).expect("far fewer links");
+        self.agenda.set(number, Some(Nanos::ZERO));
+    }
+
     /// Gives up what is still on its way on a link and ends its packet log with it; what of that was kept.
     pub(crate) fn finish(&mut self, link: usize) -> Option<PacketLogSummary> {
         self.lanes[link].finish(&mut self.common)
     }
 
     /// Everything counted so far of a link.
-    pub(crate) fn stats(&mut self, link: usize) -> Stats {
-        let lane = &self.lanes[link];
-        let mut stats = lane.stats();
+    pub(crate) fn stats(&mut self, link: usize) -> &Stats {
+        let lane = &mut self.lanes[link];
         let ends = lane.ports();
+        let stats = lane.stats();
         for side in [Side::A, Side::B] {
             let set = ends[side.index()].set();
             let missed = self.common.sets[set].missed();
@@ -300,6 +309,16 @@ impl<P: Ports> Forwarder<P> {
     /// What has left a link so far, by kind of packets.
     pub(crate) fn departures(&self, link: usize) -> Vec<FlowDepartures> {
         self.lanes[link].departures()
+    }
+
+    /// What waits for the bottleneck of each direction of a link at `at`, by ingress.
+    pub(crate) fn backlogs(&self, link: usize, at: Nanos) -> [Option<Waiting>; 2] {
+        self.lanes[link].backlogs(at)
+    }
+
+    /// Bytes of frames held now on all links, book-keeping included.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.common.held.bytes()
     }
 
     pub(crate) fn links(&self) -> usize {

@@ -51,15 +51,18 @@ impl Run {
         log: &mut PacketLogWriter,
     ) {
         let verdict = departure.map_or(PacketVerdict::SendFailed, |_| PacketVerdict::Delivered);
-        let (line, gso) = (held.line(self.first, verdict), held.gso(self.first));
-        for (segment, due) in self.segments().zip(due) {
-            log.note(LogLine {
-                bytes: gso.segment_len(segment),
-                due: Some(*due),
-                departure,
-                changes: self.changes,
-                ..line
-            });
+        let gso = held.gso(self.first);
+        let line = LogLine {
+            departure,
+            changes: self.changes,
+            ..held.line(self.first, verdict)
+        };
+        let mut next = self.segments().start;
+        for alike in due.chunk_by(|a, b| a == b) {
+            let first = next;
+            next += u32::try_from(alike.len()).expect("segments of one frame");
+            let due = Some(alike[0]);
+            log.note_segments(LogLine { due, ..line }, gso, first..next);
         }
     }
 

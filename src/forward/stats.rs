@@ -274,6 +274,7 @@ pub(super) fn summary(
         real_time: waiter.real_time(),
         send_error: stats.send_error.clone(),
         packet_log: None,
+        capture: None,
         interfaces: Vec::new(),
     }
 }

@@ -445,6 +445,39 @@ fn a_change_holds_for_what_comes_after_it_and_not_for_what_came_before() {
 }
 
 #[test]
+fn a_train_has_a_row_for_each_segment_with_its_own_length_and_due_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let due_times = [
+        Effect::Mtu(1500),
+        Effect::Rate(rate(1_000_000_000).unwrap()),
+    ]
+    .map(|effect| {
+        let file = directory.path().join("log");
+        let log = packet_log::PacketLog::create(&file).unwrap();
+        let log = log.begin().unwrap();
+        let ports = [MemoryPort::new(true), MemoryPort::new(true)];
+        let mut forwarder = between(ports, up(&[effect]), 1 << 20, Some(log));
+        let whole = frame(Nanos(0), 0, 5);
+        let cut = &whole.bytes()[..whole.bytes().len() - 1];
+        let short = Frame::new(whole.arrival, whole.offload, None, cut);
+        forwarder.common.sets[0].arrive(short);
+        assert!(!run(&mut forwarder, Nanos(0), 0).is_empty());
+        assert_eq!(forwarder.finish(0).unwrap().lines, 5);
+        let text = std::fs::read_to_string(&file).unwrap();
+        let rows = text.lines().skip(1);
+        let rows: Vec<Vec<&str>> = rows.map(|row| row.split(',').collect()).collect();
+        let column = |at: usize| rows.iter().map(|row| row[at]).collect::<Vec<_>>();
+        assert_eq!(column(0), ["1", "2", "3", "4", "5"]);
+        let [len, last] = [0, 1].map(|less| (HEADERS + SEGMENT - less).to_string());
+        assert_eq!(column(2), [&*len, &*len, &*len, &*len, &*last]);
+        let mut due = column(6);
+        due.dedup();
+        due.len()
+    });
+    assert_eq!(due_times, [1, 5]);
+}
+
+#[test]
 fn the_log_ends_with_what_was_on_its_way_in_a_stall_and_behind_it() {
     let stall = Effect::Rate(Rate {
         rate: None,

@@ -10,12 +10,13 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
-use model::{ConfigError, Link, LinkConfig, Nanos, PathSpec, Side};
+use model::{ConfigError, Link, LinkConfig, Nanos, PathSpec, Side, Waiting};
 use netio::{AfPacket, Alarm, CpuUse, Ports, RingSlots, Waiter, Wakes, clock};
 use record::lateness::{FlowDepartures, LateBudget};
 use record::link_spec::{EmulatedLink, Rules};
 use record::summary::Summary;
 
+use super::capture::{Capture, CaptureHandle, Tap};
 use super::packet_log::PacketLog;
 use super::stats::summary;
 use super::{Forwarder, Next, PortId, TURN};
@@ -26,6 +27,9 @@ pub(crate) const RING_SLOTS: RingSlots = RingSlots {
     small: 16 << 10,
     large: 960,
 };
+
+/// Bytes of frames that may be held unless another limit is asked for.
+pub(crate) const HELD_MEMORY: usize = 1 << 30;
 
 /// So long before a departure it is got ready, if it is alone.
 const LEAD: Nanos = Nanos(10_000);
@@ -44,6 +48,8 @@ pub(crate) struct ForwarderOptions {
     pub(crate) memory: usize,
     /// Takes a line a packet of the only link.
     pub(crate) packet_log: Option<PacketLog>,
+    /// Copies packets of the only link.
+    pub(crate) capture: Option<Capture>,
     /// Rises when the forwarder dies: nothing passes any more.
     pub(crate) died: Arc<AtomicBool>,
 }
@@ -53,8 +59,9 @@ impl Default for ForwarderOptions {
         Self {
             cpu: CpuUse::Spin,
             late_budget: LateBudget::DEFAULT,
-            memory: 1 << 30,
+            memory: HELD_MEMORY,
             packet_log: None,
+            capture: None,
             died: Arc::default(),
         }
     }
@@ -73,9 +80,47 @@ impl From<CpuUse> for ForwarderOptions {
 #[derive(Debug)]
 pub(crate) struct ForwarderThread {
     thread: JoinHandle<Vec<Summary>>,
+    handle: ForwarderHandle,
+    /// Of the first link, from its start to its end.
+    capture: Option<CaptureHandle>,
+}
+
+/// Asks a forwarder, from any thread, whether or not it still runs.
+#[derive(Clone, Debug)]
+pub(crate) struct ForwarderHandle {
     commands: Sender<Command>,
     bell: Arc<Bell>,
+    start: Nanos,
     late_budget: LateBudget,
+}
+
+/// A link at one instant.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    /// When, on the clock of [`netio::clock::now`].
+    pub(crate) at: Nanos,
+    /// What was done until then, without the packet log; what it has as held at the end is on its way now.
+    pub(crate) summary: Summary,
+    /// What waits for the bottleneck of each direction, by ingress.
+    pub(crate) backlogs: [Option<Waiting>; 2],
+    /// Bytes of frames held by all links of the forwarder, book-keeping included.
+    pub(crate) held_bytes: usize,
+}
+
+/// The forwarder was stopped, or has died.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the forwarder has ended")]
+pub(crate) struct Ended;
+
+/// Why conditions were not put into force.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ChangeError {
+    /// The link refuses them.
+    #[error(transparent)]
+    Refused(#[from] ConfigError),
+    /// There is no link any more.
+    #[error(transparent)]
+    Ended(#[from] Ended),
 }
 
 /// A link and where it stands.
@@ -92,12 +137,14 @@ enum Command {
         link: usize,
         paths: Vec<PathSpec>,
         rules: Rules,
-        done: Sender<Result<Nanos, ConfigError>>,
+        done: Sender<Result<Reading, ConfigError>>,
     },
+    /// A copy of its packets from now on.
+    Capture(usize, Box<Tap>),
     /// What was counted so far.
-    Snapshot(usize, Sender<Summary>),
-    /// What has left so far.
-    Departures(usize, Sender<Vec<FlowDepartures>>),
+    Read(usize, Sender<Reading>),
+    /// What has left every link so far.
+    Departures(Sender<Vec<Vec<FlowDepartures>>>),
     /// The interface with that number in the place of one that is gone.
     Rejoin {
         link: usize,
@@ -166,6 +213,8 @@ impl ForwarderThread {
             alarm: Alarm::new().context("making the forwarder's alarm")?,
         });
         let log = options.packet_log.map(PacketLog::begin).transpose()?;
+        let capture = options.capture.map(|of| of.begin(Nanos::ZERO));
+        let (tap, capture) = capture.transpose()?.unzip();
         let (commands, to_do) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         let rung = Arc::clone(&bell);
@@ -178,6 +227,9 @@ impl ForwarderThread {
                 let logs = iter::once(log).chain(iter::repeat_with(|| None));
                 for ((ports, link, rules), log) in links.into_iter().zip(logs) {
                     forwarder.join(ports, link, rules, options.late_budget, log);
+                }
+                if let Some(tap) = tap {
+                    forwarder.capture(0, tap);
                 }
                 let mut running = Running {
                     forwarder,
@@ -194,39 +246,87 @@ impl ForwarderThread {
         is_ready
             .recv()
             .context("the forwarder ended at its start")?;
-        Ok(Self {
-            thread,
+        let handle = ForwarderHandle {
             commands,
             bell,
+            start,
             late_budget,
+        };
+        Ok(Self {
+            thread,
+            handle,
+            capture,
         })
     }
 
-    /// Puts other conditions into force on a link, at once and for both directions at one instant; which that was.
+    /// What others ask it by.
+    pub(crate) fn handle(&self) -> &ForwarderHandle {
+        &self.handle
+    }
+
+    /// Stops forwarding and says what was done, link by link; packets on their way are gone.
     ///
     /// # Errors
-    /// Conditions that [`Link::change`] refuses: nothing is changed. A forwarder that has died.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no command changes a link yet"))]
-    pub(crate) fn change(&self, link: usize, paths: Vec<PathSpec>, rules: Rules) -> Result<Nanos> {
-        let done = self.ask(|done| Command::Change {
+    /// The forwarder had died; says of what.
+    pub(crate) fn stop(self) -> Result<Vec<Summary>> {
+        self.handle.tell(Command::Stop);
+        let ended = self.thread.join();
+        let mut summaries =
+            ended.map_err(|panic| anyhow!("the forwarder died: {}", message(&*panic)))?;
+        if let (Some(capture), Some(first)) = (self.capture, summaries.first_mut()) {
+            first.capture = Some(capture.finish());
+        }
+        Ok(summaries)
+    }
+}
+
+impl ForwarderHandle {
+    /// Puts other conditions into force on a link, at once and for both directions at one instant; the link at that instant.
+    ///
+    /// # Errors
+    /// Conditions that [`Link::change`] refuses: nothing is changed. A forwarder that has ended.
+    pub(crate) fn change(
+        &self,
+        link: usize,
+        paths: Vec<PathSpec>,
+        rules: Rules,
+    ) -> Result<Reading, ChangeError> {
+        let changed = self.ask(|done| Command::Change {
             link,
             paths,
             rules,
             done,
         })?;
-        Ok(done?)
+        Ok(changed?)
     }
 
-    /// What was done so far on a link, without the packet log.
+    /// Copies packets of a link from now on, until the handle is dropped or a limit is reached.
     ///
     /// # Errors
-    /// A forwarder that has died.
+    /// A forwarder that has died; there is no thread to be had.
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "no command looks at a link yet")
+        expect(dead_code, reason = "no command starts one on a link that runs yet")
     )]
-    pub(crate) fn snapshot(&self, link: usize) -> Result<Summary> {
-        self.ask(|done| Command::Snapshot(link, done))
+    pub(crate) fn capture(&self, link: usize, capture: Capture) -> Result<CaptureHandle> {
+        // What arrived before is not in it; that it is alive is known then, too.
+        self.ask(Command::Answer)?;
+        let (tap, handle) = capture.begin(clock::now())?;
+        self.tell(Command::Capture(link, Box::new(tap)));
+        Ok(handle)
+    }
+
+    /// A link as it is now.
+    ///
+    /// # Errors
+    /// A forwarder that has ended.
+    pub(crate) fn read(&self, link: usize) -> Result<Reading, Ended> {
+        self.ask(|done| Command::Read(link, done))
+    }
+
+    /// When the links' time began, on the clock of [`netio::clock::now`].
+    pub(crate) fn start(&self) -> Nanos {
+        self.start
     }
 
     /// What counts as late.
@@ -234,12 +334,12 @@ impl ForwarderThread {
         self.late_budget
     }
 
-    /// What has left a link so far, by kind of packets.
+    /// What has left each link so far, by kind of packets.
     ///
     /// # Errors
-    /// A forwarder that has died.
-    pub(crate) fn departures(&self, link: usize) -> Result<Vec<FlowDepartures>> {
-        self.ask(|done| Command::Departures(link, done))
+    /// A forwarder that has ended.
+    pub(crate) fn departures(&self) -> Result<Vec<Vec<FlowDepartures>>, Ended> {
+        self.ask(Command::Departures)
     }
 
     /// Puts the interface with that number in the place of one that is gone, at this end of a link.
@@ -263,20 +363,10 @@ impl ForwarderThread {
         answered
     }
 
-    /// Stops forwarding and says what was done, link by link; packets on their way are gone.
-    ///
-    /// # Errors
-    /// The forwarder had died; says of what.
-    pub(crate) fn stop(self) -> Result<Vec<Summary>> {
-        self.tell(Command::Stop);
-        let ended = self.thread.join();
-        ended.map_err(|panic| anyhow!("the forwarder died: {}", message(&*panic)))
-    }
-
-    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T> {
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, Ended> {
         let (answer, answered) = mpsc::channel();
         self.tell(command(answer));
-        answered.recv().context("the forwarder has died")
+        answered.recv().map_err(|_| Ended)
     }
 
     fn tell(&self, command: Command) {
@@ -350,13 +440,17 @@ impl<P: Ports + Wakes> Running<P> {
                     rules,
                     done,
                 } => {
-                    let _ = done.send(self.forwarder.change(link, now, &paths, rules));
+                    let changed = self.forwarder.change(link, now, &paths, rules);
+                    let _ = done.send(changed.map(|at| self.read(link, at)));
                 }
-                Command::Snapshot(link, done) => {
-                    let _ = done.send(self.summary(link));
+                Command::Capture(link, tap) => self.forwarder.capture(link, *tap),
+                Command::Read(link, done) => {
+                    let _ = done.send(self.read(link, now));
                 }
-                Command::Departures(link, done) => {
-                    let _ = done.send(self.forwarder.departures(link));
+                Command::Departures(done) => {
+                    let links = 0..self.forwarder.links();
+                    let left = links.map(|link| self.forwarder.departures(link));
+                    let _ = done.send(left.collect());
                 }
                 Command::Rejoin {
                     link,
@@ -382,10 +476,19 @@ impl<P: Ports + Wakes> Running<P> {
         }
     }
 
+    fn read(&mut self, link: usize, at: Nanos) -> Reading {
+        Reading {
+            at,
+            summary: self.summary(link),
+            backlogs: self.forwarder.backlogs(link, at),
+            held_bytes: self.forwarder.held_bytes(),
+        }
+    }
+
     fn summary(&mut self, link: usize) -> Summary {
+        let rules = self.forwarder.rules(link).clone();
         let stats = self.forwarder.stats(link);
-        let rules = self.forwarder.rules(link);
-        summary(&stats, &self.waiter, self.memory, self.ring_bytes, rules)
+        summary(stats, &self.waiter, self.memory, self.ring_bytes, &rules)
     }
 }
 
@@ -431,7 +534,9 @@ mod tests {
     use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
     use netio::userns::Privilege;
     use netio::{Capabilities, Missed, Received, Sending, TxFrame};
+    use record::summary::CaptureSummary;
 
+    use super::super::capture::CaptureSpec;
     use super::*;
 
     /// A port at which nothing arrives; or something that it dies of.
@@ -531,33 +636,64 @@ mod tests {
         let before = clock::now();
         let mut last = before;
         for millis in 2..10 {
-            let at = forwarder
-                .change(0, paths(delayed(millis)), Rules::default())
-                .unwrap();
+            let change = forwarder
+                .handle()
+                .change(0, paths(delayed(millis)), Rules::default());
+            let at = change.unwrap().at;
             assert!(at >= last && at <= clock::now());
             last = at;
-            assert_eq!(forwarder.snapshot(0).unwrap().ring_bytes, 5);
+            assert_eq!(forwarder.handle().read(0).unwrap().summary.ring_bytes, 5);
         }
-        let refused = forwarder.change(
+        let refused = forwarder.handle().change(
             0,
             paths(vec![StageSpec::new("", Effect::Nothing)]),
             Rules::default(),
         );
-        assert!(refused.unwrap_err().is::<ConfigError>());
+        assert!(matches!(refused, Err(ChangeError::Refused(_))));
         assert_eq!(forwarder.stop().unwrap()[0].up.packets, 0);
         assert!(!died.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_capture_is_started_and_ended_while_the_forwarder_runs() {
+        let forwarder = start(false, &Arc::default());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let capture = Capture {
+            spec: CaptureSpec::default(),
+            sink: Box::new(file.reopen().unwrap()),
+        };
+        let capture = forwarder.handle().capture(0, capture).unwrap();
+        let limited = Capture {
+            spec: CaptureSpec {
+                most_time: Some(Nanos(1)),
+                ..CaptureSpec::default()
+            },
+            sink: Box::new(io::sink()),
+        };
+        forwarder.handle().capture(0, limited).unwrap().wait();
+        assert_eq!(capture.finish(), CaptureSummary::default());
+        let mut file = pcap_file::pcapng::PcapNgReader::new(file).unwrap();
+        let blocks: Vec<String> = iter::from_fn(|| {
+            let block = file.next_block()?;
+            Some(format!("{:?}", block.unwrap()))
+        })
+        .collect();
+        assert_eq!(blocks.len(), 4, "{blocks:?}");
+        forwarder.stop().unwrap();
     }
 
     #[test]
     fn commands_from_several_threads_are_all_answered() {
         let died = Arc::default();
         let forwarder = start(false, &died);
+        let handle = forwarder.handle().clone();
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..200).for_each(|_| drop(forwarder.snapshot(0).unwrap())));
+                scope.spawn(|| (0..200).for_each(|_| drop(handle.read(0).unwrap())));
             }
         });
         forwarder.stop().unwrap();
+        assert!(handle.read(0).is_err());
     }
 
     #[test]
@@ -565,9 +701,10 @@ mod tests {
         let died = Arc::default();
         let forwarder = start(true, &died);
         // It may answer before it looks at what arrived; not after.
-        while forwarder.snapshot(0).is_ok() {}
+        while forwarder.handle().read(0).is_ok() {}
         assert!(
             forwarder
+                .handle()
                 .change(0, paths(delayed(1)), Rules::default())
                 .is_err()
         );
@@ -628,10 +765,11 @@ mod tests {
         let mut changed = Nanos::ZERO;
         for step in 0..(BYTES / BETWEEN) as u64 {
             receiver.read_exact(&mut chunk).unwrap();
-            let at = forwarder.change(0, under(step), Rules::default()).unwrap();
+            let change = forwarder.handle().change(0, under(step), Rules::default());
+            let at = change.unwrap().at;
             assert!(at > changed);
             changed = at;
-            let up = forwarder.snapshot(0).unwrap().up;
+            let up = forwarder.handle().read(0).unwrap().summary.up;
             let gone = up.delivered + up.dropped_all() + up.held_at_end;
             assert_eq!(up.packets, gone);
         }

@@ -8,7 +8,7 @@ use netio::AfPacket;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 use netio::netns::NetNs;
 
-use crate::forward::thread::{ForwarderOptions, ForwarderThread, RING_SLOTS};
+use crate::forward::thread::{ForwarderHandle, ForwarderOptions, ForwarderThread, RING_SLOTS};
 use record::lateness::LinkDepartures;
 use record::link_spec::EmulatedLink;
 use record::summary::Summary;
@@ -60,6 +60,11 @@ impl EmulatedBed {
         self.bed.nodes()
     }
 
+    /// What forwards its links, in the order of the segments.
+    pub(crate) fn forwarders(&self) -> impl Iterator<Item = &ForwarderHandle> {
+        self.running.iter().map(ForwarderThread::handle)
+    }
+
     /// Rises when one of its forwarders dies: nothing passes there any more.
     pub(crate) fn died(&self) -> &Arc<AtomicBool> {
         &self.died
@@ -71,8 +76,8 @@ impl EmulatedBed {
         links
             .map(|(link, name)| LinkDepartures {
                 link: name.clone(),
-                budget_ns: link.late_budget().time().0,
-                flows: link.departures(0).unwrap_or_default(),
+                budget_ns: link.handle().late_budget().time().0,
+                flows: link.handle().departures().unwrap_or_default().concat(),
             })
             .collect()
     }

@@ -53,7 +53,7 @@ impl Testbed for Host {
         BTreeMap::from([("far end".to_owned(), far_end)])
     }
 
-    fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement> {
+    fn in_client(&self, _: usize, work: ClientWork<'_>) -> Result<Measurement> {
         Ok(thread::scope(|scope| scope.spawn(work).join())
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     }

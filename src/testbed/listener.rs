@@ -15,17 +15,18 @@ use instruments::serve::{self, Limits, Ports, ServeConfig, Server};
 /// How long a tool may take to listen.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Starts farwire's own far end in `namespace`, on `address`.
+/// Starts farwire's own far end in `namespace`, on `address`, for so many clients.
 pub(super) fn start_far_end(
     namespace: &NetNs,
     address: IpAddr,
     congestion: &str,
+    clients: u16,
 ) -> Result<Server> {
     let config = ServeConfig {
         bind: Some(Local::Address(address)),
         ports: Ports::IN_BED,
         congestion: Some(congestion.to_owned()),
-        limits: Limits::IN_BED,
+        limits: Limits::in_bed(clients),
         ..ServeConfig::default()
     };
     serve_confined(namespace, config)

@@ -1,7 +1,8 @@
 //! Test beds: a client and a far end, with a network between them.
 //!
-//! A kind of bed is a file: `namespaces` (`netns` and `chain`), `nics`, `external`.
+//! A kind of bed is a file: `namespaces` (`netns` and `chain`), `clients` (`netns` with several), `nics`, `external`.
 
+mod clients;
 mod emulated;
 mod external;
 mod listener;
@@ -24,7 +25,7 @@ use crate::forward::thread::ForwarderOptions;
 use instruments::external::{Running, Tool};
 use instruments::failure::{Blame, Failure};
 use instruments::measure::FarEnd;
-use instruments::serve;
+use instruments::serve::{self, Server};
 use record::Measurement;
 use record::bed::{Bed, Nics};
 use record::lateness::{LateBudget, LinkDepartures};
@@ -50,11 +51,16 @@ pub(crate) trait Testbed: Sync {
     /// What is in effect: the far end's congestion control as read back, offloads, MTU.
     fn environment(&self) -> BTreeMap<String, String>;
 
-    /// Does `work` in a thread that is in the client's network namespace.
+    /// How many clients there are.
+    fn clients(&self) -> usize {
+        1
+    }
+
+    /// Does `work` in a thread that is in a client's network namespace; the first is number 0.
     ///
     /// # Errors
     /// The namespace cannot be entered.
-    fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement>;
+    fn in_client(&self, client: usize, work: ClientWork<'_>) -> Result<Measurement>;
 
     /// Starts `tool` as a server where the far end is, contained, and waits until it listens on `port`; it ends when the
     /// result is dropped. Nothing where the far end is another machine's.
@@ -86,6 +92,24 @@ pub(crate) trait Testbed: Sync {
     /// # Errors
     /// Something that was part of the test bed had failed.
     fn tear_down(self: Box<Self>) -> Result<Links>;
+}
+
+/// What is in effect in a bed of namespaces.
+fn environment(far_end: &Server, mtu: u32, offloads: bool) -> BTreeMap<String, String> {
+    let offloads = if offloads { "on" } else { "off" };
+    [
+        (
+            "TCP congestion control of the far end, read back",
+            far_end.congestion().to_owned(),
+        ),
+        ("MTU", mtu.to_string()),
+        (
+            "segmentation and checksum offloads of client and far end",
+            offloads.to_owned(),
+        ),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
 }
 
 /// The test bed that is wanted.
@@ -205,6 +229,9 @@ impl TestbedBuilder {
     /// What the machine refused.
     pub(crate) fn set_up(&self, spec: &TestbedSpec<'_>, seed: u64) -> Result<Box<dyn Testbed>> {
         match spec.bed {
+            Bed::Netns(pair) if pair.clients > 1 => {
+                clients::set_up(spec, pair, seed, self.forwarder()?)
+            }
             Bed::Netns(_) | Bed::Chain(_) => namespaces::set_up(spec, seed, || self.forwarder()),
             Bed::External(bed) => external::set_up(bed),
             Bed::Nics(nics) => nics::set_up(self.hold(nics)?, spec.congestion),

@@ -12,7 +12,7 @@ use netio::tbf::TokenBucket;
 use super::emulated::EmulatedBed;
 use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
-use super::{ClientWork, Links, Testbed, TestbedSpec};
+use super::{ClientWork, Links, Testbed, TestbedSpec, environment};
 use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions};
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
@@ -70,7 +70,12 @@ pub(super) fn set_up(
         bucket.put_on(bed.client(), WAN)?;
     }
     let address = address_of_server(ends)?.v4;
-    let far_end = start_far_end(&bed.nodes()[ends.server], address.into(), spec.congestion)?;
+    let far_end = start_far_end(
+        &bed.nodes()[ends.server],
+        address.into(),
+        spec.congestion,
+        1,
+    )?;
     Ok(Box::new(Namespaces {
         stalls: StallWatch::begin()?,
         bed,
@@ -109,23 +114,10 @@ impl Testbed for Namespaces {
     }
 
     fn environment(&self) -> BTreeMap<String, String> {
-        let offloads = if self.offloads { "on" } else { "off" };
-        [
-            (
-                "TCP congestion control of the far end, read back",
-                self.far_end.congestion().to_owned(),
-            ),
-            ("MTU", self.mtu.to_string()),
-            (
-                "segmentation and checksum offloads of client and far end",
-                offloads.to_owned(),
-            ),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .into()
+        environment(&self.far_end, self.mtu, self.offloads)
     }
 
-    fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement> {
+    fn in_client(&self, _: usize, work: ClientWork<'_>) -> Result<Measurement> {
         Ok(self.bed.nodes()[self.ends.client].run(work)?)
     }
 

@@ -148,7 +148,7 @@ struct BetweenNics {
 /// A far end on the server's interface.
 pub(super) fn set_up(nics: Arc<HeldNics>, congestion: &str) -> Result<Box<dyn Testbed>> {
     let address = nics.nics.server.address.addr();
-    let far_end = start_far_end(&nics.server, address, congestion)?;
+    let far_end = start_far_end(&nics.server, address, congestion, 1)?;
     Ok(Box::new(BetweenNics {
         stalls: StallWatch::begin()?,
         http: far_end.address("http")?.port(),
@@ -180,7 +180,7 @@ impl Testbed for BetweenNics {
         .into()
     }
 
-    fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement> {
+    fn in_client(&self, _: usize, work: ClientWork<'_>) -> Result<Measurement> {
         Ok(self.nics.client.run(work)?)
     }
 

@@ -1,5 +1,6 @@
 //! `farwire exec`: the command behind the link, its exit code, and what it leaves behind: nothing.
 
+mod capture;
 mod command;
 #[path = "../common/mod.rs"]
 mod common;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     command::add(&mut suite);
     faults::add(&mut suite);
     packet_log::add(&mut suite);
+    capture::add(&mut suite);
     shell::add(&mut suite);
     suite.run()
 }

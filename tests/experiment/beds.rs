@@ -38,6 +38,21 @@ pub(crate) fn add(suite: &mut Suite) {
         chain,
     );
     suite.test(
+        "every client has a link of its own, and all measure at once",
+        &[Need::Namespaces],
+        clients,
+    );
+    suite.test(
+        "a bed of two hundred clients is pinged",
+        &[Need::Namespaces],
+        many_clients,
+    );
+    suite.test(
+        "a number of clients that no bed has is refused with its place",
+        &[],
+        clients_out_of_range,
+    );
+    suite.test(
         "a node that is not in the chain is refused with its place",
         &[],
         unknown_node,
@@ -69,15 +84,91 @@ fn chain() -> Result<()> {
     Ok(())
 }
 
-fn rtt_ms(run: &Value) -> Result<f64> {
-    let figures = run["measurements"][0]["figures"]
-        .as_array()
-        .context("figures")?;
+/// The head of a scenario with so many clients.
+fn clients_head(clients: u32) -> String {
+    format!(
+        "name = 'clients'\nlate_budget = '1s'\ntcp = {{ congestion = 'reno' }}\n\
+         bed = {{ kind = 'netns', clients = {clients}, wire = {{ rate = '2mbit', delay = '1ms' }} }}\n"
+    )
+}
+
+fn clients() -> Result<()> {
+    const TCP: &str = "[[instruments]]\nname = 'tcp'\nkind = 'tcp'\nparameters = { time = '1s' }\n";
+    const CASES: &str = "[[cases]]\nname = 'five'\n\
+        expect = [{ of = 'tcp.client_goodput_bit_per_s.min', least = '1kbit' }]\n";
+    let small = Small::written(&[&clients_head(5), PING, TCP, CASES].concat())?;
+    let output = small.run()?;
+    let runs = small.runs()?;
+    let run = runs.first().context("a run")?;
+    ensure!(run["outcome"]["outcome"] != "failed", "{run}");
+    let links = run["links"].as_array().context("links")?;
+    ensure!(links.len() == 5, "{run}");
+    for (number, link) in (1..).zip(links) {
+        ensure!(link["name"] == format!("client {number}"), "{link}");
+        for way in ["up", "down"] {
+            // Five pings of its own, and more of TCP.
+            let delivered = link[way]["delivered"].as_u64().context("delivered")?;
+            ensure!(delivered > 5, "{link}");
+        }
+    }
+    let [ping, tcp] = [0, 1].map(|at| &run["measurements"][at]);
+    ensure!(figure(ping, "sent_packets", "total")? == 25.0, "{ping}");
+    let goodput = |metric, statistic| figure(tcp, metric, statistic);
+    let least = goodput("client_goodput_bit_per_s", "min")?;
+    ensure!(least > 0.0, "{tcp}");
+    ensure!(
+        goodput("goodput_bit_per_s", "mean")? >= 5.0 * least,
+        "{tcp}"
+    );
+    let fairness = goodput("fairness_index", "mean")?;
+    ensure!(fairness > 0.0 && fairness <= 1.0 + 1e-9, "{tcp}");
+    ensure!(stderr(&output).contains("report: "), "{}", stderr(&output));
+    Ok(())
+}
+
+fn many_clients() -> Result<()> {
+    let cases = "[[cases]]\nname = 'many'\n";
+    let small = Small::written(&[&clients_head(200), PING, cases].concat())?;
+    let output = small.run()?;
+    let runs = small.runs()?;
+    let run = runs.first().context("a run")?;
+    ensure!(run["outcome"]["outcome"] != "failed", "{}", stderr(&output));
+    let links = run["links"].as_array().context("links")?;
+    let crossed = |link: &&Value| link["up"]["packets"].as_u64() >= Some(5);
+    ensure!(links.iter().filter(crossed).count() == 200, "{run}");
+    let ping = &run["measurements"][0];
+    ensure!(figure(ping, "sent_packets", "total")? == 1000.0, "{ping}");
+    ensure!(figure(ping, "rtt_ms", "min")? >= 2.0, "{ping}");
+    Ok(())
+}
+
+fn clients_out_of_range() -> Result<()> {
+    for clients in [0, 1001] {
+        let cases = "[[cases]]\nname = 'x'\n";
+        let output = Small::written(&[&clients_head(clients), PING, cases].concat())?.run()?;
+        ensure!(output.status.code() == Some(2), "{}", stderr(&output));
+        let cause = format!("bed: clients: {clients} is out of range: 1 to 1000");
+        ensure!(stderr(&output).contains(&cause), "{}", stderr(&output));
+        ensure!(
+            stderr(&output).contains("small.toml:4"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    Ok(())
+}
+
+/// The value of a figure over all streams.
+fn figure(measured: &Value, metric: &str, statistic: &str) -> Result<f64> {
+    let figures = measured["figures"].as_array().context("figures")?;
     let mut figures = figures.iter();
-    let least = figures.find(|f| f["metric"] == "rtt_ms" && f["statistic"] == "min");
-    least.context("no RTT")?["value"]
-        .as_f64()
-        .context("a number")
+    let found = figures.find(|f| f["metric"] == metric && f["statistic"] == statistic);
+    let found = found.with_context(|| format!("no {metric}: {measured}"))?;
+    found["value"].as_f64().context("a number")
+}
+
+fn rtt_ms(run: &Value) -> Result<f64> {
+    figure(&run["measurements"][0], "rtt_ms", "min")
 }
 
 fn unknown_node() -> Result<()> {

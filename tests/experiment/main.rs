@@ -16,6 +16,7 @@ mod resumed;
 mod runs;
 mod screen;
 mod several;
+mod sharded;
 mod shipped;
 mod small;
 
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     interrupted::add(&mut suite);
     kept::add(&mut suite);
     several::add(&mut suite);
+    sharded::add(&mut suite);
     pages::add(&mut suite);
     refusals::add(&mut suite);
     resumed::add(&mut suite);

@@ -3,6 +3,7 @@
 use crate::packet::DropCause;
 use crate::spec::Effect;
 use crate::time::Nanos;
+use crate::units::Bytes;
 
 /// Counts of the packets of one class that came from one side.
 ///
@@ -92,6 +93,18 @@ pub struct StageReport<'a> {
     pub longest_queue: u64,
     /// What its delays came to, if they vary at random.
     pub delays: Option<Achieved>,
+}
+
+/// What waits for a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Packets that wait; the one in service is not among them.
+    pub packets: u64,
+    /// Their L2 bytes.
+    pub bytes: Bytes,
+    /// How long a packet that comes now waits until its own service begins, at the rate of now, if it goes behind all others. Of a
+    /// trace and in a stall it is what is left of the packet in service.
+    pub delay: Nanos,
 }
 
 /// What a delay that varies at random came to.

@@ -23,7 +23,7 @@ mod tally;
 mod wandering;
 
 pub use self::estimate::Estimate;
-use crate::counters::Achieved;
+use crate::counters::{Achieved, Waiting};
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::queue::server::Server;
@@ -98,6 +98,13 @@ macro_rules! kinds {
                 match self {
                     $(Self::$kind(stage) => stage.held(),)+
                     Self::Nothing => 0,
+                }
+            }
+
+            fn backlog(&self, at: Nanos) -> Option<Waiting> {
+                match self {
+                    $(Self::$kind(stage) => stage.backlog(at),)+
+                    Self::Nothing => None,
                 }
             }
 

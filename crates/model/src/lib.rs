@@ -28,7 +28,7 @@ mod time;
 mod timers;
 mod units;
 
-pub use counters::{Achieved, Counters, StageReport};
+pub use counters::{Achieved, Counters, StageReport, Waiting};
 pub use decimal::UnitError;
 pub use framing::{Cells, Framing};
 pub use impair::Estimate;

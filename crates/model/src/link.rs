@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::counters::{Counters, StageReport};
+use crate::counters::{Counters, StageReport, Waiting};
 use crate::in_flight::InFlight;
 use crate::named::NamedStage;
 use crate::packet::{DropCause, Edit, Outcome, Packet, PacketId, Reply, Side};
@@ -242,6 +242,16 @@ impl Link {
             .iter()
             .filter(|stage| !stage.is_retired())
             .map(NamedStage::report)
+    }
+
+    /// What waits at `at` for the servers of packets that enter by `ingress` and are of no class: of that with the longest wait.
+    /// `None` where there is none.
+    #[must_use]
+    pub fn backlog(&self, at: Nanos, ingress: Side) -> Option<Waiting> {
+        let path = *self.current[ingress.index()].first()?;
+        let stages = self.paths[path as usize].stages();
+        let backlogs = stages.filter_map(|stage| self.stages[stage].backlog(at));
+        backlogs.max_by_key(|backlog| backlog.delay)
     }
 
     /// Processes the earliest event, if it lies at or before `now`.

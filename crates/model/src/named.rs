@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::counters::StageReport;
+use crate::counters::{StageReport, Waiting};
 use crate::draw::Draws;
 use crate::impair::AnyStage;
 use crate::in_flight::{InFlight, Stream};
@@ -213,6 +213,11 @@ impl NamedStage {
             longest_queue: self.stage.longest_queue() as u64,
             delays: self.stage.delays(),
         }
+    }
+
+    /// What waits in it at `at`, if it is a server.
+    pub(crate) fn backlog(&self, at: Nanos) -> Option<Waiting> {
+        self.stage.backlog(at)
     }
 
     /// Does what the schedule has for times up to `at`, each at its own time.

@@ -1,5 +1,6 @@
 //! The bottleneck: a server, and the queue before it, one discipline a file, and the list of them all.
 
+mod backlog;
 pub(crate) mod bucket;
 mod codel;
 pub(crate) mod constant;
@@ -22,6 +23,7 @@ use crate::in_flight::InFlight;
 use crate::spec::{Discipline as Spec, Queue};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
+use backlog::Backlog;
 use codel::Codel;
 use discipline::Discipline;
 use drop_head::DropHead;
@@ -137,5 +139,9 @@ impl Discipline for AnyDiscipline {
     #[inline]
     fn len(&self) -> usize {
         each!(self, queue => queue.len())
+    }
+
+    fn backlog(&self) -> Backlog {
+        each!(self, queue => queue.backlog())
     }
 }

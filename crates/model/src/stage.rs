@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::counters::Achieved;
+use crate::counters::{Achieved, Waiting};
 use crate::in_flight::InFlight;
 use crate::packet::{DropCause, Reply};
 use crate::spec::Effect;
@@ -46,6 +46,11 @@ pub(crate) trait Stage {
     /// The most packets that ever waited in it.
     fn longest_queue(&self) -> usize {
         0
+    }
+
+    /// What waits in it at `at`, if it is a server.
+    fn backlog(&self, _at: Nanos) -> Option<Waiting> {
+        None
     }
 
     /// What its delays came to, if they vary at random.

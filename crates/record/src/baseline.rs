@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 /// be measured is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Baseline {
+    /// Of which of the head's `hosts`, from 1; absent where the record has one host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<usize>,
     /// RFC 3339, UTC.
     pub started_at: String,
     /// Of the bed; another MTU has other ceilings.

@@ -20,9 +20,11 @@ const MTUS: RangeInclusive<u32> = 1280..=65_535;
 /// Nodes of a chain: one without a neighbour measures nothing; of more segments no machine would keep up.
 const NODES: RangeInclusive<usize> = 2..=17;
 const USUAL_MTU: u32 = 1500;
+/// As many as a bed of one machine can have.
+const CLIENTS: RangeInclusive<u32> = 1..=1000;
 const USUAL_HTTP_PORT: u16 = 8080;
 /// The link of a bed that has one.
-const THE_LINK: &str = "link";
+pub const THE_LINK: &str = "link";
 
 /// A test bed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +54,14 @@ pub struct Pair {
     pub tbf: Option<BitsPerSec>,
     /// The conditions of the bed's own wire, which every case has.
     pub wire: LinkSpec,
+    /// How many clients there are, each behind a link of its own; all reach the one far end.
+    #[serde(skip_serializing_if = "is_one")]
+    pub clients: u32,
+}
+
+/// Whether there is nothing to tell: older records have one client.
+fn is_one(clients: &u32) -> bool {
+    *clients == 1
 }
 
 /// The bed of kind `chain`.
@@ -148,6 +158,8 @@ flat_bed! {
     tbf: BitsPerSec,
     /// Of `netns`: the conditions of the bed's own wire, which every case has.
     wire: LinkSpec,
+    /// Of `netns`: how many clients there are, 1 to 1000, each behind a link of its own with these conditions; all reach the one far end, and every instrument runs in all of them at once; 1 when absent.
+    clients: u32,
     /// Of `chain`: names, in a row; those between the ends are routers.
     nodes: Vec<String>,
     /// Of `chain`: conditions by the names of a link's two nodes, as in `PC1-router`; up is from the first to the last node.
@@ -166,7 +178,7 @@ impl BedKind {
     /// Its name, and the keys that it has.
     const fn keys(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Self::Netns => ("netns", &["mtu", "offloads", "tbf", "wire"]),
+            Self::Netns => ("netns", &["mtu", "offloads", "tbf", "wire", "clients"]),
             Self::Chain => ("chain", &["nodes", "links", "mtu", "offloads"]),
             Self::External => ("external", &["host", "http_port"]),
             Self::Nics => ("nics", &["client", "server"]),
@@ -191,6 +203,7 @@ impl TryFrom<FlatBed> for Bed {
                 offloads,
                 tbf: flat.tbf,
                 wire: flat.wire.unwrap_or_default(),
+                clients: flat.clients.unwrap_or(1),
             }),
             BedKind::Chain => Self::Chain(Chain {
                 nodes: flat
@@ -235,6 +248,7 @@ impl Default for Bed {
             offloads: true,
             tbf: None,
             wire: LinkSpec::default(),
+            clients: 1,
         })
     }
 }
@@ -333,12 +347,21 @@ impl Bed {
         self.tbf().map(|rate| TokenBucket::new(rate, frame))
     }
 
-    /// The same without any conditions; nothing where none are farwire's.
+    /// How many clients measure at once.
+    pub fn clients(&self) -> u32 {
+        match self {
+            Self::Netns(pair) => pair.clients,
+            _ => 1,
+        }
+    }
+
+    /// The same without any conditions, for one client; nothing where none are farwire's.
     pub fn bare(&self) -> Option<Self> {
         match self {
             Self::Netns(pair) => Some(Self::Netns(Pair {
                 tbf: None,
                 wire: LinkSpec::default(),
+                clients: 1,
                 ..pair.clone()
             })),
             Self::Chain(chain) => Some(Self::Chain(Chain {
@@ -368,7 +391,7 @@ impl Bed {
         let plain = *link == LinkSpec::default();
         match self {
             Self::Netns(pair) => {
-                pair.wire.check().context("bed: wire")?;
+                pair.check().context("bed")?;
                 link.check().context("link")?;
             }
             Self::Chain(chain) => {
@@ -387,13 +410,13 @@ impl Bed {
         }
     }
 
-    /// The emulated links in a row, each with its name; `link` is the case's own.
+    /// The emulated links in a row, or of every client, each with its name and draws of its own; `link` is the case's own.
     ///
     /// # Errors
     /// Conditions that contradict each other.
     pub fn links(&self, link: &LinkSpec, seed: u64) -> Result<Vec<(String, EmulatedLink)>> {
         let hops = match self {
-            Self::Netns(pair) => vec![(THE_LINK.to_owned(), box_behind(&pair.wire, link)?)],
+            Self::Netns(pair) => pair.links(box_behind(&pair.wire, link)?),
             Self::Chain(chain) => {
                 let each = chain.segments().map(|name| {
                     let hop = chain.link(&name).hop("link")?;
@@ -429,6 +452,31 @@ fn box_behind(wire: &LinkSpec, link: &LinkSpec) -> Result<Vec<Hop>> {
         "wire: classes: the wire is the same for all packets: say them of link"
     );
     Ok(vec![wire.hop("wire")?, link.hop("box")?])
+}
+
+impl Pair {
+    fn check(&self) -> Result<()> {
+        let clients = self.clients;
+        ensure!(
+            CLIENTS.contains(&clients),
+            "clients: {clients} is out of range: 1 to 1000"
+        );
+        ensure!(
+            clients == 1 || self.tbf.is_none(),
+            "tbf: a bed of several clients has none: say the rate of its links, `wire` or a case's `link`"
+        );
+        self.wire.check().context("wire")
+    }
+
+    /// The link of each client, with the same hops.
+    fn links(&self, hops: Vec<Hop>) -> Vec<(String, Vec<Hop>)> {
+        match self.clients {
+            1 => vec![(THE_LINK.to_owned(), hops)],
+            clients => (1..=clients)
+                .map(|number| (format!("client {number}"), hops.clone()))
+                .collect(),
+        }
+    }
 }
 
 impl Chain {
@@ -588,6 +636,45 @@ mod tests {
     fn a_key_of_another_bed_is_refused() {
         let error = toml::from_str::<Bed>("kind = 'external'\nhost = 'x'\nmtu = 9000");
         assert!(error.unwrap_err().to_string().contains("mtu"));
+    }
+
+    #[test]
+    fn every_client_has_a_link_of_its_own_with_draws_of_its_own() {
+        let three = bed("kind = 'netns'\nclients = 3\nwire = { rate = '1mbit' }");
+        let links = three.links(&LinkSpec::default(), 7).unwrap();
+        let names: Vec<&str> = links.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["client 1", "client 2", "client 3"]);
+        let numbers: Vec<u64> = links.iter().map(|(_, link)| link.config.link).collect();
+        assert_eq!(numbers, [0, 1, 2]);
+        assert_eq!(three.bare().unwrap().clients(), 1);
+        let text = toml::to_string(&three).unwrap();
+        assert_eq!(bed(&text), three);
+    }
+
+    #[test]
+    fn a_bed_of_one_client_is_written_as_it_was_before_there_could_be_more() {
+        let one = bed("kind = 'netns'\nclients = 1");
+        assert_eq!(one, Bed::default());
+        assert!(!toml::to_string(&one).unwrap().contains("clients"));
+    }
+
+    #[test]
+    fn what_no_bed_of_clients_can_be_is_refused_by_its_key() {
+        for clients in [0, 1001] {
+            let refused = refusal(&bed(&format!("clients = {clients}")), None);
+            assert_eq!(
+                refused,
+                format!("bed: clients: {clients} is out of range: 1 to 1000")
+            );
+        }
+        let refused = refusal(&bed("clients = 2\ntbf = '1mbit'"), None);
+        assert!(refused.starts_with("bed: tbf: a bed of several clients has none"));
+        let chain = "kind = 'chain'\nnodes = ['a', 'b']\nclients = 2";
+        let refused = toml::from_str::<Bed>(chain).unwrap_err().to_string();
+        assert!(
+            refused.contains("clients: no key of kind = \"chain\""),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// The machine on which an experiment ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
+    /// What it calls itself; absent in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Name, release and architecture.
     pub kernel: String,
     /// Its model.

@@ -149,11 +149,16 @@ impl MemoryNeed {
     /// As [`LinkSpec::check`].
     pub fn of(spec: &LinkSpec) -> Result<Self> {
         let hop = spec.hop("box")?;
-        let [up, down] = [Way(hop.rest.up), Way(hop.rest.down)].map(|way| {
+        Ok(Self::on(&Way(hop.rest.up), &Way(hop.rest.down)))
+    }
+
+    /// What these ways imply.
+    pub fn on(up: &Way, down: &Way) -> Self {
+        let [up, down] = [up, down].map(|way| {
             let slowest = way.slowest(FULL_FRAME);
             slowest.map_or(0, |(rate, _)| bytes_in(rate, way.propagation()))
         });
-        Ok(Self { up, down })
+        Self { up, down }
     }
 
     /// Bytes of memory, what is kept beside full frames included.

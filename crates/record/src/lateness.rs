@@ -179,6 +179,34 @@ impl FlowDepartures {
     }
 }
 
+impl LinkDepartures {
+    /// What has left several links, together under one name.
+    pub fn of_all(name: String, budget: LateBudget, links: Vec<Vec<FlowDepartures>>) -> Self {
+        let mut flows: Vec<FlowDepartures> = Vec::new();
+        for flow in links.into_iter().flatten() {
+            match flows.iter_mut().find(|known| known.kind == flow.kind) {
+                Some(known) => {
+                    known.up.add(flow.up);
+                    known.down.add(flow.down);
+                }
+                None => flows.push(flow),
+            }
+        }
+        Self {
+            link: name,
+            budget_ns: budget.time().0,
+            flows,
+        }
+    }
+}
+
+impl Departed {
+    fn add(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.late += other.late;
+    }
+}
+
 /// What of each `traffic` left the links between two looks at them.
 pub fn between(
     before: &[LinkDepartures],

@@ -3,6 +3,7 @@
 
 mod baseline;
 pub mod bed;
+pub mod clients;
 pub mod crossing;
 pub mod dist;
 pub mod expectation;
@@ -13,6 +14,7 @@ mod key_values;
 pub mod lateness;
 pub mod link_spec;
 mod measurement;
+mod merge;
 mod metric;
 pub mod nearest;
 pub mod plan;
@@ -20,6 +22,7 @@ pub mod printable;
 pub mod profile;
 pub mod quantity;
 mod record;
+mod shard;
 pub mod stated;
 pub mod summary;
 pub mod table;
@@ -30,9 +33,11 @@ mod writer;
 pub use baseline::Baseline;
 pub use host::HostFacts;
 pub use measurement::{Figure, Measurement, Sample};
+pub use merge::Merge;
 pub use metric::{Direction, Metric, Phase, Statistic};
 pub use quantity::{figure_in_words, quantity};
 pub use record::{
     GivenScenario, Head, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Outcome, Record, Run, now,
 };
+pub use shard::{Shard, ShardBy, ShardNumber};
 pub use writer::{RecordWriter, is_full};

@@ -203,6 +203,10 @@ words! {
         EndedS,
         /// Jitter by RFC 3550 §6.4.1: how far the packets' spacing wavers, smoothed, as the receiver had it at the end.
         JitterMs,
+        /// Goodput of one client of several that measured at once; of a sample the index is the client's number.
+        ClientGoodputBitPerS,
+        /// How alike the goodputs of several clients are (Jain's index): 1 where all have the same, 1/n where one of n has all.
+        FairnessIndex,
     }
 }
 

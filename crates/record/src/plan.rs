@@ -16,6 +16,7 @@ use super::figure_name::FigureName;
 use crate::lateness::LateBudget;
 use crate::link_spec::{EmulatedLink, LinkSpec};
 use crate::profile::Profile;
+use crate::shard::Shard;
 use crate::way::Route;
 
 /// A whole experiment.
@@ -43,6 +44,9 @@ pub struct Plan {
     /// Whether each link keeps what every flow added up to, which a calibration's truth is made of.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_flow: bool,
+    /// The part of the runs that takes place here; all of them when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
 }
 
 /// In which order runs take place. Each round has every case once, so that a drift of the machine meets all alike.
@@ -160,23 +164,33 @@ impl Plan {
         self.cases.iter().find(|case| case.name == name)
     }
 
-    /// The cases of a round, from 1, in the order in which they run, whether or not each still needs it.
+    /// The cases of a round, from 1, in the order in which they run, whether or not each still needs it; of a shard those
+    /// that are its own.
     pub fn round(&self, repeat: u32) -> Vec<PlannedRun<'_>> {
-        let mut runs: Vec<_> = self
-            .cases
-            .iter()
-            .map(|case| PlannedRun {
-                case,
-                repeat,
-                seed: case.link.seed.unwrap_or(self.seed) + u64::from(repeat - 1),
-            })
-            .collect();
+        let cases = self.cases.iter();
+        let mut runs: Vec<_> = cases.map(|case| self.run(case, repeat)).collect();
         if self.order == Order::Random {
             // One generator a round, so that a resumed experiment draws the same orders.
             let round = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             fastrand::Rng::with_seed(round ^ u64::from(repeat)).shuffle(&mut runs);
         }
+        runs.retain(|run| self.has(&run.case.name, repeat));
         runs
+    }
+
+    /// A repeat of a case, from 1.
+    pub fn run<'a>(&self, case: &'a Case, repeat: u32) -> PlannedRun<'a> {
+        PlannedRun {
+            case,
+            repeat,
+            seed: case.link.seed.unwrap_or(self.seed) + u64::from(repeat - 1),
+        }
+    }
+
+    /// Whether this run takes place here.
+    pub fn has(&self, case: &str, repeat: u32) -> bool {
+        let shard = self.shard.as_ref();
+        shard.is_none_or(|shard| shard.has(case, repeat))
     }
 
     /// The most rounds that any case may need.

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::plan::{Case, Plan};
+use super::plan::{Case, Plan, PlannedRun};
 use crate::Baseline;
 use crate::Figure;
 use crate::HostFacts;
@@ -20,6 +20,7 @@ use crate::Measurement;
 use crate::lateness::{self, LatePackets};
 use crate::summary::Summary;
 use crate::upgrade;
+use stats::repeats;
 
 /// Names the format in the file.
 const FORMAT: &str = "farwire-record";
@@ -56,8 +57,11 @@ pub struct Head {
     pub scenario: GivenScenario,
     /// What took effect.
     pub plan: Plan,
-    /// The machine.
+    /// The machine; of a merged record the one of the record that began first.
     pub host: HostFacts,
+    /// Of a merged record every machine that had a part in it; empty otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostFacts>,
 }
 
 /// A line after the head.
@@ -92,6 +96,9 @@ pub struct Run {
     pub attempt: u32,
     /// Of the link's randomness.
     pub seed: u64,
+    /// On which of the head's `hosts` it ran, from 1; absent where the record has one host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<usize>,
     /// RFC 3339, UTC.
     pub started_at: String,
     /// How it ended.
@@ -161,6 +168,7 @@ impl Head {
             scenario,
             plan,
             host,
+            hosts: Vec::new(),
         }
     }
 
@@ -187,13 +195,16 @@ impl Head {
             "a record of version {version}; this farwire reads versions {} to {VERSION}",
             upgrade::OLDEST
         );
-        let mut head: Value = serde_json::from_slice(line).context("line 1: damaged")?;
-        if version < VERSION {
+        let head = || -> serde_json::Result<Self> {
+            if version == VERSION {
+                return serde_json::from_slice(line);
+            }
+            let mut head: Value = serde_json::from_slice(line)?;
             upgrade::upgrade_head(&mut head);
             head["version"] = VERSION.into();
-        }
-        let head = serde_json::from_value(head).context("line 1: damaged")?;
-        Ok((head, version))
+            serde_json::from_value(head)
+        };
+        Ok((head().context("line 1: damaged")?, version))
     }
 }
 
@@ -238,11 +249,7 @@ impl Record {
 
     /// What there is of every case and repeat.
     pub fn latest(&self) -> Latest<'_> {
-        let runs = self.runs.iter();
-        Latest(
-            runs.map(|run| ((run.case.as_str(), run.repeat), run))
-                .collect(),
-        )
+        Latest::of(&self.runs)
     }
 }
 
@@ -251,6 +258,15 @@ impl Record {
 pub struct Latest<'a>(HashMap<(&'a str, u32), &'a Run>);
 
 impl<'a> Latest<'a> {
+    /// Of `runs`, the attempts of each in their order.
+    pub(crate) fn of(runs: impl IntoIterator<Item = &'a Run>) -> Self {
+        let runs = runs.into_iter();
+        Self(
+            runs.map(|run| ((run.case.as_str(), run.repeat), run))
+                .collect(),
+        )
+    }
+
     /// What `case` has of a repeat.
     pub fn run(&self, case: &str, repeat: u32) -> Option<&'a Run> {
         self.0.get(&(case, repeat)).copied()
@@ -272,6 +288,33 @@ impl<'a> Latest<'a> {
         figures.map(|figure| figure.value).collect()
     }
 
+    /// How many times `case` runs, as far as is known: in two stages, what the first says, and one more for each run that
+    /// gave no figure.
+    pub fn repeats(&self, case: &Case) -> u32 {
+        let Some(narrow) = &case.repeats.until else {
+            return case.repeats.least;
+        };
+        let values = self.deciding(case);
+        let without = self.runs(case).count() - values.len();
+        if values.is_empty() && without >= repeats::FIRST {
+            // It never gives one.
+            return case.repeats.least;
+        }
+        let needed = repeats::needed(&values, narrow.percent / 100.0);
+        let needed = needed.map_or(case.repeats.least, |n| u32::try_from(n).unwrap_or(u32::MAX));
+        let without = u32::try_from(without).unwrap_or(u32::MAX);
+        needed.saturating_add(without).min(case.repeats.most)
+    }
+
+    /// Whether this run is still to be done: it is wanted, and either not there or spoilt, to be attempted so often.
+    pub fn lacks(&self, planned: &PlannedRun<'_>, attempts: u32) -> bool {
+        let PlannedRun { case, repeat, .. } = planned;
+        match self.run(&case.name, *repeat) {
+            None => *repeat <= self.repeats(case),
+            Some(run) => run.is_invalid() && run.attempt < attempts,
+        }
+    }
+
     /// What a case has of its repeats, in their order.
     pub fn runs(&self, case: &Case) -> impl Iterator<Item = &'a Run> {
         (1..=case.repeats.most).filter_map(|repeat| self.run(&case.name, repeat))
@@ -289,32 +332,64 @@ pub(crate) struct Found {
 
 /// What the file holds, as far as it is whole.
 pub(crate) fn read(file: impl Read) -> Result<Found> {
-    let mut lines = BufReader::new(file);
-    let mut line = Vec::new();
-    let mut whole = lines.read_until(b'\n', &mut line)? as u64;
-    let (head, version) = Head::parse(&line)?;
+    let (head, mut lines) = Lines::begin(file)?;
     let mut record = Record::new(head);
-    ensure!(line.ends_with(b"\n"), "ends before its plan");
-    for number in 2.. {
-        line.clear();
-        let length = lines.read_until(b'\n', &mut line)? as u64;
-        // What is cut off within a line was not whole when it was written; what is whole must be sound.
-        if !line.ends_with(b"\n") {
-            break;
+    while let Some(line) = lines.next()? {
+        match line {
+            Line::Baseline(baseline) => record.baselines.push(baseline),
+            Line::Run(run) => record.runs.push(run),
+            Line::FinishedAt(at) => record.finished_at = Some(at),
         }
-        match parse_line(&line, version) {
-            Ok(Line::Baseline(baseline)) => record.baselines.push(baseline),
-            Ok(Line::Run(run)) => record.runs.push(run),
-            Ok(Line::FinishedAt(at)) => record.finished_at = Some(at),
-            Err(error) => return Err(anyhow!("line {number}: damaged: {error}")),
-        }
-        whole += length;
     }
     Ok(Found {
         record,
-        version,
-        whole,
+        version: lines.version,
+        whole: lines.whole,
     })
+}
+
+/// The lines of a record, one at a time.
+pub(crate) struct Lines<R> {
+    file: BufReader<R>,
+    /// In which they were written.
+    pub(crate) version: u32,
+    /// How many of the file's bytes were whole lines until here.
+    pub(crate) whole: u64,
+    number: u64,
+    /// The last one, as it stands in the file.
+    pub(crate) text: Vec<u8>,
+}
+
+impl<R: Read> Lines<R> {
+    /// The head, and the lines after it.
+    pub(crate) fn begin(file: R) -> Result<(Head, Self)> {
+        let (mut file, mut text) = (BufReader::new(file), Vec::new());
+        let whole = file.read_until(b'\n', &mut text)? as u64;
+        let (head, version) = Head::parse(&text)?;
+        ensure!(text.ends_with(b"\n"), "ends before its plan");
+        let lines = Self {
+            file,
+            version,
+            whole,
+            number: 1,
+            text,
+        };
+        Ok((head, lines))
+    }
+
+    /// The next one that is whole. What is cut off within a line was not whole when it was written; what is whole must be sound.
+    pub(crate) fn next(&mut self) -> Result<Option<Line<Run>>> {
+        self.text.clear();
+        self.number += 1;
+        let length = self.file.read_until(b'\n', &mut self.text)? as u64;
+        if !self.text.ends_with(b"\n") {
+            return Ok(None);
+        }
+        let line = parse_line(&self.text, self.version)
+            .map_err(|error| anyhow!("line {}: damaged: {error}", self.number))?;
+        self.whole += length;
+        Ok(Some(line))
+    }
 }
 
 fn parse_line(line: &[u8], version: u32) -> serde_json::Result<Line<Run>> {
@@ -369,6 +444,11 @@ impl Run {
         measured
             .all(|one| one.invalid.is_none() || one.invalid.as_ref() == Some(cause))
             .then_some(cause)
+    }
+
+    /// Whether the machine spoilt something of it.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self.outcome, Outcome::Invalid { .. })
     }
 
     /// Whether something was not measured.

@@ -1,6 +1,8 @@
 //! Which figures an instrument can state, so that one that can never be measured is refused before anything runs.
 
+use crate::clients::{self, Together};
 use crate::figure_name::FigureName;
+use crate::profile::SampleKind;
 use crate::{Direction, Metric, Phase, Statistic};
 
 /// Every figure over all streams that an instrument with its arguments can state. Not each is in every measurement: some are
@@ -72,6 +74,33 @@ impl Stated {
     pub fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
+    }
+
+    /// Those that several clients with samples of this kind state together, and what each client's goodput comes to.
+    #[must_use]
+    pub fn of_clients(self, samples: Option<SampleKind>) -> Self {
+        let goodput = |figure: &&FigureName| {
+            (figure.metric, figure.statistic) == (Metric::GoodputBitPerS, Statistic::Mean)
+                && (figure.phase, figure.size) == (None, None)
+        };
+        let of_each = self.0.iter().filter(goodput).flat_map(|figure| {
+            clients::OF_EACH.map(|(metric, statistic)| FigureName {
+                metric,
+                statistic,
+                ..figure.clone()
+            })
+        });
+        let of_each: Vec<FigureName> = of_each.collect();
+        let all = self.0.into_iter().filter(|figure| {
+            let FigureName {
+                metric,
+                statistic,
+                phase,
+                ..
+            } = *figure;
+            Together::of(metric, statistic, phase, samples).is_some()
+        });
+        Self(all.chain(of_each).collect())
     }
 
     /// Whether `name`, whichever its instrument, is one of them; as [`FigureName::find`] has it.

@@ -52,6 +52,9 @@ pub struct Summary {
     /// What was kept of the log of every packet, where that was asked for.
     #[serde(default, alias = "truth", skip_serializing_if = "Option::is_none")]
     pub packet_log: Option<PacketLogSummary>,
+    /// What was kept of a capture, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<CaptureSummary>,
     /// What happened to the interfaces of `farwire emulate` that anything happened to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<InterfaceSummary>,
@@ -240,6 +243,21 @@ pub struct PacketLogSummary {
     pub flows: Vec<CrossedFlow>,
 }
 
+/// What a capture kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CaptureSummary {
+    /// Packets written of those that came in or left at A.
+    pub a: u64,
+    /// Packets written of those that came in or left at B.
+    pub b: u64,
+    /// Packets that could not be kept: the writer fell behind, or had ended.
+    pub not_kept: u64,
+    /// Why the writer ended before the emulator did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 impl Summary {
     /// That the emulator itself lost packets, if so, and what would help.
     pub fn own_loss(&self) -> Option<String> {
@@ -423,7 +441,8 @@ impl fmt::Display for Micros {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let silent = self.up.packets + self.down.packets == 0;
-        let is_told = self.packet_log.is_some() || !self.interfaces.is_empty();
+        let is_told =
+            self.packet_log.is_some() || self.capture.is_some() || !self.interfaces.is_empty();
         if silent && self.invalid().is_none() && !is_told {
             return f.write_str("nothing crossed the link");
         }
@@ -478,6 +497,9 @@ impl fmt::Display for Summary {
         }
         if let Some(log) = &self.packet_log {
             write!(f, "\npacket log: {log}")?;
+        }
+        if let Some(capture) = &self.capture {
+            write!(f, "\ncapture: {capture}")?;
         }
         for interface in &self.interfaces {
             write!(f, "\n{interface}")?;
@@ -561,13 +583,26 @@ fn times(count: u64) -> String {
     }
 }
 
+impl fmt::Display for CaptureSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b] = [self.a, self.b].map(|of| counted(of, "packet"));
+        write!(f, "{a} at a, {b} at b")?;
+        write_missing(f, self.not_kept, self.error.as_deref())
+    }
+}
+
 impl fmt::Display for PacketLogSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&counted(self.lines, "line"))?;
-        if self.not_kept > 0 {
-            write!(f, "; {} could not be kept: ", self.not_kept)?;
-            f.write_str(self.error.as_deref().unwrap_or("the writer fell behind"))?;
-        }
-        Ok(())
+        write_missing(f, self.not_kept, self.error.as_deref())
     }
+}
+
+/// What a writer beside the packet path did not keep, and why.
+fn write_missing(f: &mut fmt::Formatter<'_>, not_kept: u64, error: Option<&str>) -> fmt::Result {
+    if not_kept > 0 {
+        write!(f, "; {not_kept} could not be kept: ")?;
+        f.write_str(error.unwrap_or("the writer fell behind"))?;
+    }
+    Ok(())
 }

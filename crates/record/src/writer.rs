@@ -26,25 +26,35 @@ impl RecordWriter {
     /// # Errors
     /// There is a record, or another farwire is writing one, or the file system refuses ([`is_full`]: for want of room).
     pub fn begin(directory: &Path, head: &Head, overwrite: bool) -> Result<Self> {
+        Self::put(directory, overwrite, |mut file| {
+            Ok(file.write_all(&line(head)?)?)
+        })
+    }
+
+    /// Puts a record with this content there, whole or not at all; otherwise as [`RecordWriter::begin`].
+    pub(crate) fn put(
+        directory: &Path,
+        overwrite: bool,
+        content: impl FnOnce(&File) -> Result<()>,
+    ) -> Result<Self> {
         let path = directory.join(FILE);
         let begin = || -> Result<File> {
             make(directory)?;
-            // The head is there whole or not at all.
             let partial = path.with_extension("partial");
-            let mut file = OpenOptions::new()
+            let file = OpenOptions::new()
                 .create(true)
                 .write(true)
                 .truncate(false)
                 .open(&partial)?;
             lock(&file)?;
-            let mut put = || -> Result<()> {
+            let put = || -> Result<()> {
                 // Only now is it sure that nobody else puts one there.
                 if path.exists() {
                     ensure!(overwrite, "there is a record already");
                     lock(&File::open(&path)?)?;
                 }
                 file.set_len(0)?;
-                file.write_all(&line(head)?)?;
+                content(&file)?;
                 file.sync_all()?;
                 fs::rename(&partial, &path)?;
                 sync_directory(directory)?;
@@ -67,6 +77,10 @@ impl RecordWriter {
             let file = OpenOptions::new().read(true).append(true).open(&path)?;
             lock(&file)?;
             let found = read(&file)?;
+            ensure!(
+                found.record.head.hosts.is_empty(),
+                "merged from several records: resume those, and merge them again"
+            );
             ensure!(
                 found.version == VERSION,
                 "a record of version {}: it can be reported and compared, but only one of version {VERSION} can be resumed",
@@ -201,7 +215,7 @@ fn writer_of(file: &File) -> Option<u32> {
 }
 
 /// A value as a line.
-fn line(value: &impl Serialize) -> Result<Vec<u8>> {
+pub(crate) fn line(value: &impl Serialize) -> Result<Vec<u8>> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     Ok(line)

@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 
-use super::conditions;
+use super::{conditions, hosts};
 use crate::analysis::{Analysis, Bottleneck, CaseFigures, Verdict, ceiling, machine as own};
-use record::Baseline;
 use record::plan::Plan;
 use record::quantity::counted;
 use record::table::{Cell, Column, Mark, Table};
+use record::{Baseline, Record};
 use stats::repeats;
 
 /// What the numbers are.
@@ -26,6 +26,14 @@ pub(super) fn quick(quick: bool) -> &'static str {
 pub(super) fn machine(baselines: &[Baseline]) -> Option<String> {
     let words = own::in_words(baselines);
     (!words.is_empty()).then(|| format!("this machine with nothing in the way: {words}"))
+}
+
+/// The same of a record; of one that has several hosts their table says it.
+pub(super) fn own_machine(record: &Record) -> Option<String> {
+    match record.head.hosts.len() {
+        0 | 1 => machine(&record.baselines),
+        _ => None,
+    }
 }
 
 /// A row a case: how it stands.
@@ -152,7 +160,14 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
         }
     }
     lines.extend(ceiling::lines(analysis));
-    lines.extend(own::changes(&analysis.record.baselines));
+    let hosts = hosts::of(analysis.record);
+    for host in &hosts {
+        let changes = own::changes(&host.baselines).into_iter();
+        lines.extend(changes.map(|change| match hosts.len() {
+            1 => change,
+            _ => format!("{}: {change}", host.name),
+        }));
+    }
     let trends = analysis.trends.iter();
     let unmet = trends.filter(|c| !matches!(c.verdict, Verdict::Met | Verdict::Incomplete));
     lines.extend(unmet.map(|c| format!("{}: {}: {}", c.expected, c.verdict, c.measured)));
@@ -177,6 +192,11 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     }
     if analysis.record.finished_at.is_none() {
         lines.push(unfinished(analysis));
+    } else if let Some(shard) = &analysis.record.plan().shard {
+        lines.push(format!(
+            "these are the runs of shard {}; `farwire merge` joins them with the others'",
+            shard.number
+        ));
     }
     lines
 }

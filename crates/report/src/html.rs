@@ -13,7 +13,7 @@ use super::conditions::InForce;
 use super::findings::{self, LEGEND};
 use super::render::Html;
 use super::tables::or_dash;
-use super::{conditions, spread, steady, tables};
+use super::{conditions, hosts, spread, steady, tables};
 use crate::analysis::{Analysis, CaseFigures, Verdict, left_out, machine};
 use record::plan::{Instrument, Order};
 use record::printable::printable_lines;
@@ -109,6 +109,11 @@ impl Page<'_> {
             }
         }
         methods
+    }
+
+    /// The machines, held against each other where there are several.
+    fn hosts(&self) -> Option<Table> {
+        hosts::table(self.analysis)
     }
 
     /// What was in effect within the rigs.
@@ -217,9 +222,44 @@ fn run(run: &Run) -> [Cell; 6] {
         run.seed.to_string().into(),
         run.started_at.as_str().into(),
         outcome,
-        each_link(&run.links, departure_error).into(),
-        each_link(&run.links, packets).into(),
+        match latest(&run.links) {
+            Some(link) => format!(
+                "{}, the latest: {}",
+                link.name,
+                departure_error(&link.summary)
+            ),
+            None => each_link(&run.links, departure_error),
+        }
+        .into(),
+        match run.links.len() > MOST_LINKS {
+            true => sum(&run.links),
+            false => each_link(&run.links, packets),
+        }
+        .into(),
     ]
+}
+
+/// More links than a chain can have are clients', and shown together.
+const MOST_LINKS: usize = 16;
+
+/// Of many links, the one whose packets left latest, by their 99th percentile.
+fn latest(links: &[LinkCounts]) -> Option<&LinkCounts> {
+    let many = links.len() > MOST_LINKS;
+    let latest = links.iter().filter(|_| many);
+    latest.max_by_key(|link| link.summary.departure_error.p99_ns)
+}
+
+/// What many links carried together.
+fn sum(links: &[LinkCounts]) -> String {
+    let way = |of: fn(&Summary) -> &DirectionSummary| {
+        let ways = links.iter().map(|link| of(&link.summary));
+        let (packets, delivered) = ways.fold((0, 0), |(packets, delivered), way| {
+            (packets + way.packets, delivered + way.delivered)
+        });
+        format!("{packets} in, {delivered} delivered")
+    };
+    let (up, down) = (way(|link| &link.up), way(|link| &link.down));
+    format!("all {} links: up {up}; down {down}", links.len())
 }
 
 /// A line a link, which names it if there are several.

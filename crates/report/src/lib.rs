@@ -13,6 +13,7 @@ mod figures;
 mod findings;
 mod flent;
 pub mod fuzzing;
+mod hosts;
 mod html;
 mod index;
 mod interval;

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use super::findings::{LEGEND, conditions, findings, headline, machine, quick, verdicts};
+use super::findings::{LEGEND, conditions, findings, headline, own_machine, quick, verdicts};
 use super::render::{escaped, table_markdown};
-use super::{chance, spread, steady, tables};
+use super::{chance, hosts, spread, steady, tables};
 use crate::analysis::Analysis;
 use record::Record;
 
@@ -33,15 +33,16 @@ pub fn markdown(record: &Record) -> Result<String> {
     }
     let cases = table_markdown(&verdicts(&analysis));
     text += &format!("\n## Verdicts\n\n{cases}\n");
-    let machine = machine(&record.baselines);
+    let machine = own_machine(record);
     for line in findings(&analysis).into_iter().chain(machine) {
         text += &format!("- {}\n", escaped(&line));
     }
-    let chance = chance::table(&analysis).into_iter().collect();
+    let chance = chance::table(&analysis).into_iter();
+    let others = chance.chain(hosts::table(&analysis)).collect();
     for table in [
         steady::tables(&analysis),
         spread::tables(&values, false),
-        chance,
+        others,
     ]
     .concat()
     {

@@ -1,9 +1,9 @@
 //! The report for a terminal: figures, verdicts and what spoils them; with its details all that a record has to say.
 
 use super::brief;
-use super::findings::{LEGEND, findings, machine, quick, verdicts};
+use super::findings::{LEGEND, findings, own_machine, quick, verdicts};
 use super::terminal::{Terminal, prose, table_text};
-use super::{chance, spread, steady, tables};
+use super::{chance, hosts, spread, steady, tables};
 use crate::analysis::Analysis;
 use record::Record;
 
@@ -16,6 +16,9 @@ pub fn text(record: &Record, terminal: Terminal) -> String {
         text += &format!("\n{}", table_text(&table, terminal));
     }
     text += &prose(&brief::note(&analysis), terminal);
+    if let Some(table) = hosts::table(&analysis) {
+        text += &format!("\n{}", table_text(&table, terminal));
+    }
     text.push('\n');
     text + &prose(&findings(&analysis).join("\n"), terminal)
 }
@@ -37,11 +40,14 @@ pub fn details(record: &Record, terminal: Terminal) -> String {
         text += &format!("\n{}", table_text(&table, terminal));
     }
     text += &spread::text(&values, terminal);
-    if let Some(table) = chance::table(&analysis) {
+    for table in chance::table(&analysis)
+        .into_iter()
+        .chain(hosts::table(&analysis))
+    {
         text += &format!("\n{}", table_text(&table, terminal));
     }
     text.push('\n');
-    let machine = machine(&record.baselines);
+    let machine = own_machine(record);
     let lines: Vec<String> = machine.into_iter().chain(findings(&analysis)).collect();
     text + &prose(&lines.join("\n"), terminal)
 }

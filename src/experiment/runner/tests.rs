@@ -9,7 +9,7 @@ use instruments::serve;
 use instruments::serve::{ServeConfig, Server};
 use record::HostFacts;
 use record::lateness::{Departed, FlowDepartures, FlowKind, LinkDepartures};
-use record::summary::Summary;
+use record::summary::OwnLoss;
 use record::{GivenScenario, Head};
 use std::path::Path;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Testbed for LoopbackTestbed {
         BTreeMap::from([("congestion".to_owned(), congestion)])
     }
 
-    fn in_client(&self, work: ClientWork<'_>) -> Result<Measurement> {
+    fn in_client(&self, _: usize, work: ClientWork<'_>) -> Result<Measurement> {
         self.died.store(self.dies, Ordering::Relaxed);
         Ok(work())
     }
@@ -330,4 +330,25 @@ fn what_a_signal_cut_short_is_done_when_it_is_resumed_and_nothing_twice() {
     assert_eq!((cut.baselines.len(), whole.baselines.len()), (1, 4));
     let again = go_on(directory.path(), &loopback, false);
     assert_eq!(again.baselines.len(), 4);
+}
+
+#[test]
+fn what_links_with_rings_in_common_lost_is_said_once() {
+    let full = Summary {
+        rings_full: vec![OwnLoss {
+            cause: "receive ring of trains full".to_owned(),
+            count: 7,
+        }],
+        ..Summary::default()
+    };
+    let link = |number, summary: &Summary| (format!("client {number}"), summary.clone());
+    let said = own_losses(&[link(1, &full), link(2, &full), link(3, &full)]);
+    assert_eq!(said.len(), 1);
+    assert!(
+        said[0].starts_with("client 1 and 2 other links: "),
+        "{said:?}"
+    );
+    let said = own_losses(&[link(1, &Summary::default()), link(2, &full)]);
+    assert!(said[0].starts_with("client 2: "), "{said:?}");
+    assert!(own_losses(&[link(1, &full)])[0].starts_with("the emulator itself lost"));
 }

@@ -135,6 +135,7 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
     }
     Ok(Plan {
         by_flow: false,
+        shard: None,
         quick,
         seed: scenario.seed.unwrap_or(DEFAULT_SEED),
         order: scenario.order,

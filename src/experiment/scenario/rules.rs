@@ -482,7 +482,10 @@ fn check_figure(case: &Case, of: &FigureName) -> Result<()> {
         let known = nearest::or_all(&of.instrument, known);
         format!("the case has no instrument `{}`{known}", of.instrument)
     })?;
-    let stated = measure::figures(instrument)?;
+    let mut stated = measure::figures(instrument)?;
+    if case.bed.clients() > 1 {
+        stated = stated.of_clients(instrument.profile.samples);
+    }
     ensure!(
         stated.has(of),
         "`{}` as it is used here does not state {of}; it states {}",

@@ -14,10 +14,12 @@ use serde::{Deserialize, Deserializer};
 use super::TakenOut;
 use super::rules::{ExpectTable, PublishedText, Text};
 use crate::experiment::host;
+use crate::forward::thread::HELD_MEMORY;
 use crate::toml_file::SourceFile;
 use instruments::measure::{InstrumentArgs, Kind, Parameters};
 use record::bed::Bed;
 use record::figure_name::FigureName;
+use record::in_effect::MemoryNeed;
 use record::link_spec::LinkSpec;
 use record::nearest;
 use record::plan::{Case, Instrument, Narrow, Repeats};
@@ -198,6 +200,7 @@ impl CaseTable {
     ) -> Result<Case> {
         ensure!(!self.name.contains('\n'), "name: it is one line");
         self.bed.check(&self.link, self.between.as_ref())?;
+        self.check_memory()?;
         let mut repeats = self
             .repeats
             .as_ref()
@@ -231,6 +234,22 @@ impl CaseTable {
             expect: expect.collect::<Result<_>>()?,
             note: self.note.trim().to_owned(),
         })
+    }
+
+    /// Refuses more clients than there is memory for what their links imply.
+    fn check_memory(&self) -> Result<()> {
+        let clients = u64::from(self.bed.clients());
+        if clients == 1 {
+            return Ok(());
+        }
+        let route = self.bed.path(&self.link, self.between.as_ref())?;
+        let need = MemoryNeed::on(&route.up, &route.down).bytes();
+        ensure!(
+            need.saturating_mul(clients) <= HELD_MEMORY as u64,
+            "bed: clients: {clients} links whose rate times delay takes {need} bytes each need more than the {HELD_MEMORY} that \
+             the forwarder holds: ask for fewer, or for less rate or delay"
+        );
+        Ok(())
     }
 
     fn instruments(
@@ -281,6 +300,10 @@ impl CaseTable {
             let asked = table
                 .with(&parameters, source)
                 .with_context(|| format!("parameters: {name}"))?;
+            ensure!(
+                self.bed.clients() == 1 || !matches!(asked.instrument().server(), Ok(Some(_))),
+                "parameters: {name}: tool: its server takes one test at a time: leave the tool out, or have one client"
+            );
             Ok(Instrument {
                 name: name.to_owned(),
                 kind: table.kind.name().to_owned(),

@@ -1,9 +1,9 @@
 //! The packet log's lines as CSV (RFC 4180, but for its line ends, which are bare).
 
-use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 use std::net::IpAddr;
 
+use itoa::Integer;
 use model::{Nanos, Side};
 use netio::{Flow, clock};
 use record::crossing::CrossedFlow;
@@ -14,6 +14,9 @@ use crate::forward::departures::Changes;
 /// The first line.
 const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,changes,due_ns,departure_ns,protocol,source,source_port,destination,destination_port\n";
 
+/// Bytes that are written at once: the kernel keeps large pieces with the least work.
+const WRITE: usize = 1 << 20;
+
 /// A file of rows.
 pub(super) struct CsvFile<W> {
     file: W,
@@ -23,7 +26,10 @@ pub(super) struct CsvFile<W> {
 /// Makes rows of lines.
 #[derive(Debug, Default)]
 struct RowWriter {
-    text: String,
+    /// Rows that were not written yet.
+    text: Vec<u8>,
+    /// A row without its number.
+    row: Vec<u8>,
     /// By ingress: the last flow and its columns, which the next line is likely to need again.
     flows: [Option<(Flow, String)>; 2],
 }
@@ -38,16 +44,31 @@ impl<W> CsvFile<W> {
     }
 }
 
+impl<W: Write> CsvFile<W> {
+    fn write(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.rows.text)?;
+        self.rows.text.clear();
+        Ok(())
+    }
+}
+
 impl<W: Write + Send + 'static> Sink for CsvFile<W> {
     fn begin(&mut self) -> io::Result<()> {
         self.file.write_all(HEADER.as_bytes())
     }
 
-    fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<usize> {
-        let text = self.rows.rows(first, lines);
-        self.file.write_all(text.as_bytes())?;
+    fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<u64> {
+        let (wall, mut number) = (WallTime::now(), first);
+        for line in lines {
+            self.rows.add(wall, number, line);
+            number += u64::from(line.count);
+            if self.rows.text.len() >= WRITE {
+                self.write()?;
+            }
+        }
+        self.write()?;
         self.file.flush()?;
-        Ok(lines.len())
+        Ok(number - first)
     }
 
     fn flows(self) -> Vec<CrossedFlow> {
@@ -56,54 +77,61 @@ impl<W: Write + Send + 'static> Sink for CsvFile<W> {
 }
 
 impl RowWriter {
-    /// A row for each line, numbered from `first` on.
-    fn rows(&mut self, first: u64, lines: &[LogLine]) -> &str {
-        self.rows_at(WallTime::now(), first, lines)
-    }
-
-    fn rows_at(&mut self, wall: WallTime, first: u64, lines: &[LogLine]) -> &str {
-        self.text.clear();
-        for (number, line) in (first..).zip(lines) {
-            let row = self.row(wall, number, line);
-            row.expect("a string takes everything");
+    /// A row for each packet of a line, numbered from `first` on.
+    fn add(&mut self, wall: WallTime, first: u64, line: &LogLine) {
+        self.row.clear();
+        self.row_without_number(wall, line);
+        let mut digits = itoa::Buffer::new();
+        for number in first..first + u64::from(line.count) {
+            self.text
+                .extend_from_slice(digits.format(number).as_bytes());
+            self.text.extend_from_slice(&self.row);
         }
-        &self.text
     }
 
-    fn row(&mut self, wall: WallTime, number: u64, line: &LogLine) -> fmt::Result {
-        let direction = match line.ingress {
-            Side::A => "up",
-            Side::B => "down",
-        };
-        let text = &mut self.text;
-        write!(text, "{number},{direction},")?;
+    fn row_without_number(&mut self, wall: WallTime, line: &LogLine) {
+        let row = &mut self.row;
+        row.extend_from_slice(match line.ingress {
+            Side::A => b",up,",
+            Side::B => b",down,",
+        });
         if line.bytes > 0 {
-            write!(text, "{}", line.bytes)?;
+            push_decimal(row, line.bytes);
         }
-        let (arrival, verdict) = (wall.of(line.arrival), line.verdict.name());
-        write!(text, ",{arrival},{verdict},")?;
-        let Changes {
-            is_copy, is_marked, ..
-        } = line.changes;
-        let changes = [
-            (is_copy, "copy"),
-            (is_marked, "marked"),
-            (line.changes.edit().is_some(), "corrupted"),
-        ];
-        let mut between = "";
-        for (_, word) in changes.iter().filter(|(applies, _)| *applies) {
-            write!(text, "{between}{word}")?;
-            between = " ";
-        }
-        text.push(',');
+        row.push(b',');
+        push_decimal(row, wall.of(line.arrival));
+        row.push(b',');
+        row.extend_from_slice(line.verdict.name().as_bytes());
+        row.push(b',');
+        push_changes(row, line.changes);
+        row.push(b',');
         for time in [line.due, line.departure] {
             if let Some(time) = time {
-                write!(text, "{}", wall.of(time))?;
+                push_decimal(row, wall.of(time));
             }
-            text.push(',');
+            row.push(b',');
         }
         let last = &mut self.flows[line.ingress.index()];
-        writeln!(text, "{}", columns_of(last, line.flow))
+        row.extend_from_slice(columns_of(last, line.flow).as_bytes());
+        row.push(b'\n');
+    }
+}
+
+fn push_decimal(row: &mut Vec<u8>, number: impl Integer) {
+    row.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+fn push_changes(row: &mut Vec<u8>, changes: Changes) {
+    let words = [
+        (changes.is_copy, "copy"),
+        (changes.is_marked, "marked"),
+        (changes.edit().is_some(), "corrupted"),
+    ];
+    let mut between = "";
+    for (_, word) in words.iter().filter(|(applies, _)| *applies) {
+        row.extend_from_slice(between.as_bytes());
+        row.extend_from_slice(word.as_bytes());
+        between = " ";
     }
 }
 
@@ -136,13 +164,13 @@ fn columns(flow: &Flow) -> String {
 
 /// How the emulator's clock becomes the wall's, which instruments and captures stamp with.
 #[derive(Clone, Copy, Debug)]
-struct WallTime {
+pub(in crate::forward) struct WallTime {
     mono: Nanos,
     wall: Nanos,
 }
 
 impl WallTime {
-    fn now() -> Self {
+    pub(in crate::forward) fn now() -> Self {
         Self {
             mono: clock::now(),
             wall: clock::wall(),
@@ -150,7 +178,7 @@ impl WallTime {
     }
 
     /// Nanoseconds since 1970.
-    fn of(self, mono: Nanos) -> u64 {
+    pub(in crate::forward) fn of(self, mono: Nanos) -> u64 {
         (self.wall.0.wrapping_sub(self.mono.0)).wrapping_add(mono.0)
     }
 }
@@ -162,6 +190,23 @@ mod tests {
     use super::super::PacketVerdict;
     use super::*;
     use model::{DropCause, Edit};
+    use proptest::prelude::*;
+
+    const WALL: WallTime = WallTime {
+        mono: Nanos(2_000),
+        wall: Nanos(1_000_002_000),
+    };
+    const FLIP: Edit = Edit::FlipBits {
+        first: 7,
+        count: NonZeroU8::MIN,
+        repair: false,
+    };
+
+    fn rows(first: u64, line: &LogLine) -> String {
+        let mut rows = RowWriter::default();
+        rows.add(WALL, first, line);
+        String::from_utf8(rows.text).unwrap()
+    }
 
     #[test]
     fn a_row_has_wall_clock_times_and_leaves_empty_what_there_is_not() {
@@ -185,30 +230,128 @@ mod tests {
             ..line
         };
         let changed = LogLine {
-            changes: Changes::new(
-                2,
-                true,
-                Some(Edit::FlipBits {
-                    first: 7,
-                    count: NonZeroU8::MIN,
-                    repair: false,
-                }),
-            ),
+            changes: Changes::new(2, true, Some(FLIP)),
             ..lost
         };
-        let wall = WallTime {
-            mono: Nanos(2_000),
-            wall: Nanos(1_000_002_000),
-        };
-        let mut table = RowWriter::default();
-        let rows = table.rows_at(wall, 7, &[line, lost, changed]);
+        let whole =
+            "7,down,98,1000001000,delivered,,1000001500,1000001600,tcp,fd77::1,1000,fd77::2,80\n";
+        assert_eq!(rows(7, &line), whole);
+        assert_eq!(rows(8, &lost), "8,down,98,1000001000,queue_full,,,,,,,,\n");
         assert_eq!(
-            rows,
-            "7,down,98,1000001000,delivered,,1000001500,1000001600,tcp,fd77::1,1000,fd77::2,80\n\
-             8,down,98,1000001000,queue_full,,,,,,,,\n\
-             9,down,98,1000001000,queue_full,copy marked corrupted,,,,,,,\n"
+            rows(9, &changed),
+            "9,down,98,1000001000,queue_full,copy marked corrupted,,,,,,,\n"
         );
-        let columns = |text: &str| text.lines().next().unwrap().split(',').count();
-        assert_eq!(columns(HEADER), columns(rows));
+        let columns = |text: &str| text.trim_end().split(',').count();
+        assert_eq!(columns(HEADER), columns(whole));
+    }
+
+    #[test]
+    fn packets_alike_have_a_row_each() {
+        let pair = LogLine {
+            count: 3,
+            ..LogLine::unseen(Nanos(1), Side::A, PacketVerdict::LinkControl)
+        };
+        let rest = ",up,,1000000001,link_control,,,,,,,,\n";
+        let expected = format!("8{rest}9{rest}10{rest}");
+        assert_eq!(rows(8, &pair), expected);
+    }
+
+    /// A row as plain formatting makes it.
+    fn plain(number: u64, line: &LogLine) -> String {
+        let text = |value: Option<String>| value.unwrap_or_default();
+        let time = |at: Nanos| (1_000_000_000 + at.0).to_string();
+        let direction = ["up", "down"][line.ingress.index()];
+        let bytes = text((line.bytes > 0).then(|| line.bytes.to_string()));
+        let words = [
+            line.changes.is_copy.then_some("copy"),
+            line.changes.is_marked.then_some("marked"),
+            line.changes.edit().map(|_| "corrupted"),
+        ];
+        let changes: Vec<&str> = words.into_iter().flatten().collect();
+        let port = |at: usize| {
+            let ports = line.flow.and_then(|flow| flow.ports);
+            text(ports.map(|ports| ports[at].to_string()))
+        };
+        format!(
+            "{number},{direction},{bytes},{},{},{},{},{},{},{},{},{},{}\n",
+            time(line.arrival),
+            line.verdict.name(),
+            changes.join(" "),
+            text(line.due.map(time)),
+            text(line.departure.map(time)),
+            text(line.flow.map(|flow| match flow.protocol {
+                17 => "udp".to_owned(),
+                other => other.to_string(),
+            })),
+            text(line.flow.map(|flow| flow.source.to_string())),
+            port(0),
+            text(line.flow.map(|flow| flow.destination.to_string())),
+            port(1),
+        )
+    }
+
+    fn flows() -> impl Strategy<Value = Flow> {
+        let kinds = prop_oneof![Just((17, true)), Just((132, true)), Just((89, false))];
+        (kinds, any::<[IpAddr; 2]>(), any::<[u16; 2]>()).prop_map(
+            |((protocol, has_ports), [source, destination], ports)| Flow {
+                protocol,
+                source,
+                destination,
+                ports: has_ports.then_some(ports),
+            },
+        )
+    }
+
+    fn lines() -> impl Strategy<Value = LogLine> {
+        let verdicts = prop_oneof![
+            Just(PacketVerdict::Delivered),
+            Just(PacketVerdict::MemoryLimit),
+            Just(PacketVerdict::Dropped(DropCause::Loss)),
+        ];
+        let times = (0..u64::MAX / 2).prop_map(Nanos);
+        let edits = prop::option::of(Just(FLIP));
+        (
+            (1_u32..120, any::<bool>(), verdicts, any::<u32>()),
+            (
+                times.clone(),
+                prop::option::of(times.clone()),
+                prop::option::of(times),
+            ),
+            (0_u32..2, any::<bool>(), edits),
+            prop::option::of(flows()),
+        )
+            .prop_map(
+                |(what, (arrival, due, departure), (copy, mark, edit), flow)| {
+                    let (count, is_up, verdict, bytes) = what;
+                    let ingress = if is_up { Side::A } else { Side::B };
+                    LogLine {
+                        count,
+                        bytes,
+                        due,
+                        departure,
+                        changes: Changes::new(copy, mark, edit),
+                        flow,
+                        ..LogLine::unseen(arrival, ingress, verdict)
+                    }
+                },
+            )
+    }
+
+    proptest! {
+        #[test]
+        fn rows_are_what_plain_formatting_makes_of_each_packet(
+            first in 1_u64..u64::MAX / 2,
+            lines in prop::collection::vec(lines(), 1..20),
+        ) {
+            let (mut rows, mut expected, mut number) = (RowWriter::default(), String::new(), first);
+            for line in &lines {
+                rows.add(WALL, number, line);
+                for _ in 0..line.count {
+                    expected += &plain(number, line);
+                    number += 1;
+                }
+            }
+            prop_assert_eq!(String::from_utf8(rows.text).unwrap(), expected);
+        }
     }
 }

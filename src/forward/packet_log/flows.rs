@@ -9,7 +9,7 @@ use record::crossing::{CrossedData, CrossedFlow};
 
 use super::{LogLine, PacketVerdict, Sink};
 
-/// Packets of one link that are kept until its end, 32 bytes each, and almost as much again while they are summed up: 500 MB. Beyond them
+/// Lines of one link that are kept until its end, 32 bytes each, and almost as much again while they are summed up: 500 MB. Beyond them
 /// the log is not whole.
 const MOST: usize = 1 << 23;
 /// A flow's packets count as data from this share of its longest on: four quarters are all of it.
@@ -33,16 +33,17 @@ struct Key {
     ports: [u16; 2],
 }
 
-/// One packet.
+/// Packets alike.
 #[derive(Clone, Copy, Debug)]
 struct Crossed {
     arrival: u64,
-    /// 0 if it never left.
+    /// 0 if they were lost.
     departure: u64,
-    /// When it was to leave; 0 if it never was.
+    /// When they were to leave; 0 if they never were.
     due: u64,
+    /// Of each.
     bytes: u32,
-    is_lost: bool,
+    count: u32,
 }
 
 impl Sink for Flows {
@@ -50,14 +51,14 @@ impl Sink for Flows {
         Ok(())
     }
 
-    fn take(&mut self, _: u64, lines: &[LogLine]) -> io::Result<usize> {
+    fn take(&mut self, _: u64, lines: &[LogLine]) -> io::Result<u64> {
         let room = MOST - self.kept;
         let lines = &lines[..lines.len().min(room)];
         for line in lines {
             self.add(line);
         }
         self.kept += lines.len();
-        Ok(lines.len())
+        Ok(lines.iter().map(|line| u64::from(line.count)).sum())
     }
 
     /// In a fixed order.
@@ -78,11 +79,13 @@ impl Flows {
             return;
         };
         // What the emulator itself lost makes the run invalid; link control is nobody's flow.
-        let is_lost = match line.verdict {
-            PacketVerdict::Delivered => false,
-            PacketVerdict::Dropped(_) => true,
-            _ => return,
-        };
+        let is_of_network = matches!(
+            line.verdict,
+            PacketVerdict::Delivered | PacketVerdict::Dropped(_)
+        );
+        if !is_of_network {
+            return;
+        }
         // Lines come as packets leave, not as they come.
         let at = line.arrival.0;
         self.began = Some(self.began.map_or(at, |began| began.min(at)));
@@ -96,8 +99,22 @@ impl Flows {
             departure: line.departure.map_or(0, |at| at.0),
             due: line.due.map_or(0, |at| at.0),
             bytes: line.bytes,
-            is_lost,
+            count: line.count,
         });
+    }
+}
+
+impl Crossed {
+    fn has_left(&self) -> bool {
+        self.departure > 0
+    }
+
+    fn packets(&self) -> u64 {
+        self.count.into()
+    }
+
+    fn all_bytes(&self) -> u64 {
+        u64::from(self.bytes) * self.packets()
     }
 }
 
@@ -107,13 +124,13 @@ impl Key {
             Side::A => (Direction::Up, self.ports),
             Side::B => (Direction::Down, [self.ports[1], self.ports[0]]),
         };
-        let delivered = packets.iter().filter(|packet| packet.departure > 0);
+        let delivered = packets.iter().filter(|alike| alike.has_left());
         CrossedFlow {
             direction,
             protocol: self.protocol,
             ports,
-            delivered: delivered.clone().count() as u64,
-            delivered_bytes: delivered.map(|packet| u64::from(packet.bytes)).sum(),
+            delivered: delivered.clone().map(Crossed::packets).sum(),
+            delivered_bytes: delivered.map(Crossed::all_bytes).sum(),
             best_second_bytes: best_second(packets),
             data: data(began, packets),
         }
@@ -126,30 +143,43 @@ fn data(began: u64, packets: &[Crossed]) -> CrossedData {
     let is_data = |packet: &&Crossed| u64::from(packet.bytes) * 4 >= least;
     let packets = packets.iter().filter(is_data);
     let since = |at: u64| at.saturating_sub(began);
-    let left = packets.clone().filter(|packet| packet.departure > 0);
-    let departures = left.clone().map(|packet| packet.departure);
-    let mut delays: Vec<u64> = left
-        .map(|packet| packet.departure.saturating_sub(packet.arrival))
-        .collect();
-    delays.sort_unstable();
-    let arrivals = packets.clone().map(|packet| packet.arrival);
+    let (left, lost): (Vec<&Crossed>, Vec<&Crossed>) =
+        packets.clone().partition(|alike| alike.has_left());
+    let departures = left.iter().map(|alike| alike.departure);
+    let arrivals = packets.clone().map(|alike| alike.arrival);
     CrossedData {
-        packets: packets.clone().count() as u64,
-        lost: packets.filter(|packet| packet.is_lost).count() as u64,
+        packets: packets.map(Crossed::packets).sum(),
+        lost: lost.into_iter().map(Crossed::packets).sum(),
         first_arrival_ns: since(arrivals.min().unwrap_or(began)),
         first_departure_ns: departures.clone().min().map(since),
         last_departure_ns: departures.max().map(since),
-        median_delay_ns: delays.get(delays.len() / 2).copied(),
+        median_delay_ns: median_delay(&left),
     }
+}
+
+fn median_delay(left: &[&Crossed]) -> Option<u64> {
+    let mut delays: Vec<(u64, u64)> = left
+        .iter()
+        .map(|alike| {
+            let delay = alike.departure.saturating_sub(alike.arrival);
+            (delay, alike.packets())
+        })
+        .collect();
+    delays.sort_unstable();
+    let half = delays.iter().map(|(_, packets)| packets).sum::<u64>() / 2;
+    let mut so_far = 0;
+    let median = delays.iter().find(|(_, packets)| {
+        so_far += packets;
+        so_far > half
+    });
+    median.map(|(delay, _)| *delay)
 }
 
 /// The most bytes that were to leave within a second that begins with one of them and, by the last, was over; but for those that were not
 /// sent. What left late, in one heap, is the host's doing and not what the network let through.
 fn best_second(packets: &[Crossed]) -> Option<u64> {
-    let left = packets.iter().filter(|packet| packet.departure > 0);
-    let mut left: Vec<(u64, u64)> = left
-        .map(|packet| (packet.due, u64::from(packet.bytes)))
-        .collect();
+    let left = packets.iter().filter(|alike| alike.has_left());
+    let mut left: Vec<(u64, u64)> = left.map(|alike| (alike.due, alike.all_bytes())).collect();
     left.sort_unstable();
     let last = left.last()?.0;
     let (mut from, mut within, mut best) = (0, 0, None);
@@ -194,7 +224,8 @@ mod tests {
 
     fn sum(lines: &[LogLine]) -> CrossedFlow {
         let mut flows = Flows::default();
-        assert_eq!(flows.take(1, lines).unwrap(), lines.len());
+        let packets: u64 = lines.iter().map(|line| u64::from(line.count)).sum();
+        assert_eq!(flows.take(1, lines).unwrap(), packets);
         let [flow] = &flows.flows()[..] else {
             panic!("one flow");
         };
@@ -227,6 +258,32 @@ mod tests {
             }
         );
         assert_eq!(flow.best_second_bytes, None);
+    }
+
+    #[test]
+    fn packets_alike_add_up_to_what_they_are_one_by_one() {
+        let times = |count: u32, line: LogLine| LogLine { count, ..line };
+        let (delivered, lost) = (
+            PacketVerdict::Delivered,
+            PacketVerdict::Dropped(DropCause::Loss),
+        );
+        let slow = LogLine {
+            departure: Some(Nanos(1_205_000_000)),
+            ..line(1200, 800, delivered)
+        };
+        let lines = [
+            times(3, line(0, 1000, delivered)),
+            times(2, line(10, 1000, lost)),
+            times(4, slow),
+            times(1, line(3000, 40, delivered)),
+        ];
+        let one_by_one = lines.iter().flat_map(|line| {
+            let count = line.count as usize;
+            std::iter::repeat_n(times(1, *line), count)
+        });
+        let apart = sum(&one_by_one.collect::<Vec<_>>());
+        assert_eq!(apart.data.median_delay_ns, Some(5_000_000));
+        assert_eq!(sum(&lines), apart);
     }
 
     #[test]

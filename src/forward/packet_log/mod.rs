@@ -1,4 +1,5 @@
-//! The packet log: a line a packet, taken beside the packet path and kept by a thread of its own, in a file or summed up by flow.
+//! The packet log: what became of every packet, taken beside the packet path and kept by a thread of its own, in a file or summed up by flow.
+//! Packets of one train, of which that is mostly the same, are one line with a count until they are written.
 //!
 //! Between the two stands a buffer of bounded size. What finds it full is not kept, but it has its number, so that a gap
 //! in the numbers shows it, and its count stands in the summary.
@@ -10,32 +11,40 @@ use record::crossing::CrossedFlow;
 use record::summary::PacketLogSummary;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use model::{DropCause, Nanos, Side};
-use netio::{Flow, FrameRef};
+use netio::{Flow, FrameRef, GsoFrame};
 use strum::IntoStaticStr;
 
 use self::csv::CsvFile;
+pub(in crate::forward) use self::csv::WallTime;
 use self::flows::Flows;
 use super::Loss;
 use super::departures::Changes;
 use instruments::output;
 
-/// Lines handed over at once, and how many such batches may wait: 17 MB, more than a tenth of a second of a million
-/// packets a second.
+/// Lines handed over at once, and how many such batches may wait: 14 MB, more than a tenth of a second of a million
+/// packets a second that are each another frame's.
 const BATCH: usize = 2048;
 const WAITING: usize = 64;
+const _: () = assert!(size_of::<LogLine>() <= 104);
+
+/// Lines of so many packets are handed over, too: what waits at the end is soon written.
+const BATCH_PACKETS: u64 = 16 << 10;
 
 /// A batch that is not full waits so long, so that the file can be followed.
 const FOLLOW: Nanos = Nanos(200_000_000);
 
-/// What became of one packet.
+/// What became of one packet, or of neighbours of which it is the same in everything.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogLine {
+    /// How many packets; each has a number, and a row in a file.
+    pub(crate) count: u32,
     /// Where it came in.
     pub(crate) ingress: Side,
     /// L2 without FCS; 0 where the kernel did not say it.
@@ -91,7 +100,9 @@ pub(crate) enum PacketLog {
 #[derive(Debug)]
 pub(crate) struct PacketLogWriter {
     batch: Vec<LogLine>,
-    noted: u64,
+    /// Packets in the batch, and in all batches before it.
+    in_batch: u64,
+    before: u64,
     handed_over: Nanos,
     full: SyncSender<Batch>,
     emptied: Receiver<Vec<LogLine>>,
@@ -103,14 +114,14 @@ trait Sink: Send + 'static {
     /// Before the first line.
     fn begin(&mut self) -> io::Result<()>;
 
-    /// Takes lines, numbered from `first` on; how many of them found room.
-    fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<usize>;
+    /// Takes lines, their packets numbered from `first` on; how many packets found room.
+    fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<u64>;
 
     /// What each flow added up to, where that is kept.
     fn flows(self) -> Vec<CrossedFlow>;
 }
 
-/// Lines of consecutive numbers.
+/// Lines of consecutive numbers, from `first` on.
 struct Batch {
     first: u64,
     lines: Vec<LogLine>,
@@ -153,7 +164,8 @@ impl PacketLogWriter {
             .context("starting the packet log's thread")?;
         Ok(Self {
             batch: Vec::with_capacity(BATCH),
-            noted: 0,
+            in_batch: 0,
+            before: 0,
             handed_over: Nanos::ZERO,
             full,
             emptied,
@@ -163,10 +175,27 @@ impl PacketLogWriter {
 
     /// Takes a line.
     pub(crate) fn note(&mut self, line: LogLine) {
+        self.in_batch += u64::from(line.count);
         self.batch.push(line);
-        self.noted += 1;
-        if self.batch.len() == BATCH {
+        if self.batch.len() == BATCH || self.in_batch >= BATCH_PACKETS {
             self.hand_over();
+        }
+    }
+
+    /// Takes a line of these segments of a frame, which are alike in all but their lengths.
+    pub(crate) fn note_segments(&mut self, line: LogLine, gso: &GsoFrame, segments: Range<u32>) {
+        let Range { start, end } = segments;
+        // All segments but a frame's last are of one length.
+        let [bytes, last] = [start, end - 1].map(|segment| gso.segment_len(segment));
+        let alike = end - start - u32::from(bytes != last);
+        for (bytes, count) in [(bytes, alike), (last, end - start - alike)] {
+            if count > 0 {
+                self.note(LogLine {
+                    bytes,
+                    count,
+                    ..line
+                });
+            }
         }
     }
 
@@ -195,7 +224,7 @@ impl PacketLogWriter {
             Err(panic) => std::panic::resume_unwind(panic),
         };
         PacketLogSummary {
-            not_kept: self.noted - kept.lines,
+            not_kept: self.before - kept.lines,
             ..kept
         }
     }
@@ -204,7 +233,8 @@ impl PacketLogWriter {
         let empty = self.emptied.try_recv();
         let empty = empty.unwrap_or_else(|_| Vec::with_capacity(BATCH));
         let lines = std::mem::replace(&mut self.batch, empty);
-        let first = self.noted - lines.len() as u64 + 1;
+        let first = self.before + 1;
+        self.before += std::mem::take(&mut self.in_batch);
         Batch { first, lines }
     }
 }
@@ -220,9 +250,7 @@ fn write(
     while result.is_ok()
         && let Ok(Batch { first, mut lines }) = to_write.recv()
     {
-        result = sink
-            .take(first, &lines)
-            .map(|count| kept.lines += count as u64);
+        result = sink.take(first, &lines).map(|count| kept.lines += count);
         lines.clear();
         // After the end nobody needs it.
         let _ = give_back.send(lines);
@@ -250,6 +278,7 @@ impl LogLine {
     /// A line of a frame that the port could not hand over.
     pub(crate) fn unseen(arrival: Nanos, ingress: Side, verdict: PacketVerdict) -> Self {
         Self {
+            count: 1,
             ingress,
             bytes: 0,
             arrival,
@@ -264,7 +293,7 @@ impl LogLine {
 
 impl PacketVerdict {
     /// As the file has it.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Dropped(cause) => cause.name(),
             other => other.into(),

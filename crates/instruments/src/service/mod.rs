@@ -323,12 +323,16 @@ impl Limits {
         idle: Duration::from_secs(30),
     };
 
-    /// In a test bed, whose user is the only client: as long as any instrument's test can be.
-    pub const IN_BED: Self = Self {
-        tests_per_source: Self::USUAL.tests,
-        duration: Duration::from_secs(86_400),
-        ..Self::USUAL
-    };
+    /// In a test bed of so many clients, which are all one user's: as long as any instrument's test can be.
+    pub fn in_bed(clients: u16) -> Self {
+        let tests = Self::USUAL.tests * usize::from(clients);
+        Self {
+            tests,
+            tests_per_source: tests,
+            duration: Duration::from_secs(86_400),
+            ..Self::USUAL
+        }
+    }
 
     /// What one source may have of `all`.
     pub(crate) fn of_source(&self, all: u64) -> u64 {

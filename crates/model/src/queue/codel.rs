@@ -4,8 +4,8 @@ use alloc::collections::VecDeque;
 
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
+use crate::queue::backlog::Backlog;
 use crate::queue::discipline::Discipline;
-use crate::queue::fifo::Backlog;
 use crate::queue::service::Service;
 use crate::spec::{Codel as Law, Discipline as Spec, Queue};
 use crate::stage::{Entered, Out};
@@ -109,6 +109,10 @@ impl Discipline for Codel {
 
     fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlog
     }
 }
 

@@ -1,6 +1,7 @@
 //! A queue discipline: who waits, who goes next, and who is dropped or marked. The contract.
 
 use crate::in_flight::InFlight;
+use crate::queue::backlog::Backlog;
 use crate::queue::service::Service;
 use crate::spec::Queue;
 use crate::stage::{Entered, Out};
@@ -48,4 +49,7 @@ pub(crate) trait Discipline {
 
     /// Packets waiting.
     fn len(&self) -> usize;
+
+    /// What they come to.
+    fn backlog(&self) -> Backlog;
 }

@@ -2,6 +2,7 @@
 
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
+use crate::queue::backlog::Backlog;
 use crate::queue::discipline::Discipline;
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
@@ -52,5 +53,9 @@ impl Discipline for DropHead {
 
     fn len(&self) -> usize {
         self.0.len()
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.0.backlog()
     }
 }

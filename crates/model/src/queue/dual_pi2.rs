@@ -4,8 +4,8 @@ use alloc::collections::VecDeque;
 
 use crate::in_flight::InFlight;
 use crate::packet::{DropCause, Ecn};
+use crate::queue::backlog::Backlog;
 use crate::queue::discipline::Discipline;
-use crate::queue::fifo::Backlog;
 use crate::queue::service::Service;
 use crate::spec::{Discipline as Spec, DualPi2 as Law, Queue};
 use crate::stage::{Entered, Out};
@@ -261,5 +261,9 @@ impl Discipline for DualPi2 {
 
     fn len(&self) -> usize {
         self.l4s.waiting.len() + self.classic.waiting.len()
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlog
     }
 }

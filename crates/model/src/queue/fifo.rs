@@ -4,8 +4,9 @@ use alloc::collections::VecDeque;
 
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
+use crate::queue::backlog::Backlog;
 use crate::queue::discipline::Discipline;
-use crate::queue::service::{Load, Service};
+use crate::queue::service::Service;
 use crate::spec::{Discipline as Spec, Queue};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
@@ -17,43 +18,6 @@ pub(crate) struct Fifo {
     pub(crate) limit: QueueLimit,
     waiting: VecDeque<InFlight>,
     backlog: Backlog,
-}
-
-/// How much waits.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Backlog {
-    /// L2 bytes.
-    pub(crate) bytes: Bytes,
-    /// As the server counts it.
-    load: Load,
-}
-
-impl Backlog {
-    #[inline]
-    pub(crate) fn plus(self, len: Bytes, service: &Service) -> Self {
-        Self {
-            bytes: Bytes(self.bytes.0 + len.0),
-            load: self.load.plus(service.load(len)),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn minus(self, len: Bytes, service: &Service) -> Self {
-        Self {
-            bytes: Bytes(self.bytes.0 - len.0),
-            load: self.load.minus(service.load(len)),
-        }
-    }
-
-    /// Whether so much may wait at `now`.
-    #[inline]
-    pub(crate) fn fits(self, limit: QueueLimit, now: Nanos, service: &Service) -> bool {
-        match limit {
-            QueueLimit::Packets(limit) => self.load.packets <= u64::from(limit),
-            QueueLimit::Bytes(limit) => self.bytes <= limit,
-            QueueLimit::Time(limit) => service.time(now, self.load) <= limit,
-        }
-    }
 }
 
 impl Fifo {
@@ -125,5 +89,9 @@ impl Discipline for Fifo {
 
     fn len(&self) -> usize {
         self.waiting.len()
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlog
     }
 }

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
+use crate::queue::backlog::Backlog;
 use crate::queue::codel::Control;
 use crate::queue::discipline::Discipline;
-use crate::queue::fifo::Backlog;
 use crate::queue::service::Service;
 use crate::spec::{Discipline as Spec, FqCodel as Law, Queue};
 use crate::stage::{Entered, Out};
@@ -225,6 +225,10 @@ impl Discipline for FqCodel {
 
     fn len(&self) -> usize {
         self.packets
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlog
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
+use crate::queue::backlog::Backlog;
 use crate::queue::discipline::Discipline;
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
@@ -239,5 +240,9 @@ impl Discipline for Pie {
 
     fn len(&self) -> usize {
         self.fifo.len()
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.fifo.backlog()
     }
 }

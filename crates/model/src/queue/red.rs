@@ -3,6 +3,7 @@
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
+use crate::queue::backlog::Backlog;
 use crate::queue::discipline::Discipline;
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
@@ -176,6 +177,10 @@ impl Discipline for Red {
 
     fn len(&self) -> usize {
         self.fifo.len()
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.fifo.backlog()
     }
 }
 

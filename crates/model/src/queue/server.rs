@@ -5,6 +5,7 @@ use core::iter;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::counters::Waiting;
 use crate::draw::Draws;
 use crate::framing::Framing;
 use crate::in_flight::InFlight;
@@ -157,6 +158,22 @@ impl Stage for Server {
 
     fn longest_queue(&self) -> usize {
         self.longest
+    }
+
+    fn backlog(&self, at: Nanos) -> Option<Waiting> {
+        queue(&self.effect)?;
+        let waiting = self.queue.backlog();
+        let in_service = self.in_service.is_some() && self.ends != Nanos::MAX;
+        let rest = if in_service {
+            self.ends.0.saturating_sub(at.0)
+        } else {
+            0
+        };
+        Some(Waiting {
+            packets: self.queue.len() as u64,
+            bytes: waiting.bytes,
+            delay: waiting.time(at, &self.service) + Nanos(rest),
+        })
     }
 }
 

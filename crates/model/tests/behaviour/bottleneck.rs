@@ -1,9 +1,11 @@
 //! The server and its waiting room, held against what arrivals and departures say.
 
 use crate::drive::{
-    Arrival, Way, any_queue, any_rate, any_traffic, drive, dues, hop, link, rate, stream,
+    Arrival, Way, any_queue, any_rate, any_traffic, drive, dues, hop, link, packet, rate, stream,
 };
-use farwire_model::{Bytes, LinkConfig, Nanos, QueueLimit, Rate, Side};
+use farwire_model::{
+    BitsPerSec, Bytes, Framing, Link, LinkConfig, Nanos, QueueLimit, Rate, Side, Waiting,
+};
 use proptest::prelude::*;
 
 /// A link that is one server in the up direction.
@@ -41,6 +43,31 @@ fn limit(rate: &Rate) -> u64 {
         QueueLimit::Bytes(bytes) => bytes.0,
         QueueLimit::Time(time) => time.0,
     }
+}
+
+/// At 1 Mbit/s 1,000 bytes take 8 ms.
+#[test]
+fn a_backlog_is_what_waits_and_how_long_a_packet_that_comes_now_would() {
+    let rate = Rate {
+        rate: BitsPerSec::new(1_000_000).ok(),
+        fluctuation: None,
+        burst: None,
+        framing: Framing::L2,
+        queue: QueueLimit::Packets(10).into(),
+    };
+    let mut link = Link::new(&one_server(rate)).unwrap();
+    let idle = Waiting::default();
+    assert_eq!(link.backlog(Nanos::ZERO, Side::A), Some(idle));
+    for id in 0..3 {
+        link.offer(Nanos::ZERO, Side::A, packet(id, Bytes(1_000)));
+    }
+    let waiting = Waiting {
+        packets: 2,
+        bytes: Bytes(2_000),
+        delay: Nanos::from_millis(6 + 16),
+    };
+    assert_eq!(link.backlog(Nanos::from_millis(2), Side::A), Some(waiting));
+    assert_eq!(link.backlog(Nanos::ZERO, Side::B), None);
 }
 
 proptest! {

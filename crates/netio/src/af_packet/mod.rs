@@ -179,6 +179,18 @@ impl AfPacket {
             (None, large) => large.map(|stamp| (LARGE, stamp)),
         }
     }
+
+    /// The ring whose next frame is to be taken next, and when that came.
+    fn next_arrival(&self) -> Option<(usize, Nanos)> {
+        let (ring, stamp) = self.next()?;
+        // By the readings of the last look, what came since would count as older than it is: it is for the next.
+        if self.stamps.precedes(stamp) {
+            return None;
+        }
+        // Two conversions differ by what lay between the readings of the clocks, and the rings fill on different
+        // processors: frames stay in order.
+        Some((ring, self.stamps.convert(stamp).max(self.latest)))
+    }
 }
 
 /// A socket that receives nothing yet.
@@ -275,19 +287,11 @@ impl Ports for AfPacket {
     }
 
     fn arrival(&self) -> Option<Nanos> {
-        let (_, stamp) = self.next()?;
-        // By the readings of the last look, what came since would count as older than it is: it is for the next.
-        if self.stamps.precedes(stamp) {
-            return None;
-        }
-        // Two conversions differ by what lay between the readings of the clocks, and the rings fill on different
-        // processors: frames stay in order.
-        Some(self.stamps.convert(stamp).max(self.latest))
+        Some(self.next_arrival()?.1)
     }
 
     fn take(&mut self) -> Option<(usize, Received<Slot>)> {
-        let arrival = self.arrival()?;
-        let (ring, _) = self.next()?;
+        let (ring, arrival) = self.next_arrival()?;
         self.latest = arrival;
         let (interface, received) = self.rings[ring].take(arrival)?;
         Some((self.interfaces.port(interface)?, received))

@@ -1,8 +1,9 @@
 //! The test bed: client, emulator and server, namespaces joined by veth pairs; or a chain of them, with routers between
-//! the segments.
+//! the segments; or a star, many clients around one server.
 
 mod address;
 mod node;
+mod star;
 mod wiring;
 
 use model::Bytes;
@@ -21,6 +22,7 @@ pub(crate) use self::wiring::{index_of, wait_running};
 pub use self::address::{
     CLIENT, CLIENT_PORT, Endpoint, LEFT, RIGHT, SERVER, SERVER_PORT, Side, WAN,
 };
+pub use self::star::Star;
 
 /// The bridge in place of an emulator.
 const BRIDGE: &str = "bridge";
@@ -57,6 +59,13 @@ impl BedConfig {
     pub fn has_ipv6(&self) -> bool {
         self.mtu >= 1280 && ipv6_exists()
     }
+
+    fn check_mtu(&self) -> Result<(), BedError> {
+        match self.mtu {
+            68..=65_535 => Ok(()),
+            mtu => Err(BedError::Mtu(mtu)),
+        }
+    }
 }
 
 /// A bed; the kernel clears it away when it and all that runs in it are gone.
@@ -77,6 +86,9 @@ pub enum BedError {
     /// The number of segments is out of range.
     #[error("{0} segments are out of range: 1 to 16")]
     Segments(u8),
+    /// The number of clients is out of range.
+    #[error("{0} clients are out of range: 1 to {most}", most = Star::MOST_CLIENTS)]
+    Clients(u16),
     /// A namespace failed.
     #[error(transparent)]
     NetNs(#[from] NetNsError),
@@ -104,9 +116,7 @@ impl Bed {
     /// Without CAP_SYS_ADMIN and CAP_NET_ADMIN in the user namespace, on a kernel without veth, and for a configuration out
     /// of range.
     pub fn build(config: &BedConfig) -> Result<Self, BedError> {
-        if !(68..=65_535).contains(&config.mtu) {
-            return Err(BedError::Mtu(config.mtu));
-        }
+        config.check_mtu()?;
         let segments = config.segments;
         if !(1..=MOST_SEGMENTS).contains(&segments) {
             return Err(BedError::Segments(segments));

@@ -56,6 +56,18 @@ pub(super) fn prepare(config: &BedConfig, interfaces: &[Attachment]) -> Result<(
             write_sysctl_here("net/ipv6/conf/all/forwarding", "1")?;
         }
     }
+    prepare_host(config)?;
+    for interface in interfaces {
+        if config.has_ipv6() {
+            quieten_ipv6(interface.name)?;
+        }
+        switch_offloads(config, interface.name)?;
+    }
+    Ok(())
+}
+
+/// The sysctls of a namespace whose addresses are used.
+pub(super) fn prepare_host(config: &BedConfig) -> Result<(), NetNsError> {
     // A user namespace maps one group, and a range may name no group that is not mapped.
     write_sysctl_here("net/ipv4/ping_group_range", "0 2147483647")
         .or_else(|_| write_sysctl_here("net/ipv4/ping_group_range", "0 0"))?;
@@ -70,12 +82,6 @@ pub(super) fn prepare(config: &BedConfig, interfaces: &[Attachment]) -> Result<(
             "net/ipv4/tcp_wmem",
             &format!("4096 {} {max}", max.min(16_384)),
         )?;
-    }
-    for interface in interfaces {
-        if config.has_ipv6() {
-            quieten_ipv6(interface.name)?;
-        }
-        switch_offloads(config, interface.name)?;
     }
     Ok(())
 }
@@ -107,7 +113,8 @@ fn quieten_ipv6(interface: &str) -> Result<(), NetNsError> {
     Ok(())
 }
 
-fn switch_offloads(config: &BedConfig, interface: &str) -> Result<(), BedError> {
+/// Switches off what `config` wants off, and what no emulator could take apart.
+pub(super) fn switch_offloads(config: &BedConfig, interface: &str) -> Result<(), BedError> {
     let offloads = Offloads::open(interface)?;
     let mut off = ENCAPSULATION_OFFLOADS.to_vec();
     if !config.offloads {

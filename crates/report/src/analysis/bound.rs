@@ -23,7 +23,7 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// On the goodput of `instrument` this way in `case`; nothing where the conditions set no limit. A test bed's own wire
+    /// On the goodput of `instrument` this way in `case`, of all its clients together; nothing where the conditions set no limit. A test bed's own wire
     /// has none but the rate that the case gives it.
     pub(crate) fn of(
         case: &Case,
@@ -71,6 +71,10 @@ impl Bound {
             .into_iter()
             .chain(server)
             .min_by(|a, b| a.bit_per_s.total_cmp(&b.bit_per_s))
+            .map(|of_one| Self {
+                bit_per_s: of_one.bit_per_s * f64::from(case.bed.clients()),
+                ..of_one
+            })
     }
 }
 
@@ -169,6 +173,16 @@ mod tests {
         let up = "[up]\nrate = '10mbit'";
         assert!((of(up, None) - 60.9).abs() < 1e-6);
         assert!((of(up, Some(Direction::Up)) - 10.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_goodput_of_several_clients_is_bound_by_all_their_links() {
+        let mut case = record().head.plan.cases[0].clone();
+        let of = |case: &Case| Bound::of(case, &case.instruments[1], None).unwrap();
+        case.bed = bed("rate = '10mbit'");
+        let one = of(&case);
+        case.bed = toml::from_str("clients = 5\nwire = { rate = '10mbit' }").unwrap();
+        assert_eq!(of(&case).bit_per_s, 5.0 * one.bit_per_s);
     }
 
     #[test]

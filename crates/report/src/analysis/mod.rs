@@ -103,7 +103,9 @@ impl<'a> Analysis<'a> {
                 matches!(run.outcome, Outcome::Invalid { .. }) && run.attempt < MOST_ATTEMPTS
             };
             let done = latest.runs(case).filter(|run| !owed(run)).count();
-            record.finished_at.is_none() && done < case.repeats.least as usize
+            // What a shard lacks is another's.
+            let unfinished = record.finished_at.is_none() || plan.shard.is_some();
+            unfinished && done < case.repeats.least as usize
         };
         let of_reference = reference.is_some_and(to_come);
         let cases: Vec<_> = plan

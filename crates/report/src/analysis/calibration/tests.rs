@@ -59,6 +59,7 @@ pub(crate) fn measured(figures: &[(&str, Figure)]) -> Record {
             repeat: 1,
             attempt: 1,
             seed: 1,
+            host: None,
             started_at: String::new(),
             outcome: Outcome::Ok,
             environment: [].into(),

@@ -1,0 +1,260 @@
+//! The bed of many clients: each in a namespace of its own, behind a link of its own, and one far end that all reach.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use rtnetlink::packet_route::link::{InfoData, InfoVeth};
+use rtnetlink::packet_route::route::RouteScope;
+use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
+
+use super::address::{CLIENT_PORT, SERVER, SERVER_PORT, WAN};
+use super::node::{prepare_host, switch_offloads};
+use super::wiring::{index_of, silence, wait_running};
+use super::{BedConfig, BedError};
+use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netns::{NetNs, NetNsError};
+
+/// Clients around one far end; all is IPv4. The kernel clears it away when it and all that runs in it are gone.
+///
+/// Client N, from 1, has the address 10.78.0.0 + N. Its link is between the emulator's interfaces `clientN` and `serverN`; behind
+/// the latter is `wanN` in the far end's namespace, where one address, that of [`SERVER`], is reached through all of them by
+/// a route for each client.
+#[derive(Debug)]
+pub struct Star {
+    clients: Vec<NetNs>,
+    emulator: NetNs,
+    server: NetNs,
+}
+
+/// What a veth pair joins to the emulator.
+struct Wire<'a> {
+    /// The emulator's end.
+    port: String,
+    /// The other one, where it is, and its hardware address.
+    name: String,
+    namespace: &'a NetNs,
+    mac: [u8; 6],
+}
+
+impl Star {
+    /// The most clients of a bed.
+    pub const MOST_CLIENTS: u16 = 1000;
+
+    /// Builds a bed of so many clients, as `config` has its interfaces; its number of segments says nothing here. On return
+    /// packets pass at once, the first like all others.
+    ///
+    /// # Errors
+    /// As [`super::Bed::build`]; and for a number of clients out of range.
+    pub fn build(config: &BedConfig, clients: u16) -> Result<Self, BedError> {
+        config.check_mtu()?;
+        if !(1..=Self::MOST_CLIENTS).contains(&clients) {
+            return Err(BedError::Clients(clients));
+        }
+        let namespaces = (0..clients).map(|_| NetNs::create());
+        let star = Self {
+            clients: namespaces.collect::<Result<_, NetNsError>>()?,
+            emulator: NetNs::create()?,
+            server: NetNs::create()?,
+        };
+        star.emulator.run(silence)??;
+        star.wire(config.mtu)?;
+        let numbers = || (1..).zip(&star.clients);
+        for (number, client) in numbers() {
+            client.run(|| -> Result<(), BedError> {
+                silence()?;
+                prepare_host(config)?;
+                switch_offloads(config, WAN)
+            })??;
+            netlink::call(client, |handle| connect_client(handle, number))?;
+        }
+        star.server.run(|| -> Result<(), BedError> {
+            silence()?;
+            prepare_host(config)?;
+            (1..=clients).try_for_each(|number| switch_offloads(config, &behind(number)))
+        })??;
+        netlink::call(&star.server, |handle| connect_server(handle, clients))?;
+        star.wait()?;
+        Ok(star)
+    }
+
+    /// Where the clients run, in their order; the interface of each is [`WAN`].
+    #[must_use]
+    pub fn clients(&self) -> &[NetNs] {
+        &self.clients
+    }
+
+    /// Where the emulator runs.
+    #[must_use]
+    pub fn emulator(&self) -> &NetNs {
+        &self.emulator
+    }
+
+    /// Where the far end runs; its IPv4 address is that of [`SERVER`].
+    #[must_use]
+    pub fn server(&self) -> &NetNs {
+        &self.server
+    }
+
+    /// The emulator's interfaces, a client's two after the other's: towards the client, towards the far end.
+    #[must_use]
+    pub fn ports(&self) -> Vec<String> {
+        let numbers = (1..).zip(&self.clients);
+        numbers.flat_map(|(number, _)| ports(number)).collect()
+    }
+
+    /// Joins the emulator to the clients and to the far end, and sets its ends up.
+    fn wire(&self, mtu: u32) -> Result<(), NetlinkError> {
+        let wires = (1..).zip(&self.clients).flat_map(|(number, client)| {
+            let [to_client, to_server] = ports(number);
+            let of_client = Wire {
+                port: to_client,
+                name: WAN.to_owned(),
+                namespace: client,
+                mac: mac(number),
+            };
+            let of_server = Wire {
+                port: to_server,
+                name: behind(number),
+                namespace: &self.server,
+                mac: SERVER.mac,
+            };
+            [of_client, of_server]
+        });
+        netlink::call(&self.emulator, async |handle| {
+            for wire in wires {
+                let peer = LinkUnspec::new_with_name(&wire.name)
+                    .mtu(mtu)
+                    .address(wire.mac.to_vec())
+                    .setns_by_fd(wire.namespace.as_fd().as_raw_fd())
+                    .build();
+                let pair = LinkVeth::new(&wire.port, &wire.name)
+                    .mtu(mtu)
+                    .arp(false)
+                    .up()
+                    .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
+                    .build();
+                let add = handle.link().add(pair).execute().await;
+                add.asked(|| {
+                    format!(
+                        "join the test bed's interface {} to {}",
+                        wire.port, wire.name
+                    )
+                })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Until the kernel sends through every interface.
+    fn wait(&self) -> Result<(), BedError> {
+        let wait = |names: &[String]| {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            wait_running(&names)
+        };
+        self.emulator.run(|| wait(&self.ports()))??;
+        let numbers = (1..).zip(&self.clients);
+        let names: Vec<String> = numbers.map(|(number, _)| behind(number)).collect();
+        self.server.run(|| wait(&names))??;
+        for client in &self.clients {
+            client.run(|| wait_running(&[WAN]))??;
+        }
+        Ok(())
+    }
+}
+
+/// The emulator's two interfaces of a client.
+fn ports(number: u16) -> [String; 2] {
+    [CLIENT_PORT, SERVER_PORT].map(|port| format!("{port}{number}"))
+}
+
+/// The far end's interface behind the link of a client.
+fn behind(number: u16) -> String {
+    format!("{WAN}{number}")
+}
+
+/// The address of client `number`.
+fn address(number: u16) -> Ipv4Addr {
+    const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 0);
+    Ipv4Addr::from_bits(NETWORK.to_bits() + u32::from(number))
+}
+
+/// Of client `number`, locally administered.
+fn mac(number: u16) -> [u8; 6] {
+    let [a, b, c, d] = address(number).octets();
+    [0x02, 0, a, b, c, d]
+}
+
+async fn connect_client(handle: Handle, number: u16) -> Result<(), NetlinkError> {
+    up(&handle, WAN).await?;
+    up(&handle, "lo").await?;
+    let index = index_of(WAN)?;
+    give(&handle, index, address(number)).await?;
+    reach(&handle, index, address(number), SERVER.v4, SERVER.mac).await
+}
+
+async fn connect_server(handle: Handle, clients: u16) -> Result<(), NetlinkError> {
+    up(&handle, "lo").await?;
+    give(&handle, index_of("lo")?, SERVER.v4).await?;
+    for number in 1..=clients {
+        let name = behind(number);
+        up(&handle, &name).await?;
+        let index = index_of(&name)?;
+        reach(&handle, index, SERVER.v4, address(number), mac(number)).await?;
+    }
+    Ok(())
+}
+
+async fn up(handle: &Handle, name: &str) -> Result<(), NetlinkError> {
+    let up = LinkUnspec::new_with_name(name).up().build();
+    let set = handle.link().set(up).execute().await;
+    set.asked(|| format!("set the test bed's interface {name} up"))
+}
+
+async fn give(handle: &Handle, index: u32, own: Ipv4Addr) -> Result<(), NetlinkError> {
+    let add = handle.address().add(index, IpAddr::V4(own), 32);
+    let add = add.execute().await;
+    add.asked(|| format!("give the test bed the address {own}"))
+}
+
+/// Sends from `own` to `other` through an interface, behind which `mac` is, without asking for it.
+async fn reach(
+    handle: &Handle,
+    index: u32,
+    own: Ipv4Addr,
+    other: Ipv4Addr,
+    mac: [u8; 6],
+) -> Result<(), NetlinkError> {
+    let route = RouteMessageBuilder::<Ipv4Addr>::new()
+        .destination_prefix(other, 32)
+        .output_interface(index)
+        .scope(RouteScope::Link)
+        .pref_source(own)
+        .build();
+    let add = handle.route().add(route).execute().await;
+    add.asked(|| format!("route {other} in the test bed"))?;
+    let neighbours = handle.neighbours();
+    let neighbour = neighbours.add(index, other.into()).link_layer_address(&mac);
+    let add = neighbour.execute().await;
+    add.asked(|| format!("make {other} a permanent neighbour"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_client_has_an_address_of_its_own() {
+        assert_eq!(address(1).to_string(), "10.78.0.1");
+        assert_eq!(address(Star::MOST_CLIENTS).to_string(), "10.78.3.232");
+        assert_eq!(mac(300), [2, 0, 10, 78, 1, 44]);
+        assert_eq!(ports(1000), ["client1000", "server1000"]);
+    }
+
+    #[test]
+    fn a_bed_of_no_client_or_of_too_many_is_refused() {
+        for clients in [0, 1001] {
+            let refused = Star::build(&BedConfig::default(), clients).unwrap_err();
+            assert!(matches!(refused, BedError::Clients(_)), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! What several clients measured at once with the same instrument, as one measurement: figures over all of them where there is
+//! one, and what each client got.
+
+use std::collections::BTreeMap;
+
+use stats::{order_statistics, t_interval};
+
+use crate::profile::SampleKind;
+use crate::quantity::counted;
+use crate::{Direction, Figure, Measurement, Metric, Phase, Sample, Statistic};
+
+/// What each client's goodput comes to.
+pub(crate) const OF_EACH: [(Metric, Statistic); 4] = [
+    (Metric::ClientGoodputBitPerS, Statistic::Min),
+    (Metric::ClientGoodputBitPerS, Statistic::Median),
+    (Metric::ClientGoodputBitPerS, Statistic::Max),
+    (Metric::FairnessIndex, Statistic::Mean),
+];
+
+/// How a figure of all clients follows from what each has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Together {
+    /// The sum of the clients' figures.
+    Sum,
+    /// The least of them.
+    Least,
+    /// The greatest.
+    Greatest,
+    /// What all lost of what all sent.
+    Lost,
+    /// The statistic of the samples of all.
+    Pooled,
+}
+
+impl Together {
+    /// Of this figure of an instrument with samples of this kind; nothing where there is no such figure of several clients.
+    pub(crate) fn of(
+        metric: Metric,
+        statistic: Statistic,
+        phase: Option<Phase>,
+        samples: Option<SampleKind>,
+    ) -> Option<Self> {
+        use Metric::{
+            ConnectMs, ElapsedS, FilesPerS, GoodputBitPerS, L1RateBitPerS, L2RateBitPerS,
+            L3RateBitPerS, LostPercent, NetworkElapsedS, NetworkRttMs, OneWayDelayMs, RttMs,
+            SentRateBitPerS,
+        };
+        use Statistic::{Max, Mdev, Mean, Median, Min, P90, P99, Total};
+        let is_probe = samples == Some(SampleKind::Probes) && phase.is_none();
+        match (metric, statistic) {
+            (ElapsedS, Total) => Some(Self::Greatest),
+            (NetworkElapsedS, Total) => None,
+            (_, Total) => Some(Self::Sum),
+            (
+                GoodputBitPerS | L3RateBitPerS | L2RateBitPerS | L1RateBitPerS | SentRateBitPerS
+                | FilesPerS,
+                Mean,
+            ) => Some(Self::Sum),
+            (LostPercent, Mean) => Some(Self::Lost),
+            (RttMs | NetworkRttMs | OneWayDelayMs | ConnectMs, Min) => Some(Self::Least),
+            (RttMs | NetworkRttMs | OneWayDelayMs | ConnectMs, Max) => Some(Self::Greatest),
+            (
+                RttMs | NetworkRttMs | OneWayDelayMs | ConnectMs,
+                Mean | Median | P90 | P99 | Mdev,
+            ) if is_probe => Some(Self::Pooled),
+            _ => None,
+        }
+    }
+}
+
+/// What tells a figure from others.
+type Scope = (
+    Metric,
+    Statistic,
+    Option<Direction>,
+    Option<u64>,
+    Option<Phase>,
+);
+
+fn scope(figure: &Figure) -> Scope {
+    (
+        figure.metric,
+        figure.statistic,
+        figure.direction,
+        figure.size,
+        figure.phase,
+    )
+}
+
+/// What all clients measured, in their order, with an instrument whose samples are of this kind. It has failed if one client's
+/// has. A single client's is left as it is.
+pub fn together(mut all: Vec<Measurement>, kind: Option<SampleKind>) -> Measurement {
+    if let [_] = all[..] {
+        return all.remove(0);
+    }
+    let samples = match kind {
+        Some(SampleKind::Intervals) => added_up(&all),
+        _ => pooled(&all),
+    };
+    let mut merged = Measurement {
+        figures: figures(&all, &samples, kind),
+        failure: failure(&all),
+        facts: common_facts(&all),
+        omitted_s: all.first().map_or(0.0, |first| first.omitted_s),
+        samples,
+    };
+    each_goodput(&all, &mut merged);
+    merged.with_fact(
+        "clients",
+        format!(
+            "{}, at once: amounts and rates are their sums, round trips and delays those of all probes",
+            all.len()
+        ),
+    )
+}
+
+/// Every figure that all clients have and that there is of several.
+fn figures(all: &[Measurement], samples: &[Sample], kind: Option<SampleKind>) -> Vec<Figure> {
+    let mut values: BTreeMap<Scope, Vec<f64>> = BTreeMap::new();
+    let whole = all.iter().flat_map(|one| &one.figures);
+    for figure in whole.filter(|figure| figure.stream.is_none()) {
+        values.entry(scope(figure)).or_default().push(figure.value);
+    }
+    let combined = |(scope, values): (&Scope, &Vec<f64>)| {
+        let (metric, statistic, direction, size, phase) = *scope;
+        let way = Together::of(metric, statistic, phase, kind)?;
+        if values.len() < all.len() && way != Together::Pooled {
+            return None;
+        }
+        let value = match way {
+            Together::Sum => Some(values.iter().sum()),
+            Together::Least => values.iter().copied().reduce(f64::min),
+            Together::Greatest => values.iter().copied().reduce(f64::max),
+            Together::Lost => lost_percent(all, *scope),
+            Together::Pooled => {
+                let of = samples.iter().filter(|sample| {
+                    (sample.metric, sample.direction, sample.size) == (metric, direction, size)
+                });
+                statistic_of(
+                    statistic,
+                    &of.map(|sample| sample.value).collect::<Vec<_>>(),
+                )
+            }
+        };
+        Some(Figure {
+            direction,
+            size,
+            phase,
+            ..Figure::new(metric, statistic, value?)
+        })
+    };
+    values.iter().filter_map(combined).collect()
+}
+
+fn statistic_of(statistic: Statistic, values: &[f64]) -> Option<f64> {
+    let sorted = order_statistics::sorted(values);
+    match statistic {
+        Statistic::Mean => t_interval::mean(values),
+        Statistic::Median => order_statistics::quantile(&sorted, 0.5),
+        Statistic::P90 => order_statistics::percentile(&sorted, 0.9),
+        Statistic::P99 => order_statistics::percentile(&sorted, 0.99),
+        Statistic::Mdev => {
+            let squares: Vec<f64> = values.iter().map(|value| value * value).collect();
+            let means = t_interval::mean(&squares).zip(t_interval::mean(values));
+            means.map(|(squares, mean)| (squares - mean * mean).max(0.0).sqrt())
+        }
+        _ => None,
+    }
+}
+
+/// Each client's percentage by what it sent; of those that do not say, alike.
+fn lost_percent(all: &[Measurement], of: Scope) -> Option<f64> {
+    let (.., direction, size, phase) = of;
+    let find = |one: &Measurement, wanted: Scope| {
+        let mut whole = one.figures.iter().filter(|figure| figure.stream.is_none());
+        whole
+            .find(|figure| scope(figure) == wanted)
+            .map(|figure| figure.value)
+    };
+    let sent = |one: &Measurement, way| {
+        let total = (Metric::SentPackets, Statistic::Total, way, size, phase);
+        find(one, total)
+    };
+    let mut all_sent = 0.0;
+    let mut all_lost = 0.0;
+    for one in all {
+        let sent = sent(one, direction)
+            .or_else(|| sent(one, None))
+            .unwrap_or(1.0);
+        all_sent += sent;
+        all_lost += sent * find(one, of)?;
+    }
+    (all_sent > 0.0).then(|| all_lost / all_sent)
+}
+
+/// Amounts of the same interval of all clients, which began at once.
+fn added_up(all: &[Measurement]) -> Vec<Sample> {
+    let mut sums: BTreeMap<_, Sample> = BTreeMap::new();
+    let whole = all.iter().flat_map(|one| &one.samples);
+    let amounts = whole.filter(|sample| {
+        sample.stream.is_none()
+            && ["bytes", "packets"].contains(&sample.metric.unit())
+            && sample.metric != Metric::CongestionWindowBytes
+    });
+    for sample in amounts {
+        let key = (sample.index, sample.metric, sample.direction, sample.size);
+        match sums.get_mut(&key) {
+            Some(sum) => {
+                sum.value += sample.value;
+                sum.at_s = sum.at_s.max(sample.at_s);
+            }
+            None => drop(sums.insert(key, sample.clone())),
+        }
+    }
+    sums.into_values().collect()
+}
+
+/// The samples of all, numbered anew: the first of every client, then the second.
+fn pooled(all: &[Measurement]) -> Vec<Sample> {
+    let clients = all.len() as u64;
+    let numbered = (1..).zip(all).flat_map(|(number, one): (u64, _)| {
+        one.samples.iter().map(move |sample| Sample {
+            index: sample.index.saturating_sub(1) * clients + number,
+            ..sample.clone()
+        })
+    });
+    let mut samples: Vec<Sample> = numbered.collect();
+    samples.sort_by_key(|sample| (sample.index, sample.metric));
+    samples
+}
+
+/// Adds what each client's goodput was, as samples with the clients' numbers, and what they come to.
+fn each_goodput(all: &[Measurement], merged: &mut Measurement) {
+    for direction in [None, Some(Direction::Up), Some(Direction::Down)] {
+        let wanted = (
+            Metric::GoodputBitPerS,
+            Statistic::Mean,
+            direction,
+            None,
+            None,
+        );
+        let goodput = |one: &Measurement| {
+            let mut whole = one.figures.iter().filter(|figure| figure.stream.is_none());
+            whole
+                .find(|figure| scope(figure) == wanted)
+                .map(|figure| figure.value)
+        };
+        let Some(values) = all.iter().map(goodput).collect::<Option<Vec<f64>>>() else {
+            continue;
+        };
+        let at_s = merged.samples.iter().map(|sample| sample.at_s);
+        let at_s = at_s.fold(0.0, f64::max);
+        merged
+            .samples
+            .extend((1..).zip(&values).map(|(number, value)| Sample {
+                direction,
+                ..Sample::new(at_s, Metric::ClientGoodputBitPerS, number, *value)
+            }));
+        let sorted = order_statistics::sorted(&values);
+        let value = |(metric, statistic)| match (metric, statistic) {
+            (Metric::FairnessIndex, _) => fairness(&values),
+            (_, Statistic::Min) => sorted.first().copied(),
+            (_, Statistic::Max) => sorted.last().copied(),
+            _ => order_statistics::quantile(&sorted, 0.5),
+        };
+        merged.figures.extend(OF_EACH.iter().filter_map(|of| {
+            let figure = Figure::new(of.0, of.1, value(*of)?);
+            Some(Figure {
+                direction,
+                ..figure
+            })
+        }));
+    }
+}
+
+/// R. Jain, D. Chiu and W. Hawe, "A quantitative measure of fairness and discrimination for resource allocation in shared computer
+/// systems", 1984: the squared sum over the number times the sum of squares.
+fn fairness(values: &[f64]) -> Option<f64> {
+    let sum: f64 = values.iter().sum();
+    let squares: f64 = values.iter().map(|value| value * value).sum();
+    (squares > 0.0).then(|| sum * sum / (values.len() as f64 * squares))
+}
+
+fn failure(all: &[Measurement]) -> Option<String> {
+    let failed = (1..).zip(all).filter_map(|(number, one): (usize, _)| {
+        let cause = one.failure.as_ref()?;
+        Some(format!("client {number}: {cause}"))
+    });
+    let failed: Vec<String> = failed.collect();
+    Some(match &failed[..] {
+        [] => return None,
+        [one] => one.clone(),
+        [first, rest @ ..] => {
+            let of = counted(all.len(), "client");
+            format!("{first}; {} of {of} have failed", rest.len() + 1)
+        }
+    })
+}
+
+/// What all clients say alike.
+fn common_facts(all: &[Measurement]) -> BTreeMap<String, String> {
+    let mut facts = all.first().map(|one| one.facts.clone()).unwrap_or_default();
+    facts.retain(|name, value| all.iter().all(|one| one.facts.get(name) == Some(value)));
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(goodput: f64, bytes: [f64; 2]) -> Measurement {
+        let up = Direction::Up;
+        let sample = |(index, value)| {
+            Sample::new(index as f64, Metric::ReceivedBytes, index, value).toward(up)
+        };
+        Measurement {
+            samples: (1..).zip(bytes).map(sample).collect(),
+            figures: vec![
+                Figure::new(Metric::GoodputBitPerS, Statistic::Mean, goodput).toward(up),
+                Figure::new(Metric::ElapsedS, Statistic::Total, 2.0).toward(up),
+                Figure::new(Metric::SenderCpuPercent, Statistic::Mean, 7.0).toward(up),
+            ],
+            ..Measurement::default()
+        }
+        .with_fact("tool", "farwire")
+        .with_fact("goodput", goodput)
+    }
+
+    fn pinged(rtts: &[f64], lost: u32) -> Measurement {
+        let sent = rtts.len() as f64 + f64::from(lost);
+        let of = |metric, statistic, value| Figure::new(metric, statistic, value);
+        let rtt = |(index, rtt): (u64, &f64)| Sample::new(0.0, Metric::RttMs, index, *rtt);
+        Measurement {
+            samples: (1..).zip(rtts).map(rtt).collect(),
+            figures: vec![
+                of(Metric::SentPackets, Statistic::Total, sent),
+                of(
+                    Metric::LostPercent,
+                    Statistic::Mean,
+                    100.0 * f64::from(lost) / sent,
+                ),
+                of(Metric::RttMs, Statistic::Median, 0.0),
+                of(Metric::RttMs, Statistic::Min, rtts[0]),
+            ],
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn rates_and_amounts_add_up_and_each_client_has_its_own() {
+        let all = vec![stream(1e6, [10.0, 20.0]), stream(3e6, [30.0, 40.0])];
+        let merged = together(all, Some(SampleKind::Intervals));
+        let value = |metric, statistic| {
+            let mut all = merged.figures.iter();
+            all.find(|figure| (figure.metric, figure.statistic) == (metric, statistic))
+                .map(|figure| figure.value)
+        };
+        assert_eq!(value(Metric::GoodputBitPerS, Statistic::Mean), Some(4e6));
+        assert_eq!(value(Metric::ElapsedS, Statistic::Total), Some(2.0));
+        assert_eq!(value(Metric::SenderCpuPercent, Statistic::Mean), None);
+        let each = |statistic| value(Metric::ClientGoodputBitPerS, statistic);
+        assert_eq!(
+            [Statistic::Min, Statistic::Median, Statistic::Max].map(each),
+            [Some(1e6), Some(2e6), Some(3e6)]
+        );
+        // (1 + 3)^2 / (2 (1 + 9))
+        assert_eq!(value(Metric::FairnessIndex, Statistic::Mean), Some(0.8));
+        let received = merged.samples.iter();
+        let received = received.filter(|sample| sample.metric == Metric::ReceivedBytes);
+        assert_eq!(
+            received.map(|sample| sample.value).collect::<Vec<_>>(),
+            [40.0, 60.0]
+        );
+        assert_eq!(merged.facts["tool"], "farwire");
+        assert!(!merged.facts.contains_key("goodput"));
+    }
+
+    #[test]
+    fn round_trips_are_those_of_all_probes_and_loss_is_by_what_was_sent() {
+        let all = vec![
+            pinged(&[1.0, 9.0], 0),
+            pinged(&[2.0], 1),
+            pinged(&[3.0, 4.0], 4),
+        ];
+        let merged = together(all, Some(SampleKind::Probes));
+        let value = |metric, statistic| merged.figure(metric, statistic);
+        assert_eq!(value(Metric::RttMs, Statistic::Median), Some(3.0));
+        assert_eq!(value(Metric::RttMs, Statistic::Min), Some(1.0));
+        assert_eq!(value(Metric::SentPackets, Statistic::Total), Some(10.0));
+        assert_eq!(value(Metric::LostPercent, Statistic::Mean), Some(50.0));
+        let numbers: Vec<u64> = merged.samples.iter().map(|sample| sample.index).collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 6]);
+    }
+
+    #[test]
+    fn one_client_that_fails_fails_the_whole() {
+        let all = vec![
+            pinged(&[1.0], 0),
+            Measurement::failed("no answer"),
+            Measurement::failed("no route"),
+        ];
+        let merged = together(all, Some(SampleKind::Probes));
+        let said = "client 2: no answer; 2 of 3 clients have failed";
+        assert_eq!(merged.failure.as_deref(), Some(said));
+        assert_eq!(merged.figure(Metric::SentPackets, Statistic::Total), None);
+    }
+
+    #[test]
+    fn what_one_client_measured_is_left_as_it_is() {
+        let one = pinged(&[1.0], 0);
+        assert_eq!(together(vec![one.clone()], None), one);
+    }
+}

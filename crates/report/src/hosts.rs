@@ -1,0 +1,255 @@
+//! The hosts of a merged record, held against each other, so that a slow one is not taken for a slow condition.
+
+use super::tables::or_dash;
+use crate::analysis::{Analysis, CaseFigures};
+use crate::interval::with_interval;
+use record::figure_name::FigureName;
+use record::plan::Instrument;
+use record::quantity::{counted, number};
+use record::table::{Cell, Column, Mark, Table};
+use record::{Baseline, HostFacts, Record, Run};
+use stats::t_interval;
+
+/// How to read it.
+const NOTE: &str = "each instrument's column: how far the runs of a host lie from the mean that their case has over all hosts, in percent, mean \
+                    over its runs with the 95 % interval (Student's t), of cases that ran on several hosts; TCP, round trip: what the host does with \
+                    nothing in the way";
+
+/// A machine of a record.
+pub(crate) struct Host<'a> {
+    /// What it calls itself; its number as well where that is not told or not the only one of its name.
+    pub(crate) name: String,
+    pub(crate) facts: &'a HostFacts,
+    /// What it does with nothing in the way, each time.
+    pub(crate) baselines: Vec<Baseline>,
+}
+
+/// The machines that had a part in a record.
+pub(crate) fn of<'a>(record: &'a Record) -> Vec<Host<'a>> {
+    let all = &record.head.hosts;
+    if all.is_empty() {
+        return vec![Host {
+            name: record.head.host.name.clone().unwrap_or_default(),
+            facts: &record.head.host,
+            baselines: record.baselines.clone(),
+        }];
+    }
+    let host = |(number, facts): (usize, &'a HostFacts)| {
+        let namesakes = all.iter().filter(|other| other.name == facts.name);
+        let own = record.baselines.iter();
+        let own = own.filter(|baseline| baseline.host == Some(number));
+        Host {
+            name: match &facts.name {
+                Some(name) if namesakes.count() == 1 => name.clone(),
+                Some(name) => format!("{name} ({number})"),
+                None => format!("host {number}"),
+            },
+            facts,
+            baselines: own.cloned().collect(),
+        }
+    };
+    (1..).zip(all).map(host).collect()
+}
+
+/// A row a host; nothing of a record that has one.
+pub(super) fn table(analysis: &Analysis<'_>) -> Option<Table> {
+    let hosts = of(analysis.record);
+    if hosts.len() < 2 {
+        return None;
+    }
+    let figures = figures(analysis);
+    let mut columns = vec![Column::words("host"), Column::numbers("runs")];
+    columns.extend(figures.iter().map(|(instrument, name)| {
+        let title = format!(
+            "{instrument}: {} {}",
+            name.metric.title(),
+            name.statistic.name()
+        );
+        Column::numbers(format!("{title}\n%"))
+    }));
+    columns.push(Column::numbers("TCP\nMbit/s"));
+    columns.push(Column::numbers("round trip\nms"));
+    let row = |(at, host): (usize, &Host<'_>)| {
+        let runs = analysis.cases.iter().flat_map(|case| &case.runs);
+        let runs = runs.filter(|run| run.host == Some(at)).count();
+        let mut cells = vec![Cell::from(host.name.as_str()), runs.to_string().into()];
+        let off = figures
+            .iter()
+            .map(|(_, name)| deviation(analysis, name, at));
+        cells.extend(off);
+        let baseline = |of: fn(&Baseline) -> Option<f64>, by: f64| {
+            let values: Vec<f64> = host.baselines.iter().filter_map(of).collect();
+            Cell::from(or_dash(
+                t_interval::mean(&values).map(|mean| number(mean / by)),
+            ))
+        };
+        cells.push(baseline(|baseline| baseline.tcp_bit_per_s, 1e6));
+        cells.push(baseline(|baseline| baseline.rtt_floor_ms, 1.0));
+        cells
+    };
+    let title = format!("hosts: {}", counted(hosts.len(), "machine"));
+    let mut table = Table::new(title, columns).with((1..).zip(&hosts).map(row));
+    table.note = NOTE.to_owned();
+    Some(table)
+}
+
+/// The first headline of every instrument that states one.
+fn figures<'a>(analysis: &Analysis<'a>) -> Vec<(&'a str, FigureName)> {
+    let mut found: Vec<(&str, FigureName)> = Vec::new();
+    for case in &analysis.cases {
+        let used = case.case.instruments.iter();
+        let new = used.filter(|one| found.iter().all(|(name, _)| *name != one.name));
+        let new: Vec<_> = new
+            .filter_map(|one| Some((one.name.as_str(), headline(case, one)?)))
+            .collect();
+        found.extend(new);
+    }
+    found
+}
+
+fn headline(case: &CaseFigures<'_>, instrument: &Instrument) -> Option<FigureName> {
+    let own = || {
+        case.figures
+            .keys()
+            .filter(|name| name.instrument == instrument.name)
+    };
+    let mut headlines = instrument.profile.headlines.iter();
+    headlines.find_map(|headline| {
+        let is_it = |name: &&FigureName| {
+            (name.metric, name.statistic) == (headline.metric, headline.statistic)
+        };
+        own().find(is_it).cloned()
+    })
+}
+
+/// How far the runs of a host lie from their cases' means; set apart where the interval leaves 0 out.
+fn deviation(analysis: &Analysis<'_>, name: &FigureName, host: usize) -> Cell {
+    let cases = analysis.cases.iter();
+    let all: Vec<f64> = cases
+        .flat_map(|case| deviations(case, name, host))
+        .collect();
+    let Some(mean) = t_interval::mean(&all) else {
+        return or_dash(None).into();
+    };
+    let interval = t_interval::mean_interval(&all);
+    let mark = match interval {
+        Some([low, high]) if low > 0.0 || high < 0.0 => Mark::Bad,
+        _ => Mark::Plain,
+    };
+    Cell::marked(with_interval(mean, interval), mark)
+}
+
+/// Of each run of the host in a case that ran on several, in percent of the case's mean.
+fn deviations(case: &CaseFigures<'_>, name: &FigureName, host: usize) -> Vec<f64> {
+    let value = |run: &&Run| {
+        let mut measured = run.measurements.iter();
+        let measured = measured.find(|one| one.instrument == name.instrument)?;
+        let figure = name.find(&measured.measurement)?;
+        let counts =
+            measured.measurement.failure.is_none() && run.spoilt(measured, figure).is_none();
+        counts.then_some((run.host, figure.value))
+    };
+    let values: Vec<(Option<usize>, f64)> = case.runs.iter().filter_map(value).collect();
+    let on_several = values.iter().any(|(other, _)| *other != values[0].0);
+    let all: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
+    let mean = t_interval::mean(&all).filter(|mean| on_several && *mean != 0.0);
+    let own = values.into_iter().filter(|(other, _)| *other == Some(host));
+    let off = |mean: f64| {
+        own.map(move |(_, value)| 100.0 * (value / mean - 1.0))
+            .collect()
+    };
+    mean.map(off).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+    use crate::{Terminal, details, html, markdown, text};
+    use record::Metric;
+    use record::plan::Repeats;
+
+    /// A case of four runs on each of two hosts, the second of which has round trips a tenth longer.
+    fn two_hosts() -> Record {
+        let mut record = record();
+        record.head.plan.cases.truncate(1);
+        record.head.plan.cases[0].repeats = Repeats::fixed(8);
+        let facts = |name: &str| HostFacts {
+            name: Some(name.to_owned()),
+            ..record.head.host.clone()
+        };
+        record.head.hosts = ["fast", "slow"].map(facts).into();
+        let run = |repeat: u32| {
+            let mut run = record.runs[0].clone();
+            run.repeat = repeat;
+            run.host = Some(1 + (repeat as usize - 1) / 4);
+            let off = 0.001 * f64::from(repeat % 4);
+            let figures = run.measurements.iter_mut();
+            for figure in figures.flat_map(|one| &mut one.measurement.figures) {
+                if figure.metric == Metric::RttMs {
+                    figure.value = if repeat <= 4 { 1.0 } else { 1.1 } + off;
+                }
+            }
+            run
+        };
+        record.runs = (1..=8).map(run).collect();
+        let baseline = |host: usize| Baseline {
+            host: Some(host),
+            tcp_bit_per_s: Some(1e10 / host as f64),
+            ..Baseline::default()
+        };
+        record.baselines = [1, 2].map(baseline).into();
+        record
+    }
+
+    #[test]
+    fn a_host_whose_runs_lie_apart_is_seen_beside_its_baseline() {
+        let record = two_hosts();
+        let table = table(&Analysis::of(&record)).unwrap();
+        let texts = |row: &Vec<Cell>| row.iter().map(|cell| cell.text.clone()).collect::<Vec<_>>();
+        let [fast, slow] = [texts(&table.rows[0]), texts(&table.rows[1])];
+        assert_eq!([&fast[0], &fast[1]], ["fast", "4"]);
+        assert!(
+            fast[2].starts_with("-4.7") && slow[2].starts_with("4.7"),
+            "{fast:?} {slow:?}"
+        );
+        assert_eq!(table.rows[1][2].mark, Mark::Bad);
+        // What is alike on both.
+        assert_eq!(table.rows[1][3].mark, Mark::Plain);
+        let tcp = |row: &[String]| row[row.len() - 2].clone();
+        assert_eq!(
+            [tcp(&fast), tcp(&slow)],
+            ["10000", "5000"].map(|text| { number(text.parse::<f64>().unwrap()) })
+        );
+    }
+
+    #[test]
+    fn every_report_has_the_hosts_and_takes_none_for_a_machine_that_changed() {
+        let record = two_hosts();
+        for report in [
+            text(&record, Terminal::NONE),
+            details(&record, Terminal::NONE),
+            markdown(&record).unwrap(),
+            html(&record).unwrap(),
+        ] {
+            assert!(
+                report.contains("fast") && report.contains("slow"),
+                "{report}"
+            );
+            assert!(!report.contains("machine itself changed"), "{report}");
+        }
+    }
+
+    #[test]
+    fn of_one_host_and_of_cases_that_ran_on_one_nothing_is_said() {
+        assert!(table(&Analysis::of(&record())).is_none());
+        let mut record = two_hosts();
+        record.runs.iter_mut().for_each(|run| run.host = Some(1));
+        let table = table(&Analysis::of(&record)).unwrap();
+        assert_eq!(table.rows[0][2].text, "–");
+        // A stranger's record may name hosts that it has not.
+        record.runs[0].host = Some(99);
+        record.baselines[0].host = Some(0);
+        html(&record).unwrap();
+    }
+}

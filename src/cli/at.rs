@@ -1,0 +1,226 @@
+//! `farwire links` and `farwire set`: the live API of a farwire that listens, from a shell.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use serde_json::Value;
+
+use super::link::LinkArgs;
+use crate::live::LeaseFor;
+use crate::web::Listen;
+use instruments::failure::{Blame, Failure};
+use instruments::output;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where a farwire listens.
+#[derive(Args, Clone, Debug)]
+struct AtArg {
+    /// Where that farwire listens: the address of its --listen, or unix:PATH
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7700")]
+    at: Listen,
+}
+
+/// List the links of a farwire that runs with --listen, and what is in force on each
+#[derive(Args, Debug)]
+pub(crate) struct LinksArgs {
+    #[command(flatten)]
+    at: AtArg,
+    /// Write them as JSON; - is standard output, in place of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Put conditions into force on a link of a farwire that runs with --listen
+///
+/// They take the place of those that were in force; a link without any changes nothing. It says from which instant on they are in
+/// force, and how many packets had come before and were still on their way.
+#[derive(Args, Debug)]
+pub(crate) struct SetArgs {
+    /// The link, as `farwire links` lists it
+    name: String,
+    #[command(flatten)]
+    at: AtArg,
+    /// For so long, at most 24h; then the link reverts to what stood before
+    #[arg(long = "for", value_name = "TIME", value_parser = lease_time)]
+    lease: Option<LeaseFor>,
+    #[command(flatten)]
+    link: LinkArgs,
+}
+
+impl LinksArgs {
+    /// Prints the list.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let all = self.at.ask("GET", "/v1/links", None)?;
+        let links = all["links"].as_array().context("an answer without links")?;
+        let mut text = String::new();
+        for link in links {
+            let word = |key: &str| link[key].as_str().unwrap_or_default().to_owned();
+            let revision = &link["revision"];
+            let lease = match link["lease"]["until"].as_str() {
+                Some(until) => format!(", until {until}"),
+                None if link["lease"].is_object() => ", while a connection lives".to_owned(),
+                None => String::new(),
+            };
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "{}: {} (revision {revision}{lease})",
+                word("name"),
+                word("says")
+            );
+        }
+        super::show(self.json.as_deref(), &all, &text, io::sink())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl SetArgs {
+    /// Makes the change, and says what it came to.
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let spec = self.link.to_spec().or_bad_input()?;
+        let body = serde_json::to_string(&spec).context("the conditions as JSON")?;
+        let lease = self.lease.map(|lease| format!("?for={lease}"));
+        let path = format!(
+            "/v1/links/{}{}",
+            escaped(&self.name),
+            lease.unwrap_or_default()
+        );
+        let changed = self.at.ask("PUT", &path, Some(&body))?;
+        let link = &changed["link"];
+        let text = format!(
+            "{}: {} from {} on (revision {}, {} packets on their way)\n",
+            self.name,
+            link["says"].as_str().unwrap_or_default(),
+            changed["at"].as_str().unwrap_or_default(),
+            changed["revision"],
+            changed["under_previous"],
+        );
+        output::write(None, &text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl AtArg {
+    /// Sends a request; the answer's JSON.
+    ///
+    /// # Errors
+    /// Nobody answers there; or it refuses, in its words: as bad input, where what was asked for cannot be.
+    fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Result<Value, Failure> {
+        let answer = match &self.at {
+            Listen::Tcp(address) => {
+                let stream = TcpStream::connect(address);
+                let stream = stream.and_then(|stream| {
+                    stream.set_read_timeout(Some(PATIENCE))?;
+                    Ok(stream)
+                });
+                let stream = stream.with_context(|| self.nobody())?;
+                converse(stream, &address.to_string(), method, path, body)
+            }
+            Listen::Unix(socket) => {
+                let stream = UnixStream::connect(socket);
+                let stream = stream.and_then(|stream| {
+                    stream.set_read_timeout(Some(PATIENCE))?;
+                    Ok(stream)
+                });
+                let stream = stream.with_context(|| self.nobody())?;
+                converse(stream, "localhost", method, path, body)
+            }
+        };
+        let (status, body) = answer.with_context(|| format!("{}: asking", self.at))?;
+        if status == 200 {
+            return Ok(body);
+        }
+        let refused = anyhow!(
+            "{}",
+            body["detail"]
+                .as_str()
+                .unwrap_or("refused, without a reason")
+        );
+        match status {
+            400..500 => Err(refused).or_bad_input(),
+            _ => Err(refused.into()),
+        }
+    }
+
+    fn nobody(&self) -> String {
+        format!(
+            "{}: no farwire listens there: start one with --listen {}, or name another address with --at",
+            self.at, self.at
+        )
+    }
+}
+
+/// Sends a request by `stream` and reads the answer to its end: status and JSON.
+fn converse(
+    mut stream: impl Read + Write,
+    host: &str,
+    method: &str,
+    path: &str,
+    body: Option<&str>,
+) -> Result<(u16, Value)> {
+    let body = body.unwrap_or_default();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let (head, body) = text.split_once("\r\n\r\n").context("no answer of HTTP")?;
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    let Some(status) = status.filter(|_| head.starts_with("HTTP/1.")) else {
+        bail!("no answer of HTTP");
+    };
+    Ok((status, serde_json::from_str(body).unwrap_or(Value::Null)))
+}
+
+fn lease_time(text: &str) -> Result<LeaseFor, String> {
+    match text.parse()? {
+        LeaseFor::Connection => Err("it is a time, such as 60s".to_owned()),
+        time @ LeaseFor::Time(_) => Ok(time),
+    }
+}
+
+/// A name as a part of a path (RFC 3986, section 2.1).
+fn escaped(name: &str) -> String {
+    let mut path = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(path, "%{byte:02X}");
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_escaped_in_a_path() {
+        assert_eq!(escaped("eth0-eth1"), "eth0-eth1");
+        assert_eq!(escaped("a/../b?c"), "a%2F..%2Fb%3Fc");
+    }
+
+    #[test]
+    fn a_lease_of_a_command_is_a_time() {
+        assert!(lease_time("60s").is_ok());
+        assert!(lease_time("connection").is_err());
+    }
+}

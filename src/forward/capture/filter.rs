@@ -1,0 +1,316 @@
+//! Which packets a capture keeps: a few of tcpdump's words (pcap-filter(7)).
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use netio::Flow;
+use thiserror::Error;
+
+/// Conditions that a packet meets all of. Without any, everything is kept, also what is not IP.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    conditions: Vec<Condition>,
+    text: String,
+}
+
+/// Why a filter is refused; names the word.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum FilterError {
+    #[error("`{0}` is no word of a filter; these are: {WORDS}, joined by `and`")]
+    UnknownWord(String),
+    #[error("`{0}` is not supported: conditions are joined by `and`")]
+    UnsupportedWord(String),
+    #[error("`{before}` and `{word}` are not joined: conditions are joined by `and`")]
+    NotJoined { before: String, word: String },
+    #[error("`{after}` ends the filter: {expected} is missing")]
+    Ends {
+        after: String,
+        expected: &'static str,
+    },
+    #[error("`{after} {word}`: this is not {expected}")]
+    Unexpected {
+        after: String,
+        word: String,
+        expected: &'static str,
+    },
+    #[error("`net {0}` has bits set beyond its prefix: write `net {1}`")]
+    BeyondPrefix(IpNet, IpNet),
+}
+
+const WORDS: &str = "ip, ip6, tcp, udp, sctp, icmp, icmp6, [src|dst] host ADDRESS, [src|dst] net PREFIX, [tcp|udp|sctp] [src|dst] port NUMBER";
+const PORT: &str = "a port, a number up to 65535";
+const ADDRESS: &str = "an IP address";
+const NET: &str = "a prefix such as 10.0.0.0/8";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition {
+    V4,
+    V6,
+    Protocol(u8),
+    Net(End, IpNet),
+    Port(End, u16),
+}
+
+/// Which end of a packet's way is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Source,
+    Destination,
+    Either,
+}
+
+impl Filter {
+    /// Whether it keeps the frame of these bytes.
+    pub(crate) fn matches(&self, frame: &[u8]) -> bool {
+        self.conditions.is_empty()
+            || Flow::of(frame)
+                .is_some_and(|flow| self.conditions.iter().all(|one| one.matches(&flow)))
+    }
+}
+
+impl Condition {
+    fn matches(&self, flow: &Flow) -> bool {
+        let addresses = [flow.source, flow.destination];
+        match *self {
+            Self::V4 => flow.source.is_ipv4(),
+            Self::V6 => flow.source.is_ipv6(),
+            Self::Protocol(number) => flow.protocol == number,
+            Self::Net(end, net) => end.matches(addresses, |address| net.contains(address)),
+            Self::Port(end, number) => flow
+                .ports
+                .is_some_and(|ports| end.matches(ports, |port| *port == number)),
+        }
+    }
+}
+
+impl End {
+    fn matches<T>(self, [source, destination]: [T; 2], is_meant: impl Fn(&T) -> bool) -> bool {
+        match self {
+            Self::Source => is_meant(&source),
+            Self::Destination => is_meant(&destination),
+            Self::Either => is_meant(&source) || is_meant(&destination),
+        }
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for Filter {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let mut words = Words {
+            left: text.split_whitespace(),
+            last: "",
+        };
+        let mut conditions = Vec::new();
+        while let Some(word) = words.next() {
+            words.condition(word, &mut conditions)?;
+            let before = words.last;
+            match words.next() {
+                None => break,
+                Some("and" | "&&") if words.left.clone().next().is_some() => {}
+                Some("and" | "&&") => return Err(words.ends("a condition")),
+                Some(word) => return Err(not_joined(before, word)),
+            }
+        }
+        Ok(Self {
+            conditions,
+            text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+        })
+    }
+}
+
+fn not_joined(before: &str, word: &str) -> FilterError {
+    match word {
+        "or" | "||" | "not" | "!" | "(" | ")" => FilterError::UnsupportedWord(word.to_owned()),
+        _ => FilterError::NotJoined {
+            before: before.to_owned(),
+            word: word.to_owned(),
+        },
+    }
+}
+
+/// A filter's words, read one by one.
+struct Words<'t> {
+    left: std::str::SplitWhitespace<'t>,
+    /// The one read last.
+    last: &'t str,
+}
+
+impl<'t> Words<'t> {
+    fn next(&mut self) -> Option<&'t str> {
+        self.last = self.left.next()?;
+        Some(self.last)
+    }
+
+    /// Reads the condition that `word` begins.
+    fn condition(
+        &mut self,
+        word: &'t str,
+        conditions: &mut Vec<Condition>,
+    ) -> Result<(), FilterError> {
+        match word {
+            "ip" => conditions.push(Condition::V4),
+            "ip6" => conditions.push(Condition::V6),
+            "icmp" => conditions.push(Condition::Protocol(1)),
+            "icmp6" => conditions.push(Condition::Protocol(58)),
+            "tcp" | "udp" | "sctp" => {
+                let number = match word {
+                    "tcp" => 6,
+                    "udp" => 17,
+                    _ => 132,
+                };
+                conditions.push(Condition::Protocol(number));
+                let follows = self.left.clone().next();
+                if let Some(next) = follows.filter(|next| ["src", "dst", "port"].contains(next)) {
+                    self.last = next;
+                    self.left.next();
+                    let (end, word) = self.end(next)?;
+                    conditions.push(self.at_end(end, word)?);
+                }
+            }
+            "src" | "dst" | "host" | "net" | "port" => {
+                let (end, word) = self.end(word)?;
+                conditions.push(self.at_end(end, word)?);
+            }
+            "or" | "||" | "not" | "!" | "(" | ")" => {
+                return Err(FilterError::UnsupportedWord(word.to_owned()));
+            }
+            _ => return Err(FilterError::UnknownWord(word.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// `src` or `dst`, if `word` is one of them, and the word after it.
+    fn end(&mut self, word: &'t str) -> Result<(End, &'t str), FilterError> {
+        let end = match word {
+            "src" => End::Source,
+            "dst" => End::Destination,
+            _ => return Ok((End::Either, word)),
+        };
+        const EXPECTED: &str = "host, net or port";
+        let next = self.next();
+        Ok((end, next.ok_or_else(|| self.ends(EXPECTED))?))
+    }
+
+    /// What `word`, one of host, net and port, says of an end.
+    fn at_end(&mut self, end: End, word: &'t str) -> Result<Condition, FilterError> {
+        match word {
+            "host" => {
+                let address: IpAddr = self.value(word, ADDRESS)?;
+                Ok(Condition::Net(end, address.into()))
+            }
+            "net" => {
+                let net: IpNet = self.value(word, NET)?;
+                match net.trunc() {
+                    whole if whole == net => Ok(Condition::Net(end, net)),
+                    whole => Err(FilterError::BeyondPrefix(net, whole)),
+                }
+            }
+            "port" => Ok(Condition::Port(end, self.value(word, PORT)?)),
+            other => Err(FilterError::UnknownWord(other.to_owned())),
+        }
+    }
+
+    fn value<T: FromStr>(&mut self, after: &str, expected: &'static str) -> Result<T, FilterError> {
+        let word = self.next().ok_or_else(|| self.ends(expected))?;
+        word.parse().map_err(|_| FilterError::Unexpected {
+            after: after.to_owned(),
+            word: word.to_owned(),
+            expected,
+        })
+    }
+
+    fn ends(&self, expected: &'static str) -> FilterError {
+        FilterError::Ends {
+            after: self.last.to_owned(),
+            expected,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An Ethernet frame of IPv4 from 10.77.0.1, port 1000, to 10.77.0.2, port 443.
+    fn frame(protocol: u8) -> Vec<u8> {
+        let mut frame = vec![0; 54];
+        (frame[12], frame[14], frame[23]) = (8, 0x45, protocol);
+        frame[26..34].copy_from_slice(&[10, 77, 0, 1, 10, 77, 0, 2]);
+        frame[34..38].copy_from_slice(&[0x03, 0xe8, 0x01, 0xbb]);
+        frame
+    }
+
+    fn keeps(filter: &str, frame: &[u8]) -> bool {
+        filter.parse::<Filter>().unwrap().matches(frame)
+    }
+
+    #[test]
+    fn a_packet_meets_all_conditions() {
+        let tcp = frame(6);
+        for filter in [
+            "",
+            "tcp",
+            "ip",
+            "tcp port 443",
+            "port 443",
+            "tcp src port 1000",
+            "dst port 443 and src host 10.77.0.1",
+            "host 10.77.0.2",
+            "net 10.0.0.0/8 and ip && tcp dst port 443",
+            "net 0.0.0.0/0",
+        ] {
+            assert!(keeps(filter, &tcp), "{filter}");
+        }
+        for filter in [
+            "udp",
+            "ip6",
+            "icmp",
+            "tcp src port 443",
+            "tcp and port 80",
+            "dst host 10.77.0.1",
+            "src net 10.78.0.0/16",
+            "host fd77::2",
+        ] {
+            assert!(!keeps(filter, &tcp), "{filter}");
+        }
+        assert!(!keeps("port 443", &frame(1)), "ICMP has no ports");
+    }
+
+    #[test]
+    fn what_is_not_ip_is_kept_by_the_empty_filter_alone() {
+        let mut arp = frame(6);
+        arp[13] = 6;
+        assert!(keeps("", &arp));
+        assert!(!keeps("net 0.0.0.0/0", &arp));
+    }
+
+    #[test]
+    fn a_refusal_names_the_word() {
+        let refused = |text: &str| text.parse::<Filter>().unwrap_err().to_string();
+        for (filter, word) in [
+            ("tpc", "`tpc` is no word"),
+            ("tcp or udp", "`or` is not supported"),
+            ("not tcp", "`not` is not supported"),
+            ("tcp udp", "`tcp` and `udp` are not joined"),
+            ("tcp port", "`port` ends the filter: a port"),
+            ("port http", "`port http`: this is not a port"),
+            ("port 65536", "`port 65536`"),
+            ("host 10.77.0", "`host 10.77.0`: this is not an IP address"),
+            ("net 10.0.0.1/8", "write `net 10.0.0.0/8`"),
+            ("src", "`src` ends the filter: host, net or port"),
+            ("src tcp", "`tcp` is no word"),
+            ("tcp and", "`and` ends the filter: a condition"),
+        ] {
+            assert!(refused(filter).contains(word), "{}", refused(filter));
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Captures at both ends of a link, as pcapng: every packet as it arrived and as it left, and in its comment what became of it.
+//!
+//! The tap takes copies of frames beside the packet path; a thread of its own makes packets of them, puts them in order of time and writes
+//! them. Between the two stands a buffer of bounded size. What finds it full is not kept, and counted.
+
+mod comment;
+mod filter;
+mod tap;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
+use instruments::output;
+use model::{Nanos, Side};
+use record::summary::CaptureSummary;
+
+pub(crate) use filter::Filter;
+use tap::Waiting;
+pub(crate) use tap::{Captures, Fate, Seen, Tap};
+
+/// What a capture keeps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CaptureSpec {
+    /// At which end of the link; at both, if none is named.
+    pub(crate) side: Option<Side>,
+    /// Which packets.
+    pub(crate) filter: Filter,
+    /// So many bytes of each packet; 0 for all.
+    pub(crate) snaplen: u32,
+    /// It ends when so many bytes are written.
+    pub(crate) most_bytes: Option<u64>,
+    /// It ends so long after it began.
+    pub(crate) most_time: Option<Nanos>,
+    /// What stands at A and B, in words.
+    pub(crate) ends: [String; 2],
+}
+
+/// A capture that has not begun.
+pub(crate) struct Capture {
+    /// What it keeps.
+    pub(crate) spec: CaptureSpec,
+    /// Where it goes.
+    pub(crate) sink: Box<dyn Write + Send>,
+}
+
+/// A capture that runs. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct CaptureHandle {
+    stopped: Arc<AtomicBool>,
+    writer: Option<JoinHandle<CaptureSummary>>,
+}
+
+impl Capture {
+    /// In `PREFIX.pcapng`, in the place of what stood there; `-` is standard output.
+    ///
+    /// # Errors
+    /// It cannot be written; names the file.
+    pub(crate) fn create(prefix: &Path, filter: Filter) -> Result<Self> {
+        let sink: Box<dyn Write + Send> = if output::is_stdout(prefix) {
+            Box::new(io::stdout())
+        } else {
+            let path = file_of(prefix);
+            let file = File::create(&path);
+            Box::new(file.with_context(|| format!("{}: cannot write", path.display()))?)
+        };
+        let spec = CaptureSpec {
+            filter,
+            ends: ["client's side", "server's side"].map(str::to_owned),
+            ..CaptureSpec::default()
+        };
+        Ok(Self { spec, sink })
+    }
+
+    /// Starts its thread, for what arrives from `start` on; what stands in the packet path, and what ends it.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(crate) fn begin(self, start: Nanos) -> Result<(Tap, CaptureHandle)> {
+        let Self { spec, sink } = self;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let waiting = Arc::new(Waiting::default());
+        let (full, to_write) = channel();
+        let (give_back, emptied) = channel();
+        let tap = Tap::new(
+            &spec,
+            start,
+            Arc::clone(&stopped),
+            Arc::clone(&waiting),
+            full,
+            emptied,
+        );
+        let writer = std::thread::Builder::new()
+            .name("capture".to_owned())
+            .spawn(move || writer::write(spec, sink, &to_write, &give_back, &waiting))
+            .context("starting the capture's thread")?;
+        let handle = CaptureHandle {
+            stopped,
+            writer: Some(writer),
+        };
+        Ok((tap, handle))
+    }
+}
+
+/// `prefix` with the ending of a capture, unless it has that.
+fn file_of(prefix: &Path) -> PathBuf {
+    if prefix.extension().is_some_and(|ending| ending == "pcapng") {
+        return prefix.to_owned();
+    }
+    let mut name: OsString = prefix.into();
+    name.push(".pcapng");
+    name.into()
+}
+
+impl CaptureHandle {
+    /// Ends the capture, within 0.2 s, and waits until it is written; what of it was.
+    pub(crate) fn finish(self) -> CaptureSummary {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.wait()
+    }
+
+    /// Waits until the capture has ended by a limit of its own, or with the link; what of it was written.
+    pub(crate) fn wait(mut self) -> CaptureSummary {
+        let writer = self.writer.take().expect("it is taken once");
+        match writer.join() {
+            Ok(summary) => summary,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+impl Drop for CaptureHandle {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = f.debug_struct("Capture");
+        all.field("spec", &self.spec).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,304 @@
+use std::num::NonZeroU8;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+use model::{DropCause, Edit};
+use netio::{Frame, GsoFrame, Offload};
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
+
+use super::*;
+use crate::forward::departures::Changes;
+use crate::forward::packet_log::PacketVerdict;
+
+/// What was written so far.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Holds up who writes until it is let go.
+struct Gate {
+    written: Written,
+    open: Receiver<()>,
+    entered: Sender<()>,
+}
+
+impl Write for Gate {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.entered.send(());
+        // Open for good once the other end is gone.
+        let _ = self.open.recv();
+        self.written.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Full;
+
+impl Write for Full {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A packet of a capture, as a reader finds it.
+#[derive(Debug, PartialEq)]
+struct Packet {
+    interface: u32,
+    at: Duration,
+    original_len: u32,
+    data: Vec<u8>,
+    direction: u32,
+    comment: String,
+}
+
+fn packets(written: &Written) -> (Vec<Packet>, Vec<u64>) {
+    let (mut packets, mut dropped) = (Vec::new(), Vec::new());
+    let bytes = written.0.lock().unwrap().clone();
+    let mut reader = PcapNgReader::new(bytes.as_slice()).unwrap();
+    while let Some(block) = reader.next_block() {
+        match block.unwrap() {
+            Block::EnhancedPacket(packet) => {
+                let [
+                    EnhancedPacketOption::Flags(direction),
+                    EnhancedPacketOption::Comment(comment),
+                ] = &packet.options[..]
+                else {
+                    panic!("{packet:?}")
+                };
+                packets.push(Packet {
+                    interface: packet.interface_id,
+                    at: packet.timestamp,
+                    original_len: packet.original_len,
+                    data: packet.data.to_vec(),
+                    direction: *direction,
+                    comment: comment.to_string(),
+                });
+            }
+            Block::InterfaceStatistics(of) => {
+                dropped.extend(of.options.iter().filter_map(|option| match option {
+                    InterfaceStatisticsOption::IsbIfDrop(count) => Some(*count),
+                    _ => None,
+                }))
+            }
+            _ => {}
+        }
+    }
+    (packets, dropped)
+}
+
+/// UDP from 10.77.0.1 to 10.77.0.2, with 20 bytes of payload, capable of a mark.
+fn frame(at: u64) -> Frame {
+    let mut bytes = vec![0; 62];
+    (bytes[12], bytes[14], bytes[15], bytes[17]) = (8, 0x45, 2, 48);
+    (bytes[22], bytes[23]) = (64, 17);
+    bytes[26..34].copy_from_slice(&[10, 77, 0, 1, 10, 77, 0, 2]);
+    bytes[34..42].copy_from_slice(&[0x10, 0, 0x14, 0, 0, 28, 0, 0]);
+    Frame::new(Nanos(at), Offload::default(), None, &bytes)
+}
+
+fn begin(spec: CaptureSpec, sink: impl Write + Send + 'static) -> (Captures, CaptureHandle) {
+    let sink = Box::new(sink);
+    let (tap, handle) = Capture { spec, sink }.begin(Nanos(1_000)).unwrap();
+    let mut captures = Captures::default();
+    captures.add(tap);
+    (captures, handle)
+}
+
+fn note(captures: &mut Captures, frame: &Frame, fate: Fate, due: &[Nanos]) {
+    let gso = GsoFrame::of(frame).unwrap();
+    captures.note(&Seen {
+        due,
+        ..Seen::whole(frame, &gso, Side::A, fate)
+    });
+}
+
+fn pass(captures: &mut Captures, frame: &Frame) {
+    captures.arrives(frame, 1);
+    let fate = Fate::of_run(Some(frame.arrival), Changes::NONE);
+    note(captures, frame, fate, &[frame.arrival]);
+}
+
+fn left(at: u64, changes: Changes) -> Fate {
+    Fate::of_run(Some(Nanos(at)), changes)
+}
+
+#[test]
+fn packets_stand_in_order_of_time_with_what_became_of_them() {
+    let written = Written::default();
+    let (mut captures, handle) = begin(CaptureSpec::default(), written.clone());
+    let (first, second) = (frame(1_000_000), frame(2_000_000));
+    captures.arrives(&first, 1);
+    captures.arrives(&second, 1);
+    note(&mut captures, &second, Fate::of(DropCause::QueueFull), &[]);
+    // The first is on its way: nothing after it can be written.
+    captures.follow(Nanos(900_000_000), Nanos(900_000_000));
+    let flip = Edit::FlipBits {
+        first: 400,
+        count: NonZeroU8::MIN,
+        repair: false,
+    };
+    let copy = left(20_999_000, Changes::new(1, true, Some(flip)));
+    note(&mut captures, &first, copy, &[Nanos(20_999_000)]);
+    let original = left(21_001_200, Changes::NONE);
+    note(&mut captures, &first, original, &[Nanos(21_000_000)]);
+    captures.finish();
+    let summary = handle.wait();
+    assert_eq!((summary.a, summary.b, summary.not_kept), (2, 2, 0));
+    let (packets, dropped) = packets(&written);
+    assert_eq!(dropped, [0, 0]);
+    let comments = packets
+        .iter()
+        .map(|of| (of.interface, of.direction, of.comment.as_str()));
+    let original = "delivered 20.001 ms after arrival, due after 20.000 ms, 1.2 us late";
+    let copy = "delivered 19.999 ms after arrival, due after 19.999 ms, 0.0 us late, copy, marked, corrupted";
+    assert_eq!(
+        comments.collect::<Vec<_>>(),
+        [
+            (0, 1, original),
+            (0, 1, "dropped: queue full"),
+            (1, 2, copy),
+            (1, 2, original),
+        ]
+    );
+    let since = packets.iter().map(|of| of.at - packets[0].at);
+    let since: Vec<u128> = since.map(|at| at.as_micros()).collect();
+    assert_eq!(since[0], 0);
+    assert!(since.is_sorted(), "{since:?}");
+    // As it came, as it came again, and with a mark and a flipped bit.
+    assert_eq!(packets[0].data, first.bytes());
+    assert_eq!(packets[3].data, first.bytes());
+    assert_eq!(packets[2].data[15], 3);
+    assert_ne!(packets[2].data[34..], first.bytes()[34..]);
+}
+
+#[test]
+fn a_side_a_filter_and_a_length_leave_the_rest_out() {
+    let written = Written::default();
+    let spec = CaptureSpec {
+        side: Some(Side::B),
+        filter: "udp and dst host 10.77.0.2".parse().unwrap(),
+        snaplen: 42,
+        ..CaptureSpec::default()
+    };
+    let (mut captures, handle) = begin(spec, written.clone());
+    pass(&mut captures, &frame(5_000));
+    let other = Frame::new(Nanos(6_000), Offload::default(), None, &[0; 60]);
+    pass(&mut captures, &other);
+    captures.finish();
+    let summary = handle.wait();
+    assert_eq!((summary.a, summary.b), (0, 1));
+    let (packets, _) = packets(&written);
+    assert_eq!((packets[0].data.len(), packets[0].original_len), (42, 62));
+}
+
+#[test]
+fn what_came_before_the_capture_began_is_seen_leaving_only() {
+    let written = Written::default();
+    let (mut captures, handle) = begin(CaptureSpec::default(), written.clone());
+    let early = left(2_000, Changes::NONE);
+    note(&mut captures, &frame(999), early, &[Nanos(2_000)]);
+    captures.finish();
+    let summary = handle.wait();
+    assert_eq!((summary.a, summary.b), (0, 1));
+}
+
+#[test]
+fn a_writer_that_falls_behind_loses_packets_that_are_counted_in_the_file_too() {
+    let written = Written::default();
+    let (let_go, open) = channel();
+    let (entered, held_up) = channel();
+    let gate = Gate {
+        written: written.clone(),
+        open,
+        entered,
+    };
+    let (mut captures, handle) = begin(CaptureSpec::default(), gate);
+    // The writer stands at its first batch, and takes no other.
+    pass(&mut captures, &frame(5_000));
+    captures.follow(Nanos(1_000_000_000), Nanos(1_000_000_000));
+    held_up.recv().unwrap();
+    let batches = tap::WAITING + 3;
+    for _ in 0..batches * tap::BATCH {
+        pass(&mut captures, &frame(2_000_000_000));
+    }
+    drop(let_go);
+    captures.finish();
+    let summary = handle.wait();
+    let lost = 3 * tap::BATCH as u64;
+    assert_eq!(summary.not_kept, 2 * lost);
+    assert_eq!(packets(&written).1, [lost, lost]);
+    assert!(summary.to_string().contains("the writer fell behind"));
+}
+
+#[test]
+fn a_disk_that_is_full_is_said_and_what_is_missing_is_counted() {
+    let (mut captures, handle) = begin(CaptureSpec::default(), Full);
+    (0..10).for_each(|_| pass(&mut captures, &frame(5_000)));
+    captures.finish();
+    let summary = handle.wait();
+    assert_eq!((summary.a, summary.b, summary.not_kept), (0, 0, 20));
+    assert!(summary.error.is_some(), "{summary}");
+}
+
+#[test]
+fn a_capture_ends_at_its_limit_of_bytes_and_when_its_handle_is_dropped() {
+    let written = Written::default();
+    let spec = CaptureSpec {
+        most_bytes: Some(1_000),
+        ..CaptureSpec::default()
+    };
+    let (mut captures, handle) = begin(spec, written.clone());
+    (0..100).for_each(|_| pass(&mut captures, &frame(5_000)));
+    captures.finish();
+    let summary = handle.wait();
+    assert!(summary.not_kept > 180, "{summary}");
+    assert_eq!(packets(&written).0.len() as u64, summary.a + summary.b);
+    let (mut captures, handle) = begin(CaptureSpec::default(), Written::default());
+    drop(handle);
+    captures.follow(Nanos(2_000), Nanos(2_000));
+    assert!(captures.is_empty());
+}
+
+#[test]
+fn what_is_lost_by_the_emulator_says_so() {
+    let written = Written::default();
+    let (mut captures, handle) = begin(CaptureSpec::default(), written.clone());
+    let came = frame(5_000);
+    captures.arrives(&came, 1);
+    captures.note(&Seen::unparsed(
+        &came,
+        Side::B,
+        Fate::of(PacketVerdict::UnsupportedGso),
+    ));
+    captures.finish();
+    handle.wait();
+    let (packets, _) = packets(&written);
+    assert_eq!(packets[0].interface, 1);
+    assert_eq!(packets[0].comment, "lost by the emulator: unsupported gso");
+}
+
+#[test]
+fn a_prefix_gets_the_ending_once() {
+    assert_eq!(file_of(Path::new("a.b")), Path::new("a.b.pcapng"));
+    assert_eq!(file_of(Path::new("a.pcapng")), Path::new("a.pcapng"));
+}

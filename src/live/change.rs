@@ -1,0 +1,350 @@
+//! Changes of a link that runs: what is asked for, what became of it, and why not.
+
+use record::in_effect::MemoryNeed;
+use record::link_spec::LinkSpec;
+use record::nearest;
+use serde_json::Value;
+
+use super::lease::{LeaseFor, LeaseId};
+use crate::forward::thread::{ChangeError, Ended};
+
+/// What a client asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChangeOrder {
+    pub(crate) conditions: Conditions,
+    /// Only if this revision is in force.
+    pub(crate) if_revision: Option<u64>,
+    /// Not for good.
+    pub(crate) lease_for: Option<LeaseFor>,
+    /// The lease that the client holds.
+    pub(crate) lease: Option<LeaseId>,
+    /// Says what would be, and changes nothing.
+    pub(crate) is_dry_run: bool,
+}
+
+/// Which conditions are to be in force.
+#[derive(Clone, Debug)]
+pub(crate) enum Conditions {
+    /// These, and no others.
+    All(Value),
+    /// Those in force, with this JSON Merge Patch (RFC 7396) over them.
+    Patch(Value),
+}
+
+/// Why a change is not made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// Conditions that cannot be, with the field that is wrong.
+    #[error("{why}")]
+    Conditions { field: Option<String>, why: String },
+    /// Another revision is in force than the one that the client knows.
+    #[error("revision {in_force} is in force: read it, and decide again")]
+    Revision { in_force: u64 },
+    /// Somebody else has a lease.
+    #[error(
+        "somebody has a lease of this link {until}: wait for its end, or end it (DELETE on its lease); its holder sends \
+         Farwire-Lease"
+    )]
+    Leased { until: String },
+    /// There is no such lease, or no lease at all.
+    #[error("there is no such lease: it has ended")]
+    NoLease,
+    /// The link has ended.
+    #[error("the link has ended")]
+    Ended,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self::Patch(Value::Object(serde_json::Map::new()))
+    }
+}
+
+impl Conditions {
+    /// What is to be in force, where `now` is; the seed stays that of the link's start.
+    pub(super) fn over(&self, now: &LinkSpec) -> Result<LinkSpec, Refusal> {
+        let value = match self {
+            Self::All(value) => value.clone(),
+            Self::Patch(patch) => {
+                let mut value = serde_json::to_value(now).map_err(|cause| Refusal::Conditions {
+                    field: None,
+                    why: cause.to_string(),
+                })?;
+                merge(&mut value, patch);
+                value
+            }
+        };
+        let asked = read(value)?;
+        if asked.seed.is_some_and(|seed| seed != now.seed()) {
+            return Err(Refusal::Conditions {
+                field: Some("seed".to_owned()),
+                why: format!(
+                    "seed: a link keeps the seed that it began with, {}: leave it out",
+                    now.seed()
+                ),
+            });
+        }
+        let new = LinkSpec {
+            seed: now.seed,
+            ..asked
+        };
+        check(&new)?;
+        Ok(new)
+    }
+}
+
+/// Reads conditions from JSON.
+fn read(value: Value) -> Result<LinkSpec, Refusal> {
+    if !value.is_object() {
+        // Else serde would take a list as the values of all conditions in their order.
+        return Err(Refusal::Conditions {
+            field: None,
+            why: "conditions are a JSON object, as in {\"delay\": \"20ms\"}".to_owned(),
+        });
+    }
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let why = error.inner().to_string();
+        let mut field = (path != ".").then_some(path);
+        let why = match unknown_key(&why) {
+            Some((key, known)) => {
+                let place = field.as_deref().and_then(|path| path.strip_suffix(key));
+                field = Some(format!("{}{key}", place.unwrap_or_default()));
+                format!("unknown key `{key}`{}", nearest::or_all(key, known))
+            }
+            None => why,
+        };
+        let why = match &field {
+            Some(field) => format!("{field}: {why}"),
+            None => why,
+        };
+        Refusal::Conditions { field, why }
+    })
+}
+
+/// The key that serde does not know, and those that it does.
+fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
+    let mut quoted = message
+        .strip_prefix("unknown field ")?
+        .split('`')
+        .skip(1)
+        .step_by(2);
+    let key = quoted.next()?;
+    Some((key, quoted.collect()))
+}
+
+/// Refuses what would be refused at a start.
+fn check(spec: &LinkSpec) -> Result<(), Refusal> {
+    spec.check().map_err(|error| {
+        let why = format!("{error:#}");
+        Refusal::Conditions {
+            field: field_of(&why),
+            why,
+        }
+    })
+}
+
+/// Refuses what needs more memory than the forwarder may hold.
+pub(super) fn check_memory(spec: &LinkSpec, allowed: u64) -> Result<(), Refusal> {
+    let refused = |why: String| Refusal::Conditions { field: None, why };
+    let need = MemoryNeed::of(spec).map_err(|error| refused(format!("{error:#}")))?;
+    if need.bytes() > allowed {
+        return Err(refused(format!(
+            "rate times delay has {} bytes of full frames on their way up and {} down, more than --held-memory allows ({allowed} \
+             bytes): less rate or delay, or a start with more",
+            need.up, need.down
+        )));
+    }
+    Ok(())
+}
+
+/// The field that a message begins with: "up: queue: a queue needs a rate" is of `up.queue`, and "box.up.loss: ..." of `up.loss`.
+fn field_of(message: &str) -> Option<String> {
+    let is_key = |part: &&str| {
+        !part.is_empty()
+            && part
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+    };
+    let mut parts: Vec<&str> = message.split(": ").collect();
+    // What is wrong with it.
+    parts.pop();
+    let keys: Vec<&str> = parts.into_iter().take_while(is_key).collect();
+    let field = keys.join(".");
+    let field = field.strip_prefix("box.").unwrap_or(&field);
+    (!field.is_empty()).then(|| field.to_owned())
+}
+
+/// JSON Merge Patch (RFC 7396, section 2).
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(serde_json::Map::new());
+    }
+    let Value::Object(target) = target else {
+        return;
+    };
+    for (key, value) in patch {
+        if value.is_null() {
+            target.remove(key);
+        } else {
+            merge(target.entry(key).or_insert(Value::Null), value);
+        }
+    }
+}
+
+impl From<ChangeError> for Refusal {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Refused(refused) => {
+                let why = refused.to_string();
+                Self::Conditions {
+                    field: field_of(&why),
+                    why,
+                }
+            }
+            ChangeError::Ended(ended) => ended.into(),
+        }
+    }
+}
+
+impl From<Ended> for Refusal {
+    fn from(_: Ended) -> Self {
+        Self::Ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The examples of RFC 7396, appendix A.
+    #[test]
+    fn a_patch_merges_as_the_rfc_has_it() {
+        for (target, patch, result) in [
+            (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
+            (
+                json!({"a": "b"}),
+                json!({"b": "c"}),
+                json!({"a": "b", "b": "c"}),
+            ),
+            (json!({"a": "b"}), json!({"a": null}), json!({})),
+            (
+                json!({"a": "b", "b": "c"}),
+                json!({"a": null}),
+                json!({"b": "c"}),
+            ),
+            (json!({"a": ["b"]}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": "c"}), json!({"a": ["b"]}), json!({"a": ["b"]})),
+            (
+                json!({"a": {"b": "c"}}),
+                json!({"a": {"b": "d", "c": null}}),
+                json!({"a": {"b": "d"}}),
+            ),
+            (
+                json!({"a": [{"b": "c"}]}),
+                json!({"a": [1]}),
+                json!({"a": [1]}),
+            ),
+            (json!(["a", "b"]), json!(["c", "d"]), json!(["c", "d"])),
+            (json!({"a": "b"}), json!(["c"]), json!(["c"])),
+            (json!({"a": "foo"}), json!(null), json!(null)),
+            (json!({"a": "foo"}), json!("bar"), json!("bar")),
+            (
+                json!({"e": null}),
+                json!({"a": 1}),
+                json!({"e": null, "a": 1}),
+            ),
+            (
+                json!([1, 2]),
+                json!({"a": "b", "c": null}),
+                json!({"a": "b"}),
+            ),
+            (
+                json!({}),
+                json!({"a": {"bb": {"ccc": null}}}),
+                json!({"a": {"bb": {}}}),
+            ),
+        ] {
+            let mut merged = target.clone();
+            merge(&mut merged, &patch);
+            assert_eq!(merged, result, "{target} {patch}");
+        }
+    }
+
+    fn over(now: &str, order: Conditions) -> Result<LinkSpec, (Option<String>, String)> {
+        let now: LinkSpec = toml::from_str(now).unwrap();
+        order.over(&now).map_err(|refusal| match refusal {
+            Refusal::Conditions { field, why } => (field, why),
+            other => panic!("{other}"),
+        })
+    }
+
+    #[test]
+    fn a_patch_changes_what_it_names_and_a_whole_replaces_all() {
+        let now = "delay = '20ms'\nseed = 7\n[up]\nloss = '1%'";
+        let patched = over(
+            now,
+            Conditions::Patch(json!({"delay": null, "up": {"rate": "1mbit"}})),
+        );
+        let right: LinkSpec =
+            toml::from_str("seed = 7\n[up]\nloss = '1%'\nrate = '1mbit'").unwrap();
+        assert_eq!(patched.unwrap(), right);
+        let whole = over(now, Conditions::All(json!({"loss": "2%"}))).unwrap();
+        assert_eq!(whole, toml::from_str("loss = '2%'\nseed = 7").unwrap());
+        assert_eq!(
+            over(now, Conditions::default()).unwrap(),
+            toml::from_str(now).unwrap()
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_field() {
+        for (asked, field, words) in [
+            (json!({"dely": "1ms"}), "dely", "did you mean `delay`"),
+            (
+                json!({"up": {"los": "1%"}}),
+                "up.los",
+                "did you mean `loss`",
+            ),
+            (json!({"up": {"loss": "101%"}}), "up.loss", "101%"),
+            (json!({"delay": 20}), "delay", "delay: "),
+            (
+                json!({"down": {"queue": "5pkt"}}),
+                "down.queue",
+                "needs a rate",
+            ),
+            (
+                json!({"seed": 8}),
+                "seed",
+                "keeps the seed that it began with, 1",
+            ),
+            (
+                json!({"classes": [{"name": "a", "loss": "x"}]}),
+                "classes[0].loss",
+                "classes",
+            ),
+            (
+                json!({"jitter": {"spread": "2ms", "law": "table", "file": "x"}}),
+                "jitter",
+                "was not read",
+            ),
+        ] {
+            let (found, why) = over("", Conditions::All(asked.clone())).unwrap_err();
+            assert_eq!(found.as_deref(), Some(field), "{asked}: {why}");
+            assert!(why.contains(words), "{asked}: {why}");
+        }
+    }
+
+    #[test]
+    fn more_memory_than_is_allowed_is_refused() {
+        let spec: LinkSpec = toml::from_str("delay = '1s'\nrate = '1gbit'").unwrap();
+        assert!(check_memory(&spec, 1 << 30).is_ok());
+        let refused = check_memory(&spec, 1 << 20).unwrap_err().to_string();
+        assert!(refused.contains("--held-memory"), "{refused}");
+    }
+}

@@ -1,0 +1,199 @@
+//! What a link counted, from its start or since a revision came into force.
+
+use std::collections::BTreeMap;
+
+use record::summary::{ClassSummary, DirectionSummary};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// What a link counted since a revision came into force, or since its start.
+///
+/// Packets that were on their way then count where they left or were dropped since: so what left and what was dropped may be
+/// more than what came.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Counters {
+    /// The revision since whose instant is counted; 1 is the link's start.
+    pub(crate) since_revision: u64,
+    /// That instant: RFC 3339.
+    pub(crate) since: String,
+    /// Until when: RFC 3339.
+    pub(crate) at: String,
+    /// From the one to the other, in seconds.
+    pub(crate) span_s: f64,
+    /// From the client's side to the server's.
+    pub(crate) up: WayCounters,
+    /// The other way.
+    pub(crate) down: WayCounters,
+}
+
+/// Counters of one direction. Packets are as the network has them, segments that travel together apart; bytes are L2 without
+/// FCS.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct WayCounters {
+    /// Offered to the link.
+    pub(crate) packets: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// Sent on their way.
+    pub(crate) delivered: u64,
+    /// Their bytes.
+    pub(crate) delivered_bytes: u64,
+    /// Copies that the link made.
+    pub(crate) copies: u64,
+    /// Of those delivered, with a congestion mark that they did not come with.
+    pub(crate) marked: u64,
+    /// Of those delivered, with changed bytes.
+    pub(crate) edited: u64,
+    /// Packets and copies that the emulated network dropped, by cause.
+    pub(crate) dropped: BTreeMap<String, u64>,
+    /// What the emulator itself lost, by cause: no doing of the emulated network's.
+    pub(crate) emulator_lost: BTreeMap<String, u64>,
+    /// On their way now.
+    pub(crate) in_flight: u64,
+    /// Of each class of packets; the rest is of none.
+    pub(crate) classes: Vec<ClassCounters>,
+}
+
+/// Counters of one class of packets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct ClassCounters {
+    /// Its name.
+    pub(crate) name: String,
+    /// Offered to the link.
+    pub(crate) packets: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+    /// Let through.
+    pub(crate) delivered: u64,
+    /// Their bytes.
+    pub(crate) delivered_bytes: u64,
+    /// Of those, with a congestion mark that they did not come with.
+    pub(crate) marked: u64,
+    /// Of those, with changed bytes.
+    pub(crate) edited: u64,
+    /// Dropped, by cause.
+    pub(crate) dropped: BTreeMap<String, u64>,
+}
+
+impl WayCounters {
+    /// Those of a direction.
+    pub(super) fn of(way: &DirectionSummary) -> Self {
+        let lost = way.emulator_lost.iter();
+        Self {
+            packets: way.packets,
+            bytes: way.bytes,
+            delivered: way.delivered,
+            delivered_bytes: way.delivered_bytes,
+            copies: way.copies,
+            marked: way.marked,
+            edited: way.edited,
+            dropped: way.dropped.clone(),
+            emulator_lost: lost.map(|loss| (loss.cause.clone(), loss.count)).collect(),
+            in_flight: way.held_at_end,
+            classes: way.classes.iter().map(ClassCounters::of).collect(),
+        }
+    }
+
+    /// What was counted since these were `earlier`; on its way is what is now.
+    pub(super) fn since(&self, earlier: &Self) -> Self {
+        let of_class = |class: &ClassCounters| {
+            let before = earlier
+                .classes
+                .iter()
+                .find(|other| other.name == class.name);
+            before.map_or_else(|| class.clone(), |before| class.since(before))
+        };
+        Self {
+            packets: self.packets - earlier.packets,
+            bytes: self.bytes - earlier.bytes,
+            delivered: self.delivered - earlier.delivered,
+            delivered_bytes: self.delivered_bytes - earlier.delivered_bytes,
+            copies: self.copies - earlier.copies,
+            marked: self.marked - earlier.marked,
+            edited: self.edited - earlier.edited,
+            dropped: causes_since(&self.dropped, &earlier.dropped),
+            emulator_lost: causes_since(&self.emulator_lost, &earlier.emulator_lost),
+            in_flight: self.in_flight,
+            classes: self.classes.iter().map(of_class).collect(),
+        }
+    }
+}
+
+impl ClassCounters {
+    fn of(class: &ClassSummary) -> Self {
+        Self {
+            name: class.name.clone(),
+            packets: class.packets,
+            bytes: class.bytes,
+            delivered: class.delivered,
+            delivered_bytes: class.delivered_bytes,
+            marked: class.marked,
+            edited: class.edited,
+            dropped: class.dropped.clone(),
+        }
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            name: self.name.clone(),
+            packets: self.packets - earlier.packets,
+            bytes: self.bytes - earlier.bytes,
+            delivered: self.delivered - earlier.delivered,
+            delivered_bytes: self.delivered_bytes - earlier.delivered_bytes,
+            marked: self.marked - earlier.marked,
+            edited: self.edited - earlier.edited,
+            dropped: causes_since(&self.dropped, &earlier.dropped),
+        }
+    }
+}
+
+/// By cause, what was counted since.
+fn causes_since(
+    now: &BTreeMap<String, u64>,
+    earlier: &BTreeMap<String, u64>,
+) -> BTreeMap<String, u64> {
+    let since = |(cause, count): (&String, &u64)| {
+        let before = earlier.get(cause).copied().unwrap_or(0);
+        (cause.clone(), count - before)
+    };
+    now.iter().map(since).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_since_is_by_cause_and_class() {
+        let causes = |all: &[(&str, u64)]| -> BTreeMap<String, u64> {
+            all.iter()
+                .map(|(cause, count)| ((*cause).to_owned(), *count))
+                .collect()
+        };
+        let class = |name: &str, packets| ClassCounters {
+            name: name.to_owned(),
+            packets,
+            ..ClassCounters::default()
+        };
+        let earlier = WayCounters {
+            packets: 10,
+            delivered: 6,
+            in_flight: 4,
+            dropped: causes(&[("loss", 2)]),
+            classes: vec![class("web", 3)],
+            ..WayCounters::default()
+        };
+        let now = WayCounters {
+            packets: 15,
+            delivered: 12,
+            in_flight: 1,
+            dropped: causes(&[("loss", 3), ("queue full", 5)]),
+            classes: vec![class("web", 4), class("voice", 2)],
+            ..WayCounters::default()
+        };
+        let since = now.since(&earlier);
+        assert_eq!((since.packets, since.delivered, since.in_flight), (5, 6, 1));
+        assert_eq!(since.dropped, causes(&[("loss", 1), ("queue full", 5)]));
+        assert_eq!(since.classes, [class("web", 1), class("voice", 2)]);
+    }
+}

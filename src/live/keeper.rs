@@ -1,0 +1,92 @@
+//! The thread that looks after running links: it ends leases, and takes samples of links that are watched.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use netio::clock;
+
+use super::{Links, lock};
+
+/// How long it sleeps when nothing is to be done.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Wakes the keeper: there may be something to do sooner than it knows.
+#[derive(Debug, Default)]
+pub(super) struct Alarm {
+    state: Mutex<State>,
+    rung: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    has_rung: bool,
+    is_over: bool,
+}
+
+/// Runs until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    thread: Option<JoinHandle<()>>,
+    alarm: Arc<Alarm>,
+}
+
+impl Alarm {
+    pub(super) fn ring(&self) {
+        lock(&self.state).has_rung = true;
+        self.rung.notify_one();
+    }
+
+    /// Waits until it rings, at most so long; whether all is over.
+    fn wait(&self, at_most: Duration) -> bool {
+        let is_quiet = |state: &mut State| !state.has_rung && !state.is_over;
+        let waited = self
+            .rung
+            .wait_timeout_while(lock(&self.state), at_most, is_quiet);
+        let (mut state, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        state.has_rung = false;
+        state.is_over
+    }
+}
+
+impl Keeper {
+    /// Starts to look after `links`, those that are put in later included.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn start(links: Links) -> Result<Self> {
+        let alarm = Arc::clone(&links.0.alarm);
+        let thread = std::thread::Builder::new()
+            .name("keeper".to_owned())
+            .spawn(move || keep(&links))
+            .context("starting the thread that looks after links")?;
+        Ok(Self {
+            thread: Some(thread),
+            alarm,
+        })
+    }
+}
+
+fn keep(links: &Links) {
+    loop {
+        let now = clock::now();
+        let next = links.all().iter().filter_map(|link| link.keep(now)).min();
+        let passed = Duration::from_nanos(clock::now().0 - now.0);
+        let sleep = next.unwrap_or(IDLE).saturating_sub(passed);
+        if links.0.alarm.wait(sleep) {
+            return;
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        lock(&self.alarm.state).is_over = true;
+        self.alarm.rung.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // What it died of it has said itself.
+            let _ = thread.join();
+        }
+    }
+}

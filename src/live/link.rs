@@ -1,0 +1,389 @@
+//! A link that runs: what is in force, what was, and its changes.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use model::Nanos;
+use record::link_spec::LinkSpec;
+use tokio::sync::{broadcast, watch};
+
+use super::change::{ChangeOrder, Refusal, check_memory};
+use super::counters::{Counters, WayCounters};
+use super::keeper::Alarm;
+use super::lease::{Lease, LeaseId};
+use super::moment::{Calendar, seconds, since};
+use super::sample::{Event, Happening, Journal};
+use super::view::{By, Change, Changed, LinkView};
+use super::words::{command_line, in_force};
+use super::{BuildLink, NewLink, lock};
+use crate::forward::thread::{Ended, ForwarderHandle, Reading};
+use crate::notes::note;
+
+/// Revisions whose conditions and counters are kept.
+const KEPT: usize = 1_000;
+
+/// A link that runs.
+pub(crate) struct LiveLink {
+    name: String,
+    ends: [String; 2],
+    forwarder: ForwarderHandle,
+    number: usize,
+    build: BuildLink,
+    calendar: Calendar,
+    state: Mutex<State>,
+    journal: Mutex<Journal>,
+    over: watch::Sender<bool>,
+    keeper: Arc<Alarm>,
+}
+
+struct State {
+    /// The last one is in force; there always is one.
+    revisions: VecDeque<Revision>,
+    lease: Option<Lease>,
+    /// The names of classes in their order: the forwarder counts by their places.
+    classes: Vec<String>,
+}
+
+/// What was in force from an instant on, and what had been counted by then.
+struct Revision {
+    number: u64,
+    at: Nanos,
+    spec: LinkSpec,
+    by: By,
+    counted: [WayCounters; 2],
+}
+
+impl LiveLink {
+    pub(super) fn new(new: NewLink, keeper: Arc<Alarm>) -> Self {
+        let first = Revision {
+            number: 1,
+            at: new.forwarder.start(),
+            by: By::Start,
+            counted: Default::default(),
+            spec: new.spec,
+        };
+        let classes = class_names(&first.spec);
+        Self {
+            name: new.name,
+            ends: new.ends,
+            forwarder: new.forwarder,
+            number: new.number,
+            build: new.build,
+            calendar: Calendar::now(),
+            state: Mutex::new(State {
+                revisions: [first].into(),
+                lease: None,
+                classes,
+            }),
+            journal: Mutex::default(),
+            over: watch::Sender::new(false),
+            keeper,
+        }
+    }
+
+    /// As users name it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// As it is now.
+    pub(crate) fn view(&self) -> LinkView {
+        self.view_of(&lock(&self.state), false)
+    }
+
+    /// Makes the change that is asked for, at one instant in both directions; or none.
+    ///
+    /// # Errors
+    /// Conditions that cannot be, another revision in force, somebody else's lease, or the link's end: nothing is changed.
+    pub(crate) fn change(&self, order: &ChangeOrder) -> Result<Changed, Refusal> {
+        let mut state = lock(&self.state);
+        let (number, now) = {
+            let in_force = state.in_force();
+            (in_force.number, in_force.spec.clone())
+        };
+        if order.if_revision.is_some_and(|asked| asked != number) {
+            return Err(Refusal::Revision { in_force: number });
+        }
+        self.check_lease(&state, order)?;
+        let spec = order.conditions.over(&now)?;
+        check_classes(&state.classes, &spec)?;
+        let before = self.forwarder.read(self.number)?;
+        check_memory(&spec, before.summary.held_limit_bytes as u64)?;
+        if order.is_dry_run {
+            return Ok(self.changed(&before, self.view_with(&state, &spec), true));
+        }
+        let reading = self.put_into_force(&mut state, spec, By::Api)?;
+        if let Some(span) = order.lease_for {
+            match &mut state.lease {
+                Some(lease) => lease.renew(span, reading.at),
+                none => *none = Some(Lease::begin(span, reading.at, (number, now))),
+            }
+            self.keeper.ring();
+        }
+        let view = self.view_of(&state, state.lease.is_some());
+        Ok(self.changed(&reading, view, false))
+    }
+
+    /// Ends the lease now, or this one if it still stands; the link reverts.
+    ///
+    /// # Errors
+    /// There is none, or another one; the link's end.
+    pub(crate) fn end_lease(&self, id: Option<&LeaseId>) -> Result<Changed, Refusal> {
+        let mut state = lock(&self.state);
+        let is_it = |lease: &Lease| id.is_none_or(|id| *id == lease.id);
+        if !state.lease.as_ref().is_some_and(is_it) {
+            return Err(Refusal::NoLease);
+        }
+        let reading = self.revert(&mut state)?;
+        Ok(self.changed(&reading, self.view_of(&state, false), false))
+    }
+
+    /// What was counted since a revision came into force; since the start, where none is said. `None` of one that is not
+    /// kept, or never was.
+    ///
+    /// # Errors
+    /// The link's end.
+    pub(crate) fn counters(&self, revision: Option<u64>) -> Result<Option<Counters>, Ended> {
+        let state = lock(&self.state);
+        let number = revision.unwrap_or(1);
+        let (since_then, counted) = match state.revisions.iter().find(|of| of.number == number) {
+            Some(of) => (of.at, of.counted.clone()),
+            None if number == 1 => (self.forwarder.start(), Default::default()),
+            None => return Ok(None),
+        };
+        let now = self.forwarder.read(self.number)?;
+        let [up, down] = [&now.summary.up, &now.summary.down].map(WayCounters::of);
+        Ok(Some(Counters {
+            since_revision: number,
+            since: self.calendar.at(since_then),
+            at: self.calendar.at(now.at),
+            span_s: seconds(since(since_then, now.at)),
+            up: up.since(&counted[0]),
+            down: down.since(&counted[1]),
+        }))
+    }
+
+    /// What was in force, and when, from the first that is kept to what is now.
+    pub(crate) fn history(&self) -> Vec<Change> {
+        let state = lock(&self.state);
+        let revisions = state.revisions.iter();
+        revisions.map(|revision| self.change_of(revision)).collect()
+    }
+
+    /// The events after number `last`, as far as they are kept, and those from now on: from now on it is watched.
+    pub(crate) fn follow(
+        &self,
+        last: Option<u64>,
+    ) -> (Vec<Arc<Event>>, broadcast::Receiver<Arc<Event>>) {
+        let followed = lock(&self.journal).follow(last);
+        self.keeper.ring();
+        followed
+    }
+
+    /// Ends this lease, if it still is one of a connection: that has ended.
+    pub(crate) fn end_connection(&self, id: &LeaseId) {
+        let mut state = lock(&self.state);
+        let is_it = |lease: &Lease| lease.id == *id && lease.is_of_connection();
+        if state.lease.as_ref().is_some_and(is_it) {
+            // What came of it is said; a link that has ended needs nothing.
+            let _ = self.revert(&mut state);
+        }
+    }
+
+    /// Waits until the link has ended.
+    pub(crate) async fn ended(&self) {
+        // An error would say that the link itself is gone.
+        let _ = self.over.subscribe().wait_for(|is_over| *is_over).await;
+    }
+
+    /// It is about to end: who watches is told.
+    pub(super) fn end(&self) {
+        lock(&self.journal).note(Happening::End);
+        self.over.send_replace(true);
+    }
+
+    /// Does what is due at `now`: ends a lease whose time is over, takes a sample if somebody watches; in how long to come back.
+    pub(super) fn keep(&self, now: Nanos) -> Option<Duration> {
+        let lease = self.keep_lease(now);
+        let sample = self.keep_watch(now);
+        lease.into_iter().chain(sample).min()
+    }
+
+    fn keep_lease(&self, now: Nanos) -> Option<Duration> {
+        let mut state = lock(&self.state);
+        let left = state.lease.as_ref()?.ends_in(now)?;
+        if left > Duration::ZERO {
+            return Some(left);
+        }
+        if let Err(Refusal::Ended) = self.revert(&mut state) {
+            state.lease = None;
+        }
+        None
+    }
+
+    fn keep_watch(&self, now: Nanos) -> Option<Duration> {
+        let next = {
+            let mut journal = lock(&self.journal);
+            if !journal.is_watched() {
+                journal.rest();
+                return None;
+            }
+            journal.next_reading()
+        };
+        if next > now {
+            return Some(Duration::from_nanos(next.0 - now.0));
+        }
+        let reading = self.forwarder.read(self.number).ok()?;
+        let revision = lock(&self.state).in_force().number;
+        let start = self.forwarder.start();
+        lock(&self.journal).take(reading, start, revision, &self.calendar);
+        Some(Duration::from_nanos(super::sample::EVERY.0))
+    }
+
+    /// Puts conditions into force that were checked.
+    fn put_into_force(
+        &self,
+        state: &mut State,
+        spec: LinkSpec,
+        by: By,
+    ) -> Result<Reading, Refusal> {
+        let refused = |error: anyhow::Error| Refusal::Conditions {
+            field: None,
+            why: format!("{error:#}"),
+        };
+        let link = (self.build)(&spec).map_err(refused)?;
+        let paths = link.config.paths;
+        let reading = self.forwarder.change(self.number, paths, link.rules)?;
+        let names = class_names(&spec);
+        if names.len() > state.classes.len() {
+            state.classes = names;
+        }
+        let revision = Revision {
+            number: state.in_force().number + 1,
+            at: reading.at,
+            spec,
+            by,
+            counted: [&reading.summary.up, &reading.summary.down].map(WayCounters::of),
+        };
+        let change = self.change_of(&revision);
+        if state.revisions.len() == KEPT {
+            state.revisions.pop_front();
+        }
+        state.revisions.push_back(revision);
+        lock(&self.journal).note(Happening::Change(change.into()));
+        Ok(reading)
+    }
+
+    /// Puts into force what stood before the lease, and ends it.
+    fn revert(&self, state: &mut State) -> Result<Reading, Refusal> {
+        let Some(lease) = state.lease.take() else {
+            return Err(Refusal::NoLease);
+        };
+        let spec = lease.before.1.clone();
+        let reverted = self.put_into_force(state, spec, By::LeaseEnded);
+        match &reverted {
+            Ok(_) => note(format_args!(
+                "farwire: {}: the lease has ended: {}",
+                self.name,
+                says(&state.in_force().spec)
+            )),
+            Err(Refusal::Ended) => {}
+            Err(why) => eprintln!(
+                "farwire: {}: the lease has ended, and its conditions stay in force: {why}",
+                self.name
+            ),
+        }
+        reverted
+    }
+
+    /// Refuses what somebody else's lease forbids.
+    fn check_lease(&self, state: &State, order: &ChangeOrder) -> Result<(), Refusal> {
+        match (&state.lease, &order.lease) {
+            (Some(lease), Some(id)) if lease.id == *id => Ok(()),
+            (Some(lease), _) if !order.is_dry_run => Err(Refusal::Leased {
+                until: lease.says(&self.calendar),
+            }),
+            (None, Some(_)) => Err(Refusal::NoLease),
+            _ => Ok(()),
+        }
+    }
+
+    fn changed(&self, reading: &Reading, link: LinkView, dry_run: bool) -> Changed {
+        Changed {
+            at: self.calendar.at(reading.at),
+            at_s: seconds(since(self.forwarder.start(), reading.at)),
+            revision: link.revision,
+            link,
+            under_previous: reading.summary.up.held_at_end + reading.summary.down.held_at_end,
+            dry_run,
+        }
+    }
+
+    fn change_of(&self, revision: &Revision) -> Change {
+        Change {
+            revision: revision.number,
+            at: self.calendar.at(revision.at),
+            at_s: seconds(since(self.forwarder.start(), revision.at)),
+            conditions: revision.spec.clone(),
+            says: says(&revision.spec),
+            by: revision.by,
+        }
+    }
+
+    fn view_of(&self, state: &State, to_holder: bool) -> LinkView {
+        let lease = state.lease.as_ref();
+        LinkView {
+            lease: lease.map(|lease| lease.view(&self.calendar, to_holder)),
+            ..self.view_with(state, &state.in_force().spec)
+        }
+    }
+
+    /// As it would be under these conditions, without a lease.
+    fn view_with(&self, state: &State, spec: &LinkSpec) -> LinkView {
+        let in_force = state.in_force();
+        LinkView {
+            name: self.name.clone(),
+            ends: self.ends.clone(),
+            says: says(spec),
+            command: command_line(spec),
+            conditions: spec.clone(),
+            revision: in_force.number,
+            since: self.calendar.at(in_force.at),
+            started: self.calendar.at(self.forwarder.start()),
+            lease: None,
+            seed: spec.seed(),
+        }
+    }
+}
+
+impl State {
+    fn in_force(&self) -> &Revision {
+        self.revisions.back().expect("there always is one")
+    }
+}
+
+fn says(spec: &LinkSpec) -> String {
+    in_force(spec).unwrap_or_default()
+}
+
+fn class_names(spec: &LinkSpec) -> Vec<String> {
+    let names = spec.classes.iter().map(|class| class.rule.name.clone());
+    names.collect()
+}
+
+/// Refuses classes that would be counted as others: the forwarder knows them by their places.
+fn check_classes(known: &[String], spec: &LinkSpec) -> Result<(), Refusal> {
+    let names = class_names(spec);
+    let differ = known.iter().zip(&names).find(|(known, name)| known != name);
+    match differ {
+        None => Ok(()),
+        Some((known, name)) => Err(Refusal::Conditions {
+            field: Some("classes".to_owned()),
+            why: format!(
+                "classes: {name} stands where {known} stood, and would be counted as it: a running link keeps the order and the names \
+                 of its classes, and new ones come behind them"
+            ),
+        }),
+    }
+}

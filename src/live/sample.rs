@@ -1,0 +1,265 @@
+//! What happens on a link, for who watches it: a sample ten times a second, and every change.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use model::{Nanos, Waiting};
+use serde::Serialize;
+use tokio::sync::broadcast;
+use utoipa::ToSchema;
+
+use super::counters::WayCounters;
+use super::moment::{Calendar, seconds, since};
+use super::view::Change;
+use crate::forward::thread::Reading;
+
+/// How often a link that is watched is looked at.
+pub(super) const EVERY: Nanos = Nanos::from_millis(100);
+
+/// Events that are kept for who comes back: a minute of samples.
+const KEPT: usize = 600;
+
+/// Events that a reader may lag behind; one that does more is cut off.
+const LAG: usize = 64;
+
+/// An event with its number, which counts up by one.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) id: u64,
+    pub(crate) what: Happening,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    Sample(Box<Sample>),
+    Change(Box<Change>),
+    /// The link ended; nothing comes after it.
+    End,
+}
+
+/// A link in a span of about a tenth of a second.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Sample {
+    /// The end of the span: RFC 3339.
+    pub(crate) at: String,
+    /// The same in seconds since the link's start.
+    pub(crate) at_s: f64,
+    /// How long the span was, in seconds.
+    pub(crate) span_s: f64,
+    /// The revision in force.
+    pub(crate) revision: u64,
+    /// From the client's side to the server's.
+    pub(crate) up: Way,
+    /// The other way.
+    pub(crate) down: Way,
+    /// Of all packets since the link's start.
+    pub(crate) departure_error: DepartureError,
+    /// Bytes of frames held by all links of the forwarder, book-keeping included.
+    pub(crate) held_bytes: u64,
+}
+
+/// One direction: rates in the span, counters since the link's start, and the queue of its bottleneck now.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Way {
+    /// L2 bits a second that were offered to the link.
+    pub(crate) offered_bit_per_s: f64,
+    /// L2 bits a second that left it.
+    pub(crate) delivered_bit_per_s: f64,
+    /// Packets that wait for the bottleneck; absent of a link without a rate, as are the next two.
+    pub(crate) queue_packets: Option<u64>,
+    /// Their L2 bytes.
+    pub(crate) queue_bytes: Option<u64>,
+    /// How long a packet that comes now waits, at the rate of now, if it goes behind all others.
+    pub(crate) queue_delay_ms: Option<f64>,
+    /// Since the link's start.
+    #[serde(flatten)]
+    pub(crate) counters: WayCounters,
+}
+
+/// How long after their due times packets left.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct DepartureError {
+    /// Half of them left no later than this.
+    pub(crate) p50_us: f64,
+    /// 99 of 100 did.
+    pub(crate) p99_us: f64,
+    /// All of them did.
+    pub(crate) max_us: f64,
+    /// Packets that left later than the budget.
+    pub(crate) late: u64,
+    /// The budget.
+    pub(crate) budget_us: f64,
+}
+
+/// The events of a link: the last ones, and who waits for more.
+#[derive(Debug)]
+pub(super) struct Journal {
+    last_id: u64,
+    kept: VecDeque<Arc<Event>>,
+    readers: broadcast::Sender<Arc<Event>>,
+    /// The reading before, while somebody watches.
+    before: Option<Reading>,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            last_id: 0,
+            kept: VecDeque::new(),
+            readers: broadcast::Sender::new(LAG),
+            before: None,
+        }
+    }
+}
+
+impl Journal {
+    /// Notes an event, and tells it to all readers.
+    pub(super) fn note(&mut self, what: Happening) {
+        self.last_id += 1;
+        let event = Arc::new(Event {
+            id: self.last_id,
+            what,
+        });
+        if self.kept.len() == KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(Arc::clone(&event));
+        // Nobody may be reading.
+        let _ = self.readers.send(event);
+    }
+
+    /// The events kept that came after number `last`, and those that come from now on.
+    pub(super) fn follow(
+        &self,
+        last: Option<u64>,
+    ) -> (Vec<Arc<Event>>, broadcast::Receiver<Arc<Event>>) {
+        let missed = |event: &&Arc<Event>| last.is_some_and(|last| event.id > last);
+        let missed = self.kept.iter().filter(missed).cloned().collect();
+        (missed, self.readers.subscribe())
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.readers.receiver_count() > 0
+    }
+
+    /// When the next reading is wanted, while somebody watches.
+    pub(super) fn next_reading(&self) -> Nanos {
+        self.before
+            .as_ref()
+            .map_or(Nanos::ZERO, |before| before.at + EVERY)
+    }
+
+    /// Forgets the reading before: nobody watches.
+    pub(super) fn rest(&mut self) {
+        self.before = None;
+    }
+
+    /// Notes what became of the link since the reading before; of the first one there is nothing to note.
+    pub(super) fn take(&mut self, now: Reading, start: Nanos, revision: u64, calendar: &Calendar) {
+        if let Some(before) = self.before.take() {
+            let sample = Sample::between(&before, &now, start, revision, calendar);
+            self.note(Happening::Sample(sample.into()));
+        }
+        self.before = Some(now);
+    }
+}
+
+impl Sample {
+    fn between(
+        before: &Reading,
+        now: &Reading,
+        start: Nanos,
+        revision: u64,
+        calendar: &Calendar,
+    ) -> Self {
+        let span_s = seconds(since(before.at, now.at));
+        let way = |side: usize| {
+            let of = |reading: &Reading| {
+                let ways = [&reading.summary.up, &reading.summary.down];
+                WayCounters::of(ways[side])
+            };
+            Way::between(&of(before), of(now), now.backlogs[side], span_s)
+        };
+        let error = &now.summary.departure_error;
+        let us = |ns: u64| ns as f64 / 1e3;
+        Self {
+            at: calendar.at(now.at),
+            at_s: seconds(since(start, now.at)),
+            span_s,
+            revision,
+            up: way(0),
+            down: way(1),
+            departure_error: DepartureError {
+                p50_us: us(error.p50_ns),
+                p99_us: us(error.p99_ns),
+                max_us: us(error.max_ns),
+                late: error.over_budget,
+                budget_us: us(error.budget_ns),
+            },
+            held_bytes: now.held_bytes as u64,
+        }
+    }
+}
+
+impl Way {
+    fn between(
+        before: &WayCounters,
+        now: WayCounters,
+        backlog: Option<Waiting>,
+        span_s: f64,
+    ) -> Self {
+        let rate = |earlier: u64, later: u64| match span_s > 0.0 {
+            true => (later - earlier) as f64 * 8.0 / span_s,
+            false => 0.0,
+        };
+        Self {
+            offered_bit_per_s: rate(before.bytes, now.bytes),
+            delivered_bit_per_s: rate(before.delivered_bytes, now.delivered_bytes),
+            queue_packets: backlog.map(|of| of.packets),
+            queue_bytes: backlog.map(|of| of.bytes.0),
+            queue_delay_ms: backlog.map(|of| of.delay.0 as f64 / 1e6),
+            counters: now,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(events: &[Arc<Event>]) -> Vec<u64> {
+        events.iter().map(|event| event.id).collect()
+    }
+
+    #[test]
+    fn who_comes_back_gets_what_it_missed_and_who_lags_is_cut_off() {
+        let mut journal = Journal::default();
+        (0..KEPT + 5).for_each(|_| journal.note(Happening::End));
+        let all = KEPT as u64 + 5;
+        assert!(journal.follow(None).0.is_empty());
+        assert_eq!(ids(&journal.follow(Some(all - 2)).0), [all - 1, all]);
+        assert_eq!(journal.follow(Some(1)).0.len(), KEPT);
+        let (_, mut reader) = journal.follow(None);
+        (0..=LAG).for_each(|_| journal.note(Happening::End));
+        assert!(matches!(
+            reader.try_recv(),
+            Err(broadcast::error::TryRecvError::Lagged(1))
+        ));
+    }
+
+    #[test]
+    fn a_rate_is_what_came_in_the_span() {
+        let before = WayCounters::default();
+        let now = WayCounters {
+            bytes: 1_500,
+            delivered_bytes: 1_000,
+            ..WayCounters::default()
+        };
+        let way = Way::between(&before, now, None, 0.1);
+        assert_eq!(
+            (way.offered_bit_per_s, way.delivered_bit_per_s),
+            (120_000.0, 80_000.0)
+        );
+    }
+}

@@ -1,0 +1,96 @@
+//! Links and their changes as clients see them.
+
+use record::link_spec::LinkSpec;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa::openapi::{Ref, RefOr, Schema};
+
+use super::lease::{LeaseId, LeaseView};
+
+/// A link as clients see it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Link)]
+pub(crate) struct LinkView {
+    /// Its name.
+    pub(super) name: String,
+    /// The client's side and the server's.
+    pub(super) ends: [String; 2],
+    /// What is in force, in the form of a link file.
+    #[schema(schema_with = conditions_schema)]
+    pub(crate) conditions: LinkSpec,
+    /// In one line.
+    pub(super) says: String,
+    /// The flags that give the same; null where no flags do.
+    pub(super) command: Option<String>,
+    /// Counts up by one with every change; 1 is what the link began with.
+    pub(crate) revision: u64,
+    /// Since when that is in force: RFC 3339.
+    pub(super) since: String,
+    /// When the link began: RFC 3339.
+    pub(super) started: String,
+    /// Whether and how long that is for a time only.
+    pub(super) lease: Option<LeaseView>,
+    /// Every random draw follows from it.
+    pub(super) seed: u64,
+}
+
+/// What a change came to.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Changed {
+    /// The link after it; of a dry run, as it would be.
+    pub(crate) link: LinkView,
+    /// From which instant on, in both directions: RFC 3339.
+    pub(crate) at: String,
+    /// The same in seconds since the link's start.
+    pub(crate) at_s: f64,
+    /// The revision in force.
+    pub(crate) revision: u64,
+    /// Packets that had come before and were still on their way.
+    pub(crate) under_previous: u64,
+    /// Whether nothing was changed.
+    pub(crate) dry_run: bool,
+}
+
+/// An entry of what was in force, and when.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Change {
+    /// Its number; 1 is what the link began with.
+    pub(crate) revision: u64,
+    /// From which instant on: RFC 3339.
+    pub(crate) at: String,
+    /// The same in seconds since the link's start.
+    pub(crate) at_s: f64,
+    /// In the form of a link file.
+    #[schema(schema_with = conditions_schema)]
+    pub(crate) conditions: LinkSpec,
+    /// In one line.
+    pub(crate) says: String,
+    /// Who changed it.
+    pub(crate) by: By,
+}
+
+/// Who changed a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) enum By {
+    /// Nobody: it began so.
+    #[serde(rename = "start")]
+    Start,
+    /// A client.
+    #[serde(rename = "api")]
+    Api,
+    /// The end of a lease.
+    #[serde(rename = "lease ended")]
+    LeaseEnded,
+}
+
+/// Where the schema of conditions stands, which is that of link files.
+fn conditions_schema() -> RefOr<Schema> {
+    RefOr::Ref(Ref::from_schema_name("LinkSpec"))
+}
+
+impl LinkView {
+    /// The lease's id, of a link as its holder sees it.
+    pub(crate) fn lease_id(&self) -> Option<LeaseId> {
+        self.lease.as_ref().and_then(LeaseView::id)
+    }
+}

@@ -1,0 +1,132 @@
+//! Conditions in one line: as a box says what is in force, and as flags that give the same.
+
+use anyhow::Result;
+use record::link_spec::{CONDITIONS, DirectionSpec, LinkSpec};
+use serde_json::{Map, Value};
+
+/// Conditions as a box says what is in force: "delay 20ms, rate 10mbit each way, up loss 1%".
+///
+/// # Errors
+/// None that conditions which were checked can cause.
+pub(crate) fn in_force(spec: &LinkSpec) -> Result<String> {
+    let each_way = LinkSpec {
+        both: spec.both.clone(),
+        ..LinkSpec::default()
+    };
+    let rest = LinkSpec {
+        both: DirectionSpec::default(),
+        ..spec.clone()
+    };
+    let is_empty = |spec: &LinkSpec| *spec == LinkSpec::default();
+    Ok(match (is_empty(&each_way), is_empty(&rest)) {
+        (true, true) => "a link that changes nothing".to_owned(),
+        (true, false) => report::link(&rest)?,
+        (false, true) => format!("{} each way", report::link(&each_way)?),
+        (false, false) => format!(
+            "{} each way, {}",
+            report::link(&each_way)?,
+            report::link(&rest)?
+        ),
+    })
+}
+
+/// The flags that say the same, as a shell reads them; none where no flags do: of schedules, stages, classes and tables of
+/// values.
+pub(super) fn command_line(spec: &LinkSpec) -> Option<String> {
+    let Ok(Value::Object(mut said)) = serde_json::to_value(spec) else {
+        return None;
+    };
+    let ways = [("up-", "up"), ("down-", "down")].map(|(prefix, key)| (prefix, said.remove(key)));
+    let mut flags = flags_of("", &said)?;
+    for (prefix, way) in ways {
+        if let Some(Value::Object(way)) = way {
+            flags.extend(flags_of(prefix, &way)?);
+        }
+    }
+    Some(flags.join(" "))
+}
+
+fn flags_of(prefix: &str, said: &Map<String, Value>) -> Option<Vec<String>> {
+    let has_flag = |key: &str| {
+        CONDITIONS.iter().any(|known| known.key == key)
+            || prefix.is_empty() && ["toffee", "seed"].contains(&key)
+    };
+    let flag = |(key, value): (&String, &Value)| {
+        let value = value_of(value).filter(|_| has_flag(key))?;
+        Some(format!(
+            "--{prefix}{} {}",
+            key.replace('_', "-"),
+            quoted(&value)
+        ))
+    };
+    said.iter().map(flag).collect()
+}
+
+/// A value as a flag takes it.
+fn value_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Object(table) => {
+            let pair = |(key, value): (&String, &Value)| match value {
+                Value::Object(_) => None,
+                _ => Some(format!("{key}={}", value_of(value)?)),
+            };
+            let pairs: Option<Vec<_>> = table.iter().map(pair).collect();
+            Some(pairs?.join(","))
+        }
+        _ => None,
+    }
+}
+
+/// A word of a shell's.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.,=:/%+@".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(text: &str) -> Option<String> {
+        command_line(&toml::from_str(text).unwrap())
+    }
+
+    #[test]
+    fn flags_say_what_a_file_says() {
+        let text = "delay = '20ms'\nloss = '1%,burst=8'\nrate = '10mbit'\nfluctuation = 'spread=20%,hold=5s'\nseed = 7\n\
+                    toffee = { delay = '1ms', drop = 2 }\n[up]\nnetem = 'delay 1ms'\n[down]\nsize_delay = 2\n";
+        let line = flags(text).unwrap();
+        for part in [
+            "--delay 20ms",
+            "--loss 1%,burst=8",
+            "--rate 10mbit",
+            "--fluctuation hold=5s,spread=20%",
+            "--seed 7",
+            "--up-netem 'delay 1ms'",
+            "--down-size-delay 2",
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        assert_eq!(flags("").unwrap(), "");
+    }
+
+    #[test]
+    fn what_no_flag_says_has_no_command_line() {
+        assert_eq!(flags("schedule = [{ at = '1s', loss = '1%' }]"), None);
+        assert_eq!(
+            flags("[[classes]]\nname = 'a'\nport = 80\nloss = '1%'"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_word_with_a_blank_or_a_quote_is_quoted() {
+        assert_eq!(quoted("20ms"), "20ms");
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+    }
+}

@@ -1,0 +1,126 @@
+//! Many clients and one far end in namespaces of this machine: the bed `netns` with `clients`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+use netio::AfPacket;
+use netio::bed::{BedConfig, SERVER, Star};
+use netio::stop::Stop;
+
+use super::listener::{serve_in, start_far_end};
+use super::stalls::StallWatch;
+use super::{ClientWork, Links, Testbed, TestbedSpec, environment};
+use crate::forward::PortId;
+use crate::forward::thread::{
+    EMULATOR_DIED, ForwarderOptions, ForwarderThread, Joined, RING_SLOTS,
+};
+use instruments::external::{Running, Tool};
+use instruments::measure::FarEnd;
+use instruments::serve::{Server, raise_descriptor_limit};
+use record::Measurement;
+use record::bed::Pair;
+use record::lateness::LinkDepartures;
+
+/// A namespace each, and one forwarder for the links of all.
+struct Clients {
+    stalls: StallWatch,
+    bed: Star,
+    running: ForwarderThread,
+    died: Arc<AtomicBool>,
+    /// Of the links, in the clients' order.
+    names: Vec<String>,
+    far_end: Server,
+    http: u16,
+    mtu: u32,
+    offloads: bool,
+}
+
+/// The test bed of `spec`, whose bed is this one.
+pub(super) fn set_up(
+    spec: &TestbedSpec<'_>,
+    pair: &Pair,
+    seed: u64,
+    options: ForwarderOptions,
+) -> Result<Box<dyn Testbed>> {
+    // A namespace has one, and a test several at each end.
+    raise_descriptor_limit();
+    let config = BedConfig {
+        mtu: pair.mtu,
+        offloads: pair.offloads,
+        ..BedConfig::default()
+    };
+    let clients = u16::try_from(pair.clients).context("clients")?;
+    let (names, links): (Vec<_>, Vec<_>) = spec.bed.links(spec.link, seed)?.into_iter().unzip();
+    let bed = Star::build(&config, clients)?;
+    let ports = bed.ports();
+    let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+    let shared = bed
+        .emulator()
+        .run(|| AfPacket::open_all(&ports, RING_SLOTS))??;
+    let joined = (0..).zip(links).map(|(number, link)| Joined {
+        ports: PortId::together(number),
+        link,
+    });
+    let died = Arc::clone(&options.died);
+    let running = ForwarderThread::start_all(vec![shared], joined.collect(), options)?;
+    let far_end = start_far_end(bed.server(), SERVER.v4.into(), spec.congestion, clients)?;
+    Ok(Box::new(Clients {
+        stalls: StallWatch::begin()?,
+        bed,
+        running,
+        died,
+        names,
+        http: far_end.address("http")?.port(),
+        far_end,
+        mtu: pair.mtu,
+        offloads: pair.offloads,
+    }))
+}
+
+impl Testbed for Clients {
+    fn far_end(&self) -> FarEnd {
+        FarEnd {
+            address: SERVER.v4.into(),
+            http: self.http,
+        }
+    }
+
+    fn environment(&self) -> BTreeMap<String, String> {
+        environment(&self.far_end, self.mtu, self.offloads)
+    }
+
+    fn clients(&self) -> usize {
+        self.bed.clients().len()
+    }
+
+    fn in_client(&self, client: usize, work: ClientWork<'_>) -> Result<Measurement> {
+        Ok(self.bed.clients()[client].run(work)?)
+    }
+
+    fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>> {
+        serve_in(self.bed.server(), tool, arguments, port).map(Some)
+    }
+
+    /// Of all links together: a line each would make a record of a thousand.
+    fn departures(&self) -> Vec<LinkDepartures> {
+        let name = format!("all {} links", self.names.len());
+        let budget = self.running.handle().late_budget();
+        let links = self.running.handle().departures().unwrap_or_default();
+        vec![LinkDepartures::of_all(name, budget, links)]
+    }
+
+    fn spoilt(&self) -> Option<String> {
+        self.stalls.spoilt()
+    }
+
+    fn stops(&self, stop: &Stop) -> Stop {
+        stop.or(&self.died, EMULATOR_DIED)
+    }
+
+    fn tear_down(self: Box<Self>) -> Result<Links> {
+        drop(self.far_end);
+        Ok(self.names.into_iter().zip(self.running.stop()?).collect())
+    }
+}

@@ -1,0 +1,192 @@
+//! What a request says that is to change a link.
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::http::{HeaderMap, StatusCode, header};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::IntoParams;
+
+use super::problem::Problem;
+use crate::live::{ChangeOrder, Conditions, LeaseId};
+
+/// Who holds a lease sends its id by this.
+const LEASE: &str = "farwire-lease";
+
+/// The query of a change.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ChangeQuery {
+    /// A lease: a time up to 24h (`60s`), or `connection`; then the link reverts to what stood before.
+    #[serde(rename = "for")]
+    #[param(rename = "for")]
+    lease: Option<String>,
+    /// `1`: says what would be, and changes nothing.
+    #[param(value_type = Option<u8>, minimum = 0, maximum = 1)]
+    dry_run: Option<String>,
+}
+
+/// What kinds of body a change has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Conditions, all of them.
+    All,
+    /// A JSON Merge Patch over those in force.
+    Patch,
+}
+
+impl Form {
+    fn kinds(self) -> &'static [&'static str] {
+        match self {
+            Self::All => &["application/json"],
+            Self::Patch => &["application/merge-patch+json", "application/json"],
+        }
+    }
+}
+
+/// The change that a request asks for.
+pub(super) fn order(
+    form: Form,
+    query: ChangeQuery,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<ChangeOrder, Problem> {
+    check_kind(form, headers)?;
+    let body = body.map_err(|refused| Problem::new(refused.status(), refused.body_text()))?;
+    let value = parse(&body)?;
+    let is_dry_run = match query.dry_run.as_deref() {
+        None | Some("0" | "false") => false,
+        Some("1" | "true") => true,
+        Some(other) => {
+            return Err(Problem::bad_request(format!(
+                "dry_run={other}: it is 0 or 1"
+            )));
+        }
+    };
+    let lease_for = query.lease.map(|text| text.parse());
+    Ok(ChangeOrder {
+        conditions: match form {
+            Form::All => Conditions::All(value),
+            Form::Patch => Conditions::Patch(value),
+        },
+        if_revision: if_revision(headers)?,
+        lease_for: lease_for
+            .transpose()
+            .map_err(|cause| Problem::bad_request(format!("for: {cause}")))?,
+        lease: lease(headers)?,
+        is_dry_run,
+    })
+}
+
+/// The lease that the client says it holds.
+pub(super) fn lease(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
+    let said = headers.get(LEASE).map(|id| id.to_str());
+    let said = said
+        .transpose()
+        .map_err(|_| Problem::bad_request("Farwire-Lease is no text"))?;
+    Ok(said.map(|id| LeaseId(id.to_owned())))
+}
+
+fn parse(body: &[u8]) -> Result<Value, Problem> {
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|error| Problem::bad_request(format!("the body is no JSON: {error}")))?;
+    match value {
+        Value::Object(_) => Ok(value),
+        _ => Err(Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "conditions are an object: {\"delay\": \"20ms\"}",
+        )),
+    }
+}
+
+fn check_kind(form: Form, headers: &HeaderMap) -> Result<(), Problem> {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    match form
+        .kinds()
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(kind))
+    {
+        true => Ok(()),
+        false => Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            format!("Content-Type is to be {}", form.kinds().join(" or ")),
+        )),
+    }
+}
+
+/// The revision of `If-Match`.
+fn if_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(said) = headers.get(header::IF_MATCH) else {
+        return Ok(None);
+    };
+    let said = said.to_str().unwrap_or_default().trim();
+    if said == "*" {
+        return Ok(None);
+    }
+    let number = said
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    let number = number.and_then(|number| number.parse().ok());
+    number.map(Some).ok_or_else(|| {
+        Problem::bad_request(format!(
+            "If-Match: {said}: it is the ETag of a link, a revision in quotes: \"3\""
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(form: Form, headers: &[(&str, &str)], body: &'static str) -> Result<ChangeOrder, u16> {
+        use axum::response::IntoResponse as _;
+        let headers: HeaderMap = headers
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect::<Vec<(header::HeaderName, header::HeaderValue)>>()
+            .into_iter()
+            .collect();
+        let read = order(form, ChangeQuery::default(), &headers, Ok(body.into()));
+        read.map_err(|problem| problem.into_response().status().as_u16())
+    }
+
+    #[test]
+    fn a_body_is_an_object_of_its_kind() {
+        let json = [("content-type", "application/json; charset=utf-8")];
+        assert!(read(Form::All, &json, "{}").is_ok());
+        assert!(
+            read(
+                Form::Patch,
+                &[("content-type", "application/merge-patch+json")],
+                "{}"
+            )
+            .is_ok()
+        );
+        assert_eq!(
+            read(Form::All, &[("content-type", "text/plain")], "{}").unwrap_err(),
+            415
+        );
+        assert_eq!(read(Form::All, &[], "{}").unwrap_err(), 415);
+        assert_eq!(read(Form::All, &json, "{\"delay\"").unwrap_err(), 400);
+        assert_eq!(read(Form::All, &json, "[1]").unwrap_err(), 422);
+    }
+
+    #[test]
+    fn a_revision_stands_in_quotes() {
+        let with = |etag| {
+            read(
+                Form::All,
+                &[("content-type", "application/json"), ("if-match", etag)],
+                "{}",
+            )
+        };
+        assert_eq!(with("\"3\"").unwrap().if_revision, Some(3));
+        assert_eq!(with("*").unwrap().if_revision, None);
+        for wrong in ["3", "\"x\"", "W/\"3\"", ""] {
+            assert_eq!(with(wrong).unwrap_err(), 400, "{wrong}");
+        }
+    }
+}

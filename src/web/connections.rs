@@ -1,0 +1,160 @@
+//! Connections: how many there may be, and how long they may take.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio_io_timeout::TimeoutStream;
+
+use super::listen::Listening;
+
+/// Connections at a time; the next are closed at once.
+const MOST: usize = 256;
+
+/// Connections of one address at a time.
+const MOST_OF_ONE: usize = 128;
+
+/// How long a client may take to send a request's head, and be idle between two.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long a client may leave what is sent to it unread.
+const UNREAD: Duration = Duration::from_secs(5);
+
+/// After an error of accepting: there may be no descriptors until others end.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Accepts connections for good.
+pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
+    let places = Places::default();
+    match listening {
+        Listening::Tcp(listener, _) => {
+            let listener = TcpListener::from_std(listener)?;
+            loop {
+                let Ok((stream, peer)) = listener.accept().await else {
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                };
+                // Events are small, and each is awaited.
+                let _ = stream.set_nodelay(true);
+                if let Some(place) = places.take(Some(peer.ip())) {
+                    tokio::spawn(converse(stream, router.clone(), place));
+                }
+            }
+        }
+        Listening::Unix(listener, _) => {
+            let listener = UnixListener::from_std(listener)?;
+            loop {
+                let Ok((stream, _)) = listener.accept().await else {
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                };
+                if let Some(place) = places.take(None) {
+                    tokio::spawn(converse(stream, router.clone(), place));
+                }
+            }
+        }
+    }
+}
+
+/// Answers the requests of one connection until it ends.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Send + 'static,
+    router: Router,
+    _place: Place,
+) {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(UNREAD));
+    let ended = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(64 << 10)
+        .serve_connection(
+            TokioIo::new(Box::pin(stream)),
+            TowerToHyperService::new(router),
+        )
+        .await;
+    // How a client ends is its own affair.
+    drop(ended);
+}
+
+/// Who is connected.
+#[derive(Clone, Debug, Default)]
+struct Places(Arc<Mutex<Taken>>);
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// A connection's place, which is free again when it is dropped.
+#[derive(Debug)]
+struct Place {
+    places: Places,
+    address: Option<IpAddr>,
+}
+
+impl Places {
+    /// A place for a connection of this address, if there is one.
+    fn take(&self, address: Option<IpAddr>) -> Option<Place> {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_one = address.and_then(|address| taken.by_address.get(&address).copied());
+        if taken.all >= MOST || of_one.is_some_and(|of_one| of_one >= MOST_OF_ONE) {
+            return None;
+        }
+        taken.all += 1;
+        if let Some(address) = address {
+            *taken.by_address.entry(address).or_default() += 1;
+        }
+        Some(Place {
+            places: self.clone(),
+            address,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.all -= 1;
+        let Some(address) = self.address else {
+            return;
+        };
+        if let Some(of_one) = taken.by_address.get_mut(&address) {
+            *of_one -= 1;
+            if *of_one == 0 {
+                taken.by_address.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_counted_in_all_and_by_address_and_given_back() {
+        let places = Places::default();
+        let one: IpAddr = "127.0.0.1".parse().unwrap();
+        let own: Vec<_> = (0..MOST_OF_ONE)
+            .map(|_| places.take(Some(one)).unwrap())
+            .collect();
+        assert!(places.take(Some(one)).is_none());
+        let rest: Vec<_> = (MOST_OF_ONE..MOST)
+            .map(|_| places.take(None).unwrap())
+            .collect();
+        assert!(places.take(None).is_none());
+        drop((own, rest));
+        let taken = places.0.lock().unwrap();
+        assert_eq!((taken.all, taken.by_address.len()), (0, 0));
+    }
+}

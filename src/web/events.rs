@@ -1,0 +1,89 @@
+//! Bodies that go on: the events of a link, and the answer that lasts as long as a lease.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::Frame;
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use crate::live::{Event, Happening, LeaseId, LiveLink};
+
+/// Parts of a body that may wait for their reader.
+const WAITING: usize = 4;
+
+/// A body whose parts come by and by.
+struct Parts(mpsc::Receiver<Bytes>);
+
+impl HttpBody for Parts {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = self.0.poll_recv(context);
+        next.map(|part| part.map(|part| Ok(Frame::data(part))))
+    }
+}
+
+/// The events of a link after number `last`, as server-sent events (HTML Standard, section 9.2). A reader that lags is cut off, and
+/// may come back with the number of the last one that it has.
+pub(super) fn follow(link: &LiveLink, last: Option<u64>) -> Body {
+    let (missed, mut coming) = link.follow(last);
+    let (parts, body) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        for event in missed {
+            if !send(&parts, &event).await {
+                return;
+            }
+        }
+        loop {
+            let event = tokio::select! {
+                event = coming.recv() => event,
+                () = parts.closed() => return,
+            };
+            let Ok(event) = event else {
+                return;
+            };
+            if !send(&parts, &event).await || matches!(event.what, Happening::End) {
+                return;
+            }
+        }
+    });
+    Body::new(Parts(body))
+}
+
+/// Sends an event; whether its reader is still there.
+async fn send(parts: &mpsc::Sender<Bytes>, event: &Arc<Event>) -> bool {
+    let (name, data) = match &event.what {
+        Happening::Sample(sample) => ("sample", json(sample)),
+        Happening::Change(change) => ("change", json(change)),
+        Happening::End => ("end", "{}".to_owned()),
+    };
+    let text = format!("id: {}\nevent: {name}\ndata: {data}\n\n", event.id);
+    parts.send(text.into()).await.is_ok()
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// `answer`, whose body goes on until its reader has gone: then this lease ends, or when the link does.
+pub(super) fn hold(link: Arc<LiveLink>, lease: LeaseId, answer: Bytes) -> Body {
+    let (parts, body) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        // One that has gone already is told by the next.
+        let _ = parts.send(answer).await;
+        tokio::select! {
+            () = parts.closed() => {}
+            () = link.ended() => {}
+        }
+        link.end_connection(&lease);
+    });
+    Body::new(Parts(body))
+}

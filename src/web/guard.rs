@@ -1,0 +1,176 @@
+//! Who may ask at all: programs of this machine, and pages that this server gave out.
+//!
+//! A browser sends requests of any page to any address. By a name that it resolves anew a strange page becomes one of the same
+//! origin (DNS rebinding), so `Host` must be a name of the loopback or the address itself; a page of another origin can send
+//! requests whose answers it cannot read (CSRF), so `Origin` must be this host.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+
+use super::App;
+use super::listen::Listening;
+use super::problem::Problem;
+
+/// The largest body that is read.
+const LARGEST_BODY: usize = 64 << 10;
+
+/// How long a request may take until its answer begins, its body included.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What a browser may do with what it gets: nothing comes from elsewhere, nothing runs that is written into a page.
+const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                   base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Checks what every request says of where it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guard {
+    /// Nothing for a socket of the file system, which no browser reaches.
+    bound: Option<SocketAddr>,
+}
+
+impl Guard {
+    pub(super) fn of(listening: &Listening) -> Self {
+        let bound = match listening {
+            Listening::Tcp(_, address) => Some(*address),
+            Listening::Unix(..) => None,
+        };
+        Self { bound }
+    }
+
+    /// A service whose every answer has the headers that keep browsers within bounds, errors included.
+    pub(super) fn around(self, router: Router<App>, app: App) -> Router {
+        router
+            .fallback(|uri: Uri| async move {
+                Problem::not_found(format!("there is no {}", uri.path()))
+            })
+            .method_not_allowed_fallback(|| async {
+                Problem::new(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    "not by this method: `Allow` says by which",
+                )
+            })
+            .layer(DefaultBodyLimit::max(LARGEST_BODY))
+            .layer(middleware::from_fn_with_state(self, check))
+            .with_state(app)
+    }
+
+    fn refuses(self, headers: &HeaderMap) -> Option<Problem> {
+        let bound = self.bound?;
+        let host = headers
+            .get(header::HOST)
+            .and_then(|host| host.to_str().ok());
+        let Some(host) = host.filter(|host| is_own(host, bound)) else {
+            return Some(Problem::forbidden(format!(
+                "Host is none of this server's names: ask for {bound} or localhost:{}",
+                bound.port()
+            )));
+        };
+        let origin = headers.get(header::ORIGIN)?;
+        let is_same = origin.to_str().is_ok_and(|origin| {
+            origin
+                .strip_prefix("http://")
+                .is_some_and(|origin| origin.eq_ignore_ascii_case(host))
+        });
+        (!is_same).then(|| {
+            Problem::forbidden("Origin is another page's: this server answers its own only")
+        })
+    }
+}
+
+/// Whether `host` names the address that this server is bound to.
+fn is_own(host: &str, bound: SocketAddr) -> bool {
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, port),
+        _ => (host, "80"),
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    let is_ours = |ip: IpAddr| ip == bound.ip() || ip.is_loopback();
+    let by_name = name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_ours);
+    by_name && port.parse() == Ok(bound.port())
+}
+
+async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let mut response = match guard.refuses(request.headers()) {
+        Some(problem) => problem.into_response(),
+        None => match tokio::time::timeout(PATIENCE, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")
+                .into_response(),
+        },
+    };
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, CSP),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let own = HeaderValue::from_static("same-origin");
+    headers.insert("cross-origin-resource-policy", own);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(host: Option<&str>, origin: Option<&str>) -> bool {
+        let guard = Guard {
+            bound: Some("127.0.0.1:7700".parse().unwrap()),
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
+            if let Some(value) = value {
+                headers.insert(name, value.parse().unwrap());
+            }
+        }
+        guard.refuses(&headers).is_some()
+    }
+
+    #[test]
+    fn a_host_is_a_name_of_the_loopback_with_the_port() {
+        for host in [
+            "127.0.0.1:7700",
+            "localhost:7700",
+            "LOCALHOST:7700",
+            "[::1]:7700",
+        ] {
+            assert!(!refused(Some(host), None), "{host}");
+        }
+        for host in [
+            "evil.example:7700",
+            "localhost:80",
+            "localhost",
+            "[::1]",
+            "10.0.0.1:7700",
+            "localhost.evil:7700",
+            "",
+        ] {
+            assert!(refused(Some(host), None), "{host}");
+        }
+        assert!(refused(None, None));
+    }
+
+    #[test]
+    fn an_origin_is_this_server_itself() {
+        let host = Some("localhost:7700");
+        assert!(!refused(host, Some("http://localhost:7700")));
+        for origin in [
+            "http://evil.example",
+            "https://localhost:7700",
+            "http://localhost:8000",
+            "null",
+        ] {
+            assert!(refused(host, Some(origin)), "{origin}");
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The resources: links, their changes, counters and events, and what conditions there are.
+#![expect(unused_qualifications, reason = "utoipa's macro writes them")]
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use record::in_effect::InEffect;
+use record::link_spec::{CONDITIONS, LinkSpec, PROFILES};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::change::{ChangeQuery, Form, lease, order};
+use super::problem::Problem;
+use super::{App, events};
+use crate::live::{Change, Changed, Counters, LeaseFor, LinkView, LiveLink, Sample};
+
+type Name = Result<Path<String>, PathRejection>;
+
+/// The links that run.
+#[derive(Serialize, ToSchema)]
+pub(super) struct All {
+    links: Vec<LinkView>,
+}
+
+/// What a change came to, and what it means.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ChangedAndImplied)]
+pub(super) struct Told {
+    #[serde(flatten)]
+    changed: Changed,
+    /// What the conditions mean, as `farwire link --json` has it.
+    #[schema(value_type = Option<Object>)]
+    implies: Option<InEffect>,
+}
+
+/// All links that run.
+#[utoipa::path(get, path = "/v1/links", responses((status = OK, body = All)))]
+pub(super) async fn all(State(app): State<App>) -> Json<All> {
+    let links = app.links.all();
+    Json(All {
+        links: links.iter().map(|link| link.view()).collect(),
+    })
+}
+
+/// A link: what is in force. Its revision is the ETag.
+#[utoipa::path(
+    get, path = "/v1/links/{name}", params(("name" = String, Path, description = "As /v1/links has it")),
+    responses((status = OK, body = LinkView), (status = NOT_FOUND, body = Problem))
+)]
+pub(super) async fn one(State(app): State<App>, name: Name) -> Result<Response, Problem> {
+    let view = find(&app, name)?.view();
+    Ok(([(header::ETAG, etag(view.revision))], Json(view)).into_response())
+}
+
+/// Puts these conditions into force, and no others.
+#[utoipa::path(
+    put, path = "/v1/links/{name}", params(("name" = String, Path, description = "As /v1/links has it"), ChangeQuery,
+        ("If-Match" = Option<String>, Header, description = "Only if this revision is in force: \"3\""),
+        ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
+    request_body(content = ref("#/components/schemas/LinkSpec"), content_type = "application/json"),
+    responses(
+        (status = OK, body = Told), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
+        (status = CONFLICT, body = Problem, description = "Somebody else has a lease"),
+        (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
+        (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Conditions that cannot be; `field` says which")
+    )
+)]
+pub(super) async fn put(
+    State(app): State<App>,
+    name: Name,
+    query: Result<Query<ChangeQuery>, QueryRejection>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    change(&app, find(&app, name)?, Form::All, query, &headers, body).await
+}
+
+/// Changes conditions: a JSON Merge Patch (RFC 7396) over those in force; null takes one away.
+#[utoipa::path(
+    patch, path = "/v1/links/{name}", params(("name" = String, Path, description = "As /v1/links has it"), ChangeQuery,
+        ("If-Match" = Option<String>, Header, description = "Only if this revision is in force: \"3\""),
+        ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
+    request_body(content = Object, content_type = "application/merge-patch+json"),
+    responses(
+        (status = OK, body = Told), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
+        (status = CONFLICT, body = Problem, description = "Somebody else has a lease"),
+        (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
+        (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Conditions that cannot be; `field` says which")
+    )
+)]
+pub(super) async fn patch(
+    State(app): State<App>,
+    name: Name,
+    query: Result<Query<ChangeQuery>, QueryRejection>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    change(&app, find(&app, name)?, Form::Patch, query, &headers, body).await
+}
+
+/// Ends the lease of a link now: it reverts to what stood before.
+#[utoipa::path(
+    delete, path = "/v1/links/{name}/lease", params(("name" = String, Path, description = "As /v1/links has it"),
+        ("Farwire-Lease" = Option<String>, Header, description = "This lease only; any when absent")),
+    responses((status = OK, body = Told), (status = NOT_FOUND, body = Problem, description = "No such link or lease"))
+)]
+pub(super) async fn end_lease(
+    State(app): State<App>,
+    name: Name,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let link = find(&app, name)?;
+    let changed = link.end_lease(lease(&headers)?.as_ref())?;
+    let told = tell(&app, changed).await;
+    Ok(answer(told.changed.revision, json(&told)?.into()))
+}
+
+/// The query of counters.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct CountersQuery {
+    /// The revision since whose instant is counted; from the link's start when absent.
+    since: Option<u64>,
+}
+
+/// What was counted since a revision came into force: whether a fault was met.
+#[utoipa::path(
+    get, path = "/v1/links/{name}/counters",
+    params(("name" = String, Path, description = "As /v1/links has it"), CountersQuery),
+    responses((status = OK, body = Counters), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem))
+)]
+pub(super) async fn counters(
+    State(app): State<App>,
+    name: Name,
+    query: Result<Query<CountersQuery>, QueryRejection>,
+) -> Result<Json<Counters>, Problem> {
+    let link = find(&app, name)?;
+    let Query(query) = query.map_err(|refused| Problem::bad_request(refused.body_text()))?;
+    let counted = link.counters(query.since);
+    let counted = counted.map_err(Problem::not_found)?;
+    let unknown = || {
+        Problem::not_found(
+            "since: there is no such revision, or its counters are not kept any more",
+        )
+    };
+    counted.map(Json).ok_or_else(unknown)
+}
+
+/// What was in force.
+#[derive(Serialize, ToSchema)]
+pub(super) struct History {
+    /// From the first revision that is kept (the last 1,000 are) to what is in force.
+    changes: Vec<Change>,
+}
+
+/// The changes made while the link ran.
+#[utoipa::path(
+    get, path = "/v1/links/{name}/history", params(("name" = String, Path, description = "As /v1/links has it")),
+    responses((status = OK, body = History), (status = NOT_FOUND, body = Problem))
+)]
+pub(super) async fn history(State(app): State<App>, name: Name) -> Result<Json<History>, Problem> {
+    let changes = find(&app, name)?.history();
+    Ok(Json(History { changes }))
+}
+
+/// What happens on a link, as server-sent events: `sample` ten times a second, `change`, and `end`. A reader that lags is cut
+/// off; `Last-Event-ID` has the last minute's repeated after that one.
+#[utoipa::path(
+    get, path = "/v1/links/{name}/events", params(("name" = String, Path, description = "As /v1/links has it"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "The last one that the client has")),
+    responses(
+        (status = OK, content_type = "text/event-stream", content((Sample = "text/event-stream"), (Change = "text/event-stream"))),
+        (status = NOT_FOUND, body = Problem)
+    )
+)]
+pub(super) async fn follow(
+    State(app): State<App>,
+    name: Name,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let link = find(&app, name)?;
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let last = last.and_then(|id| id.trim().parse().ok());
+    let body = events::follow(&link, last);
+    Ok(([(header::CONTENT_TYPE, "text/event-stream")], body).into_response())
+}
+
+/// A link that ships.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Profile {
+    /// As `--profile` takes it.
+    name: &'static str,
+    /// What it is, in a line.
+    about: &'static str,
+    /// In the form of a link file.
+    #[schema(value_type = Object)]
+    conditions: LinkSpec,
+}
+
+/// The links that ship, as others measured them.
+#[utoipa::path(get, path = "/v1/profiles", responses((status = OK, body = [Profile])))]
+pub(super) async fn profiles() -> Json<Vec<Profile>> {
+    let all = PROFILES.iter().map(|profile| Profile {
+        name: profile.name,
+        about: profile.about(),
+        conditions: profile.conditions(),
+    });
+    Json(all.collect())
+}
+
+/// A condition.
+#[derive(Serialize, ToSchema)]
+pub(super) struct KnownCondition {
+    /// Its key.
+    key: &'static str,
+    /// What stands for its value.
+    value_name: &'static str,
+    /// What it is, with examples of its value.
+    help: &'static str,
+}
+
+/// Every condition of a direction.
+#[utoipa::path(get, path = "/v1/conditions", responses((status = OK, body = [KnownCondition])))]
+pub(super) async fn conditions() -> Json<Vec<KnownCondition>> {
+    let all = CONDITIONS.iter().map(|one| KnownCondition {
+        key: one.key,
+        value_name: one.value_name,
+        help: one.help,
+    });
+    Json(all.collect())
+}
+
+fn find(app: &App, name: Name) -> Result<Arc<LiveLink>, Problem> {
+    let Path(name) = name.map_err(|refused| Problem::bad_request(refused.body_text()))?;
+    app.links.get(&name).ok_or_else(|| {
+        let names: Vec<String> = app
+            .links
+            .all()
+            .iter()
+            .map(|link| link.name().to_owned())
+            .collect();
+        Problem::not_found(match names.as_slice() {
+            [] => "no link runs now".to_owned(),
+            names => format!("there is no such link; there are: {}", names.join(", ")),
+        })
+    })
+}
+
+async fn change(
+    app: &App,
+    link: Arc<LiveLink>,
+    form: Form,
+    query: Result<Query<ChangeQuery>, QueryRejection>,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let Query(query) = query.map_err(|refused| Problem::bad_request(refused.body_text()))?;
+    let order = order(form, query, headers, body)?;
+    let changed = link.change(&order)?;
+    let held = changed
+        .link
+        .lease_id()
+        .filter(|_| order.lease_for == Some(LeaseFor::Connection));
+    let revision = changed.revision;
+    let told = json(&tell(app, changed).await)?;
+    Ok(match held {
+        Some(id) => answer(revision, events::hold(link, id, format!("{told}\n").into())),
+        None => answer(revision, told.into()),
+    })
+}
+
+/// With what it means, which is computed beside the thread that serves.
+async fn tell(app: &App, changed: Changed) -> Told {
+    let spec = changed.link.conditions.clone();
+    let permit = app.computing.acquire().await;
+    let implies = tokio::task::spawn_blocking(move || InEffect::of(&spec)).await;
+    drop(permit);
+    Told {
+        changed,
+        implies: implies.ok().and_then(Result::ok),
+    }
+}
+
+fn json(told: &Told) -> Result<String, Problem> {
+    let text = serde_json::to_string(told);
+    text.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error))
+}
+
+fn answer(revision: u64, body: Body) -> Response {
+    let headers = [
+        (header::ETAG, etag(revision)),
+        (header::CONTENT_TYPE, "application/json".to_owned()),
+    ];
+    (headers, body).into_response()
+}
+
+fn etag(revision: u64) -> String {
+    format!("\"{revision}\"")
+}

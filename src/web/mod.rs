@@ -1,0 +1,104 @@
+//! The live API over HTTP, and its page: what `--listen` opens. Everything it knows of links it has from `live`.
+//!
+//! One thread, "web", serves all connections. It never makes the packet path wait: it asks by commands, and a reader that does
+//! not keep up is cut off.
+
+mod change;
+mod connections;
+mod events;
+mod guard;
+mod links;
+mod listen;
+mod openapi;
+mod page;
+mod problem;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::sync::{Semaphore, oneshot};
+
+pub(crate) use self::listen::{Listen, Listening};
+pub(crate) use self::openapi::document;
+use crate::live::{Keeper, Links};
+use guard::Guard;
+
+/// How long after the end the last events may leave.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// Serves the API until it is dropped.
+pub(crate) struct Server {
+    thread: Option<JoinHandle<()>>,
+    stop: Option<oneshot::Sender<()>>,
+    _keeper: Keeper,
+}
+
+/// What handlers know.
+#[derive(Clone)]
+struct App {
+    links: Links,
+    /// One at a time: what conditions mean is computed, which takes a while.
+    computing: Arc<Semaphore>,
+}
+
+impl Server {
+    /// Serves `links` at sockets that are open already, so that it does not matter which network namespace this is by now.
+    ///
+    /// # Errors
+    /// The machine lets no threads or descriptors be had.
+    pub(crate) fn start(listening: Listening, links: Links) -> Result<Self> {
+        let keeper = Keeper::start(links.clone())?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(1)
+            .build()
+            .context("starting the API")?;
+        let guard = Guard::of(&listening);
+        let app = App {
+            links,
+            computing: Arc::new(Semaphore::new(1)),
+        };
+        let router = guard.around(openapi::router().0.merge(page::router()), app);
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("web".to_owned())
+            .spawn(move || {
+                let served = runtime.block_on(async {
+                    tokio::select! {
+                        served = connections::serve(listening, router) => served,
+                        _ = linger(stopped) => Ok(()),
+                    }
+                });
+                if let Err(error) = served {
+                    eprintln!("farwire: the API has ended: {error:#}");
+                }
+                runtime.shutdown_background();
+            })
+            .context("starting the API's thread")?;
+        Ok(Self {
+            thread: Some(thread),
+            stop: Some(stop),
+            _keeper: keeper,
+        })
+    }
+}
+
+/// Waits until all is over, and for what was said last to leave: that links have ended.
+async fn linger(stopped: oneshot::Receiver<()>) {
+    // The sender is dropped, never used.
+    let _ = stopped.await;
+    tokio::time::sleep(LINGER).await;
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The page: files of the folder `page`, in the binary.
+
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
+
+use super::App;
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// Path, kind and text of a file, which stands below `/page` by its own name.
+macro_rules! file {
+    ($name:literal, $kind:expr) => {
+        (
+            concat!("/page/", $name),
+            $kind,
+            include_str!(concat!("page/", $name)),
+        )
+    };
+}
+
+/// Each of them.
+const FILES: [(&str, &str, &str); 15] = [
+    ("/", HTML, include_str!("page/index.html")),
+    file!("style.css", CSS),
+    file!("api.js", SCRIPT),
+    file!("app.js", SCRIPT),
+    file!("charts.js", SCRIPT),
+    file!("classes.js", SCRIPT),
+    file!("conditions.js", SCRIPT),
+    file!("dom.js", SCRIPT),
+    file!("fields.js", SCRIPT),
+    file!("implies.js", SCRIPT),
+    file!("run.js", SCRIPT),
+    file!("series.js", SCRIPT),
+    file!("spec.js", SCRIPT),
+    file!("units.js", SCRIPT),
+    file!("watch.js", SCRIPT),
+];
+
+/// The files at their paths.
+pub(super) fn router() -> Router<App> {
+    FILES
+        .into_iter()
+        .fold(Router::new(), |router, (path, kind, text)| {
+            router.route(
+                path,
+                get(move || async move { ([(CONTENT_TYPE, kind)], text) }),
+            )
+        })
+}

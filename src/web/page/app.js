@@ -1,0 +1,233 @@
+// The page of a running farwire: which link is shown, how the connection stands, leases, what can be taken away.
+
+import * as api from "./api.js";
+import { Conditions } from "./conditions.js";
+import { byId, element, say } from "./dom.js";
+import * as run from "./run.js";
+import { duration, clock, size, time } from "./units.js";
+import { Watch } from "./watch.js";
+
+const LOOK_AGAIN_MS = 1_000;
+// Of a capture by the page, which keeps it in memory until it is saved.
+const MOST_CAPTURED = 64 << 20;
+
+const watch = new Watch();
+let controls = null;
+let link = null;
+// Ends the events of the link that is shown.
+let following = new AbortController();
+
+function announce(text, isError = false) {
+  const place = byId("status");
+  place.classList.toggle("bad", isError);
+  say(place, text);
+}
+
+// The band at the top: whether what is shown is what happens now.
+function state(kind, word, words) {
+  byId("state").className = `verdict ${kind}`;
+  say(byId("state-word"), word);
+  say(byId("state-words"), words);
+}
+
+// Takes a link as the server has it now.
+function show(shown) {
+  if (shown.name !== link?.name) return;
+  if (link.started !== shown.started) watch.clear();
+  if (shown.lease === null) api.leaseIsOver(shown.name);
+  link = shown;
+  controls.show(link);
+  const [near, far] = link.ends;
+  say(byId("ends"), `up: ${near} to ${far}; down: ${far} to ${near}`);
+  say(byId("since"), `Revision ${link.revision} since ${clock(time(link.since))}${by()}. The link runs since ${clock(time(link.started))}, seed ${link.seed}.`);
+  state("met", "Live:", link.says);
+  showLease();
+  showCommand();
+}
+
+// Who made the change that is in force.
+function by() {
+  const change = watch.changes.find(({ revision }) => revision === link.revision);
+  return change ? `, by ${change.by}` : "";
+}
+
+const refresh = async () => show(await api.link(link.name));
+
+// Links by name, and the one that is shown; waits until there is one.
+async function choose() {
+  following.abort();
+  const all = await links();
+  const select = byId("links");
+  select.replaceChildren(...all.map(({ name }) => element("option", { value: name }, name)));
+  byId("choose").hidden = all.length < 2;
+  const wanted = new URLSearchParams(location.search).get("link");
+  const chosen = all.find(({ name }) => name === wanted) ?? all[0];
+  select.value = chosen.name;
+  follow(chosen);
+}
+
+async function links() {
+  for (;;) {
+    try {
+      const all = await api.links();
+      if (all.length) return all;
+      state("", "No link now:", "looking again every second.");
+    } catch (error) {
+      state("unmet", "No connection:", error.message);
+    }
+    await new Promise((done) => setTimeout(done, LOOK_AGAIN_MS));
+  }
+}
+
+function follow(chosen) {
+  following = new AbortController();
+  const { signal } = following;
+  link = chosen;
+  document.title = `${link.name} – farwire`;
+  say(byId("title"), link.name);
+  watch.clear();
+  controls.lock(null);
+  show(link);
+  watch.load(link.name).then(() => show(link)).catch(() => announce("Earlier changes could not be read.", true));
+  if (offersRuns) run.follow();
+  api.events(link.name, signal, {
+    onEvent: (name, data) => take(name, data),
+    onOpen: () => refresh().catch(() => {}),
+    onBroken: (error) => broken(error),
+  });
+}
+
+function take(name, data) {
+  if (name === "sample") watch.take(data);
+  else if (name === "change") {
+    watch.change(data);
+    // What this page changed is said with its answer; a schedule may change a link many times a second.
+    const isOwn = controls.isApplying || data.revision <= link.revision;
+    if (!isOwn && data.by !== "schedule") announce(`Changed by ${data.by}: ${data.says}`);
+    refresh().catch(() => {});
+  } else if (name === "end") {
+    announce(`The link ${link.name} has ended.`);
+    choose();
+  }
+}
+
+// A stream that broke is taken up again; a link that is gone may be followed by the next run's.
+function broken(error) {
+  if (error?.status === 404) {
+    const next = error.next ? ` Next: ${typeof error.next === "string" ? error.next : JSON.stringify(error.next)}.` : "";
+    controls.lock("Between two runs there is no link.");
+    state("", "Between two runs:", `the link is not there now.${next}`);
+    choose();
+  } else {
+    state("unmet", "Not live:", `the connection broke${error ? ` (${error.message})` : ""}; trying again. What is shown is what was.`);
+  }
+}
+
+function showLease() {
+  const { lease } = link;
+  byId("lease").hidden = lease === null;
+  if (lease === null) return;
+  const end = lease.until ? time(lease.until) : null;
+  const whose = api.holdsLease(link.name) ? "this page's" : "somebody's";
+  const left = end === null ? "when its connection ends" : `in ${duration((end - watch.now) / 1000)}, at ${clock(end)}`;
+  say(byId("lease-words"), `These conditions are ${whose} lease: the link reverts to revision ${lease.reverts_to} ${left}.`);
+}
+
+function showCommand() {
+  const command = link.command === null ? null : `farwire exec ${link.command}`.trim();
+  byId("command").value = command ?? "No flags say these conditions: take the link file.";
+  byId("copy").disabled = command === null;
+}
+
+async function copy() {
+  const field = byId("command");
+  try {
+    await navigator.clipboard.writeText(field.value);
+  } catch {
+    // Browsers keep the clipboard from pages that came without TLS, loopback aside; a selection can still be copied.
+    field.select();
+    document.execCommand("copy");
+  }
+  announce("Copied the command line.");
+}
+
+function save(blob, name) {
+  const url = URL.createObjectURL(blob);
+  element("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+async function takeAway(form, name) {
+  try {
+    save(await api.download(link.name, `history/${form}`), name);
+  } catch (error) {
+    announce(`Not downloaded: ${error.message}`, true);
+  }
+}
+
+let capturing = null;
+let offersRuns = false;
+
+// One button starts a capture and, while it runs, ends it; what came by then is saved.
+async function capture() {
+  if (capturing) return capturing.abort();
+  capturing = new AbortController();
+  const button = byId("capture");
+  const words = button.textContent;
+  const query = new URLSearchParams({ side: byId("capture-side").value, for: `${byId("capture-seconds").value}s`, max_bytes: String(MOST_CAPTURED) });
+  const filter = byId("capture-filter").value.trim();
+  if (filter) query.set("filter", filter);
+  say(button, "Stop and save");
+  try {
+    const onBytes = (bytes) => say(byId("capture-state"), `${size(bytes)} so far`);
+    const packets = await api.download(link.name, `capture?${query}`, { signal: capturing.signal, onBytes });
+    save(packets, `${link.name}.pcapng`);
+    say(byId("capture-state"), `${size(packets.size)} saved`);
+  } catch (error) {
+    say(byId("capture-state"), capturing.signal.aborted ? "" : `Not captured: ${error.message}`);
+  }
+  capturing = null;
+  say(button, words);
+}
+
+// Asks for a token until one is given.
+function askForToken(wasWrong) {
+  const dialog = byId("token-dialog");
+  say(byId("token-wrong"), wasWrong ? "The server does not take this token." : "");
+  byId("token").value = "";
+  dialog.showModal();
+  return new Promise((given) => {
+    byId("token-form").onsubmit = (event) => {
+      event.preventDefault();
+      if (!byId("token").value) return;
+      dialog.close();
+      given(byId("token").value.trim());
+    };
+  });
+}
+
+async function start() {
+  api.onTokenWanted(askForToken);
+  byId("token-dialog").addEventListener("cancel", (event) => event.preventDefault());
+  const on = (id, kind, act) => byId(id).addEventListener(kind, act);
+  on("links", "change", () => {
+    history.replaceState(null, "", `?${new URLSearchParams({ link: byId("links").value })}`);
+    choose();
+  });
+  on("copy", "click", copy);
+  on("link-file", "click", () => takeAway("link", `${link.name}.toml`));
+  on("scenario", "click", () => takeAway("scenario", `${link.name}-scenario.toml`));
+  on("capture", "click", capture);
+  on("lease-end", "click", () => api.endLease(link.name).then((changed) => show(changed.link), (error) => announce(error.message, true)));
+  for (const one of document.querySelectorAll("[name=window], #hold")) one.addEventListener("change", () => { watch.dirty = true; });
+  window.addEventListener("resize", () => { watch.dirty = true; });
+  const [paths, conditions, profiles] = await Promise.all([api.paths(), api.conditions(), api.profiles()]);
+  // What the server does not offer is not shown.
+  offersRuns = paths.has("/v1/run");
+  for (const one of document.querySelectorAll("[data-path]")) one.hidden = !paths.has(one.dataset.path);
+  controls = new Conditions(conditions, profiles, { offersSchedule: paths.has("/v1/links/{name}/schedule"), onChanged: show, announce });
+  setInterval(() => { if (link?.lease) showLease(); }, 1_000);
+  choose();
+}
+
+start().catch((error) => state("unmet", "Not started:", error.message));

@@ -1,0 +1,252 @@
+// The form that changes a link: fields with a draft, what it would mean before it is applied, undo and redo, profiles, leases.
+
+import * as api from "./api.js";
+import { Classes } from "./classes.js";
+import { byId, element, say } from "./dom.js";
+import { Fields } from "./fields.js";
+import { implied } from "./implies.js";
+import { hasSchedule, patch, patched, same, set } from "./spec.js";
+import { clock, time } from "./units.js";
+
+const DRY_RUN_AFTER_MS = 250;
+const STEP_AFTER_MS = 120;
+// How many earlier conditions undo can reach.
+const MOST_SEEN = 100;
+
+export class Conditions {
+  // `onChanged(link)` is told of every link that an answer brought, `announce(text, isError)` of what to say.
+  constructor(conditions, profiles, { offersSchedule, onChanged, announce }) {
+    Object.assign(this, { offersSchedule, onChanged, announce, link: null, draft: {}, seen: [], now: -1 });
+    const listener = {
+      onEdit: (path, value) => this.edit(path, value),
+      onStep: () => this.afterStep(),
+      onFocus: (condition) => this.help(condition),
+      onRemove: (number) => this.removeClass(number),
+    };
+    this.fields = new Fields(conditions, "", listener);
+    byId("fields").append(this.fields.element);
+    this.classes = new Classes(byId("classes"), conditions, listener);
+    byId("profiles").append(...profiles.map((profile) => element("button", {
+      type: "button", title: profile.about, click: () => this.replace(profile.conditions, `profile ${profile.name}`),
+    }, profile.name)));
+    this.listen();
+  }
+
+  listen() {
+    const on = (id, kind, act) => byId(id).addEventListener(kind, act);
+    on("form", "submit", (event) => { event.preventDefault(); this.apply(); });
+    on("undo", "click", () => this.step(-1));
+    on("redo", "click", () => this.step(1));
+    on("discard", "click", () => { this.draft = structuredClone(this.link.conditions); this.showDraft(); });
+    on("clear", "click", () => this.replace({}, "no conditions"));
+    on("add-class", "click", () => this.addClass());
+    for (const action of ["start", "stop", "seek"]) on(`schedule-${action}`, "click", () => this.schedule(action));
+    on("apart", "change", () => byId("conditions").classList.toggle("apart", byId("apart").checked));
+    on("lease-seconds", "input", () => { byId("lease-wanted").checked = true; });
+    document.addEventListener("keydown", (event) => {
+      const isText = event.target.matches("input[type=text], input[type=password], textarea");
+      if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== "z" || isText) return;
+      event.preventDefault();
+      this.step(event.shiftKey ? 1 : -1);
+    });
+  }
+
+  // Takes a link as it is now. What is typed and not applied stays.
+  show(link) {
+    const isOther = this.link?.name !== link.name || this.link.started !== link.started;
+    const edits = isOther ? {} : patch(this.link.conditions, this.draft);
+    if (isOther) [this.seen, this.now] = [[], -1];
+    this.link = link;
+    this.remember(link.conditions);
+    this.draft = patched(link.conditions, edits);
+    this.showDraft();
+    if (isOther && this.saysOneWay()) {
+      byId("apart").checked = true;
+      byId("conditions").classList.add("apart");
+    }
+  }
+
+  // What undo and redo step through. A change by somebody else is one more step, behind which nothing is left to redo.
+  remember(conditions) {
+    if (this.now >= 0 && same(this.seen[this.now], conditions)) return;
+    const target = this.target ?? -1;
+    if (target >= 0 && same(this.seen[target], conditions)) {
+      this.now = target;
+    } else {
+      this.seen.splice(this.now + 1, Infinity, structuredClone(conditions));
+      if (this.seen.length > MOST_SEEN) this.seen.shift();
+      this.now = this.seen.length - 1;
+    }
+  }
+
+  get allFields() {
+    return [this.fields, ...this.classes.fields];
+  }
+
+  saysOneWay() {
+    return this.allFields.some((fields) => fields.saysOneWay());
+  }
+
+  edit(path, value) {
+    set(this.draft, path, value);
+    this.afterEdit();
+  }
+
+  addClass() {
+    const classes = (this.draft.classes ??= []);
+    const names = classes.map(({ name }) => name);
+    const number = [...names, ""].findIndex((_, at) => !names.includes(`class-${at + 1}`)) + 1;
+    classes.push({ name: `class-${number}`, protocol: "udp" });
+    this.showDraft();
+    byId(`c-classes-${classes.length - 1}-name`).focus();
+  }
+
+  removeClass(number) {
+    this.draft.classes.splice(number, 1);
+    if (!this.draft.classes.length) delete this.draft.classes;
+    this.showDraft();
+    byId("add-class").focus();
+  }
+
+  showDraft() {
+    this.fields.show(this.draft, this.link.conditions);
+    this.classes.show(this.draft, this.link.conditions);
+    const others = ["toffee", "stages", "schedule"].filter((key) => key in this.draft);
+    byId("kept").hidden = !others.length;
+    byId("schedule").hidden = !this.offersSchedule || !hasSchedule(this.link.conditions);
+    say(byId("kept"), `${others.join(", ")}: kept as they are; a link file changes them.`);
+    this.afterEdit();
+  }
+
+  get edits() {
+    return patch(this.link.conditions, this.draft);
+  }
+
+  // Buttons as they are usable, and what the draft would mean, once typing pauses.
+  afterEdit() {
+    const isEdited = Object.keys(this.edits).length > 0;
+    const locked = this.isLocked;
+    byId("apply").disabled = locked || !isEdited;
+    byId("discard").disabled = !isEdited;
+    byId("undo").disabled = locked || this.now < 1;
+    byId("redo").disabled = locked || this.now + 1 >= this.seen.length;
+    byId("clear").disabled = locked || !Object.keys(this.link.conditions).length;
+    say(byId("implies-title"), isEdited ? "If applied" : "In effect");
+    byId("implies").classList.toggle("tried", isEdited);
+    clearTimeout(this.dryRunTimer);
+    this.dryRunTimer = setTimeout(() => this.dryRun(), DRY_RUN_AFTER_MS);
+  }
+
+  async dryRun() {
+    if (this.isLocked) return;
+    this.trying?.abort();
+    this.trying = new AbortController();
+    try {
+      const { implies } = await api.change(this.link.name, { whole: this.draft, dryRun: true, signal: this.trying.signal });
+      this.forgive();
+      byId("implies-body").replaceChildren(...implied(implies));
+    } catch (error) {
+      if (error.name !== "AbortError") this.refuse(error, true);
+    }
+  }
+
+  // A step by key or button is applied by itself where that was asked for, the last of several at once.
+  afterStep() {
+    if (!byId("live").checked) return;
+    clearTimeout(this.stepTimer);
+    this.stepTimer = setTimeout(() => this.apply(), STEP_AFTER_MS);
+  }
+
+  // What is typed comes into force, unless somebody else changed the link since this page saw it.
+  async apply() {
+    if (this.isLocked || !Object.keys(this.edits).length) return;
+    if (this.isApplying) return this.afterStep();
+    await this.send({ patch: this.edits }, null);
+  }
+
+  // Other conditions in the place of all; what was typed goes.
+  async replace(conditions, what) {
+    if (await this.send({ whole: conditions }, what)) {
+      this.draft = structuredClone(this.link.conditions);
+      this.showDraft();
+    }
+  }
+
+  async step(by) {
+    const target = this.now + by;
+    if (this.isLocked || !this.seen[target]) return;
+    this.target = target;
+    await this.replace(this.seen[target], by < 0 ? "undone" : "done again");
+    this.target = null;
+  }
+
+  // Starts, stops or moves a running schedule.
+  async schedule(action) {
+    try {
+      await api.schedule(this.link.name, action, action === "seek" ? byId("seek").value.trim() : null);
+      this.announce(`schedule: ${action === "seek" ? `at ${byId("seek").value.trim()}` : action}`);
+    } catch (error) {
+      this.announce(`Schedule: ${error.message}`, true);
+    }
+  }
+
+  async send(conditions, what) {
+    const seconds = byId("lease-wanted").checked ? byId("lease-seconds").value : null;
+    this.isApplying = true;
+    try {
+      const changed = await api.change(this.link.name, { ...conditions, revision: this.link.revision, seconds });
+      this.forgive();
+      this.taken(changed, what);
+      return true;
+    } catch (error) {
+      await this.refuse(error, false);
+      return false;
+    } finally {
+      this.isApplying = false;
+    }
+  }
+
+  taken(changed, what) {
+    this.onChanged(changed.link);
+    const under = changed.under_previous ? `; ${changed.under_previous} packets on their way are still under what was before` : "";
+    this.announce(`${what ? `${what}: ` : ""}revision ${changed.revision} in force since ${clock(time(changed.at))}${under}`);
+  }
+
+  // A refusal beside the field that it names, or below the form. After a change by somebody else the form takes that one up and keeps what is typed.
+  async refuse(error, isDryRun) {
+    this.forgive();
+    if (error.status === 403) this.lock(`Nothing can be changed here: ${error.message}.`);
+    else if (error.status === 412) {
+      this.onChanged(await api.link(this.link.name));
+      this.announce("Somebody else changed the link meanwhile: look, and apply again.", true);
+    } else if (error.status === 404 || !(error instanceof api.Refused)) {
+      if (!isDryRun) this.announce(`Not applied: ${error.message}`, true);
+    } else {
+      const isPlaced = error.field !== null && this.allFields.some((fields) => fields.refuse(error.field, error.message));
+      const where = error.field && !error.message.includes(error.field) ? `${error.field}: ` : "";
+      say(byId("form-error"), isPlaced ? "" : `${where}${error.message}`);
+      if (!isDryRun) this.announce(`Not applied: ${error.message}`, true);
+    }
+  }
+
+  forgive() {
+    say(byId("form-error"), "");
+    for (const fields of this.allFields) fields.forgive();
+  }
+
+  // No control works: the token may only read, or there is no link.
+  lock(why) {
+    this.isLocked = why !== null;
+    byId("locked").hidden = why === null;
+    say(byId("locked"), why ?? "");
+    this.fields.disabled = this.isLocked;
+    this.classes.disabled = this.isLocked;
+    for (const button of byId("profiles").children) button.disabled = this.isLocked;
+    byId("add-class").disabled = this.isLocked;
+    if (this.link) this.afterEdit();
+  }
+
+  help({ key, value_name: valueName, help }) {
+    say(byId("help"), `${key.replaceAll("_", " ")} (${valueName}): ${help}`);
+  }
+}

@@ -1,0 +1,130 @@
+// The fields of conditions: a row a condition, with a value for each way and, where they stand apart, one for up and one for down.
+
+import { element, say } from "./dom.js";
+import { at, text } from "./spec.js";
+import { stepped } from "./units.js";
+
+// Shown at once; the others when asked for, or where one has a value.
+const COMMON = ["delay", "jitter", "loss", "rate", "queue", "aqm"];
+const WAYS = [["", "each way"], ["up.", "up"], ["down.", "down"]];
+
+// A set of rows for conditions that stand below a path: "" or "classes.0.".
+export class Fields {
+  // `conditions` as GET /v1/conditions has them. `onEdit(path, text)` is told of what is typed, `onStep()` of a step by key or button, and
+  // `onFocus(condition)` of the one whose help to show.
+  constructor(conditions, below, { onEdit, onStep, onFocus }) {
+    Object.assign(this, { below, onEdit, onStep, onFocus });
+    this.inputs = new Map();
+    const row = (condition) => this.row(condition);
+    const common = conditions.filter(({ key }) => COMMON.includes(key));
+    const others = conditions.filter(({ key }) => !COMMON.includes(key));
+    this.more = element("details", { class: "more" }, element("summary", {}, `${others.length} more conditions`), ...others.map(row));
+    const heads = WAYS.map(([way, name]) => element("span", { class: way ? "one-way" : "" }, name));
+    this.element = element("div", { class: "fields" },
+      element("div", { class: "row heads", "aria-hidden": "true" }, element("span"), ...heads),
+      ...common.map(row), this.more);
+  }
+
+  row(condition) {
+    const { key } = condition;
+    const id = `c-${this.below}${key}`.replaceAll(".", "-");
+    const error = element("p", { class: "error", id: `${id}-error` });
+    const inputs = WAYS.map(([way, name]) => {
+      const input = element("input", {
+        type: "text", id: `${id}${way && `-${name}`}`, "aria-describedby": `help ${id}-error`, class: way ? "one-way" : "", "data-way": name,
+        autocomplete: "off", autocapitalize: "off", spellcheck: "false",
+        "aria-label": way ? `${key} ${name}` : null,
+        input: () => this.edited(input),
+        focus: () => this.onFocus(condition),
+        keydown: (event) => this.onKey(event, input),
+      });
+      Object.assign(input, { path: `${this.below}${way}${key}`, way, condition, error });
+      this.inputs.set(input.path, input);
+      return input;
+    });
+    const step = (up) => element("button", {
+      type: "button", class: "step", tabindex: -1, "aria-hidden": "true", title: `${up ? "Greater" : "Less"}: arrow key`, click: () => this.step(inputs[0], up, false),
+    }, up ? "+" : "\u2212");
+    const steps = [step(false), step(true)];
+    inputs[0].steps = steps;
+    const label = element("label", { for: inputs[0].id }, key.replaceAll("_", " "));
+    return element("div", { class: "row" }, label, element("span", { class: "value" }, steps[0], inputs[0], steps[1]), inputs[1], inputs[2], error);
+  }
+
+  onKey(event, input) {
+    if (event.key === "Escape" && input.classList.contains("edited")) {
+      input.value = input.before;
+      this.edited(input);
+    }
+    const up = { ArrowUp: true, ArrowDown: false }[event.key];
+    if (up === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    this.step(input, up, event.shiftKey);
+  }
+
+  step(input, up, far) {
+    const value = stepped(input.value || input.placeholder, up, far, input.condition.value_name);
+    if (value === null) return;
+    input.value = value;
+    this.edited(input);
+    this.onStep();
+  }
+
+  edited(input) {
+    this.onEdit(input.path, input.value.trim());
+    this.mark(input);
+    if (input.way) return;
+    for (const [way] of WAYS.slice(1)) this.inputs.get(`${this.below}${way}${input.condition.key}`).placeholder = input.value.trim();
+  }
+
+  mark(input) {
+    const isEdited = input.value.trim() !== input.before;
+    input.classList.toggle("edited", isEdited);
+    input.title = isEdited ? `in force: ${input.before || "nothing"}` : "";
+    for (const [at, button] of input.steps?.entries() ?? []) {
+      button.disabled = input.disabled || stepped(input.value, at === 1, false, input.condition.value_name) === null;
+    }
+  }
+
+  // Shows conditions, and beside them which values differ from those in force. The field in which somebody types is left alone.
+  show(draft, inForce) {
+    for (const [path, input] of this.inputs) {
+      input.before = text(at(inForce, path));
+      const value = text(at(draft, path));
+      if (input.value.trim() !== value) input.value = value;
+      if (input.way) input.placeholder = text(at(draft, `${this.below}${input.condition.key}`));
+      this.mark(input);
+    }
+    const isSaid = [...this.more.querySelectorAll("input")].some((input) => input.value);
+    if (isSaid) this.more.open = true;
+  }
+
+  // Whether any way says something of its own.
+  saysOneWay() {
+    return [...this.inputs.values()].some((input) => input.way && input.value);
+  }
+
+  // Puts an error beside the field that it names; `false` if there is none of that name.
+  refuse(path, words) {
+    const input = this.inputs.get(path) ?? this.inputs.get(path.replace(/\.(\d+)$|\[\d+\]$/, ""));
+    if (!input) return false;
+    input.setAttribute("aria-invalid", "true");
+    say(input.error, words);
+    if (this.more.contains(input)) this.more.open = true;
+    return true;
+  }
+
+  forgive() {
+    for (const input of this.inputs.values()) {
+      input.removeAttribute("aria-invalid");
+      say(input.error, "");
+    }
+  }
+
+  set disabled(is) {
+    for (const input of this.inputs.values()) {
+      input.disabled = is;
+      this.mark(input);
+    }
+  }
+}

@@ -1,0 +1,39 @@
+// A running experiment: how far it is, and its figures as they come. Nothing of it is shown where none runs.
+
+import * as api from "./api.js";
+import { byId, rows, say } from "./dom.js";
+import { count, duration, number } from "./units.js";
+
+const EVERY_MS = 2_000;
+let timer = null;
+
+// Asks how the experiment goes, and again as long as there is one.
+export async function follow() {
+  clearTimeout(timer);
+  let run = null;
+  try {
+    run = await api.run();
+  } catch (error) {
+    // Whether the server can be reached is said where its events are followed.
+    if (!(error instanceof api.Refused)) timer = setTimeout(follow, EVERY_MS);
+    return;
+  }
+  byId("run").hidden = byId("run-figures").hidden = run === null;
+  if (run === null) return;
+  show(run);
+  timer = setTimeout(follow, EVERY_MS);
+}
+
+function show({ scenario, done, planned, eta_s: eta, case: name, phase, next, rows: figures }) {
+  say(byId("run-title"), scenario);
+  const bar = byId("run-bar");
+  [bar.max, bar.value] = [planned, done];
+  const left = eta === null ? "" : `, about ${duration(eta)} left`;
+  const now = [name, phase].filter(Boolean).join(", ");
+  say(byId("run-state"), `${done} of ${planned} runs${left}${now ? `. Now: ${now}` : ""}${next ? `. Next: ${next}` : ""}`);
+  const value = (one) => (one == null ? "–" : one >= 1e4 ? count(Math.round(one)) : number(one, 4));
+  const interval = ({ low, high }) => (low == null || high == null ? "–" : `${value(low)} to ${value(high)}`);
+  rows(byId("run-rows"), ["case", "instrument", "figure", "value", "95 % interval", "valid"], figures.map((figure) => [
+    figure.case, figure.instrument, figure.figure, value(figure.value), interval(figure), figure.valid ? "yes" : "no",
+  ]));
+}

@@ -1,0 +1,64 @@
+// A link's conditions as an object, in the JSON form of a link file: reading and setting a value by its path, and what differs between two.
+
+const isTable = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+// A condition's value as its field shows it: a table as `key=value,...`, the way flags have it.
+export function text(value) {
+  if (value === undefined) return "";
+  if (isTable(value)) return Object.entries(value).map(([key, one]) => `${key}=${one}`).join(",");
+  return String(value);
+}
+
+export const at = (spec, path) => path.split(".").reduce((value, key) => value?.[key], spec);
+
+// Sets what stands at a path, or takes it away if the text is empty. A table that has nothing left goes with it.
+export function set(spec, path, value) {
+  const keys = path.split(".");
+  const last = keys.pop();
+  const tables = [spec];
+  for (const key of keys) tables.push((tables.at(-1)[key] ??= {}));
+  if (value === "") delete tables.at(-1)[last];
+  else tables.at(-1)[last] = value;
+  for (let depth = keys.length; depth > 0; depth--) {
+    const isEmpty = isTable(tables[depth]) && Object.keys(tables[depth]).length === 0;
+    if (isEmpty) delete tables[depth - 1][keys[depth - 1]];
+  }
+}
+
+export const same = (one, other) => JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));
+
+const sorted = (value) => {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (!isTable(value)) return value;
+  return Object.fromEntries(Object.keys(value).sort().map((key) => [key, sorted(value[key])]));
+};
+
+// The JSON Merge Patch (RFC 7396) that makes `to` of `from`.
+export function patch(from, to) {
+  const changes = {};
+  for (const key of new Set([...Object.keys(from), ...Object.keys(to)])) {
+    if (!(key in to)) changes[key] = null;
+    else if (isTable(from[key]) && isTable(to[key])) {
+      const inner = patch(from[key], to[key]);
+      if (Object.keys(inner).length) changes[key] = inner;
+    } else if (!same(from[key] ?? null, to[key])) changes[key] = to[key];
+  }
+  return changes;
+}
+
+// What a merge patch makes of a value.
+export function patched(value, changes) {
+  if (!isTable(changes)) return structuredClone(changes);
+  const made = isTable(value) ? structuredClone(value) : {};
+  for (const [key, change] of Object.entries(changes)) {
+    if (change === null) delete made[key];
+    else made[key] = patched(made[key], change);
+  }
+  return made;
+}
+
+// Whether anything in it changes by a schedule.
+export function hasSchedule(value) {
+  if (typeof value !== "object" || value === null) return false;
+  return Object.entries(value).some(([key, one]) => (key === "schedule" && one.length > 0) || hasSchedule(one));
+}

@@ -1,0 +1,185 @@
+// The charts and counters of a link: what its events say, drawn four times a second.
+
+import * as api from "./api.js";
+import { Chart, key } from "./charts.js";
+import { byId, element, rows, say } from "./dom.js";
+import { Series } from "./series.js";
+import { clock, count, duration, ms, number, percent, rate, rateUnit, size, time, us } from "./units.js";
+
+const WAYS = ["up", "down"];
+const TILES = [
+  ["throughput", "Throughput", "delivered, L2 without FCS, over the last second"],
+  ["rtt", "Round trip", "mean of the echoes and timestamps seen passing in the last second"],
+  ["wait", "Queue delay", "the longest wait of the bottleneck's queue in the last second"],
+  ["lost", "Lost", "dropped, of the packets that came in the last second"],
+  ["error", "Departure error", "how much later than due packets left the emulator, since its start: median and 99th percentile"],
+];
+// Pings come once a second.
+const RTT_JOINED_MS = 2_500;
+// The first looks are those of up and down.
+const FIRST_CAUSE = 2;
+const COUNTERS = ["", "up", "down"];
+
+export class Watch {
+  constructor() {
+    this.tiles = Object.fromEntries(TILES.map(([name, label, about]) => {
+      const [first, second] = [element("dd"), element("dd")];
+      const isBothWays = ["throughput", "wait", "lost"].includes(name);
+      const values = isBothWays ? [first, second].map((dd, way) => {
+        const value = element("b");
+        dd.append(key(way), element("span", { class: "unseen" }, `${WAYS[way]}: `), value);
+        return value;
+      }) : [first, second].map((dd) => dd.appendChild(element("b")));
+      byId("tiles").append(element("div", { title: about }, element("dt", {}, label), first, second));
+      return [name, values];
+    }));
+    const place = byId("figures");
+    this.charts = {
+      throughput: new Chart(place, { what: "Throughput", about: "Delivered, L2 without FCS; pale: what came to the link", height: 210, tall: true }),
+      rtt: new Chart(place, { what: "Round trip time", about: "Of ICMP echoes and TCP timestamps seen passing", height: 140 }),
+      wait: new Chart(place, { what: "Queue delay", about: "The longest wait of the bottleneck's queue", height: 140 }),
+      lost: new Chart(place, { what: "Lost", about: "Dropped, of the packets that came", height: 140, minimum: 0.1 }),
+      causes: new Chart(place, { what: "Drops by cause", about: "Both ways together", height: 140, minimum: 1 }),
+    };
+    this.clear();
+    setInterval(() => this.draw(), 250);
+  }
+
+  // Forgets a link: another one was chosen, or it was started anew.
+  clear() {
+    Object.assign(this, { series: new Series(), sample: null, changes: [], dirty: true, causes: [] });
+    rows(byId("changes"), [], []);
+  }
+
+  // The changes that there were before this page was opened.
+  async load(name) {
+    for (const change of await api.changes(name)) this.change(change, false);
+  }
+
+  take(sample) {
+    sample.time = time(sample.at);
+    this.series.add(sample);
+    this.sample = sample;
+    this.dirty = true;
+  }
+
+  change(change) {
+    if (this.changes.some(({ revision }) => revision === change.revision)) return;
+    this.changes.push({ ...change, at: time(change.at) });
+    this.changes.sort((one, other) => one.revision - other.revision);
+    this.changes.splice(0, this.changes.length - 200);
+    this.showChanges();
+    this.dirty = true;
+  }
+
+  showChanges() {
+    const newest = this.changes.slice(-20).reverse();
+    const columns = ["revision", "at", "by", "conditions"];
+    rows(byId("changes"), columns, newest.map(({ revision, at, by, says }) => [String(revision), clock(at), by, says]));
+    byId("changes-none").hidden = newest.length > 0;
+  }
+
+  get now() {
+    return this.sample?.time ?? Date.now();
+  }
+
+  draw() {
+    if (document.hidden || !this.dirty || byId("hold").checked) return;
+    this.dirty = false;
+    if (this.sample) {
+      this.drawTiles();
+      this.drawCounters();
+    }
+    this.drawCharts();
+  }
+
+  drawTiles() {
+    const second = this.series.lastSecond();
+    if (!second) return;
+    const { rtt, ways } = second;
+    const error = this.sample.departure_error;
+    const each = (show, none) => ways.map((way) => show(way) ?? none);
+    const set = (name, texts) => texts.forEach((text, at) => say(this.tiles[name][at], text));
+    set("throughput", each((way) => rate(way.delivered), "–"));
+    set("rtt", rtt === null ? ["not seen", ""] : [ms(rtt), ""]);
+    set("wait", each((way) => way.wait !== null ? ms(way.wait) : null, "no queue"));
+    set("lost", each((way) => way.lost !== null ? percent(way.lost) : null, "–"));
+    set("error", [us(error.p50_us), `p99 ${us(error.p99_us)}`]);
+  }
+
+  drawCharts() {
+    const seconds = Number(document.querySelector("[name=window]:checked").value);
+    const to = this.now;
+    const from = to - seconds * 1000;
+    const spans = this.series.spans(from, to);
+    const points = (read) => spans.map((span) => [span.at, span.gap ? null : read(span)]);
+    const both = (read) => WAYS.map((label, way) => ({ label, look: way, points: points((span) => read(span.ways[way])) }));
+    const frame = { from, to, changes: this.changes };
+    const none = (words) => (this.sample ? words : "Waiting for samples.");
+    const delivered = both((way) => way.delivered);
+    const offered = both((way) => way.offered).map((curve) => ({ ...curve, label: `offered ${curve.label}`, faint: true }));
+    const greatest = Math.max(1e3, ...[...delivered, ...offered].flatMap((curve) => curve.points.map(([, value]) => value ?? 0)));
+    const [scale, unit] = rateUnit(greatest);
+    this.charts.throughput.draw({ ...frame, curves: [...offered, ...delivered], unit, scale, empty: none("") });
+    this.charts.rtt.draw({ ...frame, curves: [{ label: "mean", look: 4, joined: RTT_JOINED_MS, points: points((span) => span.rtt) }], unit: "ms", empty: none("No round trip was read.") });
+    this.charts.wait.draw({ ...frame, curves: both((way) => way.wait), unit: "ms", empty: none("No queue: no rate is set.") });
+    this.charts.lost.draw({ ...frame, curves: both((way) => way.lost === null ? null : way.lost * 100), unit: "%", empty: none("No packets came.") });
+    this.charts.causes.draw({ ...frame, curves: this.causeCurves(spans), unit: "packets/s", empty: none("Nothing was dropped.") });
+    this.describe(seconds);
+  }
+
+  // A curve for each cause that dropped in these spans; a cause keeps its look as long as the link is shown.
+  causeCurves(spans) {
+    const found = new Set(spans.flatMap((span) => Object.entries(span.causes ?? {}).filter(([, n]) => n > 0).map(([cause]) => cause)));
+    for (const cause of found) if (!this.causes.includes(cause)) this.causes.push(cause);
+    return this.causes.filter((cause) => found.has(cause)).map((cause) => ({
+      label: cause, look: (FIRST_CAUSE + this.causes.indexOf(cause)) % 7, points: spans.map((span) => [span.at, span.gap ? null : span.causes[cause] ?? 0]),
+    }));
+  }
+
+  // The charts in words: their last values.
+  describe(seconds) {
+    const second = this.series.lastSecond();
+    const over = `over the last ${duration(seconds)}`;
+    const both = (read) => (second ? `${over}; now ${WAYS.map((name, way) => `${name} ${read(second.ways[way])}`).join(", ")}` : "no samples yet");
+    const { throughput, rtt, wait, lost, causes } = this.charts;
+    throughput.describe(both((way) => rate(way.delivered)));
+    rtt.describe(second?.rtt != null ? `${over}; now ${ms(second.rtt)}` : "none seen now");
+    wait.describe(both((way) => (way.wait === null ? "no queue" : ms(way.wait))));
+    lost.describe(both((way) => (way.lost === null ? "no packets" : percent(way.lost))));
+    const dropped = Object.entries(second?.causes ?? {}).filter(([, n]) => n > 0);
+    causes.describe(dropped.map(([cause, n]) => `${cause} ${number(n)} packets a second`).join(", ") || "nothing dropped now");
+  }
+
+  drawCounters() {
+    const { up, down, departure_error: error, held_bytes: held } = this.sample;
+    const line = (name, read) => [name, read(up), read(down)];
+    const causes = (kind) => [...new Set([...Object.keys(up[kind]), ...Object.keys(down[kind])])];
+    const drops = (kind, word) => causes(kind).map((cause) => line(`${word}: ${cause}`, (way) => count(way[kind][cause] ?? 0)));
+    const queue = (way) => (way.queue_packets == null ? "no queue" : `${count(way.queue_packets)} (${size(way.queue_bytes)})`);
+    const some = ["copies", "marked", "edited"].filter((name) => up[name] || down[name]);
+    rows(byId("counters"), COUNTERS, [
+      line("packets that came", (way) => count(way.packets)),
+      line("bytes that came, L2", (way) => size(way.bytes)),
+      line("delivered", (way) => count(way.delivered)),
+      ...drops("dropped", "dropped"),
+      ...drops("emulator_lost", "lost by the emulator"),
+      ...some.map((name) => line(name, (way) => count(way[name]))),
+      line("on their way now", (way) => count(way.in_flight)),
+      line("in the queue now", queue),
+    ]);
+    const late = error.late ? `${count(error.late)} packets left more than ${us(error.budget_us)} late: what was measured meanwhile may be the machine's doing` : `none more than ${us(error.budget_us)}`;
+    say(byId("departures"), `Later than due, packets left by ${us(error.p50_us)} in the median, ${us(error.p99_us)} at the 99th percentile, ${us(error.max_us)} at worst; ${late}. Held now: ${size(held)}.`);
+    byId("departures").classList.toggle("bad", error.late > 0);
+    this.drawClasses();
+  }
+
+  drawClasses() {
+    const classes = WAYS.flatMap((way, at) => (this.sample[way].classes ?? []).map((one) => ({ way, rate: this.series.classRate(at, one.name), ...one })));
+    byId("by-class").hidden = !classes.length;
+    const dropped = (one) => Object.entries(one.dropped).map(([cause, n]) => `${cause} ${count(n)}`).join(", ") || "0";
+    rows(byId("class-counters"), ["class", "way", "throughput", "packets", "delivered", "dropped"], classes.map((one) => [
+      one.name, one.way, one.rate === null ? "–" : rate(one.rate), count(one.packets), count(one.delivered), dropped(one),
+    ]));
+  }
+}

@@ -1,0 +1,78 @@
+//! Errors as clients get them: problem+json (RFC 9457).
+
+use std::fmt::Display;
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::live::Refusal;
+
+/// Why something was not done.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Problem {
+    /// `about:blank`: the status says what kind of problem it is.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The status in words.
+    title: &'static str,
+    /// The status.
+    status: u16,
+    /// What is wrong, and what would be right.
+    detail: String,
+    /// The condition that is wrong, as a path: `up.loss`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, detail: impl Display) -> Self {
+        Self {
+            kind: "about:blank",
+            title: status.canonical_reason().unwrap_or("error"),
+            status: status.as_u16(),
+            detail: detail.to_string(),
+            field: None,
+        }
+    }
+
+    pub(super) fn bad_request(detail: impl Display) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    pub(super) fn not_found(detail: impl Display) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    pub(super) fn forbidden(detail: impl Display) -> Self {
+        Self::new(StatusCode::FORBIDDEN, detail)
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let status = match &refusal {
+            Refusal::Conditions { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Refusal::Revision { .. } => StatusCode::PRECONDITION_FAILED,
+            Refusal::Leased { .. } => StatusCode::CONFLICT,
+            Refusal::NoLease | Refusal::Ended => StatusCode::NOT_FOUND,
+        };
+        let problem = Self::new(status, &refusal);
+        match refusal {
+            Refusal::Conditions { field, .. } => Self { field, ..problem },
+            _ => problem,
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self)).into_response();
+        let kind = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+}

@@ -1,0 +1,158 @@
+//! A capture says what the link's summary counts, and other programs read it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
+
+use crate::common::process;
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::{Direction, Summary};
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a capture has every packet that the summary counts, in order of time",
+        &[Need::Namespaces],
+        every_packet_is_captured,
+    );
+    suite.test(
+        "tshark reads a capture of TCP: comments, whole checksums, nothing malformed",
+        &[Need::Namespaces, Need::Tool("tshark")],
+        tshark_reads_it,
+    );
+    suite.test(
+        "a capture that cannot be written, and a filter of unknown words, are found before the command runs",
+        &[Need::Namespaces],
+        refused,
+    );
+}
+
+/// Runs a command behind a link with loss; the capture and what the link counted.
+fn captured(directory: &Path, filter: &str, command: &str) -> Result<Summary> {
+    let json = directory.join("json");
+    let mut run = process::farwire();
+    run.args("exec --delay 5ms --loss 2% --rate 50mbit".split(' '));
+    run.arg("--pcap").arg(directory.join("seen"));
+    run.args(["--pcap-filter", filter]);
+    run.arg("--json").arg(&json);
+    run.args(["--", "sh", "-c", command]);
+    let output = process::run(&mut run)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{said}");
+    ensure!(said.contains("capture: "), "{said}");
+    Ok(serde_json::from_slice(&std::fs::read(json)?)?)
+}
+
+fn commands(measurement: &str) -> String {
+    format!(
+        "{} measure {measurement} --quiet",
+        env!("CARGO_BIN_EXE_farwire")
+    )
+}
+
+fn every_packet_is_captured() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let command = commands("tcp 10.77.0.2 -t 1");
+    let summary = captured(directory.path(), "", &command)?;
+    let mut file = PcapNgReader::new(std::fs::File::open(directory.path().join("seen.pcapng"))?)?;
+    // By interface, direction and first words.
+    let mut counts: BTreeMap<(u32, u32, String), u64> = BTreeMap::new();
+    let mut last = std::time::Duration::ZERO;
+    while let Some(block) = file.next_block() {
+        let Block::EnhancedPacket(packet) = block? else {
+            continue;
+        };
+        ensure!(packet.timestamp >= last, "{packet:?} after {last:?}");
+        last = packet.timestamp;
+        ensure!(packet.data.len() <= 1514, "a train: {packet:?}");
+        let [
+            EnhancedPacketOption::Flags(direction),
+            EnhancedPacketOption::Comment(comment),
+        ] = &packet.options[..]
+        else {
+            anyhow::bail!("{packet:?}");
+        };
+        let words: Cow<'_, str> = match comment.split_once(' ') {
+            Some(("delivered", _)) => "delivered".into(),
+            _ => comment.clone(),
+        };
+        let words = words.split(',').next().unwrap_or_default().to_owned();
+        let key = (packet.interface_id, *direction, words);
+        *counts.entry(key).or_default() += 1;
+    }
+    for (ingress, direction) in [(0, &summary.up), (1, &summary.down)] {
+        agrees(&counts, ingress, direction)
+            .with_context(|| format!("at {ingress}: {direction:?}, {counts:?}"))?;
+    }
+    ensure!(summary.up.lost() > 0, "{counts:?}");
+    Ok(())
+}
+
+/// What came in at an interface, and left at the other.
+fn agrees(
+    counts: &BTreeMap<(u32, u32, String), u64>,
+    ingress: u32,
+    direction: &Direction,
+) -> Result<()> {
+    let count = |interface, way, words: &str| {
+        let key = (interface, way, words.to_owned());
+        counts.get(&key).copied().unwrap_or_default()
+    };
+    let (inbound, outbound) = (1, 2);
+    let came = |words| count(ingress, inbound, words);
+    ensure!(came("delivered") == direction.delivered);
+    ensure!(count(1 - ingress, outbound, "delivered") == direction.delivered);
+    ensure!(came("dropped: loss") == direction.lost());
+    ensure!(came("dropped: queue full") == direction.queue_full());
+    ensure!(came("on its way at the end") == direction.held_at_end);
+    Ok(())
+}
+
+fn tshark_reads_it() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let command = commands("tcp 10.77.0.2 -t 1");
+    captured(directory.path(), "tcp and host 10.77.0.2", &command)?;
+    let file = directory.path().join("seen.pcapng");
+    let read = |options: &[&str]| -> Result<String> {
+        let mut tshark = Command::new("tshark");
+        tshark.arg("-r").arg(&file).args(options);
+        let output = process::run(&mut tshark)?;
+        ensure!(output.status.success(), "{output:?}");
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let checked = [
+        "-o",
+        "tcp.check_checksum:TRUE",
+        "-o",
+        "ip.check_checksum:TRUE",
+    ];
+    let bad = "_ws.malformed or tcp.checksum.status == \"Bad\" or ip.checksum.status == \"Bad\" or not tcp";
+    let bad = read(&[&checked[..], &["-Y", bad]].concat())?;
+    ensure!(bad.is_empty(), "{bad}");
+    let fields = "-T fields -e frame.interface_name -e frame.comment";
+    let rows = read(&fields.split(' ').collect::<Vec<_>>())?;
+    let both = |name: &str| rows.lines().any(|row| row.starts_with(name));
+    ensure!(both("a\tdelivered ") && both("b\tdelivered "), "{rows}");
+    ensure!(both("a\tdropped: loss"), "{rows}");
+    Ok(())
+}
+
+fn refused() -> Result<()> {
+    for (options, word) in [
+        (["--pcap=/nowhere/seen", "--"], "/nowhere/seen.pcapng"),
+        (["--pcap=-", "--pcap-filter=tpc"], "`tpc`"),
+    ] {
+        let mut command = process::farwire();
+        command.arg("exec").args(options).args(["echo", "ran"]);
+        let output = process::run(&mut command)?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(!output.status.success(), "{}", output.status);
+        ensure!(said.contains(word), "{said}");
+        ensure!(output.stdout.is_empty(), "the command ran");
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! A running `farwire exec` that listens, and plain requests to it.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStdout, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::common::process::{self, PATIENCE};
+
+/// `farwire exec` with a shell that reads commands.
+pub(crate) struct Exec {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    pub(crate) at: SocketAddr,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Value,
+}
+
+impl Exec {
+    /// Starts behind `link`; on return it answers.
+    pub(crate) fn start(link: &str) -> Result<Self> {
+        let mut child = process::farwire()
+            .args(["exec", "--listen", "127.0.0.1:0"])
+            .args(link.split_whitespace())
+            .args(["--", "sh"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let stdout = BufReader::new(child.stdout.take().context("its standard output")?);
+        let stderr = child.stderr.take().context("its standard error")?;
+        let mut at = None;
+        let mut said = String::new();
+        let mut lines = BufReader::new(stderr).lines();
+        for line in &mut lines {
+            let line = line?;
+            if let Some((_, url)) = line.split_once("http://") {
+                at = Some(url.trim_end_matches('/').parse()?);
+                break;
+            }
+            said += &line;
+        }
+        // What it says at its end is to find a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(Self {
+            child,
+            stdout,
+            at: at.with_context(|| format!("it never listened: {said}"))?,
+        })
+    }
+
+    /// Has the shell behind the link run `command`; what it prints in a line.
+    pub(crate) fn shell(&mut self, command: &str) -> Result<String> {
+        let stdin = self.child.stdin.as_mut().context("its standard input")?;
+        writeln!(stdin, "{command}")?;
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// Sends a whole request, headers and body as they are; the answer.
+    pub(crate) fn send(&self, head: &str, body: &str) -> Result<Answer> {
+        let mut stream = self.connect()?;
+        stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n{body}").as_bytes())?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let (head, body) = text.split_once("\r\n\r\n").context("no answer")?;
+        let status = head.split(' ').nth(1).context("no status")?.parse()?;
+        Ok(Answer {
+            status,
+            head: head.to_ascii_lowercase(),
+            body: serde_json::from_str(body).unwrap_or(Value::Null),
+        })
+    }
+
+    pub(crate) fn connect(&self) -> Result<TcpStream> {
+        let stream = TcpStream::connect(self.at)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Result<Answer> {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: {}", self.at), "")
+    }
+
+    /// Sends a body as `kind`, with further header lines.
+    pub(crate) fn with_body(
+        &self,
+        line: &str,
+        kind: &str,
+        more: &str,
+        body: &str,
+    ) -> Result<Answer> {
+        let length = body.len();
+        let host = self.at;
+        let head = format!(
+            "{line} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {kind}\r\nContent-Length: {length}{more}"
+        );
+        self.send(&head, body)
+    }
+
+    /// Sends a merge patch of the link's conditions.
+    pub(crate) fn patch(&self, query: &str, body: &str) -> Result<Answer> {
+        let line = format!("PATCH /v1/links/link{query}");
+        self.with_body(&line, "application/merge-patch+json", "", body)
+    }
+
+    /// The link as it is.
+    pub(crate) fn link(&self) -> Result<Value> {
+        let answer = self.get("/v1/links/link")?;
+        ensure!(answer.status == 200, "{answer:?}");
+        Ok(answer.body)
+    }
+
+    /// Has the shell end, and farwire with it.
+    pub(crate) fn end(mut self) -> Result<()> {
+        drop(self.child.stdin.take());
+        let status = process::end_of(&mut self.child)?;
+        ensure!(status.success(), "{status}");
+        Ok(())
+    }
+}
+
+impl Drop for Exec {
+    fn drop(&mut self) {
+        if let (Ok(None), Ok(pid)) = (self.child.try_wait(), i32::try_from(self.child.id())) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+            let _ = self.child.wait();
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Changes: they take effect, are counted from, and revert with their lease.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::api::Exec;
+use crate::common::process;
+use crate::common::suite::{Need, Suite};
+
+const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
+
+/// Three that are answered, or not.
+const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a loss that is set is met and its packets are counted since then",
+        &NEEDS,
+        a_fault_is_met,
+    );
+    suite.test(
+        "a dry run says what would be and changes nothing",
+        &NEEDS[..1],
+        a_dry_run,
+    );
+    suite.test(
+        "a lease reverts when its connection ends and nobody else changes the link before",
+        &NEEDS[..1],
+        a_lease_of_a_connection,
+    );
+    suite.test(
+        "a lease of a time reverts by itself and events say so",
+        &NEEDS[..1],
+        a_lease_of_a_time,
+    );
+}
+
+fn a_fault_is_met() -> Result<()> {
+    let mut exec = Exec::start("--delay 1ms")?;
+    ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
+    let changed = exec.patch("", r#"{"up": {"loss": "100%"}}"#)?;
+    ensure!(changed.status == 200, "{changed:?}");
+    ensure!(changed.body["revision"] == 2, "{changed:?}");
+    ensure!(changed.head.contains("etag: \"2\""), "{changed:?}");
+    ensure!(exec.shell(PINGS)? != "0", "pings passed a loss of 100 %");
+    let counted = exec.get("/v1/links/link/counters?since=2")?.body;
+    ensure!(counted["up"]["packets"] == 3, "{counted}");
+    ensure!(counted["up"]["dropped"]["loss"] == 3, "{counted}");
+    let back = exec.with_body(
+        "PUT /v1/links/link",
+        "application/json",
+        "\r\nIf-Match: \"2\"",
+        r#"{"delay": "1ms"}"#,
+    )?;
+    ensure!(back.status == 200, "{back:?}");
+    ensure!(exec.shell(PINGS)? == "0", "the link still loses pings");
+    let history = exec.get("/v1/links/link/history")?.body;
+    let says: Option<Vec<&Value>> = history["changes"]
+        .as_array()
+        .map(|all| all.iter().map(|change| &change["says"]).collect());
+    let right = [
+        json!("delay 1ms each way"),
+        json!("delay 1ms each way, up loss 100%"),
+        json!("delay 1ms each way"),
+    ];
+    ensure!(says == Some(right.iter().collect()), "{history}");
+    exec.end()
+}
+
+fn a_dry_run() -> Result<()> {
+    let exec = Exec::start("--delay 20ms")?;
+    let before = exec.link()?;
+    let told = exec.patch("?dry_run=1", r#"{"rate": "10mbit"}"#)?.body;
+    ensure!(told["dry_run"] == true && told["revision"] == 1, "{told}");
+    ensure!(told["implies"]["up"]["bdp_bytes"] == 50_000, "{told}");
+    ensure!(exec.link()? == before, "a dry run changed the link");
+    exec.end()
+}
+
+fn a_lease_of_a_connection() -> Result<()> {
+    let exec = Exec::start("--delay 20ms")?;
+    let before = exec.link()?;
+    let body = r#"{"loss": "5%"}"#;
+    let mut holder = exec.connect()?;
+    write!(
+        holder,
+        "PATCH /v1/links/link?for=connection HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        exec.at,
+        body.len()
+    )?;
+    let mut lines = BufReader::new(holder.try_clone()?).lines();
+    let granted = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with('{')));
+    let granted: Value = serde_json::from_str(&granted.context("no lease")??)?;
+    ensure!(granted["link"]["lease"]["for"] == "connection", "{granted}");
+    let id = granted["link"]["lease"]["id"].as_str().context("no id")?;
+    let refused = exec.patch("", r#"{"loss": "6%"}"#)?;
+    ensure!(refused.status == 409, "{refused:?}");
+    let own = exec.with_body(
+        "PATCH /v1/links/link",
+        "application/json",
+        &format!("\r\nFarwire-Lease: {id}"),
+        r#"{"loss": "7%"}"#,
+    )?;
+    ensure!(own.status == 200, "{own:?}");
+    // As a client that is killed leaves it: its sockets are closed.
+    drop((holder, lines));
+    process::wait_for("the link to revert", || {
+        let now = exec.link()?;
+        Ok((now["conditions"] == before["conditions"]).then_some(()))
+    })?;
+    ensure!(exec.link()?["lease"].is_null(), "the lease stands");
+    exec.end()
+}
+
+fn a_lease_of_a_time() -> Result<()> {
+    let exec = Exec::start("--delay 20ms")?;
+    let mut watcher = exec.connect()?;
+    write!(
+        watcher,
+        "GET /v1/links/link/events HTTP/1.1\r\nHost: {}\r\n\r\n",
+        exec.at
+    )?;
+    let mut lines = BufReader::new(watcher).lines();
+    let mut next = |name: &str| -> Result<Value> {
+        for line in &mut lines {
+            if line? == format!("event: {name}") {
+                let data = lines.next().context("no data")??;
+                return Ok(serde_json::from_str(data.trim_start_matches("data: "))?);
+            }
+        }
+        anyhow::bail!("the events ended before {name}")
+    };
+    let sample = next("sample")?;
+    ensure!(sample["revision"] == 1, "{sample}");
+    let leased = exec.patch("?for=300ms", r#"{"loss": "5%"}"#)?;
+    ensure!(leased.status == 200, "{leased:?}");
+    let by = |change: &Value| (change["revision"].clone(), change["by"].clone());
+    ensure!(
+        by(&next("change")?) == (json!(2), json!("api")),
+        "the change"
+    );
+    let reverted = next("change")?;
+    ensure!(
+        by(&reverted) == (json!(3), json!("lease ended")),
+        "{reverted}"
+    );
+    exec.end()
+}

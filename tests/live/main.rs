@@ -1,0 +1,19 @@
+//! Links of a running `farwire exec`, watched and changed over HTTP.
+
+mod api;
+mod changes;
+#[path = "../common/mod.rs"]
+mod common;
+mod refusals;
+
+use std::process::ExitCode;
+
+use common::suite::Suite;
+
+fn main() -> ExitCode {
+    common::powerless::divert();
+    let mut suite = Suite::new();
+    changes::add(&mut suite);
+    refusals::add(&mut suite);
+    suite.run()
+}

@@ -1,0 +1,113 @@
+//! What is refused, by which code, and with which field named.
+
+use anyhow::{Result, ensure};
+
+use crate::api::{Answer, Exec};
+use crate::common::process;
+use crate::common::suite::{Need, Suite};
+
+const NEEDS: [Need; 1] = [Need::Namespaces];
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a request that is wrong gets its code and changes nothing",
+        &NEEDS,
+        wrong_requests,
+    );
+    suite.test(
+        "another page's request and one by another name are refused",
+        &NEEDS,
+        strangers,
+    );
+    suite.test(
+        "an address beyond loopback is refused at the start",
+        &NEEDS,
+        beyond_loopback,
+    );
+}
+
+fn wrong_requests() -> Result<()> {
+    let exec = Exec::start("--delay 20ms")?;
+    let before = exec.link()?;
+    let put =
+        |kind: &str, more: &str, body: &str| exec.with_body("PUT /v1/links/link", kind, more, body);
+    let json = "application/json";
+    let large = "x".repeat(100_000);
+    for (answer, status, field) in [
+        (put(json, "", "{\"delay\": \"2")?, 400, None),
+        (put(json, "", r#"{"dely": "2ms"}"#)?, 422, Some("dely")),
+        (
+            put(json, "", r#"{"up": {"loss": "101%"}}"#)?,
+            422,
+            Some("up.loss"),
+        ),
+        (put(json, "", r#"{"queue": "5pkt"}"#)?, 422, Some("queue")),
+        (put(json, "", r#"{"seed": 99}"#)?, 422, Some("seed")),
+        (put(json, "\r\nIf-Match: \"7\"", "{}")?, 412, None),
+        (put(json, "\r\nIf-Match: 7", "{}")?, 400, None),
+        (put(json, "\r\nFarwire-Lease: x", "{}")?, 404, None),
+        (put("text/plain", "", "{}")?, 415, None),
+        (put(json, "", &large)?, 413, None),
+        (exec.patch("?for=forever", "{}")?, 400, None),
+        (exec.patch("?four=1s", "{}")?, 400, None),
+        (exec.get("/v1/links/none")?, 404, None),
+        (exec.get("/v1/../../etc/passwd")?, 404, None),
+        (exec.get("/v1/links/link/counters?since=9")?, 404, None),
+        (
+            exec.with_body("POST /v1/links/link", json, "", "{}")?,
+            405,
+            None,
+        ),
+        (
+            exec.with_body("DELETE /v1/links/link/lease", json, "", "")?,
+            404,
+            None,
+        ),
+    ] {
+        is_problem(&answer, status)?;
+        let named = answer.body["field"].as_str();
+        ensure!(named == field, "{answer:?}");
+    }
+    ensure!(exec.link()? == before, "what was refused changed the link");
+    exec.end()
+}
+
+fn strangers() -> Result<()> {
+    let exec = Exec::start("--delay 20ms")?;
+    let by_name = exec.send("GET /v1/links HTTP/1.1\r\nHost: attacker.example", "")?;
+    is_problem(&by_name, 403)?;
+    let page = format!(
+        "GET /v1/links HTTP/1.1\r\nHost: {}\r\nOrigin: http://attacker.example",
+        exec.at
+    );
+    is_problem(&exec.send(&page, "")?, 403)?;
+    let own = exec.get("/")?;
+    ensure!(own.status == 200, "{own:?}");
+    ensure!(
+        own.head
+            .contains("content-security-policy: default-src 'none'"),
+        "{own:?}"
+    );
+    exec.end()
+}
+
+fn beyond_loopback() -> Result<()> {
+    let ended =
+        process::run(process::farwire().args(["exec", "--listen", "0.0.0.0:0", "--", "true"]))?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    ensure!(ended.status.code() == Some(125), "{said}");
+    ensure!(said.contains("--listen 0.0.0.0:0"), "{said}");
+    Ok(())
+}
+
+fn is_problem(answer: &Answer, status: u16) -> Result<()> {
+    ensure!(answer.status == status, "{status}: {answer:?}");
+    ensure!(
+        answer
+            .head
+            .contains("content-type: application/problem+json"),
+        "{answer:?}"
+    );
+    ensure!(answer.body["status"] == status, "{answer:?}");
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Chromium, driven through chromedriver by the WebDriver protocol (W3C, "WebDriver", 2018).
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use ureq::Agent;
+
+use crate::common::process::wait_for;
+
+/// The key of an element's reference in an answer (WebDriver, §12).
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// The Enter key (WebDriver, §17.4.2).
+pub(crate) const ENTER: &str = "\u{e007}";
+
+/// A browser with one page; it ends when dropped.
+pub(crate) struct Browser {
+    driver: Child,
+    agent: Agent,
+    session: String,
+}
+
+impl Browser {
+    /// Starts one that puts what it downloads into `downloads`.
+    pub(crate) fn start(downloads: &Path) -> Result<Self> {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("chromedriver")?;
+        let port = port_of(&mut driver)?;
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None);
+        let mut browser = Self {
+            driver,
+            agent: config.build().into(),
+            session: format!("http://127.0.0.1:{port}/session"),
+        };
+        let answer = browser.post("", &capabilities(downloads))?;
+        let id = answer["sessionId"].as_str().context("no session")?;
+        browser.session = format!("{}/{id}", browser.session);
+        Ok(browser)
+    }
+
+    /// Opens a page.
+    pub(crate) fn open(&self, url: &str) -> Result<()> {
+        self.post("/url", &json!({ "url": url })).map(drop)
+    }
+
+    /// Clicks what a CSS selector finds.
+    pub(crate) fn click(&self, selector: &str) -> Result<()> {
+        let element = self.element(selector)?;
+        self.post(&format!("/element/{element}/click"), &json!({}))
+            .map(drop)
+    }
+
+    /// Types a text in the place of what the field of that selector has.
+    pub(crate) fn fill(&self, selector: &str, text: &str) -> Result<()> {
+        let element = self.element(selector)?;
+        self.post(&format!("/element/{element}/clear"), &json!({}))?;
+        let keys = json!({ "text": text });
+        self.post(&format!("/element/{element}/value"), &keys)
+            .map(drop)
+    }
+
+    /// What a JavaScript expression gives.
+    pub(crate) fn read(&self, expression: &str) -> Result<Value> {
+        let script = json!({ "script": format!("return {expression}"), "args": [] });
+        self.post("/execute/sync", &script)
+    }
+
+    /// Waits until a JavaScript expression is true.
+    pub(crate) fn wait(&self, expression: &str) -> Result<()> {
+        wait_for(expression, || {
+            Ok((self.read(expression)? == Value::Bool(true)).then_some(()))
+        })
+    }
+
+    /// What the page logged as errors so far.
+    pub(crate) fn errors(&self) -> Result<Vec<String>> {
+        let log = self.post("/se/log", &json!({ "type": "browser" }))?;
+        let entries = log.as_array().context("no log")?;
+        Ok(entries
+            .iter()
+            .map(|entry| entry["message"].to_string())
+            .collect())
+    }
+
+    fn element(&self, selector: &str) -> Result<String> {
+        let by = json!({ "using": "css selector", "value": selector });
+        let found = self.post("/element", &by)?;
+        let id = found[ELEMENT].as_str().context("no reference")?;
+        Ok(id.to_owned())
+    }
+
+    /// The value of the answer to a command.
+    fn post(&self, command: &str, body: &Value) -> Result<Value> {
+        let url = format!("{}{command}", self.session);
+        let mut answer = self.agent.post(&url).send(body.to_string())?;
+        let text = answer.body_mut().read_to_string()?;
+        let mut said: Value = serde_json::from_str(&text)?;
+        let why = &said["value"]["message"];
+        ensure!(answer.status().is_success(), "{command} {body}: {why}");
+        Ok(said["value"].take())
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Ends Chromium too; what fails has ended already.
+        let _ = self.agent.delete(&self.session).call();
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+/// The port that a driver says it listens on.
+fn port_of(driver: &mut Child) -> Result<u16> {
+    let stdout = driver.stdout.take().context("no output")?;
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        let port = line.strip_prefix("ChromeDriver was started successfully on port ");
+        if let Some(port) = port {
+            return Ok(port.trim_end_matches('.').parse()?);
+        }
+    }
+    anyhow::bail!("chromedriver ended before it listened")
+}
+
+/// A headless Chromium that reaches for nothing by itself. Its sandbox needs rights that a test has not everywhere; the page is our own.
+fn capabilities(downloads: &Path) -> Value {
+    json!({ "capabilities": { "alwaysMatch": {
+        "goog:loggingPrefs": { "browser": "SEVERE" },
+        "goog:chromeOptions": {
+            "args": [
+                "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
+                "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1280,900",
+            ],
+            "prefs": { "download.default_directory": downloads, "download.prompt_for_download": false },
+        },
+    } } })
+}

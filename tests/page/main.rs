@@ -1,0 +1,17 @@
+//! The page of a running link, in Chromium: what a user does there by hand, and that the link follows.
+
+mod browser;
+#[path = "../common/mod.rs"]
+mod common;
+mod walk;
+
+use std::process::ExitCode;
+
+use common::suite::Suite;
+
+fn main() -> ExitCode {
+    common::powerless::divert();
+    let mut suite = Suite::new();
+    walk::add(&mut suite);
+    suite.run()
+}

@@ -1,0 +1,143 @@
+//! One walk through the page of a running `farwire exec` with traffic.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::browser::{Browser, ENTER};
+use crate::common::process::{self, farwire, wait_for};
+use crate::common::suite::{Need, Suite};
+
+const NEEDS: [Need; 5] = [
+    Need::Namespaces,
+    Need::Tool("chromium"),
+    Need::Tool("chromedriver"),
+    Need::Tool("ping"),
+    Need::Tool("wget"),
+];
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "by the page a link is changed, undone, and taken away as a command",
+        &NEEDS,
+        walk,
+    );
+}
+
+fn walk() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let pings = folder.path().join("pings");
+    let link = Running::start(&pings)?;
+    let browser = Browser::start(folder.path())?;
+    browser.open(&link.url)?;
+    let says = |words: &str| {
+        browser.wait(&format!(
+            "document.getElementById('state-words').textContent.includes('{words}')"
+        ))
+    };
+    says("delay 20ms")?;
+
+    change_by_hand(&browser, &pings)?;
+    says("delay 60ms")?;
+    says("loss 10%")?;
+    browser.click("#undo")?;
+    wait_for_pings(&pings, |ms| ms < 110.0)?;
+    says("delay 20ms")?;
+
+    browser.click("#profiles button:last-child")?;
+    says("delay 26550us")?;
+    run_command(&browser)?;
+    ensure!(browser.errors()?.is_empty(), "{:?}", browser.errors()?);
+    Ok(())
+}
+
+/// Another delay and a loss, typed in; curve, counters and a real ping follow.
+fn change_by_hand(browser: &Browser, pings: &Path) -> Result<()> {
+    browser.fill("#c-loss", "10%")?;
+    browser.fill("#c-delay", "60ms")?;
+    browser.wait("document.getElementById('implies').textContent.includes('120 ms')")?;
+    browser.fill("#c-delay", &format!("60ms{ENTER}"))?;
+    wait_for_pings(pings, |ms| ms >= 120.0)?;
+    browser.wait("document.querySelectorAll('#figures figure:first-child polyline').length > 0")?;
+    browser.wait("document.getElementById('counters').textContent.includes('dropped: loss')")
+}
+
+/// The command line that the page gives has the profile's delay.
+fn run_command(browser: &Browser) -> Result<()> {
+    let line = browser.read("document.getElementById('command').value")?;
+    let line = line.as_str().context("no command line")?;
+    let flags = line
+        .strip_prefix("farwire exec ")
+        .with_context(|| line.to_owned())?;
+    let program = env!("CARGO_BIN_EXE_farwire");
+    let line = format!("{program} exec {flags} -- ping -c 5 -i 0.1 10.77.0.2");
+    let output = process::run(Command::new("sh").args(["-c", &line]))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let fastest = round_trips(&said).fold(f64::INFINITY, f64::min);
+    // Two delays of 26.55 ms, each less 5 ms of jitter at most.
+    ensure!((43.0..1_000.0).contains(&fastest), "{line}: {output:?}");
+    Ok(())
+}
+
+/// Waits until the latest ping took such a time, in ms.
+fn wait_for_pings(pings: &Path, is_so: impl Fn(f64) -> bool) -> Result<()> {
+    wait_for("pings to follow the change", || {
+        let text = fs::read_to_string(pings)?;
+        Ok(round_trips(&text).last().filter(|ms| is_so(*ms)).map(drop))
+    })
+}
+
+/// What ping(8) says of round trips, in ms.
+fn round_trips(said: &str) -> impl Iterator<Item = f64> {
+    let times = said.split("time=").skip(1);
+    times.filter_map(|rest| rest.split(' ').next()?.parse().ok())
+}
+
+/// A link with a download and pings on it, and the address of its page.
+struct Running {
+    farwire: Child,
+    url: String,
+}
+
+impl Running {
+    fn start(pings: &Path) -> Result<Self> {
+        let traffic = "wget -qO /dev/null http://$FARWIRE_SERVER/seconds/600 & exec ping -i 0.1 $FARWIRE_SERVER";
+        let mut farwire = farwire()
+            .args(["exec", "--listen", "127.0.0.1:0", "--delay", "20ms"])
+            .args(["--rate", "20mbit", "--", "sh", "-c", traffic])
+            .stdout(fs::File::create(pings)?)
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let stderr = farwire.stderr.take().context("no stderr")?;
+        let mut lines = BufReader::new(stderr).lines();
+        let said = lines.find_map(|line| {
+            let (_, url) = line
+                .ok()?
+                .split_once("watch and change it at ")
+                .map(|(a, b)| (a.to_owned(), b.to_owned()))?;
+            Some(url)
+        });
+        // The rest is read, so that nothing waits for it.
+        std::thread::spawn(move || lines.for_each(drop));
+        let mut running = Self {
+            farwire,
+            url: String::new(),
+        };
+        running.url = said.context("farwire does not say where it listens")?;
+        Ok(running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(pid) = i32::try_from(self.farwire.id()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+        let _ = self.farwire.wait();
+    }
+}
