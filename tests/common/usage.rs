@@ -1,6 +1,8 @@
 //! What a process takes of the machine (proc(5)).
 
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -16,6 +18,9 @@ const SERVICES: [&str; 7] = [
     "capacity",
     "stamp",
 ];
+
+/// A little longer than what the far end lets pass between two moments at which it gives back what has been freed.
+const TIDIED: Duration = Duration::from_secs(7);
 
 /// Descriptors, threads and memory at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,5 +68,17 @@ impl Usage {
             Ok(back.then_some(now))
         });
         returned.with_context(|| format!("at first {self:?}, now {now:?}"))
+    }
+
+    /// The least memory that the far end `pid` takes at any time until it has given back what has been freed, once it has
+    /// returned to this: what a moment finds may lie just before that, and what leaks is in every reading. KiB.
+    pub(crate) fn await_tidied(&self, pid: u32) -> Result<u64> {
+        let mut least = self.await_return(pid)?.resident_kib;
+        let begun = Instant::now();
+        while begun.elapsed() < TIDIED {
+            thread::sleep(Duration::from_millis(200));
+            least = least.min(Self::of(pid)?.resident_kib);
+        }
+        Ok(least)
     }
 }

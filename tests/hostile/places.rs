@@ -65,7 +65,7 @@ fn survives(address: &str, wave: &[IpAddr], other: IpAddr, added: &[&str]) -> Re
             let wave = Wave::begin(&far_end, wave)?;
             complete_all(&far_end, other)?;
             drop(wave);
-            after.push(before.await_return(far_end.pid())?.resident_kib);
+            after.push(before.await_tidied(far_end.pid())?);
         }
         let growth = after[1] as f64 / after[0] as f64;
         ensure!(

@@ -86,7 +86,7 @@ fn soak() -> Result<()> {
     for (round, lasts) in [WARM_UP, rest].into_iter().enumerate() {
         let seed = u64::try_from(round)? * 1000;
         done.add(&all_at_once(&far_end, lasts, seed)?);
-        resident.push(before.await_return(far_end.pid())?.resident_kib);
+        resident.push(before.await_tidied(far_end.pid())?);
     }
     let growth = resident[1] as f64 / resident[0] as f64;
     ensure!(
