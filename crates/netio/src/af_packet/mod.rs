@@ -12,6 +12,7 @@
 
 mod filter;
 mod interfaces;
+mod join;
 mod ring;
 mod socket;
 mod tunnel_out;
@@ -24,10 +25,12 @@ use arrayvec::ArrayVec;
 use model::Nanos;
 
 use crate::clock::{self, StampConverter};
+use crate::gso;
 use crate::port::{Capabilities, MAX_HEAD, Missed, Ports, Received, Sending, TxFrame};
 use crate::wait::Wakes;
 use filter::Takes;
 use interfaces::Interfaces;
+use join::Group;
 pub use ring::{COPY_BELOW, Slot};
 use ring::{Ring, Slots};
 use tunnel_out::TunnelOut;
@@ -81,6 +84,8 @@ pub struct AfPacket {
     last_empty: Nanos,
     /// The latest arrival given out.
     latest: Nanos,
+    /// The kernel takes GSO frames of datagrams.
+    joins: bool,
 }
 
 const SMALL: usize = 0;
@@ -121,6 +126,7 @@ impl AfPacket {
             stamps: StampConverter::sample(now),
             last_empty: now,
             latest: Nanos::ZERO,
+            joins: gso::kernel_takes_udp_gso(),
         };
         let bound = opened.listen();
         bound.map_err(failed(first, "binding the packet socket"))?;
@@ -232,20 +238,40 @@ impl AfPacket {
 
     /// One `sendmmsg`; how many frames it took.
     fn send_batch(&self, port: usize, frames: &[TxFrame<'_>]) -> io::Result<usize> {
+        let groups = if self.joins {
+            join::groups(frames)
+        } else {
+            frames.iter().map(Group::single).collect()
+        };
         let mut address = self.interfaces.address(port);
         let mut headers: ArrayVec<[u8; vnet::LEN], BATCH> = ArrayVec::new();
-        headers.extend(frames.iter().map(|f| vnet::write(&f.offload, head_len(f))));
-        let mut parts: ArrayVec<[libc::iovec; 3], BATCH> = ArrayVec::new();
-        parts.extend(frames.iter().zip(&headers).map(|(frame, header)| {
-            [header.as_slice(), frame.head.bytes(), &frame.body].map(slice)
-        }));
+        let mut parts: ArrayVec<libc::iovec, { 3 * BATCH }> = ArrayVec::new();
+        let mut lengths: ArrayVec<usize, BATCH> = ArrayVec::new();
+        let mut rest = frames;
+        for group in &groups {
+            let (members, after) = rest.split_at(group.frames);
+            rest = after;
+            let before = parts.len();
+            let (head, known) = match members {
+                [frame] => (frame.head.bytes(), head_len(frame)),
+                _ => (group.head.as_slice(), group.head_len()),
+            };
+            headers.push(vnet::write(&group.offload, known));
+            // In front of them the virtio header, once all of those stand where they stay.
+            parts.extend([slice(&[]), slice(head)]);
+            let bodies = members.iter().map(|frame| &frame.body[group.head.len()..]);
+            parts.extend(bodies.map(slice));
+            lengths.push(parts.len() - before);
+        }
         let mut messages: ArrayVec<libc::mmsghdr, BATCH> = ArrayVec::new();
-        messages.extend(
-            parts
-                .iter_mut()
-                .map(|parts| message(parts, address.as_mut())),
-        );
-        let count = libc::c_uint::try_from(frames.len()).expect("at most a batch");
+        let mut unused = parts.as_mut_slice();
+        for (header, length) in headers.iter().zip(lengths) {
+            let (own, after) = unused.split_at_mut(length);
+            unused = after;
+            own[0] = slice(header);
+            messages.push(message(own, address.as_mut()));
+        }
+        let count = libc::c_uint::try_from(messages.len()).expect("at most a batch");
         // SAFETY: the first `count` messages point at parts and an address that live through this call, and the parts at
         // bytes borrowed for it.
         let sent = unsafe {
@@ -256,7 +282,8 @@ impl AfPacket {
                 libc::MSG_DONTWAIT,
             )
         };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+        let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
+        Ok(groups[..sent].iter().map(|group| group.frames).sum())
     }
 }
 

@@ -68,7 +68,7 @@ impl IpHeader {
     }
 }
 
-fn kernel_takes_udp_gso() -> bool {
+pub(crate) fn kernel_takes_udp_gso() -> bool {
     static NEW_ENOUGH: OnceLock<bool> = OnceLock::new();
     *NEW_ENOUGH.get_or_init(|| KernelVersion::running() >= KernelVersion::UDP_GSO)
 }

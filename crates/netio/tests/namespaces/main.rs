@@ -11,6 +11,7 @@ mod changes;
 mod contain;
 mod helper;
 mod ingress_drop;
+mod joined;
 mod tunnel_out;
 
 use farwire_netio::userns::{self, Privilege};
@@ -54,6 +55,7 @@ fn main() {
         contain::TESTS,
         ingress_drop::TESTS,
         changes::TESTS,
+        joined::TESTS,
         tunnel_out::TESTS,
     ];
     let trials = tests.concat().into_iter().map(|(name, needs, test)| {

@@ -38,7 +38,7 @@ pub(crate) const TESTS: &[Test] = &[
     ),
 ];
 
-const SLOTS: RingSlots = RingSlots {
+pub(crate) const SLOTS: RingSlots = RingSlots {
     small: 512,
     large: 60,
 };
@@ -136,7 +136,7 @@ fn ip(v6: bool, protocol: u8, payload: &[u8]) -> Vec<u8> {
     h
 }
 
-fn word(length: usize) -> [u8; 2] {
+pub(crate) fn word(length: usize) -> [u8; 2] {
     u16::try_from(length).unwrap().to_be_bytes()
 }
 
@@ -149,7 +149,7 @@ fn packet(number: u8) -> TxFrame<'static> {
 }
 
 /// What arrives, as bytes and what is left undone in them.
-fn receive(port: &mut AfPacket, count: usize) -> Vec<(Offload, Vec<u8>)> {
+pub(crate) fn receive(port: &mut AfPacket, count: usize) -> Vec<(Offload, Vec<u8>)> {
     let end = Instant::now() + Duration::from_secs(10);
     let mut all = Vec::new();
     while all.len() < count && Instant::now() < end {

@@ -1,0 +1,156 @@
+//! Datagrams that leave in one call: joined where that can be undone, and the same bytes in any case.
+
+use farwire_netio::bed::{Bed, CLIENT_PORT, WAN};
+use farwire_netio::offloads::Offloads;
+use farwire_netio::{AfPacket, Head, Offload, PartialChecksum, Ports as _, TxFrame};
+use model::Nanos;
+
+use crate::Test;
+use crate::bed::plain;
+use crate::tunnel_out::{SLOTS, receive, word};
+
+pub(crate) const TESTS: &[Test] = &[
+    (
+        "joined::whom_the_kernel_takes_them_apart_for_gets_them_as_they_were",
+        &[],
+        whom_the_kernel_takes_them_apart_for_gets_them_as_they_were,
+    ),
+    (
+        "joined::alike_leave_as_one_and_no_others",
+        &[],
+        alike_leave_as_one_and_no_others,
+    ),
+];
+
+/// In these groups, as each could be one GSO frame.
+const GROUPS: [usize; 11] = [6, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1];
+
+/// The sum of 16-bit words, as RFC 1071 has it.
+fn sum(bytes: &[u8]) -> u16 {
+    let words = bytes
+        .chunks(2)
+        .map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
+    let total: u32 = words.sum();
+    let folded = (total & 0xffff) + (total >> 16);
+    u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap()
+}
+
+/// A datagram from `port`, of `payload` bytes, whose checksum the kernel is to complete.
+fn datagram(v6: bool, id: u16, port: u8, payload: usize) -> TxFrame<'static> {
+    let length = word(8 + payload);
+    let mut ip = if v6 {
+        let mut ip = vec![0x60, 0, 0, 0, length[0], length[1], 17, 64];
+        ip.extend([0xfd; 32]);
+        ip
+    } else {
+        let mut ip = vec![0x45, 0];
+        ip.extend(word(20 + 8 + payload));
+        ip.extend(id.to_be_bytes());
+        ip.extend([0x40, 0, 64, 17, 0, 0, 10, 9, 9, 1, 10, 9, 9, 2]);
+        let complete = !sum(&ip);
+        ip[10..12].copy_from_slice(&complete.to_be_bytes());
+        ip
+    };
+    let pseudo = [&ip[if v6 { 8 } else { 12 }..], &[0, 17], &length].concat();
+    let start = u16::try_from(14 + ip.len()).unwrap();
+    let mut frame = vec![2; 12];
+    frame.extend(if v6 { [0x86, 0xdd] } else { [8, 0] });
+    frame.append(&mut ip);
+    frame.extend([0x30, port, 0x14, 0x51, length[0], length[1]]);
+    frame.extend(sum(&pseudo).to_be_bytes());
+    frame.extend((0..payload).map(|at| u8::try_from(at % 251).unwrap() ^ id.to_le_bytes()[0]));
+    TxFrame {
+        offload: Offload {
+            gso: None,
+            checksum: Some(PartialChecksum { start, offset: 6 }),
+        },
+        tunnel: None,
+        head: Head::EMPTY,
+        body: frame.into(),
+    }
+}
+
+/// Of every kind, in [`GROUPS`].
+fn frames() -> Vec<TxFrame<'static>> {
+    let v4 = |id, port, payload| datagram(false, id, port, payload);
+    let spoilt = |id, at: usize| {
+        let mut frame = v4(id, 1, 64);
+        frame.body.to_mut()[at] ^= 1;
+        frame
+    };
+    let complete = |id| TxFrame {
+        offload: Offload::default(),
+        ..v4(id, 1, 64)
+    };
+    // The identifier wraps round; a shorter one ends a frame.
+    let mut frames: Vec<_> = (0..5)
+        .map(|n| v4(65_534_u16.wrapping_add(n), 1, 64))
+        .collect();
+    frames.push(v4(3, 1, 10));
+    // Not the next identifier; another port; longer than the first.
+    frames.extend([v4(5, 1, 10), v4(6, 2, 10), v4(7, 2, 11)]);
+    frames.extend((0..3).map(|n| datagram(true, n, 1, 1)));
+    // A wrong IP checksum; a wrong sum for the kernel to complete; a sum that is complete.
+    frames.extend(
+        [24, 41]
+            .iter()
+            .flat_map(|at| [spoilt(8, *at), spoilt(9, *at)]),
+    );
+    frames.extend([complete(10), complete(11)]);
+    frames
+}
+
+/// What arrives of [`frames`] where the sending interface has segmentation of datagrams switched so.
+fn cross(segments: bool, count: usize) -> Vec<(Offload, Vec<u8>)> {
+    let bed: Bed = plain();
+    let mut port = bed
+        .emulator()
+        .run(|| {
+            let offloads = Offloads::open(CLIENT_PORT).unwrap();
+            offloads.switch("tx-udp-segmentation", segments).unwrap();
+            AfPacket::open(CLIENT_PORT, SLOTS).unwrap()
+        })
+        .unwrap();
+    let client = bed.client().run(|| AfPacket::open(WAN, SLOTS).unwrap());
+    let frames = frames();
+    let mut sent = 0;
+    port.send(0, Nanos::ZERO, &frames, &mut |index, at| {
+        at.unwrap();
+        assert_eq!(index, sent);
+        sent += 1;
+    });
+    assert_eq!(sent, frames.len());
+    receive(&mut client.unwrap(), count)
+}
+
+fn whom_the_kernel_takes_them_apart_for_gets_them_as_they_were() {
+    let frames = frames();
+    let arrived = cross(false, frames.len());
+    assert_eq!(arrived.len(), frames.len());
+    for (place, (frame, (offload, bytes))) in frames.iter().zip(arrived).enumerate() {
+        assert_eq!(offload, frame.offload, "frame {place}");
+        assert!(
+            bytes == *frame.body,
+            "frame {place}: {bytes:?} for {:?}",
+            frame.body
+        );
+    }
+}
+
+fn alike_leave_as_one_and_no_others() {
+    let arrived = cross(true, GROUPS.len());
+    let frames = frames();
+    let mut rest = frames.as_slice();
+    assert_eq!(arrived.len(), GROUPS.len());
+    for (count, (offload, bytes)) in GROUPS.into_iter().zip(arrived) {
+        let (group, after) = rest.split_at(count);
+        rest = after;
+        let start = usize::from(group[0].offload.checksum.map_or(34, |sum| sum.start)) + 8;
+        assert_eq!(offload.gso.is_some(), count > 1);
+        let payloads = group.iter().flat_map(|frame| &frame.body[start..]);
+        assert!(
+            bytes[start..].iter().eq(payloads),
+            "{count} frames' payloads"
+        );
+    }
+}
