@@ -9,9 +9,11 @@ mod events;
 mod guard;
 mod links;
 mod listen;
+mod metrics;
 mod openapi;
 mod page;
 mod problem;
+mod run;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -4,7 +4,11 @@ mod api;
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;
+mod floods;
+mod metrics;
 mod refusals;
+mod run;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -14,6 +18,10 @@ fn main() -> ExitCode {
     common::powerless::divert();
     let mut suite = Suite::new();
     changes::add(&mut suite);
+    floods::add(&mut suite);
+    metrics::add(&mut suite);
     refusals::add(&mut suite);
+    run::add(&mut suite);
+    soak::add(&mut suite);
     suite.run()
 }
