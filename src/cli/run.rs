@@ -124,7 +124,7 @@ impl RunArgs {
                     let report = finished.page();
                     let seen = report.strip_prefix(folder).unwrap_or(&report);
                     listed.push(Listed::of(&finished.record, seen.display().to_string()));
-                    output::write(Some(&page), &report::index(&listed)?)?;
+                    output::write(Some(&page), &report::index(&listed, &[])?)?;
                     finished.conclude()?;
                 }
                 Err(failure) => {

@@ -9,6 +9,7 @@ mod metrics;
 mod refusals;
 mod run;
 mod soak;
+mod view;
 
 use std::process::ExitCode;
 
@@ -23,5 +24,6 @@ fn main() -> ExitCode {
     refusals::add(&mut suite);
     run::add(&mut suite);
     soak::add(&mut suite);
+    view::add(&mut suite);
     suite.run()
 }

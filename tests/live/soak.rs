@@ -35,7 +35,7 @@ const FLAT: f64 = 1.05;
 /// A download again and again, datagrams, and echoes, until the shell ends.
 const TRAFFIC: &str = "\
     (while :; do wget -qO /dev/null http://$FARWIRE_SERVER/seconds/5 || sleep 1; done) & \
-    (while :; do FARWIRE measure udp -b 1mbit -t 5s $FARWIRE_SERVER > /dev/null 2>&1 || sleep 1; done) & \
+    (while :; do PROGRAM measure udp -b 1mbit -t 5s $FARWIRE_SERVER > /dev/null 2>&1 || sleep 1; done) & \
     (while :; do ping -q -n -i 0.05 -c 100 $FARWIRE_SERVER > /dev/null; done) & \
     echo on";
 
@@ -58,7 +58,7 @@ fn soak() -> Result<()> {
     // One heap, so that memory that was given back is found again.
     farwire.env("MALLOC_ARENA_MAX", "1");
     let mut exec = Exec::start_as(&mut farwire, "--rate 20mbit --delay 5ms --queue 100pkt")?;
-    let traffic = TRAFFIC.replace("FARWIRE", env!("CARGO_BIN_EXE_farwire"));
+    let traffic = TRAFFIC.replace("PROGRAM", env!("CARGO_BIN_EXE_farwire"));
     ensure!(exec.shell(&traffic)? == "on", "no traffic");
     let over = AtomicBool::new(false);
     let (read, cut) = (AtomicUsize::new(0), AtomicUsize::new(0));
