@@ -50,6 +50,8 @@ fn connections() -> Result<()> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard.min(wanted + OWN), hard)?;
     let mut exec = Exec::start("--delay 1ms")?;
+    // The shell runs only after it listens.
+    ensure!(exec.shell("echo on")? == "on", "no shell");
     let before = Usage::of(exec.pid())?;
     let many = wanted.min(hard.saturating_sub(OWN));
     // One that is closed at once may be so before it is known to be open.
