@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::experiment::{ExperimentArgs, FinishedExperiment};
+use super::listen::LiveRuns;
 use crate::experiment::grid;
 use crate::notes;
 use crate::toml_file::SourceFile;
@@ -42,9 +43,13 @@ impl CalibrateArgs {
             let plan = grid::parse(source, quick)?;
             Ok((given, plan))
         };
-        let Some(finished) = self
-            .experiment
-            .run("calibrate", given, grid::one_by_one, None)?
+        let Some(finished) = self.experiment.run(
+            "calibrate",
+            given,
+            grid::one_by_one,
+            None,
+            &mut LiveRuns::at(None),
+        )?
         else {
             return Ok(ExitCode::SUCCESS);
         };

@@ -167,7 +167,7 @@ impl EmulateArgs {
                 forwarder: forwarder.clone(),
                 number,
                 spec,
-                build: Box::new(move |spec| spec.to_link_of("box", number as u64)),
+                build: Ok(Box::new(move |spec| spec.to_link_of("box", number as u64))),
             });
             let started = listening.map(|listening| LiveServer::start(listening, all));
             started.transpose()

@@ -156,7 +156,7 @@ impl ExecArgs {
             forwarder: forwarder.clone(),
             number: 0,
             spec: spec.clone(),
-            build: Box::new(|spec| spec.to_link("box")),
+            build: Ok(Box::new(|spec| spec.to_link("box"))),
         };
         LiveServer::start(listening, [link])
     }

@@ -9,10 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 
+use super::listen::LiveRuns;
 use super::{CpuArg, link};
 use crate::experiment::host;
 use crate::experiment::runner::{ARTIFACTS, Measures};
 use crate::experiment::uses::{self, Uses};
+use crate::experiment::watch::Watch;
 use crate::experiment::{baseline, directory, runner, shard, testbed, testbeds};
 use crate::named_files::{self, AllowFilesArg};
 use crate::notes::{self, note};
@@ -114,13 +116,15 @@ impl ExperimentArgs {
 
     /// Runs the plan that `given` makes of `--quick`, or the rest of one; nothing when only the plan was asked for.
     ///
-    /// `prepare` has the last word on the plan, but for `--only` and `shard`; `command` is the one that goes on with the record.
+    /// `prepare` has the last word on the plan, but for `--only` and `shard`; `command` is the one that goes on with the record; its
+    /// runs are watched at `live`.
     pub(super) fn run(
         &self,
         command: &'static str,
         given: impl FnOnce(bool) -> Result<(GivenScenario, Plan)>,
         prepare: impl FnOnce(Plan) -> Plan,
         shard: Option<(ShardNumber, ShardBy)>,
+        live: &mut LiveRuns,
     ) -> Result<Option<FinishedExperiment>, Failure> {
         if let Some(directory) = &self.resume {
             let (record, writer) = RecordWriter::resume(directory).or_bad_input()?;
@@ -129,7 +133,7 @@ impl ExperimentArgs {
             }
             refuse_files(&record, writer.path(), self.allowed()).or_bad_input()?;
             tools(record.plan()).or_machine()?;
-            return self.finish(command, record, writer).map(Some);
+            return self.finish(command, record, writer, live).map(Some);
         }
         let (given, plan) = given(self.quick).or_bad_input()?;
         let mut plan = prepare(plan);
@@ -159,7 +163,8 @@ impl ExperimentArgs {
             begun => begun.or_bad_input()?,
         };
         clear_reports(&directory, replaces);
-        self.finish(command, Record::new(head), writer).map(Some)
+        self.finish(command, Record::new(head), writer, live)
+            .map(Some)
     }
 
     /// Refuses what the run would refuse of this machine; interfaces and hosts that exist are left alone.
@@ -184,6 +189,7 @@ impl ExperimentArgs {
         command: &'static str,
         mut record: Record,
         mut writer: RecordWriter,
+        live: &mut LiveRuns,
     ) -> Result<FinishedExperiment, Failure> {
         say_shard(record.plan());
         let builder = self.testbeds(record.plan())?;
@@ -192,6 +198,7 @@ impl ExperimentArgs {
         let measures = Measures {
             set_up: &set_up,
             baseline: &baseline::measure,
+            watch: Watch::by(live.serve()?),
         };
         let redo_invalid = self.redo_invalid;
         let directory = writer.path().parent().unwrap_or(Path::new(".")).to_owned();
@@ -203,6 +210,7 @@ impl ExperimentArgs {
             ),
             false => error,
         })?;
+        measures.watch.enter("reports");
         let page = report::html(&record)?;
         output::write(Some(&directory.join(PAGE)), &page)?;
         let samples = Prepared::open(&directory.join(SAMPLES))?;

@@ -19,6 +19,7 @@ mod report;
 mod run;
 mod serve;
 mod theory;
+mod view;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -67,6 +68,7 @@ enum Command {
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     Merge(merge::MergeArgs),
+    View(view::ViewArgs),
     Link(in_effect::InEffectArgs),
     Theory(theory::TheoryArgs),
     Profiles(profiles::ProfilesArgs),
@@ -107,6 +109,7 @@ impl Cli {
             Command::Report(args) => args.run(),
             Command::Compare(args) => args.run(),
             Command::Merge(args) => args.run(),
+            Command::View(args) => args.run(),
             Command::Link(args) => args.run(),
             Command::Theory(args) => args.run(),
             Command::Profiles(args) => args.run(),

@@ -8,6 +8,7 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 
 use super::experiment::{ExperimentArgs, FinishedExperiment};
+use super::listen::{ListenArg, LiveRuns};
 use crate::experiment::scenario;
 use crate::notes::note;
 use crate::{exit, notes};
@@ -40,6 +41,8 @@ pub(crate) struct RunArgs {
     /// What stays together in one shard; a case whose runs say how many it has always does
     #[arg(long, value_name = "UNIT", default_value = "run", requires = "shard")]
     shard_by: ShardByArg,
+    #[command(flatten)]
+    listen: ListenArg,
     /// End with all that the record says: every headline, spread, warm-up, conditions, the machine
     #[arg(long)]
     details: bool,
@@ -66,12 +69,13 @@ impl From<ShardByArg> for ShardBy {
 impl RunArgs {
     /// Runs the experiments; 0 when all expectations are met, 1 when not.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let mut live = LiveRuns::at(self.listen.open()?);
         let file = match &self.scenarios[..] {
             [] => Path::new(""),
             [file] => file,
-            files => return self.several(files),
+            files => return self.several(files, &mut live),
         };
-        let Some(finished) = self.one(file, &self.experiment)? else {
+        let Some(finished) = self.one(file, &self.experiment, &mut live)? else {
             return Ok(ExitCode::SUCCESS);
         };
         finished.conclude()?;
@@ -86,6 +90,7 @@ impl RunArgs {
         &self,
         file: &Path,
         experiment: &ExperimentArgs,
+        live: &mut LiveRuns,
     ) -> Result<Option<FinishedExperiment>, Failure> {
         let given = |quick| {
             let (text, plan) = scenario::read(file, experiment.allowed(), quick)?;
@@ -93,7 +98,7 @@ impl RunArgs {
             Ok((GivenScenario { file, text }, plan))
         };
         let shard = self.shard.map(|number| (number, self.shard_by.into()));
-        let Some(finished) = experiment.run("run", given, |plan| plan, shard)? else {
+        let Some(finished) = experiment.run("run", given, |plan| plan, shard, live)? else {
             return Ok(None);
         };
         let text = super::report::text(&finished.record, self.details, super::terminal());
@@ -104,13 +109,13 @@ impl RunArgs {
 
     /// All of `files`, also where one of them fails, and the page of those that ran. A file that cannot be read stops
     /// them before the first one runs, a signal ends them all.
-    fn several(&self, files: &[PathBuf]) -> Result<ExitCode, Failure> {
+    fn several(&self, files: &[PathBuf], live: &mut LiveRuns) -> Result<ExitCode, Failure> {
         let experiments = self.experiments(files)?;
         let folder = self.experiment.folder();
         let page = folder.join(INDEX);
         let (mut listed, mut wrong) = (Vec::new(), Vec::new());
         for (file, experiment) in experiments {
-            match self.one(file, &experiment) {
+            match self.one(file, &experiment, live) {
                 Ok(None) => {}
                 Ok(Some(finished)) => {
                     if !is_met(&finished) {
@@ -119,7 +124,7 @@ impl RunArgs {
                     let report = finished.page();
                     let seen = report.strip_prefix(folder).unwrap_or(&report);
                     listed.push(Listed::of(&finished.record, seen.display().to_string()));
-                    output::write(Some(&page), &report::index(&listed)?)?;
+                    output::write(Some(&page), &report::index(&listed, &[])?)?;
                     finished.conclude()?;
                 }
                 Err(failure) => {

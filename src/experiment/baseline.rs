@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 
 use super::runner::{self, SetUp};
 use super::scenario;
+use super::watch::Watch;
 use crate::toml_file::SourceFile;
 use netio::stop::Stop;
 use record::Baseline;
@@ -32,7 +33,7 @@ pub(crate) fn measure(set_up: &SetUp<'_>, plan: &Plan, stop: &Stop) -> Result<Op
         repeat: 1,
         seed: plan.seed,
     };
-    let run = runner::run_once(set_up, None, 1, &planned, stop);
+    let run = runner::run_once(set_up, Watch::NOBODY, None, 1, &planned, stop);
     Ok(Some(baseline_of(&case.bed, &run)))
 }
 

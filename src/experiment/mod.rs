@@ -9,6 +9,7 @@ pub(crate) mod runner;
 pub(crate) mod scenario;
 pub(crate) mod shard;
 pub(crate) mod uses;
+pub(crate) mod watch;
 
 use crate::testbed::TestbedSpec;
 use record::plan::{Case, Instrument, Plan};

@@ -13,6 +13,8 @@ use anyhow::{Context, Result};
 
 use super::host::network_sysctls;
 use super::progress::Progress;
+use super::watch::Watch;
+use crate::live::NumberedRun;
 use crate::testbed::{Links, Testbed};
 use instruments::Session;
 use instruments::failure::{Blame, Failure};
@@ -40,6 +42,7 @@ pub(crate) type MeasureBaseline = dyn Fn(&SetUp<'_>, &Plan, &Stop) -> Result<Opt
 pub(crate) struct Measures<'a> {
     pub(crate) set_up: &'a SetUp<'a>,
     pub(crate) baseline: &'a MeasureBaseline,
+    pub(crate) watch: Watch<'a>,
 }
 
 /// Beside the record, where instruments write files of their own: `CASE-REPEAT-INSTRUMENT.csv`, with several clients
@@ -69,8 +72,15 @@ pub(crate) fn run(
     let artifacts = writer.path().with_file_name(ARTIFACTS);
     let mut wanted = Wanted::of(record, redo_invalid);
     let before = record.runs.len();
-    let missing = wanted.missing(&plan, record, 1).len();
+    let missing = wanted.missing(&plan, record, 1);
+    let watch = measures.watch;
+    watch.begin(&plan);
+    watch.expect(&missing);
+    let missing = missing.len();
     if missing > 0 {
+        if let Some(first) = wanted.next(&plan, &record.latest(), 1, None) {
+            watch.turn_to(first, || None);
+        }
         keep_baseline(measures, record, writer, stop)?;
     }
     let mut progress = Progress::new(missing);
@@ -81,8 +91,13 @@ pub(crate) fn run(
                 progress.start(&label(&planned), left.len(), left.iter().sum());
                 let before = record.latest().run(&planned.case.name, planned.repeat);
                 let attempt = before.map_or(1, |run| run.attempt + 1);
+                watch.expect(&left);
+                watch.turn_to(numbered(&planned, attempt), || {
+                    wanted.next(&plan, &record.latest(), round, Some(&planned))
+                });
                 let begun = Instant::now();
-                let run = run_once(measures.set_up, Some(&artifacts), attempt, &planned, stop);
+                let (set_up, artifacts) = (measures.set_up, Some(artifacts.as_path()));
+                let run = run_once(set_up, watch, artifacts, attempt, &planned, stop);
                 // What a signal cut short is no measurement.
                 if stop.cause().is_some() {
                     return Ok(());
@@ -97,6 +112,7 @@ pub(crate) fn run(
                 ));
                 writer.keep(&run)?;
                 record.runs.push(run);
+                watch.ended(record, planned.case);
             }
         }
     }
@@ -123,6 +139,7 @@ fn keep_baseline(
     writer: &mut RecordWriter,
     stop: &Stop,
 ) -> Result<()> {
+    measures.watch.enter("baseline");
     let baseline = (measures.baseline)(measures.set_up, record.plan(), stop)?;
     // What a signal cut short is no measurement.
     if let Some(baseline) = baseline.filter(|_| stop.cause().is_none()) {
@@ -179,11 +196,40 @@ impl Wanted {
             .collect()
     }
 
+    /// The first run that is still to be done from round `from` on, behind `last` where one is named.
+    fn next(
+        &self,
+        plan: &Plan,
+        latest: &Latest<'_>,
+        from: u32,
+        last: Option<&PlannedRun<'_>>,
+    ) -> Option<NumberedRun> {
+        let is_last = |planned: &PlannedRun<'_>| {
+            last.is_none_or(|last| {
+                (&last.case.name, last.repeat) == (&planned.case.name, planned.repeat)
+            })
+        };
+        let rounds = (from..=plan.rounds()).flat_map(|round| plan.round(round));
+        let behind = rounds.skip_while(|planned| !is_last(planned));
+        let mut behind = behind.skip(usize::from(last.is_some()));
+        let next = behind.find(|planned| self.is_missing(latest, planned))?;
+        let before = latest.run(&next.case.name, next.repeat);
+        Some(numbered(&next, before.map_or(1, |run| run.attempt + 1)))
+    }
+
     /// Whether the record lacks this run: it is wanted, and either not there or spoilt and to be attempted again.
     fn is_missing(&self, latest: &Latest<'_>, planned: &PlannedRun<'_>) -> bool {
         let name = (planned.case.name.clone(), planned.repeat);
         let attempts = self.attempts.get(&name).copied();
         latest.lacks(planned, attempts.unwrap_or(MOST_ATTEMPTS))
+    }
+}
+
+fn numbered(run: &PlannedRun<'_>, attempt: u32) -> NumberedRun {
+    NumberedRun {
+        case: run.case.name.clone(),
+        repeat: run.repeat,
+        attempt,
     }
 }
 
@@ -198,6 +244,7 @@ fn label(run: &PlannedRun<'_>) -> String {
 /// A run from setting up to taking down; files of its instruments go to `artifacts`.
 pub(super) fn run_once(
     set_up: &SetUp<'_>,
+    watch: Watch<'_>,
     artifacts: Option<&Path>,
     attempt: u32,
     planned: &PlannedRun<'_>,
@@ -215,8 +262,9 @@ pub(super) fn run_once(
         measurements: Vec::new(),
         links: Vec::new(),
     };
+    watch.enter("set-up");
     match set_up(planned.case, planned.seed) {
-        Ok(testbed) => use_testbed(testbed, planned, artifacts, stop, &mut run),
+        Ok(testbed) => use_testbed(testbed, watch, planned, artifacts, stop, &mut run),
         Err(error) => {
             run.outcome = Outcome::Failed {
                 cause: format!("{error:#}"),
@@ -228,6 +276,7 @@ pub(super) fn run_once(
 
 fn use_testbed(
     testbed: Box<dyn Testbed>,
+    watch: Watch<'_>,
     planned: &PlannedRun<'_>,
     artifacts: Option<&Path>,
     stop: &Stop,
@@ -235,7 +284,10 @@ fn use_testbed(
 ) {
     run.environment = environment(&*testbed);
     let stop = &testbed.stops(stop);
+    let shown = watch.show(&*testbed, planned);
     for group in planned.case.groups() {
+        let names: Vec<&str> = group.iter().map(|one| one.name.as_str()).collect();
+        watch.enter(&names.join(", "));
         let measured = at_once(&*testbed, planned, group, artifacts, stop);
         run.measurements.extend(measured);
         if stop.cause().is_some() {
@@ -243,6 +295,8 @@ fn use_testbed(
         }
     }
     let spoilt = testbed.spoilt();
+    watch.enter("tear-down");
+    drop(shown);
     let torn_down = testbed.tear_down();
     run.outcome = outcome(&mut run.measurements, &torn_down, spoilt);
     let links = torn_down.unwrap_or_default();

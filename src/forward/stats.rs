@@ -133,6 +133,11 @@ impl Stats {
         self.departure.summary(&self.hand_over)
     }
 
+    /// The same in buckets.
+    pub(crate) fn lateness(&self) -> LatenessBuckets {
+        self.departure.buckets
+    }
+
     /// What the model counted, all classes together.
     pub(crate) fn counters(&self, ingress: Side) -> Counters {
         let classes = self.link[ingress.index()].iter();
@@ -148,6 +153,7 @@ impl Stats {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DepartureError {
     lateness: Lateness,
+    buckets: LatenessBuckets,
     late: u64,
     /// A departure later than this after its due time is late.
     budget: LateBudget,
@@ -165,6 +171,7 @@ impl DepartureError {
     /// So many more; whether they are late.
     fn record(&mut self, error: Nanos, packets: u64) -> bool {
         self.lateness.record(error, packets);
+        self.buckets.record(error, packets);
         let are_late = error > self.budget.time();
         self.late += if are_late { packets } else { 0 };
         are_late
@@ -186,6 +193,42 @@ impl DepartureError {
             over_budget: self.late,
             budget_ns: self.budget.time().0,
         }
+    }
+}
+
+/// Departures by how late they were, in few buckets that always are the same: what a scrape takes costs no look through a
+/// histogram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LatenessBuckets {
+    /// Those later than the bound before and not later than the one of the same place; the last are later than all.
+    pub(crate) counts: [u64; Self::BOUNDS.len() + 1],
+    /// Of all of them.
+    pub(crate) sum: Nanos,
+}
+
+impl LatenessBuckets {
+    /// From the error of a spinning forwarder to that of a machine that stood still: 1 us to 1 s.
+    pub(crate) const BOUNDS: [Nanos; 14] = [
+        Nanos(1_000),
+        Nanos(2_000),
+        Nanos(5_000),
+        Nanos(10_000),
+        Nanos(20_000),
+        Nanos(50_000),
+        Nanos(100_000),
+        Nanos(200_000),
+        Nanos(500_000),
+        Nanos(1_000_000),
+        Nanos(2_000_000),
+        Nanos(10_000_000),
+        Nanos(100_000_000),
+        Nanos(1_000_000_000),
+    ];
+
+    fn record(&mut self, error: Nanos, packets: u64) {
+        let bucket = Self::BOUNDS.partition_point(|bound| *bound < error);
+        self.counts[bucket] += packets;
+        self.sum.0 = self.sum.0.saturating_add(error.0.saturating_mul(packets));
     }
 }
 

@@ -18,7 +18,7 @@ use record::summary::Summary;
 
 use super::capture::{Capture, CaptureHandle, Tap};
 use super::packet_log::PacketLog;
-use super::stats::summary;
+use super::stats::{LatenessBuckets, summary};
 use super::{Forwarder, Next, PortId, TURN};
 
 /// Slots of the receive rings of a set of ports, of 32 and 64 MiB: what arrives while both cores are busy elsewhere, for 50 ms at 300,000
@@ -101,6 +101,8 @@ pub(crate) struct Reading {
     pub(crate) at: Nanos,
     /// What was done until then, without the packet log; what it has as held at the end is on its way now.
     pub(crate) summary: Summary,
+    /// The departure errors of its summary, in buckets.
+    pub(crate) lateness: LatenessBuckets,
     /// What waits for the bottleneck of each direction, by ingress.
     pub(crate) backlogs: [Option<Waiting>; 2],
     /// Bytes of frames held by all links of the forwarder, book-keeping included.
@@ -480,6 +482,7 @@ impl<P: Ports + Wakes> Running<P> {
         Reading {
             at,
             summary: self.summary(link),
+            lateness: self.forwarder.stats(link).lateness(),
             backlogs: self.forwarder.backlogs(link, at),
             held_bytes: self.forwarder.held_bytes(),
         }

@@ -49,6 +49,9 @@ pub(crate) enum Refusal {
     /// There is no such lease, or no lease at all.
     #[error("there is no such lease: it has ended")]
     NoLease,
+    /// Its conditions stay as they are.
+    #[error("{why}")]
+    Fixed { why: String },
     /// The link has ended.
     #[error("the link has ended")]
     Ended,

@@ -12,6 +12,7 @@ use super::change::{ChangeOrder, Refusal, check_memory};
 use super::counters::{Counters, WayCounters};
 use super::keeper::Alarm;
 use super::lease::{Lease, LeaseId};
+use super::meter::Meter;
 use super::moment::{Calendar, seconds, since};
 use super::sample::{Event, Happening, Journal};
 use super::view::{By, Change, Changed, LinkView};
@@ -29,7 +30,7 @@ pub(crate) struct LiveLink {
     ends: [String; 2],
     forwarder: ForwarderHandle,
     number: usize,
-    build: BuildLink,
+    build: Result<BuildLink, String>,
     calendar: Calendar,
     state: Mutex<State>,
     journal: Mutex<Journal>,
@@ -106,6 +107,9 @@ impl LiveLink {
             return Err(Refusal::Revision { in_force: number });
         }
         self.check_lease(&state, order)?;
+        if !order.is_dry_run {
+            self.builder()?;
+        }
         let spec = order.conditions.over(&now)?;
         check_classes(&state.classes, &spec)?;
         let before = self.forwarder.read(self.number)?;
@@ -162,6 +166,21 @@ impl LiveLink {
             up: up.since(&counted[0]),
             down: down.since(&counted[1]),
         }))
+    }
+
+    /// What a scrape reads.
+    ///
+    /// # Errors
+    /// The link's end.
+    pub(crate) fn meter(&self) -> Result<Meter, Ended> {
+        let revision = lock(&self.state).in_force().number;
+        let now = self.forwarder.read(self.number)?;
+        Ok(Meter::of(
+            self.name.clone(),
+            self.ends.clone(),
+            revision,
+            &now,
+        ))
     }
 
     /// What was in force, and when, from the first that is kept to what is now.
@@ -252,7 +271,7 @@ impl LiveLink {
             field: None,
             why: format!("{error:#}"),
         };
-        let link = (self.build)(&spec).map_err(refused)?;
+        let link = self.builder()?(&spec).map_err(refused)?;
         let paths = link.config.paths;
         let reading = self.forwarder.change(self.number, paths, link.rules)?;
         let names = class_names(&spec);
@@ -295,6 +314,12 @@ impl LiveLink {
             ),
         }
         reverted
+    }
+
+    /// What makes conditions into a link, where they can be changed.
+    fn builder(&self) -> Result<&BuildLink, Refusal> {
+        let fixed = |why: &String| Refusal::Fixed { why: why.clone() };
+        self.build.as_ref().map_err(fixed)
     }
 
     /// Refuses what somebody else's lease forbids.
@@ -352,6 +377,7 @@ impl LiveLink {
             since: self.calendar.at(in_force.at),
             started: self.calendar.at(self.forwarder.start()),
             lease: None,
+            fixed: self.build.as_ref().err().cloned(),
             seed: spec.seed(),
         }
     }

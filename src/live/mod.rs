@@ -5,9 +5,11 @@
 
 mod change;
 mod counters;
+mod experiment;
 mod keeper;
 mod lease;
 mod link;
+mod meter;
 mod moment;
 mod sample;
 mod view;
@@ -21,9 +23,11 @@ use crate::forward::thread::ForwarderHandle;
 
 pub(crate) use self::change::{ChangeOrder, Conditions, Refusal};
 pub(crate) use self::counters::Counters;
+pub(crate) use self::experiment::{Experiment, ExperimentView, FigureRow, NumberedRun};
 pub(crate) use self::keeper::Keeper;
 pub(crate) use self::lease::{LeaseFor, LeaseId};
 pub(crate) use self::link::LiveLink;
+pub(crate) use self::meter::{Meter, WayMeter};
 pub(crate) use self::sample::{Event, Happening, Sample};
 pub(crate) use self::view::{Change, Changed, LinkView};
 pub(crate) use self::words::in_force;
@@ -35,6 +39,7 @@ pub(crate) struct Links(Arc<Registry>);
 #[derive(Default)]
 struct Registry {
     links: Mutex<Vec<Arc<LiveLink>>>,
+    experiment: Experiment,
     alarm: Arc<keeper::Alarm>,
 }
 
@@ -50,8 +55,8 @@ pub(crate) struct NewLink {
     pub(crate) number: usize,
     /// The conditions that it began with.
     pub(crate) spec: LinkSpec,
-    /// Makes conditions into what the forwarder takes.
-    pub(crate) build: BuildLink,
+    /// Makes conditions into what the forwarder takes; where they stay as they are, why.
+    pub(crate) build: Result<BuildLink, String>,
 }
 
 /// Makes conditions into a link as the forwarder takes it: with the names of its stages, and with its draws.
@@ -68,6 +73,11 @@ impl Links {
     pub(crate) fn clear(&self) {
         let ended = std::mem::take(&mut *lock(&self.0.links));
         ended.iter().for_each(|link| link.end());
+    }
+
+    /// The experiment whose links these are, if they are one's.
+    pub(crate) fn experiment(&self) -> &Experiment {
+        &self.0.experiment
     }
 
     /// All that run, in the order in which they were put in.

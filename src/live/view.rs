@@ -30,6 +30,8 @@ pub(crate) struct LinkView {
     pub(super) started: String,
     /// Whether and how long that is for a time only.
     pub(super) lease: Option<LeaseView>,
+    /// Why its conditions cannot be changed; null where they can.
+    pub(super) fixed: Option<String>,
     /// Every random draw follows from it.
     pub(super) seed: u64,
 }

@@ -14,7 +14,7 @@ use super::stalls::StallWatch;
 use super::{ClientWork, Links, Testbed, TestbedSpec, environment};
 use crate::forward::PortId;
 use crate::forward::thread::{
-    EMULATOR_DIED, ForwarderOptions, ForwarderThread, Joined, RING_SLOTS,
+    EMULATOR_DIED, ForwarderHandle, ForwarderOptions, ForwarderThread, Joined, RING_SLOTS,
 };
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
@@ -109,6 +109,12 @@ impl Testbed for Clients {
         let budget = self.running.handle().late_budget();
         let links = self.running.handle().departures().unwrap_or_default();
         vec![LinkDepartures::of_all(name, budget, links)]
+    }
+
+    fn forwarders(&self) -> Vec<(ForwarderHandle, usize)> {
+        let all = 0..self.names.len();
+        all.map(|link| (self.running.handle().clone(), link))
+            .collect()
     }
 
     fn spoilt(&self) -> Option<String> {

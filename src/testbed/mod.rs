@@ -21,7 +21,7 @@ use netio::userns::{self, Privilege};
 use nix::unistd::{geteuid, getuid};
 
 use crate::forward::packet_log::PacketLog;
-use crate::forward::thread::ForwarderOptions;
+use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
 use instruments::external::{Running, Tool};
 use instruments::failure::{Blame, Failure};
 use instruments::measure::FarEnd;
@@ -76,6 +76,11 @@ pub(crate) trait Testbed: Sync {
 
     /// What has left each emulated link so far; nothing where there is none.
     fn departures(&self) -> Vec<LinkDepartures> {
+        Vec::new()
+    }
+
+    /// What forwards each emulated link, in the order of the bed's links, and the link's number there.
+    fn forwarders(&self) -> Vec<(ForwarderHandle, usize)> {
         Vec::new()
     }
 

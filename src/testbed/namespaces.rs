@@ -13,7 +13,7 @@ use super::emulated::EmulatedBed;
 use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
 use super::{ClientWork, Links, Testbed, TestbedSpec, environment};
-use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions};
+use crate::forward::thread::{EMULATOR_DIED, ForwarderHandle, ForwarderOptions};
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
 use instruments::serve::Server;
@@ -133,6 +133,13 @@ impl Testbed for Namespaces {
             flows.for_each(|flow| std::mem::swap(&mut flow.up, &mut flow.down));
         }
         links
+    }
+
+    fn forwarders(&self) -> Vec<(ForwarderHandle, usize)> {
+        self.bed
+            .forwarders()
+            .map(|link| (link.clone(), 0))
+            .collect()
     }
 
     fn spoilt(&self) -> Option<String> {

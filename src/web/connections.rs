@@ -10,6 +10,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_io_timeout::TimeoutStream;
@@ -28,6 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a client may leave what is sent to it unread.
 const UNREAD: Duration = Duration::from_secs(5);
 
+/// Bytes that the kernel keeps of what a client leaves unread: on the loopback it would take megabytes, and who stalls would be
+/// found out after minutes.
+const SEND_BUFFER: usize = 128 << 10;
+
 /// After an error of accepting: there may be no descriptors until others end.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -44,6 +49,7 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                 };
                 // Events are small, and each is awaited.
                 let _ = stream.set_nodelay(true);
+                let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
                 if let Some(place) = places.take(Some(peer.ip())) {
                     tokio::spawn(converse(stream, router.clone(), place));
                 }

@@ -13,7 +13,6 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
-use super::App;
 use super::listen::Listening;
 use super::problem::Problem;
 
@@ -44,7 +43,11 @@ impl Guard {
     }
 
     /// A service whose every answer has the headers that keep browsers within bounds, errors included.
-    pub(super) fn around(self, router: Router<App>, app: App) -> Router {
+    pub(super) fn around<S: Clone + Send + Sync + 'static>(
+        self,
+        router: Router<S>,
+        app: S,
+    ) -> Router {
         router
             .fallback(|uri: Uri| async move {
                 Problem::not_found(format!("there is no {}", uri.path()))
@@ -112,7 +115,10 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::CACHE_CONTROL, "no-store"),
     ] {
-        headers.insert(name, HeaderValue::from_static(value));
+        // A report's page says itself what it may.
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
     }
     let own = HeaderValue::from_static("same-origin");
     headers.insert("cross-origin-resource-policy", own);

@@ -247,10 +247,17 @@ fn find(app: &App, name: Name) -> Result<Arc<LiveLink>, Problem> {
             .iter()
             .map(|link| link.name().to_owned())
             .collect();
-        Problem::not_found(match names.as_slice() {
-            [] => "no link runs now".to_owned(),
-            names => format!("there is no such link; there are: {}", names.join(", ")),
-        })
+        match (names.as_slice(), app.links.experiment().next()) {
+            ([], None) => Problem::not_found("no link runs now"),
+            ([], Some(next)) => {
+                Problem::not_found("no link runs between two runs: `next` says which run has some")
+                    .until(next)
+            }
+            (names, _) => {
+                let names = names.join(", ");
+                Problem::not_found(format!("there is no such link; there are: {names}"))
+            }
+        }
     })
 }
 

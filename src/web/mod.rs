@@ -9,19 +9,24 @@ mod events;
 mod guard;
 mod links;
 mod listen;
+mod metrics;
 mod openapi;
 mod page;
 mod problem;
+mod records;
+mod run;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use axum::Router;
 use tokio::sync::{Semaphore, oneshot};
 
 pub(crate) use self::listen::{Listen, Listening};
 pub(crate) use self::openapi::document;
+pub(crate) use self::records::Records;
 use crate::live::{Keeper, Links};
 use guard::Guard;
 
@@ -32,7 +37,7 @@ const LINGER: Duration = Duration::from_millis(50);
 pub(crate) struct Server {
     thread: Option<JoinHandle<()>>,
     stop: Option<oneshot::Sender<()>>,
-    _keeper: Keeper,
+    _keeper: Option<Keeper>,
 }
 
 /// What handlers know.
@@ -50,18 +55,31 @@ impl Server {
     /// The machine lets no threads or descriptors be had.
     pub(crate) fn start(listening: Listening, links: Links) -> Result<Self> {
         let keeper = Keeper::start(links.clone())?;
+        let app = App {
+            links,
+            computing: Arc::new(Semaphore::new(1)),
+        };
+        let router = openapi::router().0.merge(page::router());
+        let router = Guard::of(&listening).around(router, app);
+        Self::serve(listening, router, Some(keeper))
+    }
+
+    /// Serves the reports of past records.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub(crate) fn of_records(listening: Listening, records: Records) -> Result<Self> {
+        let router = Guard::of(&listening).around(records::router(), records);
+        Self::serve(listening, router, None)
+    }
+
+    fn serve(listening: Listening, router: Router, keeper: Option<Keeper>) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .max_blocking_threads(1)
             .build()
             .context("starting the API")?;
-        let guard = Guard::of(&listening);
-        let app = App {
-            links,
-            computing: Arc::new(Semaphore::new(1)),
-        };
-        let router = guard.around(openapi::router().0.merge(page::router()), app);
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("web".to_owned())

@@ -12,7 +12,7 @@ use utoipa::openapi::info::{InfoBuilder, LicenseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{App, links};
+use super::{App, links, metrics, run};
 
 /// All resources, and the document that describes them.
 pub(super) fn router() -> (Router<App>, OpenApi) {
@@ -25,6 +25,8 @@ pub(super) fn router() -> (Router<App>, OpenApi) {
         .routes(routes!(links::follow))
         .routes(routes!(links::profiles))
         .routes(routes!(links::conditions))
+        .routes(routes!(run::run))
+        .routes(routes!(metrics::scrape))
         .routes(routes!(serve))
         .split_for_parts()
 }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::live::Refusal;
+use crate::live::{NumberedRun, Refusal};
 
 /// Why something was not done.
 #[derive(Debug, Serialize, ToSchema)]
@@ -25,6 +25,9 @@ pub(super) struct Problem {
     /// The condition that is wrong, as a path: `up.loss`.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
+    /// Between two runs of an experiment, what runs next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<NumberedRun>,
 }
 
 impl Problem {
@@ -35,6 +38,15 @@ impl Problem {
             status: status.as_u16(),
             detail: detail.to_string(),
             field: None,
+            next: None,
+        }
+    }
+
+    /// There is none now, but there will be in this run.
+    pub(super) fn until(self, next: NumberedRun) -> Self {
+        Self {
+            next: Some(next),
+            ..self
         }
     }
 
@@ -56,7 +68,7 @@ impl From<Refusal> for Problem {
         let status = match &refusal {
             Refusal::Conditions { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Refusal::Revision { .. } => StatusCode::PRECONDITION_FAILED,
-            Refusal::Leased { .. } => StatusCode::CONFLICT,
+            Refusal::Leased { .. } | Refusal::Fixed { .. } => StatusCode::CONFLICT,
             Refusal::NoLease | Refusal::Ended => StatusCode::NOT_FOUND,
         };
         let problem = Self::new(status, &refusal);

@@ -82,3 +82,14 @@ impl Usage {
         Ok(least)
     }
 }
+
+/// Resident memory of the process `pid` that is its own alone, in KiB (`RssAnon`): heap and stacks, not the rings that it shares
+/// with the kernel.
+pub(crate) fn heap_kib(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let anonymous = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let anonymous = anonymous.and_then(|text| text.split_whitespace().next());
+    Ok(anonymous.context("RssAnon")?.parse()?)
+}

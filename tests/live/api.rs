@@ -1,8 +1,9 @@
-//! A running `farwire exec` that listens, and plain requests to it.
+//! A running farwire that listens, and plain requests to it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStdout, Stdio};
+use std::ops::Deref;
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -11,11 +12,16 @@ use serde_json::Value;
 
 use crate::common::process::{self, PATIENCE};
 
+/// A farwire that listens.
+pub(crate) struct Listening {
+    child: Child,
+    pub(crate) at: SocketAddr,
+}
+
 /// `farwire exec` with a shell that reads commands.
 pub(crate) struct Exec {
-    child: Child,
+    listening: Listening,
     stdout: BufReader<ChildStdout>,
-    pub(crate) at: SocketAddr,
 }
 
 /// An answer.
@@ -24,20 +30,64 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Value,
+    pub(crate) text: String,
 }
 
 impl Exec {
     /// Starts behind `link`; on return it answers.
     pub(crate) fn start(link: &str) -> Result<Self> {
-        let mut child = process::farwire()
+        Self::start_as(&mut process::farwire(), link)
+    }
+
+    /// As [`Exec::start`], of this program.
+    pub(crate) fn start_as(farwire: &mut Command, link: &str) -> Result<Self> {
+        farwire
             .args(["exec", "--listen", "127.0.0.1:0"])
             .args(link.split_whitespace())
             .args(["--", "sh"])
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let stdout = BufReader::new(child.stdout.take().context("its standard output")?);
+            .stdout(Stdio::piped());
+        let mut listening = Listening::start(farwire)?;
+        let stdout = listening.child.stdout.take();
+        let stdout = BufReader::new(stdout.context("its standard output")?);
+        Ok(Self { listening, stdout })
+    }
+
+    /// Has the shell behind the link run `command`; what it prints in a line.
+    pub(crate) fn shell(&mut self, command: &str) -> Result<String> {
+        let stdin = self
+            .listening
+            .child
+            .stdin
+            .as_mut()
+            .context("its standard input")?;
+        writeln!(stdin, "{command}")?;
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// Has the shell end, and farwire with it.
+    pub(crate) fn end(mut self) -> Result<()> {
+        drop(self.listening.child.stdin.take());
+        let status = process::end_of(&mut self.listening.child)?;
+        ensure!(status.success(), "{status}");
+        Ok(())
+    }
+}
+
+impl Deref for Exec {
+    type Target = Listening;
+
+    fn deref(&self) -> &Listening {
+        &self.listening
+    }
+}
+
+impl Listening {
+    /// Starts a command that says where it listens; on return it does.
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command.stderr(Stdio::piped()).spawn()?;
         let stderr = child.stderr.take().context("its standard error")?;
         let mut at = None;
         let mut said = String::new();
@@ -54,18 +104,20 @@ impl Exec {
         std::thread::spawn(move || lines.for_each(drop));
         Ok(Self {
             child,
-            stdout,
             at: at.with_context(|| format!("it never listened: {said}"))?,
         })
     }
 
-    /// Has the shell behind the link run `command`; what it prints in a line.
-    pub(crate) fn shell(&mut self, command: &str) -> Result<String> {
-        let stdin = self.child.stdin.as_mut().context("its standard input")?;
-        writeln!(stdin, "{command}")?;
-        let mut line = String::new();
-        self.stdout.read_line(&mut line)?;
-        Ok(line.trim_end().to_owned())
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it by a signal, and waits until it has ended.
+    pub(crate) fn terminate(mut self) -> Result<()> {
+        kill(Pid::from_raw(self.pid().try_into()?), Signal::SIGTERM)?;
+        process::end_of(&mut self.child)?;
+        Ok(())
     }
 
     /// Sends a whole request, headers and body as they are; the answer.
@@ -80,6 +132,7 @@ impl Exec {
             status,
             head: head.to_ascii_lowercase(),
             body: serde_json::from_str(body).unwrap_or(Value::Null),
+            text: body.to_owned(),
         })
     }
 
@@ -121,17 +174,9 @@ impl Exec {
         ensure!(answer.status == 200, "{answer:?}");
         Ok(answer.body)
     }
-
-    /// Has the shell end, and farwire with it.
-    pub(crate) fn end(mut self) -> Result<()> {
-        drop(self.child.stdin.take());
-        let status = process::end_of(&mut self.child)?;
-        ensure!(status.success(), "{status}");
-        Ok(())
-    }
 }
 
-impl Drop for Exec {
+impl Drop for Listening {
     fn drop(&mut self) {
         if let (Ok(None), Ok(pid)) = (self.child.try_wait(), i32::try_from(self.child.id())) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);

@@ -4,7 +4,12 @@ mod api;
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;
+mod floods;
+mod metrics;
 mod refusals;
+mod run;
+mod soak;
+mod view;
 
 use std::process::ExitCode;
 
@@ -14,6 +19,11 @@ fn main() -> ExitCode {
     common::powerless::divert();
     let mut suite = Suite::new();
     changes::add(&mut suite);
+    floods::add(&mut suite);
+    metrics::add(&mut suite);
     refusals::add(&mut suite);
+    run::add(&mut suite);
+    soak::add(&mut suite);
+    view::add(&mut suite);
     suite.run()
 }

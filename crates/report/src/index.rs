@@ -51,14 +51,15 @@ impl Listed {
 #[template(path = "index.html")]
 struct Page<'a> {
     listed: &'a [Listed],
+    unread: &'a [String],
 }
 
-/// The page: one file, nothing fetched.
+/// The page: one file, nothing fetched; `unread` says of what could not be read why.
 ///
 /// # Errors
 /// None but those of the template.
-pub fn index(listed: &[Listed]) -> Result<String> {
-    Ok(Page { listed }.render()?)
+pub fn index(listed: &[Listed], unread: &[String]) -> Result<String> {
+    Ok(Page { listed, unread }.render()?)
 }
 
 #[cfg(test)]
@@ -73,7 +74,7 @@ mod tests {
         unmet.runs.pop();
         let listed = [(met, "small/report.html"), (unmet, "small-2/report.html")]
             .map(|(record, report)| Listed::of(&record, report.to_owned()));
-        let page = index(&listed).unwrap();
+        let page = index(&listed, &[]).unwrap();
         for wanted in [
             "href=\"small/report.html\"",
             "href=\"small-2/report.html\"",

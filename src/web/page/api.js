@@ -48,7 +48,7 @@ export const paths = async () => new Set(Object.keys((await json("v1/openapi.jso
 export const profiles = () => json("v1/profiles");
 export const conditions = () => json("v1/conditions");
 export const run = () => json("v1/run");
-export const changes = (name) => json(`${linkPath(name)}/history`);
+export const changes = async (name) => (await json(`${linkPath(name)}/history`)).changes;
 export const holdsLease = (name) => leases.has(name);
 
 // Changes conditions: `patch` is a JSON Merge Patch on them, `whole` takes their place.

@@ -86,10 +86,9 @@ function follow(chosen) {
   document.title = `${link.name} – farwire`;
   say(byId("title"), link.name);
   watch.clear();
-  controls.lock(null);
+  controls.lock(link.fixed);
   show(link);
   watch.load(link.name).then(() => show(link)).catch(() => announce("Earlier changes could not be read.", true));
-  if (offersRuns) run.follow();
   api.events(link.name, signal, {
     onEvent: (name, data) => take(name, data),
     onOpen: () => refresh().catch(() => {}),
@@ -114,7 +113,7 @@ function take(name, data) {
 // A stream that broke is taken up again; a link that is gone may be followed by the next run's.
 function broken(error) {
   if (error?.status === 404) {
-    const next = error.next ? ` Next: ${typeof error.next === "string" ? error.next : JSON.stringify(error.next)}.` : "";
+    const next = error.next ? ` Next: ${run.runWords(error.next)}.` : "";
     controls.lock("Between two runs there is no link.");
     state("", "Between two runs:", `the link is not there now.${next}`);
     choose();
@@ -166,7 +165,6 @@ async function takeAway(form, name) {
 }
 
 let capturing = null;
-let offersRuns = false;
 
 // One button starts a capture and, while it runs, ends it; what came by then is saved.
 async function capture() {
@@ -223,10 +221,10 @@ async function start() {
   window.addEventListener("resize", () => { watch.dirty = true; });
   const [paths, conditions, profiles] = await Promise.all([api.paths(), api.conditions(), api.profiles()]);
   // What the server does not offer is not shown.
-  offersRuns = paths.has("/v1/run");
   for (const one of document.querySelectorAll("[data-path]")) one.hidden = !paths.has(one.dataset.path);
   controls = new Conditions(conditions, profiles, { offersSchedule: paths.has("/v1/links/{name}/schedule"), onChanged: show, announce });
   setInterval(() => { if (link?.lease) showLease(); }, 1_000);
+  if (paths.has("/v1/run")) run.follow();
   choose();
 }
 

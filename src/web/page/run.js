@@ -7,6 +7,9 @@ import { count, duration, number } from "./units.js";
 const EVERY_MS = 2_000;
 let timer = null;
 
+// A run in words: which case, and which of its runs.
+export const runWords = ({ case: name, repeat, attempt }) => `${name}, run ${repeat}${attempt > 1 ? `, attempt ${attempt}` : ""}`;
+
 // Asks how the experiment goes, and again as long as there is one.
 export async function follow() {
   clearTimeout(timer);
@@ -24,13 +27,14 @@ export async function follow() {
   timer = setTimeout(follow, EVERY_MS);
 }
 
-function show({ scenario, done, planned, eta_s: eta, case: name, phase, next, rows: figures }) {
+function show(run) {
+  const { scenario, done, planned, eta_s: eta, phase, next, rows: figures } = run;
   say(byId("run-title"), scenario);
   const bar = byId("run-bar");
   [bar.max, bar.value] = [planned, done];
   const left = eta === null ? "" : `, about ${duration(eta)} left`;
-  const now = [name, phase].filter(Boolean).join(", ");
-  say(byId("run-state"), `${done} of ${planned} runs${left}${now ? `. Now: ${now}` : ""}${next ? `. Next: ${next}` : ""}`);
+  const now = [run.case && runWords(run), phase].filter(Boolean).join(": ");
+  say(byId("run-state"), `${done} of ${planned} runs${left}${now ? `. Now: ${now}` : ""}${next ? `. Next: ${runWords(next)}` : ""}`);
   const value = (one) => (one == null ? "–" : one >= 1e4 ? count(Math.round(one)) : number(one, 4));
   const interval = ({ low, high }) => (low == null || high == null ? "–" : `${value(low)} to ${value(high)}`);
   rows(byId("run-rows"), ["case", "instrument", "figure", "value", "95 % interval", "valid"], figures.map((figure) => [

@@ -282,6 +282,19 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     found
 }
 
+/// The figures of a case that people look for first, over the runs that there are.
+pub(crate) fn headlines(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
+    let mut figures = across(latest, case);
+    figures.retain(|name, _| {
+        let mut own = case
+            .instruments
+            .iter()
+            .filter(|i| i.name == name.instrument);
+        own.any(|i| i.profile.is_headline(name.metric, name.statistic))
+    });
+    figures
+}
+
 /// Why no run's figure of this name counts, where one was measured.
 fn spoilt(latest: &Latest<'_>, case: &Case, of: &FigureName) -> Option<String> {
     let mut runs = counted(latest, case);

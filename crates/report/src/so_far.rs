@@ -1,0 +1,75 @@
+//! What a case has come to so far, for who watches an experiment.
+
+use crate::analysis::headlines;
+use record::figure_name::FigureName;
+use record::plan::Case;
+use record::{Outcome, Record};
+
+/// A figure over the runs of a case so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SoFar {
+    /// Which figure.
+    pub name: FigureName,
+    /// Its mean over the runs that count, in the metric's unit.
+    pub value: f64,
+    /// The 95 % interval, where there is one.
+    pub interval: Option<[f64; 2]>,
+    /// How many runs count.
+    pub runs: usize,
+    /// Whether all runs of the case so far were measured and none is invalid.
+    pub valid: bool,
+}
+
+/// The figures of `case` that people look for first, as the report of these runs has them.
+pub fn so_far(record: &Record, case: &Case) -> Vec<SoFar> {
+    let latest = record.latest();
+    let valid = latest.runs(case).all(|run| run.outcome == Outcome::Ok);
+    let figures = headlines(&latest, case).into_iter();
+    figures
+        .map(|(name, figure)| SoFar {
+            name,
+            value: figure.value(),
+            interval: figure.interval.map(|own| own.ends),
+            runs: figure.values.len(),
+            valid,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Analysis;
+    use crate::analysis::tests::record;
+
+    #[test]
+    fn what_a_case_has_come_to_is_what_the_report_says() {
+        let mut record = record();
+        let whole = record.clone();
+        let analysis = Analysis::of(&whole);
+        let case = &whole.plan().cases[1];
+        let found = so_far(&record, case);
+        assert!(!found.is_empty());
+        for SoFar {
+            name,
+            value,
+            interval,
+            runs,
+            valid,
+        } in &found
+        {
+            let figure = &analysis.case("slow").unwrap().figures[name];
+            assert_eq!(
+                (*value, *runs, *valid),
+                (figure.value(), figure.values.len(), true)
+            );
+            assert_eq!(*interval, figure.interval.map(|own| own.ends));
+        }
+        record.runs.last_mut().unwrap().outcome = Outcome::Failed {
+            cause: "of a test".to_owned(),
+        };
+        let last = record.runs.last().unwrap().case.clone();
+        let case = whole.plan().case(&last).unwrap();
+        assert!(so_far(&record, case).iter().all(|one| !one.valid));
+    }
+}

@@ -1,0 +1,242 @@
+//! An experiment that is run: how far it is, and its figures so far.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::lock;
+
+/// The experiment of this process, if it runs one.
+#[derive(Clone, Default)]
+pub(crate) struct Experiment(Arc<Mutex<Option<State>>>);
+
+struct State {
+    scenario: String,
+    title: String,
+    done: usize,
+    planned: usize,
+    /// When the end is expected.
+    end: Option<Instant>,
+    /// Whose turn it is.
+    this: Option<NumberedRun>,
+    /// Whether its links run.
+    is_up: bool,
+    /// Whose turn it is then.
+    following: Option<NumberedRun>,
+    phase: String,
+    rows: Vec<FigureRow>,
+}
+
+/// A run of an experiment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = NumberedRun)]
+pub(crate) struct NumberedRun {
+    /// Its case.
+    pub(crate) case: String,
+    /// Which of the case's runs, from 1.
+    pub(crate) repeat: u32,
+    /// From 1; a run that the machine spoilt is attempted again.
+    pub(crate) attempt: u32,
+}
+
+/// A headline figure of a case, over its runs so far.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct FigureRow {
+    /// The case.
+    pub(crate) case: String,
+    /// Which of its instruments.
+    pub(crate) instrument: String,
+    /// Metric, statistic and what it is of, as scenarios write it: `rtt_ms.median`.
+    pub(crate) figure: String,
+    /// The mean over the runs that count, in the metric's unit.
+    pub(crate) value: f64,
+    /// The lower end of its 95 % interval; null where there is none.
+    pub(crate) low: Option<f64>,
+    /// The upper end.
+    pub(crate) high: Option<f64>,
+    /// Of how many runs.
+    pub(crate) runs: usize,
+    /// Whether all of the case's runs so far were measured, and none is invalid.
+    pub(crate) valid: bool,
+}
+
+/// An experiment that is run, as clients see it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Run)]
+pub(crate) struct ExperimentView {
+    /// The scenario's name.
+    scenario: String,
+    /// In a sentence.
+    title: String,
+    /// Runs that have ended.
+    done: usize,
+    /// Those, and the ones that are still to come, as far as is known.
+    planned: usize,
+    /// Seconds until the end, as far as times are known; null before the first run.
+    eta_s: Option<f64>,
+    /// The case that runs now; null between two runs.
+    case: Option<String>,
+    /// Which of its runs.
+    repeat: Option<u32>,
+    /// Which attempt at it.
+    attempt: Option<u32>,
+    /// What is done now: `baseline`, `set-up`, the names of the instruments that measure, `tear-down`, `reports`.
+    phase: String,
+    /// What runs next; null where nothing does.
+    next: Option<NumberedRun>,
+    /// Headline figures of every case so far, in the order of the plan.
+    rows: Vec<FigureRow>,
+}
+
+impl Experiment {
+    /// One begins: nothing of it is done.
+    pub(crate) fn begin(&self, scenario: &str, title: &str) {
+        *lock(&self.0) = Some(State {
+            scenario: scenario.to_owned(),
+            title: title.to_owned(),
+            done: 0,
+            planned: 0,
+            end: None,
+            this: None,
+            is_up: false,
+            following: None,
+            phase: String::new(),
+            rows: Vec::new(),
+        });
+    }
+
+    /// So many runs are to come, about so long.
+    pub(crate) fn expect(&self, runs: usize, left: Duration) {
+        self.with(|state| {
+            state.planned = state.done + runs;
+            state.end = Instant::now().checked_add(left);
+        });
+    }
+
+    /// It is this run's turn, then that one's, as far as is known.
+    pub(crate) fn turn_to(&self, this: NumberedRun, following: Option<NumberedRun>) {
+        self.with(|state| (state.this, state.following) = (Some(this), following));
+    }
+
+    /// The links of the run whose turn it is run, or do not any more.
+    pub(crate) fn set_up(&self, is_up: bool) {
+        self.with(|state| state.is_up = is_up);
+    }
+
+    /// What is done now.
+    pub(crate) fn enter(&self, phase: &str) {
+        self.with(|state| phase.clone_into(&mut state.phase));
+    }
+
+    /// A run of `case` has ended: what the case has come to, in place of what it had.
+    pub(crate) fn ended(&self, case: &str, rows: Vec<FigureRow>) {
+        self.with(|state| {
+            state.done += 1;
+            state.this = state.following.take();
+            let at = state.rows.iter().position(|row| row.case == case);
+            state.rows.retain(|row| row.case != case);
+            let at = at.unwrap_or(state.rows.len());
+            state.rows.splice(at..at, rows);
+        });
+    }
+
+    /// What runs next.
+    pub(crate) fn next(&self) -> Option<NumberedRun> {
+        lock(&self.0).as_ref()?.next().cloned()
+    }
+
+    /// As it is now; nothing where there is none.
+    pub(crate) fn view(&self) -> Option<ExperimentView> {
+        let state = lock(&self.0);
+        let state = state.as_ref()?;
+        let left = |end: Instant| end.saturating_duration_since(Instant::now());
+        let now = state.this.clone().filter(|_| state.is_up);
+        Some(ExperimentView {
+            scenario: state.scenario.clone(),
+            title: state.title.clone(),
+            done: state.done,
+            planned: state.planned,
+            eta_s: state.end.map(|end| left(end).as_secs_f64()),
+            repeat: now.as_ref().map(|run| run.repeat),
+            attempt: now.as_ref().map(|run| run.attempt),
+            case: now.map(|run| run.case),
+            phase: state.phase.clone(),
+            next: state.next().cloned(),
+            rows: state.rows.clone(),
+        })
+    }
+
+    fn with(&self, change: impl FnOnce(&mut State)) {
+        if let Some(state) = lock(&self.0).as_mut() {
+            change(state);
+        }
+    }
+}
+
+impl State {
+    /// Of two runs the one that has not begun.
+    fn next(&self) -> Option<&NumberedRun> {
+        match self.is_up {
+            true => self.following.as_ref(),
+            false => self.this.as_ref(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(case: &str, repeat: u32) -> NumberedRun {
+        NumberedRun {
+            case: case.to_owned(),
+            repeat,
+            attempt: 1,
+        }
+    }
+
+    fn row(case: &str, value: f64) -> FigureRow {
+        FigureRow {
+            case: case.to_owned(),
+            instrument: "ping".to_owned(),
+            figure: "rtt_ms.median".to_owned(),
+            value,
+            low: None,
+            high: None,
+            runs: 1,
+            valid: true,
+        }
+    }
+
+    #[test]
+    fn an_experiment_counts_its_runs_and_a_case_keeps_its_place_in_the_table() {
+        let experiment = Experiment::default();
+        experiment.enter("baseline");
+        assert!(experiment.view().is_none() && experiment.next().is_none());
+        experiment.begin("x", "X");
+        experiment.expect(3, Duration::from_secs(60));
+        experiment.turn_to(run("a", 1), Some(run("b", 1)));
+        assert_eq!(experiment.next(), Some(run("a", 1)));
+        experiment.set_up(true);
+        assert_eq!(experiment.next(), Some(run("b", 1)));
+        let view = experiment.view().unwrap();
+        assert_eq!((view.done, view.planned, view.repeat), (0, 3, Some(1)));
+        assert!(view.eta_s.is_some_and(|left| left <= 60.0));
+        experiment.set_up(false);
+        experiment.ended("a", vec![row("a", 1.0)]);
+        assert_eq!(experiment.next(), Some(run("b", 1)));
+        experiment.ended("b", vec![row("b", 2.0)]);
+        experiment.expect(1, Duration::ZERO);
+        experiment.ended("a", vec![row("a", 3.0)]);
+        let view = experiment.view().unwrap();
+        assert_eq!((view.done, view.planned, view.case), (3, 3, None));
+        let rows: Vec<_> = view
+            .rows
+            .iter()
+            .map(|r| (r.case.as_str(), r.value))
+            .collect();
+        assert_eq!(rows, [("a", 3.0), ("b", 2.0)]);
+    }
+}

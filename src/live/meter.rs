@@ -1,0 +1,57 @@
+//! What a scrape reads of a link: counters since its start and what is there now, without names that traffic chooses.
+
+use model::Waiting;
+
+use super::counters::WayCounters;
+use crate::forward::stats::LatenessBuckets;
+use crate::forward::thread::Reading;
+
+/// A link at one instant.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    /// Its name.
+    pub(crate) link: String,
+    /// The client's side and the server's.
+    pub(crate) ends: [String; 2],
+    /// The revision in force.
+    pub(crate) revision: u64,
+    /// From the client's side to the server's, and the other way.
+    pub(crate) ways: [WayMeter; 2],
+    /// How long after their due times packets left.
+    pub(crate) lateness: LatenessBuckets,
+    /// Of those, how many left later than the budget.
+    pub(crate) late: u64,
+    /// Bytes of frames held by all links of its forwarder, book-keeping included.
+    pub(crate) held_bytes: u64,
+    /// Whether what crossed the link, taken together, can be trusted: the emulator lost nothing, and few packets were late.
+    pub(crate) is_valid: bool,
+}
+
+/// One direction.
+#[derive(Debug)]
+pub(crate) struct WayMeter {
+    /// Since the link's start.
+    pub(crate) counters: WayCounters,
+    /// What waits for the bottleneck; nothing without a rate.
+    pub(crate) backlog: Option<Waiting>,
+}
+
+impl Meter {
+    pub(super) fn of(link: String, ends: [String; 2], revision: u64, now: &Reading) -> Self {
+        let summary = &now.summary;
+        let way = |side: usize| WayMeter {
+            counters: WayCounters::of([&summary.up, &summary.down][side]),
+            backlog: now.backlogs[side],
+        };
+        Self {
+            link,
+            ends,
+            revision,
+            ways: [way(0), way(1)],
+            lateness: now.lateness,
+            late: summary.departure_error.over_budget,
+            held_bytes: now.held_bytes as u64,
+            is_valid: summary.invalid().is_none(),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! More than anybody should ask for: connections, and bytes of a body.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, TcpStream};
+
+use anyhow::{Result, ensure};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use crate::api::Exec;
+use crate::common::suite::{Need, Suite};
+use crate::common::usage::{Usage, heap_kib};
+use crate::common::{is_soak, process, raw};
+
+const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
+
+/// Three that are answered, or not.
+const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
+
+/// Connections at once: each that finds the queue of those to be accepted full asks again after a second.
+const CONNECTIONS: [u64; 2] = [2_000, 10_000];
+
+/// Descriptors that this test needs beside its connections.
+const OWN: u64 = 200;
+
+/// Connections that the API keeps of all, as docs/live.md has it.
+const KEPT: usize = 256;
+
+/// What a body says that it has, and what may be taken of it before it is refused: what buffers hold.
+const BODY: usize = 1 << 30;
+const MOST_TAKEN: usize = 64 << 20;
+
+/// How much memory may grow by what is refused.
+const MOST_GROWN_KIB: u64 = 16 << 10;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "thousands of connections leave the link as it is and others answered",
+        &NEEDS,
+        connections,
+    );
+    suite.test(
+        "a body of a gibibyte is refused before it is taken",
+        &NEEDS[..1],
+        a_gibibyte,
+    );
+}
+
+fn connections() -> Result<()> {
+    let wanted = CONNECTIONS[usize::from(is_soak())];
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard.min(wanted + OWN), hard)?;
+    let mut exec = Exec::start("--delay 1ms")?;
+    // The shell runs only after it listens.
+    ensure!(exec.shell("echo on")? == "on", "no shell");
+    let before = Usage::of(exec.pid())?;
+    let many = wanted.min(hard.saturating_sub(OWN));
+    // One that is closed at once may be so before it is known to be open.
+    let all: Vec<TcpStream> = (0..many)
+        .filter_map(|_| TcpStream::connect(exec.at).ok())
+        .collect();
+    ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
+    process::wait_for("all but some to be closed", || {
+        let now = Usage::of(exec.pid())?;
+        Ok((now.descriptors <= before.descriptors + KEPT).then_some(()))
+    })?;
+    let other = IpAddr::from([127, 0, 0, 2]);
+    let mut answered = raw::connect(other, exec.at)?;
+    write!(
+        answered,
+        "GET /v1/links HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        exec.at
+    )?;
+    let mut answer = String::new();
+    answered.read_to_string(&mut answer)?;
+    ensure!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    drop((all, answered));
+    process::wait_for("places to be free again", || {
+        let answer = exec.get("/v1/links").ok();
+        Ok(answer.filter(|answer| answer.status == 200).map(drop))
+    })?;
+    before.await_return(exec.pid())?;
+    exec.end()
+}
+
+fn a_gibibyte() -> Result<()> {
+    let exec = Exec::start("--delay 1ms")?;
+    let link = exec.link()?;
+    let before = heap_kib(exec.pid())?;
+    let chunk = vec![b' '; 64 << 10];
+    for length in [
+        format!("Content-Length: {BODY}"),
+        "Transfer-Encoding: chunked".to_owned(),
+    ] {
+        let mut stream = exec.connect()?;
+        let host = exec.at;
+        let head = "PUT /v1/links/link HTTP/1.1\r\nContent-Type: application/json";
+        write!(stream, "{head}\r\nHost: {host}\r\n{length}\r\n\r\n")?;
+        let framed = length.starts_with("Transfer");
+        let mut sent = 0;
+        while sent < BODY {
+            let size = format!("{:x}\r\n", chunk.len());
+            let parts: [&[u8]; 3] = match framed {
+                true => [size.as_bytes(), &chunk, b"\r\n"],
+                false => [b"", &chunk, b""],
+            };
+            if parts
+                .into_iter()
+                .any(|part| stream.write_all(part).is_err())
+            {
+                break;
+            }
+            sent += chunk.len();
+        }
+        ensure!(sent < MOST_TAKEN, "{length}: {sent} bytes were taken");
+        let mut answer = Vec::new();
+        // Who is refused may be cut off behind the answer.
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer);
+        ensure!(answer.starts_with("HTTP/1.1 413 "), "{length}: {answer:?}");
+    }
+    let after = heap_kib(exec.pid())?;
+    ensure!(
+        after <= before + MOST_GROWN_KIB,
+        "{before} KiB became {after}"
+    );
+    ensure!(exec.link()? == link, "what was refused changed the link");
+    exec.end()
+}

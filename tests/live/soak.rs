@@ -1,0 +1,263 @@
+//! A long day in short: traffic, a change a second, readers that keep up and readers that stall.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::socket::{setsockopt, sockopt};
+use serde_json::Value;
+
+use crate::api::{Exec, Listening};
+use crate::common::is_soak;
+use crate::common::process;
+use crate::common::suite::{Need, Suite};
+use crate::common::usage::heap_kib;
+
+/// Readers of events that keep up, and those that do not.
+const READERS: usize = 40;
+const STALLED: usize = 10;
+
+/// Bytes that the buffers of a stalled reader's connection may still hold when it is cut off.
+const MOST_BUFFERED: usize = 8 << 20;
+
+/// As many changes as a link keeps, so that what it keeps grows no further.
+const KEPT: usize = 1_000;
+
+/// After so long memory is flat.
+const WARM_UP: Duration = Duration::from_secs(60);
+
+/// How much more than at first memory may be later.
+const FLAT: f64 = 1.05;
+
+/// A download again and again, datagrams, and echoes, until the shell ends.
+const TRAFFIC: &str = "\
+    (while :; do wget -qO /dev/null http://$FARWIRE_SERVER/seconds/5 || sleep 1; done) & \
+    (while :; do PROGRAM measure udp -b 1mbit -t 5s $FARWIRE_SERVER > /dev/null 2>&1 || sleep 1; done) & \
+    (while :; do ping -q -n -i 0.05 -c 100 $FARWIRE_SERVER > /dev/null; done) & \
+    echo on";
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a change a second and readers that stall leave memory flat and counters that add up",
+        &[Need::Namespaces, Need::Tool("wget"), Need::Tool("ping")],
+        soak,
+    );
+    suite.test(
+        "a lease of a connection reverts within a second of its client's SIGKILL, 20 of 20",
+        &[Need::Soak, Need::Namespaces, Need::Tool("curl")],
+        kills,
+    );
+}
+
+fn soak() -> Result<()> {
+    let lasts = Duration::from_secs(if is_soak() { 30 * 60 } else { 2 * 60 });
+    let mut farwire = process::farwire();
+    // One heap, so that memory that was given back is found again.
+    farwire.env("MALLOC_ARENA_MAX", "1");
+    let mut exec = Exec::start_as(&mut farwire, "--rate 20mbit --delay 5ms --queue 100pkt")?;
+    let traffic = TRAFFIC.replace("PROGRAM", env!("CARGO_BIN_EXE_farwire"));
+    ensure!(exec.shell(&traffic)? == "on", "no traffic");
+    let over = AtomicBool::new(false);
+    let (read, cut) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let live: &Listening = &exec;
+    let outcome = thread::scope(|scope| {
+        let reading = (0..READERS).map(|_| scope.spawn(|| keep_up(live, &over, &read)));
+        let reading: Vec<_> = reading.collect();
+        let stalling = (0..STALLED).map(|_| scope.spawn(|| stall(live, &over, &cut)));
+        let stalling: Vec<_> = stalling.collect();
+        let changed = change(live, lasts);
+        over.store(true, Ordering::Relaxed);
+        for reader in reading.into_iter().chain(stalling) {
+            reader.join().expect("a reader does not panic")?;
+        }
+        changed
+    });
+    let changes = outcome?;
+    let link = exec.link()?;
+    ensure!(link["revision"] == changes + 1, "{changes} changes: {link}");
+    let (read, cut) = (read.into_inner(), cut.into_inner());
+    ensure!(
+        cut >= STALLED,
+        "of {STALLED} that stalled {cut} were cut off"
+    );
+    // Ten samples a second, were there no other load.
+    let least = READERS * usize::try_from(lasts.as_secs())?;
+    ensure!(read >= least, "{READERS} readers had {read} events");
+    ensure!(exec.shell("kill $(jobs -p); echo off")? == "off", "no end");
+    adds_up(&exec)?;
+    exec.end()
+}
+
+/// Changes the link again and again, a thousand times at first and then every second; how many changes were made. Memory is the
+/// median of a third of the time, the first and the last: what a moment needs is given back, what leaks is not.
+fn change(live: &Listening, lasts: Duration) -> Result<u64> {
+    let begun = Instant::now();
+    let mut changes = 0;
+    let mut change = || -> Result<()> {
+        changes += 1;
+        let (delay, loss) = (1 + changes % 40, changes % 3);
+        let patch = format!(r#"{{"delay": "{delay}ms", "down": {{"loss": "{loss}%"}}}}"#);
+        let answer = live.patch("", &patch)?;
+        ensure!(answer.status == 200, "{answer:?}");
+        Ok(())
+    };
+    for _ in 0..KEPT {
+        change()?;
+    }
+    let from = begun.elapsed().max(WARM_UP);
+    let third = (lasts - WARM_UP) / 3;
+    let mut heap = [const { Vec::new() }; 3];
+    while begun.elapsed() < from + 3 * third {
+        change()?;
+        if let Some(passed) = begun.elapsed().checked_sub(from) {
+            let of = passed.as_nanos() / third.as_nanos();
+            heap[usize::try_from(of)?.min(2)].push(heap_kib(live.pid())?);
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
+    let [first, _, last] = heap.map(|mut kib| {
+        kib.sort_unstable();
+        kib.get(kib.len() / 2).copied().unwrap_or_default()
+    });
+    println!("memory: {first} KiB at first, {last} KiB at last, {changes} changes");
+    ensure!(
+        first > 0 && last as f64 <= first as f64 * FLAT,
+        "memory grew from {first} to {last} KiB"
+    );
+    Ok(changes)
+}
+
+/// Follows events until all is over, and misses none; one that is cut off comes back with the last one's number.
+fn keep_up(live: &Listening, over: &AtomicBool, read: &AtomicUsize) -> Result<()> {
+    let mut last: Option<u64> = None;
+    while !over.load(Ordering::Relaxed) {
+        let lines = BufReader::new(follow(live, last, None)?).lines();
+        for line in lines.map_while(Result::ok) {
+            let Some(id) = line.strip_prefix("id: ") else {
+                continue;
+            };
+            let id = id.parse()?;
+            if let Some(last) = last {
+                ensure!(id == last + 1, "after event {last} came {id}");
+            }
+            last = Some(id);
+            read.fetch_add(1, Ordering::Relaxed);
+            if over.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Asks for events and leaves them unread until the server has closed the connection; then finds their end.
+fn stall(live: &Listening, over: &AtomicBool, cut: &AtomicUsize) -> Result<()> {
+    while !over.load(Ordering::Relaxed) {
+        let mut stream = follow(live, None, Some(4096))?;
+        let port = stream.local_addr()?.port();
+        process::wait_for("a reader that stalls to be cut off", || {
+            Ok((!is_established(live.at.port(), port)?).then_some(()))
+        })?;
+        let mut buffered = vec![0; MOST_BUFFERED];
+        let mut bytes = 0;
+        loop {
+            match stream.read(&mut buffered[bytes..]) {
+                Ok(0) => break,
+                Ok(more) => bytes += more,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+                Err(error) => bail!("{bytes} bytes, then {error}"),
+            }
+        }
+        cut.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Whether the server's end of a connection of this host's loopback is open (proc_net_tcp(5): state 1).
+fn is_established(server: u16, client: u16) -> Result<bool> {
+    let ends = format!("0100007F:{server:04X} 0100007F:{client:04X} 01");
+    let all = fs::read_to_string("/proc/net/tcp")?;
+    Ok(all.lines().any(|line| line.contains(&ends)))
+}
+
+/// A connection to the events after `last`, with a receive buffer of `bytes`.
+fn follow(live: &Listening, last: Option<u64>, bytes: Option<usize>) -> Result<TcpStream> {
+    let mut stream = live.connect()?;
+    if let Some(bytes) = bytes {
+        setsockopt(&stream, sockopt::RcvBuf, &bytes)?;
+    }
+    let last = last.map(|id| format!("Last-Event-ID: {id}\r\n"));
+    let last = last.unwrap_or_default();
+    let host = live.at;
+    write!(
+        stream,
+        "GET /v1/links/link/events HTTP/1.1\r\nHost: {host}\r\n{last}\r\n"
+    )?;
+    Ok(stream)
+}
+
+/// All that came has left, was dropped or lost, or is on its way.
+fn adds_up(exec: &Exec) -> Result<()> {
+    let counted = exec.get("/v1/links/link/counters")?.body;
+    let mut lost = 0;
+    for way in ["up", "down"] {
+        let way = &counted[way];
+        let number = |name: &str| way[name].as_u64().with_context(|| way.to_string());
+        let sum = |name: &str| -> Result<u64> {
+            let causes = way[name].as_object().context("causes")?.values();
+            Ok(causes.filter_map(Value::as_u64).sum())
+        };
+        let unsent = way["emulator_lost"]["send failed"].as_u64().unwrap_or(0);
+        let came = number("packets")? + number("copies")?;
+        let ended = number("delivered")? + sum("dropped")? + unsent + number("in_flight")?;
+        ensure!(
+            came == ended && came > 1_000,
+            "{came} came, {ended} ended: {way}"
+        );
+        lost += way["dropped"]["loss"].as_u64().unwrap_or(0);
+    }
+    ensure!(lost > 0, "no packet met the loss: {counted}");
+    Ok(())
+}
+
+fn kills() -> Result<()> {
+    let exec = Exec::start("--delay 5ms")?;
+    let url = format!("http://{}/v1/links/link?for=connection", exec.at);
+    for number in 1..=20 {
+        let mut client = std::process::Command::new("curl")
+            .args([
+                "--silent",
+                "--no-buffer",
+                "-X",
+                "PATCH",
+                "-d",
+                r#"{"loss": "100%"}"#,
+            ])
+            .args(["-H", "Content-Type: application/merge-patch+json", &url])
+            .stdout(std::process::Stdio::piped())
+            .spawn()?;
+        let mut answer = String::new();
+        let stdout = client.stdout.take().context("its output")?;
+        BufReader::new(stdout).read_line(&mut answer)?;
+        let link = exec.link()?;
+        ensure!(
+            link["conditions"]["loss"] == "100%",
+            "{number}: {answer}{link}"
+        );
+        client.kill()?;
+        let killed = Instant::now();
+        client.wait()?;
+        process::wait_for("the link to revert", || {
+            let link = exec.link()?;
+            let is_back = link["lease"].is_null() && link["conditions"]["loss"].is_null();
+            Ok(is_back.then_some(()))
+        })?;
+        let took = killed.elapsed();
+        ensure!(took < Duration::from_secs(1), "{number}: it took {took:?}");
+    }
+    exec.end()
+}

@@ -1,0 +1,79 @@
+//! `farwire view`: past records and their reports.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+
+use crate::api::Listening;
+use crate::common::process;
+use crate::common::suite::Suite;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "past records are listed and their reports shown, and nothing else of the folder",
+        &[],
+        past_records,
+    );
+    suite.test("a folder without a record is refused", &[], no_record);
+}
+
+fn past_records() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/records/small.jsonl");
+    for name in ["first", "second one"] {
+        fs::create_dir(folder.path().join(name))?;
+        fs::copy(&fixture, folder.path().join(name).join("record.jsonl"))?;
+    }
+    fs::write(folder.path().join("secret"), "of somebody")?;
+    let mut view = process::farwire();
+    view.args(["view", "--listen", "127.0.0.1:0"])
+        .arg(folder.path());
+    let view = Listening::start(&mut view)?;
+    let index = view.get("/")?;
+    ensure!(index.status == 200, "{index:?}");
+    for address in ["first/report.html", "second%20one/report.html"] {
+        ensure!(
+            index.text.contains(&format!("href=\"{address}\"")),
+            "{}",
+            index.text
+        );
+        let report = view.get(&format!("/{address}"))?;
+        ensure!(
+            report.status == 200 && report.text.contains("</html>"),
+            "{report:?}"
+        );
+        ensure!(
+            report
+                .head
+                .contains("content-security-policy: default-src 'none'"),
+            "{}",
+            report.head
+        );
+    }
+    for path in [
+        "/secret",
+        "/secret/report.html",
+        "/../secret",
+        "/%2e%2e/report.html",
+        "/v1/links",
+    ] {
+        let answer = view.get(path)?;
+        ensure!(answer.status == 404, "{path}: {answer:?}");
+    }
+    let stranger = view.send("GET / HTTP/1.1\r\nHost: attacker.example", "")?;
+    ensure!(stranger.status == 403, "{stranger:?}");
+    view.terminate()
+}
+
+fn no_record() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let ended = process::run(process::farwire().arg("view").arg(folder.path()))?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    ensure!(ended.status.code() == Some(2), "{said}");
+    ensure!(
+        said.contains("neither a record nor a folder of one"),
+        "{said}"
+    );
+    Ok(())
+}
