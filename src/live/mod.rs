@@ -5,6 +5,7 @@
 
 mod change;
 mod counters;
+mod export;
 mod keeper;
 mod lease;
 mod link;

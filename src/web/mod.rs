@@ -3,6 +3,7 @@
 //! One thread, "web", serves all connections. It never makes the packet path wait: it asks by commands, and a reader that does
 //! not keep up is cut off.
 
+mod capture;
 mod change;
 mod connections;
 mod events;
@@ -28,6 +29,9 @@ use guard::Guard;
 /// How long after the end the last events may leave.
 const LINGER: Duration = Duration::from_millis(50);
 
+/// How long captures may take to end: 0.2 s until the packet path looks at them, and what it takes to send the rest.
+const CAPTURES_END: Duration = Duration::from_millis(600);
+
 /// Serves the API until it is dropped.
 pub(crate) struct Server {
     thread: Option<JoinHandle<()>>,
@@ -41,6 +45,8 @@ struct App {
     links: Links,
     /// One at a time: what conditions mean is computed, which takes a while.
     computing: Arc<Semaphore>,
+    /// Captures that may still begin.
+    captures: Arc<Semaphore>,
 }
 
 impl Server {
@@ -60,7 +66,9 @@ impl Server {
         let app = App {
             links,
             computing: Arc::new(Semaphore::new(1)),
+            captures: Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize)),
         };
+        let captures = Arc::clone(&app.captures);
         let router = guard.around(openapi::router().0.merge(page::router()), app);
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
@@ -69,7 +77,7 @@ impl Server {
                 let served = runtime.block_on(async {
                     tokio::select! {
                         served = connections::serve(listening, router) => served,
-                        _ = linger(stopped) => Ok(()),
+                        _ = linger(stopped, captures) => Ok(()),
                     }
                 });
                 if let Err(error) = served {
@@ -87,9 +95,12 @@ impl Server {
 }
 
 /// Waits until all is over, and for what was said last to leave: that links have ended.
-async fn linger(stopped: oneshot::Receiver<()>) {
+async fn linger(stopped: oneshot::Receiver<()>, captures: Arc<Semaphore>) {
     // The sender is dropped, never used.
     let _ = stopped.await;
+    let all_ended = captures.acquire_many(capture::MOST_AT_A_TIME);
+    // One whose client takes nothing is not waited for.
+    let _ = tokio::time::timeout(CAPTURES_END, all_ended).await;
     tokio::time::sleep(LINGER).await;
 }
 

@@ -23,6 +23,9 @@ pub(crate) struct Exec {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,
+    /// The body as it came.
+    pub(crate) text: String,
+    /// The same as JSON, where it is.
     pub(crate) body: Value,
 }
 
@@ -79,6 +82,7 @@ impl Exec {
         Ok(Answer {
             status,
             head: head.to_ascii_lowercase(),
+            text: body.to_owned(),
             body: serde_json::from_str(body).unwrap_or(Value::Null),
         })
     }

@@ -4,7 +4,9 @@ mod api;
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;
+mod packets;
 mod refusals;
+mod replay;
 
 use std::process::ExitCode;
 
@@ -14,6 +16,8 @@ fn main() -> ExitCode {
     common::powerless::divert();
     let mut suite = Suite::new();
     changes::add(&mut suite);
+    replay::add(&mut suite);
+    packets::add(&mut suite);
     refusals::add(&mut suite);
     suite.run()
 }

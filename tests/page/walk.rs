@@ -23,7 +23,7 @@ const NEEDS: [Need; 5] = [
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
-        "by the page a link is changed, undone, and taken away as a command",
+        "by the page a link is changed, undone, and taken away as a command and as a scenario",
         &NEEDS,
         walk,
     );
@@ -52,6 +52,7 @@ fn walk() -> Result<()> {
     browser.click("#profiles button:last-child")?;
     says("delay 26550us")?;
     run_command(&browser)?;
+    run_scenario(&browser, folder.path())?;
     ensure!(browser.errors()?.is_empty(), "{:?}", browser.errors()?);
     Ok(())
 }
@@ -81,6 +82,30 @@ fn run_command(browser: &Browser) -> Result<()> {
     let fastest = round_trips(&said).fold(f64::INFINITY, f64::min);
     // Two delays of 26.55 ms, each less 5 ms of jitter at most.
     ensure!((43.0..1_000.0).contains(&fastest), "{line}: {output:?}");
+    Ok(())
+}
+
+/// The scenario that the page gives is one that runs, and loses what was lost by hand.
+fn run_scenario(browser: &Browser, folder: &Path) -> Result<()> {
+    let file = folder.join("link-scenario.toml");
+    browser.click("#scenario")?;
+    wait_for("the scenario to be downloaded", || {
+        Ok(file.is_file().then_some(()))
+    })?;
+    let scenario = fs::read_to_string(&file)?;
+    for words in ["loss = \"10%\"", "delay = \"60ms\"", "delay = \"26550us\""] {
+        ensure!(scenario.contains(words), "{words}: {scenario}");
+    }
+    let mut run = farwire();
+    run.arg("run")
+        .arg(&file)
+        .arg("--out")
+        .arg(folder.join("out"));
+    let ran = process::run(&mut run)?;
+    // 1 is a host too busy for a measurement.
+    let said = String::from_utf8_lossy(&ran.stderr);
+    ensure!(matches!(ran.status.code(), Some(0 | 1)), "{scenario}{said}");
+    ensure!(folder.join("out/record.jsonl").is_file(), "{said}");
     Ok(())
 }
 
