@@ -3,6 +3,7 @@
 //! One thread, "web", serves all connections. It never makes the packet path wait: it asks by commands, and a reader that does
 //! not keep up is cut off.
 
+mod access;
 mod capture;
 mod change;
 mod connections;
@@ -13,6 +14,7 @@ mod listen;
 mod openapi;
 mod page;
 mod problem;
+mod tls;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,8 +23,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::sync::{Semaphore, oneshot};
 
+pub(crate) use self::access::Access;
 pub(crate) use self::listen::{Listen, Listening};
 pub(crate) use self::openapi::document;
+pub(crate) use self::tls::{CertificateFiles, Pin};
 use crate::live::{Keeper, Links};
 use guard::Guard;
 

@@ -1,6 +1,7 @@
 //! Links of a running `farwire exec`, watched and changed over HTTP.
 
 mod api;
+mod beyond;
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
     common::powerless::divert();
     let mut suite = Suite::new();
     changes::add(&mut suite);
+    beyond::add(&mut suite);
     replay::add(&mut suite);
     packets::add(&mut suite);
     refusals::add(&mut suite);

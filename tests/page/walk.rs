@@ -1,5 +1,6 @@
 //! One walk through the page of a running `farwire exec` with traffic.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -27,12 +28,35 @@ pub(crate) fn add(suite: &mut Suite) {
         &NEEDS,
         walk,
     );
+    suite.test(
+        "the page asks for the token that is wanted",
+        &NEEDS,
+        by_token,
+    );
+}
+
+/// The page asks for the token that is wanted, again where it was a wrong one, and then does all that it does.
+fn by_token() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let token = folder.path().join("token");
+    fs::write(&token, "token-0123456789abcdef")?;
+    let flags = ["--token-file".as_ref(), token.as_os_str()];
+    let link = Running::start(&folder.path().join("pings"), &flags)?;
+    let browser = Browser::start(folder.path())?;
+    browser.open(&link.url)?;
+    browser.wait("document.getElementById('token-dialog').open")?;
+    browser.fill("#token", &format!("wrong{ENTER}"))?;
+    browser.wait("document.getElementById('token-wrong').textContent !== ''")?;
+    browser.fill("#token", &format!("token-0123456789abcdef{ENTER}"))?;
+    browser.wait("document.getElementById('state-words').textContent.includes('delay 20ms')")?;
+    browser.fill("#c-delay", &format!("60ms{ENTER}"))?;
+    browser.wait("document.getElementById('state-words').textContent.includes('delay 60ms')")
 }
 
 fn walk() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let pings = folder.path().join("pings");
-    let link = Running::start(&pings)?;
+    let link = Running::start(&pings, &[])?;
     let browser = Browser::start(folder.path())?;
     browser.open(&link.url)?;
     let says = |words: &str| {
@@ -130,10 +154,12 @@ struct Running {
 }
 
 impl Running {
-    fn start(pings: &Path) -> Result<Self> {
+    /// With these flags more.
+    fn start(pings: &Path, flags: &[&OsStr]) -> Result<Self> {
         let traffic = "wget -qO /dev/null http://$FARWIRE_SERVER/seconds/600 & exec ping -i 0.1 $FARWIRE_SERVER";
         let mut farwire = farwire()
             .args(["exec", "--listen", "127.0.0.1:0", "--delay", "20ms"])
+            .args(flags)
             .args(["--rate", "20mbit", "--", "sh", "-c", traffic])
             .stdout(fs::File::create(pings)?)
             .stderr(Stdio::piped())
