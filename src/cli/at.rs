@@ -1,33 +1,18 @@
 //! `farwire links` and `farwire set`: the live API of a farwire that listens, from a shell.
 
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result};
 use clap::Args;
-use serde_json::Value;
 
+use super::ask::AtArg;
 use super::link::LinkArgs;
 use crate::live::LeaseFor;
-use crate::web::Listen;
 use instruments::failure::{Blame, Failure};
 use instruments::output;
-
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Where a farwire listens.
-#[derive(Args, Clone, Debug)]
-struct AtArg {
-    /// Where that farwire listens: the address of its --listen, or unix:PATH
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7700")]
-    at: Listen,
-}
 
 /// List the links of a farwire that runs with --listen, and what is in force on each
 #[derive(Args, Debug)]
@@ -107,84 +92,6 @@ impl SetArgs {
         output::write(None, &text)?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-impl AtArg {
-    /// Sends a request; the answer's JSON.
-    ///
-    /// # Errors
-    /// Nobody answers there; or it refuses, in its words: as bad input, where what was asked for cannot be.
-    fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Result<Value, Failure> {
-        let answer = match &self.at {
-            Listen::Tcp(address) => {
-                let stream = TcpStream::connect(address);
-                let stream = stream.and_then(|stream| {
-                    stream.set_read_timeout(Some(PATIENCE))?;
-                    Ok(stream)
-                });
-                let stream = stream.with_context(|| self.nobody())?;
-                converse(stream, &address.to_string(), method, path, body)
-            }
-            Listen::Unix(socket) => {
-                let stream = UnixStream::connect(socket);
-                let stream = stream.and_then(|stream| {
-                    stream.set_read_timeout(Some(PATIENCE))?;
-                    Ok(stream)
-                });
-                let stream = stream.with_context(|| self.nobody())?;
-                converse(stream, "localhost", method, path, body)
-            }
-        };
-        let (status, body) = answer.with_context(|| format!("{}: asking", self.at))?;
-        if status == 200 {
-            return Ok(body);
-        }
-        let refused = anyhow!(
-            "{}",
-            body["detail"]
-                .as_str()
-                .unwrap_or("refused, without a reason")
-        );
-        match status {
-            400..500 => Err(refused).or_bad_input(),
-            _ => Err(refused.into()),
-        }
-    }
-
-    fn nobody(&self) -> String {
-        format!(
-            "{}: no farwire listens there: start one with --listen {}, or name another address with --at",
-            self.at, self.at
-        )
-    }
-}
-
-/// Sends a request by `stream` and reads the answer to its end: status and JSON.
-fn converse(
-    mut stream: impl Read + Write,
-    host: &str,
-    method: &str,
-    path: &str,
-    body: Option<&str>,
-) -> Result<(u16, Value)> {
-    let body = body.unwrap_or_default();
-    let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\n\
-         Content-Length: {length}\r\n\r\n{body}"
-    )?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
-    let (head, body) = text.split_once("\r\n\r\n").context("no answer of HTTP")?;
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    let Some(status) = status.filter(|_| head.starts_with("HTTP/1.")) else {
-        bail!("no answer of HTTP");
-    };
-    Ok((status, serde_json::from_str(body).unwrap_or(Value::Null)))
 }
 
 fn lease_time(text: &str) -> Result<LeaseFor, String> {

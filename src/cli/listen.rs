@@ -1,20 +1,45 @@
 //! `--listen`: lets the links of a command be watched and changed.
 
-use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::live::{Links, NewLink};
 use crate::notes::note;
-use crate::web::{Listen, Listening, Server};
+use crate::web::{Access, CertificateFiles, Listen, Listening, Server};
 use instruments::failure::{Blame, Failure};
 
-/// Where the links can be watched and changed.
+/// The variable of the token that lets do all.
+pub(super) const TOKEN: &str = "FARWIRE_TOKEN";
+
+/// The variable of the token that lets watch.
+const READ_TOKEN: &str = "FARWIRE_READ_TOKEN";
+
+/// The longest file that is read for a token.
+const LONGEST: usize = 4_096;
+
+/// Where the links can be watched and changed, and by whom.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ListenArg {
     /// Let links be watched and changed while they run, by a page and an API at this address: 127.0.0.1:7700, or unix:PATH; those
     /// of `run` are only watched
+    ///
+    /// Any other address than one of the loopback takes a token, and has TLS.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<Listen>,
+    /// The token that lets do all, in this file; that of FARWIRE_TOKEN when absent
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    token_file: Option<PathBuf>,
+    /// A token that lets watch only, in this file; that of FARWIRE_READ_TOKEN when absent
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    read_token_file: Option<PathBuf>,
+    /// The certificate of TLS in PEM form, with those that lead to one that clients know; its own, made anew at each start, when absent
+    #[arg(long, value_name = "FILE", requires_all = ["listen", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's key in PEM form
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
 }
 
 /// Where the runs of experiments are watched, if anywhere.
@@ -35,9 +60,16 @@ impl ListenArg {
     /// Opens the socket, before this process enters another network namespace.
     ///
     /// # Errors
-    /// An address that cannot be had, or must not.
+    /// An address that cannot be had, or must not; a token or a certificate that is none.
     pub(super) fn open(&self) -> Result<Option<Listening>, Failure> {
-        let opened = self.listen.as_ref().map(Listen::open);
+        let opened = self.listen.as_ref().map(|listen| {
+            let all = token(self.token_file.as_deref(), TOKEN)?;
+            let read = token(self.read_token_file.as_deref(), READ_TOKEN)?;
+            let access = Access::new(all.as_deref(), read.as_deref())?;
+            let files = self.tls_cert.clone().zip(self.tls_key.clone());
+            let files = files.map(|(certificate, key)| CertificateFiles { certificate, key });
+            listen.open(access, files.as_ref())
+        });
         opened.transpose().or_bad_input()
     }
 }
@@ -65,6 +97,27 @@ impl LiveRuns {
     }
 }
 
+/// The token in a file, or else of a variable of the environment.
+///
+/// # Errors
+/// A file that cannot be read, or has something else in it than a token; names it.
+pub(super) fn token(file: Option<&Path>, variable: &str) -> Result<Option<String>> {
+    let Some(file) = file else {
+        let said = std::env::var(variable).ok();
+        return Ok(said.filter(|token| !token.is_empty()));
+    };
+    let name = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("{name}: cannot read"))?;
+    let token = text.trim();
+    ensure!(!token.is_empty(), "{name}: there is no token in it");
+    let is_one = token.len() <= LONGEST && token.bytes().all(|byte| byte.is_ascii_graphic());
+    ensure!(
+        is_one,
+        "{name}: a token is one word of ASCII, and nothing else stands in its file"
+    );
+    Ok(Some(token.to_owned()))
+}
+
 impl LiveServer {
     /// Starts to serve these links, and says where.
     pub(super) fn start(
@@ -78,7 +131,13 @@ impl LiveServer {
     }
 
     fn of(listening: Listening, links: Links, said: &str) -> Result<Self> {
+        let pin = listening.pin();
         let server = Server::start(listening, links.clone())?;
+        if let Some(pin) = pin {
+            note(format_args!(
+                "farwire: clients know its certificate by --pin {pin}"
+            ));
+        }
         note(said);
         Ok(Self {
             links,

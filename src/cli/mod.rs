@@ -1,5 +1,6 @@
 //! The commands: each file turns arguments into a plan and runs it.
 
+mod ask;
 mod at;
 mod calibrate;
 mod compare;

@@ -41,7 +41,7 @@ impl ViewArgs {
             let why = anyhow!("{folder}: neither a record nor a folder of one is there");
             return Err(why).or_bad_input();
         }
-        let listening = self.listen.open().or_bad_input()?;
+        let listening = self.listen.open_local().or_bad_input()?;
         let said = format!("farwire: the reports of {folder} are at {listening}");
         let stop = Stop::on_signals()?;
         let server = Server::of_records(listening, records)?;

@@ -119,7 +119,7 @@ fn judge_lateness(median: Duration, p99: Duration, real_time: bool) -> Check {
     let found = format!(
         "median {median:.1?}, 99th percentile {p99:.1?} of {SLEEPS} sleeps of {SLEEP:?}, scheduled as {schedule}"
     );
-    if median <= TYPICAL_LATENESS && p99 <= LateBudget::DEFAULT.time().into() {
+    if median <= TYPICAL_LATENESS && p99 <= Duration::from(LateBudget::DEFAULT.time()) {
         return Check::ok(name, found);
     }
     let lack = Lack {

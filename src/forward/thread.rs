@@ -306,10 +306,6 @@ impl ForwarderHandle {
     ///
     /// # Errors
     /// A forwarder that has died; there is no thread to be had.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "no command starts one on a link that runs yet")
-    )]
     pub(crate) fn capture(&self, link: usize, capture: Capture) -> Result<CaptureHandle> {
         // What arrived before is not in it; that it is alive is known then, too.
         self.ask(Command::Answer)?;

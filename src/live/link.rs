@@ -10,6 +10,7 @@ use tokio::sync::{broadcast, watch};
 
 use super::change::{ChangeOrder, Refusal, check_memory};
 use super::counters::{Counters, WayCounters};
+use super::export::Told;
 use super::keeper::Alarm;
 use super::lease::{Lease, LeaseId};
 use super::meter::Meter;
@@ -18,6 +19,7 @@ use super::sample::{Event, Happening, Journal};
 use super::view::{By, Change, Changed, LinkView};
 use super::words::{command_line, in_force};
 use super::{BuildLink, NewLink, lock};
+use crate::forward::capture::{Capture, CaptureHandle};
 use crate::forward::thread::{Ended, ForwarderHandle, Reading};
 use crate::notes::note;
 
@@ -190,6 +192,28 @@ impl LiveLink {
         revisions.map(|revision| self.change_of(revision)).collect()
     }
 
+    /// What was in force from a revision on, or from the first that is kept, to be made into files. `None` of one that is not kept,
+    /// or never was.
+    pub(crate) fn told(&self, since_revision: Option<u64>) -> Option<Told> {
+        let state = lock(&self.state);
+        let is_meant = |of: &&Revision| since_revision.is_none_or(|number| of.number >= number);
+        let all: Vec<&Revision> = state.revisions.iter().filter(is_meant).collect();
+        let (first, last) = (all.first()?, all.last()?);
+        if since_revision.is_some_and(|number| number != first.number) {
+            return None;
+        }
+        let start = self.forwarder.start();
+        Some(Told {
+            name: self.name.clone(),
+            revisions: [first.number, last.number],
+            since: self.calendar.at(first.at),
+            conditions: all
+                .iter()
+                .map(|of| (since(start, of.at), of.spec.clone()))
+                .collect(),
+        })
+    }
+
     /// The events after number `last`, as far as they are kept, and those from now on: from now on it is watched.
     pub(crate) fn follow(
         &self,
@@ -198,6 +222,15 @@ impl LiveLink {
         let followed = lock(&self.journal).follow(last);
         self.keeper.ring();
         followed
+    }
+
+    /// Starts a capture of what arrives from now on; its ends are named as the link's.
+    ///
+    /// # Errors
+    /// The link's end; there is no thread to be had.
+    pub(crate) fn capture(&self, mut capture: Capture) -> anyhow::Result<CaptureHandle> {
+        capture.spec.ends = self.ends.clone();
+        self.forwarder.capture(self.number, capture)
     }
 
     /// Ends this lease, if it still is one of a connection: that has ended.

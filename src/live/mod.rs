@@ -6,6 +6,7 @@
 mod change;
 mod counters;
 mod experiment;
+mod export;
 mod keeper;
 mod lease;
 mod link;

@@ -6,16 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
 
-use super::listen::Listening;
+use super::access::Peer;
+use super::listen::{Listening, Socket};
 
 /// Connections at a time; the next are closed at once.
 const MOST: usize = 256;
@@ -39,8 +42,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Accepts connections for good.
 pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
     let places = Places::default();
-    match listening {
-        Listening::Tcp(listener, _) => {
+    let tls = listening.tls.map(|tls| TlsAcceptor::from(tls.config));
+    match listening.socket {
+        Socket::Tcp(listener, _) => {
             let listener = TcpListener::from_std(listener)?;
             loop {
                 let Ok((stream, peer)) = listener.accept().await else {
@@ -51,11 +55,25 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                 let _ = stream.set_nodelay(true);
                 let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
                 if let Some(place) = places.take(Some(peer.ip())) {
-                    tokio::spawn(converse(stream, router.clone(), place));
+                    let router = router.clone().layer(Extension(Peer(Some(peer.ip()))));
+                    match &tls {
+                        Some(tls) => {
+                            let secured = tls.accept(stream);
+                            tokio::spawn(async move {
+                                // Who does not speak TLS, or not in time, is not answered.
+                                if let Ok(Ok(stream)) = timeout(PATIENCE, secured).await {
+                                    converse(stream, router, place).await;
+                                }
+                            });
+                        }
+                        None => {
+                            tokio::spawn(converse(stream, router, place));
+                        }
+                    }
                 }
             }
         }
-        Listening::Unix(listener, _) => {
+        Socket::Unix(listener, _) => {
             let listener = UnixListener::from_std(listener)?;
             loop {
                 let Ok((stream, _)) = listener.accept().await else {

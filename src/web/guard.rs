@@ -1,8 +1,9 @@
-//! Who may ask at all: programs of this machine, and pages that this server gave out.
+//! Who may ask at all: programs of this machine or with a token, and pages that this server gave out.
 //!
 //! A browser sends requests of any page to any address. By a name that it resolves anew a strange page becomes one of the same
 //! origin (DNS rebinding), so `Host` must be a name of the loopback or the address itself; a page of another origin can send
-//! requests whose answers it cannot read (CSRF), so `Origin` must be this host.
+//! requests whose answers it cannot read (CSRF), so `Origin` must be this host. Where a token is asked for any name will do: a strange
+//! page does not have it, and browsers do not send it by themselves.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
+use super::access::{Access, Peer};
 use super::listen::Listening;
 use super::problem::Problem;
 
@@ -27,19 +29,22 @@ const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-
                    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Checks what every request says of where it comes from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Guard {
     /// Nothing for a socket of the file system, which no browser reaches.
     bound: Option<SocketAddr>,
+    /// What pages of this server begin with.
+    scheme: &'static str,
+    access: Access,
 }
 
 impl Guard {
     pub(super) fn of(listening: &Listening) -> Self {
-        let bound = match listening {
-            Listening::Tcp(_, address) => Some(*address),
-            Listening::Unix(..) => None,
-        };
-        Self { bound }
+        Self {
+            bound: listening.bound(),
+            scheme: listening.scheme(),
+            access: listening.access.clone(),
+        }
     }
 
     /// A service whose every answer has the headers that keep browsers within bounds, errors included.
@@ -63,12 +68,24 @@ impl Guard {
             .with_state(app)
     }
 
-    fn refuses(self, headers: &HeaderMap) -> Option<Problem> {
+    fn refuses(&self, request: &Request) -> Option<Problem> {
+        let peer = request.extensions().get().copied();
+        let peer = peer.unwrap_or(Peer(None));
+        let headers = request.headers();
+        self.refuses_page(headers).or_else(|| {
+            self.access
+                .refuses(peer, request.method(), request.uri().path(), headers)
+        })
+    }
+
+    /// Refuses what a strange page sends.
+    fn refuses_page(&self, headers: &HeaderMap) -> Option<Problem> {
         let bound = self.bound?;
         let host = headers
             .get(header::HOST)
             .and_then(|host| host.to_str().ok());
-        let Some(host) = host.filter(|host| is_own(host, bound)) else {
+        let is_right = |host: &&str| self.access.is_guarded() || is_own(host, bound);
+        let Some(host) = host.filter(is_right) else {
             return Some(Problem::forbidden(format!(
                 "Host is none of this server's names: ask for {bound} or localhost:{}",
                 bound.port()
@@ -77,7 +94,7 @@ impl Guard {
         let origin = headers.get(header::ORIGIN)?;
         let is_same = origin.to_str().is_ok_and(|origin| {
             origin
-                .strip_prefix("http://")
+                .strip_prefix(self.scheme)
                 .is_some_and(|origin| origin.eq_ignore_ascii_case(host))
         });
         (!is_same).then(|| {
@@ -99,7 +116,7 @@ fn is_own(host: &str, bound: SocketAddr) -> bool {
 }
 
 async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let mut response = match guard.refuses(request.headers()) {
+    let mut response = match guard.refuses(&request) {
         Some(problem) => problem.into_response(),
         None => match tokio::time::timeout(PATIENCE, next.run(request)).await {
             Ok(response) => response,
@@ -130,8 +147,19 @@ mod tests {
     use super::*;
 
     fn refused(host: Option<&str>, origin: Option<&str>) -> bool {
+        refused_of(Access::default(), "http://", host, origin)
+    }
+
+    fn refused_of(
+        access: Access,
+        scheme: &'static str,
+        host: Option<&str>,
+        origin: Option<&str>,
+    ) -> bool {
         let guard = Guard {
             bound: Some("127.0.0.1:7700".parse().unwrap()),
+            scheme,
+            access,
         };
         let mut headers = HeaderMap::new();
         for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
@@ -139,7 +167,7 @@ mod tests {
                 headers.insert(name, value.parse().unwrap());
             }
         }
-        guard.refuses(&headers).is_some()
+        guard.refuses_page(&headers).is_some()
     }
 
     #[test]
@@ -163,6 +191,20 @@ mod tests {
         ] {
             assert!(refused(Some(host), None), "{host}");
         }
+        assert!(refused(None, None));
+    }
+
+    #[test]
+    fn with_a_token_any_host_will_do_and_an_origin_is_still_that_host() {
+        let refused = |host, origin| {
+            let access = Access::new(Some("0123456789abcdef"), None).unwrap();
+            refused_of(access, "https://", host, origin)
+        };
+        let host = Some("bench.example:7700");
+        assert!(!refused(host, None));
+        assert!(!refused(host, Some("https://bench.example:7700")));
+        assert!(refused(host, Some("http://bench.example:7700")));
+        assert!(refused(host, Some("https://evil.example:7700")));
         assert!(refused(None, None));
     }
 

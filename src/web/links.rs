@@ -14,9 +14,10 @@ use record::link_spec::{CONDITIONS, LinkSpec, PROFILES};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::capture::CaptureQuery;
 use super::change::{ChangeQuery, Form, lease, order};
 use super::problem::Problem;
-use super::{App, events};
+use super::{App, capture, events};
 use crate::live::{Change, Changed, Counters, LeaseFor, LinkView, LiveLink, Sample};
 
 type Name = Result<Path<String>, PathRejection>;
@@ -122,36 +123,35 @@ pub(super) async fn end_lease(
     Ok(answer(told.changed.revision, json(&told)?.into()))
 }
 
-/// The query of counters.
+/// From which revision on.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct CountersQuery {
-    /// The revision since whose instant is counted; from the link's start when absent.
+pub(super) struct SinceQuery {
+    /// The revision from whose instant on; from the link's start when absent.
     since: Option<u64>,
+}
+
+fn unknown_revision() -> Problem {
+    Problem::not_found("since: there is no such revision, or it is not kept any more")
 }
 
 /// What was counted since a revision came into force: whether a fault was met.
 #[utoipa::path(
     get, path = "/v1/links/{name}/counters",
-    params(("name" = String, Path, description = "As /v1/links has it"), CountersQuery),
+    params(("name" = String, Path, description = "As /v1/links has it"), SinceQuery),
     responses((status = OK, body = Counters), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem))
 )]
 pub(super) async fn counters(
     State(app): State<App>,
     name: Name,
-    query: Result<Query<CountersQuery>, QueryRejection>,
+    query: Result<Query<SinceQuery>, QueryRejection>,
 ) -> Result<Json<Counters>, Problem> {
     let link = find(&app, name)?;
     let Query(query) = query.map_err(|refused| Problem::bad_request(refused.body_text()))?;
     let counted = link.counters(query.since);
     let counted = counted.map_err(Problem::not_found)?;
-    let unknown = || {
-        Problem::not_found(
-            "since: there is no such revision, or its counters are not kept any more",
-        )
-    };
-    counted.map(Json).ok_or_else(unknown)
+    counted.map(Json).ok_or_else(unknown_revision)
 }
 
 /// What was in force.
@@ -169,6 +169,61 @@ pub(super) struct History {
 pub(super) async fn history(State(app): State<App>, name: Name) -> Result<Json<History>, Problem> {
     let changes = find(&app, name)?.history();
     Ok(Json(History { changes }))
+}
+
+/// As which file changes are taken away.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum FileForm {
+    /// A link file with a schedule.
+    Link,
+    /// An experiment that `farwire run` makes.
+    Scenario,
+}
+
+/// The changes made while the link ran as a file that makes them again: a link file with a schedule, or a scenario.
+#[utoipa::path(
+    get, path = "/v1/links/{name}/history/{form}",
+    params(("name" = String, Path, description = "As /v1/links has it"), ("form" = FileForm, Path, description = "link or scenario"),
+        SinceQuery),
+    responses(
+        (status = OK, content_type = "application/toml", body = String), (status = BAD_REQUEST, body = Problem),
+        (status = NOT_FOUND, body = Problem),
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "A change was made that no schedule says")
+    )
+)]
+pub(super) async fn history_file(
+    State(app): State<App>,
+    asked: Result<Path<(String, FileForm)>, PathRejection>,
+    query: Result<Query<SinceQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Path((name, form)) =
+        asked.map_err(|_| Problem::not_found("a history is a file as link or as scenario"))?;
+    let link = find(&app, Ok(Path(name)))?;
+    let Query(query) = query.map_err(|refused| Problem::bad_request(refused.body_text()))?;
+    let told = link.told(query.since).ok_or_else(unknown_revision)?;
+    let (text, ending) = match form {
+        FileForm::Link => (told.link_file(), ".toml"),
+        FileForm::Scenario => (told.scenario(), "-scenario.toml"),
+    };
+    let text =
+        text.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}")))?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/toml".to_owned()),
+        (
+            header::CONTENT_DISPOSITION,
+            format!("attachment; filename=\"{}{ending}\"", plain(link.name())),
+        ),
+    ];
+    Ok((headers, text).into_response())
+}
+
+/// A link's name as a file's, and within quotes of a header.
+fn plain(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    name.chars()
+        .map(|c| if is_plain(c) { c } else { '-' })
+        .collect()
 }
 
 /// What happens on a link, as server-sent events: `sample` ten times a second, `change`, and `end`. A reader that lags is cut
@@ -191,6 +246,31 @@ pub(super) async fn follow(
     let last = last.and_then(|id| id.trim().parse().ok());
     let body = events::follow(&link, last);
     Ok(([(header::CONTENT_TYPE, "text/event-stream")], body).into_response())
+}
+
+/// The packets of a link from now on, as a stream of pcapng with their verdicts in comments. It ends by its limits, with the link,
+/// or with the connection; a reader that lags is cut off.
+#[utoipa::path(
+    get, path = "/v1/links/{name}/capture", params(("name" = String, Path, description = "As /v1/links has it"), CaptureQuery),
+    responses(
+        (status = OK, content_type = "application/x-pcapng", body = Vec<u8>), (status = BAD_REQUEST, body = Problem),
+        (status = NOT_FOUND, body = Problem), (status = TOO_MANY_REQUESTS, body = Problem, description = "Too many captures run")
+    )
+)]
+pub(super) async fn capture(
+    State(app): State<App>,
+    name: Name,
+    query: Result<Query<CaptureQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let link = find(&app, name)?;
+    let Query(query) = query.map_err(|refused| Problem::bad_request(refused.body_text()))?;
+    let file = format!("attachment; filename=\"{}.pcapng\"", plain(link.name()));
+    let body = capture::stream(&app, link, &query)?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/x-pcapng".to_owned()),
+        (header::CONTENT_DISPOSITION, file),
+    ];
+    Ok((headers, body).into_response())
 }
 
 /// A link that ships.

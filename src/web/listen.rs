@@ -9,6 +9,9 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
 
+use super::access::Access;
+use super::tls::{CertificateFiles, Pin, Tls};
+
 /// `--listen`, and `--at` of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
@@ -18,9 +21,17 @@ pub(crate) enum Listen {
     Unix(PathBuf),
 }
 
-/// A socket that is open.
+/// A socket that is open, and who may ask there.
 #[derive(Debug)]
-pub(crate) enum Listening {
+pub(crate) struct Listening {
+    pub(super) socket: Socket,
+    pub(super) access: Access,
+    pub(super) tls: Option<Tls>,
+}
+
+/// What is listened on.
+#[derive(Debug)]
+pub(super) enum Socket {
     /// By TCP.
     Tcp(TcpListener, SocketAddr),
     /// In the file system.
@@ -28,32 +39,93 @@ pub(crate) enum Listening {
 }
 
 impl Listen {
-    /// Opens the socket, in the network namespace that the calling thread is in.
+    /// Opens the socket where this machine alone reaches it and no token is asked for.
     ///
     /// # Errors
-    /// An address that is not loopback, for which nothing protects the API; one that is taken or not this machine's.
-    pub(crate) fn open(&self) -> Result<Listening> {
+    /// As [`Listen::open`], and an address that is not loopback.
+    pub(crate) fn open_local(&self) -> Result<Listening> {
+        if let Self::Tcp(address) = self {
+            ensure!(
+                address.ip().is_loopback(),
+                "--listen {address}: whoever reaches that address could read the records: listen on 127.0.0.1, [::1] or unix:PATH \
+                 and reach it through ssh -L"
+            );
+        }
+        self.open(Access::default(), None)
+    }
+
+    /// Opens the socket, in the network namespace that the calling thread is in. An address beyond loopback has TLS, with this
+    /// certificate or one of its own.
+    ///
+    /// # Errors
+    /// An address that is not loopback, and no token; one that is taken or not this machine's; a certificate that is none.
+    pub(crate) fn open(
+        &self,
+        access: Access,
+        certificate: Option<&CertificateFiles>,
+    ) -> Result<Listening> {
         match self {
             Self::Tcp(address) => {
+                let is_local = address.ip().is_loopback();
                 ensure!(
-                    address.ip().is_loopback(),
-                    "--listen {address}: whoever reaches that address could change the link: listen on 127.0.0.1 or [::1], or on \
-                     unix:PATH, and reach it through ssh -L"
+                    is_local || access.is_guarded(),
+                    "--listen {address}: whoever reaches that address could change the link: give a token (--token-file FILE, or \
+                     FARWIRE_TOKEN), or listen on 127.0.0.1, [::1] or unix:PATH and reach it through ssh -L"
                 );
                 let listener = TcpListener::bind(address)
                     .with_context(|| format!("--listen {address}: cannot listen there"))?;
                 listener.set_nonblocking(true)?;
                 let bound = listener.local_addr()?;
-                Ok(Listening::Tcp(listener, bound))
+                let tls = match certificate {
+                    Some(files) => Some(Tls::read(files)?),
+                    None if is_local => None,
+                    None => Some(Tls::own(bound)?),
+                };
+                Ok(Listening {
+                    socket: Socket::Tcp(listener, bound),
+                    access,
+                    tls,
+                })
             }
             Self::Unix(path) => {
+                ensure!(
+                    certificate.is_none(),
+                    "--listen {self}: a socket of the file system has no TLS: leave --tls-cert out"
+                );
                 remove_left(path)?;
                 let listener = UnixListener::bind(path)
                     .with_context(|| format!("--listen {self}: cannot listen there"))?;
                 listener.set_nonblocking(true)?;
-                Ok(Listening::Unix(listener, path.clone()))
+                Ok(Listening {
+                    socket: Socket::Unix(listener, path.clone()),
+                    access,
+                    tls: None,
+                })
             }
         }
+    }
+}
+
+impl Listening {
+    /// The address, of one that has any.
+    pub(super) fn bound(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Socket::Tcp(_, address) => Some(*address),
+            Socket::Unix(..) => None,
+        }
+    }
+
+    /// What its URLs begin with.
+    pub(super) fn scheme(&self) -> &'static str {
+        match self.tls {
+            Some(_) => "https://",
+            None => "http://",
+        }
+    }
+
+    /// By what clients know its certificate.
+    pub(crate) fn pin(&self) -> Option<Pin> {
+        self.tls.as_ref().map(|tls| tls.pin)
     }
 }
 
@@ -104,9 +176,9 @@ impl fmt::Display for Listen {
 impl fmt::Display for Listening {
     /// As a browser or a client takes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(_, address) => write!(f, "http://{address}/"),
-            Self::Unix(_, path) => write!(f, "unix:{}", path.display()),
+        match &self.socket {
+            Socket::Tcp(_, address) => write!(f, "{}{address}/", self.scheme()),
+            Socket::Unix(_, path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
@@ -127,19 +199,33 @@ mod tests {
     }
 
     #[test]
-    fn beyond_loopback_nothing_is_opened() {
-        let refused = "0.0.0.0:0".parse::<Listen>().unwrap().open().unwrap_err();
-        assert!(refused.to_string().contains("ssh -L"), "{refused}");
+    fn beyond_loopback_there_is_a_token_and_tls_or_nothing() {
+        let open = |address: &str, access: Access| {
+            let listen: Listen = address.parse().unwrap();
+            listen.open(access, None)
+        };
+        let refused = open("0.0.0.0:0", Access::default()).unwrap_err();
+        assert!(refused.to_string().contains("--token-file"), "{refused}");
+        let access = Access::new(Some("0123456789abcdef"), None).unwrap();
+        let opened = open("0.0.0.0:0", access.clone()).unwrap();
+        assert!(opened.pin().is_some());
+        assert!(
+            opened.to_string().starts_with("https://0.0.0.0:"),
+            "{opened}"
+        );
+        let local = open("127.0.0.1:0", access).unwrap();
+        assert!(local.pin().is_none(), "{local}");
     }
 
     #[test]
     fn a_socket_that_was_left_is_taken_and_one_in_use_is_not() {
         let directory = tempfile::tempdir().unwrap();
         let listen = Listen::Unix(directory.path().join("socket"));
-        let first = listen.open().unwrap();
-        let refused = format!("{:#}", listen.open().unwrap_err());
+        let open = || listen.open(Access::default(), None);
+        let first = open().unwrap();
+        let refused = format!("{:#}", open().unwrap_err());
         assert!(refused.contains("in use"), "{refused}");
         drop(first);
-        listen.open().unwrap();
+        open().unwrap();
     }
 }

@@ -3,6 +3,8 @@
 //! One thread, "web", serves all connections. It never makes the packet path wait: it asks by commands, and a reader that does
 //! not keep up is cut off.
 
+mod access;
+mod capture;
 mod change;
 mod connections;
 mod events;
@@ -15,6 +17,7 @@ mod page;
 mod problem;
 mod records;
 mod run;
+mod tls;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -24,14 +27,19 @@ use anyhow::{Context, Result};
 use axum::Router;
 use tokio::sync::{Semaphore, oneshot};
 
+pub(crate) use self::access::Access;
 pub(crate) use self::listen::{Listen, Listening};
 pub(crate) use self::openapi::document;
 pub(crate) use self::records::Records;
+pub(crate) use self::tls::{CertificateFiles, Pin};
 use crate::live::{Keeper, Links};
 use guard::Guard;
 
 /// How long after the end the last events may leave.
 const LINGER: Duration = Duration::from_millis(50);
+
+/// How long captures may take to end: 0.2 s until the packet path looks at them, and what it takes to send the rest.
+const CAPTURES_END: Duration = Duration::from_millis(600);
 
 /// Serves the API until it is dropped.
 pub(crate) struct Server {
@@ -46,6 +54,8 @@ struct App {
     links: Links,
     /// One at a time: what conditions mean is computed, which takes a while.
     computing: Arc<Semaphore>,
+    /// Captures that may still begin.
+    captures: Arc<Semaphore>,
 }
 
 impl Server {
@@ -58,10 +68,12 @@ impl Server {
         let app = App {
             links,
             computing: Arc::new(Semaphore::new(1)),
+            captures: Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize)),
         };
+        let captures = Arc::clone(&app.captures);
         let router = openapi::router().0.merge(page::router());
         let router = Guard::of(&listening).around(router, app);
-        Self::serve(listening, router, Some(keeper))
+        Self::serve(listening, router, captures, Some(keeper))
     }
 
     /// Serves the reports of past records.
@@ -70,10 +82,16 @@ impl Server {
     /// As [`Server::start`].
     pub(crate) fn of_records(listening: Listening, records: Records) -> Result<Self> {
         let router = Guard::of(&listening).around(records::router(), records);
-        Self::serve(listening, router, None)
+        let captures = Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize));
+        Self::serve(listening, router, captures, None)
     }
 
-    fn serve(listening: Listening, router: Router, keeper: Option<Keeper>) -> Result<Self> {
+    fn serve(
+        listening: Listening,
+        router: Router,
+        captures: Arc<Semaphore>,
+        keeper: Option<Keeper>,
+    ) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -87,7 +105,7 @@ impl Server {
                 let served = runtime.block_on(async {
                     tokio::select! {
                         served = connections::serve(listening, router) => served,
-                        _ = linger(stopped) => Ok(()),
+                        _ = linger(stopped, captures) => Ok(()),
                     }
                 });
                 if let Err(error) = served {
@@ -105,9 +123,12 @@ impl Server {
 }
 
 /// Waits until all is over, and for what was said last to leave: that links have ended.
-async fn linger(stopped: oneshot::Receiver<()>) {
+async fn linger(stopped: oneshot::Receiver<()>, captures: Arc<Semaphore>) {
     // The sender is dropped, never used.
     let _ = stopped.await;
+    let all_ended = captures.acquire_many(capture::MOST_AT_A_TIME);
+    // One whose client takes nothing is not waited for.
+    let _ = tokio::time::timeout(CAPTURES_END, all_ended).await;
     tokio::time::sleep(LINGER).await;
 }
 

@@ -58,6 +58,10 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
+    pub(super) fn unauthorized(detail: impl Display) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, detail)
+    }
+
     pub(super) fn forbidden(detail: impl Display) -> Self {
         Self::new(StatusCode::FORBIDDEN, detail)
     }
@@ -84,7 +88,12 @@ impl IntoResponse for Problem {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(self)).into_response();
         let kind = HeaderValue::from_static("application/problem+json");
-        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, kind);
+        if status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            headers.insert(header::WWW_AUTHENTICATE, scheme);
+        }
         response
     }
 }

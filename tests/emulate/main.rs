@@ -1,5 +1,6 @@
 //! `farwire emulate`: a transparent box between two interfaces that leaves them as they were.
 
+mod capture;
 #[path = "../common/mod.rs"]
 mod common;
 mod frames;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     gain_privilege();
     let mut suite = Suite::new();
     transparent::add(&mut suite);
+    capture::add(&mut suite);
     tunnels::add(&mut suite);
     host::add(&mut suite);
     refusals::add(&mut suite);

@@ -29,8 +29,10 @@ pub(crate) struct Exec {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,
-    pub(crate) body: Value,
+    /// The body as it came.
     pub(crate) text: String,
+    /// The same as JSON, where it is.
+    pub(crate) body: Value,
 }
 
 impl Exec {
@@ -131,8 +133,8 @@ impl Listening {
         Ok(Answer {
             status,
             head: head.to_ascii_lowercase(),
-            body: serde_json::from_str(body).unwrap_or(Value::Null),
             text: body.to_owned(),
+            body: serde_json::from_str(body).unwrap_or(Value::Null),
         })
     }
 

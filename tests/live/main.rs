@@ -1,12 +1,15 @@
 //! Links of a running `farwire exec`, watched and changed over HTTP.
 
 mod api;
+mod beyond;
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;
 mod floods;
 mod metrics;
+mod packets;
 mod refusals;
+mod replay;
 mod run;
 mod soak;
 mod view;
@@ -21,6 +24,9 @@ fn main() -> ExitCode {
     changes::add(&mut suite);
     floods::add(&mut suite);
     metrics::add(&mut suite);
+    beyond::add(&mut suite);
+    replay::add(&mut suite);
+    packets::add(&mut suite);
     refusals::add(&mut suite);
     run::add(&mut suite);
     soak::add(&mut suite);

@@ -53,6 +53,11 @@ fn wrong_requests() -> Result<()> {
         (exec.get("/v1/links/none")?, 404, None),
         (exec.get("/v1/../../etc/passwd")?, 404, None),
         (exec.get("/v1/links/link/counters?since=9")?, 404, None),
+        (exec.get("/v1/links/link/history/csv")?, 404, None),
+        (exec.get("/v1/links/link/history/link?since=9")?, 404, None),
+        (exec.get("/v1/links/none/capture")?, 404, None),
+        (exec.get("/v1/links/link/capture?side=c")?, 400, None),
+        (exec.get("/v1/links/link/capture?filter=tpc")?, 400, None),
         (
             exec.with_body("POST /v1/links/link", json, "", "{}")?,
             405,

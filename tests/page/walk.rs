@@ -1,5 +1,6 @@
 //! One walk through the page of a running `farwire exec` with traffic.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -23,16 +24,39 @@ const NEEDS: [Need; 5] = [
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
-        "by the page a link is changed, undone, and taken away as a command",
+        "by the page a link is changed, undone, and taken away as a command and as a scenario",
         &NEEDS,
         walk,
     );
+    suite.test(
+        "the page asks for the token that is wanted",
+        &NEEDS,
+        by_token,
+    );
+}
+
+/// The page asks for the token that is wanted, again where it was a wrong one, and then does all that it does.
+fn by_token() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let token = folder.path().join("token");
+    fs::write(&token, "token-0123456789abcdef")?;
+    let flags = ["--token-file".as_ref(), token.as_os_str()];
+    let link = Running::start(&folder.path().join("pings"), &flags)?;
+    let browser = Browser::start(folder.path())?;
+    browser.open(&link.url)?;
+    browser.wait("document.getElementById('token-dialog').open")?;
+    browser.fill("#token", &format!("wrong{ENTER}"))?;
+    browser.wait("document.getElementById('token-wrong').textContent !== ''")?;
+    browser.fill("#token", &format!("token-0123456789abcdef{ENTER}"))?;
+    browser.wait("document.getElementById('state-words').textContent.includes('delay 20ms')")?;
+    browser.fill("#c-delay", &format!("60ms{ENTER}"))?;
+    browser.wait("document.getElementById('state-words').textContent.includes('delay 60ms')")
 }
 
 fn walk() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let pings = folder.path().join("pings");
-    let link = Running::start(&pings)?;
+    let link = Running::start(&pings, &[])?;
     let browser = Browser::start(folder.path())?;
     browser.open(&link.url)?;
     let says = |words: &str| {
@@ -52,6 +76,7 @@ fn walk() -> Result<()> {
     browser.click("#profiles button:last-child")?;
     says("delay 26550us")?;
     run_command(&browser)?;
+    run_scenario(&browser, folder.path())?;
     ensure!(browser.errors()?.is_empty(), "{:?}", browser.errors()?);
     Ok(())
 }
@@ -84,6 +109,30 @@ fn run_command(browser: &Browser) -> Result<()> {
     Ok(())
 }
 
+/// The scenario that the page gives is one that runs, and loses what was lost by hand.
+fn run_scenario(browser: &Browser, folder: &Path) -> Result<()> {
+    let file = folder.join("link-scenario.toml");
+    browser.click("#scenario")?;
+    wait_for("the scenario to be downloaded", || {
+        Ok(file.is_file().then_some(()))
+    })?;
+    let scenario = fs::read_to_string(&file)?;
+    for words in ["loss = \"10%\"", "delay = \"60ms\"", "delay = \"26550us\""] {
+        ensure!(scenario.contains(words), "{words}: {scenario}");
+    }
+    let mut run = farwire();
+    run.arg("run")
+        .arg(&file)
+        .arg("--out")
+        .arg(folder.join("out"));
+    let ran = process::run(&mut run)?;
+    // 1 is a host too busy for a measurement.
+    let said = String::from_utf8_lossy(&ran.stderr);
+    ensure!(matches!(ran.status.code(), Some(0 | 1)), "{scenario}{said}");
+    ensure!(folder.join("out/record.jsonl").is_file(), "{said}");
+    Ok(())
+}
+
 /// Waits until the latest ping took such a time, in ms.
 fn wait_for_pings(pings: &Path, is_so: impl Fn(f64) -> bool) -> Result<()> {
     wait_for("pings to follow the change", || {
@@ -105,10 +154,12 @@ struct Running {
 }
 
 impl Running {
-    fn start(pings: &Path) -> Result<Self> {
+    /// With these flags more.
+    fn start(pings: &Path, flags: &[&OsStr]) -> Result<Self> {
         let traffic = "wget -qO /dev/null http://$FARWIRE_SERVER/seconds/600 & exec ping -i 0.1 $FARWIRE_SERVER";
         let mut farwire = farwire()
             .args(["exec", "--listen", "127.0.0.1:0", "--delay", "20ms"])
+            .args(flags)
             .args(["--rate", "20mbit", "--", "sh", "-c", traffic])
             .stdout(fs::File::create(pings)?)
             .stderr(Stdio::piped())

@@ -10,6 +10,7 @@ pub mod reach;
 mod rules;
 mod shares;
 mod stages;
+mod timeline;
 mod values;
 pub mod warnings;
 
@@ -19,8 +20,9 @@ use anyhow::{Result, bail, ensure};
 use model::{
     BitErrorRate, Effect, Factor, Fluctuation, Framing, Link, Nanos, Probability, QueueLimit,
 };
-use schemars::{JsonSchema, Schema, json_schema};
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::as_netem::AsNetem;
 pub use self::classes::ClassSpec;
@@ -32,8 +34,10 @@ pub use self::profiles::{LinkProfile, PROFILES};
 pub use self::rules::{EmulatedLink, Protocol, Rule, Rules};
 pub use self::shares::{CorruptSpec, DuplicateSpec, ReorderSpec};
 pub use self::stages::{Place, StageKind, StageParameters, StageStep, StageTable};
+pub use self::timeline::over_time;
 pub use self::values::{AqmSpec, LineRate, LossSpec, PoliceSpec};
 use crate::key_values::{self, KeyValues};
+use crate::nearest;
 
 /// The waiting room of a rate for which none was asked: 100 ms at that rate.
 const DEFAULT_QUEUE: QueueLimit = QueueLimit::Time(Nanos(100_000_000));
@@ -54,6 +58,10 @@ pub struct Condition {
     /// The condition by itself, with the value that a text says.
     pub read: fn(&str) -> Result<DirectionSpec, String>,
 }
+
+/// The key of a condition, where one is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ConditionName(&'static str);
 
 /// Every condition is one entry here. All that differs between them follows: fields, keys, flags and the schema.
 macro_rules! conditions {
@@ -83,6 +91,9 @@ macro_rules! conditions {
         pub struct Step {
             /// From when on, counted from the link's start.
             pub at: Nanos,
+            /// Conditions that hold no longer.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub without: Vec<ConditionName>,
             $(
                 #[doc = $help]
                 $(#[$attribute])*
@@ -95,6 +106,29 @@ macro_rules! conditions {
             /// What it says, without its time.
             fn conditions(&self) -> DirectionSpec {
                 DirectionSpec { $($key: self.$key.clone(),)+ schedule: Vec::new() }
+            }
+
+            /// What stands from it on, where `before` stood.
+            fn over(&self, before: DirectionSpec) -> DirectionSpec {
+                let goes = |key: &str| self.without.iter().any(|name| name.0 == key);
+                let left = DirectionSpec {
+                    $($key: before.$key.filter(|_| !goes(stringify!($key))),)+
+                    schedule: before.schedule,
+                };
+                self.conditions().or(left)
+            }
+
+            /// The step that makes `now` of `before` at a time; none where nothing differs.
+            fn between(at: Nanos, before: &DirectionSpec, now: &DirectionSpec) -> Option<Self> {
+                let gone = [$((stringify!($key), before.$key.is_some() && now.$key.is_none()),)+];
+                let gone = gone.into_iter().filter(|(_, is_gone)| *is_gone);
+                let step = Self {
+                    at,
+                    without: gone.map(|(key, _)| ConditionName(key)).collect(),
+                    $($key: now.$key.clone().filter(|_| before.$key != now.$key),)+
+                };
+                let is_change = !step.without.is_empty() || !step.conditions().is_empty();
+                is_change.then_some(step)
             }
         }
 
@@ -115,6 +149,12 @@ macro_rules! conditions {
             pub fn or(self, other: Self) -> Self {
                 let schedule = either(self.schedule, other.schedule);
                 Self { $($key: self.$key.or(other.$key),)+ schedule }
+            }
+
+            /// Whether it says something of this condition.
+            fn says_of(&self, name: &ConditionName) -> bool {
+                let said = [$((stringify!($key), self.$key.is_some()),)+];
+                said.contains(&(name.0, true))
             }
 
             /// What this says and `other` does not.
@@ -413,10 +453,21 @@ impl DirectionSpec {
             schedule: Vec::new(),
             ..self.clone()
         };
-        until_then.fold(base, |before, step| step.conditions().or(before))
+        until_then.fold(base, |before, step| step.over(before))
     }
 
-    fn check_order(&self) -> Result<()> {
+    /// Refuses a schedule out of order, and a step that takes away what it sets.
+    fn check_schedule(&self) -> Result<()> {
+        for step in &self.schedule {
+            let said = step.conditions();
+            let both = step.without.iter().find(|name| said.says_of(name));
+            if let Some(ConditionName(key)) = both {
+                bail!(
+                    "schedule: at {}: without = [\"{key}\"], and {key} beside it: leave one of them out",
+                    step.at
+                );
+            }
+        }
         for pair in self.schedule.windows(2) {
             let [before, after] = [pair[0].at, pair[1].at];
             ensure!(
@@ -456,6 +507,30 @@ impl DirectionSpec {
             bail!("fluctuation: it is of a rate: state rate too, or leave fluctuation out");
         }
         Ok(())
+    }
+}
+
+/// By hand, because serde's derive would have a text of the input for its own.
+impl<'de> Deserialize<'de> for ConditionName {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(source)?;
+        let known = || CONDITIONS.iter().map(|condition| condition.key);
+        let found = known().find(|key| *key == text);
+        found.map(Self).ok_or_else(|| {
+            let near = nearest::or_all(&text, known());
+            D::Error::custom(format!("`{text}` is no condition{near}"))
+        })
+    }
+}
+
+impl JsonSchema for ConditionName {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ConditionName".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let keys: Vec<&str> = CONDITIONS.iter().map(|condition| condition.key).collect();
+        json_schema!({ "type": "string", "enum": keys, "description": "The key of a condition." })
     }
 }
 

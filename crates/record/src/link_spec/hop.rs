@@ -135,7 +135,7 @@ impl LinkSpec {
         let has_delay = |layers: &[&DirectionSpec]| layers.iter().any(|one| one.ever().has_delay());
         let has = |layers: &[&DirectionSpec]| [has_rate(layers), has_delay(layers)];
         let check = |own: &DirectionSpec, [rates, delays]: [bool; 2]| -> Result<()> {
-            own.check_order()?;
+            own.check_schedule()?;
             if !rates {
                 own.ever().refuse_rateless()?;
             }

@@ -86,6 +86,23 @@ macro_rules! parameters {
                 Self { $($key: self.$key.or(other.$key),)+ }
             }
 
+            /// What makes these of `before` at a time; none where nothing differs.
+            ///
+            /// # Errors
+            /// The key of what is said no longer: no step takes that back.
+            pub(super) fn step_from(&self, before: &Self, at: Nanos) -> Result<Option<StageStep>, &'static str> {
+                $(
+                    if before.$key.is_some() && self.$key.is_none() {
+                        return Err(stringify!($key));
+                    }
+                )+
+                let step = StageStep {
+                    at,
+                    $($key: self.$key.clone().filter(|_| before.$key != self.$key),)+
+                };
+                Ok((step.parameters() != Self::default()).then_some(step))
+            }
+
             /// The keys of what is said.
             fn said(&self) -> Vec<&'static str> {
                 let all = [$((stringify!($key), self.$key.is_some()),)+];
@@ -135,6 +152,12 @@ macro_rules! parameters {
             /// What it is at first.
             pub fn parameters(&self) -> StageParameters {
                 StageParameters { $($key: self.$key.clone(),)+ }
+            }
+
+            /// The same stage with other parameters and another schedule.
+            pub(super) fn with(&self, parameters: StageParameters, schedule: Vec<StageStep>) -> Self {
+                let Self { kind, name, direction, place, .. } = self.clone();
+                Self { kind, name, direction, place, $($key: parameters.$key,)+ schedule }
             }
         }
 
@@ -215,6 +238,14 @@ parameters! {
 }
 
 impl StageTable {
+    /// What it is at a time.
+    pub(super) fn then(&self, time: Nanos) -> StageParameters {
+        let until_then = self.schedule.iter().filter(|step| step.at <= time);
+        until_then.fold(self.parameters(), |before, step| {
+            step.parameters().or(before)
+        })
+    }
+
     /// Its name, or the kind's.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(self.kind.name())

@@ -436,6 +436,41 @@ fn a_rate_of_nothing_stalls_with_the_room_that_it_had() {
 }
 
 #[test]
+fn a_step_takes_conditions_away() {
+    let hop = hop(
+        "rate = '1mbit'\nqueue = '5pkt'\nloss = '1%'\nup = { loss = '2%', schedule = [{ at = '3s', without = ['loss'] }] }\n\
+         schedule = [{ at = '2s', without = ['rate', 'queue'], delay = '5ms' }]",
+    );
+    let schedule = |name: &str| {
+        let all = &hop.rest.up;
+        let stage = all
+            .iter()
+            .find(|stage| stage.name == format!("box.up.{name}"));
+        stage.unwrap().schedule.clone()
+    };
+    let seconds = |at| Nanos::from_millis(at * 1_000);
+    assert_eq!(schedule("rate"), [(seconds(2), Effect::Nothing)]);
+    // What stands below it comes through.
+    assert_eq!(schedule("loss"), [(seconds(3), loss("1%").unwrap())]);
+    assert_eq!(schedule("delay"), [(seconds(2), delay("5ms").unwrap())]);
+    for (step, words) in [
+        (
+            "without = ['rat']",
+            "`rat` is no condition; did you mean `rate`?",
+        ),
+        (
+            "without = ['loss'], loss = '1%'",
+            "schedule: at 1s: without = [\"loss\"], and loss beside it",
+        ),
+    ] {
+        let refused = refusal(&format!(
+            "loss = '1%'\nschedule = [{{ at = '1s', {step} }}]"
+        ));
+        assert!(refused.contains(words), "{refused}");
+    }
+}
+
+#[test]
 fn a_schedule_out_of_order_and_one_without_a_time_are_refused() {
     let back = "schedule = [{ at = '2s', delay = '1ms' }, { at = '1s', delay = '2ms' }]";
     assert_eq!(

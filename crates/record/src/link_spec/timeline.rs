@@ -1,0 +1,277 @@
+//! Conditions that took each other's place while a link ran, as those of one link with a schedule.
+
+use anyhow::{Result, anyhow, ensure};
+use model::Nanos;
+
+use super::{ClassSpec, DirectionSpec, LinkSpec, StageParameters, StageTable, Step};
+
+/// Conditions with a schedule that do what `revisions` did: what stood from each of their times on, in order of time. Those times,
+/// as those of the revisions' own schedules, count from the link's start; the ones of the answer from the first revision.
+///
+/// # Errors
+/// A change that no schedule says, with its key.
+pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec> {
+    let Some((start, first)) = revisions.first() else {
+        return Ok(LinkSpec::default());
+    };
+    for (_, spec) in revisions {
+        ensure!(
+            spec.toffee == first.toffee,
+            "toffee: it was changed while the link ran, and has no schedule"
+        );
+    }
+    let line = Timeline {
+        start: *start,
+        revisions,
+    };
+    let spec = LinkSpec {
+        both: line.of(|spec| Some(&spec.both)),
+        up: line.of(|spec| Some(&spec.up)),
+        down: line.of(|spec| Some(&spec.down)),
+        toffee: first.toffee.clone(),
+        seed: first.seed,
+        stages: line.stages()?,
+        classes: line.classes()?,
+    };
+    spec.check()?;
+    Ok(spec)
+}
+
+/// What stood when.
+#[derive(Clone, Copy)]
+struct Timeline<'r> {
+    start: Nanos,
+    revisions: &'r [(Nanos, LinkSpec)],
+}
+
+impl<'r> Timeline<'r> {
+    /// The revisions, and when each ended.
+    fn spans(self) -> impl Iterator<Item = (Nanos, Nanos, &'r LinkSpec)> {
+        let ends = self.revisions.iter().skip(1).map(|(at, _)| *at);
+        let spans = self.revisions.iter().zip(ends.chain([Nanos(u64::MAX)]));
+        spans.map(|((at, spec), end)| (*at, end, spec))
+    }
+
+    /// An instant as the time from the start on.
+    fn since(self, at: Nanos) -> Nanos {
+        Nanos(at.0.saturating_sub(self.start.0))
+    }
+
+    /// One layer of conditions over time; a revision that has none says nothing of it.
+    fn of(self, layer: impl Fn(&LinkSpec) -> Option<&DirectionSpec>) -> DirectionSpec {
+        let mut all: Option<DirectionSpec> = None;
+        let mut now = DirectionSpec::default();
+        let nothing = DirectionSpec::default();
+        for (begin, end, spec) in self.spans() {
+            let layer = layer(spec).unwrap_or(&nothing);
+            let steps = layer.schedule.iter().map(|step| step.at);
+            let later = steps.filter(|at| *at > begin && *at < end);
+            for at in [begin].into_iter().chain(later) {
+                let then = layer.then(Some(at));
+                match &mut all {
+                    None => all = Some(then.clone()),
+                    Some(all) => all
+                        .schedule
+                        .extend(Step::between(self.since(at), &now, &then)),
+                }
+                now = then;
+            }
+        }
+        all.unwrap_or_default()
+    }
+
+    fn stages(self) -> Result<Vec<StageTable>> {
+        let first = self
+            .revisions
+            .first()
+            .map_or(&[][..], |(_, spec)| &spec.stages);
+        let same = |one: &StageTable, other: &StageTable| {
+            one.kind == other.kind
+                && one.name() == other.name()
+                && one.direction == other.direction
+                && one.place == other.place
+        };
+        for (_, spec) in self.revisions {
+            let is_same = spec.stages.len() == first.len()
+                && spec
+                    .stages
+                    .iter()
+                    .zip(first)
+                    .all(|(one, other)| same(one, other));
+            ensure!(
+                is_same,
+                "stages: some came, went or changed their places while the link ran, which no schedule says: what they do can change"
+            );
+        }
+        let all = first.iter().enumerate();
+        all.map(|(number, stage)| self.stage(number, stage))
+            .collect()
+    }
+
+    /// The stage of this number over time.
+    fn stage(self, number: usize, first: &StageTable) -> Result<StageTable> {
+        let mut at_first: Option<StageParameters> = None;
+        let mut now = StageParameters::default();
+        let mut schedule = Vec::new();
+        for (begin, end, spec) in self.spans() {
+            let stage = &spec.stages[number];
+            let steps = stage.schedule.iter().map(|step| step.at);
+            let later = steps.filter(|at| *at > begin && *at < end);
+            for at in [begin].into_iter().chain(later) {
+                let then = stage.then(at);
+                if at_first.is_some() {
+                    let step = then.step_from(&now, self.since(at));
+                    let step = step.map_err(|key| {
+                        anyhow!(
+                            "stages: {}: {key} was left out later, which no schedule says: say its value",
+                            first.name()
+                        )
+                    })?;
+                    schedule.extend(step);
+                } else {
+                    at_first = Some(then.clone());
+                }
+                now = then;
+            }
+        }
+        Ok(first.with(at_first.unwrap_or_default(), schedule))
+    }
+
+    /// Classes keep their order while a link runs, and new ones come behind them: the longest list has all.
+    fn classes(self) -> Result<Vec<ClassSpec>> {
+        let lists = self.revisions.iter().map(|(_, spec)| &spec.classes);
+        let all = lists.clone().max_by_key(|list| list.len());
+        let all = all.map_or(&[][..], Vec::as_slice);
+        let mut classes = Vec::new();
+        for (number, ClassSpec { rule, .. }) in all.iter().enumerate() {
+            let name = &rule.name;
+            ensure!(
+                lists
+                    .clone()
+                    .filter_map(|list| list.get(number))
+                    .all(|class| class.rule == *rule),
+                "classes: {name}: whose packets it takes was changed while the link ran, which no schedule says"
+            );
+            let layer = |layer: fn(&ClassSpec) -> &DirectionSpec| {
+                self.of(move |spec| spec.classes.get(number).map(layer))
+            };
+            let class = ClassSpec {
+                rule: rule.clone(),
+                both: layer(|class| &class.both),
+                up: layer(|class| &class.up),
+                down: layer(|class| &class.down),
+            };
+            let layers = [&class.both, &class.up, &class.down];
+            ensure!(
+                layers.into_iter().all(DirectionSpec::keeps_its_servers),
+                "classes: {name}: it had a bottleneck of its own for a part of the time, which no schedule says"
+            );
+            classes.push(class);
+        }
+        Ok(classes)
+    }
+}
+
+impl DirectionSpec {
+    /// Whether it says at all times something of each of those stages that packets share a queue in, or at none.
+    fn keeps_its_servers(&self) -> bool {
+        let servers = |spec: &Self| {
+            let is_limited = spec.rate.is_some() || spec.queue.is_some() || spec.aqm.is_some();
+            let varies = spec.rate_at.is_some() || spec.fluctuation.is_some();
+            [
+                spec.police.is_some(),
+                is_limited || varies,
+                spec.netem.is_some(),
+            ]
+        };
+        let ever = servers(&self.ever());
+        let times = self.schedule.iter().map(|step| Some(step.at));
+        [None]
+            .into_iter()
+            .chain(times)
+            .all(|time| servers(&self.then(time)) == ever)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> LinkSpec {
+        toml::from_str(text).unwrap()
+    }
+
+    fn ran(revisions: &[(u64, &str)]) -> Result<LinkSpec> {
+        let all = revisions
+            .iter()
+            .map(|(ms, text)| (Nanos::from_millis(*ms), spec(text)));
+        over_time(&all.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn each_change_is_a_step_of_what_differs() {
+        let ran = ran(&[
+            (1_000, "delay = '1ms'\nseed = 7"),
+            (
+                3_000,
+                "delay = '1ms'\nseed = 7\nrate = '1mbit'\nqueue = '5pkt'\n[up]\nloss = '100%'",
+            ),
+            (4_000, "delay = '60ms'\nseed = 7\n[down]\nloss = '1%'"),
+        ]);
+        let right = "delay = '1ms'\nseed = 7\n\
+            schedule = [{ at = '2s', rate = '1mbit', queue = '5pkt' }, { at = '3s', delay = '60ms', without = ['rate', 'queue'] }]\n\
+            [up]\nschedule = [{ at = '2s', loss = '100%' }, { at = '3s', without = ['loss'] }]\n\
+            [down]\nschedule = [{ at = '3s', loss = '1%' }]";
+        assert_eq!(ran.unwrap(), spec(right));
+    }
+
+    #[test]
+    fn a_schedule_counts_from_the_start_and_ends_with_its_revision() {
+        let own = "loss = '1%'\nschedule = [{ at = '1s', loss = '2%' }, { at = '4s', loss = '3%' }, { at = '8s', loss = '4%' }]";
+        let ran = ran(&[(0, "loss = '9%'"), (2_000, own), (6_000, "loss = '3%'")]);
+        let right =
+            "loss = '9%'\nschedule = [{ at = '2s', loss = '2%' }, { at = '4s', loss = '3%' }]";
+        assert_eq!(ran.unwrap(), spec(right));
+    }
+
+    #[test]
+    fn what_stages_do_and_what_classes_differ_in_is_scheduled() {
+        let ran = ran(&[
+            (0, "stages = [{ kind = 'gate' }]"),
+            (500, "stages = [{ kind = 'gate', open = false }]"),
+            (
+                900,
+                "stages = [{ kind = 'gate', open = true }]\nclasses = [{ name = 'web', port = 80, loss = '1%' }]",
+            ),
+        ]);
+        let right = "stages = [{ kind = 'gate', schedule = [{ at = '500ms', open = false }, { at = '900ms', open = true }] }]\n\
+            classes = [{ name = 'web', port = 80, schedule = [{ at = '900ms', loss = '1%' }] }]";
+        assert_eq!(ran.unwrap(), spec(right));
+    }
+
+    #[test]
+    fn what_no_schedule_says_is_refused_with_its_key() {
+        for (first, second, words) in [
+            ("", "toffee = 'drop=2'", "toffee: "),
+            ("", "stages = [{ kind = 'gate' }]", "stages: some came"),
+            (
+                "stages = [{ kind = 'gate', open = false }]",
+                "stages = [{ kind = 'gate' }]",
+                "stages: gate: open was left out",
+            ),
+            (
+                "classes = [{ name = 'web', port = 80 }]",
+                "classes = [{ name = 'web', port = 81 }]",
+                "classes: web: whose",
+            ),
+            (
+                "rate = '1mbit'",
+                "rate = '1mbit'\nclasses = [{ name = 'web', port = 80, rate = '2mbit' }]",
+                "classes: web: it had a bottleneck",
+            ),
+        ] {
+            let refused = ran(&[(0, first), (5, second)]).unwrap_err().to_string();
+            assert!(refused.starts_with(words), "{second}: {refused}");
+        }
+    }
+}

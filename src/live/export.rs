@@ -1,0 +1,165 @@
+//! The changes made while a link ran, as files that make them again.
+
+use std::fmt::Display;
+
+use anyhow::Result;
+use model::Nanos;
+use record::link_spec::{LinkSpec, over_time};
+use serde::Serialize;
+
+use super::moment::seconds;
+
+/// How long the scenario goes on behind the last change, in seconds.
+const TAIL_S: f64 = 5.0;
+
+/// Pings a second of the scenario.
+const PINGS_PER_S: f64 = 10.0;
+
+/// What was in force one after the other, from when on.
+pub(crate) struct Told {
+    /// The link's name.
+    pub(super) name: String,
+    /// The first and the last revision.
+    pub(super) revisions: [u64; 2],
+    /// When the first came into force: RFC 3339.
+    pub(super) since: String,
+    /// When each came into force, counted from the link's start.
+    pub(super) conditions: Vec<(Nanos, LinkSpec)>,
+}
+
+/// A scenario's tables.
+#[derive(Serialize)]
+struct Scenario {
+    name: String,
+    title: String,
+    seed: u64,
+    instruments: [Instrument; 1],
+    cases: [Case; 1],
+}
+
+#[derive(Serialize)]
+struct Instrument {
+    kind: &'static str,
+    parameters: Pings,
+}
+
+#[derive(Serialize)]
+struct Pings {
+    count: u64,
+    interval: &'static str,
+}
+
+#[derive(Serialize)]
+struct Case {
+    name: &'static str,
+    link: LinkSpec,
+}
+
+impl Told {
+    /// As a link file with a schedule.
+    ///
+    /// # Errors
+    /// A change that no schedule says.
+    pub(crate) fn link_file(&self) -> Result<String> {
+        let about = "What was in force, one after the other. Times count from the first of it.";
+        Ok(format!(
+            "{}{}",
+            self.head(about),
+            toml::to_string(&over_time(&self.conditions)?)?
+        ))
+    }
+
+    /// As an experiment that `farwire run` makes.
+    ///
+    /// # Errors
+    /// A change that no schedule says.
+    pub(crate) fn scenario(&self) -> Result<String> {
+        let link = over_time(&self.conditions)?;
+        let [first, last] = self.revisions;
+        let scenario = Scenario {
+            name: format!("{}-{first}-to-{last}", plain(&self.name)),
+            title: format!("{}: its conditions from {} on", self.name, self.since),
+            seed: link.seed(),
+            instruments: [Instrument {
+                kind: "ping",
+                parameters: Pings {
+                    count: self.pings(),
+                    interval: "100ms",
+                },
+            }],
+            cases: [Case {
+                name: "as-it-was",
+                link,
+            }],
+        };
+        let about = "Pings through what was in force, one after the other: put your own instruments in their place.";
+        let text = toml::to_string(&scenario)?;
+        Ok(format!("{}{text}", self.head(about)))
+    }
+
+    fn head(&self, about: impl Display) -> String {
+        let [first, last] = self.revisions;
+        let Self { name, since, .. } = self;
+        let name = name.escape_debug();
+        format!("# {about}\n# Link {name}, revisions {first} to {last}, from {since} on.\n\n")
+    }
+
+    /// So many that the last change is met too.
+    fn pings(&self) -> u64 {
+        let [first, last] = [self.conditions.first(), self.conditions.last()]
+            .map(|end| end.map_or(Nanos::ZERO, |(at, _)| *at));
+        let span = seconds(Nanos(last.0.saturating_sub(first.0))) + TAIL_S;
+        (span * PINGS_PER_S).ceil() as u64
+    }
+}
+
+/// A link's name as a part of an experiment's.
+fn plain(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let letters = name.chars().map(|c| if is_plain(c) { c } else { '-' });
+    letters
+        .collect::<String>()
+        .trim_start_matches(['-', '_'])
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told() -> Told {
+        let at = |ms, text: &str| (Nanos::from_millis(ms), toml::from_str(text).unwrap());
+        Told {
+            name: "eth0-eth1.7".to_owned(),
+            revisions: [3, 4],
+            since: "2026-01-01T00:00:00Z".to_owned(),
+            conditions: vec![
+                at(2_000, "delay = '1ms'\nseed = 7\nup = { loss = '1%' }"),
+                at(3_500, "delay = '2ms'\nseed = 7"),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_link_file_says_what_was_in_force_and_when() {
+        let text = told().link_file().unwrap();
+        assert!(text.contains("revisions 3 to 4, from 2026"), "{text}");
+        let read: LinkSpec = toml::from_str(&text).unwrap();
+        let right = "delay = '1ms'\nseed = 7\nschedule = [{ at = '1.5s', delay = '2ms' }]\n\
+            [up]\nloss = '1%'\nschedule = [{ at = '1.5s', without = ['loss'] }]";
+        assert_eq!(read, toml::from_str(right).unwrap());
+    }
+
+    #[test]
+    fn a_scenario_is_one_that_runs_until_the_last_change_is_met() {
+        let text = told().scenario().unwrap();
+        let scenario: toml::Table = toml::from_str(&text).unwrap();
+        assert_eq!(scenario["name"].as_str(), Some("eth0-eth1-7-3-to-4"));
+        assert_eq!(scenario["seed"].as_integer(), Some(7));
+        let link: LinkSpec = scenario["cases"][0]["link"].clone().try_into().unwrap();
+        let file: LinkSpec = toml::from_str(&told().link_file().unwrap()).unwrap();
+        assert_eq!(link, file);
+        let pings = &scenario["instruments"][0]["parameters"];
+        assert_eq!(pings["count"].as_integer(), Some(65));
+    }
+}

@@ -1,0 +1,300 @@
+//! Who may do what, where a token is asked for: who has the one may change links, who has the other may watch them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use ring::digest::{SHA256, digest};
+use subtle::ConstantTimeEq as _;
+
+use super::problem::Problem;
+
+/// The shortest token that is taken.
+const SHORTEST: usize = 16;
+
+/// Wrong tokens that one address may send at once, and then one in so long.
+const WRONG: u32 = 10;
+const ANOTHER: Duration = Duration::from_secs(6);
+
+/// Addresses whose wrong tokens are remembered; beyond them those that sent none for the longest time are forgotten.
+const REMEMBERED: usize = 1_024;
+
+/// Where a request comes from; nothing of a socket of the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer(pub(super) Option<IpAddr>);
+
+/// What tokens are asked for; nothing, if there are none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Access(Option<Arc<Tokens>>);
+
+#[derive(Debug)]
+struct Tokens {
+    /// Who has it may do all.
+    all: Token,
+    /// Who has it may read, packets aside.
+    read: Option<Token>,
+    wrong: Mutex<HashMap<Option<IpAddr>, Wrong>>,
+}
+
+/// The digest of a token: those of texts of any lengths are compared in the same time.
+#[derive(Clone, Copy)]
+struct Token([u8; 32]);
+
+/// How many wrong tokens came from an address: each counts for a while.
+#[derive(Clone, Copy, Debug)]
+struct Wrong {
+    /// When the last of them counts no longer.
+    until: Instant,
+}
+
+impl Access {
+    /// Asks for a token: `all` lets do everything, `read` lets read.
+    ///
+    /// # Errors
+    /// A token that is too short, or has characters that no header has; two that are the same; one to read and none for all.
+    pub(crate) fn new(all: Option<&str>, read: Option<&str>) -> Result<Self> {
+        for token in all.iter().chain(&read) {
+            ensure!(
+                token.len() >= SHORTEST,
+                "a token has at least {SHORTEST} characters: `openssl rand -hex 16` makes one"
+            );
+            ensure!(
+                token.bytes().all(|byte| byte.is_ascii_graphic()),
+                "a token has letters, digits and signs of ASCII only, and no blanks"
+            );
+        }
+        ensure!(
+            all != read || all.is_none(),
+            "the token that lets read is the one that lets do all: give it another"
+        );
+        ensure!(
+            read.is_none() || all.is_some(),
+            "there is a token that lets read, and none that lets do more: give that too"
+        );
+        let tokens = all.map(|all| Tokens {
+            all: Token::of(all),
+            read: read.map(Token::of),
+            wrong: Mutex::default(),
+        });
+        Ok(Self(tokens.map(Arc::new)))
+    }
+
+    /// Whether a token is asked for.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Why a request is refused, if it is.
+    pub(super) fn refuses(
+        &self,
+        peer: Peer,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Option<Problem> {
+        let tokens = self.0.as_deref()?;
+        // The page has no secrets, and asks for a token.
+        if path == "/" || path.starts_with("/page/") {
+            return None;
+        }
+        let said = headers.get(header::AUTHORIZATION);
+        let said = said.and_then(|said| said.to_str().ok());
+        let said = said.and_then(|said| said.strip_prefix("Bearer "));
+        let Some(said) = said.map(str::trim) else {
+            return Some(Problem::unauthorized(
+                "this farwire wants a token: Authorization: Bearer TOKEN",
+            ));
+        };
+        tokens.check(peer, said, method, path, Instant::now())
+    }
+}
+
+impl Tokens {
+    fn check(
+        &self,
+        peer: Peer,
+        said: &str,
+        method: &Method,
+        path: &str,
+        now: Instant,
+    ) -> Option<Problem> {
+        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = peer.0.map(network_of);
+        // Whoever sent many is not heard, so that a right one among them does not show.
+        let is_heard = |of: &Wrong| of.until <= now + ANOTHER * (WRONG - 1);
+        if wrong.get(&from).is_some_and(|of| !is_heard(of)) {
+            return Some(Problem::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                format!("too many wrong tokens: again in {} s", ANOTHER.as_secs()),
+            ));
+        }
+        let said = Token::of(said);
+        // Both are compared, whichever it is.
+        let [is_all, is_read] = [Some(&self.all), self.read.as_ref()]
+            .map(|token| token.is_some_and(|token| token.is(&said)));
+        if !is_all && !is_read {
+            note(&mut wrong, from, now);
+            return Some(Problem::unauthorized("this is not the token"));
+        }
+        let reads = *method == Method::GET || *method == Method::HEAD;
+        let is_packets = path.ends_with("/capture");
+        (!is_all && (!reads || is_packets)).then(|| {
+            Problem::forbidden("this token lets watch: changes and captures take the other one")
+        })
+    }
+}
+
+/// Notes a wrong token.
+fn note(wrong: &mut HashMap<Option<IpAddr>, Wrong>, from: Option<IpAddr>, now: Instant) {
+    wrong.retain(|_, of| of.until > now);
+    if wrong.len() >= REMEMBERED && !wrong.contains_key(&from) {
+        let first = wrong.iter().min_by_key(|(_, of)| of.until);
+        if let Some(first) = first.map(|(from, _)| *from) {
+            wrong.remove(&first);
+        }
+    }
+    let of = wrong.entry(from).or_insert(Wrong { until: now });
+    of.until = of.until.max(now) + ANOTHER;
+}
+
+/// The address, or of IPv6 the network that one host has to itself.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = address.to_bits() >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from_bits(network))
+        }
+        v4 => v4,
+    }
+}
+
+impl Token {
+    fn of(text: &str) -> Self {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
+        Self(bytes)
+    }
+
+    /// Takes as long whether it is or not.
+    fn is(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::response::IntoResponse as _;
+
+    const ALL: &str = "all-0123456789abcdef";
+    const READ: &str = "read-0123456789abcdef";
+
+    fn tokens() -> Tokens {
+        Tokens {
+            all: Token::of(ALL),
+            read: Some(Token::of(READ)),
+            wrong: Mutex::default(),
+        }
+    }
+
+    fn status(problem: Option<Problem>) -> u16 {
+        problem.map_or(200, |problem| problem.into_response().status().as_u16())
+    }
+
+    #[test]
+    fn who_has_a_token_may_what_it_lets() {
+        let access = Access::new(Some(ALL), Some(READ)).unwrap();
+        let asks = |token: Option<&str>, method: Method, path: &str| {
+            let mut headers = HeaderMap::new();
+            if let Some(token) = token {
+                headers.insert(header::AUTHORIZATION, token.parse().unwrap());
+            }
+            status(access.refuses(Peer(None), &method, path, &headers))
+        };
+        let bearer = |token: &str| format!("Bearer {token}");
+        let (all, read) = (bearer(ALL), bearer(READ));
+        assert_eq!(asks(None, Method::GET, "/"), 200);
+        assert_eq!(asks(None, Method::GET, "/page/app.js"), 200);
+        for path in ["/v1/links", "/metrics", "/v1/openapi.json", "/x"] {
+            assert_eq!(asks(None, Method::GET, path), 401, "{path}");
+            assert_eq!(asks(Some(ALL), Method::GET, path), 401, "{path}");
+            assert_eq!(asks(Some(&bearer("x")), Method::GET, path), 401, "{path}");
+            assert_eq!(asks(Some(&read), Method::GET, path), 200, "{path}");
+            assert_eq!(asks(Some(&all), Method::PUT, path), 200, "{path}");
+            assert_eq!(asks(Some(&read), Method::PATCH, path), 403, "{path}");
+        }
+        let packets = "/v1/links/link/capture";
+        assert_eq!(asks(Some(&read), Method::GET, packets), 403);
+        assert_eq!(asks(Some(&all), Method::GET, packets), 200);
+        let open = Access::new(None, None).unwrap();
+        let headers = HeaderMap::new();
+        assert!(
+            open.refuses(Peer(None), &Method::PUT, packets, &headers)
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn after_ten_wrong_tokens_an_address_waits() {
+        let tokens = tokens();
+        let begun = Instant::now();
+        let asks = |address: &str, token: &str, after: u64| {
+            let peer = Peer(Some(address.parse().unwrap()));
+            let now = begun + Duration::from_secs(after);
+            status(tokens.check(peer, token, &Method::GET, "/v1/links", now))
+        };
+        for _ in 0..WRONG {
+            assert_eq!(asks("192.0.2.1", "wrong", 0), 401);
+        }
+        assert_eq!(asks("192.0.2.1", "wrong", 0), 429);
+        assert_eq!(asks("192.0.2.1", ALL, 0), 429, "a right one would show");
+        assert_eq!(asks("::ffff:192.0.2.1", ALL, 0), 429);
+        assert_eq!(asks("192.0.2.2", ALL, 0), 200);
+        assert_eq!(asks("192.0.2.1", "wrong", 7), 401);
+        assert_eq!(asks("192.0.2.1", "wrong", 7), 429);
+        assert_eq!(asks("192.0.2.1", ALL, 14), 200);
+        for host in 0..WRONG {
+            assert_eq!(asks(&format!("2001:db8::{host}"), "wrong", 0), 401);
+        }
+        assert_eq!(
+            asks("2001:db8::ffff", ALL, 0),
+            429,
+            "one network is one host's"
+        );
+        assert_eq!(asks("2001:db8:0:1::1", ALL, 0), 200);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let tokens = tokens();
+        let now = Instant::now();
+        for number in 0..u32::try_from(REMEMBERED).unwrap() + 10 {
+            let peer = Peer(Some(IpAddr::from(number.to_be_bytes())));
+            tokens.check(peer, "wrong", &Method::GET, "/v1/links", now);
+        }
+        assert_eq!(tokens.wrong.lock().unwrap().len(), REMEMBERED);
+    }
+
+    #[test]
+    fn a_token_that_is_none_is_refused() {
+        for (all, read, words) in [
+            (Some("short"), None, "at least 16"),
+            (Some("with a blank in it 0123"), None, "no blanks"),
+            (Some(ALL), Some(ALL), "give it another"),
+            (None, Some(READ), "give that too"),
+        ] {
+            let refused = Access::new(all, read).unwrap_err().to_string();
+            assert!(refused.contains(words), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! TLS: the server's certificate, given or its own, and clients that know it by its fingerprint.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use ring::digest::{SHA256, digest};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{
+    CryptoProvider, ring as provider, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme, version};
+
+/// A certificate and its key, in PEM.
+#[derive(Clone, Debug)]
+pub(crate) struct CertificateFiles {
+    /// The certificate, and those that lead from it to one that clients know.
+    pub(crate) certificate: PathBuf,
+    /// Its key.
+    pub(crate) key: PathBuf,
+}
+
+/// What a server shows and proves.
+#[derive(Clone, Debug)]
+pub(crate) struct Tls {
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) pin: Pin,
+}
+
+/// By what a certificate is known: SHA-256 of its DER form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pin([u8; 32]);
+
+impl Tls {
+    /// With the certificate in these files.
+    ///
+    /// # Errors
+    /// A file that cannot be read, has no certificate or key, or the key of another certificate; names it.
+    pub(crate) fn read(files: &CertificateFiles) -> Result<Self> {
+        let named = |file: &Path| format!("{}: cannot read", file.display());
+        let chain = CertificateDer::pem_file_iter(&files.certificate)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .with_context(|| named(&files.certificate))?;
+        if chain.is_empty() {
+            bail!(
+                "{}: there is no certificate in PEM form in it",
+                files.certificate.display()
+            );
+        }
+        let key = PrivateKeyDer::from_pem_file(&files.key).with_context(|| named(&files.key))?;
+        Self::of(chain, key).with_context(|| {
+            format!(
+                "{} and {}",
+                files.certificate.display(),
+                files.key.display()
+            )
+        })
+    }
+
+    /// With a certificate of its own, which nobody knows but by its fingerprint; it is made anew each time.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub(crate) fn own(bound: SocketAddr) -> Result<Self> {
+        let mut names = vec![
+            "localhost".to_owned(),
+            "127.0.0.1".to_owned(),
+            "::1".to_owned(),
+        ];
+        if !bound.ip().is_unspecified() {
+            names.push(bound.ip().to_string());
+        }
+        let made = rcgen::generate_simple_self_signed(names).context("making a certificate")?;
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der());
+        let key = key.map_err(|why| anyhow::anyhow!("making a key: {why}"))?;
+        Self::of(vec![made.cert.der().clone()], key)
+    }
+
+    fn of(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self> {
+        let pin = Pin::of(chain.first().context("no certificate")?);
+        let config = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()))
+            .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        Ok(Self {
+            config: Arc::new(config),
+            pin,
+        })
+    }
+}
+
+impl Pin {
+    fn of(certificate: &CertificateDer<'_>) -> Self {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, certificate).as_ref());
+        Self(bytes)
+    }
+
+    /// How a client connects that knows the server's certificate by this.
+    ///
+    /// # Errors
+    /// None that this program's choice of ciphers can cause.
+    pub(crate) fn client(self) -> Result<ClientConfig> {
+        let provider = Arc::new(provider::default_provider());
+        let verifier = Pinned {
+            pin: self,
+            provider: Arc::clone(&provider),
+        };
+        Ok(ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth())
+    }
+}
+
+/// Takes the one certificate that it knows, whoever signed it and whatever name it has, from who can prove that it is theirs.
+#[derive(Debug)]
+struct Pinned {
+    pin: Pin,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let shown = Pin::of(certificate);
+        if shown != self.pin {
+            return Err(Error::General(format!(
+                "the server shows another certificate than --pin names: {shown}"
+            )));
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+impl FromStr for Pin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let right = "it is the SHA-256 fingerprint of a certificate, 64 hexadecimal digits, as the farwire that listens says it: sha256:1f2e...";
+        let digits: String = text
+            .strip_prefix("sha256:")
+            .unwrap_or(text)
+            .chars()
+            .filter(|c| *c != ':')
+            .collect();
+        let mut bytes = [0; 32];
+        if digits.len() != 64 || !digits.is_ascii() {
+            return Err(right.to_owned());
+        }
+        for (place, byte) in bytes.iter_mut().enumerate() {
+            let two = &digits[2 * place..2 * place + 2];
+            *byte = u8::from_str_radix(two, 16).map_err(|_| right.to_owned())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+
+    /// What a client reads that knows a server by `pin`.
+    fn reads(server: &Tls, pin: Pin) -> std::io::Result<String> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let at = listener.local_addr()?;
+        let config = Arc::clone(&server.config);
+        let serving = std::thread::spawn(move || -> std::io::Result<()> {
+            let (stream, _) = listener.accept()?;
+            let server = rustls::ServerConnection::new(config).map_err(std::io::Error::other)?;
+            let mut stream = rustls::StreamOwned::new(server, stream);
+            stream.write_all(b"hello")?;
+            stream.conn.send_close_notify();
+            stream.flush()
+        });
+        let config = Arc::new(pin.client().unwrap());
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let client = rustls::ClientConnection::new(config, name).map_err(std::io::Error::other)?;
+        let mut stream = rustls::StreamOwned::new(client, TcpStream::connect(at)?);
+        let mut text = String::new();
+        let read = stream.read_to_string(&mut text);
+        drop(stream);
+        // It fails where the client went away.
+        let _ = serving.join();
+        read.map(|_| text)
+    }
+
+    #[test]
+    fn a_client_takes_the_certificate_that_it_knows_and_no_other() {
+        let at = "192.0.2.1:7700".parse().unwrap();
+        let [one, other] = [(); 2].map(|()| Tls::own(at).unwrap());
+        assert_ne!(one.pin, other.pin);
+        assert_eq!(reads(&one, one.pin).unwrap(), "hello");
+        let refused = reads(&one, other.pin).unwrap_err().to_string();
+        assert!(refused.contains(&one.pin.to_string()), "{refused}");
+    }
+
+    #[test]
+    fn a_fingerprint_reads_as_it_is_said_and_as_openssl_says_it() {
+        let pin = Pin::of(&CertificateDer::from(vec![1, 2, 3]));
+        assert_eq!(pin.to_string().parse(), Ok(pin));
+        let upper = pin.to_string()[7..].to_uppercase();
+        let pairs: Vec<&str> = (0..32).map(|n| &upper[2 * n..2 * n + 2]).collect();
+        assert_eq!(pairs.join(":").parse(), Ok(pin));
+        for wrong in ["", "sha256:00", "sha256:zz", &"é".repeat(32)] {
+            assert!(wrong.parse::<Pin>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn files_without_what_they_should_have_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let certificate = file("certificate.pem", &made.cert.pem());
+        let key = file("key.pem", &made.signing_key.serialize_pem());
+        let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        let other = file("other.pem", &other);
+        let empty = file("empty.pem", "");
+        let read = |certificate: &PathBuf, key: &PathBuf| {
+            Tls::read(&CertificateFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+            })
+        };
+        assert_eq!(
+            read(&certificate, &key).unwrap().pin,
+            Pin::of(made.cert.der())
+        );
+        for (certificate, key, words) in [
+            (&empty, &key, "empty.pem: there is no certificate"),
+            (&certificate, &empty, "empty.pem: cannot read"),
+            (&certificate, &other, "other.pem"),
+        ] {
+            let refused = format!("{:#}", read(certificate, key).unwrap_err());
+            assert!(refused.contains(words), "{refused}");
+        }
+    }
+}

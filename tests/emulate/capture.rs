@@ -1,0 +1,51 @@
+//! `--pcap` of a box: it is opened before the box gives files up, and written while it is confined.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use netio::bed::{Bed, BedConfig};
+
+use crate::common::process::{run, run_in};
+use crate::common::suite::{Need, Suite};
+use crate::common::wan_box::WanBox;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a capture of a box has what passed it, and tshark reads it",
+        &[Need::Namespaces, Need::Tool("ping"), Need::Tool("tshark")],
+        what_passed,
+    );
+}
+
+fn what_passed() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let prefix = directory.path().join("seen");
+    let bed = Bed::build(&BedConfig::default())?;
+    let link = format!("--delay 5ms --pcap {} --pcap-filter icmp", prefix.display());
+    let wan_box = WanBox::start(&bed, &link)?;
+    let mut ping = Command::new("ping");
+    ping.args(["-q", "-c", "3", "-i", "0.2", "10.77.0.2"]);
+    let pinged = run_in(bed.client(), &mut ping)?;
+    ensure!(pinged.status.success(), "{pinged:?}");
+    let counted = wan_box.stop()?;
+    ensure!(counted.up.delivered >= 3, "{counted:?}");
+    let mut tshark = Command::new("tshark");
+    tshark.arg("-r").arg(prefix.with_extension("pcapng"));
+    tshark.args(
+        "-T fields -e frame.interface_name -e frame.interface_description -e icmp.type".split(' '),
+    );
+    let read = run(&mut tshark)?;
+    ensure!(read.status.success(), "{read:?}");
+    let rows = String::from_utf8(read.stdout)?;
+    let ends = [netio::bed::CLIENT_PORT, netio::bed::SERVER_PORT];
+    for (name, end) in ["a", "b"].into_iter().zip(ends) {
+        for icmp in [8, 0] {
+            let row = format!("{name}\t{end}\t{icmp}");
+            ensure!(
+                rows.lines().filter(|line| **line == row).count() == 3,
+                "{row}: {rows}"
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! Beyond loopback: a token, TLS whose certificate is known by its fingerprint, and a role that watches.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::common::process::{self, farwire};
+use crate::common::suite::{Need, Suite};
+
+const ALL: &str = "all-0123456789abcdef";
+const READ: &str = "read-0123456789abcdef";
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "beyond loopback farwire set changes a link with the token and the fingerprint, and with nothing else",
+        &[Need::Namespaces],
+        by_token_and_fingerprint,
+    );
+    suite.test(
+        "wrong tokens are answered by 401, many of them by 429, and who watches changes nothing",
+        &[Need::Namespaces, Need::Tool("curl")],
+        wrong_tokens,
+    );
+    suite.test(
+        "a token and a certificate that are none are refused at the start, by their files",
+        &[Need::Namespaces],
+        wrong_files,
+    );
+}
+
+/// `farwire exec` that listens on all addresses.
+struct Guarded {
+    child: Child,
+    directory: TempDir,
+    /// https://127.0.0.1:PORT
+    at: String,
+    pin: String,
+}
+
+impl Guarded {
+    fn start() -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let file = |name: &str| directory.path().join(name);
+        for (name, token) in [
+            ("all", ALL),
+            ("read", READ),
+            ("wrong", "wrong-0123456789abcdef"),
+        ] {
+            fs::write(file(name), format!("{token}\n"))?;
+        }
+        let mut child = farwire()
+            .args([
+                "exec",
+                "--listen",
+                "0.0.0.0:0",
+                "--delay",
+                "20ms",
+                "--token-file",
+            ])
+            .arg(file("all"))
+            .arg("--read-token-file")
+            .arg(file("read"))
+            .args(["--", "sleep", "600"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let stderr = child.stderr.take().context("its standard error")?;
+        let mut started = Self {
+            child,
+            directory,
+            at: String::new(),
+            pin: String::new(),
+        };
+        let mut lines = BufReader::new(stderr).lines();
+        let mut said = String::new();
+        for line in &mut lines {
+            let line = line?;
+            if let Some((_, pin)) = line.split_once("--pin ") {
+                started.pin = pin.to_owned();
+            }
+            if let Some((_, port)) = line.split_once("https://0.0.0.0:") {
+                started.at = format!("https://127.0.0.1:{}", port.trim_end_matches('/'));
+                break;
+            }
+            said += &line;
+        }
+        std::thread::spawn(move || lines.for_each(drop));
+        ensure!(
+            !started.at.is_empty() && !started.pin.is_empty(),
+            "it never listened: {said}"
+        );
+        Ok(started)
+    }
+
+    fn token(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A command of farwire's at it, with the token in this file.
+    fn asks(&self, words: &str, token: Option<&str>, pin: &str) -> Result<(Option<i32>, String)> {
+        let mut command = farwire();
+        command
+            .args(words.split(' '))
+            .args(["--at", &self.at, "--pin", pin]);
+        command.env_remove("FARWIRE_TOKEN");
+        if let Some(token) = token {
+            command.arg("--token-file").arg(self.token(token));
+        }
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = process::run(&mut command)?;
+        let said = [stdout, stderr].concat();
+        Ok((status.code(), String::from_utf8(said)?))
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+fn by_token_and_fingerprint() -> Result<()> {
+    let exec = Guarded::start()?;
+    let (code, said) = exec.asks("set link --delay 30ms", Some("all"), &exec.pin)?;
+    ensure!(
+        code == Some(0) && said.contains("link: delay 30ms each way"),
+        "{said}"
+    );
+    let (code, said) = exec.asks("links", Some("read"), &exec.pin)?;
+    ensure!(
+        code == Some(0) && said.contains("delay 30ms each way (revision 2)"),
+        "{said}"
+    );
+    for (words, token, words_of_error) in [
+        (
+            "set link --delay 40ms",
+            Some("read"),
+            "this token lets watch",
+        ),
+        (
+            "set link --delay 40ms",
+            Some("wrong"),
+            "this is not the token",
+        ),
+        ("links", None, "wants a token"),
+    ] {
+        let (code, said) = exec.asks(words, token, &exec.pin)?;
+        ensure!(
+            code == Some(2) && said.contains(words_of_error),
+            "{words}: {said}"
+        );
+    }
+    let other = format!("sha256:{}", "0".repeat(64));
+    let (code, said) = exec.asks("links", Some("all"), &other)?;
+    ensure!(code != Some(0) && said.contains(&exec.pin), "{said}");
+    let (_, said) = exec.asks("links", Some("read"), &exec.pin)?;
+    ensure!(
+        said.contains("(revision 2)"),
+        "what was refused changed the link: {said}"
+    );
+    Ok(())
+}
+
+fn wrong_tokens() -> Result<()> {
+    let exec = Guarded::start()?;
+    let asks = |token: &str, more: &[&str]| -> Result<String> {
+        let mut curl = Command::new("curl");
+        // Its certificate is known by its fingerprint, which curl does not look at.
+        curl.args([
+            "-s",
+            "-k",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "--noproxy",
+            "*",
+        ]);
+        curl.args(["-H", &format!("Authorization: Bearer {token}")])
+            .args(more);
+        let output = process::run(curl.arg(format!("{}/v1/links/link", exec.at)))?;
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    ensure!(asks(ALL, &[])? == "200");
+    ensure!(asks(READ, &[])? == "200");
+    ensure!(asks(READ, &["-X", "PATCH", "-d", "{}"])? == "403");
+    for _ in 0..10 {
+        let code = asks("wrong", &[])?;
+        ensure!(code == "401", "{code}");
+    }
+    let codes = [asks("wrong", &[])?, asks("wrong", &[])?];
+    ensure!(codes.iter().any(|code| code == "429"), "{codes:?}");
+    Ok(())
+}
+
+fn wrong_files() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let file = |name: &str, text: &str| -> Result<String> {
+        let path = directory.path().join(name);
+        fs::write(&path, text)?;
+        Ok(path.display().to_string())
+    };
+    let token = file("token", ALL)?;
+    let short = file("short", "short")?;
+    let empty = file("empty", "\n")?;
+    for (flags, words) in [
+        (vec!["--token-file", &short], "at least 16"),
+        (vec!["--token-file", &empty], "empty: there is no token"),
+        (
+            vec!["--token-file", "/nowhere/token"],
+            "/nowhere/token: cannot read",
+        ),
+        (vec!["--read-token-file", &token], "give that too"),
+        (
+            vec![
+                "--token-file",
+                &token,
+                "--tls-cert",
+                &empty,
+                "--tls-key",
+                &empty,
+            ],
+            "empty: there is no certificate",
+        ),
+    ] {
+        let mut exec = farwire();
+        exec.env_remove("FARWIRE_TOKEN");
+        exec.args(["exec", "--listen", "0.0.0.0:0"])
+            .args(&flags)
+            .args(["--", "true"]);
+        let ended = process::run(&mut exec)?;
+        let said = String::from_utf8_lossy(&ended.stderr);
+        ensure!(
+            ended.status.code() == Some(125) && said.contains(words),
+            "{flags:?}: {said}"
+        );
+    }
+    Ok(())
+}
