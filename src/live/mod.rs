@@ -31,7 +31,7 @@ pub(crate) use self::link::LiveLink;
 pub(crate) use self::meter::{Meter, WayMeter};
 pub(crate) use self::sample::{Event, Happening, Sample};
 pub(crate) use self::view::{Change, Changed, LinkView};
-pub(crate) use self::words::in_force;
+pub(crate) use self::words::{in_force, quoted};
 
 /// The links that run now, by name.
 #[derive(Clone, Default)]
