@@ -42,6 +42,7 @@ peers: build ## netem and queues beside the kernel's, in a user-mode Linux: the 
 	$(CARGO) bench --locked --bench netem
 
 soak: toolchain test-tools ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s, 1,000 kills, 30 minutes of 50 clients, 30 minutes of a link changed every second
+	scripts/shard_examples
 	FARWIRE_SOAK=1 $(CARGO) test --locked -p farwire-model --test laws
 	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic --test hostile --test live
 	@if scripts/nightly rustc; then \

@@ -14,6 +14,7 @@ mod notes;
 mod service_manager;
 mod testbed;
 mod toml_file;
+mod tui;
 mod web;
 
 use std::process::ExitCode;

@@ -3,11 +3,16 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use record::printable::printable_lines;
 
 /// Set once, before anything is said.
 static QUIET: AtomicBool = AtomicBool::new(false);
+/// What is kept for later, while anything is.
+static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+/// Lines that are kept; what comes after them is lost.
+const MOST_HELD: usize = 1_000;
 
 /// Says nothing from now on.
 pub(crate) fn keep_quiet() {
@@ -24,11 +29,35 @@ pub(crate) fn are_watched() -> bool {
     !are_quiet() && io::stderr().is_terminal()
 }
 
+/// Keeps what is noted until [`release`]: the terminal shows something else.
+pub(crate) fn hold() {
+    lock().get_or_insert_default();
+}
+
+/// Says what was kept, and keeps nothing any more.
+pub(crate) fn release() {
+    let held = lock().take();
+    for line in held.into_iter().flatten() {
+        eprintln!("{line}");
+    }
+}
+
 /// Says a line.
 pub(crate) fn note(line: impl Display) {
-    if !are_quiet() {
-        eprintln!("{}", printable_lines(&line.to_string()));
+    if are_quiet() {
+        return;
     }
+    let line = printable_lines(&line.to_string()).into_owned();
+    match &mut *lock() {
+        Some(held) if held.len() < MOST_HELD => held.push(line),
+        Some(_) => {}
+        None => eprintln!("{line}"),
+    }
+}
+
+/// A panic elsewhere leaves no half line here.
+fn lock() -> MutexGuard<'static, Option<Vec<String>>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where results go as text when their JSON takes standard output.

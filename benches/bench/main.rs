@@ -8,6 +8,7 @@
 
 mod facts;
 mod instruments;
+mod merge;
 mod model;
 mod path;
 mod processes;
@@ -55,7 +56,7 @@ impl Part {
         }
     }
 
-    /// One that compares pairs, which takes long.
+    /// One that runs only by name: it compares pairs, which takes long, or has no place in the page.
     const fn paired(
         name: &'static str,
         needs: &'static [&'static str],
@@ -88,6 +89,7 @@ const PARTS: &[Part] = &[
     Part::paired("packet-log", &["iperf3"], path::paired::packet_log),
     Part::paired("effects", &["iperf3"], path::paired::effects),
     Part::paired("hardening", &["iperf3"], instruments::hardening::run),
+    Part::paired("merge", &[], merge::run),
 ];
 
 /// The first argument of the process in which all is contained.

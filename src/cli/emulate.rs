@@ -9,11 +9,13 @@ use clap::Args;
 use model::BitsPerSec;
 use netio::iface::Interface;
 use netio::lease::{self, Outcome, PutBack};
+use nix::sys::signal::{Signal, raise};
 
 use super::ForwarderArgs;
 use super::link::LinkArgs;
 use super::links::{self, AllLinks};
 use super::listen::{ListenArg, LiveServer};
+use super::tui::{LiveScreen, TuiArg};
 use crate::emulate::{BoxLink, OnExit, WanBox, blame};
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
 use crate::live::NewLink;
@@ -70,6 +72,8 @@ pub(crate) struct EmulateArgs {
     json: Option<PathBuf>,
     #[command(flatten)]
     listen: ListenArg,
+    #[command(flatten)]
+    tui: TuiArg,
 }
 
 /// What a box is told to be.
@@ -151,6 +155,7 @@ impl EmulateArgs {
         // Once the box stands, no file can be opened any more.
         let json = self.json.as_deref().filter(|file| !is_stdout(file));
         let json = json.map(Prepared::open).transpose().or_bad_input()?;
+        let has_screen = self.tui.is_wanted()?;
         let listening = self.listen.open()?;
         let Wanted {
             links,
@@ -169,8 +174,14 @@ impl EmulateArgs {
                 spec,
                 build: Ok(Box::new(move |spec| spec.to_link_of("box", number as u64))),
             });
-            let started = listening.map(|listening| LiveServer::start(listening, all));
-            started.transpose()
+            let all: Vec<NewLink> = all.collect();
+            let Some(listening) = listening else {
+                let screen = has_screen.then(|| LiveScreen::start(None, all, None, end));
+                return Ok((screen.transpose()?, None));
+            };
+            let server = LiveServer::start(listening, all)?;
+            let screen = has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, end));
+            Ok((screen.transpose()?, Some(server)))
         };
         let (wan_box, live) = WanBox::up(links, self.force, self.on_exit, options, serve)?;
         let said = format!("{said}, until a signal");
@@ -187,6 +198,12 @@ impl EmulateArgs {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Ends the box, as a signal from without does.
+fn end() {
+    // A process can always signal itself.
+    let _ = raise(Signal::SIGTERM);
 }
 
 /// What the interfaces' cables carry; one that is not there is told when it is taken.

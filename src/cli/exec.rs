@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -18,11 +18,12 @@ use signal_hook::consts::{SIGINT, SIGQUIT};
 use super::ForwarderArgs;
 use super::link::LinkArgs;
 use super::listen::{ListenArg, LiveServer};
+use super::tui::{LiveScreen, TuiArg};
 use crate::forward::thread::EMULATOR_DIED;
 use crate::live::NewLink;
 use crate::notes::note;
 use crate::testbed::{self, EmulatedBed};
-use crate::web::Listening;
+use crate::tui::CommandOutput;
 use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
 use instruments::serve::{self, Limits, Ports, ServeConfig};
@@ -56,6 +57,8 @@ pub(crate) struct ExecArgs {
     json: Option<PathBuf>,
     #[command(flatten)]
     listen: ListenArg,
+    #[command(flatten)]
+    tui: TuiArg,
     /// The command and its arguments [default: your shell]
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -63,12 +66,20 @@ pub(crate) struct ExecArgs {
 
 /// How long the far end's command may take until it listens.
 const FAR_PATIENCE: Duration = Duration::from_secs(2);
+/// The exit code, as a shell has it, of a command that SIGKILL ended.
+const KILLED: u8 = 128 + 9;
 /// How often the command's end and the signals are looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl ExecArgs {
     /// Runs the command; the exit code is its own.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let has_screen = self.tui.is_wanted()?;
+        if has_screen && self.command.is_empty() {
+            return Err(Failure::bad_input(
+                "--tui: the terminal is taken, which a shell needs: name a command, behind --",
+            ));
+        }
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
         super::link::warn(&link.config);
@@ -82,9 +93,10 @@ impl ExecArgs {
             ..BedConfig::default()
         };
         let bed = EmulatedBed::up(&config, vec![(link, options)])?;
-        let far = self.start_far_end(&bed)?;
+        let output = has_screen.then(CommandOutput::new).transpose()?;
+        let far = self.start_far_end(&bed, output.as_ref())?;
         let live = listening
-            .map(|listening| self.serve_live(listening, &bed, &spec))
+            .map(|listening| LiveServer::start(listening, [live_link(&bed, &spec)?]))
             .transpose()?;
         if self.command.is_empty() && io::stdin().is_terminal() {
             note(format_args!(
@@ -93,8 +105,23 @@ impl ExecArgs {
                 SERVER.v4
             ));
         }
-        let code = self.run_command(&bed, &signals);
-        drop((far, live));
+        let leaves = Arc::new(AtomicU32::new(0));
+        let screen = output.clone().map(|output| {
+            let served = live.as_ref().map(LiveServer::links);
+            let leaves = Arc::clone(&leaves);
+            let leave = move || {
+                leaves.fetch_add(1, Ordering::Relaxed);
+            };
+            LiveScreen::start(served, [live_link(&bed, &spec)?], Some(output), leave)
+        });
+        let screen = screen.transpose()?;
+        let code = self.run_command(&bed, &signals, output.as_ref(), &leaves);
+        drop((screen, far, live));
+        if let Some(output) = output {
+            output
+                .print()
+                .context("printing what the command printed")?;
+        }
         // What it died of, if it did, before what came of that.
         let links = bed.down()?;
         let code = code?;
@@ -106,7 +133,14 @@ impl ExecArgs {
         Ok(ExitCode::from(code))
     }
 
-    fn run_command(&self, bed: &EmulatedBed, signals: &Signals) -> Result<u8> {
+    /// Runs the command to its end, its output into `output` where that is. Whoever asks to leave ends it; whoever asks twice kills it.
+    fn run_command(
+        &self,
+        bed: &EmulatedBed,
+        signals: &Signals,
+        output: Option<&CommandOutput>,
+        leaves: &AtomicU32,
+    ) -> Result<u8> {
         let is_shell = self.command.is_empty();
         let mut command = if is_shell {
             contain::shell(bed.client(), users_shell())?
@@ -114,6 +148,10 @@ impl ExecArgs {
             contain::command(bed.client(), &self.command)?
         };
         command.env("FARWIRE_SERVER", SERVER.v4.to_string());
+        if let Some(output) = output {
+            command.stdin(Stdio::null());
+            command.stdout(output.stream()?).stderr(output.stream()?);
+        }
         if let Some(code) = signals.interrupted() {
             return Ok(code);
         }
@@ -123,6 +161,7 @@ impl ExecArgs {
             return Ok(code);
         }
         let stop = Stop::default().or(bed.died(), EMULATOR_DIED);
+        let mut is_told = 0;
         loop {
             if let Some(code) = child.try_wait()? {
                 return Ok(u8::try_from(code).unwrap_or(u8::MAX));
@@ -131,7 +170,13 @@ impl ExecArgs {
             if let Some(why) = stop.cause() {
                 bail!("{why}");
             }
-            if signals.terminate.swap(false, Ordering::Relaxed) {
+            let left = leaves.load(Ordering::Relaxed);
+            if left > 1 {
+                return Ok(KILLED);
+            }
+            let is_left = left > is_told;
+            is_told = left;
+            if signals.terminate.swap(false, Ordering::Relaxed) || is_left {
                 if is_shell {
                     child.hang_up();
                 } else {
@@ -142,27 +187,8 @@ impl ExecArgs {
         }
     }
 
-    /// Lets the link be watched and changed, until the result is dropped.
-    fn serve_live(
-        &self,
-        listening: Listening,
-        bed: &EmulatedBed,
-        spec: &LinkSpec,
-    ) -> Result<LiveServer> {
-        let forwarder = bed.forwarders().next().context("the bed has a link")?;
-        let link = NewLink {
-            name: THE_LINK.to_owned(),
-            ends: ["client", "server"].map(str::to_owned),
-            forwarder: forwarder.clone(),
-            number: 0,
-            spec: spec.clone(),
-            build: Ok(Box::new(|spec| spec.to_link("box"))),
-        };
-        LiveServer::start(listening, [link])
-    }
-
     /// Starts what answers at the far end, and waits until it does.
-    fn start_far_end(&self, bed: &EmulatedBed) -> Result<FarEnd> {
+    fn start_far_end(&self, bed: &EmulatedBed, output: Option<&CommandOutput>) -> Result<FarEnd> {
         let Some(line) = &self.far else {
             let config = ServeConfig {
                 ports: Ports::IN_BED,
@@ -173,12 +199,28 @@ impl ExecArgs {
         };
         let argv = ["/bin/sh", "-c", line].map(OsString::from);
         let mut command = contain::command(bed.server(), &argv)?;
-        let stderr = io::stderr().as_fd().try_clone_to_owned()?;
-        command.stdin(Stdio::null()).stdout(stderr);
+        command.stdin(Stdio::null());
+        match output {
+            Some(output) => command.stdout(output.stream()?).stderr(output.stream()?),
+            None => command.stdout(io::stderr().as_fd().try_clone_to_owned()?),
+        };
         let far = Contained::spawn(&mut command).context("starting the far end's command")?;
         testbed::await_listener(bed.server(), None, FAR_PATIENCE)?;
         Ok(FarEnd::Command(far))
     }
+}
+
+/// The link, for who watches and changes it.
+fn live_link(bed: &EmulatedBed, spec: &LinkSpec) -> Result<NewLink> {
+    let forwarder = bed.forwarders().next().context("the bed has a link")?;
+    Ok(NewLink {
+        name: THE_LINK.to_owned(),
+        ends: ["client", "server"].map(str::to_owned),
+        forwarder: forwarder.clone(),
+        number: 0,
+        spec: spec.clone(),
+        build: Ok(Box::new(|spec| spec.to_link("box"))),
+    })
 }
 
 /// $SHELL, as login(1) sets it, else /bin/sh.

@@ -144,6 +144,11 @@ impl LiveServer {
             _server: server,
         })
     }
+
+    /// What it serves.
+    pub(super) fn links(&self) -> Links {
+        self.links.clone()
+    }
 }
 
 impl Drop for LiveServer {

@@ -1,19 +1,22 @@
 //! `farwire merge`: the records of an experiment's shards as one.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::Args;
 
 use super::experiment::clear_reports;
-use crate::experiment::shard;
+use crate::experiment::{scenario, shard, uses};
+use crate::live::quoted;
 use crate::notes::note;
+use crate::toml_file::SourceFile;
 use instruments::failure::{Blame, Failure};
 use instruments::output;
+use record::plan::{Case, Plan};
 use record::quantity::counted;
-use record::{Merge, Record, Shard, ShardBy};
+use record::{GivenScenario, Merge, Record, Shard, ShardBy};
 
 /// Join the records of an experiment's shards
 ///
@@ -97,24 +100,79 @@ fn command(merge: &Merge, shards: &[Shard], case: &str, repeat: u32) -> String {
     // Only a calibration keeps every flow.
     let name = if plan.by_flow { "calibrate" } else { "run" };
     if let Some(directory) = merge.owner(case, repeat) {
-        return format!("farwire {name} --resume {}", directory.display());
+        let files = files_to_allow(plan, directory);
+        let directory = quoted(&directory.display().to_string());
+        return format!("farwire {name} --resume {directory}{files}");
     }
-    let quick = if plan.quick { " --quick" } else { "" };
-    let scenario = merge.scenario();
     let mut owners = shards.iter();
-    match owners.find(|shard| shard.has(case, repeat)) {
-        None => format!("farwire {name} {scenario}{quick}"),
-        Some(shard) => {
-            let by = match shard.by {
-                ShardBy::Run => "",
-                ShardBy::Case => " --shard-by case",
-            };
-            format!(
-                "farwire {name} {scenario}{quick} --shard {}{by}",
-                shard.number
-            )
-        }
+    let shard = owners.find(|shard| shard.has(case, repeat));
+    let shard = shard.map(|shard| match shard.by {
+        ShardBy::Run => format!(" --shard {}", shard.number),
+        ShardBy::Case => format!(" --shard {} --shard-by case", shard.number),
+    });
+    format!(
+        "farwire {name} {}{}{}",
+        quoted(&merge.scenario().file),
+        options(merge.scenario(), plan),
+        shard.unwrap_or_default()
+    )
+}
+
+/// The options that make the plan of the scenario. Where the scenario cannot be read again, as without the files that it names, all that may
+/// have been said is said.
+fn options(given: &GivenScenario, plan: &Plan) -> String {
+    let folder = Path::new(&given.file).parent().unwrap_or(Path::new(""));
+    let source = SourceFile {
+        file: &given.file,
+        text: &given.text,
+        also: &sent_from(plan),
+    };
+    let whole = scenario::parse(source, plan.quick).ok();
+    let mut options = String::new();
+    if plan.quick {
+        options += " --quick";
     }
+    let has_all = |whole: &Plan| whole.cases.len() == plan.cases.len();
+    if !whole.as_ref().is_some_and(has_all) {
+        // The reference comes by itself.
+        let is_reference = |case: &Case| plan.reference.as_ref() == Some(&case.name);
+        let others = plan.cases.iter().filter(|case| !is_reference(case));
+        let only: Vec<&Case> = others.collect();
+        let named = if only.is_empty() {
+            plan.cases.iter().collect()
+        } else {
+            only
+        };
+        options.extend(
+            named
+                .iter()
+                .map(|case| format!(" --only {}", quoted(&case.name))),
+        );
+    }
+    if whole.is_none_or(|whole| whole.late_budget != plan.late_budget) {
+        options += &format!(" --late-budget {}", plan.late_budget);
+    }
+    options + &files_to_allow(plan, folder)
+}
+
+/// The folders of the files that instruments send, each once.
+fn sent_from(plan: &Plan) -> Vec<PathBuf> {
+    let files = uses::sent(plan).unwrap_or_default().into_iter();
+    let folders = files.filter_map(|(_, _, file)| Some(file.parent()?.to_owned()));
+    folders.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// What must be said of the files that instruments send from beyond `own`, a folder from which they may.
+fn files_to_allow(plan: &Plan, own: &Path) -> String {
+    let own = match own.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => own,
+    };
+    let own = own.canonicalize().ok();
+    let beyond = sent_from(plan).into_iter();
+    let beyond = beyond.filter(|from| own.as_ref().is_none_or(|own| !from.starts_with(own)));
+    let option = |from: PathBuf| format!(" --allow-files {}", quoted(&from.display().to_string()));
+    beyond.map(option).collect()
 }
 
 /// Ascending numbers for people: "1 to 4, 7".
@@ -131,6 +189,53 @@ fn ranges(numbers: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SCENARIO: &str = "name = 'x'\nbed = { kind = 'netns' }\nlate_budget = '2ms'\nreference = 'a'\n\
+         [[instruments]]\nname = 'ping'\nkind = 'ping'\n\
+         [[cases]]\nname = 'a'\n[[cases]]\nname = 'b'\nsweep = { \"link.delay\" = ['1ms', '2ms'] }\n";
+
+    fn given(text: &str) -> (GivenScenario, Plan) {
+        let given = GivenScenario {
+            file: "a folder/x.toml".to_owned(),
+            text: text.to_owned(),
+        };
+        let source = SourceFile {
+            file: "x.toml",
+            text: SCENARIO,
+            also: &[],
+        };
+        (given, scenario::parse(source, false).unwrap())
+    }
+
+    #[test]
+    fn what_the_scenario_says_is_not_said_again() {
+        let (given, mut plan) = given(SCENARIO);
+        assert_eq!(options(&given, &plan), "");
+        plan.quick = true;
+        assert_eq!(options(&given, &plan), " --quick");
+    }
+
+    #[test]
+    fn what_the_command_line_changed_is_said() {
+        let (given, mut plan) = given(SCENARIO);
+        plan.late_budget = "5ms".parse().unwrap();
+        plan.cases.retain(|case| case.name != "b[delay=2ms]");
+        assert_eq!(
+            options(&given, &plan),
+            " --only 'b[delay=1ms]' --late-budget 5ms"
+        );
+        plan.cases.truncate(1);
+        assert_eq!(options(&given, &plan), " --only a --late-budget 5ms");
+    }
+
+    #[test]
+    fn of_a_scenario_that_cannot_be_read_all_is_said() {
+        let (given, plan) = given("name = 'lost'");
+        assert_eq!(
+            options(&given, &plan),
+            " --only 'b[delay=1ms]' --only 'b[delay=2ms]' --late-budget 2ms"
+        );
+    }
 
     #[test]
     fn numbers_in_a_row_are_a_range() {

@@ -20,6 +20,7 @@ mod report;
 mod run;
 mod serve;
 mod theory;
+mod tui;
 mod view;
 
 use std::io::{self, IsTerminal, Write};

@@ -23,6 +23,7 @@ use netio::sandbox::{self, Capability};
 use netio::stop::Stop;
 use record::clients;
 use record::lateness;
+use record::pace::Pace;
 use record::plan::{Case, Instrument, Plan, PlannedRun};
 use record::profile::{Headline, Profile};
 use record::quantity::{counted, number, scale};
@@ -149,11 +150,14 @@ fn keep_baseline(
     Ok(())
 }
 
-/// About how long a run of `case` takes, where that can be said: instruments without a stated time are left out.
+/// About how long a run of `case` takes, where that can be said: what its instruments' arguments and the pace of its path give.
+/// Instruments that end when something else does are left out.
 pub(crate) fn estimate(case: &Case) -> Duration {
+    let pace = Pace::of(case);
     let groups = case.groups();
     let times = groups.iter().map(|group| {
-        let each = group.iter().filter_map(measure::expected);
+        let each = group.iter();
+        let each = each.filter_map(|instrument| measure::estimate(instrument, pace.as_ref()));
         each.max().unwrap_or_default()
     });
     times.sum::<Duration>() + TESTBED_TIME

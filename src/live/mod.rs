@@ -29,9 +29,9 @@ pub(crate) use self::keeper::Keeper;
 pub(crate) use self::lease::{LeaseFor, LeaseId};
 pub(crate) use self::link::LiveLink;
 pub(crate) use self::meter::{Meter, WayMeter};
-pub(crate) use self::sample::{Event, Happening, Sample};
+pub(crate) use self::sample::{Event, Happening, Sample, Way};
 pub(crate) use self::view::{Change, Changed, LinkView};
-pub(crate) use self::words::in_force;
+pub(crate) use self::words::{in_force, quoted};
 
 /// The links that run now, by name.
 #[derive(Clone, Default)]

@@ -12,14 +12,14 @@ use super::lease::{LeaseId, LeaseView};
 #[schema(as = Link)]
 pub(crate) struct LinkView {
     /// Its name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The client's side and the server's.
-    pub(super) ends: [String; 2],
+    pub(crate) ends: [String; 2],
     /// What is in force, in the form of a link file.
     #[schema(schema_with = conditions_schema)]
     pub(crate) conditions: LinkSpec,
     /// In one line.
-    pub(super) says: String,
+    pub(crate) says: String,
     /// The flags that give the same; null where no flags do.
     pub(super) command: Option<String>,
     /// Counts up by one with every change; 1 is what the link began with.
@@ -91,6 +91,11 @@ fn conditions_schema() -> RefOr<Schema> {
 }
 
 impl LinkView {
+    /// Whether what is in force is for a time only.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.lease.is_some()
+    }
+
     /// The lease's id, of a link as its holder sees it.
     pub(crate) fn lease_id(&self) -> Option<LeaseId> {
         self.lease.as_ref().and_then(LeaseView::id)

@@ -80,7 +80,7 @@ fn value_of(value: &Value) -> Option<String> {
 }
 
 /// A word of a shell's.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.,=:/%+@".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

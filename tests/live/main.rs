@@ -1,4 +1,4 @@
-//! Links of a running `farwire exec`, watched and changed over HTTP.
+//! Links of a running `farwire exec`, watched and changed over HTTP and on a terminal.
 
 mod api;
 mod beyond;
@@ -11,6 +11,7 @@ mod packets;
 mod refusals;
 mod replay;
 mod run;
+mod screen;
 mod soak;
 mod view;
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     packets::add(&mut suite);
     refusals::add(&mut suite);
     run::add(&mut suite);
+    screen::add(&mut suite);
     soak::add(&mut suite);
     view::add(&mut suite);
     suite.run()

@@ -9,6 +9,7 @@ use clap::Args;
 use model::Nanos;
 use record::Measurement;
 use record::lateness::Traffic;
+use record::pace::Pace;
 use record::profile::Profile;
 use record::stated::Stated;
 use record::table::Table;
@@ -78,6 +79,11 @@ pub trait Instrument: Sync {
     /// How long it should take, where its arguments say so.
     fn expected(&self) -> Option<Duration> {
         None
+    }
+
+    /// About how long it takes over a path of this pace, or over one that is not known, where that can be said.
+    fn estimate(&self, _pace: Option<&Pace>) -> Option<Duration> {
+        self.expected()
     }
 
     /// The server that it needs besides `farwire serve`.
@@ -167,6 +173,13 @@ pub(crate) fn seconds(text: &str) -> Result<Nanos> {
         Ok(number) => Ok(Duration::try_from_secs_f64(number)?.into()),
         Err(_) => Ok(text.parse()?),
     }
+}
+
+/// So many seconds of an estimate; at most ten years, so that sums of estimates stay times.
+pub(crate) fn estimated(seconds: f64) -> Duration {
+    const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
+    let time = Duration::try_from_secs_f64(seconds);
+    time.map_or(LONGEST, |time| time.min(LONGEST))
 }
 
 /// A time that is not 0.

@@ -324,6 +324,14 @@ impl Bed {
         }
     }
 
+    /// Rate of the kernel's token bucket at the client, in L2 bits without FCS, where there is one.
+    pub fn bucket(&self) -> Option<BitsPerSec> {
+        match self {
+            Self::Netns(pair) => pair.tbf,
+            Self::Chain(_) | Self::External(_) | Self::Nics(_) => None,
+        }
+    }
+
     /// Whether segmentation and checksum offloads are on, where farwire makes the interfaces.
     pub fn offloads(&self) -> Option<bool> {
         match self {

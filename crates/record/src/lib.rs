@@ -17,6 +17,7 @@ mod measurement;
 mod merge;
 mod metric;
 pub mod nearest;
+pub mod pace;
 pub mod plan;
 pub mod printable;
 pub mod profile;

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::plan::{Case, Plan, PlannedRun};
 use crate::record::{
-    FILE, Head, Latest, Line, Lines, MOST_ATTEMPTS, Measured, Run, VERSION, file_of,
+    FILE, GivenScenario, Head, Latest, Line, Lines, MOST_ATTEMPTS, Measured, Run, VERSION, file_of,
 };
 use crate::shard::Shard;
 use crate::writer::{RecordWriter, line};
@@ -115,9 +115,9 @@ impl Merge {
         &self.head.plan
     }
 
-    /// The file of the scenario, as it was given.
-    pub fn scenario(&self) -> &str {
-        &self.head.scenario.file
+    /// The scenario, as it was given.
+    pub fn scenario(&self) -> &GivenScenario {
+        &self.head.scenario
     }
 
     /// How many machines had a part in it.

@@ -78,9 +78,13 @@ impl Way {
 
     /// The rate that serves frames of so many L2 bytes, without FCS, most slowly, in such bytes; and its bottleneck.
     pub fn slowest(&self, frame: Bytes) -> Option<(BitsPerSec, Bottleneck<'_>)> {
+        self.rates(frame).min_by_key(|(rate, _)| *rate)
+    }
+
+    /// Every rate on this way with its bottleneck, of frames of so many L2 bytes, without FCS, in such bytes.
+    pub fn rates(&self, frame: Bytes) -> impl Iterator<Item = (BitsPerSec, Bottleneck<'_>)> {
         let all = self.effects().filter_map(Bottleneck::of);
-        let rates = all.filter_map(|bottleneck| Some((bottleneck.at_l2(frame)?, bottleneck)));
-        rates.min_by_key(|(rate, _)| *rate)
+        all.filter_map(move |bottleneck| Some((bottleneck.at_l2(frame)?, bottleneck)))
     }
 
     /// Propagation.

@@ -83,10 +83,9 @@ fn quick_shortens_what_instruments_do_and_how_often_and_nothing_else() {
     );
     assert_eq!(quick.cases[0].repeats, Repeats::fixed(2));
     assert_eq!(quick.cases[0].link, full.cases[0].link);
-    assert_eq!(
-        crate::experiment::runner::estimate(&full.cases[0]),
-        Duration::from_millis(103_500)
-    );
+    // A hundred pings a second apart, 500 MiB as fast as a machine goes, and the test bed.
+    let time = crate::experiment::runner::estimate(&full.cases[0]).as_secs_f64();
+    assert!((100.0..101.0).contains(&time), "{time}");
 }
 
 #[test]

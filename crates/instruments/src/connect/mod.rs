@@ -17,10 +17,13 @@ use crate::Session;
 use crate::echo_stats::lines;
 use crate::endpoint::{self, Local};
 use crate::failure::{Blame, Failure, go_on};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero, interval};
+use crate::instrument::{
+    Common, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval,
+};
 use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
 use record::lateness::Traffic;
+use record::pace::Pace;
 use record::profile::{Calibration, Headline, HostLimit, Profile, SampleKind};
 use record::quantity::counted;
 use record::stated::Stated;
@@ -92,6 +95,13 @@ impl Instrument for ConnectArgs {
 
     fn expected(&self) -> Option<Duration> {
         Some(self.plan().longest())
+    }
+
+    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+        let round_trip = pace.map_or(0.0, |pace| pace.round_trip_s(0, 0));
+        let plan = self.plan();
+        let sent = plan.interval * plan.count.saturating_sub(1);
+        Some(sent + estimated(round_trip))
     }
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {

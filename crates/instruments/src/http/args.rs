@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
 use record::lateness::Traffic;
+use record::pace::Pace;
 use record::profile::{
     Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind,
 };
@@ -21,7 +22,7 @@ use crate::http::files::{self, DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS}
 use crate::http::sizes::FileSizes;
 use crate::http::tool::DownloadTool;
 use crate::http::{self, Amount, DEFAULT_INTERVAL, HttpPlan, HttpTarget, history};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
 
 /// An HTTP/1.1 download, or many small files
 #[derive(Args, Debug, Serialize, Deserialize)]
@@ -135,6 +136,27 @@ impl Instrument for HttpArgs {
         self.duration.map(Duration::from)
     }
 
+    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+        if self.files.asked_for() {
+            let plan = self.files.plan(self.url.len());
+            return plan.estimate_s(pace?).map(estimated);
+        }
+        let served = self.path.as_deref().and_then(Served::by);
+        let asked = match (self.amount(), served) {
+            (Amount::For(time), Some(Served::For(served))) => return Some(time.min(served)),
+            (Amount::For(time), _) => return Some(time),
+            (_, Some(Served::For(time))) => return Some(time),
+            (Amount::Bytes(bytes), Some(Served::Bytes(served))) => bytes.min(served),
+            (Amount::Bytes(bytes), None) | (Amount::Whole, Some(Served::Bytes(bytes))) => bytes,
+            (Amount::Whole, None) => return None,
+        };
+        let pace = pace?;
+        let connected_s = 2.0 * pace.round_trip_s(0, 0);
+        Some(estimated(
+            connected_s + pace.stream_s(Direction::Down, asked),
+        ))
+    }
+
     fn tool(&self) -> Result<Option<Tool>> {
         self.tool.map(DownloadTool::found).transpose()
     }
@@ -179,6 +201,26 @@ impl HttpArgs {
             (Some(Bytes(bytes)), _) => Amount::Bytes(bytes),
             (None, Some(time)) => Amount::For(time.into()),
             (None, None) => Amount::Whole,
+        }
+    }
+}
+
+/// What `farwire serve` gives for a path.
+enum Served {
+    Bytes(u64),
+    For(Duration),
+}
+
+impl Served {
+    /// Nothing where another server's path says nothing.
+    fn by(path: &str) -> Option<Self> {
+        match path.trim_start_matches('/').split_once('/')? {
+            ("bytes", count) => count.parse().ok().map(Self::Bytes),
+            ("seconds", time) => {
+                let time = Duration::try_from_secs_f64(time.parse().ok()?).ok()?;
+                Some(Self::For(time))
+            }
+            _ => None,
         }
     }
 }

@@ -18,8 +18,9 @@ use crate::endpoint::Local;
 use crate::measured::distribution;
 use netio::stop::Stop;
 use record::Statistic::{Mean, Median, P90, P99, Total};
+use record::pace::Pace;
 use record::stated::Stated;
-use record::{Figure, Measurement, Metric, Sample};
+use record::{Direction, Figure, Measurement, Metric, Sample};
 
 /// Connections in parallel unless said, as browsers open them to one server.
 pub(crate) const DEFAULT_CONNECTIONS: u32 = 6;
@@ -39,6 +40,31 @@ pub(crate) struct FilesPlan {
     pub(crate) connections: u32,
     /// Whether a connection is used again for the next file; else each has its own.
     pub(crate) keep_alive: bool,
+}
+
+/// A request's payload, about.
+const REQUEST: u64 = 120;
+/// What a connection and a request take at both ends, about.
+const HANDLING_S: f64 = 200e-6;
+
+impl FilesPlan {
+    /// About how long all files take, in seconds; nothing where the URLs say their sizes.
+    pub(crate) fn estimate_s(&self, pace: &Pace) -> Option<f64> {
+        let sizes = self.sizes.as_ref()?.draw(self.count, self.seed);
+        let of_file = |size: u64| {
+            let connect_s = if self.keep_alive {
+                0.0
+            } else {
+                pace.round_trip_s(0, 0)
+            };
+            // What comes after the request is one way back later.
+            let asked_s = pace.round_trip_s(REQUEST, 0);
+            HANDLING_S + connect_s + asked_s + pace.stream_s(Direction::Down, size)
+        };
+        let one_by_one: f64 = sizes.iter().copied().map(of_file).sum();
+        let path_s = pace.carrying_s(Direction::Down, sizes.iter().sum());
+        Some(path_s.max(one_by_one / f64::from(self.connections)))
+    }
 }
 
 /// Fetches `count` files of `targets` in turn, from the calling thread's namespace, and from `local` if that is said.

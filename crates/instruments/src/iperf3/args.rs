@@ -17,6 +17,7 @@ use crate::iperf3::plan::{
 use crate::iperf3::tcp::measure;
 use crate::iperf3::tool::{StreamTest, StreamTool};
 use record::lateness::Traffic;
+use record::pace::Pace;
 use record::profile::{
     Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind,
 };
@@ -152,6 +153,10 @@ impl Instrument for TcpArgs {
 
     fn expected(&self) -> Option<Duration> {
         self.plan().duration()
+    }
+
+    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+        self.plan().estimate(pace)
     }
 
     fn server(&self) -> Result<Option<FarTool>> {

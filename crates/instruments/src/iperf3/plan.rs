@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use record::Direction;
+use record::pace::Pace;
+
+use crate::instrument::estimated;
+
 /// The most streams a direction that iperf3 takes (`MAX_STREAMS`).
 pub(crate) const MOST_STREAMS: u32 = 128;
 /// The longest block in bytes that iperf3 takes over TCP (`MAX_BLOCKSIZE`).
@@ -136,6 +141,35 @@ impl Plan {
             Until::For(time) if !time.is_zero() => Some(time + self.omit),
             Until::For(_) | Until::Bytes(_) => None,
         }
+    }
+
+    /// About how long the test takes over a path of this pace; nothing where the client decides, or nothing is known of the path.
+    pub(crate) fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+        let Until::Bytes(bytes) = self.until else {
+            return self.duration();
+        };
+        let paced_s = self.bitrate.filter(|rate| *rate > 0).map_or(0.0, |rate| {
+            bytes as f64 * 8.0 / (rate as f64 * f64::from(self.parallel))
+        });
+        let directions: &[Direction] = match self.way {
+            Way::Up => &[Direction::Up],
+            Way::Down => &[Direction::Down],
+            Way::Both => &[Direction::Up, Direction::Down],
+        };
+        // Datagrams that the path does not take are lost: what is paced leaves at its pace.
+        let path_s = match (self.protocol, paced_s > 0.0) {
+            (Protocol::Udp, true) => 0.0,
+            _ => {
+                let pace = pace?;
+                let each = bytes / u64::from(self.parallel.max(1));
+                let streams = directions.iter().map(|way| {
+                    let alone_s = pace.stream_s(*way, each);
+                    alone_s.max(pace.carrying_s(*way, bytes))
+                });
+                streams.fold(0.0, f64::max)
+            }
+        };
+        Some(self.omit + estimated(paced_s.max(path_s)))
     }
 }
 

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 
 pub use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
-pub use scenario::{Kind, OptionText, Parameters, expected, figures, file, tools, traffic};
+pub use scenario::{Kind, OptionText, Parameters, estimate, figures, file, tools, traffic};
 
 /// The one list of kinds: a variant, its name and its arguments each.
 macro_rules! kinds {

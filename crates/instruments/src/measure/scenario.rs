@@ -11,6 +11,7 @@ use clap::builder::ArgAction;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, FromArgMatches as _, Subcommand as _};
 use record::lateness::Traffic;
+use record::pace::Pace;
 use record::stated::Stated;
 use record::{nearest, plan};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -187,10 +188,10 @@ impl InstrumentArgs {
     }
 }
 
-/// How long a planned instrument should take, where its arguments say so.
-pub fn expected(planned: &plan::Instrument) -> Option<Duration> {
+/// About how long a planned instrument takes over a path of this pace, where that can be said.
+pub fn estimate(planned: &plan::Instrument, pace: Option<&Pace>) -> Option<Duration> {
     let own = InstrumentArgs::of(planned, &FarEnd::example(), "").ok()?;
-    own.instrument().expected()
+    own.instrument().estimate(pace)
 }
 
 /// Which packets the figures of `planned` are of.
@@ -328,7 +329,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert_eq!(expected(&planned), Some(Duration::from_secs(2)));
+        assert_eq!(estimate(&planned, None), Some(Duration::from_secs(2)));
     }
 
     #[test]

@@ -9,18 +9,21 @@ use serde::{Deserialize, Serialize};
 
 use super::args::{Connection, Messages};
 use super::client::{MessageTarget, incompressible};
-use super::round_trips::{GOODPUT_INTERVAL, goodput_interval, hosts_of_a_run};
+use super::round_trips::{
+    GOODPUT_INTERVAL, LONGEST_PAUSE, goodput_interval, hosts_of_a_run, overhead_takes_s,
+};
 use super::sizes::{Load, Sweep};
 use super::wire::Mode;
 use super::{VARIATION, nagle_in_words};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, estimated};
 use crate::messages::tables;
 use crate::messages::wire::DEFAULT_PORT;
 use crate::{Session, measured};
 use netio::stop::Stop;
 use record::Statistic::{Mean, MeanDeviation, Sd};
 use record::lateness::Traffic;
+use record::pace::Pace;
 use record::profile::Profile;
 use record::quantity::counted;
 use record::stated::Stated;
@@ -70,6 +73,22 @@ impl Instrument for BlastArgs {
         self.connection.aim(far_end);
     }
 
+    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+        let (pace, loads) = (pace?, self.messages.loads(Sweep::blast).ok()?);
+        let of_load = |load: &Load| {
+            let bytes = load.count.saturating_mul(load.size as u64);
+            let stream_s = pace.stream_s(Direction::Up, bytes);
+            // The connection, and the far end's byte that says it has all.
+            let asked_s = 2.0 * pace.round_trip_s(0, 0);
+            stream_s.max(load.count as f64 * SEND_S) + asked_s
+        };
+        let runs_s: f64 = loads.iter().map(of_load).sum();
+        let hosts_s = overhead_takes_s(LONGEST_PAUSE.as_secs_f64());
+        Some(estimated(
+            f64::from(self.connection.runs) * runs_s + hosts_s,
+        ))
+    }
+
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let far = self.connection.far_end(&self.common).or_bad_input()?;
         let plan = BlastPlan {
@@ -86,6 +105,8 @@ impl Instrument for BlastArgs {
     }
 }
 
+/// What a send call takes, about.
+const SEND_S: f64 = 0.5e-6;
 /// Sends between two looks at whether to stop.
 const SENDS: u64 = 64;
 

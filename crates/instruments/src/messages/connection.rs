@@ -159,20 +159,21 @@ impl MessageStream {
     }
 
     /// Receives one line, without its end; byte by byte, because what follows it may be a message. The whole of it
-    /// must come within the silence that is allowed.
+    /// must come within the silence that is allowed, once it has begun: what was sent before may still be on its way over a slow link.
     pub(crate) fn receive_line(&self) -> Result<String, MessageError> {
         let mut line = Vec::with_capacity(LONGEST_LINE);
         let mut byte = [0];
-        let start = Instant::now();
+        let mut begun = None;
         while line.len() < LONGEST_LINE {
             self.go_on()?;
-            self.not_silent_since(start)?;
+            begun.map_or(Ok(()), |begun| self.not_silent_since(begun))?;
             if self.read(&mut byte)? == 0 {
                 return Err(match line.as_slice() {
                     [] => MessageError::Closed,
                     line => no_line(line),
                 });
             }
+            begun.get_or_insert_with(Instant::now);
             match byte[0] {
                 b'\n' => {
                     line.pop_if(|last| *last == b'\r');

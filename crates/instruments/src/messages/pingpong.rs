@@ -14,12 +14,12 @@ use super::client::{MessageTarget, incompressible};
 use super::connection::{
     DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of, put_number,
 };
-use super::round_trips::{RoundTrips, host_overhead, network_part};
+use super::round_trips::{RoundTrips, host_overhead, network_part, overhead_takes_s};
 use super::sizes::{Load, Sweep};
 use super::wire::{DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Wait};
 use super::{VARIATION, nagle_in_words};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
 use crate::messages::tables;
 use crate::messages::wire::DEFAULT_PORT;
 use crate::{Session, endpoint, measured};
@@ -27,6 +27,7 @@ use netio::stop::STOP_INTERVAL;
 use netio::tcp::TcpInfo;
 use record::Statistic::{self, Mean, MeanDeviation, Sd};
 use record::lateness::Traffic;
+use record::pace::Pace;
 use record::profile::{Carrier, Headline, HostLimit, Profile, SampleKind};
 use record::quantity::counted;
 use record::stated::Stated;
@@ -116,6 +117,16 @@ impl Instrument for PingpongArgs {
 
     fn aim(&mut self, far_end: &FarEnd) {
         self.connection.aim(far_end);
+    }
+
+    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+        let (pace, loads) = (pace?, self.messages.loads(Sweep::pingpong).ok()?);
+        let of_load = |load: &Load| {
+            let rtt_s = pace.round_trip_s(load.size as u64, load.size as u64);
+            let runs_s = f64::from(self.connection.runs) * load.count as f64 * rtt_s;
+            runs_s + overhead_takes_s(rtt_s)
+        };
+        Some(estimated(loads.iter().map(of_load).sum()))
     }
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {

@@ -22,8 +22,16 @@ const LONGEST_RTT_NS: u64 = 3_600_000_000_000;
 const HOST_MESSAGES: usize = 200;
 /// For large messages, or long pauses, less is enough.
 const LONGEST_ESTIMATE: Duration = Duration::from_millis(500);
+/// What a wait and a small message over loopback take beyond the wait, about.
+const LOOPBACK_S: f64 = 100e-6;
 /// A core that has waited so long sleeps as deeply as it will.
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// About how long [`host_overhead`] takes after waits of so many seconds.
+pub(super) fn overhead_takes_s(pause_s: f64) -> f64 {
+    let messages_s = HOST_MESSAGES as f64 * (pause_s + LOOPBACK_S);
+    messages_s.min(LONGEST_ESTIMATE.as_secs_f64())
+}
 
 /// Takes round-trip times without allocating, unless every one is kept.
 pub(super) struct RoundTrips {

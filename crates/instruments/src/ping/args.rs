@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 use crate::echo_stats::lines;
 use crate::external::Tool;
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, interval};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, estimated, interval};
 use crate::iperf3::args::{dscp, tos};
 use crate::ping::tool::{self, PingTool};
 use crate::ping::{self, PingPlan};
 use crate::{Session, endpoint};
 use record::lateness::Traffic;
+use record::pace::Pace;
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
 use record::stated::Stated;
 use record::{Measurement, Metric, Statistic};
@@ -89,6 +90,14 @@ impl Instrument for PingArgs {
 
     fn expected(&self) -> Option<Duration> {
         Some(self.plan().longest())
+    }
+
+    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+        let plan = self.plan();
+        // The last answer comes; a path of which nothing is known takes no time.
+        let round_trip = pace.map(|pace| pace.round_trip_s(plan.size.into(), plan.size.into()));
+        let sent = plan.interval * plan.count.saturating_sub(1);
+        Some(sent + estimated(round_trip.unwrap_or(0.0)))
     }
 
     fn tool(&self) -> Result<Option<Tool>> {

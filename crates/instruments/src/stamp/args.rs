@@ -12,7 +12,9 @@ use clap::Args;
 use model::{BitsPerSec, Nanos};
 
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero, interval};
+use crate::instrument::{
+    Common, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval,
+};
 use crate::iperf3::client::Server;
 use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until, Way};
 use crate::iperf3::{self, tcp, udp};
@@ -21,6 +23,7 @@ use crate::stamp::loaded_latency::{self, Load};
 use crate::stamp::{self, FULL, ProbePlan, ProbeResults, wire};
 use crate::{Session, endpoint};
 use record::lateness::Traffic;
+use record::pace::Pace;
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
 use record::stated::Stated;
 use record::{Figure, Measurement, Metric, Phase, Statistic};
@@ -133,6 +136,14 @@ impl Instrument for ProbeArgs {
 
     fn expected(&self) -> Option<Duration> {
         let once = Duration::from(self.interval) * self.count + self.timeout.into();
+        Some(if self.under.is_some() { 2 * once } else { once })
+    }
+
+    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+        let size = self.size.into();
+        let round_trip = pace.map_or(0.0, |pace| pace.round_trip_s(size, size));
+        let sent = Duration::from(self.interval) * self.count.saturating_sub(1);
+        let once = sent + estimated(round_trip);
         Some(if self.under.is_some() { 2 * once } else { once })
     }
 

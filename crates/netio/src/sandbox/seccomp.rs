@@ -339,6 +339,9 @@ const OF_INTERFACES: &[u64] = &[
     libc::TIOCGWINSZ,
     libc::TCGETS,
     libc::TCGETS2,
+    // The terminal of `--tui` is put back.
+    libc::TCSETS,
+    libc::TCSETS2,
     libc::SIOCETHTOOL,
     libc::SIOCGIFFLAGS,
     libc::SIOCSIFFLAGS,

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use model::{BitsPerSec, Bytes, Factor, Nanos, Probability, Toffee};
+use model::{BitsPerSec, Bytes, Nanos, Probability, Toffee};
 
 use record::Direction;
+use record::pace;
 use record::plan::{Case, Instrument};
 use record::profile::Carrier;
 use record::way::{Bottleneck, Route, Way};
@@ -129,13 +130,7 @@ fn lost(data: &Way) -> Option<Probability> {
 
 /// TOFFEE's server serves both directions: a full segment and, of TCP, half an acknowledgement each.
 fn server(toffee: &Toffee, stack: Stack, full: Counted) -> Option<Bound> {
-    let served_s = |packet: Counted| {
-        let sized = toffee
-            .dynamic
-            .map(Factor::get)
-            .map_or(0.0, |factor| packet.l2 as f64 / factor);
-        toffee.delay.0 as f64 / 1e9 + sized / 1e6
-    };
+    let served_s = |packet: Counted| pace::served_s(toffee, packet.l2);
     let back = match stack.protocol {
         Protocol::Tcp { .. } => served_s(stack.packet(0)) / 2.0,
         Protocol::Udp => 0.0,

@@ -13,6 +13,7 @@ use crate::iperf3::args::Iperf3Args;
 use crate::iperf3::plan::{Plan, Protocol};
 use crate::iperf3::udp;
 use record::lateness::Traffic;
+use record::pace::Pace;
 use record::profile::{Carrier, Headline, HostLimit, Profile};
 use record::stated::Stated;
 use record::{Metric, Statistic};
@@ -75,6 +76,10 @@ impl Instrument for UdpArgs {
 
     fn expected(&self) -> Option<Duration> {
         self.plan().duration()
+    }
+
+    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+        self.plan().estimate(pace)
     }
 
     fn server(&self) -> Result<Option<FarTool>> {

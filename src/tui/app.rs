@@ -1,0 +1,307 @@
+//! What the screen knows: the link that is watched, what it did, and what the keys have asked for.
+
+use std::sync::Arc;
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use record::link_spec::LinkSpec;
+use serde_json::{Map, Value};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::TryRecvError;
+
+use super::history::History;
+use super::output::CommandOutput;
+use super::steps::Knob;
+use crate::live::{ChangeOrder, Conditions, Event, Happening, LinkView, Links, LiveLink, Sample};
+
+/// Changes that can be undone.
+const UNDONE: usize = 100;
+
+/// The state of a screen.
+pub(super) struct App {
+    links: Links,
+    pub(super) output: Option<CommandOutput>,
+    pub(super) watched: Option<Watched>,
+    pub(super) knob: Knob,
+    /// What is being typed.
+    pub(super) entry: Option<String>,
+    /// What the last key came to.
+    pub(super) said: String,
+    pub(super) is_paused: bool,
+}
+
+/// The link on the screen.
+pub(super) struct Watched {
+    link: Arc<LiveLink>,
+    events: Receiver<Arc<Event>>,
+    pub(super) view: LinkView,
+    pub(super) history: History,
+    pub(super) last: Option<Sample>,
+    /// What stood before the changes made here.
+    before: Vec<LinkSpec>,
+    /// Its place among all links, from 1, and how many there are.
+    pub(super) place: (usize, usize),
+}
+
+impl App {
+    pub(super) fn new(links: Links, output: Option<CommandOutput>) -> Self {
+        Self {
+            links,
+            output,
+            watched: None,
+            knob: Knob::Delay,
+            entry: None,
+            said: String::new(),
+            is_paused: false,
+        }
+    }
+
+    /// Takes in what has happened since the last look.
+    pub(super) fn look(&mut self) {
+        let all = self.links.all();
+        let is_it = |watched: &Watched| all.iter().any(|link| Arc::ptr_eq(link, &watched.link));
+        if !self.watched.as_ref().is_some_and(is_it) {
+            self.watched = all.first().map(|link| Watched::of(link, (1, all.len())));
+        }
+        if let Some(watched) = &mut self.watched {
+            watched.look(self.is_paused);
+        }
+    }
+
+    /// Does what a key asks for; whether that is to leave.
+    pub(super) fn key(&mut self, key: KeyEvent) -> bool {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return key.code == KeyCode::Char('c');
+        }
+        if let Some(entry) = &mut self.entry {
+            match key.code {
+                KeyCode::Char(c) => entry.push(c),
+                KeyCode::Backspace => drop(entry.pop()),
+                KeyCode::Esc => self.entry = None,
+                KeyCode::Enter => {
+                    let typed = self.entry.take().unwrap_or_default();
+                    self.said = self.typed(&typed);
+                }
+                _ => {}
+            }
+            return false;
+        }
+        match key.code {
+            KeyCode::Char('q') => return true,
+            KeyCode::Right | KeyCode::Char('l') => self.choose(1),
+            KeyCode::Left | KeyCode::Char('h') => self.choose(Knob::ALL.len() - 1),
+            KeyCode::Up | KeyCode::Char('+' | 'k') => self.said = self.step(true),
+            KeyCode::Down | KeyCode::Char('-' | 'j') => self.said = self.step(false),
+            KeyCode::Char('x') => self.said = self.remove(),
+            KeyCode::Char('u') => self.said = self.undo(),
+            KeyCode::Char('p') => self.is_paused = !self.is_paused,
+            KeyCode::Enter => self.entry = Some(String::new()),
+            KeyCode::Tab => self.turn(1),
+            KeyCode::BackTab => self.turn(-1),
+            _ => {}
+        }
+        false
+    }
+
+    fn choose(&mut self, by: usize) {
+        let at = Knob::ALL.iter().position(|knob| *knob == self.knob);
+        self.knob = Knob::ALL[(at.unwrap_or(0) + by) % Knob::ALL.len()];
+    }
+
+    /// Watches the next link, or the one before.
+    fn turn(&mut self, by: isize) {
+        let all = self.links.all();
+        let Some(watched) = &self.watched else { return };
+        if all.len() < 2 {
+            return;
+        }
+        let at = all.iter().position(|link| Arc::ptr_eq(link, &watched.link));
+        let next = at
+            .unwrap_or(0)
+            .wrapping_add_signed(by + all.len().cast_signed())
+            % all.len();
+        self.watched = Some(Watched::of(&all[next], (next + 1, all.len())));
+        self.said.clear();
+    }
+
+    fn step(&mut self, up: bool) -> String {
+        let knob = self.knob;
+        let Some(watched) = &mut self.watched else {
+            return String::new();
+        };
+        match knob.step(watched.condition(knob.name()).as_deref(), up) {
+            Err(why) => why,
+            Ok(next) => {
+                let value = next.map_or(Value::Null, Value::String);
+                watched.patch(Map::from_iter([(knob.name().to_owned(), value)]))
+            }
+        }
+    }
+
+    fn remove(&mut self) -> String {
+        let name = self.knob.name().to_owned();
+        let watched = self.watched.as_mut();
+        watched.map_or_else(String::new, |of| {
+            of.patch(Map::from_iter([(name, Value::Null)]))
+        })
+    }
+
+    fn undo(&mut self) -> String {
+        let watched = self.watched.as_mut();
+        watched.map_or_else(String::new, Watched::undo)
+    }
+
+    fn typed(&mut self, text: &str) -> String {
+        let patch = match patch(text) {
+            Ok(patch) if patch.is_empty() => return String::new(),
+            Ok(patch) => patch,
+            Err(why) => return why,
+        };
+        let watched = self.watched.as_mut();
+        watched.map_or_else(String::new, |watched| watched.patch(patch))
+    }
+}
+
+impl Watched {
+    fn of(link: &Arc<LiveLink>, place: (usize, usize)) -> Self {
+        let (kept, events) = link.follow(Some(0));
+        let mut watched = Self {
+            link: Arc::clone(link),
+            events,
+            view: link.view(),
+            history: History::default(),
+            last: None,
+            before: Vec::new(),
+            place,
+        };
+        kept.iter().for_each(|event| watched.take(event, false));
+        watched
+    }
+
+    fn look(&mut self, is_paused: bool) {
+        loop {
+            match self.events.try_recv() {
+                Ok(event) => self.take(&event, is_paused),
+                // What was missed shows in the next sample's counters.
+                Err(TryRecvError::Lagged(_)) => {}
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        self.view = self.link.view();
+    }
+
+    fn take(&mut self, event: &Event, is_paused: bool) {
+        if let Happening::Sample(sample) = &event.what
+            && !is_paused
+        {
+            self.history.add(sample);
+            self.last = Some((**sample).clone());
+        }
+    }
+
+    /// The condition of this name in both directions, as it is written.
+    pub(super) fn condition(&self, name: &str) -> Option<String> {
+        let all = serde_json::to_value(&self.view.conditions).ok()?;
+        Some(match all.get(name)? {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        })
+    }
+
+    fn patch(&mut self, patch: Map<String, Value>) -> String {
+        let before = self.view.conditions.clone();
+        match self.order(Conditions::Patch(Value::Object(patch))) {
+            Err(why) => why,
+            Ok(said) => {
+                if self.before.len() == UNDONE {
+                    self.before.remove(0);
+                }
+                self.before.push(before);
+                said
+            }
+        }
+    }
+
+    /// Puts back what stood before the last change made here.
+    fn undo(&mut self) -> String {
+        let Some(before) = self.before.pop() else {
+            return "there is nothing to undo".to_owned();
+        };
+        let all = match serde_json::to_value(&before) {
+            Ok(all) => all,
+            Err(error) => return error.to_string(),
+        };
+        let undone = self.order(Conditions::All(all));
+        undone.unwrap_or_else(|why| {
+            self.before.push(before);
+            why
+        })
+    }
+
+    /// Makes a change; what it came to, or why there is none.
+    fn order(&mut self, conditions: Conditions) -> Result<String, String> {
+        let order = ChangeOrder {
+            conditions,
+            ..ChangeOrder::default()
+        };
+        let changed = self.link.change(&order).map_err(|why| why.to_string())?;
+        self.view = self.link.view();
+        Ok(format!(
+            "revision {} after {:.1} s; {} under the one before",
+            changed.revision,
+            changed.at_s,
+            record::quantity::counted(changed.under_previous, "packet")
+        ))
+    }
+}
+
+/// "delay=20ms up.loss=1% rate=" as a merge patch: nothing behind the sign takes a condition away.
+fn patch(text: &str) -> Result<Map<String, Value>, String> {
+    let mut patch = Map::new();
+    for word in text.split_whitespace() {
+        let Some((path, value)) = word.split_once('=') else {
+            return Err(format!(
+                "{word}: write NAME=VALUE, as in delay=20ms or up.loss=1%"
+            ));
+        };
+        let value = match value {
+            "" => Value::Null,
+            value => Value::String(value.to_owned()),
+        };
+        let mut table = &mut patch;
+        let mut names = path.split('.').peekable();
+        while let Some(name) = names.next() {
+            if names.peek().is_none() {
+                table.insert(name.to_owned(), value);
+                break;
+            }
+            let inner = table
+                .entry(name)
+                .or_insert_with(|| Value::Object(Map::new()));
+            table = match inner {
+                Value::Object(inner) => inner,
+                _ => return Err(format!("{path}: {name} has a value of its own")),
+            };
+        }
+    }
+    Ok(patch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_typed_is_a_patch() {
+        let read = |text| patch(text).map(Value::Object);
+        assert_eq!(
+            read("delay=20ms up.loss=1%,burst=8 up.rate=1mbit rate="),
+            Ok(
+                json!({ "delay": "20ms", "up": { "loss": "1%,burst=8", "rate": "1mbit" }, "rate": null })
+            )
+        );
+        assert_eq!(read("  "), Ok(json!({})));
+        assert!(read("delay 20ms").is_err_and(|why| why.contains("NAME=VALUE")));
+        assert!(read("up=1 up.loss=1%").is_err());
+    }
+}

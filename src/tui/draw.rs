@@ -1,0 +1,255 @@
+//! How the screen looks.
+
+use std::collections::BTreeMap;
+use std::env;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::symbols::Marker;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
+
+use super::app::{App, Watched};
+use super::history::SPAN_S;
+use super::steps::Knob;
+use crate::live::{Sample, Way};
+
+const HELP: &str = "\u{2190} \u{2192} condition  \u{2191} \u{2193} more, less  x without  Enter type  u undo  p pause  Tab next link  q leave";
+/// Lines of counters: a head, two directions, what was dropped, the departure error.
+const COUNTERS: u16 = 5;
+/// Lines of what a command prints, with the frame.
+const OUTPUT: u16 = 8;
+
+/// Colours of up and down, which the colour-blind tell apart too; none where nobody wants any (no-color.org).
+fn colours() -> [Style; 2] {
+    let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    match unwanted {
+        true => [Style::new(), Style::new()],
+        false => [Color::LightBlue, Color::Yellow].map(|colour| Style::new().fg(colour)),
+    }
+}
+
+/// Draws everything.
+pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
+    let output = match app.output {
+        Some(_) => OUTPUT,
+        None => 0,
+    };
+    let [head, charts, counters, printed, knobs, said, help] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Min(6),
+        Constraint::Length(COUNTERS),
+        Constraint::Length(output),
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    if let Some(watched) = &app.watched {
+        frame.render_widget(title(app, watched), head);
+        let halves = [Constraint::Percentage(50); 2];
+        let [rates, queues] = Layout::horizontal(halves).areas(charts);
+        curves(
+            frame,
+            rates,
+            "delivered, Mbit/s",
+            watched.history.rates(),
+            1e6,
+        );
+        curves(frame, queues, "queue, ms", watched.history.queues(), 1.0);
+        if let Some(sample) = &watched.last {
+            frame.render_widget(table(sample), counters);
+        }
+        frame.render_widget(conditions(app, watched), knobs);
+    } else {
+        frame.render_widget(Paragraph::new("no link runs"), head);
+    }
+    if let Some(output) = &app.output {
+        let block =
+            Block::bordered().title("the command's output; all of it is printed at the end");
+        let lines = output.tail(usize::from(block.inner(printed).height));
+        let lines: Vec<Line<'_>> = lines.into_iter().map(Line::raw).collect();
+        frame.render_widget(Paragraph::new(lines).block(block), printed);
+    }
+    let line = match &app.entry {
+        Some(entry) => format!("NAME=VALUE ...: {entry}_"),
+        None => app.said.clone(),
+    };
+    frame.render_widget(Paragraph::new(line), said);
+    let help_style = Style::new().add_modifier(Modifier::DIM);
+    frame.render_widget(Paragraph::new(HELP).style(help_style), help);
+}
+
+fn title(app: &App, watched: &Watched) -> Paragraph<'static> {
+    let view = &watched.view;
+    let [client, server] = &view.ends;
+    let (at, of) = watched.place;
+    let mut first = format!("{}: {client} \u{2194} {server}", view.name);
+    if of > 1 {
+        first += &format!(" ({at} of {of} links)");
+    }
+    first += &format!(", revision {}", view.revision);
+    if view.is_leased() {
+        first += ", leased";
+    }
+    if app.is_paused {
+        first += " \u{2014} PAUSED, p goes on";
+    }
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    Paragraph::new(vec![
+        Line::styled(first, bold),
+        Line::raw(format!("in force: {}", view.says)),
+    ])
+}
+
+/// Two curves of the last minute, up with fine marks and down with dots.
+fn curves(frame: &mut Frame<'_>, area: Rect, name: &str, ways: [Vec<(f64, f64)>; 2], unit: f64) {
+    let scaled = ways.map(|way| {
+        let point = |(at, value): (f64, f64)| (at, value / unit);
+        way.into_iter().map(point).collect::<Vec<_>>()
+    });
+    let values = scaled.iter().flatten().map(|(_, value)| *value);
+    let most = round_up(values.fold(0.0, f64::max));
+    let curve = |way: usize, name: &'static str, marker| {
+        Dataset::default()
+            .name(name)
+            .marker(marker)
+            .graph_type(GraphType::Line)
+            .style(colours()[way])
+            .data(&scaled[way])
+    };
+    let chart = Chart::new(vec![
+        curve(0, "up", Marker::Braille),
+        curve(1, "down", Marker::Dot),
+    ])
+    .block(Block::bordered().title(name.to_owned()))
+    .x_axis(
+        Axis::default()
+            .bounds([-SPAN_S, 0.0])
+            .labels(["-60 s", "now"]),
+    )
+    .y_axis(
+        Axis::default()
+            .bounds([0.0, most])
+            .labels(["0".to_owned(), short(most)]),
+    );
+    frame.render_widget(chart, area);
+}
+
+/// The next of 1, 2, 5, 10... that is no less; 1 of nothing.
+fn round_up(value: f64) -> f64 {
+    if value <= 0.0 {
+        return 1.0;
+    }
+    let decade = 10_f64.powf(value.log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade);
+    steps
+        .into_iter()
+        .find(|step| *step >= value)
+        .unwrap_or(value)
+}
+
+fn short(value: f64) -> String {
+    match value {
+        value if value >= 10.0 => format!("{value:.0}"),
+        value => format!("{}", (value * 1e3).round() / 1e3),
+    }
+}
+
+fn table(sample: &Sample) -> Paragraph<'static> {
+    let row = |name: &str, way: &Way| {
+        let of = &way.counters;
+        let queue = way
+            .queue_packets
+            .map_or("-".to_owned(), |packets| packets.to_string());
+        format!(
+            "{name:<6}{:>13}{:>13}{:>10}{:>9}{:>12.3}{:>12.3}  {}",
+            of.packets,
+            of.delivered,
+            of.in_flight,
+            queue,
+            way.offered_bit_per_s / 1e6,
+            way.delivered_bit_per_s / 1e6,
+            causes(&of.dropped)
+        )
+    };
+    let error = &sample.departure_error;
+    let lost = [&sample.up, &sample.down].map(|way| causes(&way.counters.emulator_lost));
+    let mut lines = vec![
+        Line::raw(format!(
+            "{:<6}{:>13}{:>13}{:>10}{:>9}{:>12}{:>12}  dropped, by cause",
+            "", "packets", "delivered", "on way", "queued", "in Mbit/s", "out Mbit/s"
+        )),
+        Line::styled(row("up", &sample.up), colours()[0]),
+        Line::styled(row("down", &sample.down), colours()[1]),
+        Line::raw(format!(
+            "departure error: {:.0} us half, {:.0} us 99 %, {:.0} us most; {} of all packets late",
+            error.p50_us, error.p99_us, error.max_us, error.late
+        )),
+    ];
+    if lost.iter().any(|lost| lost != "none") {
+        lines.push(Line::raw(format!(
+            "the emulator itself lost: up {}, down {}",
+            lost[0], lost[1]
+        )));
+    }
+    Paragraph::new(lines)
+}
+
+fn causes(all: &BTreeMap<String, u64>) -> String {
+    let some = all.iter().filter(|(_, count)| **count > 0);
+    let words: Vec<String> = some
+        .map(|(cause, count)| format!("{cause} {count}"))
+        .collect();
+    match words.is_empty() {
+        true => "none".to_owned(),
+        false => words.join(", "),
+    }
+}
+
+/// The conditions that keys change, the chosen one marked.
+fn conditions(app: &App, watched: &Watched) -> Paragraph<'static> {
+    let words = Knob::ALL.map(|knob| {
+        let value = watched.condition(knob.name());
+        let text = format!("{} {}", knob.name(), value.as_deref().unwrap_or("none"));
+        match knob == app.knob {
+            true => Span::styled(
+                format!("[{text}]"),
+                Style::new().add_modifier(Modifier::REVERSED),
+            ),
+            false => Span::raw(format!(" {text} ")),
+        }
+    });
+    let mut spans = Vec::new();
+    for word in words {
+        spans.extend([word, Span::raw("  ")]);
+    }
+    Paragraph::new(Line::from(spans))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_ends_at_a_round_number() {
+        for (value, most) in [
+            (0.0, 1.0),
+            (0.3, 0.5),
+            (1.0, 1.0),
+            (7.0, 10.0),
+            (230.0, 500.0),
+        ] {
+            assert!((round_up(value) - most).abs() < 1e-9, "{value}");
+        }
+        assert_eq!((short(500.0).as_str(), short(0.5).as_str()), ("500", "0.5"));
+    }
+
+    #[test]
+    fn causes_are_in_words() {
+        let all = BTreeMap::from([("loss".to_owned(), 3), ("queue full".to_owned(), 0)]);
+        assert_eq!(causes(&all), "loss 3");
+        assert_eq!(causes(&BTreeMap::new()), "none");
+    }
+}

@@ -1,0 +1,55 @@
+//! What a link did in the last minute, as curves.
+
+use std::collections::VecDeque;
+
+use crate::live::Sample;
+
+/// How far back curves go, in seconds.
+pub(super) const SPAN_S: f64 = 60.0;
+
+/// Of the last minute.
+#[derive(Default)]
+pub(super) struct History(VecDeque<Point>);
+
+/// A tenth of a second: up, then down.
+struct Point {
+    at_s: f64,
+    bit_per_s: [f64; 2],
+    queue_ms: [Option<f64>; 2],
+}
+
+impl History {
+    /// Adds a sample, and forgets what is too old.
+    pub(super) fn add(&mut self, sample: &Sample) {
+        let ways = [&sample.up, &sample.down];
+        self.0.push_back(Point {
+            at_s: sample.at_s,
+            bit_per_s: ways.map(|way| way.delivered_bit_per_s),
+            queue_ms: ways.map(|way| way.queue_delay_ms),
+        });
+        let oldest = sample.at_s - SPAN_S;
+        while self.0.front().is_some_and(|point| point.at_s < oldest) {
+            self.0.pop_front();
+        }
+    }
+
+    /// Of both ways what was delivered, in bits a second, against seconds before the last sample.
+    pub(super) fn rates(&self) -> [Vec<(f64, f64)>; 2] {
+        self.curves(|point, way| Some(point.bit_per_s[way]))
+    }
+
+    /// Of both ways the delay of the queue in milliseconds; empty where there is none.
+    pub(super) fn queues(&self) -> [Vec<(f64, f64)>; 2] {
+        self.curves(|point, way| point.queue_ms[way])
+    }
+
+    fn curves(&self, of: impl Fn(&Point, usize) -> Option<f64>) -> [Vec<(f64, f64)>; 2] {
+        let last_s = self.0.back().map_or(0.0, |point| point.at_s);
+        [0, 1].map(|way| {
+            let points = self.0.iter();
+            points
+                .filter_map(|point| Some((point.at_s - last_s, of(point, way)?)))
+                .collect()
+        })
+    }
+}
