@@ -7,13 +7,13 @@ use model::Nanos;
 use record::link_spec::{LinkSpec, over_time};
 use serde::Serialize;
 
-use super::moment::seconds;
+use super::moment::since;
 
-/// How long the scenario goes on behind the last change, in seconds.
-const TAIL_S: f64 = 5.0;
+/// How long the scenario goes on behind the last change.
+const TAIL: Nanos = Nanos::from_millis(5_000);
 
-/// Pings a second of the scenario.
-const PINGS_PER_S: f64 = 10.0;
+/// From one of its pings to the next.
+const BETWEEN_PINGS: Nanos = Nanos::from_millis(100);
 
 /// What was in force one after the other, from when on.
 pub(crate) struct Told {
@@ -46,7 +46,7 @@ struct Instrument {
 #[derive(Serialize)]
 struct Pings {
     count: u64,
-    interval: &'static str,
+    interval: Nanos,
 }
 
 #[derive(Serialize)]
@@ -84,7 +84,7 @@ impl Told {
                 kind: "ping",
                 parameters: Pings {
                     count: self.pings(),
-                    interval: "100ms",
+                    interval: BETWEEN_PINGS,
                 },
             }],
             cases: [Case {
@@ -108,8 +108,7 @@ impl Told {
     fn pings(&self) -> u64 {
         let [first, last] = [self.conditions.first(), self.conditions.last()]
             .map(|end| end.map_or(Nanos::ZERO, |(at, _)| *at));
-        let span = seconds(Nanos(last.0.saturating_sub(first.0))) + TAIL_S;
-        (span * PINGS_PER_S).ceil() as u64
+        (since(first, last) + TAIL).0.div_ceil(BETWEEN_PINGS.0)
     }
 }
 

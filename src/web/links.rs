@@ -184,7 +184,7 @@ pub(super) enum FileForm {
 /// The changes made while the link ran as a file that makes them again: a link file with a schedule, or a scenario.
 #[utoipa::path(
     get, path = "/v1/links/{name}/history/{form}",
-    params(("name" = String, Path, description = "As /v1/links has it"), ("form" = FileForm, Path, description = "link or scenario"),
+    params(("name" = String, Path, description = "As /v1/links has it"), ("form" = inline(FileForm), Path, description = "link or scenario"),
         SinceQuery),
     responses(
         (status = OK, content_type = "application/toml", body = String), (status = BAD_REQUEST, body = Problem),

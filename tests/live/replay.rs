@@ -101,7 +101,7 @@ fn change(directory: &Path) -> Result<[i128; 2]> {
     exec.end()?;
     let at = |changed: &Value| -> Result<i128> {
         let at_s = changed["at_s"].as_f64().context("no time")?;
-        Ok((at_s * 1e9) as i128)
+        Ok(i128::try_from(Duration::from_secs_f64(at_s).as_nanos())?)
     };
     Ok([at(&lost.body)?, at(&delayed.body)?])
 }

@@ -448,7 +448,7 @@ fn a_step_takes_conditions_away() {
             .find(|stage| stage.name == format!("box.up.{name}"));
         stage.unwrap().schedule.clone()
     };
-    let seconds = |at| Nanos::from_millis(at * 1_000);
+    let seconds = |at: u64| Nanos::from_millis(at * 1_000);
     assert_eq!(schedule("rate"), [(seconds(2), Effect::Nothing)]);
     // What stands below it comes through.
     assert_eq!(schedule("loss"), [(seconds(3), loss("1%").unwrap())]);
