@@ -18,6 +18,7 @@ mod profiles;
 mod report;
 mod run;
 mod serve;
+mod submit;
 mod theory;
 mod view;
 
@@ -68,6 +69,7 @@ enum Command {
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     Merge(merge::MergeArgs),
+    Submit(submit::SubmitArgs),
     View(view::ViewArgs),
     Link(in_effect::InEffectArgs),
     Theory(theory::TheoryArgs),
@@ -109,6 +111,7 @@ impl Cli {
             Command::Report(args) => args.run(),
             Command::Compare(args) => args.run(),
             Command::Merge(args) => args.run(),
+            Command::Submit(args) => args.run(),
             Command::View(args) => args.run(),
             Command::Link(args) => args.run(),
             Command::Theory(args) => args.run(),
