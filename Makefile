@@ -41,10 +41,10 @@ peers: build ## netem and queues beside the kernel's, in a user-mode Linux: the 
 	@scripts/need linux.uml user-mode-linux insmod kmod tc iproute2
 	$(CARGO) bench --locked --bench netem
 
-soak: toolchain test-tools ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s, 1,000 kills, 30 minutes of 50 clients, 30 minutes of a link changed every second
+soak: toolchain test-tools ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s, 1,000 kills, 30 minutes of 50 clients, 30 minutes of a link changed every second, 200 runs by Slurm
 	scripts/shard_examples
 	FARWIRE_SOAK=1 $(CARGO) test --locked -p farwire-model --test laws
-	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic --test hostile --test live
+	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic --test hostile --test live --test slurm
 	@if scripts/nightly rustc; then \
 	ASAN_OPTIONS=detect_leaks=0 RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target $(HOST) --target-dir target/sanitized --test traffic; fi
 
@@ -87,7 +87,7 @@ toolchain:
 	@scripts/need cc gcc
 
 test-tools: toolchain
-	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2 mandoc mandoc chromium chromium chromedriver chromium-driver parallel parallel curl curl promtool prometheus
+	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2 mandoc mandoc chromium chromium chromedriver chromium-driver parallel parallel curl curl promtool prometheus slurmctld slurm-wlm munged munge
 	@test -x target/peers/bin/stamp-suite || $(CARGO) install stamp-suite --version 1.0.0 --locked --root target/peers
 
 scenario-tools:

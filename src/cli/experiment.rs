@@ -32,7 +32,7 @@ use record::quantity::counted;
 use record::{GivenScenario, Head, Record, RecordWriter, Shard, ShardBy, ShardNumber, is_full};
 
 /// The reports beside a record.
-const PAGE: &str = "report.html";
+pub(super) const PAGE: &str = "report.html";
 const SAMPLES: &str = "samples.csv";
 
 /// How an experiment is run, and what of it.
@@ -211,10 +211,7 @@ impl ExperimentArgs {
             false => error,
         })?;
         measures.watch.enter("reports");
-        let page = report::html(&record)?;
-        output::write(Some(&directory.join(PAGE)), &page)?;
-        let samples = Prepared::open(&directory.join(SAMPLES))?;
-        samples.replace(|file| report::write_csv(&record, BufWriter::new(file)))?;
+        write_reports(&record, &directory)?;
         Ok(FinishedExperiment {
             record,
             directory,
@@ -256,6 +253,14 @@ impl FinishedExperiment {
     }
 }
 
+/// Writes the reports beside a record.
+pub(super) fn write_reports(record: &Record, directory: &Path) -> Result<()> {
+    let page = report::html(record)?;
+    output::write(Some(&directory.join(PAGE)), &page)?;
+    let samples = Prepared::open(&directory.join(SAMPLES))?;
+    samples.replace(|file| report::write_csv(record, BufWriter::new(file)))
+}
+
 /// Removes what lay beside a record that was there before; with `replaced` also what its instruments wrote.
 pub(super) fn clear_reports(directory: &Path, replaced: bool) {
     if replaced {
@@ -284,7 +289,7 @@ fn refuse_files(record: &Record, kept_in: &Path, also: &[PathBuf]) -> Result<()>
 }
 
 /// Leaves the cases named, and the reference that they are held against.
-fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
+pub(super) fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }
@@ -366,7 +371,7 @@ fn conditions(case: &Case) -> String {
 }
 
 /// Says what the conditions of each case do that their words do not.
-fn warn(plan: &Plan) -> Result<()> {
+pub(super) fn warn(plan: &Plan) -> Result<()> {
     for case in &plan.cases {
         // Those of several clients are alike.
         for (_, link) in case.links(plan.seed)?.into_iter().take(kinds(case)) {

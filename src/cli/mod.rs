@@ -19,6 +19,7 @@ mod profiles;
 mod report;
 mod run;
 mod serve;
+mod submit;
 mod theory;
 mod tui;
 mod view;
@@ -70,6 +71,7 @@ enum Command {
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     Merge(merge::MergeArgs),
+    Submit(submit::SubmitArgs),
     View(view::ViewArgs),
     Link(in_effect::InEffectArgs),
     Theory(theory::TheoryArgs),
@@ -111,6 +113,7 @@ impl Cli {
             Command::Report(args) => args.run(),
             Command::Compare(args) => args.run(),
             Command::Merge(args) => args.run(),
+            Command::Submit(args) => args.run(),
             Command::View(args) => args.run(),
             Command::Link(args) => args.run(),
             Command::Theory(args) => args.run(),

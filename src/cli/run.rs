@@ -50,7 +50,7 @@ pub(crate) struct RunArgs {
 
 /// `--shard-by`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum ShardByArg {
+pub(super) enum ShardByArg {
     /// A run: a case's repeats are spread over the shards
     Run,
     /// A case: its repeats, and what drifts between them, are one host's

@@ -4,7 +4,6 @@ pub(crate) mod baseline;
 pub(crate) mod directory;
 pub(crate) mod grid;
 pub(crate) mod host;
-mod progress;
 pub(crate) mod runner;
 pub(crate) mod scenario;
 pub(crate) mod shard;

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::host::network_sysctls;
-use super::progress::Progress;
 use super::watch::Watch;
 use crate::live::NumberedRun;
+use crate::progress::Progress;
 use crate::testbed::{Links, Testbed};
 use instruments::Session;
 use instruments::failure::{Blame, Failure};
@@ -84,7 +84,7 @@ pub(crate) fn run(
         }
         keep_baseline(measures, record, writer, stop)?;
     }
-    let mut progress = Progress::new(missing);
+    let mut progress = Progress::new(missing, "run");
     for round in 1..=plan.rounds() {
         for planned in plan.round(round) {
             while wanted.is_missing(&record.latest(), &planned) {

@@ -37,6 +37,13 @@ pub(crate) fn all(plan: &Plan, count: u32, by: ShardBy) -> Vec<Shard> {
     (1..).zip(parts(plan, count, by)).map(shard).collect()
 }
 
+/// About how long each of so many shards of `plan` takes.
+pub(crate) fn times(plan: &Plan, count: u32, by: ShardBy) -> Vec<Duration> {
+    let parts = parts(plan, count, by);
+    let time = |part: &Vec<Unit<'_>>| part.iter().map(|unit| unit.time).sum();
+    parts.iter().map(time).collect()
+}
+
 /// So many parts of the plan's runs: each unit, the longest first and of equal ones by case and repeat, goes to the part that has the least
 /// to do. So no two parts differ by more than the longest unit.
 fn parts(plan: &Plan, count: u32, by: ShardBy) -> Vec<Vec<Unit<'_>>> {
@@ -114,12 +121,11 @@ mod tests {
     }
 
     /// How long each part should take, and the longest unit.
-    fn times(plan: &Plan, count: u32, by: ShardBy) -> (Vec<Duration>, Duration) {
+    fn times_and_longest(plan: &Plan, count: u32, by: ShardBy) -> (Vec<Duration>, Duration) {
         let parts = parts(plan, count, by);
         let units = parts.iter().flatten().map(|unit| unit.time);
         let longest = units.max().unwrap_or_default();
-        let time = |part: &Vec<Unit<'_>>| part.iter().map(|unit| unit.time).sum();
-        (parts.iter().map(time).collect(), longest)
+        (times(plan, count, by), longest)
     }
 
     #[test]
@@ -127,7 +133,7 @@ mod tests {
         for seed in 0..100 {
             let plan = drawn(seed);
             for by in [ShardBy::Run, ShardBy::Case] {
-                let (times, longest) = times(&plan, 8, by);
+                let (times, longest) = times_and_longest(&plan, 8, by);
                 let (least, most) = (times.iter().min().unwrap(), times.iter().max().unwrap());
                 let allowed = (*most / 10).max(longest);
                 assert!(

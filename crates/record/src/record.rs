@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -28,6 +29,8 @@ const FORMAT: &str = "farwire-record";
 pub(crate) const VERSION: u32 = 6;
 /// In the directory of an experiment.
 pub(crate) const FILE: &str = "record.jsonl";
+/// No line that says when an experiment ended is longer.
+const LONGEST_END: u64 = 1024;
 
 /// A whole experiment, asked for and measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -240,6 +243,25 @@ impl Record {
     /// Whether `directory` holds a record, of whatever version and state.
     pub fn is_in(directory: &Path) -> bool {
         directory.join(FILE).exists()
+    }
+
+    /// Whether the record in `directory` says that all its runs took place. It looks at the end of the file alone, so that one that is
+    /// being written can be asked often.
+    pub fn is_finished(directory: &Path) -> bool {
+        let last = || -> Result<bool> {
+            let mut file = File::open(file_of(directory))?;
+            let from = file.metadata()?.len().saturating_sub(LONGEST_END);
+            file.seek(SeekFrom::Start(from))?;
+            let mut end = Vec::new();
+            file.read_to_end(&mut end)?;
+            let Some(end) = end.strip_suffix(b"\n") else {
+                return Ok(false);
+            };
+            let line = end.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+            let line = serde_json::from_slice::<Line<IgnoredAny>>(line)?;
+            Ok(matches!(line, Line::FinishedAt(_)))
+        };
+        last().unwrap_or(false)
     }
 
     /// What was asked for.
@@ -485,5 +507,20 @@ mod tests {
             let error = format!("{:#}", Head::parse(text.as_bytes()).unwrap_err());
             assert!(error.contains(cause), "{error}");
         }
+    }
+
+    #[test]
+    fn a_record_is_finished_when_its_last_whole_line_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let finished = |text: &str| {
+            std::fs::write(directory.path().join(FILE), text).unwrap();
+            Record::is_finished(directory.path())
+        };
+        let long = format!("{{\"run\":{{\"case\":\"{}\"}}}}\n", "x".repeat(5000));
+        let end = "{\"finished_at\":\"2026-11-24T10:00:00Z\"}\n";
+        assert!(finished(&format!("{long}{end}")) && finished(end));
+        assert!(!finished(&format!("{long}{}", end.trim_end())));
+        assert!(!finished(&format!("{end}{long}")) && !finished(&long) && !finished(""));
+        assert!(!Record::is_finished(&directory.path().join("gone")));
     }
 }

@@ -1,4 +1,4 @@
-//! How far an experiment is: a bar with the time left on a terminal, plain lines elsewhere.
+//! How far an experiment is, in runs or in shards: a bar with the time left on a terminal, plain lines elsewhere.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,46 +12,53 @@ use crate::notes::{are_watched, note};
 const TICK: Duration = Duration::from_millis(250);
 
 /// Progress on standard error.
-pub(super) struct Progress {
+pub(crate) struct Progress {
+    /// What is counted: "run".
+    unit: &'static str,
     total: usize,
     done: usize,
+    /// Whether the line without a bar was said.
+    is_said: bool,
     /// When the end is expected; moved whenever a run starts.
     end: Arc<Mutex<Instant>>,
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// Nothing of `total` runs done yet.
-    pub(super) fn new(total: usize) -> Self {
+    /// Nothing of so many runs, or whatever the `unit` is, done yet.
+    pub(crate) fn new(total: usize, unit: &'static str) -> Self {
         let end = Arc::new(Mutex::new(Instant::now()));
         let bar = are_watched().then(|| bar(total, Arc::clone(&end)));
         Self {
+            unit,
             total,
             done: 0,
+            is_said: false,
             end,
             bar,
         }
     }
 
-    /// A run starts; it and all after it, `runs` as far as is known, should take `left`.
-    pub(super) fn start(&mut self, what: &str, runs: usize, left: Duration) {
-        self.total = self.done + runs;
+    /// One starts; it and all after it, `units` as far as is known, should take `left`.
+    pub(crate) fn start(&mut self, what: &str, units: usize, left: Duration) {
+        self.total = self.done + units;
         *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + left;
         match &self.bar {
             Some(bar) => {
                 bar.set_length(self.total as u64);
                 bar.set_message(what.to_owned());
             }
-            None if self.done == 0 => {
-                let runs = counted(self.total, "run");
-                note(format_args!("{runs}, about {} left", human(left)));
+            None if !self.is_said => {
+                self.is_said = true;
+                let units = counted(self.total, self.unit);
+                note(format_args!("{units}, about {} left", human(left)));
             }
             None => {}
         }
     }
 
-    /// A run ended.
-    pub(super) fn finish(&mut self, what: &str) {
+    /// One ended.
+    pub(crate) fn finish(&mut self, what: &str) {
         self.done += 1;
         let line = format!("[{}/{}] {what}", self.done, self.total);
         match &self.bar {

@@ -1,0 +1,111 @@
+//! Into how many shards an experiment is parted, and numbers as Slurm lists them.
+
+use std::time::Duration;
+
+use crate::experiment::shard;
+use record::ShardBy;
+use record::plan::Plan;
+
+/// More than that `--shard` does not take.
+const MOST_SHARDS: u32 = 10_000;
+
+/// So many shards that each should take `least` or longer, one at least, and `most` at most.
+pub(super) fn shards(plan: &Plan, by: ShardBy, least: Duration, most: u32) -> u32 {
+    let all: Duration = shard::times(plan, 1, by).into_iter().sum();
+    let runs: u32 = plan.cases.iter().map(|case| case.repeats.least).sum();
+    let most = most.min(MOST_SHARDS).min(runs).max(1);
+    let mut shards = whole(all, least).clamp(1, most);
+    // Runs are not parted, so that the shortest shard may be well below the mean.
+    while shards > 1 {
+        let times = shard::times(plan, shards, by);
+        let shortest = times.into_iter().min().unwrap_or_default();
+        if shortest >= least {
+            break;
+        }
+        shards = (shards - 1)
+            .min(shards.midpoint(whole(shortest * shards, least)))
+            .max(1);
+    }
+    shards
+}
+
+/// How many times `part` is in `all`.
+fn whole(all: Duration, part: Duration) -> u32 {
+    let times = all.as_nanos() / part.as_nanos().max(1);
+    u32::try_from(times).unwrap_or(u32::MAX)
+}
+
+/// Ascending numbers as sbatch(1) takes them: "1-4,7".
+pub(super) fn list(numbers: &[u32]) -> String {
+    let rows = numbers.chunk_by(|a, b| a + 1 == *b);
+    let words = rows.map(|row| match row {
+        [first, .., last] => format!("{first}-{last}"),
+        [only] => only.to_string(),
+        [] => String::new(),
+    });
+    words.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::scenario;
+    use crate::toml_file::SourceFile;
+
+    /// Cases of so many runs, each of so many seconds.
+    fn plan(cases: &[(u32, u32)]) -> Plan {
+        let cases = cases.iter().enumerate().map(|(at, (repeats, time))| {
+            format!("[[cases]]\nname = 'c{at}'\nrepeats = {repeats}\nparameters.load = {{ time = '{time}s' }}\n")
+        });
+        let text = format!(
+            "name = 'x'\ntitle = 'X'\nbed = {{ kind = 'netns' }}\ntcp = {{ congestion = 'reno' }}\n\
+             [[instruments]]\nname = 'load'\nkind = 'tcp'\n{}",
+            cases.collect::<String>()
+        );
+        let source = SourceFile {
+            file: "x.toml",
+            text: &text,
+            also: &[],
+        };
+        scenario::parse(source, false).unwrap()
+    }
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn every_shard_takes_as_long_as_is_asked() {
+        for cases in [
+            &[(100, 10)][..],
+            &[(1, 600), (30, 7)],
+            &[(3, 59)],
+            &[(50, 61), (3, 1)],
+        ] {
+            let plan = plan(cases);
+            for by in [ShardBy::Run, ShardBy::Case] {
+                let count = shards(&plan, by, MINUTE, 1000);
+                let times = shard::times(&plan, count, by);
+                let shortest = times.iter().min().unwrap();
+                assert!(count == 1 || *shortest >= MINUTE, "{cases:?}: {times:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn there_are_as_many_as_that_allows() {
+        // A run takes its ten seconds and what the test bed takes.
+        assert_eq!(shards(&plan(&[(60, 10)]), ShardBy::Run, MINUTE, 1000), 10);
+        assert_eq!(shards(&plan(&[(60, 10)]), ShardBy::Run, MINUTE, 4), 4);
+        assert_eq!(shards(&plan(&[(3, 600)]), ShardBy::Run, MINUTE, 1000), 3);
+        assert_eq!(shards(&plan(&[(3, 600)]), ShardBy::Case, MINUTE, 1000), 1);
+        assert_eq!(shards(&plan(&[(2, 1)]), ShardBy::Run, MINUTE, 1000), 1);
+        assert_eq!(
+            shards(&plan(&[(5, 1)]), ShardBy::Run, Duration::ZERO, 1000),
+            5
+        );
+    }
+
+    #[test]
+    fn numbers_in_a_row_are_a_range() {
+        assert_eq!(list(&[1, 2, 3, 7, 9, 10]), "1-3,7,9-10");
+    }
+}

@@ -1,0 +1,444 @@
+//! What a submit keeps on the file system that all nodes share, and what the shards have put there.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::array;
+use super::nodes::{self, NODES};
+use super::pass::Pass;
+use super::slurm::Slurm;
+use crate::notes::note;
+use instruments::failure::{Blame, Failure};
+use record::Record;
+use record::quantity::counted;
+
+const STATE: &str = "submit.json";
+const LOCK: &str = "submit.lock";
+/// There while a submit is cancelled.
+const CANCELLED: &str = "cancelled";
+/// The scenario as it was when it was submitted.
+pub(super) const SCENARIO: &str = "scenario.toml";
+/// What tasks print, a file a pass and shard.
+pub(super) const LOG: &str = "log";
+/// The records, a folder a shard and pass.
+pub(super) const SHARDS: &str = "shards";
+
+/// What a directory is of; a submit that goes on asks for the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    /// "farwire 0.1.0".
+    pub(crate) farwire: String,
+    /// The experiment's name.
+    pub(crate) name: String,
+    /// The whole path of its file.
+    pub(crate) scenario: PathBuf,
+    /// Its text.
+    pub(crate) text: String,
+    /// Those of `farwire run` that make the plan and run it: "--quick".
+    pub(crate) options: Vec<String>,
+    /// Those that also `farwire run --resume` takes.
+    pub(crate) also_resumed: Vec<String>,
+}
+
+/// `submit.json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct State {
+    asked: Asked,
+    /// Drawn once, for the names of its jobs.
+    id: String,
+    shards: u32,
+    passes: Vec<Pass>,
+}
+
+/// A directory that this process alone submits.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    state: State,
+    found: BTreeMap<u32, Found>,
+    /// Locked while it is open.
+    _lock: File,
+}
+
+/// What there is of a shard.
+#[derive(Clone, Debug)]
+struct Found {
+    /// The directory of its record.
+    path: PathBuf,
+    complete: bool,
+    runs: usize,
+}
+
+impl Directory {
+    /// The directory `path`, which is made; `parted` says into how many shards the experiment of a new one is parted.
+    ///
+    /// # Errors
+    /// Another submit has it, or it is of something else.
+    pub(super) fn open(
+        path: &Path,
+        asked: &Asked,
+        parted: impl FnOnce() -> Result<u32, Failure>,
+    ) -> Result<Self, Failure> {
+        let state = path.join(STATE);
+        if !state.exists() && Record::is_in(path) {
+            return Err(Failure::bad_input(format_args!(
+                "{} holds a record that is no submit's; another --out leaves it",
+                path.display()
+            )));
+        }
+        for part in [LOG, NODES, SHARDS] {
+            let part = path.join(part);
+            fs::create_dir_all(&part)
+                .with_context(|| format!("{}: cannot create", part.display()))
+                .or_bad_input()?;
+        }
+        let path = path.canonicalize()?;
+        let lock = lock(&path.join(LOCK))?;
+        let state = match path.join(STATE).exists() {
+            true => {
+                let state = State::read(&path).or_bad_input()?;
+                state.check(asked, &path).or_bad_input()?;
+                state
+            }
+            false => State {
+                asked: asked.clone(),
+                id: format!("{:08x}", fastrand::u32(..)),
+                shards: parted()?,
+                passes: Vec::new(),
+            },
+        };
+        match fs::remove_file(path.join(CANCELLED)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        fs::write(path.join(SCENARIO), &state.asked.text)?;
+        let mut directory = Self {
+            path,
+            state,
+            found: BTreeMap::new(),
+            _lock: lock,
+        };
+        directory.state.keep(&directory.path)?;
+        directory.look();
+        Ok(directory)
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What its jobs' names have in them.
+    pub(super) fn id(&self) -> &str {
+        &self.state.id
+    }
+
+    /// Into how many shards the experiment is parted.
+    pub(super) fn shards(&self) -> u32 {
+        self.state.shards
+    }
+
+    /// What was handed in last.
+    pub(super) fn last_pass(&self) -> Option<&Pass> {
+        self.state.passes.last()
+    }
+
+    /// What Slurm calls a pass's job.
+    pub(super) fn job_name(&self, pass: &Pass) -> String {
+        self.state.job_name(pass)
+    }
+
+    /// Begins a pass over these shards: each goes on with a copy of what an earlier one left, because a task of that one may be
+    /// alive on a node that nobody hears of. Kept before Slurm hears of it.
+    pub(super) fn begin_pass(&mut self, shards: Vec<u32>) -> Result<Pass> {
+        let number = self.state.passes.last().map_or(0, |pass| pass.number) + 1;
+        let pass = Pass { number, shards };
+        for shard in &pass.shards {
+            if let Some(found) = self.found.get(shard) {
+                let to = shard_directory(&self.path, *shard, number);
+                copy(&found.path, &to)
+                    .with_context(|| format!("{}: cannot write", to.display()))?;
+            }
+        }
+        self.state.passes.push(pass.clone());
+        self.state.keep(&self.path)?;
+        Ok(pass)
+    }
+
+    /// Keeps the script of a pass, for Slurm and for who wants to know.
+    pub(super) fn keep_script(&self, pass: &Pass, script: &str) -> Result<PathBuf> {
+        let file = self.path.join(LOG).join(format!("{}.sh", pass.number));
+        fs::write(&file, script).with_context(|| format!("{}: cannot write", file.display()))?;
+        Ok(file)
+    }
+
+    /// Looks at all records; a measure of how far they are, that grows with every shard and run.
+    pub(super) fn look(&mut self) -> (usize, usize) {
+        self.found = self.state.found(&self.path, &lay_aside);
+        self.progress()
+    }
+
+    /// How many shards are complete, and how many runs there are, as of the last look.
+    pub(super) fn progress(&self) -> (usize, usize) {
+        let complete = self.found.values().filter(|found| found.complete).count();
+        (complete, self.found.values().map(|found| found.runs).sum())
+    }
+
+    /// The shards that are not complete.
+    pub(super) fn missing(&self) -> Vec<u32> {
+        missing(self.state.shards, &self.found)
+    }
+
+    /// The records of all shards, the best of each.
+    pub(super) fn records(&self) -> Vec<PathBuf> {
+        self.found
+            .values()
+            .map(|found| found.path.clone())
+            .collect()
+    }
+
+    /// Whether `--cancel` was said meanwhile.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.path.join(CANCELLED).exists()
+    }
+}
+
+impl State {
+    fn read(path: &Path) -> Result<Self> {
+        let file = path.join(STATE);
+        let read = || -> Result<Self> { Ok(serde_json::from_slice(&fs::read(&file)?)?) };
+        read().with_context(|| format!("{}: no submit's directory", file.display()))
+    }
+
+    /// Whole or not at all.
+    fn keep(&self, path: &Path) -> Result<()> {
+        let file = path.join(STATE);
+        let partial = file.with_extension("partial");
+        let keep = || -> Result<()> {
+            let mut to = File::create(&partial)?;
+            to.write_all(&serde_json::to_vec_pretty(self)?)?;
+            to.sync_all()?;
+            Ok(fs::rename(&partial, &file)?)
+        };
+        keep().with_context(|| format!("{}: cannot write", file.display()))
+    }
+
+    fn check(&self, asked: &Asked, path: &Path) -> Result<()> {
+        let (own, at) = (&self.asked, path.display());
+        ensure!(
+            own.farwire == asked.farwire,
+            "{at} was begun by {}, this is {}: go on with that one, or another --out",
+            own.farwire,
+            asked.farwire
+        );
+        ensure!(
+            own.scenario == asked.scenario,
+            "{at} is of {}, not of {}: another --out leaves it",
+            own.scenario.display(),
+            asked.scenario.display()
+        );
+        ensure!(
+            own.text == asked.text,
+            "{} has changed since it was submitted into {at}, where {SCENARIO} is as it was: another --out leaves it",
+            own.scenario.display()
+        );
+        let words = |asked: &Asked| match asked.options.is_empty() {
+            true => "no options".to_owned(),
+            false => asked.options.join(" "),
+        };
+        ensure!(
+            (&own.options, &own.also_resumed) == (&asked.options, &asked.also_resumed),
+            "{at} was begun with {}, not with {}: another --out leaves it",
+            words(own),
+            words(asked)
+        );
+        Ok(())
+    }
+
+    fn job_name(&self, pass: &Pass) -> String {
+        job_name(&self.asked.name, &self.id, pass)
+    }
+
+    /// What the passes left of each shard: a complete record, or the longest that can be read; what cannot is `damaged`.
+    fn found(&self, path: &Path, damaged: &dyn Fn(&Path, anyhow::Error)) -> BTreeMap<u32, Found> {
+        let shards = 1..=self.shards;
+        let found = shards.filter_map(|shard| {
+            let passes = self.passes.iter().rev();
+            let passes = passes.filter(|pass| pass.shards.binary_search(&shard).is_ok());
+            let all = passes.filter_map(|pass| {
+                let directory = shard_directory(path, shard, pass.number);
+                let found = Found::of(&directory);
+                found.unwrap_or_else(|error| {
+                    damaged(&directory, error);
+                    None
+                })
+            });
+            let best = all.max_by_key(|found| (found.complete, found.runs))?;
+            Some((shard, best))
+        });
+        found.collect()
+    }
+}
+
+impl Found {
+    /// The record in `path`, if there is one.
+    fn of(path: &Path) -> Result<Option<Self>> {
+        if !Record::is_in(path) {
+            return Ok(None);
+        }
+        let record = Record::read(path)?;
+        Ok(Some(Self {
+            path: path.to_owned(),
+            complete: record.finished_at.is_some(),
+            runs: record.runs.len(),
+        }))
+    }
+}
+
+/// Takes a record that cannot be read out of the way of its shard, which is done again, and says so.
+fn lay_aside(path: &Path, error: anyhow::Error) {
+    let aside = path.with_extension("damaged");
+    let whither = match fs::rename(path, &aside) {
+        Ok(()) => format!("it is now {}", aside.display()),
+        Err(why) => format!("it cannot be laid aside: {why}"),
+    };
+    note(format_args!(
+        "{error:#}; its shard is done again; {whither}"
+    ));
+}
+
+/// What Slurm calls a pass's job: "farwire-small-0a1b2c3d-1".
+pub(super) fn job_name(name: &str, id: &str, pass: &Pass) -> String {
+    let plain = |c: char| match c.is_ascii_alphanumeric() {
+        true => c,
+        false => '-',
+    };
+    let name: String = name.chars().map(plain).collect();
+    format!("farwire-{name}-{id}-{}", pass.number)
+}
+
+/// Where a shard's record of a pass goes.
+pub(super) fn shard_directory(path: &Path, shard: u32, pass: u32) -> PathBuf {
+    let shard = path.join(SHARDS).join(shard.to_string());
+    shard.join(format!("pass-{pass}"))
+}
+
+/// What a task of a pass prints.
+pub(super) fn log(path: &Path, shard: u32, pass: u32) -> PathBuf {
+    path.join(LOG).join(format!("{pass}-{shard}.txt"))
+}
+
+fn missing(shards: u32, found: &BTreeMap<u32, Found>) -> Vec<u32> {
+    let is_complete = |shard: &u32| found.get(shard).is_some_and(|found| found.complete);
+    (1..=shards).filter(|shard| !is_complete(shard)).collect()
+}
+
+/// The lock that a submit holds, which ends with it, however it ends.
+fn lock(file: &Path) -> Result<File, Failure> {
+    let mut options = OpenOptions::new();
+    let open = options.read(true).write(true).create(true).truncate(false);
+    let mut lock = open
+        .open(file)
+        .with_context(|| format!("{}: cannot write", file.display()))
+        .or_bad_input()?;
+    if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+        let mut holder = String::new();
+        lock.read_to_string(&mut holder)?;
+        return Err(Failure::bad_input(format_args!(
+            "another submit has {}: {}",
+            file.with_file_name("").display(),
+            holder.trim()
+        )));
+    }
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let holder = format!("process {} on {}\n", std::process::id(), host.trim());
+    lock.set_len(0)?;
+    lock.rewind()?;
+    lock.write_all(holder.as_bytes())?;
+    Ok(lock)
+}
+
+/// Copies a folder with all that it holds, whole or not at all.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let partial = to.with_extension("partial");
+    let _ = fs::remove_dir_all(&partial);
+    fs::create_dir_all(&partial)?;
+    let mut folders = vec![(from.to_owned(), partial.clone())];
+    while let Some((from, to)) = folders.pop() {
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            let to = to.join(entry.file_name());
+            match entry.file_type()?.is_dir() {
+                true => {
+                    fs::create_dir(&to)?;
+                    folders.push((entry.path(), to));
+                }
+                false => drop(fs::copy(entry.path(), to)?),
+            }
+        }
+    }
+    Ok(fs::rename(partial, to)?)
+}
+
+/// How far the submit of `path` is, for people.
+///
+/// # Errors
+/// It is no submit's; Slurm is not there.
+pub(crate) fn status(path: &Path) -> Result<String, Failure> {
+    let state = State::read(path).or_bad_input()?;
+    let found = state.found(path, &|_, error| note(format_args!("{error:#}")));
+    let missing = missing(state.shards, &found);
+    let complete = state.shards as usize - missing.len();
+    let shards = counted(state.shards, "shard");
+    let mut text = format!(
+        "{}: {complete} of {shards} are complete\n",
+        state.asked.name
+    );
+    if let Some(pass) = state.passes.last().filter(|_| !missing.is_empty()) {
+        let tasks = Slurm::find()?.tasks(&state.job_name(pass))?;
+        let left = tasks.iter().filter(|task| !task.has_ended());
+        let left: BTreeMap<u32, String> = left
+            .map(|task| match task.runs() {
+                true => (task.shard, format!("running on {}", task.node)),
+                false => (task.shard, format!("{}, {}", task.state, task.reason)),
+            })
+            .collect();
+        let mut alike: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for shard in &missing {
+            let what = left.get(shard).map_or("missing", String::as_str);
+            alike.entry(what).or_default().push(*shard);
+        }
+        for (what, shards) in alike {
+            text += &format!("{what}: {}\n", array::list(&shards));
+        }
+    }
+    for (node, cause) in nodes::excluded(path) {
+        text += &format!("{node} is left out: {cause}\n");
+    }
+    Ok(text)
+}
+
+/// Ends the tasks of the submit of `path`, and the submit itself; says how many.
+///
+/// # Errors
+/// As [`status`].
+pub(crate) fn cancel(path: &Path) -> Result<String, Failure> {
+    let state = State::read(path).or_bad_input()?;
+    let slurm = Slurm::find()?;
+    // The submit, which would hand in what it misses, sees this first.
+    fs::write(path.join(CANCELLED), "")
+        .map_err(|error| anyhow!("{}: cannot write: {error}", path.join(CANCELLED).display()))?;
+    let mut ended = 0;
+    for pass in &state.passes {
+        ended += slurm.cancel(&state.job_name(pass))?;
+    }
+    Ok(format!(
+        "{} ended; what is done is kept\n",
+        counted(ended, "task")
+    ))
+}

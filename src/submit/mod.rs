@@ -1,0 +1,179 @@
+//! An experiment's shards on a cluster: split, handed to Slurm, waited for, what is missing handed in again.
+//!
+//! What is known stands in the directory and in Slurm, nowhere else: a submit that ends at any moment can be started again.
+
+mod array;
+mod directory;
+mod nodes;
+mod pass;
+mod script;
+mod slurm;
+mod watch;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::anyhow;
+
+use crate::experiment::shard;
+use crate::notes::note;
+use directory::Directory;
+use instruments::failure::Failure;
+use netio::stop::Stop;
+use pass::Pass;
+use record::ShardBy;
+use record::plan::Plan;
+use record::quantity::counted;
+use slurm::Slurm;
+
+pub(crate) use directory::{Asked, cancel, status};
+
+/// Passes in a row that bring nothing new, after which it is given up.
+const MOST_IN_VAIN: u32 = 2;
+
+/// How the shards are handed to Slurm; a submit that goes on may have other ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Resources {
+    /// Slurm's default where it is not said.
+    pub(crate) partition: Option<String>,
+    /// Of each task.
+    pub(crate) cpus: u32,
+    /// How long a task may take, where that is said.
+    pub(crate) time: Option<Duration>,
+    /// How many tasks may run at once, where that is limited.
+    pub(crate) at_once: Option<u32>,
+    /// What a shard should take at least.
+    pub(crate) shard_time: Duration,
+}
+
+/// An experiment to be submitted.
+#[derive(Debug)]
+pub(crate) struct Submission<'a> {
+    /// What is run.
+    pub(crate) asked: Asked,
+    /// All of it.
+    pub(crate) plan: &'a Plan,
+    /// What stays together.
+    pub(crate) by: ShardBy,
+    /// How.
+    pub(crate) resources: Resources,
+    /// Where its state and its record are.
+    pub(crate) out: PathBuf,
+}
+
+/// How far a submission came.
+#[derive(Debug)]
+pub(crate) enum Reached {
+    /// Records that have every run.
+    All(Vec<PathBuf>),
+    /// Slurm has the tasks, and nobody waits for them.
+    Handed,
+    /// Given up: the records that there are, and why each shard is missing.
+    Some(Vec<PathBuf>, Vec<String>),
+}
+
+impl Submission<'_> {
+    /// The batch script of the first pass.
+    ///
+    /// # Errors
+    /// The directory's path cannot stand in one; Slurm refuses.
+    pub(crate) fn script(&self) -> Result<String, Failure> {
+        let most = match Slurm::find() {
+            Ok(slurm) => slurm.most_tasks()?,
+            Err(_) => {
+                note("no Slurm here: arrays of 1000 tasks, its default, are taken for granted");
+                slurm::USUAL_MOST_TASKS
+            }
+        };
+        let out = std::path::absolute(&self.out)?;
+        let shards = self.shards(most);
+        let pass = Pass {
+            number: 1,
+            shards: (1..=shards).collect(),
+        };
+        let times = shard::times(self.plan, shards, self.by);
+        script::of(self, &out, "0", &pass, &times, &[])
+    }
+
+    fn shards(&self, most: u32) -> u32 {
+        array::shards(self.plan, self.by, self.resources.shard_time, most)
+    }
+
+    /// Hands in what is missing and waits, until nothing is or it is in vain; with `detach` it does not wait.
+    ///
+    /// # Errors
+    /// Another submit has the directory, or another experiment; Slurm is not there or refuses; a signal, or `--cancel`.
+    pub(crate) fn run(&self, detach: bool) -> Result<Reached, Failure> {
+        let slurm = Slurm::find()?;
+        slurm.check(self.resources.partition.as_deref(), self.resources.cpus)?;
+        let stop = Stop::on_signals()?;
+        let mut directory = Directory::open(&self.out, &self.asked, || {
+            Ok(self.shards(slurm.most_tasks()?))
+        })?;
+        let shards = directory.shards();
+        let times = shard::times(self.plan, shards, self.by);
+        let mut causes = Vec::new();
+        let mut in_vain = 0;
+        loop {
+            // What an earlier submit handed in.
+            if let Some(pass) = directory.last_pass().cloned()
+                && !directory.missing().is_empty()
+            {
+                let name = directory.job_name(&pass);
+                let waiting = slurm.tasks(&name)?.iter().any(|task| !task.has_ended());
+                if detach && waiting {
+                    return Ok(Reached::Handed);
+                }
+                let before = directory.progress();
+                let watch = watch::Watch {
+                    slurm: &slurm,
+                    directory: &directory,
+                    pass: &pass,
+                    times: &times,
+                    partition: self.resources.partition.as_deref(),
+                    stop: &stop,
+                };
+                causes = watch.until_end()?;
+                slurm.cancel(&name)?;
+                if directory.is_cancelled() {
+                    return Err(cancelled());
+                }
+                let after = directory.look();
+                in_vain = if after > before { 0 } else { in_vain + 1 };
+            }
+            let missing = directory.missing();
+            if missing.is_empty() {
+                return Ok(Reached::All(directory.records()));
+            }
+            if in_vain >= MOST_IN_VAIN {
+                return Ok(Reached::Some(directory.records(), causes));
+            }
+            let excluded = nodes::excluded(directory.path());
+            nodes::some_left(&slurm, self.resources.partition.as_deref(), &excluded)?;
+            let pass = directory.begin_pass(missing)?;
+            let nodes: Vec<&str> = excluded.keys().map(String::as_str).collect();
+            let script = script::of(
+                self,
+                directory.path(),
+                directory.id(),
+                &pass,
+                &times,
+                &nodes,
+            )?;
+            let file = directory.keep_script(&pass, &script)?;
+            let job = slurm.submit(&file, pass.number == 1)?;
+            note(format_args!(
+                "job {job}: {} of {shards}",
+                counted(pass.shards.len(), "shard")
+            ));
+            if detach {
+                return Ok(Reached::Handed);
+            }
+        }
+    }
+}
+
+/// What one ends with that was cancelled meanwhile.
+fn cancelled() -> Failure {
+    anyhow!("it was cancelled; the same command goes on").into()
+}

@@ -1,0 +1,12 @@
+//! Shards handed to Slurm together.
+
+use serde::{Deserialize, Serialize};
+
+/// An array of tasks, one a shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Pass {
+    /// From 1.
+    pub(super) number: u32,
+    /// Which shards, ascending.
+    pub(super) shards: Vec<u32>,
+}

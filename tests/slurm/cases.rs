@@ -1,0 +1,152 @@
+//! Experiments that go well, and submits that end in between.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, ensure};
+
+use crate::cluster::{Experiment, NEEDS, bounded, run, slurm, stderr, stdout};
+use crate::common::process::{self, farwire};
+use crate::common::suite::Suite;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "twelve cases on three nodes, one at a time: every run once in the joined record",
+        &NEEDS,
+        twelve_cases,
+    );
+    suite.test(
+        "a second submit is refused, and one that was killed goes on when started again",
+        &NEEDS,
+        killed,
+    );
+    suite.test(
+        "an ordinary user submits, and his tasks need no privilege",
+        &NEEDS,
+        ordinary_user,
+    );
+    suite.test(
+        "without waiting: status, cancelling, and going on",
+        &NEEDS,
+        cancelled,
+    );
+}
+
+fn twelve_cases() -> Result<()> {
+    let experiment = Experiment::of(12)?;
+    let mut command = experiment.submit_by(bounded(), "2s")?;
+    let output = run(command.args(["--at-once", "1"]))?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    ensure!(stderr(&output).contains("12 runs"), "{}", stderr(&output));
+    let record = experiment.record()?;
+    ensure!(record.head.hosts.len() > 1, "one node did it all");
+    ensure!(record.head.hosts.iter().all(|host| {
+        host.name
+            .as_deref()
+            .is_some_and(|name| name.starts_with("node"))
+    }));
+    for file in ["report.html", "samples.csv"] {
+        ensure!(experiment.path("out").join(file).exists(), "no {file}");
+    }
+    // Nothing is left to do: the same command shows the report again.
+    let again = run(&mut experiment.submit()?)?;
+    ensure!(again.status.success(), "{}", stderr(&again));
+    ensure!(stdout(&again) == stdout(&output), "{}", stdout(&again));
+    // Another experiment does not go there.
+    let other = run(experiment.submit()?.arg("--quick"))?;
+    ensure!(other.status.code() == Some(2), "{}", stderr(&other));
+    ensure!(
+        stderr(&other).contains("not with --quick"),
+        "{}",
+        stderr(&other)
+    );
+    Ok(())
+}
+
+fn killed() -> Result<()> {
+    let experiment = Experiment::of(4)?;
+    let mut command = experiment.submit_by(farwire(), "1ms")?;
+    command
+        .args(["--at-once", "1"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut first = command.spawn()?;
+    process::wait_for("a task", || {
+        Ok((!slurm("squeue --noheader")?.is_empty()).then_some(()))
+    })?;
+    let second = run(&mut experiment.submit()?)?;
+    ensure!(second.status.code() == Some(2), "{}", stderr(&second));
+    let said = stderr(&second);
+    let holder = format!("process {} on ", first.id());
+    ensure!(
+        said.contains("another submit has") && said.contains(&holder),
+        "{said}"
+    );
+    first.kill()?;
+    first.wait()?;
+    let again = run(&mut experiment.submit()?)?;
+    ensure!(again.status.success(), "{}", stderr(&again));
+    // It waited for what the first one had handed in.
+    ensure!(!stderr(&again).contains("job "), "{}", stderr(&again));
+    experiment.record()?;
+    Ok(())
+}
+
+fn cancelled() -> Result<()> {
+    let experiment = Experiment::of(4)?;
+    slurm("scontrol update PartitionName=main State=DOWN")?;
+    let handed = run(experiment.submit()?.arg("--detach"));
+    let status = experiment.about("--status");
+    let ended = experiment.about("--cancel");
+    slurm("scontrol update PartitionName=main State=UP")?;
+    let (handed, status, ended) = (handed?, status?, ended?);
+    ensure!(handed.status.success(), "{}", stderr(&handed));
+    let said = stdout(&status);
+    ensure!(
+        said.contains("small: 0 of 4 shards are complete\n"),
+        "{said}"
+    );
+    // Why they wait, Slurm says when it has looked at them.
+    let waits = |line: &str| line.starts_with("PENDING, ") && line.ends_with(": 1-4");
+    ensure!(said.lines().any(waits), "{said}");
+    ensure!(
+        stdout(&ended).contains("4 tasks ended"),
+        "{}",
+        stdout(&ended)
+    );
+    experiment.wait_for_queue()?;
+    let again = run(&mut experiment.submit()?)?;
+    ensure!(again.status.success(), "{}", stderr(&again));
+    experiment.record()?;
+    Ok(())
+}
+
+fn ordinary_user() -> Result<()> {
+    let experiment = Experiment::of(3)?;
+    let program = experiment.path("farwire");
+    fs::copy(env!("CARGO_BIN_EXE_farwire"), &program)?;
+    fs::set_permissions(experiment.path(""), Permissions::from_mode(0o777))?;
+    let mut command = Command::new("timeout");
+    command.args([
+        "300",
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+    ]);
+    command.arg(program);
+    let output = run(&mut experiment.submit_by(command, "1ms")?)?;
+    if output.status.code() == Some(3) {
+        // A host that keeps namespaces from ordinary users: the nodes say so.
+        ensure!(
+            stderr(&output).contains("user namespaces: "),
+            "{}",
+            stderr(&output)
+        );
+        return Ok(());
+    }
+    ensure!(output.status.success(), "{}", stderr(&output));
+    experiment.record()?;
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! A Slurm of three nodes on this machine, and experiments that are submitted to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+use record::Record;
+use tempfile::TempDir;
+
+use crate::common::process::{self, farwire};
+use crate::common::suite::Need;
+
+/// What a test with a cluster needs.
+pub(crate) const NEEDS: [Need; 3] = [Need::Root, Need::Tool("slurmctld"), Need::Tool("munged")];
+
+/// Started by the first test that needs it.
+static CLUSTER: Mutex<Option<TempDir>> = Mutex::new(None);
+
+const SCENARIO: &str = "\
+name = 'small'
+title = 'A small experiment'
+order = 'as-written'
+late_budget = '1s'
+bed = { kind = 'netns', wire = { rate = '20mbit', delay = '1ms' } }
+tcp = { congestion = 'reno' }
+[[instruments]]
+name = 'ping'
+kind = 'ping'
+parameters = { size = 100, count = 5, interval = '5ms', timeout = '1s' }
+";
+
+/// The configuration of the cluster, which runs.
+pub(crate) fn configuration() -> Result<PathBuf> {
+    let mut cluster = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(directory) = &*cluster {
+        return Ok(directory.path().join("slurm.conf"));
+    }
+    let directory = tempfile::tempdir()?;
+    // For the user munge.
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
+    let output = slurm_here("start", directory.path())?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let configuration = directory.path().join("slurm.conf");
+    *cluster = Some(directory);
+    Ok(configuration)
+}
+
+/// Ends the cluster, if a test started it.
+pub(crate) fn stop() {
+    let mut cluster = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(directory) = cluster.take() {
+        let output = slurm_here("stop", directory.path()).expect("slurm-here");
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+}
+
+fn slurm_here(what: &str, directory: &Path) -> Result<Output> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/slurm-here");
+    let mut command = Command::new(script);
+    command.arg(what).arg(directory);
+    // What it starts holds no pipe of ours.
+    process::run(&mut command)
+}
+
+/// The program under test, in bounded time.
+pub(crate) fn bounded() -> Command {
+    let mut command = Command::new("timeout");
+    command.arg("300").arg(farwire().get_program());
+    command
+}
+
+/// Runs a command that bounds its own time.
+pub(crate) fn run(command: &mut Command) -> Result<Output> {
+    Ok(command.stdin(Stdio::null()).output()?)
+}
+
+/// Runs one of Slurm's commands; it must succeed.
+pub(crate) fn slurm(line: &str) -> Result<String> {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().context("a command")?);
+    command.args(words).env("SLURM_CONF", configuration()?);
+    let output = process::run(&mut command)?;
+    ensure!(output.status.success(), "{line}: {}", stderr(&output));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// An experiment in a directory of its own.
+pub(crate) struct Experiment {
+    directory: TempDir,
+    expected: BTreeSet<(String, u32)>,
+}
+
+impl Experiment {
+    /// Of so many cases, a run each.
+    pub(crate) fn of(cases: u32) -> Result<Self> {
+        Self::with(cases, 1, "")
+    }
+
+    /// Of so many cases with so many repeats, and with more in each.
+    pub(crate) fn with(cases: u32, repeats: u32, more: &str) -> Result<Self> {
+        let names = (1..=cases).map(|case| format!("case-{case}"));
+        let text = names
+            .clone()
+            .map(|name| format!("[[cases]]\nname = '{name}'\nrepeats = {repeats}\n{more}"));
+        let directory = tempfile::tempdir()?;
+        let text: String = text.collect();
+        fs::write(
+            directory.path().join("small.toml"),
+            SCENARIO.to_owned() + &text,
+        )?;
+        let runs = names.flat_map(|name| (1..=repeats).map(move |repeat| (name.clone(), repeat)));
+        Ok(Self {
+            directory,
+            expected: runs.collect(),
+        })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The command that submits it, a run a shard, in bounded time.
+    pub(crate) fn submit(&self) -> Result<Command> {
+        self.submit_by(bounded(), "1ms")
+    }
+
+    /// The same by another copy of the program, and with shards of at least `time`.
+    pub(crate) fn submit_by(&self, mut program: Command, time: &str) -> Result<Command> {
+        program
+            .current_dir(self.path(""))
+            .env("SLURM_CONF", configuration()?)
+            .args(["submit", "small.toml", "--slurm", "--out", "out"])
+            .args(["--shard-time", time]);
+        Ok(program)
+    }
+
+    /// A command of `submit` on the directory: "--status".
+    pub(crate) fn about(&self, option: &str) -> Result<Output> {
+        let mut command = farwire();
+        command.args(["submit", option]).arg(self.path("out"));
+        process::run(command.env("SLURM_CONF", configuration()?))
+    }
+
+    /// Waits until nothing of it is in Slurm's queue.
+    pub(crate) fn wait_for_queue(&self) -> Result<()> {
+        process::wait_for("the queue to be empty", || {
+            Ok(slurm("squeue --noheader")?.trim().is_empty().then_some(()))
+        })
+    }
+
+    /// The joined record, which must have every run once.
+    pub(crate) fn record(&self) -> Result<Record> {
+        let record = Record::read(&self.path("out"))?;
+        let mut found: BTreeMap<(String, u32), Vec<u32>> = BTreeMap::new();
+        for run in &record.runs {
+            let run_of = (run.case.clone(), run.repeat);
+            found.entry(run_of).or_default().push(run.attempt);
+        }
+        // What the machine spoilt was attempted again.
+        let in_order = |attempts: &Vec<u32>| {
+            (1..)
+                .zip(attempts)
+                .all(|(number, attempt)| number == *attempt)
+        };
+        ensure!(found.values().all(in_order), "{found:?}");
+        ensure!(found.into_keys().collect::<BTreeSet<_>>() == self.expected);
+        ensure!(record.finished_at.is_some(), "it is unfinished");
+        Ok(record)
+    }
+}

@@ -1,0 +1,114 @@
+//! Nodes that cannot, and shards whose files are damaged.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cluster::{Experiment, NEEDS, run, slurm, stderr, stdout};
+use crate::common::suite::Suite;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a node that cannot is left out with its cause, and the others do the runs",
+        &NEEDS,
+        one_cannot,
+    );
+    suite.test(
+        "where no node can, the causes are said and nothing is waited for",
+        &NEEDS,
+        none_can,
+    );
+    suite.test(
+        "a torn record, a damaged one and a deleted shard are done again",
+        &NEEDS,
+        damaged,
+    );
+}
+
+/// Hands in by a copy of the program, which is this script when the tasks begin; then waits for the end.
+fn with_program(experiment: &Experiment, script: &str) -> Result<Output> {
+    let program = experiment.path("farwire");
+    fs::copy(env!("CARGO_BIN_EXE_farwire"), &program)?;
+    slurm("scontrol update PartitionName=main State=DOWN")?;
+    let mut command = experiment.submit_by(Command::new(&program), "1ms")?;
+    let handed = run(command.args(["--detach", "--at-once", "1"]));
+    fs::remove_file(&program)?;
+    fs::write(
+        &program,
+        script.replace("REAL", env!("CARGO_BIN_EXE_farwire")),
+    )?;
+    fs::set_permissions(&program, Permissions::from_mode(0o755))?;
+    slurm("scontrol update PartitionName=main State=UP")?;
+    let handed = handed?;
+    ensure!(handed.status.success(), "{}", stderr(&handed));
+    run(&mut experiment.submit()?)
+}
+
+fn one_cannot() -> Result<()> {
+    let experiment = Experiment::of(4)?;
+    let script = "#!/bin/sh\n[ \"$(hostname)\" != node1 ] || { echo 'no libc' >&2; exit 127; }\nexec REAL \"$@\"\n";
+    let output = with_program(&experiment, script)?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    ensure!(
+        stderr(&output).contains("node1 is left out: "),
+        "{}",
+        stderr(&output)
+    );
+    ensure!(
+        stderr(&output).contains("does not run: no libc"),
+        "{}",
+        stderr(&output)
+    );
+    let record = experiment.record()?;
+    let names = record
+        .head
+        .hosts
+        .iter()
+        .filter_map(|host| host.name.clone());
+    ensure!(names.into_iter().all(|name| name != "node1"));
+    let status = experiment.about("--status")?;
+    ensure!(
+        stdout(&status).contains("node1 is left out"),
+        "{}",
+        stdout(&status)
+    );
+    Ok(())
+}
+
+fn none_can() -> Result<()> {
+    let experiment = Experiment::of(4)?;
+    let output = with_program(&experiment, "#!/bin/sh\necho farwire 99.0.0\n")?;
+    ensure!(output.status.code() == Some(3), "{}", stderr(&output));
+    let said = stderr(&output);
+    ensure!(said.contains("no node can do it: node1: its "), "{said}");
+    ensure!(said.contains("is farwire 99.0.0, not farwire "), "{said}");
+    experiment.wait_for_queue()
+}
+
+fn damaged() -> Result<()> {
+    let experiment = Experiment::of(4)?;
+    let handed = run(experiment.submit()?.arg("--detach"))?;
+    ensure!(handed.status.success(), "{}", stderr(&handed));
+    experiment.wait_for_queue()?;
+    let shard = |number: u32| experiment.path(&format!("out/shards/{number}"));
+    // Cut off within its last run; nothing but the begin of its head; gone.
+    let torn = shard(1).join("pass-1/record.jsonl");
+    let text = fs::read_to_string(&torn)?;
+    let last = text.rfind("{\"run\"").context("a run")?;
+    fs::write(&torn, &text[..last + 20])?;
+    fs::write(shard(2).join("pass-1/record.jsonl"), &text[..100])?;
+    fs::remove_dir_all(shard(3))?;
+    let output = run(&mut experiment.submit()?)?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let said = stderr(&output);
+    ensure!(
+        said.contains("2/pass-1/record.jsonl: ") && said.contains("its shard is done again"),
+        "{said}"
+    );
+    ensure!(shard(2).join("pass-1.damaged/record.jsonl").exists());
+    ensure!(said.contains(": 3 shards"), "{said}");
+    experiment.record()?;
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! What `submit` refuses, and what it only shows.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+
+use crate::cluster::{Experiment, NEEDS, run, stderr, stdout};
+use crate::common::process::{self, farwire};
+use crate::common::suite::Suite;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test("without Slurm it says what is missing", &[], no_slurm);
+    suite.test("a directory that is no submit's is refused", &[], no_submit);
+    suite.test(
+        "a record of something else is left alone",
+        &NEEDS,
+        another_record,
+    );
+    suite.test(
+        "a partition that there is not is refused",
+        &NEEDS,
+        no_partition,
+    );
+    suite.test("what no node has is refused", &NEEDS, too_many_processors);
+    suite.test("the script is shown and nothing handed in", &NEEDS, printed);
+}
+
+fn no_slurm() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let scenario = directory.path().join("x.toml");
+    fs::write(
+        &scenario,
+        "name = 'x'\ntitle = 'X'\nbed = { kind = 'netns' }\ntcp = { congestion = 'reno' }\n\
+         [[instruments]]\nname = 'ping'\nkind = 'ping'\n[[cases]]\nname = 'a'\n",
+    )?;
+    let out = directory.path().join("out");
+    let mut command = farwire();
+    command
+        .arg("submit")
+        .arg(&scenario)
+        .args(["--slurm", "--out"])
+        .arg(&out);
+    let output = process::run(command.env("PATH", directory.path()))?;
+    ensure!(output.status.code() == Some(3), "{}", stderr(&output));
+    ensure!(
+        stderr(&output).contains("no sbatch on PATH"),
+        "{}",
+        stderr(&output)
+    );
+    ensure!(!out.exists(), "something was written");
+    let output = process::run(command.arg("--print"))?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    ensure!(
+        stdout(&output).contains("#SBATCH --array=1"),
+        "{}",
+        stdout(&output)
+    );
+    ensure!(!out.exists(), "something was written");
+    Ok(())
+}
+
+fn no_submit() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    for option in ["--status", "--cancel"] {
+        let output = process::run(farwire().args(["submit", option]).arg(directory.path()))?;
+        ensure!(output.status.code() == Some(2), "{}", stderr(&output));
+        ensure!(
+            stderr(&output).contains("no submit's directory"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    Ok(())
+}
+
+fn another_record() -> Result<()> {
+    let experiment = Experiment::of(1)?;
+    fs::create_dir(experiment.path("out"))?;
+    fs::write(experiment.path("out/record.jsonl"), "mine\n")?;
+    let output = run(&mut experiment.submit()?)?;
+    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
+    ensure!(
+        stderr(&output).contains("no submit's"),
+        "{}",
+        stderr(&output)
+    );
+    ensure!(
+        fs::read_dir(experiment.path("out"))?.count() == 1,
+        "something was written"
+    );
+    Ok(())
+}
+
+fn no_partition() -> Result<()> {
+    let experiment = Experiment::of(1)?;
+    let output = run(experiment.submit()?.args(["--partition", "gone"]))?;
+    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
+    let said = stderr(&output);
+    ensure!(
+        said.contains("no such partition; there are: main"),
+        "{said}"
+    );
+    ensure!(!experiment.path("out").exists(), "something was written");
+    Ok(())
+}
+
+fn too_many_processors() -> Result<()> {
+    let experiment = Experiment::of(1)?;
+    let output = run(experiment.submit()?.args(["--cpus", "99"]))?;
+    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
+    let said = stderr(&output);
+    ensure!(said.contains("--cpus 99: the largest node has 4"), "{said}");
+    Ok(())
+}
+
+fn printed() -> Result<()> {
+    let experiment = Experiment::of(4)?;
+    let output = run(experiment
+        .submit()?
+        .args(["--cpus", "3", "--print", "--at-once", "2"]))?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let said = stdout(&output);
+    for line in ["#SBATCH --array=1-4%2", "#SBATCH --cpus-per-task=3"] {
+        ensure!(said.lines().any(|found| found == line), "{said}");
+    }
+    ensure!(!experiment.path("out").exists(), "something was written");
+    Ok(())
+}

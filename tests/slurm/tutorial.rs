@@ -1,0 +1,75 @@
+//! The commands of docs/cluster.md, as it shows them; a part of its cases.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::blocks;
+use crate::cluster::{NEEDS, configuration, run, stderr, stdout};
+use crate::common::suite::Suite;
+
+const PAGE: &str = "docs/cluster.md";
+/// What the page's commands have beside, here.
+const SHORTER: &str = " --slurm --only 'path[delay=1ms, rate=1mbit, loss=0%]' \
+    --only 'path[delay=6ms, rate=1mbit, loss=0%]' --shard-time 4s --at-once 1";
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test("docs/cluster.md does as it says", &NEEDS, tutorial);
+}
+
+fn tutorial() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let bin = directory.path().join("bin");
+    fs::create_dir(&bin)?;
+    symlink(env!("CARGO_BIN_EXE_farwire"), bin.join("farwire"))?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE))?;
+    let blocks = blocks::of(PAGE, &text)?;
+    let mut ran = 0;
+    for block in &blocks {
+        if let Some(name) = &block.file {
+            fs::write(directory.path().join(name), &block.text)?;
+        }
+        // What is typed as root sets up what this suite has.
+        for typed in block
+            .commands
+            .iter()
+            .filter(|typed| typed.user == blocks::User::Plain)
+        {
+            let mut command = Command::new("sh");
+            command
+                .arg("-c")
+                .arg(typed.line.replace(" --slurm", SHORTER));
+            command.current_dir(directory.path());
+            command.env("PATH", format!("{}:{path}", bin.display()));
+            let output = run(command.env("SLURM_CONF", configuration()?));
+            let output = output.with_context(|| block.place.clone())?;
+            ensure!(
+                output.status.success(),
+                "{}: {}",
+                typed.line,
+                stderr(&output)
+            );
+            for words in &typed.shown {
+                ensure!(
+                    stdout(&output).contains(words),
+                    "{}: {}",
+                    typed.line,
+                    stdout(&output)
+                );
+            }
+            ran += 1;
+        }
+    }
+    ensure!((1..=5).contains(&ran), "{ran} commands");
+    for file in ["record.jsonl", "report.html", "samples.csv"] {
+        ensure!(
+            directory.path().join("out/thousand").join(file).exists(),
+            "no {file}"
+        );
+    }
+    Ok(())
+}
