@@ -2,7 +2,8 @@
 
 // To so many significant digits, without exponents.
 export function number(value, digits = 3) {
-  if (value === 0) return "0";
+  // What nine places cannot show is a sum's rounding.
+  if (Math.abs(value) < 5e-10) return "0";
   const whole = Math.floor(Math.log10(Math.abs(value)));
   return value.toFixed(Math.max(0, Math.min(9, digits - 1 - whole)));
 }
