@@ -91,7 +91,7 @@ mod tests {
         let len = 8 + payload.len();
         let mut udp = [&[0x30, 0x39, 0, 53], &word(len)[..], &[0, 0], payload].concat();
         udp[6..8].copy_from_slice(&checksum::pseudo(&addresses, 17, len).to_be_bytes());
-        let sum = checksum::complete(&[&udp]);
+        let sum = checksum::complete(&[&udp], 6);
         udp[6..8].copy_from_slice(&sum.to_be_bytes());
         let mut frame = vec![2; 12];
         (0..tags).for_each(|_| frame.extend([0x81, 0, 0, 7]));

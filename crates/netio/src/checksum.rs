@@ -31,11 +31,13 @@ pub(crate) fn add(a: u16, b: u16) -> u16 {
     fold(u64::from(a) + u64::from(b))
 }
 
-/// What a transport checksum is over `parts`, in which its field holds the pseudo header's sum: never 0, which UDP takes for
-/// none (RFC 768), and which is 0xffff to others.
-pub(crate) fn complete(parts: &[&[u8]]) -> u16 {
+/// What the transport checksum at `offset` of its header is over `parts`, in which its field holds the pseudo header's sum. UDP,
+/// whose stands at 6, takes 0 for none and says 0xffff instead (RFC 768), which others never say: a sum of what is not all zero
+/// is not 0.
+pub(crate) fn complete(parts: &[&[u8]], offset: usize) -> u16 {
+    const OF_UDP: usize = 6;
     match !sum(parts) {
-        0 => 0xffff,
+        0 if offset == OF_UDP => 0xffff,
         sum => sum,
     }
 }
@@ -56,6 +58,13 @@ mod tests {
             sum(&[&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]]),
             0xddf2
         );
+    }
+
+    #[test]
+    fn a_sum_of_nothing_is_said_by_all_but_udp() {
+        let parts: [&[u8]; 1] = [&[0xf0, 0x0f, 0x0f, 0xf0]];
+        assert_eq!(complete(&parts, 6), 0xffff);
+        assert_eq!(complete(&parts, 16), 0);
     }
 
     #[test]

@@ -173,7 +173,7 @@ mod tests {
         let sum = if without {
             0
         } else {
-            checksum::complete(&[&segment])
+            checksum::complete(&[&segment], place)
         };
         segment[place..place + 2].copy_from_slice(&sum.to_be_bytes());
         let mut frame = vec![2; 12];

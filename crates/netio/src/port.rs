@@ -213,13 +213,13 @@ impl TxFrame<'_> {
             if let Some(summed) = bytes.get(start..)
                 && at + 2 <= bytes.len()
             {
-                let sum = checksum::complete(&[summed]);
+                let sum = checksum::complete(&[summed], at - start);
                 bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
             }
             (self.head, self.body) = (Head::EMPTY, bytes.into());
             return;
         }
-        let sum = checksum::complete(&[&head[start..], &self.body]);
+        let sum = checksum::complete(&[&head[start..], &self.body], at - start);
         self.head.bytes_mut()[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
 }

@@ -115,8 +115,9 @@ impl GsoFrame {
             let partial = self.rewrite(&inner, h, payload.len(), &(segment..segment + 1));
             // What was just copied is in the nearest cache.
             let from = usize::from(partial.start);
-            let sum = checksum::complete(&[&h[from..], payload]);
-            put(h, from + usize::from(partial.offset), sum);
+            let offset = usize::from(partial.offset);
+            let sum = checksum::complete(&[&h[from..], payload], offset);
+            put(h, from + offset, sum);
         }
         let mut head = spare.head();
         head.extend(&bytes[..udp + 8]);

@@ -114,7 +114,7 @@ impl Flow {
         h[place..place + 2].copy_from_slice(&pseudo.to_be_bytes());
         h.extend(&self.payload[from..to]);
         if complete {
-            let sum = checksum::complete(&[&h]);
+            let sum = checksum::complete(&[&h], place);
             h[place..place + 2].copy_from_slice(&sum.to_be_bytes());
         }
         h
@@ -141,7 +141,7 @@ impl Flow {
         if tunnel.checksum {
             let pseudo = checksum::pseudo(&addresses(tunnel.v6), 17, len);
             udp[6..8].copy_from_slice(&pseudo.to_be_bytes());
-            let sum = checksum::complete(&[&udp]);
+            let sum = checksum::complete(&[&udp], 6);
             udp[6..8].copy_from_slice(&sum.to_be_bytes());
         }
         let id = tunnel.id.wrapping_add(u16::try_from(index).unwrap());
