@@ -9,7 +9,7 @@ FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 # An interpreter is a thousand times as slow: so few cases of each property.
 MIRI = PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked
 
-.PHONY: demo test check bench scenarios truth peers soak fuzz miri sbom pictures build base toolchain test-tools scenario-tools bench-tools deny
+.PHONY: demo test check bench scenarios truth peers soak fuzz miri sbom pictures build base toolchain test-tools soak-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --overwrite --out $(OUT)/toffee-mocha
@@ -41,10 +41,10 @@ peers: build ## netem and queues beside the kernel's, in a user-mode Linux: the 
 	@scripts/need linux.uml user-mode-linux insmod kmod tc iproute2
 	$(CARGO) bench --locked --bench netem
 
-soak: toolchain test-tools ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s, 1,000 kills, 30 minutes of 50 clients, 30 minutes of a link changed every second, 200 runs by Slurm
+soak: soak-tools ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s, 1,000 kills, 30 minutes of 50 clients, 30 minutes of a link changed every second, the API against its document, the page for everybody, 200 runs by Slurm
 	scripts/shard_examples
 	FARWIRE_SOAK=1 $(CARGO) test --locked -p farwire-model --test laws
-	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic --test hostile --test live --test slurm
+	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic --test hostile --test live --test page --test slurm
 	@if scripts/nightly rustc; then \
 	ASAN_OPTIONS=detect_leaks=0 RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target $(HOST) --target-dir target/sanitized --test traffic; fi
 
@@ -89,6 +89,11 @@ toolchain:
 test-tools: toolchain
 	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2 mandoc mandoc chromium chromium chromedriver chromium-driver parallel parallel curl curl promtool prometheus slurmctld slurm-wlm munged munge
 	@test -x target/peers/bin/stamp-suite || $(CARGO) install stamp-suite --version 1.0.0 --locked --root target/peers
+
+soak-tools: test-tools
+	@test -f target/soak-tools/bin/schemathesis || { scripts/need python3 python3 && rm -rf target/soak-tools && python3 -m venv target/soak-tools && \
+	target/soak-tools/bin/pip install --quiet --no-deps --target target/soak-tools/axe axe-playwright-python==0.1.8 && \
+	target/soak-tools/bin/pip install --quiet schemathesis==4.32.5; }
 
 scenario-tools:
 	@scripts/need iperf iperf nuttcp nuttcp

@@ -32,6 +32,13 @@ pub(crate) fn peer(name: &str) -> PathBuf {
         .join(name)
 }
 
+/// Where `make soak-tools` puts this of what it fetches.
+pub(crate) fn soak_tool(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("target/soak-tools")
+        .join(path)
+}
+
 /// Runs `command` to its end, without input, and collects what it prints.
 pub(crate) fn run(command: &mut Command) -> Result<Output> {
     run_with(command, Stdio::null())

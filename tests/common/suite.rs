@@ -19,6 +19,8 @@ pub(crate) enum Need {
     Tool(&'static str),
     /// A peer that `make test-tools` builds.
     Peer(&'static str),
+    /// That `make soak-tools` has fetched this.
+    SoakTool(&'static str),
     /// obudpst's program in the path.
     Udpst,
     /// Namespaces of one's own, as root or by [`gain_privilege`].
@@ -110,6 +112,10 @@ impl Need {
             Self::Peer(name) => {
                 let built = process::peer(name).is_file();
                 (!built).then(|| format!("{name} is not built: make test-tools"))
+            }
+            Self::SoakTool(path) => {
+                let fetched = process::soak_tool(path).is_file();
+                (!fetched).then(|| format!("{path} is not fetched: make soak-tools"))
             }
             Self::Udpst => which::which("udpst").is_err().then(|| {
                 "there is no udpst here: it has to be built from github.com/BroadbandForum/obudpst, no package registry has it".to_owned()

@@ -5,6 +5,7 @@ mod beyond;
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;
+mod conformance;
 mod floods;
 mod metrics;
 mod packets;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     replay::add(&mut suite);
     packets::add(&mut suite);
     refusals::add(&mut suite);
+    conformance::add(&mut suite);
     run::add(&mut suite);
     screen::add(&mut suite);
     soak::add(&mut suite);

@@ -69,8 +69,7 @@ impl Browser {
 
     /// What a JavaScript expression gives.
     pub(crate) fn read(&self, expression: &str) -> Result<Value> {
-        let script = json!({ "script": format!("return {expression}"), "args": [] });
-        self.post("/execute/sync", &script)
+        self.run(&format!("return {expression}"))
     }
 
     /// Waits until a JavaScript expression is true.
@@ -78,6 +77,27 @@ impl Browser {
         wait_for(expression, || {
             Ok((self.read(expression)? == Value::Bool(true)).then_some(()))
         })
+    }
+
+    /// Makes the page so wide and high, in CSS pixels, and has it know this `prefers-color-scheme`.
+    pub(crate) fn look(&self, size: [u32; 2], theme: &str) -> Result<()> {
+        let [width, height] = size;
+        let device = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        let theme = json!([{ "name": "prefers-color-scheme", "value": theme }]);
+        for (command, parameters) in [
+            ("Emulation.setDeviceMetricsOverride", device),
+            ("Emulation.setEmulatedMedia", json!({ "features": theme })),
+        ] {
+            let order = json!({ "cmd": command, "params": parameters });
+            self.post("/goog/cdp/execute", &order)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a script; what it returns, or what becomes of the promise that it does.
+    pub(crate) fn run(&self, script: &str) -> Result<Value> {
+        let script = json!({ "script": script, "args": [] });
+        self.post("/execute/sync", &script)
     }
 
     /// What the page logged as errors so far.

@@ -1,5 +1,6 @@
 //! The page of a running link, in Chromium: what a user does there by hand, and that the link follows.
 
+mod axe;
 mod browser;
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,5 +14,6 @@ fn main() -> ExitCode {
     common::powerless::divert();
     let mut suite = Suite::new();
     walk::add(&mut suite);
+    axe::add(&mut suite);
     suite.run()
 }

@@ -14,7 +14,7 @@ use crate::browser::{Browser, ENTER};
 use crate::common::process::{self, farwire, wait_for};
 use crate::common::suite::{Need, Suite};
 
-const NEEDS: [Need; 5] = [
+pub(crate) const NEEDS: [Need; 5] = [
     Need::Namespaces,
     Need::Tool("chromium"),
     Need::Tool("chromedriver"),
@@ -148,14 +148,14 @@ fn round_trips(said: &str) -> impl Iterator<Item = f64> {
 }
 
 /// A link with a download and pings on it, and the address of its page.
-struct Running {
+pub(crate) struct Running {
     farwire: Child,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Running {
     /// With these flags more.
-    fn start(pings: &Path, flags: &[&OsStr]) -> Result<Self> {
+    pub(crate) fn start(pings: &Path, flags: &[&OsStr]) -> Result<Self> {
         let traffic = "wget -qO /dev/null http://$FARWIRE_SERVER/seconds/600 & exec ping -i 0.1 $FARWIRE_SERVER";
         let mut farwire = farwire()
             .args(["exec", "--listen", "127.0.0.1:0", "--delay", "20ms"])

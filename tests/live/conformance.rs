@@ -1,0 +1,58 @@
+//! The API against its own OpenAPI document, by requests that schemathesis makes up of it.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use crate::api::Exec;
+use crate::common::process;
+use crate::common::suite::{Need, Suite};
+
+const SCHEMATHESIS: &str = "bin/schemathesis";
+
+/// Seconds of requests.
+const LASTS: &str = "120";
+
+/// What the document's schemas let through may still mean nothing, as a queue without a rate does (422), or not fit what is in
+/// force (409, 412).
+const CONFIG: &str = "[checks]
+positive_data_acceptance.expected-statuses = [\"2xx\", \"401\", \"403\", \"404\", \"409\", \"412\", \"422\"]
+";
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "what the OpenAPI document says holds for every answer to requests made up of it",
+        &[
+            Need::Soak,
+            Need::Namespaces,
+            Need::SoakTool(SCHEMATHESIS),
+        ],
+        conforms,
+    );
+}
+
+fn conforms() -> Result<()> {
+    let mut exec = Exec::start("--delay 5ms --rate 100mbit")?;
+    let folder = tempfile::tempdir()?;
+    let config = folder.path().join("schemathesis.toml");
+    fs::write(&config, CONFIG)?;
+    let mut schemathesis = Command::new(process::soak_tool(SCHEMATHESIS));
+    schemathesis
+        .current_dir(folder.path())
+        .arg("--config-file")
+        .arg(&config)
+        .arg("run")
+        .arg(format!("http://{}/v1/openapi.json", exec.at))
+        // Streams, which end with whoever reads them.
+        .args(["--exclude-operation-id", "follow"])
+        .args(["--exclude-operation-id", "capture"])
+        .args(["--max-time", LASTS, "--no-color"])
+        .args(["--generation-deterministic"]);
+    let ran = process::run(&mut schemathesis)?;
+    let said = String::from_utf8_lossy(&ran.stdout);
+    ensure!(ran.status.success(), "{said}");
+    // It serves as before.
+    ensure!(exec.shell("echo on")? == "on");
+    exec.end()
+}

@@ -1,0 +1,64 @@
+//! The page for everybody: what axe-core finds wrong with it.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+
+use crate::browser::Browser;
+use crate::common::process;
+use crate::common::suite::{Need, Suite};
+use crate::walk::{NEEDS, Running};
+
+const AXE: &str = "axe/axe_playwright_python/axe.min.js";
+
+/// A desktop's page and a telephone's.
+const SIZES: [[u32; 2]; 2] = [[1280, 900], [390, 844]];
+
+/// Its violations: how bad, which rule, where.
+const CHECK: &str = "return axe.run(document, {resultTypes: ['violations']}).then((found) => found.violations.map((violation) =>
+    [violation.impact, violation.id, violation.help, ...violation.nodes.map((node) => node.html)]));";
+
+pub(crate) fn add(suite: &mut Suite) {
+    let needs = [&NEEDS[..], &[Need::Soak, Need::SoakTool(AXE)]].concat();
+    suite.test(
+        "axe-core finds nothing serious on the page, wide and narrow, light and dark",
+        &needs,
+        everybody,
+    );
+}
+
+fn everybody() -> Result<()> {
+    let axe = fs::read_to_string(process::soak_tool(AXE))?;
+    let folder = tempfile::tempdir()?;
+    let link = Running::start(&folder.path().join("pings"), &[])?;
+    let browser = Browser::start(folder.path())?;
+    browser.open(&link.url)?;
+    browser.wait("document.querySelectorAll('#figures figure:first-child polyline').length > 0")?;
+    browser.run(&axe)?;
+    ensure!(seriously(&browser, "document.body.append(document.createElement('img'));")? > 0);
+    browser.run("document.querySelector('body > img').remove();")?;
+    for size in SIZES {
+        for theme in ["light", "dark"] {
+            browser.look(size, theme)?;
+            let found = violations(&browser)?;
+            ensure!(!found.iter().any(is_serious), "{size:?}, {theme}: {found:#?}");
+        }
+    }
+    Ok(())
+}
+
+/// How many serious violations there are once a script has run.
+fn seriously(browser: &Browser, script: &str) -> Result<usize> {
+    browser.run(script)?;
+    Ok(violations(browser)?.iter().filter(|found| is_serious(found)).count())
+}
+
+fn violations(browser: &Browser) -> Result<Vec<Value>> {
+    let found = browser.run(CHECK)?;
+    Ok(found.as_array().cloned().unwrap_or_default())
+}
+
+fn is_serious(violation: &Value) -> bool {
+    matches!(violation[0].as_str(), Some("serious" | "critical"))
+}
