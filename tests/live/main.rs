@@ -11,6 +11,7 @@ mod packets;
 mod refusals;
 mod replay;
 mod run;
+mod schedule;
 mod screen;
 mod soak;
 mod view;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     packets::add(&mut suite);
     refusals::add(&mut suite);
     run::add(&mut suite);
+    schedule::add(&mut suite);
     screen::add(&mut suite);
     soak::add(&mut suite);
     view::add(&mut suite);
