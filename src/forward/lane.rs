@@ -4,9 +4,7 @@ use std::io;
 use std::iter;
 
 use arrayvec::ArrayVec;
-use model::{
-    Bytes, ConfigError, Link, Nanos, Outcome, Packet, PacketId, Reply, Side, Waiting,
-};
+use model::{Bytes, ConfigError, Link, Nanos, Outcome, Packet, PacketId, Reply, Side, Waiting};
 use netio::{
     Frame, GsoFrame, Headers, Lent, Ports, Sending, Spare, Stall, TxFrame, is_link_control, too_big,
 };

@@ -286,11 +286,7 @@ impl ForwarderHandle {
     ///
     /// # Errors
     /// Conditions that [`Link::change`] refuses: nothing is changed. A forwarder that has ended.
-    pub(crate) fn change(
-        &self,
-        link: usize,
-        new: NewConditions,
-    ) -> Result<Reading, ChangeError> {
+    pub(crate) fn change(&self, link: usize, new: NewConditions) -> Result<Reading, ChangeError> {
         let changed = self.ask(|done| Command::Change { link, new, done })?;
         Ok(changed?)
     }
@@ -692,12 +688,7 @@ mod tests {
         let forwarder = start(true, &died);
         // It may answer before it looks at what arrived; not after.
         while forwarder.handle().read(0).is_ok() {}
-        assert!(
-            forwarder
-                .handle()
-                .change(0, under(delayed(1)))
-                .is_err()
-        );
+        assert!(forwarder.handle().change(0, under(delayed(1))).is_err());
         let why = forwarder.stop().unwrap_err().to_string();
         assert!(why.contains("an arrival that kills"), "{why}");
         assert!(died.load(Ordering::Relaxed));

@@ -107,10 +107,7 @@ impl LiveLink {
     pub(crate) fn change(&self, order: &ChangeOrder) -> Result<Changed, Refusal> {
         let mut state = lock(&self.state);
         let now = state.in_force().as_before();
-        if order
-            .if_revision
-            .is_some_and(|asked| asked != now.revision)
-        {
+        if order.if_revision.is_some_and(|asked| asked != now.revision) {
             return Err(Refusal::Revision {
                 in_force: now.revision,
             });

@@ -80,7 +80,11 @@ fn guard(document: &mut Value) {
         json!({"schema": {"$ref": "#/components/schemas/Problem"}}),
     )]);
     let refusals = [
-        ("401", "Unauthorized", "A token is asked for, and this is none of them"),
+        (
+            "401",
+            "Unauthorized",
+            "A token is asked for, and this is none of them",
+        ),
         (
             "403",
             "Forbidden",
@@ -154,9 +158,15 @@ mod tests {
         // A token, or none where there is none.
         assert_eq!(document["security"], json!([{"token": []}, {}]));
         let paths = document["paths"].as_object().unwrap();
-        for operation in paths.values().flat_map(|path| path.as_object().unwrap().values()) {
+        for operation in paths
+            .values()
+            .flat_map(|path| path.as_object().unwrap().values())
+        {
             for status in ["401", "403", "429"] {
-                assert!(operation["responses"][status].is_object(), "{status}: {operation}");
+                assert!(
+                    operation["responses"][status].is_object(),
+                    "{status}: {operation}"
+                );
             }
             for (status, response) in operation["responses"].as_object().unwrap() {
                 let is_error = status.starts_with(['4', '5']);

@@ -60,12 +60,7 @@ fn wrong_requests() -> Result<()> {
         (exec.get("/v1/links/link/capture?filter=tpc")?, 400, None),
         (exec.get("/v1/links/link/schedule")?, 404, None),
         (
-            exec.with_body(
-                "PUT /v1/links/link/schedule",
-                json,
-                "",
-                r#"{"to": "1s"}"#,
-            )?,
+            exec.with_body("PUT /v1/links/link/schedule", json, "", r#"{"to": "1s"}"#)?,
             409,
             None,
         ),

@@ -81,7 +81,10 @@ fn goes_to_a_time() -> Result<()> {
     let mut exec = start()?;
     let at_first = schedule(&exec)?;
     ensure!(at_first["state"] == "running", "{at_first}");
-    ensure!(at_first["conditions"] == json!({"delay": "1ms"}), "{at_first}");
+    ensure!(
+        at_first["conditions"] == json!({"delay": "1ms"}),
+        "{at_first}"
+    );
     ensure!(at_first["last_s"] == 2000.0, "{at_first}");
     ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
 
@@ -111,7 +114,10 @@ fn is_stopped_and_started() -> Result<()> {
     let mut exec = start()?;
     let stopped = order(&exec, r#"{"state": "stopped", "to": "999900ms"}"#)?;
     let says = stopped["link"]["says"].as_str().unwrap_or_default();
-    ensure!(says.ends_with("the schedule stopped at 999.900 s"), "{says}");
+    ensure!(
+        says.ends_with("the schedule stopped at 999.900 s"),
+        "{says}"
+    );
     let before = schedule(&exec)?;
     // Were it running, it would come to its step meanwhile.
     std::thread::sleep(Duration::from_millis(300));
@@ -122,7 +128,10 @@ fn is_stopped_and_started() -> Result<()> {
     ensure!(exec.shell(PINGS)? == "0", "a stopped schedule went on");
     // Another change leaves it where it is.
     let patched = exec.patch("", r#"{"delay": "2ms"}"#)?.body;
-    ensure!(patched["link"]["schedule"]["state"] == "stopped", "{patched}");
+    ensure!(
+        patched["link"]["schedule"]["state"] == "stopped",
+        "{patched}"
+    );
 
     let started = order(&exec, r#"{"state": "running"}"#)?;
     ensure!(started["link"]["schedule"]["time_s"] == 999.9, "{started}");
@@ -144,7 +153,11 @@ fn is_stopped_and_started() -> Result<()> {
 
 fn a_lease_ends() -> Result<()> {
     let exec = start()?;
-    let leased = put(&exec, "?for=300ms", r#"{"to": "1500s", "state": "stopped"}"#)?;
+    let leased = put(
+        &exec,
+        "?for=300ms",
+        r#"{"to": "1500s", "state": "stopped"}"#,
+    )?;
     ensure!(leased.status == 200, "{leased:?}");
     let refused = put(&exec, "", r#"{"state": "running"}"#)?;
     is_problem(&refused, 409)?;

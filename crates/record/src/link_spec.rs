@@ -429,7 +429,9 @@ impl LinkSpec {
     fn layers(&self) -> impl Iterator<Item = &DirectionSpec> {
         let classes = self.classes.iter();
         let classes = classes.flat_map(|class| [&class.both, &class.up, &class.down]);
-        [&self.both, &self.up, &self.down].into_iter().chain(classes)
+        [&self.both, &self.up, &self.down]
+            .into_iter()
+            .chain(classes)
     }
 
     fn layers_mut(&mut self) -> impl Iterator<Item = &mut DirectionSpec> {
