@@ -4,9 +4,7 @@ use std::io;
 use std::iter;
 
 use arrayvec::ArrayVec;
-use model::{
-    Bytes, ConfigError, Link, Nanos, Outcome, Packet, PacketId, PathSpec, Reply, Side, Waiting,
-};
+use model::{Bytes, ConfigError, Link, Nanos, Outcome, Packet, PacketId, Reply, Side, Waiting};
 use netio::{
     Frame, GsoFrame, Headers, Lent, Ports, Sending, Spare, Stall, TxFrame, is_link_control, too_big,
 };
@@ -17,7 +15,7 @@ use super::held::{self, Came, HeldFrames};
 use super::packet_log::{LogLine, PacketLogWriter, PacketVerdict};
 use super::run::Run;
 use super::stats::{Loss, Stats};
-use super::{BATCH, PortId, QUANTUM};
+use super::{BATCH, NewConditions, PortId, QUANTUM};
 use record::lateness::FlowDepartures;
 use record::link_spec::Rules;
 use record::summary::{DelaySummary, PacketLogSummary, ShareSummary};
@@ -472,13 +470,14 @@ impl Lane {
     ///
     /// # Errors
     /// What the link refuses; nothing is changed then.
-    pub(super) fn change(
-        &mut self,
-        at: Nanos,
-        paths: &[PathSpec],
-        rules: Rules,
-    ) -> Result<Nanos, ConfigError> {
-        let at = self.link.change(at, paths)?;
+    pub(super) fn change(&mut self, at: Nanos, new: NewConditions) -> Result<Nanos, ConfigError> {
+        let NewConditions {
+            paths,
+            rules,
+            clock,
+            order,
+        } = new;
+        let at = self.link.change_by_clock(at, paths, clock, order)?;
         self.rules = rules;
         Ok(at)
     }

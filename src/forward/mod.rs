@@ -19,7 +19,7 @@ pub(crate) mod stats;
 mod tests;
 pub(crate) mod thread;
 
-use model::{ConfigError, Link, Nanos, PathSpec, Side, Waiting};
+use model::{ConfigError, Link, Nanos, PathSpec, ScheduleClock, ScheduleOrder, Side, Waiting};
 use netio::{MemoryPort, Ports, Received, Spare, Stall};
 
 use agenda::Agenda;
@@ -58,6 +58,19 @@ pub(crate) struct Forwarder<P: Ports> {
     patience: Nanos,
     /// Links that are due in this step.
     due: Vec<u32>,
+}
+
+/// Other conditions for a link that runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NewConditions {
+    /// Their schedules count by `clock`.
+    pub(crate) paths: Vec<PathSpec>,
+    /// Which class a packet is of.
+    pub(crate) rules: Rules,
+    /// The time of schedules as it was until then.
+    pub(crate) clock: ScheduleClock,
+    /// What becomes of that at the same instant.
+    pub(crate) order: ScheduleOrder,
 }
 
 /// A port of a forwarder's.
@@ -249,12 +262,11 @@ impl<P: Ports> Forwarder<P> {
         &mut self,
         link: usize,
         now: Nanos,
-        paths: &[PathSpec],
-        rules: Rules,
+        new: NewConditions,
     ) -> Result<Nanos, ConfigError> {
         // What came before meets the conditions that it found.
         let at = self.take_in(now).unwrap_or(now);
-        let at = self.lanes[link].change(at, paths, rules)?;
+        let at = self.lanes[link].change(at, new)?;
         let number = u32::try_from(link).expect("far fewer links");
         self.agenda.set(number, Some(Nanos::ZERO));
         let least = self.lanes.iter().map(Lane::least_delay).min();

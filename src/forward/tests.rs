@@ -413,17 +413,15 @@ fn a_change_holds_for_what_comes_after_it_and_not_for_what_came_before() {
     for n in 0..200 {
         forwarder.common.sets[0].arrive(frame(Nanos(u64::from(n) * 1_000), n, 1));
     }
-    let specs =
-        |effect| LinkConfig::new(3, vec![StageSpec::new("box.up.0", effect)], Vec::new()).paths;
+    let under = |effect| NewConditions {
+        paths: LinkConfig::new(3, vec![StageSpec::new("box.up.0", effect)], Vec::new()).paths,
+        ..NewConditions::default()
+    };
     // More is waiting than is taken in at once: the change comes before what is left.
-    let at = forwarder.change(0, Nanos(150_000), &specs(delay(300)), Rules::default());
+    let at = forwarder.change(0, Nanos(150_000), under(delay(300)));
     assert_eq!(at, Ok(Nanos(64_000)));
-    let refused = forwarder.change(
-        0,
-        Nanos(150_000),
-        &specs(Effect::Loss(chance(0.1).into())),
-        Rules::default(),
-    );
+    let loss = under(Effect::Loss(chance(0.1).into()));
+    let refused = forwarder.change(0, Nanos(150_000), loss);
     assert!(
         matches!(refused, Err(ConfigError::OtherKind(_))),
         "{refused:?}"

@@ -10,16 +10,16 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
-use model::{ConfigError, Link, LinkConfig, Nanos, PathSpec, Side, Waiting};
+use model::{ConfigError, Link, LinkConfig, Nanos, Side, Waiting};
 use netio::{AfPacket, Alarm, CpuUse, Ports, RingSlots, Waiter, Wakes, clock};
 use record::lateness::{FlowDepartures, LateBudget};
-use record::link_spec::{EmulatedLink, Rules};
+use record::link_spec::EmulatedLink;
 use record::summary::Summary;
 
 use super::capture::{Capture, CaptureHandle, Tap};
 use super::packet_log::PacketLog;
 use super::stats::{LatenessBuckets, summary};
-use super::{Forwarder, Next, PortId, TURN};
+use super::{Forwarder, NewConditions, Next, PortId, TURN};
 
 /// Slots of the receive rings of a set of ports, of 32 and 64 MiB: what arrives while both cores are busy elsewhere, for 50 ms at 300,000
 /// packets a second and for 30 ms at 16 Gb/s in trains.
@@ -137,8 +137,7 @@ enum Command {
     /// Other conditions.
     Change {
         link: usize,
-        paths: Vec<PathSpec>,
-        rules: Rules,
+        new: NewConditions,
         done: Sender<Result<Reading, ConfigError>>,
     },
     /// A copy of its packets from now on.
@@ -287,18 +286,8 @@ impl ForwarderHandle {
     ///
     /// # Errors
     /// Conditions that [`Link::change`] refuses: nothing is changed. A forwarder that has ended.
-    pub(crate) fn change(
-        &self,
-        link: usize,
-        paths: Vec<PathSpec>,
-        rules: Rules,
-    ) -> Result<Reading, ChangeError> {
-        let changed = self.ask(|done| Command::Change {
-            link,
-            paths,
-            rules,
-            done,
-        })?;
+    pub(crate) fn change(&self, link: usize, new: NewConditions) -> Result<Reading, ChangeError> {
+        let changed = self.ask(|done| Command::Change { link, new, done })?;
         Ok(changed?)
     }
 
@@ -432,13 +421,8 @@ impl<P: Ports + Wakes> Running<P> {
         for command in commands.try_iter() {
             // Who has gone meanwhile needs no answer.
             match command {
-                Command::Change {
-                    link,
-                    paths,
-                    rules,
-                    done,
-                } => {
-                    let changed = self.forwarder.change(link, now, &paths, rules);
+                Command::Change { link, new, done } => {
+                    let changed = self.forwarder.change(link, now, new);
                     let _ = done.send(changed.map(|at| self.read(link, at)));
                 }
                 Command::Capture(link, tap) => self.forwarder.capture(link, *tap),
@@ -529,10 +513,11 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::BorrowedFd;
 
-    use model::{BitsPerSec, Delay, Effect, Framing, QueueLimit, Rate, StageSpec};
+    use model::{BitsPerSec, Delay, Effect, Framing, PathSpec, QueueLimit, Rate, StageSpec};
     use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
     use netio::userns::Privilege;
     use netio::{Capabilities, Missed, Received, Sending, TxFrame};
+    use record::link_spec::Rules;
     use record::summary::CaptureSummary;
 
     use super::super::capture::CaptureSpec;
@@ -628,6 +613,13 @@ mod tests {
         LinkConfig::new(1, up, Vec::new()).paths
     }
 
+    fn under(up: Vec<StageSpec>) -> NewConditions {
+        NewConditions {
+            paths: paths(up),
+            ..NewConditions::default()
+        }
+    }
+
     #[test]
     fn a_forwarder_that_sleeps_answers_every_command() {
         let died = Arc::default();
@@ -635,19 +627,14 @@ mod tests {
         let before = clock::now();
         let mut last = before;
         for millis in 2..10 {
-            let change = forwarder
-                .handle()
-                .change(0, paths(delayed(millis)), Rules::default());
+            let change = forwarder.handle().change(0, under(delayed(millis)));
             let at = change.unwrap().at;
             assert!(at >= last && at <= clock::now());
             last = at;
             assert_eq!(forwarder.handle().read(0).unwrap().summary.ring_bytes, 5);
         }
-        let refused = forwarder.handle().change(
-            0,
-            paths(vec![StageSpec::new("", Effect::Nothing)]),
-            Rules::default(),
-        );
+        let nameless = vec![StageSpec::new("", Effect::Nothing)];
+        let refused = forwarder.handle().change(0, under(nameless));
         assert!(matches!(refused, Err(ChangeError::Refused(_))));
         assert_eq!(forwarder.stop().unwrap()[0].up.packets, 0);
         assert!(!died.load(Ordering::Relaxed));
@@ -701,12 +688,7 @@ mod tests {
         let forwarder = start(true, &died);
         // It may answer before it looks at what arrived; not after.
         while forwarder.handle().read(0).is_ok() {}
-        assert!(
-            forwarder
-                .handle()
-                .change(0, paths(delayed(1)), Rules::default())
-                .is_err()
-        );
+        assert!(forwarder.handle().change(0, under(delayed(1))).is_err());
         let why = forwarder.stop().unwrap_err().to_string();
         assert!(why.contains("an arrival that kills"), "{why}");
         assert!(died.load(Ordering::Relaxed));
@@ -722,7 +704,7 @@ mod tests {
             eprintln!("skipped: a bed in a test of many threads needs root");
             return;
         }
-        let under = |step: u64| {
+        let step_of = |step: u64| {
             let rate = Effect::Rate(Rate {
                 rate: BitsPerSec::new(60_000_000 + step % 3 * 60_000_000).ok(),
                 fluctuation: None,
@@ -730,12 +712,11 @@ mod tests {
                 framing: Framing::L2,
                 queue: QueueLimit::Packets(1_000_000).into(),
             });
-            let up = [
+            [
                 vec![StageSpec::new("box.up.rate", rate)],
                 delayed(1 + step % 5),
             ]
-            .concat();
-            paths(up)
+            .concat()
         };
         let bed = Bed::build(&BedConfig::default()).unwrap();
         let ports = bed.emulators()[0].run(|| {
@@ -743,7 +724,7 @@ mod tests {
         });
         let link = EmulatedLink {
             config: LinkConfig {
-                paths: under(0),
+                paths: paths(step_of(0)),
                 ..LinkConfig::default()
             },
             rules: Rules::default(),
@@ -764,7 +745,7 @@ mod tests {
         let mut changed = Nanos::ZERO;
         for step in 0..(BYTES / BETWEEN) as u64 {
             receiver.read_exact(&mut chunk).unwrap();
-            let change = forwarder.handle().change(0, under(step), Rules::default());
+            let change = forwarder.handle().change(0, under(step_of(step)));
             let at = change.unwrap().at;
             assert!(at > changed);
             changed = at;

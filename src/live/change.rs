@@ -1,9 +1,13 @@
 //! Changes of a link that runs: what is asked for, what became of it, and why not.
 
+use model::{Nanos, ScheduleClock, ScheduleOrder};
 use record::in_effect::MemoryNeed;
 use record::link_spec::LinkSpec;
 use record::nearest;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::lease::{LeaseFor, LeaseId};
 use crate::forward::thread::{ChangeError, Ended};
@@ -29,6 +33,29 @@ pub(crate) enum Conditions {
     All(Value),
     /// Those in force, with this JSON Merge Patch (RFC 7396) over them.
     Patch(Value),
+    /// Those in force, with the time of their schedules stopped, started or moved, as this object says.
+    Schedule(Value),
+}
+
+/// What is to become of the time of a link's schedules.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScheduleChange {
+    /// Whether it runs from now on; as before when absent.
+    state: Option<ScheduleState>,
+    /// The time that it goes to: `10s`. It stays where it is when absent.
+    #[schema(value_type = Option<String>)]
+    to: Option<Nanos>,
+}
+
+/// Whether the time of schedules runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ScheduleState {
+    /// It does.
+    Running,
+    /// It stands still: what is in force stays.
+    Stopped,
 }
 
 /// Why a change is not made.
@@ -52,6 +79,9 @@ pub(crate) enum Refusal {
     /// Its conditions stay as they are.
     #[error("{why}")]
     Fixed { why: String },
+    /// There is nothing to start, to stop or to move.
+    #[error("the conditions in force have no schedule: PUT or PATCH some that have")]
+    NoSchedule,
     /// The link has ended.
     #[error("the link has ended")]
     Ended,
@@ -64,9 +94,15 @@ impl Default for Conditions {
 }
 
 impl Conditions {
-    /// What is to be in force, where `now` is; the seed stays that of the link's start.
-    pub(super) fn over(&self, now: &LinkSpec) -> Result<LinkSpec, Refusal> {
+    /// What is to be in force, where `now` is, and what is to become of the time of its schedules; the seed stays that of the
+    /// link's start.
+    pub(super) fn over(&self, now: &LinkSpec) -> Result<(LinkSpec, ScheduleOrder), Refusal> {
         let value = match self {
+            Self::Schedule(_) if !now.has_schedule() => return Err(Refusal::NoSchedule),
+            Self::Schedule(value) => {
+                let change: ScheduleChange = read(value.clone(), "{\"to\": \"10s\"}")?;
+                return Ok((now.clone(), change.order()?));
+            }
             Self::All(value) => value.clone(),
             Self::Patch(patch) => {
                 let mut value = serde_json::to_value(now).map_err(|cause| Refusal::Conditions {
@@ -77,7 +113,7 @@ impl Conditions {
                 value
             }
         };
-        let asked = read(value)?;
+        let asked: LinkSpec = read(value, "{\"delay\": \"20ms\"}")?;
         if asked.seed.is_some_and(|seed| seed != now.seed()) {
             return Err(Refusal::Conditions {
                 field: Some("seed".to_owned()),
@@ -92,17 +128,42 @@ impl Conditions {
             ..asked
         };
         check(&new)?;
-        Ok(new)
+        Ok((new, ScheduleOrder::default()))
     }
 }
 
-/// Reads conditions from JSON.
-fn read(value: Value) -> Result<LinkSpec, Refusal> {
+impl ScheduleChange {
+    fn order(&self) -> Result<ScheduleOrder, Refusal> {
+        if self.state.is_none() && self.to.is_none() {
+            return Err(Refusal::Conditions {
+                field: None,
+                why: "say what is to become of the schedule: state (running or stopped), to (a time such as 10s), or both"
+                    .to_owned(),
+            });
+        }
+        Ok(ScheduleOrder {
+            runs: self.state.map(|state| state == ScheduleState::Running),
+            to: self.to,
+        })
+    }
+}
+
+impl From<ScheduleClock> for ScheduleState {
+    fn from(clock: ScheduleClock) -> Self {
+        match clock.is_running() {
+            true => Self::Running,
+            false => Self::Stopped,
+        }
+    }
+}
+
+/// Reads what is asked for from JSON, of which `example` is one.
+fn read<T: DeserializeOwned>(value: Value, example: &str) -> Result<T, Refusal> {
     if !value.is_object() {
-        // Else serde would take a list as the values of all conditions in their order.
+        // Else serde would take a list as the values of all fields in their order.
         return Err(Refusal::Conditions {
             field: None,
-            why: "conditions are a JSON object, as in {\"delay\": \"20ms\"}".to_owned(),
+            why: format!("it is to be a JSON object, as in {example}"),
         });
     }
     serde_path_to_error::deserialize(value).map_err(|error| {
@@ -281,7 +342,8 @@ mod tests {
 
     fn over(now: &str, order: Conditions) -> Result<LinkSpec, (Option<String>, String)> {
         let now: LinkSpec = toml::from_str(now).unwrap();
-        order.over(&now).map_err(|refusal| match refusal {
+        let asked = order.over(&now).map(|(spec, _)| spec);
+        asked.map_err(|refusal| match refusal {
             Refusal::Conditions { field, why } => (field, why),
             other => panic!("{other}"),
         })

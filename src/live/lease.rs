@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use model::Nanos;
+use model::{Nanos, ScheduleClock};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -36,8 +36,16 @@ pub(super) struct Lease {
     pub(super) id: LeaseId,
     span: LeaseFor,
     until: Option<Nanos>,
-    /// What stood before, and its revision.
-    pub(super) before: (u64, LinkSpec),
+    /// What stood before.
+    pub(super) before: Before,
+}
+
+/// What is in force again after a lease.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Before {
+    pub(super) revision: u64,
+    pub(super) spec: LinkSpec,
+    pub(super) clock: ScheduleClock,
 }
 
 /// A lease, as a link shows it.
@@ -70,7 +78,7 @@ impl LeaseId {
 
 impl Lease {
     /// Begins at `now`; `before` is what stands until then.
-    pub(super) fn begin(span: LeaseFor, now: Nanos, before: (u64, LinkSpec)) -> Self {
+    pub(super) fn begin(span: LeaseFor, now: Nanos, before: Before) -> Self {
         let mut lease = Self {
             id: LeaseId::new(),
             span,
@@ -113,7 +121,7 @@ impl Lease {
         LeaseView {
             span: self.span.to_string(),
             until: self.until.map(|until| calendar.at(until)),
-            reverts_to: self.before.0,
+            reverts_to: self.before.revision,
             id: to_holder.then(|| self.id.0.clone()),
         }
     }
@@ -153,6 +161,7 @@ mod tests {
     fn a_lease_is_for_a_time_or_a_connection() {
         let read = |text: &str| text.parse::<LeaseFor>();
         assert_eq!(read("60s"), Ok(LeaseFor::Time(Nanos::from_millis(60_000))));
+        assert_eq!(read("24h"), Ok(LeaseFor::Time(LONGEST)));
         assert_eq!(read("connection"), Ok(LeaseFor::Connection));
         for wrong in ["", "60", "0s", "25h", "forever"] {
             assert!(read(wrong).unwrap_err().contains("at most 24h"), "{wrong}");
@@ -163,7 +172,11 @@ mod tests {
     fn a_lease_ends_after_its_time_and_later_when_it_is_renewed() {
         let second = Nanos::from_millis(1_000);
         let begun = Nanos::from_millis(5_000);
-        let mut lease = Lease::begin(LeaseFor::Time(second), begun, (3, LinkSpec::default()));
+        let before = Before {
+            revision: 3,
+            ..Before::default()
+        };
+        let mut lease = Lease::begin(LeaseFor::Time(second), begun, before);
         let ends_in = |lease: &Lease, millis| lease.ends_in(Nanos::from_millis(millis));
         assert_eq!(ends_in(&lease, 5_400), Some(Duration::from_millis(600)));
         assert_eq!(ends_in(&lease, 7_000), Some(Duration::ZERO));
@@ -171,6 +184,6 @@ mod tests {
         assert_eq!(ends_in(&lease, 6_000), Some(Duration::from_millis(900)));
         lease.renew(LeaseFor::Connection, begun);
         assert_eq!(ends_in(&lease, 6_000), None);
-        assert_eq!(lease.before.0, 3);
+        assert_eq!(lease.before.revision, 3);
     }
 }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use model::Nanos;
+use model::{Nanos, ScheduleClock, ScheduleOrder};
+use netio::clock;
 use record::link_spec::LinkSpec;
 use tokio::sync::{broadcast, watch};
 
@@ -12,13 +13,14 @@ use super::change::{ChangeOrder, Refusal, check_memory};
 use super::counters::{Counters, WayCounters};
 use super::export::Told;
 use super::keeper::Alarm;
-use super::lease::{Lease, LeaseId};
+use super::lease::{Before, Lease, LeaseId};
 use super::meter::Meter;
 use super::moment::{Calendar, seconds, since};
 use super::sample::{Event, Happening, Journal};
-use super::view::{By, Change, Changed, LinkView};
+use super::view::{By, Change, Changed, LinkView, ScheduleTime, ScheduleView};
 use super::words::{command_line, in_force};
 use super::{BuildLink, NewLink, lock};
+use crate::forward::NewConditions;
 use crate::forward::capture::{Capture, CaptureHandle};
 use crate::forward::thread::{Ended, ForwarderHandle, Reading};
 use crate::notes::note;
@@ -53,6 +55,8 @@ struct Revision {
     number: u64,
     at: Nanos,
     spec: LinkSpec,
+    /// By which its schedules count.
+    clock: ScheduleClock,
     by: By,
     counted: [WayCounters; 2],
 }
@@ -64,6 +68,7 @@ impl LiveLink {
             at: new.forwarder.start(),
             by: By::Start,
             counted: Default::default(),
+            clock: ScheduleClock::default(),
             spec: new.spec,
         };
         let classes = class_names(&first.spec);
@@ -101,29 +106,35 @@ impl LiveLink {
     /// Conditions that cannot be, another revision in force, somebody else's lease, or the link's end: nothing is changed.
     pub(crate) fn change(&self, order: &ChangeOrder) -> Result<Changed, Refusal> {
         let mut state = lock(&self.state);
-        let (number, now) = {
-            let in_force = state.in_force();
-            (in_force.number, in_force.spec.clone())
-        };
-        if order.if_revision.is_some_and(|asked| asked != number) {
-            return Err(Refusal::Revision { in_force: number });
+        let now = state.in_force().as_before();
+        if order.if_revision.is_some_and(|asked| asked != now.revision) {
+            return Err(Refusal::Revision {
+                in_force: now.revision,
+            });
         }
         self.check_lease(&state, order)?;
         if !order.is_dry_run {
             self.builder()?;
         }
-        let spec = order.conditions.over(&now)?;
+        let (spec, schedule) = order.conditions.over(&now.spec)?;
+        // What has no schedule keeps no time that a later one would begin with.
+        let clock = match spec.has_schedule() {
+            true => now.clock,
+            false => ScheduleClock::default(),
+        };
         check_classes(&state.classes, &spec)?;
         let before = self.forwarder.read(self.number)?;
         check_memory(&spec, before.summary.held_limit_bytes as u64)?;
         if order.is_dry_run {
-            return Ok(self.changed(&before, self.view_with(&state, &spec), true));
+            let at = self.link_time(before.at);
+            let would = self.view_with(&state, &spec, clock.ordered(at, schedule), before.at);
+            return Ok(self.changed(&before, would, true));
         }
-        let reading = self.put_into_force(&mut state, spec, By::Api)?;
+        let reading = self.put_into_force(&mut state, spec, (clock, schedule), By::Api)?;
         if let Some(span) = order.lease_for {
             match &mut state.lease {
                 Some(lease) => lease.renew(span, reading.at),
-                none => *none = Some(Lease::begin(span, reading.at, (number, now))),
+                none => *none = Some(Lease::begin(span, reading.at, now)),
             }
             self.keeper.ring();
         }
@@ -170,6 +181,28 @@ impl LiveLink {
         }))
     }
 
+    /// Its schedules now; `None` where it has none.
+    pub(crate) fn schedule(&self) -> Option<ScheduleView> {
+        let state = lock(&self.state);
+        let Revision {
+            number,
+            spec,
+            clock,
+            ..
+        } = state.in_force();
+        let now = clock::now();
+        let time = clock.at(self.link_time(now));
+        let then = spec.clone().then(time);
+        Some(ScheduleView {
+            time: self.schedule_time(spec, *clock, now)?,
+            at: self.calendar.at(now),
+            last_s: seconds(spec.last_step()?),
+            says: says(&then, ScheduleClock::default()),
+            conditions: then,
+            revision: *number,
+        })
+    }
+
     /// What a scrape reads.
     ///
     /// # Errors
@@ -209,7 +242,7 @@ impl LiveLink {
             since: self.calendar.at(first.at),
             conditions: all
                 .iter()
-                .map(|of| (since(start, of.at), of.spec.clone()))
+                .map(|of| (since(start, of.at), of.spec.clone().on_clock(of.clock)))
                 .collect(),
         })
     }
@@ -293,11 +326,13 @@ impl LiveLink {
         Some(Duration::from_nanos(super::sample::EVERY.0))
     }
 
-    /// Puts conditions into force that were checked.
+    /// Puts conditions into force that were checked. The time of their schedules is that of a clock on which an order is carried
+    /// out at the same instant.
     fn put_into_force(
         &self,
         state: &mut State,
         spec: LinkSpec,
+        (clock, order): (ScheduleClock, ScheduleOrder),
         by: By,
     ) -> Result<Reading, Refusal> {
         let refused = |error: anyhow::Error| Refusal::Conditions {
@@ -305,8 +340,13 @@ impl LiveLink {
             why: format!("{error:#}"),
         };
         let link = self.builder()?(&spec).map_err(refused)?;
-        let paths = link.config.paths;
-        let reading = self.forwarder.change(self.number, paths, link.rules)?;
+        let new = NewConditions {
+            paths: link.config.paths,
+            rules: link.rules,
+            clock,
+            order,
+        };
+        let reading = self.forwarder.change(self.number, new)?;
         let names = class_names(&spec);
         if names.len() > state.classes.len() {
             state.classes = names;
@@ -315,6 +355,7 @@ impl LiveLink {
             number: state.in_force().number + 1,
             at: reading.at,
             spec,
+            clock: clock.ordered(self.link_time(reading.at), order),
             by,
             counted: [&reading.summary.up, &reading.summary.down].map(WayCounters::of),
         };
@@ -332,13 +373,14 @@ impl LiveLink {
         let Some(lease) = state.lease.take() else {
             return Err(Refusal::NoLease);
         };
-        let spec = lease.before.1.clone();
-        let reverted = self.put_into_force(state, spec, By::LeaseEnded);
+        let Before { spec, clock, .. } = lease.before;
+        let schedule = (clock, ScheduleOrder::default());
+        let reverted = self.put_into_force(state, spec, schedule, By::LeaseEnded);
         match &reverted {
             Ok(_) => note(format_args!(
                 "farwire: {}: the lease has ended: {}",
                 self.name,
-                says(&state.in_force().spec)
+                state.in_force().says()
             )),
             Err(Refusal::Ended) => {}
             Err(why) => eprintln!(
@@ -370,7 +412,7 @@ impl LiveLink {
     fn changed(&self, reading: &Reading, link: LinkView, dry_run: bool) -> Changed {
         Changed {
             at: self.calendar.at(reading.at),
-            at_s: seconds(since(self.forwarder.start(), reading.at)),
+            at_s: seconds(self.link_time(reading.at)),
             revision: link.revision,
             link,
             under_previous: reading.summary.up.held_at_end + reading.summary.down.held_at_end,
@@ -378,34 +420,63 @@ impl LiveLink {
         }
     }
 
+    /// An instant as the time since the link's start.
+    fn link_time(&self, at: Nanos) -> Nanos {
+        since(self.forwarder.start(), at)
+    }
+
+    /// The time of schedules at an instant, where there are some.
+    fn schedule_time(
+        &self,
+        spec: &LinkSpec,
+        clock: ScheduleClock,
+        at: Nanos,
+    ) -> Option<ScheduleTime> {
+        spec.has_schedule().then(|| ScheduleTime {
+            state: clock.into(),
+            time_s: seconds(clock.at(self.link_time(at))),
+        })
+    }
+
     fn change_of(&self, revision: &Revision) -> Change {
         Change {
             revision: revision.number,
             at: self.calendar.at(revision.at),
-            at_s: seconds(since(self.forwarder.start(), revision.at)),
+            at_s: seconds(self.link_time(revision.at)),
             conditions: revision.spec.clone(),
-            says: says(&revision.spec),
+            says: revision.says(),
+            schedule: self.schedule_time(&revision.spec, revision.clock, revision.at),
             by: revision.by,
         }
     }
 
     fn view_of(&self, state: &State, to_holder: bool) -> LinkView {
         let lease = state.lease.as_ref();
+        let Revision {
+            at, spec, clock, ..
+        } = state.in_force();
         LinkView {
             lease: lease.map(|lease| lease.view(&self.calendar, to_holder)),
-            ..self.view_with(state, &state.in_force().spec)
+            ..self.view_with(state, spec, *clock, *at)
         }
     }
 
-    /// As it would be under these conditions, without a lease.
-    fn view_with(&self, state: &State, spec: &LinkSpec) -> LinkView {
+    /// As it would be under these conditions from `at` on, without a lease.
+    fn view_with(
+        &self,
+        state: &State,
+        spec: &LinkSpec,
+        clock: ScheduleClock,
+        at: Nanos,
+    ) -> LinkView {
         let in_force = state.in_force();
         LinkView {
             name: self.name.clone(),
             ends: self.ends.clone(),
-            says: says(spec),
+            says: says(spec, clock),
             command: command_line(spec),
             conditions: spec.clone(),
+            schedule: self.schedule_time(spec, clock, at),
             revision: in_force.number,
             since: self.calendar.at(in_force.at),
             started: self.calendar.at(self.forwarder.start()),
@@ -422,8 +493,32 @@ impl State {
     }
 }
 
-fn says(spec: &LinkSpec) -> String {
-    in_force(spec).unwrap_or_default()
+impl Revision {
+    fn says(&self) -> String {
+        says(&self.spec, self.clock)
+    }
+
+    fn as_before(&self) -> Before {
+        Before {
+            revision: self.number,
+            spec: self.spec.clone(),
+            clock: self.clock,
+        }
+    }
+}
+
+/// Conditions in one line, with what became of the time of their schedules.
+fn says(spec: &LinkSpec, clock: ScheduleClock) -> String {
+    let said = in_force(spec).unwrap_or_default();
+    match clock {
+        _ if clock == ScheduleClock::default() => said,
+        ScheduleClock::Stopped { at } => {
+            format!("{said}, the schedule stopped at {:.3} s", seconds(at))
+        }
+        ScheduleClock::Running { from, .. } => {
+            format!("{said}, the schedule going on from {:.3} s", seconds(from))
+        }
+    }
 }
 
 fn class_names(spec: &LinkSpec) -> Vec<String> {

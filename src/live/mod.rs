@@ -22,7 +22,7 @@ use record::link_spec::{EmulatedLink, LinkSpec};
 
 use crate::forward::thread::ForwarderHandle;
 
-pub(crate) use self::change::{ChangeOrder, Conditions, Refusal};
+pub(crate) use self::change::{ChangeOrder, Conditions, Refusal, ScheduleChange};
 pub(crate) use self::counters::Counters;
 pub(crate) use self::experiment::{Experiment, ExperimentView, FigureRow, NumberedRun};
 pub(crate) use self::keeper::Keeper;
@@ -30,7 +30,7 @@ pub(crate) use self::lease::{LeaseFor, LeaseId};
 pub(crate) use self::link::LiveLink;
 pub(crate) use self::meter::{Meter, WayMeter};
 pub(crate) use self::sample::{Event, Happening, Sample, Way};
-pub(crate) use self::view::{Change, Changed, LinkView};
+pub(crate) use self::view::{Change, Changed, LinkView, ScheduleView};
 pub(crate) use self::words::{in_force, quoted};
 
 /// The links that run now, by name.

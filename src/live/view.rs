@@ -5,6 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa::openapi::{Ref, RefOr, Schema};
 
+use super::change::ScheduleState;
 use super::lease::{LeaseId, LeaseView};
 
 /// A link as clients see it.
@@ -22,6 +23,8 @@ pub(crate) struct LinkView {
     pub(crate) says: String,
     /// The flags that give the same; null where no flags do.
     pub(super) command: Option<String>,
+    /// The time of its schedules at `since`; null where there are none.
+    pub(super) schedule: Option<ScheduleTime>,
     /// Counts up by one with every change; 1 is what the link began with.
     pub(crate) revision: u64,
     /// Since when that is in force: RFC 3339.
@@ -67,8 +70,39 @@ pub(crate) struct Change {
     pub(crate) conditions: LinkSpec,
     /// In one line.
     pub(crate) says: String,
+    /// The time of its schedules at that instant; null where there are none.
+    pub(crate) schedule: Option<ScheduleTime>,
     /// Who changed it.
     pub(crate) by: By,
+}
+
+/// Where the time of a link's schedules stands at an instant.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub(crate) struct ScheduleTime {
+    /// Whether it goes on from there.
+    pub(super) state: ScheduleState,
+    /// What it is, in seconds.
+    pub(super) time_s: f64,
+}
+
+/// The schedules of a link as clients see them.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Schedule)]
+pub(crate) struct ScheduleView {
+    /// The time of the schedules.
+    #[serde(flatten)]
+    pub(super) time: ScheduleTime,
+    /// At which instant it is that: RFC 3339.
+    pub(super) at: String,
+    /// When the last of its changes comes, in seconds of the same time.
+    pub(super) last_s: f64,
+    /// What is in force at that time, in the form of a link file.
+    #[schema(schema_with = conditions_schema)]
+    pub(super) conditions: LinkSpec,
+    /// In one line.
+    pub(super) says: String,
+    /// The revision in force.
+    pub(crate) revision: u64,
 }
 
 /// Who changed a link.

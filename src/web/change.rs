@@ -34,12 +34,14 @@ pub(super) enum Form {
     All,
     /// A JSON Merge Patch over those in force.
     Patch,
+    /// What is to become of the time of schedules.
+    Schedule,
 }
 
 impl Form {
     fn kinds(self) -> &'static [&'static str] {
         match self {
-            Self::All => &["application/json"],
+            Self::All | Self::Schedule => &["application/json"],
             Self::Patch => &["application/merge-patch+json", "application/json"],
         }
     }
@@ -54,7 +56,7 @@ pub(super) fn order(
 ) -> Result<ChangeOrder, Problem> {
     check_kind(form, headers)?;
     let body = body.map_err(|refused| Problem::new(refused.status(), refused.body_text()))?;
-    let value = parse(&body)?;
+    let value = parse(form, &body)?;
     let is_dry_run = match query.dry_run.as_deref() {
         None | Some("0" | "false") => false,
         Some("1" | "true") => true,
@@ -69,6 +71,7 @@ pub(super) fn order(
         conditions: match form {
             Form::All => Conditions::All(value),
             Form::Patch => Conditions::Patch(value),
+            Form::Schedule => Conditions::Schedule(value),
         },
         if_revision: if_revision(headers)?,
         lease_for: lease_for
@@ -88,14 +91,17 @@ pub(super) fn lease(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
     Ok(said.map(|id| LeaseId(id.to_owned())))
 }
 
-fn parse(body: &[u8]) -> Result<Value, Problem> {
+fn parse(form: Form, body: &[u8]) -> Result<Value, Problem> {
     let value: Value = serde_json::from_slice(body)
         .map_err(|error| Problem::bad_request(format!("the body is no JSON: {error}")))?;
     match value {
         Value::Object(_) => Ok(value),
         _ => Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
-            "conditions are an object: {\"delay\": \"20ms\"}",
+            match form {
+                Form::All | Form::Patch => "conditions are an object: {\"delay\": \"20ms\"}",
+                Form::Schedule => "a schedule's state and time are an object: {\"to\": \"10s\"}",
+            },
         )),
     }
 }

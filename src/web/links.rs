@@ -18,7 +18,9 @@ use super::capture::CaptureQuery;
 use super::change::{ChangeQuery, Form, lease, order};
 use super::problem::Problem;
 use super::{App, capture, events};
-use crate::live::{Change, Changed, Counters, LeaseFor, LinkView, LiveLink, Sample};
+use crate::live::{
+    Change, Changed, Counters, LeaseFor, LinkView, LiveLink, Sample, ScheduleChange, ScheduleView,
+};
 
 type Name = Result<Path<String>, PathRejection>;
 
@@ -104,6 +106,43 @@ pub(super) async fn patch(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     change(&app, find(&app, name)?, Form::Patch, query, &headers, body).await
+}
+
+/// The schedules of a link: whether their time runs, where it stands, and what is in force at it.
+#[utoipa::path(
+    get, path = "/v1/links/{name}/schedule", params(("name" = String, Path, description = "As /v1/links has it")),
+    responses((status = OK, body = ScheduleView), (status = NOT_FOUND, body = Problem, description = "No such link, or no schedule"))
+)]
+pub(super) async fn schedule(State(app): State<App>, name: Name) -> Result<Response, Problem> {
+    let view = find(&app, name)?.schedule();
+    let view =
+        view.ok_or_else(|| Problem::not_found("the conditions in force have no schedule"))?;
+    Ok(([(header::ETAG, etag(view.revision))], Json(view)).into_response())
+}
+
+/// Stops the time of a link's schedules, has it run, or moves it: at one instant in both directions, as any change.
+#[utoipa::path(
+    put, path = "/v1/links/{name}/schedule", params(("name" = String, Path, description = "As /v1/links has it"), ChangeQuery,
+        ("If-Match" = Option<String>, Header, description = "Only if this revision is in force: \"3\""),
+        ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
+    request_body(content = ScheduleChange, content_type = "application/json"),
+    responses(
+        (status = OK, body = Told), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
+        (status = CONFLICT, body = Problem, description = "There is no schedule, or somebody else has a lease"),
+        (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
+        (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "A state or a time that cannot be; `field` says which")
+    )
+)]
+pub(super) async fn put_schedule(
+    State(app): State<App>,
+    name: Name,
+    query: Result<Query<ChangeQuery>, QueryRejection>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    let link = find(&app, name)?;
+    change(&app, link, Form::Schedule, query, &headers, body).await
 }
 
 /// Ends the lease of a link now: it reverts to what stood before.

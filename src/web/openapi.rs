@@ -6,7 +6,7 @@ use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use record::link_spec::LinkSpec;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::info::{InfoBuilder, LicenseBuilder};
 use utoipa_axum::router::OpenApiRouter;
@@ -14,11 +14,15 @@ use utoipa_axum::routes;
 
 use super::{App, links, metrics, run};
 
+/// As what every error is sent.
+const PROBLEM: &str = "application/problem+json";
+
 /// All resources, and the document that describes them.
 pub(super) fn router() -> (Router<App>, OpenApi) {
     OpenApiRouter::with_openapi(about())
         .routes(routes!(links::all))
         .routes(routes!(links::one, links::put, links::patch))
+        .routes(routes!(links::schedule, links::put_schedule))
         .routes(routes!(links::end_lease))
         .routes(routes!(links::counters))
         .routes(routes!(links::history))
@@ -63,8 +67,67 @@ pub(crate) fn document() -> String {
         schemas.extend(parts);
     }
     schemas.insert("LinkSpec".to_owned(), spec);
+    guard(&mut document);
     let text = serde_json::to_string_pretty(&document).expect("a document is JSON");
     text.replace("#/$defs/", "#/components/schemas/") + "\n"
+}
+
+/// Says what is asked of every request: its token, where there is one, and that no strange page sends it; and as what errors are
+/// sent. As that stands before all resources, none of them says it by itself.
+fn guard(document: &mut Value) {
+    let problem = Map::from_iter([(
+        PROBLEM.to_owned(),
+        json!({"schema": {"$ref": "#/components/schemas/Problem"}}),
+    )]);
+    let refusals = [
+        (
+            "401",
+            "Unauthorized",
+            "A token is asked for, and this is none of them",
+        ),
+        (
+            "403",
+            "Forbidden",
+            "The token lets watch only, or Host or Origin is another's",
+        ),
+        (
+            "429",
+            "TooManyRequests",
+            "Too many wrong tokens came from this address",
+        ),
+    ];
+    let mut responses = Map::new();
+    for (_, name, what) in refusals {
+        let response = json!({"description": what, "content": problem});
+        responses.insert(name.to_owned(), response);
+    }
+    document["components"]["responses"] = responses.into();
+    document["components"]["securitySchemes"] = json!({"token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "That of --token-file, or to watch that of --read-token-file; none where neither was given",
+    }});
+    document["security"] = json!([{"token": []}, {}]);
+    let paths = document["paths"].as_object_mut();
+    let operations = paths.into_iter().flatten();
+    let operations = operations.filter_map(|(_, path)| path.as_object_mut());
+    for operation in operations.flat_map(Map::values_mut) {
+        let responses = operation["responses"].as_object_mut();
+        for content in responses.into_iter().flat_map(Map::values_mut) {
+            let Some(kinds) = content["content"].as_object_mut() else {
+                continue;
+            };
+            if kinds.get("application/json") == Some(&problem[PROBLEM]) {
+                *kinds = problem.clone();
+            }
+        }
+        for (status, name, _) in refusals {
+            let told = &mut operation["responses"][status];
+            if told.is_null() {
+                *told = json!({"$ref": format!("#/components/responses/{name}")});
+            }
+        }
+    }
 }
 
 /// This document.
@@ -85,6 +148,32 @@ mod tests {
             kept == document(),
             "cargo run -- schema --openapi > schema/openapi.json"
         );
+    }
+
+    #[test]
+    fn every_operation_says_how_a_token_is_asked_for() {
+        let document: Value = serde_json::from_str(&document()).unwrap();
+        let scheme = &document["components"]["securitySchemes"]["token"];
+        assert_eq!(scheme["scheme"], "bearer");
+        // A token, or none where there is none.
+        assert_eq!(document["security"], json!([{"token": []}, {}]));
+        let paths = document["paths"].as_object().unwrap();
+        for operation in paths
+            .values()
+            .flat_map(|path| path.as_object().unwrap().values())
+        {
+            for status in ["401", "403", "429"] {
+                assert!(
+                    operation["responses"][status].is_object(),
+                    "{status}: {operation}"
+                );
+            }
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                let is_error = status.starts_with(['4', '5']);
+                let json = &response["content"]["application/json"];
+                assert!(!is_error || json.is_null(), "{status}: {operation}");
+            }
+        }
     }
 
     #[test]

@@ -72,7 +72,9 @@ impl From<Refusal> for Problem {
         let status = match &refusal {
             Refusal::Conditions { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Refusal::Revision { .. } => StatusCode::PRECONDITION_FAILED,
-            Refusal::Leased { .. } | Refusal::Fixed { .. } => StatusCode::CONFLICT,
+            Refusal::Leased { .. } | Refusal::Fixed { .. } | Refusal::NoSchedule => {
+                StatusCode::CONFLICT
+            }
             Refusal::NoLease | Refusal::Ended => StatusCode::NOT_FOUND,
         };
         let problem = Self::new(status, &refusal);

@@ -12,6 +12,7 @@ mod packets;
 mod refusals;
 mod replay;
 mod run;
+mod schedule;
 mod screen;
 mod soak;
 mod view;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     refusals::add(&mut suite);
     conformance::add(&mut suite);
     run::add(&mut suite);
+    schedule::add(&mut suite);
     screen::add(&mut suite);
     soak::add(&mut suite);
     view::add(&mut suite);

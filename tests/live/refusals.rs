@@ -58,6 +58,12 @@ fn wrong_requests() -> Result<()> {
         (exec.get("/v1/links/none/capture")?, 404, None),
         (exec.get("/v1/links/link/capture?side=c")?, 400, None),
         (exec.get("/v1/links/link/capture?filter=tpc")?, 400, None),
+        (exec.get("/v1/links/link/schedule")?, 404, None),
+        (
+            exec.with_body("PUT /v1/links/link/schedule", json, "", r#"{"to": "1s"}"#)?,
+            409,
+            None,
+        ),
         (
             exec.with_body("POST /v1/links/link", json, "", "{}")?,
             405,
@@ -105,7 +111,7 @@ fn beyond_loopback() -> Result<()> {
     Ok(())
 }
 
-fn is_problem(answer: &Answer, status: u16) -> Result<()> {
+pub(crate) fn is_problem(answer: &Answer, status: u16) -> Result<()> {
     ensure!(answer.status == status, "{status}: {answer:?}");
     ensure!(
         answer

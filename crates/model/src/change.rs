@@ -12,6 +12,7 @@ use crate::link::Link;
 use crate::named::NamedStage;
 use crate::packet::Side;
 use crate::path::Path;
+use crate::schedule::{ScheduleClock, ScheduleOrder};
 use crate::spec::{ConfigError, PathSpec, StageSpec};
 use crate::stage::{Nature, Needs};
 use crate::time::Nanos;
@@ -31,7 +32,7 @@ impl Link {
     pub fn change(&mut self, at: Nanos, paths: &[PathSpec]) -> Result<Nanos, ConfigError> {
         check(paths)?;
         self.check_change(paths)?;
-        let at = at.max(self.clocks[0]).max(self.clocks[1]);
+        let at = self.instant_of_change(at);
         // What happens at this instant happens under the new conditions.
         while at > Nanos::ZERO && self.step(Nanos(at.0 - 1)) {}
         self.clocks = [at; 2];
@@ -52,6 +53,27 @@ impl Link {
         self.retire_settled(at);
         self.settle_order();
         Ok(at)
+    }
+
+    /// As [`Link::change`], where the schedules of `paths` do not count from the link's start but by a clock of their own, once
+    /// `order` is carried out on it at the same instant.
+    ///
+    /// # Errors
+    /// As [`Link::change`].
+    pub fn change_by_clock(
+        &mut self,
+        at: Nanos,
+        mut paths: Vec<PathSpec>,
+        clock: ScheduleClock,
+        order: ScheduleOrder,
+    ) -> Result<Nanos, ConfigError> {
+        let at = self.instant_of_change(at);
+        clock.ordered(at - self.start, order).apply(&mut paths);
+        self.change(at, &paths)
+    }
+
+    fn instant_of_change(&self, at: Nanos) -> Nanos {
+        at.max(self.clocks[0]).max(self.clocks[1])
     }
 
     fn check_change(&self, paths: &[PathSpec]) -> Result<(), ConfigError> {

@@ -20,6 +20,7 @@ mod named;
 mod packet;
 mod path;
 mod queue;
+mod schedule;
 #[cfg(any(feature = "serde", feature = "schema"))]
 mod serialized;
 mod spec;
@@ -34,6 +35,7 @@ pub use framing::{Cells, Framing};
 pub use impair::Estimate;
 pub use link::Link;
 pub use packet::{DropCause, Ecn, Edit, Flow, Outcome, Packet, PacketId, Reply, Side};
+pub use schedule::{ScheduleClock, ScheduleOrder};
 pub use spec::{
     BitErrorRate, Codel, ConfigError, Corruption, Delay, Discipline, DualPi2, Duplication, Effect,
     Fluctuation, FourState, FqCodel, Gate, GilbertElliott, HoldBack, Jitter, Law, LinkConfig,

@@ -98,12 +98,18 @@ impl NamedStage {
         self.is_leaving = false;
         self.effect = (!self.is_set && spec.schedule.is_empty()).then(|| spec.effect.clone());
         self.is_set = true;
-        self.stage.set(at, &spec.effect);
         let absolute = |(after, effect): &(Nanos, Effect)| (start + *after, effect.clone());
         self.schedule = spec.schedule.iter().map(absolute).collect();
-        self.over = 0;
-        self.changes_at = self.schedule.first().map_or(Nanos::MAX, |(at, _)| *at);
-        self.follow_schedule(at);
+        // What is over by now is not gone through: what stood for no time would change what the stage holds.
+        self.over = self.schedule.partition_point(|(time, _)| *time <= at);
+        let last = self.over.checked_sub(1).map(|last| &self.schedule[last].1);
+        self.stage.set(at, last.unwrap_or(&spec.effect));
+        self.changes_at = self.next_change();
+    }
+
+    fn next_change(&self) -> Nanos {
+        let next = self.schedule.get(self.over);
+        next.map_or(Nanos::MAX, |(time, _)| *time)
     }
 
     /// Does nothing from `at` on, and keeps the order of what it passed.
@@ -229,9 +235,6 @@ impl NamedStage {
             self.stage.set(*time, effect);
             self.over += 1;
         }
-        self.changes_at = self
-            .schedule
-            .get(self.over)
-            .map_or(Nanos::MAX, |(time, _)| *time);
+        self.changes_at = self.next_change();
     }
 }

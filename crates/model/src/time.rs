@@ -9,7 +9,7 @@ use crate::decimal::{Quantity, UnitError};
 
 pub(crate) const TIME: Quantity = Quantity {
     what: "a time",
-    right: "write a time with ns, us, ms or s, as in 20ms",
+    right: "write a time with ns, us, ms, s, min or h, as in 20ms",
     units: &[
         ("s", 1_000_000_000),
         ("ms", 1_000_000),
@@ -23,14 +23,17 @@ pub(crate) const TIME: Quantity = Quantity {
         ("usecs", 1_000),
         ("nsec", 1),
         ("nsecs", 1),
+        ("min", 60_000_000_000),
+        ("h", 3_600_000_000_000),
     ],
 };
 
 /// A point or a span of time in whole nanoseconds; 0 is the origin that the caller chose.
 ///
 /// Range: 0 to 584 years. Sums and differences saturate, so that no input can make time run backwards.
-/// Text: `500us`, `20ms`, `1.5s`, as in tc(8); what is finer than 1 ns is rounded, and a bare number
-/// is refused, because tc takes it for microseconds and ping for seconds.
+/// Text: `500us`, `20ms`, `1.5s`, as in tc(8); what is finer than 1 ns is rounded. Beyond tc there are
+/// `10min` and `24h`; `m` is none, because it stands for minutes, months and milliseconds. A bare number is refused, because tc
+/// takes it for microseconds and ping for seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
@@ -121,7 +124,7 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn times_are_written_as_tc_writes_them() {
+    fn times_are_written_as_tc_writes_them_and_in_minutes_and_hours() {
         for (text, nanos) in [
             ("100ns", 100),
             ("500us", 500_000),
@@ -129,6 +132,8 @@ mod tests {
             ("20ms", 20_000_000),
             ("1.5s", 1_500_000_000),
             ("3secs", 3_000_000_000),
+            ("1.5min", 90_000_000_000),
+            ("24h", 86_400_000_000_000),
         ] {
             assert_eq!(text.parse(), Ok(Nanos(nanos)), "{text}");
         }
@@ -141,8 +146,9 @@ mod tests {
     fn a_bare_number_is_refused_with_the_units_that_are_right() {
         assert_eq!(
             "20".parse::<Nanos>().unwrap_err().to_string(),
-            "`20` has no unit: write a time with ns, us, ms or s, as in 20ms"
+            "`20` has no unit: write a time with ns, us, ms, s, min or h, as in 20ms"
         );
+        assert!("10m".parse::<Nanos>().is_err(), "minutes, or a thousandth?");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use std::str::FromStr;
 use anyhow::{Result, bail, ensure};
 use model::{
     BitErrorRate, Effect, Factor, Fluctuation, Framing, Link, Nanos, Probability, QueueLimit,
+    ScheduleClock,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
@@ -379,6 +380,66 @@ impl LinkSpec {
             stages: either(self.stages, other.stages),
             classes: either(self.classes, other.classes),
         }
+    }
+
+    /// Whether anything in it changes by a schedule.
+    #[must_use]
+    pub fn has_schedule(&self) -> bool {
+        self.last_step().is_some()
+    }
+
+    /// When the last change of its schedules comes, if it has some.
+    #[must_use]
+    pub fn last_step(&self) -> Option<Nanos> {
+        let steps = self.layers().flat_map(|layer| &layer.schedule);
+        let stages = self.stages.iter().flat_map(|stage| &stage.schedule);
+        steps
+            .map(|step| step.at)
+            .chain(stages.map(|step| step.at))
+            .max()
+    }
+
+    /// With schedules that count from the link's start, where these count by `clock`. A step that will never come has a time of
+    /// [`Nanos::MAX`].
+    #[must_use]
+    pub fn on_clock(mut self, clock: ScheduleClock) -> Self {
+        for layer in self.layers_mut() {
+            for step in &mut layer.schedule {
+                step.at = clock.link_time(step.at);
+            }
+        }
+        for step in self.stages.iter_mut().flat_map(|stage| &mut stage.schedule) {
+            step.at = clock.link_time(step.at);
+        }
+        self
+    }
+
+    /// What is in force at a time of its schedules, without them.
+    #[must_use]
+    pub fn then(mut self, time: Nanos) -> Self {
+        for layer in self.layers_mut() {
+            *layer = layer.then(Some(time));
+        }
+        for stage in &mut self.stages {
+            *stage = stage.with(stage.then(time), Vec::new());
+        }
+        self
+    }
+
+    fn layers(&self) -> impl Iterator<Item = &DirectionSpec> {
+        let classes = self.classes.iter();
+        let classes = classes.flat_map(|class| [&class.both, &class.up, &class.down]);
+        [&self.both, &self.up, &self.down]
+            .into_iter()
+            .chain(classes)
+    }
+
+    fn layers_mut(&mut self) -> impl Iterator<Item = &mut DirectionSpec> {
+        let classes = self.classes.iter_mut();
+        let classes = classes.flat_map(|class| [&mut class.both, &mut class.up, &mut class.down]);
+        [&mut self.both, &mut self.up, &mut self.down]
+            .into_iter()
+            .chain(classes)
     }
 
     /// Each direction as options of netem: up, then down.

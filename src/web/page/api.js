@@ -52,17 +52,19 @@ export const changes = async (name) => (await json(`${linkPath(name)}/history`))
 export const holdsLease = (name) => leases.has(name);
 
 // Changes conditions: `patch` is a JSON Merge Patch on them, `whole` takes their place.
-export async function change(name, { patch, whole, revision, seconds, dryRun, signal }) {
+// `schedule` has their schedule run, stop (`state`) or go to another time (`to`).
+export async function change(name, { patch, whole, schedule, revision, seconds, dryRun, signal }) {
   const query = new URLSearchParams();
   if (dryRun) query.set("dry_run", "1");
   if (seconds) query.set("for", `${seconds}s`);
   const headers = { "Content-Type": patch ? "application/merge-patch+json" : "application/json" };
   if (revision !== undefined) headers["If-Match"] = `"${revision}"`;
   if (leases.has(name)) headers["Farwire-Lease"] = leases.get(name);
-  const changed = await json(`${linkPath(name)}${query.size ? `?${query}` : ""}`, {
+  const path = `${linkPath(name)}${schedule ? "/schedule" : ""}`;
+  const changed = await json(`${path}${query.size ? `?${query}` : ""}`, {
     method: patch ? "PATCH" : "PUT",
     headers,
-    body: JSON.stringify(patch ?? whole),
+    body: JSON.stringify(patch ?? whole ?? schedule),
     signal,
   });
   if (changed.link.lease?.id) leases.set(name, changed.link.lease.id);
@@ -78,12 +80,6 @@ export async function endLease(name) {
 }
 
 export const leaseIsOver = (name) => leases.delete(name);
-
-export const schedule = (name, action, to) => json(`${linkPath(name)}/schedule`, {
-  method: "POST",
-  headers: { "Content-Type": "application/json" },
-  body: JSON.stringify(to ? { action, to } : { action }),
-});
 
 // The body of a GET as one file; `onBytes` is told how many there are so far. When `signal` ends it, what had come is the file.
 export async function download(name, path, { signal, onBytes } = {}) {

@@ -100,9 +100,9 @@ function take(name, data) {
   if (name === "sample") watch.take(data);
   else if (name === "change") {
     watch.change(data);
-    // What this page changed is said with its answer; a schedule may change a link many times a second.
+    // What this page changed is said with its answer.
     const isOwn = controls.isApplying || data.revision <= link.revision;
-    if (!isOwn && data.by !== "schedule") announce(`Changed by ${data.by}: ${data.says}`);
+    if (!isOwn) announce(`Changed by ${data.by}: ${data.says}`);
     refresh().catch(() => {});
   } else if (name === "end") {
     announce(`The link ${link.name} has ended.`);

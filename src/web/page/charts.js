@@ -70,7 +70,7 @@ export class Chart {
     return Math.max(50, this.width - LEFT - RIGHT);
   }
 
-  // Draws `curves` ({label, look, faint, joined: the longest gap in ms that is drawn over, points: [[time, value or null], ...]}) from one time to another. `empty` is said where there is nothing to draw.
+  // Draws `curves` ({label, look, faint, points: [[time, value or null], ...]}) from one time to another. `empty` is said where there is nothing to draw.
   draw({ from, to, curves, changes, unit, scale = 1, empty }) {
     this.width = this.drawing.clientWidth;
     if (!this.width) return;
@@ -124,20 +124,16 @@ export class Chart {
   curve(curve) {
     const parts = [];
     let part = [];
-    let last = -Infinity;
     for (const [time, value] of curve.points) {
-      // What comes one by one is joined over short gaps.
-      const isGap = value === null ? !curve.joined : time - last > (curve.joined ?? Infinity);
-      if (isGap && part.length) {
+      if (value === null && part.length) {
         parts.push(part);
         part = [];
       }
       if (value === null || time < this.from) continue;
       part.push(`${this.x(time).toFixed(1)},${this.y(value).toFixed(1)}`);
-      last = time;
     }
     if (part.length) parts.push(part);
-    const style = { class: `look${curve.look}${curve.faint ? " faint" : ""}`, "stroke-dasharray": curve.faint || curve.joined ? "" : DASHES[curve.look % 7] };
+    const style = { class: `look${curve.look}${curve.faint ? " faint" : ""}`, "stroke-dasharray": curve.faint ? "" : DASHES[curve.look % 7] };
     return parts.map((points) => (points.length > 1
       ? svg("polyline", { ...style, points: points.join(" ") })
       : svg("circle", { ...style, cx: points[0].split(",")[0], cy: points[0].split(",")[1], r: 1.2 })));
@@ -164,14 +160,14 @@ export class Chart {
     const text = curves.map((curve) => curve.look + curve.label).join();
     if (this.legend.dataset.shown === text) return;
     this.legend.dataset.shown = text;
-    this.legend.replaceChildren(...curves.map((curve) => element("span", {}, key(curve.look, curve.joined), curve.label)));
+    this.legend.replaceChildren(...curves.map((curve) => element("span", {}, key(curve.look), curve.label)));
   }
 
   // The points of the curves at the cursor, the nearest to it in time.
   found() {
     const time = this.from + cursor.share * (this.to - this.from);
     const near = (points) => points.reduce((best, point) => (Math.abs(point[0] - time) < Math.abs(best[0] - time) ? point : best));
-    const seen = (curve) => curve.points.filter(([at, value]) => value !== null && Math.abs(at - time) <= Math.max(NEAR_MS, curve.joined ?? 0, (this.to - this.from) / 100));
+    const seen = (curve) => curve.points.filter(([at, value]) => value !== null && Math.abs(at - time) <= Math.max(NEAR_MS, (this.to - this.from) / 100));
     return (this.list ?? []).map((curve) => ({ curve, points: seen(curve) })).filter(({ points }) => points.length)
       .map(({ curve, points }) => ({ curve, point: near(points) }));
   }
@@ -207,5 +203,5 @@ export class Chart {
 }
 
 // What stands for a curve in a legend.
-export const key = (look, isSolid = false) => svg("svg", { class: "key", width: 22, height: 8, "aria-hidden": "true" },
-  svg("path", { class: `look${look}`, d: "M0 4h22", "stroke-dasharray": isSolid ? "" : DASHES[look % 7] }));
+export const key = (look) => svg("svg", { class: "key", width: 22, height: 8, "aria-hidden": "true" },
+  svg("path", { class: `look${look}`, d: "M0 4h22", "stroke-dasharray": DASHES[look % 7] }));

@@ -5,7 +5,7 @@ import { Classes } from "./classes.js";
 import { byId, element, say } from "./dom.js";
 import { Fields } from "./fields.js";
 import { implied } from "./implies.js";
-import { hasSchedule, patch, patched, same, set } from "./spec.js";
+import { patch, patched, same, set } from "./spec.js";
 import { clock, time } from "./units.js";
 
 const DRY_RUN_AFTER_MS = 250;
@@ -40,7 +40,14 @@ export class Conditions {
     on("discard", "click", () => { this.draft = structuredClone(this.link.conditions); this.showDraft(); });
     on("clear", "click", () => this.replace({}, "no conditions"));
     on("add-class", "click", () => this.addClass());
-    for (const action of ["start", "stop", "seek"]) on(`schedule-${action}`, "click", () => this.schedule(action));
+    on("schedule-start", "click", () => this.schedule({ state: "running" }, "schedule started"));
+    on("schedule-stop", "click", () => this.schedule({ state: "stopped" }, "schedule stopped"));
+    on("schedule-seek", "click", () => this.seek());
+    on("seek", "keydown", (event) => {
+      if (event.key !== "Enter") return;
+      event.preventDefault();
+      this.seek();
+    });
     on("apart", "change", () => byId("conditions").classList.toggle("apart", byId("apart").checked));
     on("lease-seconds", "input", () => { byId("lease-wanted").checked = true; });
     document.addEventListener("keydown", (event) => {
@@ -113,7 +120,7 @@ export class Conditions {
     this.classes.show(this.draft, this.link.conditions);
     const others = ["toffee", "stages", "schedule"].filter((key) => key in this.draft);
     byId("kept").hidden = !others.length;
-    byId("schedule").hidden = !this.offersSchedule || !hasSchedule(this.link.conditions);
+    this.showSchedule();
     say(byId("kept"), `${others.join(", ")}: kept as they are; a link file changes them.`);
     this.afterEdit();
   }
@@ -180,14 +187,25 @@ export class Conditions {
     this.target = null;
   }
 
-  // Starts, stops or moves a running schedule.
-  async schedule(action) {
-    try {
-      await api.schedule(this.link.name, action, action === "seek" ? byId("seek").value.trim() : null);
-      this.announce(`schedule: ${action === "seek" ? `at ${byId("seek").value.trim()}` : action}`);
-    } catch (error) {
-      this.announce(`Schedule: ${error.message}`, true);
-    }
+  showSchedule() {
+    const { schedule } = this.link;
+    byId("schedule").hidden = !this.offersSchedule || !schedule;
+    if (!schedule) return;
+    const runs = schedule.state === "running";
+    say(byId("schedule-state"), runs ? "runs" : `stands at ${schedule.time_s.toFixed(3)} s`);
+    byId("schedule-start").disabled = this.isLocked || runs;
+    byId("schedule-stop").disabled = this.isLocked || !runs;
+    byId("schedule-seek").disabled = this.isLocked;
+  }
+
+  seek() {
+    const to = byId("seek").value.trim();
+    return this.schedule({ to }, `schedule at ${to}`);
+  }
+
+  // Has the schedule run, stop, or go to another time. What is typed stays.
+  async schedule(schedule, what) {
+    if (!this.isLocked) await this.send({ schedule }, what);
   }
 
   async send(conditions, what) {
@@ -243,7 +261,9 @@ export class Conditions {
     this.classes.disabled = this.isLocked;
     for (const button of byId("profiles").children) button.disabled = this.isLocked;
     byId("add-class").disabled = this.isLocked;
-    if (this.link) this.afterEdit();
+    if (!this.link) return;
+    this.showSchedule();
+    this.afterEdit();
   }
 
   help({ key, value_name: valueName, help }) {

@@ -9,7 +9,6 @@ const total = (counts) => Object.values(counts).reduce((sum, n) => sum + n, 0);
 // A sample as it is kept: cumulative counters as they came, so that any span is a difference.
 const kept = (sample) => ({
   at: sample.time,
-  rtt: sample.rtt_ms ?? null,
   ways: [sample.up, sample.down].map((way) => ({
     offered: way.offered_bit_per_s,
     delivered: way.delivered_bit_per_s,
@@ -115,5 +114,5 @@ function span(at, samples) {
       causes[cause] = (causes[cause] ?? 0) + more / seconds;
     }
   }
-  return { at, rtt: mean(rest.map((sample) => sample.rtt)), ways, causes };
+  return { at, ways, causes };
 }

@@ -56,9 +56,3 @@ export function patched(value, changes) {
   }
   return made;
 }
-
-// Whether anything in it changes by a schedule.
-export function hasSchedule(value) {
-  if (typeof value !== "object" || value === null) return false;
-  return Object.entries(value).some(([key, one]) => (key === "schedule" && one.length > 0) || hasSchedule(one));
-}

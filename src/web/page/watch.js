@@ -9,13 +9,10 @@ import { clock, count, duration, ms, number, percent, rate, rateUnit, size, time
 const WAYS = ["up", "down"];
 const TILES = [
   ["throughput", "Throughput", "delivered, L2 without FCS, over the last second"],
-  ["rtt", "Round trip", "mean of the echoes and timestamps seen passing in the last second"],
   ["wait", "Queue delay", "the longest wait of the bottleneck's queue in the last second"],
   ["lost", "Lost", "dropped, of the packets that came in the last second"],
   ["error", "Departure error", "how much later than due packets left the emulator, since its start: median and 99th percentile"],
 ];
-// Pings come once a second.
-const RTT_JOINED_MS = 2_500;
 // The first looks are those of up and down.
 const FIRST_CAUSE = 2;
 const COUNTERS = ["", "up", "down"];
@@ -36,7 +33,6 @@ export class Watch {
     const place = byId("figures");
     this.charts = {
       throughput: new Chart(place, { what: "Throughput", about: "Delivered, L2 without FCS; pale: what came to the link", height: 210, tall: true }),
-      rtt: new Chart(place, { what: "Round trip time", about: "Of ICMP echoes and TCP timestamps seen passing", height: 140 }),
       wait: new Chart(place, { what: "Queue delay", about: "The longest wait of the bottleneck's queue", height: 140 }),
       lost: new Chart(place, { what: "Lost", about: "Dropped, of the packets that came", height: 140, minimum: 0.1 }),
       causes: new Chart(place, { what: "Drops by cause", about: "Both ways together", height: 140, minimum: 1 }),
@@ -96,12 +92,11 @@ export class Watch {
   drawTiles() {
     const second = this.series.lastSecond();
     if (!second) return;
-    const { rtt, ways } = second;
+    const { ways } = second;
     const error = this.sample.departure_error;
     const each = (show, none) => ways.map((way) => show(way) ?? none);
     const set = (name, texts) => texts.forEach((text, at) => say(this.tiles[name][at], text));
     set("throughput", each((way) => rate(way.delivered), "–"));
-    set("rtt", rtt === null ? ["not seen", ""] : [ms(rtt), ""]);
     set("wait", each((way) => way.wait !== null ? ms(way.wait) : null, "no queue"));
     set("lost", each((way) => way.lost !== null ? percent(way.lost) : null, "–"));
     set("error", [us(error.p50_us), `p99 ${us(error.p99_us)}`]);
@@ -121,7 +116,6 @@ export class Watch {
     const greatest = Math.max(1e3, ...[...delivered, ...offered].flatMap((curve) => curve.points.map(([, value]) => value ?? 0)));
     const [scale, unit] = rateUnit(greatest);
     this.charts.throughput.draw({ ...frame, curves: [...offered, ...delivered], unit, scale, empty: none("") });
-    this.charts.rtt.draw({ ...frame, curves: [{ label: "mean", look: 4, joined: RTT_JOINED_MS, points: points((span) => span.rtt) }], unit: "ms", empty: none("No round trip was read.") });
     this.charts.wait.draw({ ...frame, curves: both((way) => way.wait), unit: "ms", empty: none("No queue: no rate is set.") });
     this.charts.lost.draw({ ...frame, curves: both((way) => way.lost === null ? null : way.lost * 100), unit: "%", empty: none("No packets came.") });
     this.charts.causes.draw({ ...frame, curves: this.causeCurves(spans), unit: "packets/s", empty: none("Nothing was dropped.") });
@@ -142,9 +136,8 @@ export class Watch {
     const second = this.series.lastSecond();
     const over = `over the last ${duration(seconds)}`;
     const both = (read) => (second ? `${over}; now ${WAYS.map((name, way) => `${name} ${read(second.ways[way])}`).join(", ")}` : "no samples yet");
-    const { throughput, rtt, wait, lost, causes } = this.charts;
+    const { throughput, wait, lost, causes } = this.charts;
     throughput.describe(both((way) => rate(way.delivered)));
-    rtt.describe(second?.rtt != null ? `${over}; now ${ms(second.rtt)}` : "none seen now");
     wait.describe(both((way) => (way.wait === null ? "no queue" : ms(way.wait))));
     lost.describe(both((way) => (way.lost === null ? "no packets" : percent(way.lost))));
     const dropped = Object.entries(second?.causes ?? {}).filter(([, n]) => n > 0);

@@ -44,7 +44,7 @@ mod values {
         assert_text("1.5", Factor::new(1.5).unwrap());
         assert_eq!(
             refusal::<Nanos>("20"),
-            "`20` has no unit: write a time with ns, us, ms or s, as in 20ms"
+            "`20` has no unit: write a time with ns, us, ms, s, min or h, as in 20ms"
         );
         assert_eq!(
             refusal::<Probability>("0.1"),

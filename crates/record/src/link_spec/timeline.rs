@@ -195,6 +195,8 @@ impl DirectionSpec {
 
 #[cfg(test)]
 mod tests {
+    use model::ScheduleClock;
+
     use super::*;
 
     fn spec(text: &str) -> LinkSpec {
@@ -232,6 +234,33 @@ mod tests {
         let right =
             "loss = '9%'\nschedule = [{ at = '2s', loss = '2%' }, { at = '4s', loss = '3%' }]";
         assert_eq!(ran.unwrap(), spec(right));
+    }
+
+    #[test]
+    fn a_schedule_that_was_moved_and_stopped_is_told_as_it_ran() {
+        let own = spec(
+            "loss = '1%'\nschedule = [{ at = '1s', loss = '2%' }, { at = '2s', loss = '3%' }, { at = '3s', loss = '4%' }]\n\
+            stages = [{ kind = 'gate', schedule = [{ at = '1500ms', open = false }] }]",
+        );
+        let ms = Nanos::from_millis;
+        let ran_from = ScheduleClock::Running {
+            since: ms(500),
+            from: ms(1_200),
+        };
+        let stopped = ScheduleClock::Stopped { at: ms(2_100) };
+        let revisions = [
+            (Nanos::ZERO, own.clone()),
+            (ms(500), own.clone().on_clock(ran_from)),
+            (ms(1_400), own.clone().on_clock(stopped)),
+        ];
+        let right = "loss = '1%'\nschedule = [{ at = '500ms', loss = '2%' }, { at = '1300ms', loss = '3%' }]\n\
+            stages = [{ kind = 'gate', schedule = [{ at = '800ms', open = false }] }]";
+        assert_eq!(over_time(&revisions).unwrap(), spec(right));
+        assert!(own.has_schedule());
+        let then = own.then(ms(2_100));
+        let right = spec("loss = '3%'\nstages = [{ kind = 'gate', open = false }]");
+        assert_eq!(then, right);
+        assert!(!then.has_schedule());
     }
 
     #[test]

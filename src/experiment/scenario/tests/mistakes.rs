@@ -105,7 +105,7 @@ const MISTAKES: &[Mistake] = &[
         r#"delay = "0.5ms""#,
         r#"delay = "50" # here"#,
         "bed: wire: delay",
-        "write a time with ns, us, ms or s, as in 20ms",
+        "write a time with ns, us, ms, s, min or h, as in 20ms",
     ),
     mistake(
         "repeats = 2\n",
@@ -117,7 +117,7 @@ const MISTAKES: &[Mistake] = &[
         "repeats = 2\n",
         "repeats = 2\nlate_budget = 0 # here\n",
         "late_budget",
-        "write a time with ns, us, ms or s",
+        "write a time with ns, us, ms, s, min or h",
     ),
     mistake(
         r#"link.delay = "10ms""#,

@@ -1,0 +1,155 @@
+//! The time of a link's schedules: it runs, stands still, or goes to another time, while the link's own time goes on.
+
+use crate::spec::PathSpec;
+use crate::time::Nanos;
+
+/// How the time of schedules follows from a link's, which counts from its start. At first they are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScheduleClock {
+    /// It runs.
+    Running {
+        /// From this time of the link on.
+        since: Nanos,
+        /// And from this time of the schedules.
+        from: Nanos,
+    },
+    /// It stands still.
+    Stopped {
+        /// At this time of the schedules.
+        at: Nanos,
+    },
+}
+
+/// What is to become of the time of schedules; nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScheduleOrder {
+    /// Whether it runs from now on; as before, where nothing is said.
+    pub runs: Option<bool>,
+    /// To which time it goes; it stays where it is, where nothing is said.
+    pub to: Option<Nanos>,
+}
+
+impl ScheduleClock {
+    /// Whether it runs.
+    #[must_use]
+    pub const fn is_running(self) -> bool {
+        matches!(self, Self::Running { .. })
+    }
+
+    /// The schedules' time at a time of the link.
+    #[must_use]
+    pub fn at(self, link: Nanos) -> Nanos {
+        match self {
+            Self::Running { since, from } => from + (link - since),
+            Self::Stopped { at } => at,
+        }
+    }
+
+    /// When, on the link's clock, that takes force which a schedule has for `step`: at 0 if it is over, at [`Nanos::MAX`] if it
+    /// will never come.
+    #[must_use]
+    pub fn link_time(self, step: Nanos) -> Nanos {
+        match self {
+            Self::Running { from, .. } if step <= from => Nanos::ZERO,
+            Self::Running { since, from } => since + (step - from),
+            Self::Stopped { at } if step <= at => Nanos::ZERO,
+            Self::Stopped { .. } => Nanos::MAX,
+        }
+    }
+
+    /// As it is once an order is carried out at a time of the link.
+    #[must_use]
+    pub fn ordered(self, link: Nanos, order: ScheduleOrder) -> Self {
+        let at = order.to.unwrap_or_else(|| self.at(link));
+        if order.runs.unwrap_or(self.is_running()) {
+            Self::Running {
+                since: link,
+                from: at,
+            }
+        } else {
+            Self::Stopped { at }
+        }
+    }
+
+    /// Has the schedules of these paths count from the link's start, as [`Link::change`](crate::Link::change) takes them.
+    pub(crate) fn apply(self, paths: &mut [PathSpec]) {
+        let stages = paths.iter_mut().flat_map(|path| &mut path.stages);
+        for (time, _) in stages.flat_map(|stage| &mut stage.schedule) {
+            *time = self.link_time(*time);
+        }
+    }
+}
+
+impl Default for ScheduleClock {
+    fn default() -> Self {
+        Self::Running {
+            since: Nanos::ZERO,
+            from: Nanos::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Nanos {
+        Nanos::from_millis(millis)
+    }
+
+    fn order(runs: Option<bool>, to: Option<u64>) -> ScheduleOrder {
+        ScheduleOrder {
+            runs,
+            to: to.map(ms),
+        }
+    }
+
+    #[test]
+    fn at_first_schedules_have_the_time_of_the_link() {
+        let clock = ScheduleClock::default();
+        assert_eq!(clock.at(ms(7)), ms(7));
+        assert_eq!(clock.link_time(ms(7)), ms(7));
+    }
+
+    #[test]
+    fn a_clock_that_was_stopped_goes_on_from_where_it_stopped() {
+        let stopped = ScheduleClock::default().ordered(ms(300), order(Some(false), None));
+        assert_eq!(stopped, ScheduleClock::Stopped { at: ms(300) });
+        assert_eq!(stopped.at(ms(900)), ms(300));
+        assert_eq!(
+            stopped.link_time(ms(300)),
+            Nanos::ZERO,
+            "what is over stays in force"
+        );
+        assert_eq!(stopped.link_time(ms(301)), Nanos::MAX, "nothing comes");
+        let again = stopped.ordered(ms(1_000), order(Some(true), None));
+        assert_eq!(again.at(ms(1_000)), ms(300));
+        assert_eq!(again.link_time(ms(300)), Nanos::ZERO);
+        assert_eq!(again.link_time(ms(350)), ms(1_050));
+    }
+
+    #[test]
+    fn a_clock_goes_to_another_time_and_runs_on_only_if_it_ran() {
+        let ahead = ScheduleClock::default().ordered(ms(100), order(None, Some(10_000)));
+        assert_eq!(ahead.link_time(ms(10_000)), Nanos::ZERO);
+        assert_eq!(ahead.link_time(ms(10_001)), ms(101));
+        let back = ahead.ordered(ms(200), order(None, Some(0)));
+        assert_eq!(back.link_time(ms(5)), ms(205));
+        let stopped = back.ordered(ms(300), order(Some(false), Some(50)));
+        assert_eq!(stopped, ScheduleClock::Stopped { at: ms(50) });
+        let moved = stopped.ordered(ms(400), order(None, Some(60)));
+        assert_eq!(moved, ScheduleClock::Stopped { at: ms(60) });
+    }
+
+    #[test]
+    fn no_order_changes_nothing_that_is_still_to_come() {
+        let clock = ScheduleClock::Running {
+            since: ms(5),
+            from: ms(40),
+        };
+        let same = clock.ordered(ms(100), ScheduleOrder::default());
+        for step in [ms(136), ms(500)] {
+            assert_eq!(same.link_time(step), clock.link_time(step));
+        }
+    }
+}

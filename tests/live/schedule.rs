@@ -1,0 +1,218 @@
+//! A schedule is stopped, started and moved while its link runs.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::api::{Answer, Exec};
+use crate::common::process;
+use crate::common::suite::{Need, Suite};
+use crate::refusals::is_problem;
+
+const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
+
+/// Three that are answered, or not.
+const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
+
+/// Its steps lie so far apart that no test comes to one by itself.
+const LINK: &str = "delay = '1ms'\n\
+    schedule = [{ at = '1000s', loss = '100%' }, { at = '2000s', without = ['loss'] }]\n";
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a schedule goes to a time and packets meet what it has then",
+        &NEEDS,
+        goes_to_a_time,
+    );
+    suite.test(
+        "a schedule that is stopped stays and goes on from there once it is started",
+        &NEEDS,
+        is_stopped_and_started,
+    );
+    suite.test(
+        "a lease of a schedule ends as though it had never been moved",
+        &NEEDS[..1],
+        a_lease_ends,
+    );
+    suite.test(
+        "what became of a schedule is told as a link file of its own times",
+        &NEEDS[..1],
+        is_told_as_a_file,
+    );
+    suite.test(
+        "a schedule's time that is wrong is refused and changes nothing",
+        &NEEDS[..1],
+        wrong_orders,
+    );
+}
+
+/// Starts behind [`LINK`].
+fn start() -> Result<Exec> {
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), LINK)?;
+    Exec::start(&format!("--link {}", file.path().display()))
+}
+
+fn put(exec: &Exec, more: &str, body: &str) -> Result<Answer> {
+    let (query, headers) = more.split_once(' ').unwrap_or((more, ""));
+    let line = format!("PUT /v1/links/link/schedule{query}");
+    exec.with_body(&line, "application/json", headers, body)
+}
+
+/// Puts what is right; the answer's body.
+fn order(exec: &Exec, body: &str) -> Result<Value> {
+    let answer = put(exec, "", body)?;
+    ensure!(answer.status == 200, "{body}: {answer:?}");
+    Ok(answer.body)
+}
+
+fn schedule(exec: &Exec) -> Result<Value> {
+    let answer = exec.get("/v1/links/link/schedule")?;
+    ensure!(answer.status == 200, "{answer:?}");
+    Ok(answer.body)
+}
+
+fn seconds(value: &Value) -> Result<f64> {
+    value.as_f64().with_context(|| format!("seconds: {value}"))
+}
+
+fn goes_to_a_time() -> Result<()> {
+    let mut exec = start()?;
+    let at_first = schedule(&exec)?;
+    ensure!(at_first["state"] == "running", "{at_first}");
+    ensure!(
+        at_first["conditions"] == json!({"delay": "1ms"}),
+        "{at_first}"
+    );
+    ensure!(at_first["last_s"] == 2000.0, "{at_first}");
+    ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
+
+    let moved = order(&exec, r#"{"to": "1000s"}"#)?;
+    ensure!(moved["revision"] == 2, "{moved}");
+    let stands = json!({"state": "running", "time_s": 1000.0});
+    ensure!(moved["link"]["schedule"] == stands, "{moved}");
+    ensure!(
+        exec.shell(PINGS)? != "0",
+        "pings passed what the schedule has at 1000s"
+    );
+    let counted = exec.get("/v1/links/link/counters?since=2")?.body;
+    ensure!(counted["up"]["dropped"]["loss"] == 3, "{counted}");
+    let then = schedule(&exec)?;
+    ensure!(then["conditions"]["loss"] == "100%", "{then}");
+    ensure!(seconds(&then["time_s"])? > 1000.0, "{then}");
+
+    order(&exec, r#"{"to": "2000s"}"#)?;
+    ensure!(exec.shell(PINGS)? == "0", "the link still loses pings");
+    order(&exec, r#"{"to": "0s"}"#)?;
+    let again = schedule(&exec)?;
+    ensure!(again["conditions"] == at_first["conditions"], "{again}");
+    exec.end()
+}
+
+fn is_stopped_and_started() -> Result<()> {
+    let mut exec = start()?;
+    let stopped = order(&exec, r#"{"state": "stopped", "to": "999900ms"}"#)?;
+    let says = stopped["link"]["says"].as_str().unwrap_or_default();
+    ensure!(
+        says.ends_with("the schedule stopped at 999.900 s"),
+        "{says}"
+    );
+    let before = schedule(&exec)?;
+    // Were it running, it would come to its step meanwhile.
+    std::thread::sleep(Duration::from_millis(300));
+    let after = schedule(&exec)?;
+    for one in [&before, &after] {
+        ensure!(one["state"] == "stopped" && one["time_s"] == 999.9, "{one}");
+    }
+    ensure!(exec.shell(PINGS)? == "0", "a stopped schedule went on");
+    // Another change leaves it where it is.
+    let patched = exec.patch("", r#"{"delay": "2ms"}"#)?.body;
+    ensure!(
+        patched["link"]["schedule"]["state"] == "stopped",
+        "{patched}"
+    );
+
+    let started = order(&exec, r#"{"state": "running"}"#)?;
+    ensure!(started["link"]["schedule"]["time_s"] == 999.9, "{started}");
+    process::wait_for("the schedule to come to its next step", || {
+        Ok((exec.shell(PINGS)? != "0").then_some(()))
+    })?;
+    let now = order(&exec, r#"{"state": "stopped"}"#)?;
+    ensure!(
+        seconds(&now["link"]["schedule"]["time_s"])? > 1000.0,
+        "{now}"
+    );
+    ensure!(exec.shell(PINGS)? != "0", "what was in force did not stay");
+    let events = exec.get("/v1/links/link/history")?.body;
+    let last = events["changes"].as_array().and_then(|all| all.last());
+    let last = last.context("no changes")?;
+    ensure!(last["schedule"] == now["link"]["schedule"], "{last}");
+    exec.end()
+}
+
+fn a_lease_ends() -> Result<()> {
+    let exec = start()?;
+    let leased = put(
+        &exec,
+        "?for=300ms",
+        r#"{"to": "1500s", "state": "stopped"}"#,
+    )?;
+    ensure!(leased.status == 200, "{leased:?}");
+    let refused = put(&exec, "", r#"{"state": "running"}"#)?;
+    is_problem(&refused, 409)?;
+    let then = process::wait_for("the schedule to revert", || {
+        let now = schedule(&exec)?;
+        Ok((now["revision"] == 3).then_some(now))
+    })?;
+    ensure!(then["state"] == "running", "{then}");
+    ensure!(seconds(&then["time_s"])? < 1000.0, "{then}");
+    ensure!(then["conditions"] == json!({"delay": "1ms"}), "{then}");
+    exec.end()
+}
+
+fn is_told_as_a_file() -> Result<()> {
+    let exec = start()?;
+    let moved = order(&exec, r#"{"to": "1000s"}"#)?;
+    let back = order(&exec, r#"{"to": "1s", "state": "stopped"}"#)?;
+    let text = exec.get("/v1/links/link/history/link")?.text;
+    let told: toml::Table = toml::from_str(&text)?;
+    let steps = told["schedule"].as_array().context("no schedule")?;
+    ensure!(steps.len() == 2, "{text}");
+    let right = [("loss", &moved), ("without", &back)];
+    for (step, (key, changed)) in steps.iter().zip(right) {
+        ensure!(step.get(key).is_some(), "{text}");
+        let at = step["at"].as_str().context("no time")?;
+        let at: model::Nanos = at.parse()?;
+        let at_s = seconds(&changed["at_s"])?;
+        ensure!((at.0 as f64 / 1e9 - at_s).abs() < 1e-6, "{text} {changed}");
+    }
+    exec.end()
+}
+
+fn wrong_orders() -> Result<()> {
+    let exec = start()?;
+    let before = exec.link()?;
+    for (more, body, status, field) in [
+        ("", r#"{"to": "soon"}"#, 422, Some("to")),
+        ("", r#"{"to": "-1s"}"#, 422, Some("to")),
+        ("", r#"{"to": 10}"#, 422, Some("to")),
+        ("", r#"{"too": "10s"}"#, 422, Some("too")),
+        ("", r#"{"state": "paused"}"#, 422, Some("state")),
+        ("", "{}", 422, None),
+        ("", "[]", 422, None),
+        ("", r#"{"to""#, 400, None),
+        ("?for=never", r#"{"to": "10s"}"#, 400, None),
+        (" \r\nIf-Match: \"7\"", r#"{"to": "10s"}"#, 412, None),
+        (" \r\nFarwire-Lease: x", r#"{"to": "10s"}"#, 404, None),
+    ] {
+        let answer = put(&exec, more, body)?;
+        is_problem(&answer, status).with_context(|| body.to_owned())?;
+        ensure!(answer.body["field"].as_str() == field, "{answer:?}");
+    }
+    let would = put(&exec, "?dry_run=1", r#"{"to": "1000s"}"#)?.body;
+    let stands = json!({"state": "running", "time_s": 1000.0});
+    ensure!(would["link"]["schedule"] == stands, "{would}");
+    ensure!(exec.link()? == before, "what was refused changed the link");
+    exec.end()
+}
