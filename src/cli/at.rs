@@ -12,7 +12,6 @@ use super::ask::AtArg;
 use super::link::LinkArgs;
 use crate::live::LeaseFor;
 use instruments::failure::{Blame, Failure};
-use instruments::output;
 
 /// List the links of a farwire that runs with --listen, and what is in force on each
 #[derive(Args, Debug)]
@@ -39,6 +38,9 @@ pub(crate) struct SetArgs {
     lease: Option<LeaseFor>,
     #[command(flatten)]
     link: LinkArgs,
+    /// Write what it came to as JSON; - is standard output, in place of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 impl LinksArgs {
@@ -89,7 +91,7 @@ impl SetArgs {
             changed["revision"],
             changed["under_previous"],
         );
-        output::write(None, &text)?;
+        super::show(self.json.as_deref(), &changed, &text, io::sink())?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,11 +1,14 @@
 //! `farwire merge`: the records of an experiment's shards as one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::Args;
+use serde::Serialize;
 
 use super::experiment::clear_reports;
 use crate::experiment::{scenario, shard, uses};
@@ -13,7 +16,6 @@ use crate::live::quoted;
 use crate::notes::note;
 use crate::toml_file::SourceFile;
 use instruments::failure::{Blame, Failure};
-use instruments::output;
 use record::plan::{Case, Plan};
 use record::quantity::counted;
 use record::{GivenScenario, Merge, Record, Shard, ShardBy};
@@ -33,6 +35,36 @@ pub(crate) struct MergeArgs {
     /// Replace a record that is there
     #[arg(long)]
     overwrite: bool,
+    /// Write what was joined, and what is missing, as JSON there; - is standard output, in place of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What was joined.
+#[derive(Debug, Serialize)]
+struct Joined {
+    name: String,
+    /// Those that need no more attempts.
+    runs: usize,
+    planned: usize,
+    records: usize,
+    hosts: usize,
+    duplicates: usize,
+    missing: Vec<ToDo>,
+}
+
+/// Missing runs that one command does.
+#[derive(Debug, Serialize)]
+struct ToDo {
+    command: String,
+    runs: Vec<Missing>,
+}
+
+/// What is missing of a case.
+#[derive(Debug, Serialize)]
+struct Missing {
+    case: String,
+    repeats: Vec<u32>,
 }
 
 impl MergeArgs {
@@ -42,37 +74,57 @@ impl MergeArgs {
         let replaces = Record::is_in(&self.out);
         merge.write(&self.out, self.overwrite).or_bad_input()?;
         clear_reports(&self.out, replaces);
-        let all = merge.runs() + merge.missing().len();
-        let mut text = format!(
-            "{}: {} of {} from {} on {}",
-            merge.plan().name,
-            all - merge.missing().len(),
-            counted(all, "run"),
-            counted(self.records.len(), "record"),
-            counted(merge.hosts(), "host"),
-        );
-        if merge.duplicates() > 0 {
-            text += &format!("; {} left out", counted(merge.duplicates(), "duplicate"));
-        }
-        text += "\n";
-        for (command, runs) in to_do(&merge) {
-            text += &runs;
-            text += &format!("  {command}\n");
-        }
-        output::write(None, &text)?;
+        let (all, missing) = (merge.planned(), merge.missing().len());
+        let joined = Joined {
+            name: merge.plan().name.clone(),
+            runs: all - missing,
+            planned: all,
+            records: self.records.len(),
+            hosts: merge.hosts(),
+            duplicates: merge.duplicates(),
+            missing: to_do(&merge),
+        };
+        let json = self.json.as_deref();
+        super::show(json, &joined, &joined.to_string(), io::sink())?;
         note(format_args!(
             "`farwire report {}` shows the record",
             self.out.display()
         ));
-        match merge.missing().len() {
+        match missing {
             0 => Ok(ExitCode::SUCCESS),
             missing => Err(anyhow!("{missing} of {} missing", counted(all, "run")).into()),
         }
     }
 }
 
-/// The commands that do the missing runs, each with those that it does, a line a case.
-fn to_do(merge: &Merge) -> BTreeMap<String, String> {
+impl fmt::Display for Joined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} of {} from {} on {}",
+            self.name,
+            self.runs,
+            counted(self.planned, "run"),
+            counted(self.records, "record"),
+            counted(self.hosts, "host"),
+        )?;
+        if self.duplicates > 0 {
+            let duplicates = counted(self.duplicates, "duplicate");
+            write!(f, "; {duplicates} left out")?;
+        }
+        writeln!(f)?;
+        for ToDo { command, runs } in &self.missing {
+            for Missing { case, repeats } in runs {
+                writeln!(f, "missing: case `{case}`, repeat {}", ranges(repeats))?;
+            }
+            writeln!(f, "  {command}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The commands that do the missing runs, each with those that it does.
+fn to_do(merge: &Merge) -> Vec<ToDo> {
     let shards = merge.shard().map_or_else(Vec::new, |one| {
         shard::all(merge.plan(), one.number.of, one.by)
     });
@@ -82,15 +134,16 @@ fn to_do(merge: &Merge) -> BTreeMap<String, String> {
         let cases = by_command.entry(command).or_default();
         cases.entry(case).or_default().push(*repeat);
     }
-    let words = |cases: BTreeMap<&str, Vec<u32>>| {
-        let line = |(case, repeats): (&str, Vec<u32>)| {
-            format!("missing: case `{case}`, repeat {}\n", ranges(&repeats))
-        };
-        cases.into_iter().map(line).collect()
+    let missing = |(case, repeats): (&str, Vec<u32>)| Missing {
+        case: case.to_owned(),
+        repeats,
     };
     by_command
         .into_iter()
-        .map(|(command, cases)| (command, words(cases)))
+        .map(|(command, cases)| ToDo {
+            command,
+            runs: cases.into_iter().map(missing).collect(),
+        })
         .collect()
 }
 

@@ -1,5 +1,6 @@
 //! `farwire submit`: an experiment on a cluster, to its report.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,8 +12,8 @@ use super::experiment::{PAGE, clear_reports, keep_only, warn, write_reports};
 use super::run::ShardByArg;
 use crate::experiment::scenario;
 use crate::named_files::AllowFilesArg;
-use crate::notes::note;
-use crate::submit::{self, Asked, Reached, Resources, Submission};
+use crate::notes::{self, note};
+use crate::submit::{self, Asked, Reached, Resources, Status, Submission};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::lateness::LateBudget;
@@ -74,22 +75,47 @@ pub(crate) struct SubmitArgs {
     #[arg(long, conflicts_with = "print")]
     detach: bool,
     /// Say how far the submit of DIR is
-    #[arg(long, value_name = "DIR", exclusive = true)]
+    #[arg(long, value_name = "DIR", conflicts_with_all = OF_SUBMITTING)]
     status: Option<PathBuf>,
     /// End the tasks of DIR, and the submit that waits for them; what is done is kept
-    #[arg(long, value_name = "DIR", exclusive = true)]
+    #[arg(long, value_name = "DIR", conflicts_with_all = OF_SUBMITTING, conflicts_with = "status")]
     cancel: Option<PathBuf>,
+    /// Write the results as JSON there, how far it is with --status or --detach, how many tasks ended with --cancel; - is standard output,
+    /// in place of the text
+    #[arg(long, value_name = "FILE", conflicts_with = "print")]
+    json: Option<PathBuf>,
 }
+
+/// What nothing but a submit has.
+const OF_SUBMITTING: [&str; 14] = [
+    "scenario",
+    "slurm",
+    "out",
+    "partition",
+    "cpus",
+    "time",
+    "at_once",
+    "shard_time",
+    "shard_by",
+    "quick",
+    "only",
+    "allow_files",
+    "late_budget",
+    "print",
+];
 
 impl SubmitArgs {
     /// Submits; 0 when all expectations are met, 1 when not or when runs are missing.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         if let Some(directory) = &self.status {
-            output::write(None, &submit::status(directory)?)?;
+            self.show_status(directory, io::sink())?;
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(directory) = &self.cancel {
-            output::write(None, &submit::cancel(directory)?)?;
+            let ended = submit::cancel(directory)?;
+            let text = format!("{} ended; what is done is kept\n", counted(ended, "task"));
+            let ended = serde_json::json!({ "ended": ended });
+            super::show(self.json.as_deref(), &ended, &text, io::sink())?;
             return Ok(ExitCode::SUCCESS);
         }
         let (scenario, out) = (self.scenario.as_ref(), self.out.as_ref());
@@ -114,12 +140,15 @@ impl SubmitArgs {
             return Ok(ExitCode::SUCCESS);
         }
         match submission.run(self.detach)? {
-            Reached::All(records) => join(&records, out),
+            Reached::All(records) => self.join(&records, out),
             Reached::Handed => {
-                let out = out.display();
+                let at = out.display();
                 note(format_args!(
-                    "`farwire submit --status {out}` says how far it is; the same command without --detach waits, and joins the records"
+                    "`farwire submit --status {at}` says how far it is; the same command without --detach waits, and joins the records"
                 ));
+                if self.json.is_some() {
+                    self.show_status(out, notes::beside())?;
+                }
                 Ok(ExitCode::SUCCESS)
             }
             Reached::Some(records, causes) => Err(given_up(&records, out, &causes)),
@@ -158,28 +187,37 @@ impl SubmitArgs {
         };
         Ok((asked, plan))
     }
-}
 
-/// Joins the records into `out` and shows the report.
-fn join(records: &[PathBuf], out: &Path) -> Result<ExitCode, Failure> {
-    let merge = Merge::of(records)?;
-    put(&merge, out)?;
-    let record = Record::read(out)?;
-    write_reports(&record, out)?;
-    output::write(
-        None,
-        &super::report::text(&record, false, super::terminal()),
-    )?;
-    note(format_args!("report: {}", out.join(PAGE).display()));
-    match (merge.missing().len(), Analysis::of(&record).verdict) {
-        (0, Verdict::Met) => Ok(ExitCode::SUCCESS),
-        (0, _) => Ok(ExitCode::FAILURE),
-        // A shard that holds less than it says.
-        (missing, _) => Err(anyhow!(
-            "{} missing; `farwire merge` names them",
-            counted(missing, "run")
-        )
-        .into()),
+    /// Joins the records into `out` and shows the report.
+    fn join(&self, records: &[PathBuf], out: &Path) -> Result<ExitCode, Failure> {
+        let merge = Merge::of(records)?;
+        put(&merge, out)?;
+        let record = Record::read(out)?;
+        write_reports(&record, out)?;
+        let text = super::report::text(&record, false, super::terminal());
+        super::show(self.json.as_deref(), &record, &text, notes::beside())?;
+        note(format_args!("report: {}", out.join(PAGE).display()));
+        match (merge.missing().len(), Analysis::of(&record).verdict) {
+            (0, Verdict::Met) => Ok(ExitCode::SUCCESS),
+            (0, _) => Ok(ExitCode::FAILURE),
+            // A shard that holds less than it says.
+            (missing, _) => Err(anyhow!(
+                "{} missing; `farwire merge` names them",
+                counted(missing, "run")
+            )
+            .into()),
+        }
+    }
+
+    /// Says how far the submit of `directory` is; `instead` where the JSON goes to standard output.
+    fn show_status(&self, directory: &Path, instead: impl io::Write) -> Result<(), Failure> {
+        let status = Status::of(directory)?;
+        Ok(super::show(
+            self.json.as_deref(),
+            &status,
+            &status.to_string(),
+            instead,
+        )?)
     }
 }
 

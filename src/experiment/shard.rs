@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::runner::estimate;
 use record::plan::{Case, Plan};
 use record::{Shard, ShardBy, ShardNumber};
@@ -12,7 +14,18 @@ use record::{Shard, ShardBy, ShardNumber};
 struct Unit<'a> {
     case: &'a str,
     repeats: Vec<u32>,
+    /// How many of them take place whatever the scatter of the first ones says.
+    sure: usize,
     time: Duration,
+}
+
+/// What a shard comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Size {
+    /// Its runs that are sure.
+    pub(crate) runs: usize,
+    /// About how long they take, in seconds.
+    pub(crate) time_s: f64,
 }
 
 /// The runs of shard `number` of `plan`.
@@ -42,6 +55,16 @@ pub(crate) fn times(plan: &Plan, count: u32, by: ShardBy) -> Vec<Duration> {
     let parts = parts(plan, count, by);
     let time = |part: &Vec<Unit<'_>>| part.iter().map(|unit| unit.time).sum();
     parts.iter().map(time).collect()
+}
+
+/// What each of so many shards of `plan` comes to.
+pub(crate) fn sizes(plan: &Plan, count: u32, by: ShardBy) -> Vec<Size> {
+    let parts = parts(plan, count, by);
+    let size = |part: &Vec<Unit<'_>>| Size {
+        runs: part.iter().map(|unit| unit.sure).sum(),
+        time_s: part.iter().map(|unit| unit.time.as_secs_f64()).sum(),
+    };
+    parts.iter().map(size).collect()
 }
 
 /// So many parts of the plan's runs: each unit, the longest first and of equal ones by case and repeat, goes to the part that has the least
@@ -75,6 +98,7 @@ fn units(case: &Case, by: ShardBy) -> Vec<Unit<'_>> {
     let time = estimate(case);
     let unit = |repeats: Vec<u32>, time| Unit {
         case: &case.name,
+        sure: repeats.len().min(case.repeats.least as usize),
         repeats,
         time,
     };
@@ -188,6 +212,9 @@ mod tests {
         );
         let whole = |shard: &&Shard| shard.runs.get("b").is_some_and(|b| b.len() == 30);
         assert_eq!(all(&plan, 3, ShardBy::Run).iter().filter(whole).count(), 1);
+        // Four, and the five that are sure.
+        let sizes = sizes(&plan, 3, ShardBy::Run);
+        assert_eq!(sizes.iter().map(|size| size.runs).sum::<usize>(), 9);
     }
 
     #[test]

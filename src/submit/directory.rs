@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::array;
-use super::nodes::{self, NODES};
+use super::nodes::NODES;
 use super::pass::Pass;
 use super::slurm::Slurm;
+use crate::experiment::shard::Size;
 use crate::notes::note;
 use instruments::failure::{Blame, Failure};
-use record::Record;
-use record::quantity::counted;
+use record::{MOST_ATTEMPTS, Record};
 
 const STATE: &str = "submit.json";
 const LOCK: &str = "submit.lock";
@@ -47,12 +48,13 @@ pub(crate) struct Asked {
 
 /// `submit.json`.
 #[derive(Debug, Serialize, Deserialize)]
-struct State {
-    asked: Asked,
+pub(super) struct State {
+    pub(super) asked: Asked,
     /// Drawn once, for the names of its jobs.
     id: String,
-    shards: u32,
-    passes: Vec<Pass>,
+    /// What each shard comes to, the first of them the first.
+    pub(super) shards: Vec<Size>,
+    pub(super) passes: Vec<Pass>,
 }
 
 /// A directory that this process alone submits.
@@ -66,23 +68,29 @@ pub(super) struct Directory {
 }
 
 /// What there is of a shard.
-#[derive(Clone, Debug)]
-struct Found {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
     /// The directory of its record.
     path: PathBuf,
-    complete: bool,
+    pub(super) complete: bool,
+    /// With every attempt.
     runs: usize,
+    /// Runs that need no more attempts, and those that are to come as far as is known.
+    pub(super) done: usize,
+    pub(super) missing: usize,
+    /// From its begin to its end by its host's clock, where it was done in one go.
+    pub(super) took: Option<Duration>,
 }
 
 impl Directory {
-    /// The directory `path`, which is made; `parted` says into how many shards the experiment of a new one is parted.
+    /// The directory `path`, which is made; `parted` says into which shards the experiment of a new one is parted.
     ///
     /// # Errors
     /// Another submit has it, or it is of something else.
     pub(super) fn open(
         path: &Path,
         asked: &Asked,
-        parted: impl FnOnce() -> Result<u32, Failure>,
+        parted: impl FnOnce() -> Result<Vec<Size>, Failure>,
     ) -> Result<Self, Failure> {
         let state = path.join(STATE);
         if !state.exists() && Record::is_in(path) {
@@ -140,7 +148,7 @@ impl Directory {
 
     /// Into how many shards the experiment is parted.
     pub(super) fn shards(&self) -> u32 {
-        self.state.shards
+        self.state.count()
     }
 
     /// What was handed in last.
@@ -191,7 +199,7 @@ impl Directory {
 
     /// The shards that are not complete.
     pub(super) fn missing(&self) -> Vec<u32> {
-        missing(self.state.shards, &self.found)
+        missing(self.state.count(), &self.found)
     }
 
     /// The records of all shards, the best of each.
@@ -209,7 +217,7 @@ impl Directory {
 }
 
 impl State {
-    fn read(path: &Path) -> Result<Self> {
+    pub(super) fn read(path: &Path) -> Result<Self> {
         let file = path.join(STATE);
         let read = || -> Result<Self> { Ok(serde_json::from_slice(&fs::read(&file)?)?) };
         read().with_context(|| format!("{}: no submit's directory", file.display()))
@@ -260,19 +268,29 @@ impl State {
         Ok(())
     }
 
-    fn job_name(&self, pass: &Pass) -> String {
+    /// How many shards there are.
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.shards.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn job_name(&self, pass: &Pass) -> String {
         job_name(&self.asked.name, &self.id, pass)
     }
 
     /// What the passes left of each shard: a complete record, or the longest that can be read; what cannot is `damaged`.
-    fn found(&self, path: &Path, damaged: &dyn Fn(&Path, anyhow::Error)) -> BTreeMap<u32, Found> {
-        let shards = 1..=self.shards;
+    pub(super) fn found(
+        &self,
+        path: &Path,
+        damaged: &dyn Fn(&Path, anyhow::Error),
+    ) -> BTreeMap<u32, Found> {
+        let shards = 1..=self.count();
         let found = shards.filter_map(|shard| {
             let passes = self.passes.iter().rev();
             let passes = passes.filter(|pass| pass.shards.binary_search(&shard).is_ok());
+            let first = passes.clone().next_back()?.number;
             let all = passes.filter_map(|pass| {
                 let directory = shard_directory(path, shard, pass.number);
-                let found = Found::of(&directory);
+                let found = Found::of(&directory, pass.number == first);
                 found.unwrap_or_else(|error| {
                     damaged(&directory, error);
                     None
@@ -286,18 +304,48 @@ impl State {
 }
 
 impl Found {
-    /// The record in `path`, if there is one.
-    fn of(path: &Path) -> Result<Option<Self>> {
+    /// The record in `path`, if there is one; `first`: no pass before left something of it.
+    fn of(path: &Path, first: bool) -> Result<Option<Self>> {
         if !Record::is_in(path) {
             return Ok(None);
         }
         let record = Record::read(path)?;
+        let (done, missing) = runs(&record);
         Ok(Some(Self {
             path: path.to_owned(),
             complete: record.finished_at.is_some(),
             runs: record.runs.len(),
+            done,
+            missing,
+            took: took(&record).filter(|_| first),
         }))
     }
+}
+
+/// How many runs a shard has done, and how many it is to do.
+fn runs(record: &Record) -> (usize, usize) {
+    let (plan, latest) = (record.plan(), record.latest());
+    let (mut done, mut missing) = (0, 0);
+    for (case, repeats) in plan.shard.iter().flat_map(|shard| &shard.runs) {
+        let Some(case) = plan.case(case) else {
+            continue;
+        };
+        for &repeat in repeats {
+            if latest.lacks(&plan.run(case, repeat), MOST_ATTEMPTS) {
+                missing += 1;
+            } else {
+                done += usize::from(latest.run(&case.name, repeat).is_some());
+            }
+        }
+    }
+    (done, missing)
+}
+
+/// How long a complete record took.
+fn took(record: &Record) -> Option<Duration> {
+    let end: Timestamp = record.finished_at.as_ref()?.parse().ok()?;
+    let begin: Timestamp = record.head.started_at.parse().ok()?;
+    end.duration_since(begin).try_into().ok()
 }
 
 /// Takes a record that cannot be read out of the way of its shard, which is done again, and says so.
@@ -333,7 +381,7 @@ pub(super) fn log(path: &Path, shard: u32, pass: u32) -> PathBuf {
     path.join(LOG).join(format!("{pass}-{shard}.txt"))
 }
 
-fn missing(shards: u32, found: &BTreeMap<u32, Found>) -> Vec<u32> {
+pub(super) fn missing(shards: u32, found: &BTreeMap<u32, Found>) -> Vec<u32> {
     let is_complete = |shard: &u32| found.get(shard).is_some_and(|found| found.complete);
     (1..=shards).filter(|shard| !is_complete(shard)).collect()
 }
@@ -385,49 +433,11 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(fs::rename(partial, to)?)
 }
 
-/// How far the submit of `path` is, for people.
+/// Ends the tasks of the submit of `path`, and the submit itself; how many tasks that were.
 ///
 /// # Errors
 /// It is no submit's; Slurm is not there.
-pub(crate) fn status(path: &Path) -> Result<String, Failure> {
-    let state = State::read(path).or_bad_input()?;
-    let found = state.found(path, &|_, error| note(format_args!("{error:#}")));
-    let missing = missing(state.shards, &found);
-    let complete = state.shards as usize - missing.len();
-    let shards = counted(state.shards, "shard");
-    let mut text = format!(
-        "{}: {complete} of {shards} are complete\n",
-        state.asked.name
-    );
-    if let Some(pass) = state.passes.last().filter(|_| !missing.is_empty()) {
-        let tasks = Slurm::find()?.tasks(&state.job_name(pass))?;
-        let left = tasks.iter().filter(|task| !task.has_ended());
-        let left: BTreeMap<u32, String> = left
-            .map(|task| match task.runs() {
-                true => (task.shard, format!("running on {}", task.node)),
-                false => (task.shard, format!("{}, {}", task.state, task.reason)),
-            })
-            .collect();
-        let mut alike: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-        for shard in &missing {
-            let what = left.get(shard).map_or("missing", String::as_str);
-            alike.entry(what).or_default().push(*shard);
-        }
-        for (what, shards) in alike {
-            text += &format!("{what}: {}\n", array::list(&shards));
-        }
-    }
-    for (node, cause) in nodes::excluded(path) {
-        text += &format!("{node} is left out: {cause}\n");
-    }
-    Ok(text)
-}
-
-/// Ends the tasks of the submit of `path`, and the submit itself; says how many.
-///
-/// # Errors
-/// As [`status`].
-pub(crate) fn cancel(path: &Path) -> Result<String, Failure> {
+pub(crate) fn cancel(path: &Path) -> Result<usize, Failure> {
     let state = State::read(path).or_bad_input()?;
     let slurm = Slurm::find()?;
     // The submit, which would hand in what it misses, sees this first.
@@ -437,8 +447,5 @@ pub(crate) fn cancel(path: &Path) -> Result<String, Failure> {
     for pass in &state.passes {
         ended += slurm.cancel(&state.job_name(pass))?;
     }
-    Ok(format!(
-        "{} ended; what is done is kept\n",
-        counted(ended, "task")
-    ))
+    Ok(ended)
 }

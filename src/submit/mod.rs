@@ -8,6 +8,7 @@ mod nodes;
 mod pass;
 mod script;
 mod slurm;
+mod status;
 mod watch;
 
 use std::path::PathBuf;
@@ -26,7 +27,8 @@ use record::plan::Plan;
 use record::quantity::counted;
 use slurm::Slurm;
 
-pub(crate) use directory::{Asked, cancel, status};
+pub(crate) use directory::{Asked, cancel};
+pub(crate) use status::Status;
 
 /// Passes in a row that bring nothing new, after which it is given up.
 const MOST_IN_VAIN: u32 = 2;
@@ -108,7 +110,8 @@ impl Submission<'_> {
         slurm.check(self.resources.partition.as_deref(), self.resources.cpus)?;
         let stop = Stop::on_signals()?;
         let mut directory = Directory::open(&self.out, &self.asked, || {
-            Ok(self.shards(slurm.most_tasks()?))
+            let shards = self.shards(slurm.most_tasks()?);
+            Ok(shard::sizes(self.plan, shards, self.by))
         })?;
         let shards = directory.shards();
         let times = shard::times(self.plan, shards, self.by);

@@ -5,7 +5,9 @@ use std::fs;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
 use record::Record;
+use serde_json::Value;
 
 use crate::common::process::{self, farwire};
 use crate::common::suite::{Need, Suite};
@@ -37,6 +39,16 @@ pub(crate) fn add(suite: &mut Suite) {
         "what is missing of a merged record is named with the command that does it",
         &[Need::Namespaces],
         missing,
+    );
+    suite.test(
+        "what a host's clock says changes neither what is joined nor what the report says, even where it is of the future",
+        &[Need::Namespaces],
+        other_clocks,
+    );
+    suite.test(
+        "a record that a later farwire wrote is refused with both named",
+        &[Need::Namespaces],
+        later_version,
     );
     suite.test("a shard that there is not is refused", &[], refusals);
     suite.test("records that are none are refused", &[], no_records);
@@ -121,12 +133,30 @@ fn missing() -> Result<()> {
     let output = merge(&small, &[a, c])?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(output.status.code() == Some(1), "{said}");
-    for command in [
+    let commands = [
         "farwire run --resume out/small-3-of-3",
         "farwire run small.toml --shard 2/3",
-    ] {
+    ];
+    for command in commands {
         ensure!(said.contains(command), "{said}");
     }
+    let mut as_json = farwire();
+    as_json.current_dir(small.path("")).args(["merge", a, c]);
+    as_json.args(["--out", "json", "--json", "-"]);
+    let output = process::run(&mut as_json)?;
+    ensure!(output.status.code() == Some(1), "{}", stderr(&output));
+    let json: Value = serde_json::from_slice(&output.stdout)?;
+    let missing = json["missing"].as_array().context("what is missing")?;
+    let to_do = missing.iter().filter_map(|one| one["command"].as_str());
+    ensure!(to_do.eq(commands), "{json}");
+    let repeats = missing.iter().flat_map(|one| one["runs"].as_array());
+    let repeats = repeats
+        .flatten()
+        .filter_map(|of| Some(of["repeats"].as_array()?.len() as u64));
+    ensure!(
+        json["planned"] == 6 && json["runs"].as_u64() == Some(6 - repeats.sum::<u64>()),
+        "{json}"
+    );
     let mut resume = farwire();
     resume
         .current_dir(small.path(""))
@@ -135,6 +165,113 @@ fn missing() -> Result<()> {
     ensure!(process::run(&mut shard(&small, "2/3"))?.status.success());
     let output = merge(&small, &[a, b, c])?;
     ensure!(output.status.success(), "{}", stderr(&output));
+    Ok(())
+}
+
+/// The record in `directory`, with every time of it moved.
+fn move_times(small: &Small, directory: &str, by: SignedDuration) -> Result<()> {
+    let file = small.path(directory).join("record.jsonl");
+    let mut moved = 0;
+    let lines = fs::read_to_string(&file)?;
+    let lines = lines.lines().map(|line| -> Result<String> {
+        let mut line: Value = serde_json::from_str(line)?;
+        move_in(&mut line, by, &mut moved)?;
+        Ok(line.to_string() + "\n")
+    });
+    let lines: String = lines.collect::<Result<_>>()?;
+    ensure!(moved > 3, "{moved} times in {lines}");
+    Ok(fs::write(&file, lines)?)
+}
+
+fn move_in(value: &mut Value, by: SignedDuration, moved: &mut u32) -> Result<()> {
+    match value {
+        Value::Array(all) => all.iter_mut().try_for_each(|one| move_in(one, by, moved)),
+        Value::Object(all) => all.iter_mut().try_for_each(|(name, value)| {
+            if let (true, Some(text)) = (name.ends_with("_at"), value.as_str()) {
+                let at: Timestamp = text.parse()?;
+                *value = format!("{:.3}", at + by).into();
+                *moved += 1;
+                return Ok(());
+            }
+            move_in(value, by, moved)
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn other_clocks() -> Result<()> {
+    let small = Small::of(&[PING, CASES])?;
+    let [a, b, c] = in_three(&small)?;
+    // Of each run its case, its repeat and when it began; and what the report says of the cases.
+    type Runs = BTreeSet<(String, u32, String)>;
+    let joined = |records: &[&str]| -> Result<(Runs, String)> {
+        let output = merge(&small, records)?;
+        ensure!(output.status.success(), "{}", stderr(&output));
+        let record = Record::read(&small.path("all"))?;
+        ensure!(record.runs.len() == 6 && record.finished_at.is_some());
+        let runs = record.runs.into_iter();
+        let runs = runs.map(|run| (run.case, run.repeat, run.started_at));
+        let mut report = farwire();
+        let output = process::run(report.arg("report").arg(small.path("all")))?;
+        let text = String::from_utf8(output.stdout)?;
+        let says = ["few", "long", "expectation"];
+        let is_of_cases = |line: &&str| says.iter().any(|word| line.contains(word));
+        let of_cases = text.lines().filter(is_of_cases);
+        Ok((runs.collect(), of_cases.collect::<Vec<_>>().join("\n")))
+    };
+    let names = |runs: &Runs| -> BTreeSet<(String, u32)> {
+        let names = runs.iter();
+        names
+            .map(|(case, repeat, _)| (case.clone(), *repeat))
+            .collect()
+    };
+    let before = joined(&[a, b, c])?;
+    ensure!(before.1.lines().count() > 1, "{}", before.1);
+    move_times(&small, b, SignedDuration::from_hours(-1))?;
+    // Ten years.
+    move_times(&small, c, SignedDuration::from_hours(87_660))?;
+    let after = joined(&[a, b, c])?;
+    ensure!(names(&after.0) == names(&before.0), "{after:?}");
+    ensure!(after.1 == before.1, "{} {}", before.1, after.1);
+    // The same runs once more, an hour later by another clock: those that began first are kept.
+    fs::create_dir(small.path("twice"))?;
+    fs::copy(
+        small.path(a).join("record.jsonl"),
+        small.path("twice/record.jsonl"),
+    )?;
+    move_times(&small, "twice", SignedDuration::from_hours(1))?;
+    ensure!(joined(&["twice", c, a, b])? == after);
+    Ok(())
+}
+
+fn later_version() -> Result<()> {
+    let small = Small::of(&[PING, CASES])?;
+    let [a, b, c] = in_three(&small)?;
+    let file = small.path(b).join("record.jsonl");
+    let text = fs::read_to_string(&file)?;
+    let (head, runs) = text.split_once('\n').context("a head")?;
+    let mut head: Value = serde_json::from_str(head)?;
+    let version = head["version"].as_u64().context("a version")?;
+    head["version"] = (version + 1).into();
+    fs::write(&file, format!("{head}\n{runs}"))?;
+    let output = merge(&small, &[a, b, c])?;
+    ensure!(output.status.code() == Some(2), "{}", output.status);
+    let said = stderr(&output);
+    for words in [a, b, &format!("of version {}", version + 1)] {
+        ensure!(said.contains(words), "{words}: {said}");
+    }
+    ensure!(said.lines().count() == 1, "{said}");
+    ensure!(!small.path("all").exists(), "something was written");
+    // Nor does anything else take it for one of its own.
+    for command in [["run", "--resume"].as_slice(), &["report"]] {
+        let output = process::run(farwire().args(command).arg(small.path(b)))?;
+        ensure!(output.status.code() == Some(2), "{}", stderr(&output));
+        ensure!(
+            stderr(&output).contains(&format!("version {}", version + 1)),
+            "{}",
+            stderr(&output)
+        );
+    }
     Ok(())
 }
 

@@ -4,7 +4,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use crate::cluster::{Experiment, NEEDS, bounded, run, slurm, stderr, stdout};
 use crate::common::process::{self, farwire};
@@ -98,9 +99,23 @@ fn cancelled() -> Result<()> {
     slurm("scontrol update PartitionName=main State=DOWN")?;
     let handed = run(experiment.submit()?.arg("--detach"));
     let status = experiment.about("--status");
+    let as_json = experiment.json("--status");
     let ended = experiment.about("--cancel");
     slurm("scontrol update PartitionName=main State=UP")?;
     let (handed, status, ended) = (handed?, status?, ended?);
+    let json = as_json?;
+    ensure!(
+        json["name"] == "small" && json["shards_complete"] == 0 && json["runs_missing"] == 4,
+        "{json}"
+    );
+    let shards = json["shards"].as_array().context("shards")?;
+    let waits = |shard: &Value| {
+        let why = shard["waits"].as_str().unwrap_or_default();
+        shard["state"] == "waiting" && why.starts_with("PENDING, ") && shard["node"].is_null()
+    };
+    ensure!(shards.len() == 4 && shards.iter().all(waits), "{json}");
+    // Where none runs, nobody knows how long it takes.
+    ensure!(json["left_s"].is_null(), "{json}");
     ensure!(handed.status.success(), "{}", stderr(&handed));
     let said = stdout(&status);
     ensure!(
@@ -119,6 +134,14 @@ fn cancelled() -> Result<()> {
     let again = run(&mut experiment.submit()?)?;
     ensure!(again.status.success(), "{}", stderr(&again));
     experiment.record()?;
+    let json = experiment.json("--status")?;
+    ensure!(
+        json["shards_complete"] == 4 && json["runs_done"] == 4 && json["runs_missing"] == 0,
+        "{json}"
+    );
+    ensure!(json["left_s"] == 0.0, "{json}");
+    experiment.wait_for_queue()?;
+    ensure!(experiment.json("--cancel")?["ended"] == 0);
     Ok(())
 }
 

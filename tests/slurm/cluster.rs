@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use record::Record;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::process::{self, farwire};
@@ -151,6 +152,16 @@ impl Experiment {
         let mut command = farwire();
         command.args(["submit", option]).arg(self.path("out"));
         process::run(command.env("SLURM_CONF", configuration()?))
+    }
+
+    /// What such a command says as JSON.
+    pub(crate) fn json(&self, option: &str) -> Result<Value> {
+        let mut command = farwire();
+        command.args(["submit", option]).arg(self.path("out"));
+        let command = command.args(["--json", "-"]);
+        let output = process::run(command.env("SLURM_CONF", configuration()?))?;
+        ensure!(output.status.success(), "{}", stderr(&output));
+        Ok(serde_json::from_slice(&output.stdout)?)
     }
 
     /// Waits until nothing of it is in Slurm's queue.

@@ -21,6 +21,11 @@ pub(crate) fn add(suite: &mut Suite) {
         none_can,
     );
     suite.test(
+        "a full disk on one node is named with its shard, which the next array does",
+        &NEEDS,
+        full_disk,
+    );
+    suite.test(
         "a torn record, a damaged one and a deleted shard are done again",
         &NEEDS,
         damaged,
@@ -85,6 +90,35 @@ fn none_can() -> Result<()> {
     ensure!(said.contains("no node can do it: node1: its "), "{said}");
     ensure!(said.contains("is farwire 99.0.0, not farwire "), "{said}");
     experiment.wait_for_queue()
+}
+
+/// The first task on node1 finds a file system without room where its record goes.
+const FULL: &str = r#"#!/bin/sh
+if [ "$1" = run ] && [ "$(hostname)" = node1 ] && mkdir "$0.full" 2>/dev/null; then
+    for out; do :; done
+    mkdir -p "$out"
+    exec unshare --mount sh -c 'mount -t tmpfs -o size=4k full "$0" && head -c 4096 /dev/zero >"$0/filler" && exec "$@"' "$out" REAL "$@"
+fi
+exec REAL "$@"
+"#;
+
+fn full_disk() -> Result<()> {
+    let experiment = Experiment::of(4)?;
+    let output = with_program(&experiment, FULL)?;
+    let said = stderr(&output);
+    ensure!(output.status.success(), "{said}");
+    ensure!(experiment.path("farwire.full").exists(), "all had room");
+    let mut named = said.lines().filter(|line| line.contains("No space left"));
+    let line = named.next().context("no word of it")?;
+    ensure!(
+        line.contains("shard ") && line.contains(": FAILED on node1: farwire: "),
+        "{line}"
+    );
+    ensure!(named.next().is_none(), "{said}");
+    // The next array has that shard alone.
+    ensure!(said.contains(": 1 shard of 4\n"), "{said}");
+    experiment.record()?;
+    Ok(())
 }
 
 fn damaged() -> Result<()> {

@@ -4,7 +4,7 @@
 //! which one that is, and whether more are missing.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufWriter, Write as _};
@@ -16,7 +16,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::plan::{Case, Plan, PlannedRun};
 use crate::record::{
-    FILE, GivenScenario, Head, Latest, Line, Lines, MOST_ATTEMPTS, Measured, Run, VERSION, file_of,
+    FILE, GivenScenario, Head, Latest, Line, Lines, MOST_ATTEMPTS, Measured, Run, UnknownVersion,
+    VERSION, file_of,
 };
 use crate::shard::Shard;
 use crate::writer::{RecordWriter, line};
@@ -74,7 +75,7 @@ impl Merge {
     pub fn of(paths: &[PathBuf]) -> Result<Self> {
         let mut sources: Vec<Source> = Vec::new();
         for path in paths {
-            let mut source = Source::read(path)?;
+            let mut source = Source::read(path).map_err(|error| beside(error, &sources))?;
             check_version(&source, sources.first())?;
             if let Some(first) = sources.first() {
                 check_alike(first, &source)?;
@@ -128,6 +129,19 @@ impl Merge {
     /// How many runs it has, each case and repeat once.
     pub fn runs(&self) -> usize {
         self.kept.len()
+    }
+
+    /// How many it has when none is missing.
+    pub fn planned(&self) -> usize {
+        // One that the machine spoilt may be there and missing.
+        let kept = self.kept.iter().map(|group| {
+            let case = &self.head.plan.cases[group.case];
+            (case.name.as_str(), group.repeat)
+        });
+        let kept: HashSet<(&str, u32)> = kept.collect();
+        let missing = self.missing.iter();
+        let without = missing.filter(|(case, repeat)| !kept.contains(&(case.as_str(), *repeat)));
+        kept.len() + without.count()
     }
 
     /// How many were left out because another record has them too.
@@ -386,6 +400,17 @@ impl Files {
             Line::Run(run) => Ok(run),
             _ => bail!("{}: has changed meanwhile", path.display()),
         }
+    }
+}
+
+/// Of a record that this farwire does not read, also what it was to be merged with.
+fn beside(error: anyhow::Error, others: &[Source]) -> anyhow::Error {
+    match others.first() {
+        Some(first) if error.is::<UnknownVersion>() => error.context(format!(
+            "only records of version {VERSION} can be merged, as {} is",
+            first.path.display()
+        )),
+        _ => error,
     }
 }
 

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use thiserror::Error;
 
 use super::plan::{Case, Plan, PlannedRun};
 use crate::Baseline;
@@ -195,8 +196,7 @@ impl Head {
         let version = stamp.version;
         ensure!(
             (upgrade::OLDEST..=VERSION).contains(&version),
-            "a record of version {version}; this farwire reads versions {} to {VERSION}",
-            upgrade::OLDEST
+            UnknownVersion(version)
         );
         let head = || -> serde_json::Result<Self> {
             if version == VERSION {
@@ -342,6 +342,11 @@ impl<'a> Latest<'a> {
         (1..=case.repeats.most).filter_map(|repeat| self.run(&case.name, repeat))
     }
 }
+
+/// A record of a version that this farwire does not read.
+#[derive(Debug, Error)]
+#[error("a record of version {0}; this farwire reads versions {oldest} to {VERSION}", oldest = upgrade::OLDEST)]
+pub(crate) struct UnknownVersion(u32);
 
 /// A record as it was found in a file.
 pub(crate) struct Found {

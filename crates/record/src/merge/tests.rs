@@ -257,6 +257,7 @@ fn a_run_whose_attempts_did_not_all_take_place_is_kept_and_missing() {
         (merged.runs.len(), &merge.missing()[0]),
         (1, &(name.clone(), 1))
     );
+    assert_eq!(merge.planned(), merge.missing().len());
 }
 
 #[test]
@@ -362,7 +363,10 @@ fn records_of_other_experiments_and_versions_are_refused_with_both_named() {
             version(VERSION - 1),
             vec!["shard-0", "shard-1", "version 5", "version 6"],
         ),
-        (version(VERSION + 1), vec!["shard-1", "version 7"]),
+        (
+            version(VERSION + 1),
+            vec!["shard-0", "shard-1", "version 7", "version 6"],
+        ),
         (b"{}\n".to_vec(), vec!["shard-1", "not a farwire record"]),
     ] {
         let error = refusal(&[own.clone(), other]);

@@ -1,0 +1,280 @@
+//! How far a submit is: what the shards have put into the directory, and what Slurm says of the others.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::directory::{self, Found, State};
+use super::slurm::{Slurm, Task};
+use super::{array, nodes};
+use crate::experiment::shard::Size;
+use crate::notes::note;
+use crate::progress::human;
+use instruments::failure::{Blame, Failure};
+use record::quantity::counted;
+
+/// How far a submit is.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Status {
+    /// The experiment's.
+    name: String,
+    /// The file of its scenario.
+    scenario: String,
+    shards_complete: usize,
+    runs_done: usize,
+    /// As far as is known: where the scatter of a case's first runs decides, more may follow.
+    runs_missing: usize,
+    /// About how long the rest takes with as many tasks as run now; nothing where none does.
+    left_s: Option<f64>,
+    shards: Vec<ShardStatus>,
+    left_out: Vec<LeftOut>,
+}
+
+/// How far a shard is.
+#[derive(Debug, PartialEq, Serialize)]
+struct ShardStatus {
+    number: u32,
+    state: ShardState,
+    runs_done: usize,
+    runs_missing: usize,
+    /// Where it runs.
+    node: Option<String>,
+    /// In Slurm's words why it does not: "PENDING, Priority".
+    waits: Option<String>,
+}
+
+/// What becomes of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ShardState {
+    Complete,
+    Running,
+    /// Slurm has it.
+    Waiting,
+    /// The next array will have it.
+    Missing,
+}
+
+/// A node that cannot.
+#[derive(Debug, PartialEq, Serialize)]
+struct LeftOut {
+    node: String,
+    cause: String,
+}
+
+impl Status {
+    /// Of the submit of `path`.
+    ///
+    /// # Errors
+    /// It is no submit's; Slurm is not there.
+    pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
+        let state = State::read(path).or_bad_input()?;
+        let found = state.found(path, &|_, error| note(format_args!("{error:#}")));
+        let missing = directory::missing(state.count(), &found);
+        let tasks = match state.passes.last().filter(|_| !missing.is_empty()) {
+            Some(pass) => Slurm::find()?.tasks(&state.job_name(pass))?,
+            None => Vec::new(),
+        };
+        let left_out = nodes::excluded(path).into_iter();
+        let left_out = left_out.map(|(node, cause)| LeftOut { node, cause });
+        let shards = (1..).zip(&state.shards);
+        let shards = shards.map(|(number, size)| {
+            let task = tasks.iter().find(|task| task.shard == number);
+            ShardStatus::of(number, size, found.get(&number), task)
+        });
+        let shards: Vec<ShardStatus> = shards.collect();
+        let sum = |of: fn(&ShardStatus) -> usize| shards.iter().map(of).sum();
+        Ok(Self {
+            name: state.asked.name,
+            scenario: state.asked.scenario.display().to_string(),
+            shards_complete: shards.len() - missing.len(),
+            runs_done: sum(|shard| shard.runs_done),
+            runs_missing: sum(|shard| shard.runs_missing),
+            left_s: left_s(&shards, &state.shards, &found),
+            shards,
+            left_out: left_out.collect(),
+        })
+    }
+}
+
+impl ShardStatus {
+    fn of(number: u32, size: &Size, found: Option<&Found>, task: Option<&Task>) -> Self {
+        let is_complete = found.is_some_and(|found| found.complete);
+        let task = task.filter(|task| !is_complete && !task.has_ended());
+        let (runs_done, runs_missing) =
+            found.map_or((0, size.runs), |found| (found.done, found.missing));
+        Self {
+            number,
+            state: match task {
+                _ if is_complete => ShardState::Complete,
+                None => ShardState::Missing,
+                Some(task) if task.runs() => ShardState::Running,
+                Some(_) => ShardState::Waiting,
+            },
+            runs_done,
+            runs_missing,
+            node: task
+                .filter(|task| task.runs())
+                .map(|task| task.node.clone()),
+            waits: task
+                .filter(|task| !task.runs())
+                .map(|task| format!("{}, {}", task.state, task.reason)),
+        }
+    }
+
+    /// For people what it has in common with others.
+    fn words(&self) -> Option<String> {
+        match self.state {
+            ShardState::Complete => None,
+            ShardState::Missing => Some("missing".to_owned()),
+            ShardState::Running => {
+                Some(format!("running on {}", self.node.as_deref().unwrap_or("")))
+            }
+            ShardState::Waiting => self.waits.clone(),
+        }
+    }
+}
+
+/// About how long the shards that are not complete take beside each other, by what is planned of them and by how much longer those took that are.
+fn left_s(shards: &[ShardStatus], sizes: &[Size], found: &BTreeMap<u32, Found>) -> Option<f64> {
+    let is = |state: ShardState| move |shard: &&ShardStatus| shard.state == state;
+    if shards.iter().all(|shard| is(ShardState::Complete)(&shard)) {
+        return Some(0.0);
+    }
+    let running = shards.iter().filter(is(ShardState::Running)).count();
+    let (mut took_s, mut planned_s, mut left_s) = (0.0, 0.0, 0.0);
+    for (shard, size) in shards.iter().zip(sizes) {
+        let took = found.get(&shard.number).and_then(|found| found.took);
+        match (shard.state, took) {
+            (ShardState::Complete, Some(took)) => {
+                took_s += took.as_secs_f64();
+                planned_s += size.time_s;
+            }
+            (ShardState::Complete, None) => {}
+            _ => {
+                let all = (shard.runs_done + shard.runs_missing).max(1);
+                left_s += size.time_s * shard.runs_missing as f64 / all as f64;
+            }
+        }
+    }
+    let slower = match planned_s > 0.0 {
+        true => took_s / planned_s,
+        false => 1.0,
+    };
+    (running > 0).then(|| left_s * slower / running as f64)
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shards = counted(self.shards.len(), "shard");
+        writeln!(
+            f,
+            "{}: {} of {shards} are complete",
+            self.name, self.shards_complete
+        )?;
+        let runs = counted(self.runs_done + self.runs_missing, "run");
+        write!(f, "{} of {runs} took place", self.runs_done)?;
+        match self.left_s.filter(|_| self.runs_missing > 0) {
+            Some(left_s) => {
+                let left = Duration::try_from_secs_f64(left_s).unwrap_or(Duration::MAX);
+                writeln!(f, ", about {} left", human(left))?;
+            }
+            None => writeln!(f)?,
+        }
+        let mut alike: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        for shard in &self.shards {
+            if let Some(words) = shard.words() {
+                alike.entry(words).or_default().push(shard.number);
+            }
+        }
+        for (what, shards) in alike {
+            writeln!(f, "{what}: {}", array::list(&shards))?;
+        }
+        for LeftOut { node, cause } in &self.left_out {
+            writeln!(f, "{node} is left out: {cause}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: [Size; 4] = [Size {
+        runs: 10,
+        time_s: 100.0,
+    }; 4];
+
+    fn found(done: usize, took: Option<u64>) -> Found {
+        Found {
+            complete: done == 10,
+            done,
+            missing: 10 - done,
+            took: took.map(Duration::from_secs),
+            ..Found::default()
+        }
+    }
+
+    fn task(shard: u32, state: &str) -> Task {
+        Task {
+            job: 1,
+            shard,
+            state: state.to_owned(),
+            node: "node1".to_owned(),
+            reason: "None".to_owned(),
+        }
+    }
+
+    fn shards(found: &BTreeMap<u32, Found>, tasks: &[Task]) -> Vec<ShardStatus> {
+        let numbered = (1..).zip(&SIZES);
+        let shards = numbered.map(|(number, size)| {
+            let task = tasks.iter().find(|task| task.shard == number);
+            ShardStatus::of(number, size, found.get(&number), task)
+        });
+        shards.collect()
+    }
+
+    #[test]
+    fn the_record_says_what_is_complete_and_slurm_what_becomes_of_the_rest() {
+        let found = [(1, found(10, None)), (2, found(4, None))].into();
+        // Whatever Slurm makes of it, the first one is whole.
+        let tasks = [
+            task(1, "NODE_FAIL"),
+            task(2, "RUNNING"),
+            task(3, "PENDING"),
+            task(4, "FAILED"),
+        ];
+        let shards = shards(&found, &tasks);
+        let states: Vec<_> = shards.iter().map(|shard| shard.state).collect();
+        use ShardState::{Complete, Missing, Running, Waiting};
+        assert_eq!(states, [Complete, Running, Waiting, Missing]);
+        let runs: Vec<_> = shards
+            .iter()
+            .map(|s| (s.runs_done, s.runs_missing))
+            .collect();
+        assert_eq!(runs, [(10, 0), (4, 6), (0, 10), (0, 10)]);
+        assert_eq!(shards[1].node.as_deref(), Some("node1"));
+        assert_eq!(shards[2].waits.as_deref(), Some("PENDING, None"));
+        assert_eq!((&shards[3].node, &shards[3].waits), (&None, &None));
+    }
+
+    #[test]
+    fn what_is_left_is_what_is_planned_by_how_much_longer_the_others_took() {
+        let all = [task(2, "RUNNING"), task(3, "RUNNING"), task(4, "PENDING")];
+        let left = |first: Found, tasks: &[Task]| {
+            let found = [(1, first), (2, found(5, None))].into();
+            left_s(&shards(&found, tasks), &SIZES, &found)
+        };
+        // 50 s, 100 s and 100 s, two at a time.
+        assert_eq!(left(found(10, None), &all), Some(125.0));
+        assert_eq!(left(found(10, Some(200)), &all), Some(250.0));
+        // Where none runs, nobody knows.
+        assert_eq!(left(found(10, Some(200)), &all[2..]), None);
+        let whole: BTreeMap<u32, Found> = (1..=4).map(|shard| (shard, found(10, None))).collect();
+        assert_eq!(left_s(&shards(&whole, &[]), &SIZES, &whole), Some(0.0));
+    }
+}
