@@ -93,7 +93,8 @@ fn bar(total: usize, end: Arc<Mutex<Instant>>) -> ProgressBar {
     bar
 }
 
-fn human(time: Duration) -> String {
+/// A time for people, to the second.
+pub(crate) fn human(time: Duration) -> String {
     let seconds = time.as_secs_f64().round();
     let (minutes, rest) = ((seconds / 60.0).floor(), seconds % 60.0);
     if minutes > 0.0 {

@@ -9,13 +9,12 @@ use clap::Args;
 use model::BitsPerSec;
 use netio::iface::Interface;
 use netio::lease::{self, Outcome, PutBack};
-use nix::sys::signal::{Signal, raise};
 
 use super::ForwarderArgs;
 use super::link::LinkArgs;
 use super::links::{self, AllLinks};
 use super::listen::{ListenArg, LiveServer};
-use super::tui::{LiveScreen, TuiArg};
+use super::tui::{self, LiveScreen, TuiArg};
 use crate::emulate::{BoxLink, OnExit, WanBox, blame};
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
 use crate::live::NewLink;
@@ -176,11 +175,12 @@ impl EmulateArgs {
             });
             let all: Vec<NewLink> = all.collect();
             let Some(listening) = listening else {
-                let screen = has_screen.then(|| LiveScreen::start(None, all, None, end));
+                let screen = has_screen.then(|| LiveScreen::start(None, all, None, tui::end));
                 return Ok((screen.transpose()?, None));
             };
             let server = LiveServer::start(listening, all)?;
-            let screen = has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, end));
+            let screen =
+                has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, tui::end));
             Ok((screen.transpose()?, Some(server)))
         };
         let (wan_box, live) = WanBox::up(links, self.force, self.on_exit, options, serve)?;
@@ -198,12 +198,6 @@ impl EmulateArgs {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Ends the box, as a signal from without does.
-fn end() {
-    // A process can always signal itself.
-    let _ = raise(Signal::SIGTERM);
 }
 
 /// What the interfaces' cables carry; one that is not there is told when it is taken.

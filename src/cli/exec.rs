@@ -174,7 +174,10 @@ impl ExecArgs {
             if left > 1 {
                 return Ok(KILLED);
             }
-            let is_left = left > is_told;
+            // The terminal's own never comes while a screen has it; one from elsewhere reached farwire alone.
+            let is_interrupted =
+                output.is_some() && signals.interrupt.swap(0, Ordering::Relaxed) > 0;
+            let is_left = left > is_told || is_interrupted;
             is_told = left;
             if signals.terminate.swap(false, Ordering::Relaxed) || is_left {
                 if is_shell {

@@ -195,10 +195,11 @@ impl ExperimentArgs {
         let builder = self.testbeds(record.plan())?;
         let set_up = |case: &Case, seed| builder.set_up(&testbed(case), seed);
         let stop = Stop::on_signals()?;
+        let watched = live.watch()?;
         let measures = Measures {
             set_up: &set_up,
             baseline: &baseline::measure,
-            watch: Watch::by(live.serve()?),
+            watch: Watch::by(watched.links),
         };
         let redo_invalid = self.redo_invalid;
         let directory = writer.path().parent().unwrap_or(Path::new(".")).to_owned();

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::live::{Links, NewLink};
+use super::tui::{self, LiveScreen};
+use crate::live::{Keeper, Links, NewLink};
 use crate::notes::note;
 use crate::web::{Access, CertificateFiles, Listen, Listening, Server};
 use instruments::failure::{Blame, Failure};
@@ -48,6 +49,16 @@ pub(super) struct LiveRuns {
     /// Until the first experiment is ready: no thread may run before.
     listening: Option<Listening>,
     server: Option<LiveServer>,
+    has_screen: bool,
+    /// Absent where the API has one.
+    keeper: Option<Keeper>,
+}
+
+/// The runs of an experiment, watched until this is dropped: then the terminal is as it was.
+pub(super) struct WatchedRuns<'a> {
+    /// Where the runs' links are to be put, if anybody may see them.
+    pub(super) links: Option<&'a Links>,
+    _screen: Option<LiveScreen>,
 }
 
 /// Serves links until it is dropped; what serves them first, then they are gone.
@@ -75,25 +86,41 @@ impl ListenArg {
 }
 
 impl LiveRuns {
-    /// At an open socket.
-    pub(super) fn at(listening: Option<Listening>) -> Self {
+    /// Nowhere.
+    pub(super) fn nowhere() -> Self {
+        Self::at(None, false)
+    }
+
+    /// At an open socket, on this terminal, or both.
+    pub(super) fn at(listening: Option<Listening>, has_screen: bool) -> Self {
         Self {
             links: Links::default(),
             listening,
             server: None,
+            has_screen,
+            keeper: None,
         }
     }
 
-    /// Serves from now on; where the runs' links are to be put, if anybody may see them.
+    /// Serves from now on, and shows the runs of an experiment that is about to begin. Signals must be caught: they end it for who leaves.
     ///
     /// # Errors
-    /// The machine lets no threads or descriptors be had.
-    pub(super) fn serve(&mut self) -> Result<Option<&Links>> {
+    /// The machine lets no threads or descriptors be had, or the terminal not be set up.
+    pub(super) fn watch(&mut self) -> Result<WatchedRuns<'_>> {
         if let Some(listening) = self.listening.take() {
             let said = format!("farwire: watch it at {listening}");
             self.server = Some(LiveServer::of(listening, self.links.clone(), &said)?);
         }
-        Ok(self.server.is_some().then_some(&self.links))
+        if self.has_screen && self.server.is_none() && self.keeper.is_none() {
+            self.keeper = Some(Keeper::start(self.links.clone())?);
+        }
+        let shown = || LiveScreen::start(Some(self.links.clone()), [], None, tui::end);
+        let screen = self.has_screen.then(shown).transpose()?;
+        let is_watched = self.has_screen || self.server.is_some();
+        Ok(WatchedRuns {
+            links: is_watched.then_some(&self.links),
+            _screen: screen,
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::experiment::{ExperimentArgs, FinishedExperiment};
 use super::listen::{ListenArg, LiveRuns};
+use super::tui::TuiArg;
 use crate::experiment::scenario;
 use crate::notes::note;
 use crate::{exit, notes};
@@ -43,6 +44,8 @@ pub(crate) struct RunArgs {
     shard_by: ShardByArg,
     #[command(flatten)]
     listen: ListenArg,
+    #[command(flatten)]
+    tui: TuiArg,
     /// End with all that the record says: every headline, spread, warm-up, conditions, the machine
     #[arg(long)]
     details: bool,
@@ -69,7 +72,7 @@ impl From<ShardByArg> for ShardBy {
 impl RunArgs {
     /// Runs the experiments; 0 when all expectations are met, 1 when not.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let mut live = LiveRuns::at(self.listen.open()?);
+        let mut live = LiveRuns::at(self.listen.open()?, self.tui.is_wanted()?);
         let file = match &self.scenarios[..] {
             [] => Path::new(""),
             [file] => file,
