@@ -51,7 +51,7 @@ pub(crate) struct EmulateArgs {
     #[arg(value_name = "IF_B", required_unless_present_any = ["restore", "links"])]
     b: Option<String>,
     /// Many links, with interfaces and conditions from a TOML file
-    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["a", "b", "packet_log", "pcap"])]
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["a", "b", "packet_log"])]
     links: Option<PathBuf>,
     #[command(flatten)]
     link: LinkArgs,
@@ -101,10 +101,11 @@ impl EmulateArgs {
         super::link::warn(&link.config);
         super::link::warn_of_host(&link.config, speeds(names));
         let in_force = crate::live::in_force(&spec)?;
-        let mut options = self.forwarder.options([&spec])?;
-        if let Some(capture) = &mut options.capture {
-            capture.spec.ends = names.map(str::to_owned);
-        }
+        let options = self.forwarder.options([&spec])?;
+        let options = ForwarderOptions {
+            captures: self.forwarder.capture(names)?,
+            ..options
+        };
         let link = BoxLink {
             names: names.map(str::to_owned),
             link,
@@ -125,7 +126,12 @@ impl EmulateArgs {
             ));
         }
         let links = links::read(file, self.link.allowed_files()).or_bad_input()?;
+        let ends = links.iter().map(|of| [of.a.as_str(), of.b.as_str()]);
         let options = self.forwarder.options(links.iter().map(|of| &of.link))?;
+        let options = ForwarderOptions {
+            captures: self.forwarder.captures(ends)?,
+            ..options
+        };
         let boxed = links.iter().enumerate();
         let boxed = boxed.map(|(number, link)| link.to_link(number));
         let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;

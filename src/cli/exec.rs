@@ -19,7 +19,7 @@ use super::ForwarderArgs;
 use super::link::LinkArgs;
 use super::listen::{ListenArg, LiveServer};
 use super::tui::{LiveScreen, TuiArg};
-use crate::forward::thread::EMULATOR_DIED;
+use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions};
 use crate::live::NewLink;
 use crate::notes::note;
 use crate::testbed::{self, EmulatedBed};
@@ -88,6 +88,10 @@ impl ExecArgs {
         super::link::warn_of_host(&link.config, []);
         let signals = Signals::catch()?;
         let options = self.forwarder.options([&spec])?;
+        let options = ForwarderOptions {
+            captures: self.forwarder.capture(["client's side", "server's side"])?,
+            ..options
+        };
         let config = BedConfig {
             mtu: self.mtu,
             ..BedConfig::default()

@@ -6,10 +6,12 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use super::tui::{self, LiveScreen};
+use crate::experiment::captures::RunCaptures;
 use crate::live::{Keeper, Links, NewLink};
 use crate::notes::note;
 use crate::web::{Access, CertificateFiles, Listen, Listening, Server};
 use instruments::failure::{Blame, Failure};
+use record::plan::Plan;
 
 /// The variable of the token that lets do all.
 pub(super) const TOKEN: &str = "FARWIRE_TOKEN";
@@ -52,12 +54,15 @@ pub(super) struct LiveRuns {
     has_screen: bool,
     /// Absent where the API has one.
     keeper: Option<Keeper>,
+    captures: Option<RunCaptures>,
 }
 
 /// The runs of an experiment, watched until this is dropped: then the terminal is as it was.
 pub(super) struct WatchedRuns<'a> {
     /// Where the runs' links are to be put, if anybody may see them.
     pub(super) links: Option<&'a Links>,
+    /// What is captured of every run, if anything.
+    pub(super) captures: Option<&'a RunCaptures>,
     _screen: Option<LiveScreen>,
 }
 
@@ -88,18 +93,31 @@ impl ListenArg {
 impl LiveRuns {
     /// Nowhere.
     pub(super) fn nowhere() -> Self {
-        Self::at(None, false)
+        Self::at(None, false, None)
     }
 
-    /// At an open socket, on this terminal, or both.
-    pub(super) fn at(listening: Option<Listening>, has_screen: bool) -> Self {
+    /// At an open socket, on this terminal, in captures, or all of it.
+    pub(super) fn at(
+        listening: Option<Listening>,
+        has_screen: bool,
+        captures: Option<RunCaptures>,
+    ) -> Self {
         Self {
             links: Links::default(),
             listening,
             server: None,
             has_screen,
             keeper: None,
+            captures,
         }
+    }
+
+    /// Refuses a plan that cannot be watched as was asked for.
+    ///
+    /// # Errors
+    /// It has nothing to capture.
+    pub(super) fn check(&self, plan: &Plan) -> Result<()> {
+        self.captures.iter().try_for_each(|of| of.check(plan))
     }
 
     /// Serves from now on, and shows the runs of an experiment that is about to begin. Signals must be caught: they end it for who leaves.
@@ -119,6 +137,7 @@ impl LiveRuns {
         let is_watched = self.has_screen || self.server.is_some();
         Ok(WatchedRuns {
             links: is_watched.then_some(&self.links),
+            captures: self.captures.as_ref(),
             _screen: screen,
         })
     }

@@ -284,6 +284,8 @@ fn keys() -> Result<()> {
 fn a_signal() -> Result<()> {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let screen = OnTerminal::start()?;
+        // Before, SIGINT ends farwire without it.
+        screen.await_text("first words")?;
         screen.signal(signal)?;
         let status = screen.end()?;
         ensure!(status.code() == Some(TERMINATED), "{signal}: {status}");
@@ -334,6 +336,7 @@ fn colours() -> Result<()> {
             "NO_COLOR={value}: {}",
             screen.text()
         );
+        screen.await_text("first words")?;
         screen.signal(Signal::SIGTERM)?;
         screen.end()?;
     }
