@@ -45,14 +45,13 @@ fn kept_packets() -> Result<()> {
     let mut runs = 0;
     for line in record.lines() {
         let line: Value = serde_json::from_str(line)?;
-        let Some(capture) = line.pointer("/links/0/capture") else {
-            continue;
-        };
+        let Some(run) = line.get("run") else { continue };
         runs += 1;
-        let attempt = line["attempt"].as_u64().context("an attempt")?;
+        let capture = &run["links"][0]["capture"];
+        let attempt = run["attempt"].as_u64().context("an attempt")?;
         let name = match attempt {
-            1 => format!("seen-a_b-{}.pcapng", line["repeat"]),
-            _ => format!("seen-a_b-{}-attempt-{attempt}.pcapng", line["repeat"]),
+            1 => format!("seen-a_b-{}.pcapng", run["repeat"]),
+            _ => format!("seen-a_b-{}-attempt-{attempt}.pcapng", run["repeat"]),
         };
         ensure!(capture["file"] == format!("artifacts/{name}"), "{capture}");
         // Five echoes and their replies, in and out.
