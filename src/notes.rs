@@ -24,9 +24,9 @@ pub(crate) fn are_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Whether somebody watches at a terminal.
+/// Whether somebody watches at a terminal that shows nothing else.
 pub(crate) fn are_watched() -> bool {
-    !are_quiet() && io::stderr().is_terminal()
+    !are_quiet() && lock().is_none() && io::stderr().is_terminal()
 }
 
 /// Keeps what is noted until [`release`]: the terminal shows something else.

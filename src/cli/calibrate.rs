@@ -48,7 +48,7 @@ impl CalibrateArgs {
             given,
             grid::one_by_one,
             None,
-            &mut LiveRuns::at(None),
+            &mut LiveRuns::nowhere(),
         )?
         else {
             return Ok(ExitCode::SUCCESS);

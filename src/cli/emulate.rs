@@ -9,13 +9,12 @@ use clap::Args;
 use model::BitsPerSec;
 use netio::iface::Interface;
 use netio::lease::{self, Outcome, PutBack};
-use nix::sys::signal::{Signal, raise};
 
 use super::ForwarderArgs;
 use super::link::LinkArgs;
 use super::links::{self, AllLinks};
 use super::listen::{ListenArg, LiveServer};
-use super::tui::{LiveScreen, TuiArg};
+use super::tui::{self, LiveScreen, TuiArg};
 use crate::emulate::{BoxLink, OnExit, WanBox, blame};
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
 use crate::live::NewLink;
@@ -52,7 +51,7 @@ pub(crate) struct EmulateArgs {
     #[arg(value_name = "IF_B", required_unless_present_any = ["restore", "links"])]
     b: Option<String>,
     /// Many links, with interfaces and conditions from a TOML file
-    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["a", "b", "packet_log", "pcap"])]
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["a", "b", "packet_log"])]
     links: Option<PathBuf>,
     #[command(flatten)]
     link: LinkArgs,
@@ -102,10 +101,11 @@ impl EmulateArgs {
         super::link::warn(&link.config);
         super::link::warn_of_host(&link.config, speeds(names));
         let in_force = crate::live::in_force(&spec)?;
-        let mut options = self.forwarder.options([&spec])?;
-        if let Some(capture) = &mut options.capture {
-            capture.spec.ends = names.map(str::to_owned);
-        }
+        let options = self.forwarder.options([&spec])?;
+        let options = ForwarderOptions {
+            captures: self.forwarder.capture(names)?,
+            ..options
+        };
         let link = BoxLink {
             names: names.map(str::to_owned),
             link,
@@ -126,7 +126,12 @@ impl EmulateArgs {
             ));
         }
         let links = links::read(file, self.link.allowed_files()).or_bad_input()?;
+        let ends = links.iter().map(|of| [of.a.as_str(), of.b.as_str()]);
         let options = self.forwarder.options(links.iter().map(|of| &of.link))?;
+        let options = ForwarderOptions {
+            captures: self.forwarder.captures(ends)?,
+            ..options
+        };
         let boxed = links.iter().enumerate();
         let boxed = boxed.map(|(number, link)| link.to_link(number));
         let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;
@@ -176,11 +181,12 @@ impl EmulateArgs {
             });
             let all: Vec<NewLink> = all.collect();
             let Some(listening) = listening else {
-                let screen = has_screen.then(|| LiveScreen::start(None, all, None, end));
+                let screen = has_screen.then(|| LiveScreen::start(None, all, None, tui::end));
                 return Ok((screen.transpose()?, None));
             };
             let server = LiveServer::start(listening, all)?;
-            let screen = has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, end));
+            let screen =
+                has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, tui::end));
             Ok((screen.transpose()?, Some(server)))
         };
         let (wan_box, live) = WanBox::up(links, self.force, self.on_exit, options, serve)?;
@@ -198,12 +204,6 @@ impl EmulateArgs {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Ends the box, as a signal from without does.
-fn end() {
-    // A process can always signal itself.
-    let _ = raise(Signal::SIGTERM);
 }
 
 /// What the interfaces' cables carry; one that is not there is told when it is taken.

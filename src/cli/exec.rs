@@ -19,7 +19,7 @@ use super::ForwarderArgs;
 use super::link::LinkArgs;
 use super::listen::{ListenArg, LiveServer};
 use super::tui::{LiveScreen, TuiArg};
-use crate::forward::thread::EMULATOR_DIED;
+use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions};
 use crate::live::NewLink;
 use crate::notes::note;
 use crate::testbed::{self, EmulatedBed};
@@ -88,6 +88,10 @@ impl ExecArgs {
         super::link::warn_of_host(&link.config, []);
         let signals = Signals::catch()?;
         let options = self.forwarder.options([&spec])?;
+        let options = ForwarderOptions {
+            captures: self.forwarder.capture(["client's side", "server's side"])?,
+            ..options
+        };
         let config = BedConfig {
             mtu: self.mtu,
             ..BedConfig::default()
@@ -174,7 +178,10 @@ impl ExecArgs {
             if left > 1 {
                 return Ok(KILLED);
             }
-            let is_left = left > is_told;
+            // The terminal's own never comes while a screen has it; one from elsewhere reached farwire alone.
+            let is_interrupted =
+                output.is_some() && signals.interrupt.swap(0, Ordering::Relaxed) > 0;
+            let is_left = left > is_told || is_interrupted;
             is_told = left;
             if signals.terminate.swap(false, Ordering::Relaxed) || is_left {
                 if is_shell {

@@ -11,8 +11,9 @@ use clap::Args;
 
 use super::listen::LiveRuns;
 use super::{CpuArg, link};
+use crate::experiment::directory::ARTIFACTS;
 use crate::experiment::host;
-use crate::experiment::runner::{ARTIFACTS, Measures};
+use crate::experiment::runner::Measures;
 use crate::experiment::uses::{self, Uses};
 use crate::experiment::watch::Watch;
 use crate::experiment::{baseline, directory, runner, shard, testbed, testbeds};
@@ -140,6 +141,7 @@ impl ExperimentArgs {
         plan.late_budget = self.late_budget.unwrap_or(plan.late_budget);
         keep_only(&mut plan, &self.only).or_bad_input()?;
         plan.shard = shard.map(|(number, by)| shard::of(&plan, number, by));
+        live.check(&plan).or_bad_input()?;
         warn(&plan).or_bad_input()?;
         if self.check {
             let tools = tools(&plan).or_machine()?;
@@ -195,10 +197,12 @@ impl ExperimentArgs {
         let builder = self.testbeds(record.plan())?;
         let set_up = |case: &Case, seed| builder.set_up(&testbed(case), seed);
         let stop = Stop::on_signals()?;
+        let watched = live.watch()?;
         let measures = Measures {
             set_up: &set_up,
             baseline: &baseline::measure,
-            watch: Watch::by(live.serve()?),
+            watch: Watch::by(watched.links),
+            captures: watched.captures,
         };
         let redo_invalid = self.redo_invalid;
         let directory = writer.path().parent().unwrap_or(Path::new(".")).to_owned();

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::live::{Links, NewLink};
+use super::tui::{self, LiveScreen};
+use crate::experiment::captures::RunCaptures;
+use crate::live::{Keeper, Links, NewLink};
 use crate::notes::note;
 use crate::web::{Access, CertificateFiles, Listen, Listening, Server};
 use instruments::failure::{Blame, Failure};
+use record::plan::Plan;
 
 /// The variable of the token that lets do all.
 pub(super) const TOKEN: &str = "FARWIRE_TOKEN";
@@ -48,6 +51,19 @@ pub(super) struct LiveRuns {
     /// Until the first experiment is ready: no thread may run before.
     listening: Option<Listening>,
     server: Option<LiveServer>,
+    has_screen: bool,
+    /// Absent where the API has one.
+    keeper: Option<Keeper>,
+    captures: Option<RunCaptures>,
+}
+
+/// The runs of an experiment, watched until this is dropped: then the terminal is as it was.
+pub(super) struct WatchedRuns<'a> {
+    /// Where the runs' links are to be put, if anybody may see them.
+    pub(super) links: Option<&'a Links>,
+    /// What is captured of every run, if anything.
+    pub(super) captures: Option<&'a RunCaptures>,
+    _screen: Option<LiveScreen>,
 }
 
 /// Serves links until it is dropped; what serves them first, then they are gone.
@@ -75,25 +91,55 @@ impl ListenArg {
 }
 
 impl LiveRuns {
-    /// At an open socket.
-    pub(super) fn at(listening: Option<Listening>) -> Self {
+    /// Nowhere.
+    pub(super) fn nowhere() -> Self {
+        Self::at(None, false, None)
+    }
+
+    /// At an open socket, on this terminal, in captures, or all of it.
+    pub(super) fn at(
+        listening: Option<Listening>,
+        has_screen: bool,
+        captures: Option<RunCaptures>,
+    ) -> Self {
         Self {
             links: Links::default(),
             listening,
             server: None,
+            has_screen,
+            keeper: None,
+            captures,
         }
     }
 
-    /// Serves from now on; where the runs' links are to be put, if anybody may see them.
+    /// Refuses a plan that cannot be watched as was asked for.
     ///
     /// # Errors
-    /// The machine lets no threads or descriptors be had.
-    pub(super) fn serve(&mut self) -> Result<Option<&Links>> {
+    /// It has nothing to capture.
+    pub(super) fn check(&self, plan: &Plan) -> Result<()> {
+        self.captures.iter().try_for_each(|of| of.check(plan))
+    }
+
+    /// Serves from now on, and shows the runs of an experiment that is about to begin. Signals must be caught: they end it for who leaves.
+    ///
+    /// # Errors
+    /// The machine lets no threads or descriptors be had, or the terminal not be set up.
+    pub(super) fn watch(&mut self) -> Result<WatchedRuns<'_>> {
         if let Some(listening) = self.listening.take() {
             let said = format!("farwire: watch it at {listening}");
             self.server = Some(LiveServer::of(listening, self.links.clone(), &said)?);
         }
-        Ok(self.server.is_some().then_some(&self.links))
+        if self.has_screen && self.server.is_none() && self.keeper.is_none() {
+            self.keeper = Some(Keeper::start(self.links.clone())?);
+        }
+        let shown = || LiveScreen::start(Some(self.links.clone()), [], None, tui::end);
+        let screen = self.has_screen.then(shown).transpose()?;
+        let is_watched = self.has_screen || self.server.is_some();
+        Ok(WatchedRuns {
+            links: is_watched.then_some(&self.links),
+            captures: self.captures.as_ref(),
+            _screen: screen,
+        })
     }
 }
 

@@ -182,7 +182,8 @@ pub(crate) struct ForwarderArgs {
     /// Write a line a packet to FILE as CSV (- is standard output): arrival, what became of it, due time, departure
     #[arg(long, value_name = "FILE")]
     packet_log: Option<PathBuf>,
-    /// Capture every packet at both ends to PREFIX.pcapng (- is standard output), with what became of it as its comment
+    /// Capture every packet at both ends to PREFIX.pcapng (- is standard output), of --links to PREFIX-A-B.pcapng each, with what became of it
+    /// as its comment
     #[arg(long, value_name = "PREFIX")]
     pcap: Option<PathBuf>,
     /// Capture only what meets all of it, in some of tcpdump's words: tcp port 443 and host 10.77.0.2
@@ -191,7 +192,7 @@ pub(crate) struct ForwarderArgs {
 }
 
 impl ForwarderArgs {
-    /// The forwarder's options for links under these conditions; the packet log's file is made.
+    /// The forwarder's options for links under these conditions, without captures; the packet log's file is made.
     ///
     /// # Errors
     /// That file cannot be written; the links need more memory than they are allowed.
@@ -201,16 +202,51 @@ impl ForwarderArgs {
     ) -> Result<ForwarderOptions, Failure> {
         let memory = self.memory_for(links)?;
         let packet_log = self.packet_log.as_deref().map(PacketLog::create);
-        let filter = || self.pcap_filter.clone().unwrap_or_default();
-        let capture = self.pcap.as_deref();
-        let capture = capture.map(|prefix| Capture::create(prefix, filter()));
         Ok(ForwarderOptions {
             late_budget: self.late_budget,
             memory,
             packet_log: packet_log.transpose().or_bad_input()?,
-            capture: capture.transpose().or_bad_input()?,
             ..CpuUse::from(self.cpu).into()
         })
+    }
+
+    /// The capture of the only link, between these ends, where one is asked for; its file is made.
+    ///
+    /// # Errors
+    /// That file cannot be written.
+    fn capture(&self, ends: [&str; 2]) -> Result<Vec<Capture>, Failure> {
+        let prefix = self.pcap.iter();
+        let captures = prefix.map(|prefix| self.capture_to(prefix, ends));
+        captures.collect::<Result<_>>().or_bad_input()
+    }
+
+    /// A capture of each link, to PREFIX-A-B by its ends, where they are asked for; the files are made.
+    ///
+    /// # Errors
+    /// One of them cannot be written.
+    fn captures<'e>(
+        &self,
+        links: impl Iterator<Item = [&'e str; 2]>,
+    ) -> Result<Vec<Capture>, Failure> {
+        let Some(prefix) = &self.pcap else {
+            return Ok(Vec::new());
+        };
+        if output::is_stdout(prefix) {
+            return Err(Failure::bad_input(
+                "--pcap -: standard output takes one link's: name a PREFIX, which each link's file begins with",
+            ));
+        }
+        let capture = |[a, b]: [&str; 2]| {
+            let mut name = prefix.clone().into_os_string();
+            name.push(format!("-{a}-{b}"));
+            self.capture_to(Path::new(&name), [a, b])
+        };
+        links.map(capture).collect::<Result<_>>().or_bad_input()
+    }
+
+    fn capture_to(&self, prefix: &Path, ends: [&str; 2]) -> Result<Capture> {
+        let filter = self.pcap_filter.clone().unwrap_or_default();
+        Capture::create(prefix, filter, ends.map(str::to_owned))
     }
 
     /// What may be held, if that is enough for what these conditions imply.

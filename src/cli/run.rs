@@ -9,7 +9,10 @@ use clap::{Args, ValueEnum};
 
 use super::experiment::{ExperimentArgs, FinishedExperiment};
 use super::listen::{ListenArg, LiveRuns};
+use super::tui::TuiArg;
+use crate::experiment::captures::RunCaptures;
 use crate::experiment::scenario;
+use crate::forward::capture::Filter;
 use crate::notes::note;
 use crate::{exit, notes};
 use instruments::failure::{Blame, Failure};
@@ -43,6 +46,15 @@ pub(crate) struct RunArgs {
     shard_by: ShardByArg,
     #[command(flatten)]
     listen: ListenArg,
+    #[command(flatten)]
+    tui: TuiArg,
+    /// Capture every packet of every run at both ends of its links, to artifacts/PREFIX-CASE-REPEAT.pcapng beside the record, with what became
+    /// of it as its comment
+    #[arg(long, value_name = "PREFIX")]
+    pcap: Option<String>,
+    /// Capture only what meets all of it, in some of tcpdump's words: tcp port 443 and host 10.77.0.2
+    #[arg(long, value_name = "FILTER", requires = "pcap")]
+    pcap_filter: Option<Filter>,
     /// End with all that the record says: every headline, spread, warm-up, conditions, the machine
     #[arg(long)]
     details: bool,
@@ -69,7 +81,11 @@ impl From<ShardByArg> for ShardBy {
 impl RunArgs {
     /// Runs the experiments; 0 when all expectations are met, 1 when not.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let mut live = LiveRuns::at(self.listen.open()?);
+        let filter = || self.pcap_filter.clone().unwrap_or_default();
+        let captures = self.pcap.as_deref();
+        let captures = captures.map(|prefix| RunCaptures::new(prefix, filter()));
+        let captures = captures.transpose().or_bad_input()?;
+        let mut live = LiveRuns::at(self.listen.open()?, self.tui.is_wanted()?, captures);
         let file = match &self.scenarios[..] {
             [] => Path::new(""),
             [file] => file,

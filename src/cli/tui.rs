@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use nix::sys::signal::{Signal, raise};
 
 use crate::live::{Keeper, Links, NewLink};
 use crate::tui::{self, CommandOutput, Screen};
@@ -10,7 +11,7 @@ use instruments::failure::{Blame, Failure};
 /// Whether the terminal shows the link.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct TuiArg {
-    /// Watch and change the link on this terminal while it runs: curves, counters, keys
+    /// Watch and change the link on this terminal while it runs: curves, counters, keys; those of `run` are only watched
     #[arg(long)]
     tui: bool,
 }
@@ -63,6 +64,12 @@ impl LiveScreen {
             links,
         })
     }
+}
+
+/// Ends this process, as a signal from without does: for those who are asked to leave and end by signals.
+pub(super) fn end() {
+    // A process can always signal itself.
+    let _ = raise(Signal::SIGTERM);
 }
 
 impl Drop for LiveScreen {

@@ -1,6 +1,7 @@
 //! An experiment: scenario -> plan -> runs -> record.
 
 pub(crate) mod baseline;
+pub(crate) mod captures;
 pub(crate) mod directory;
 pub(crate) mod grid;
 pub(crate) mod host;

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use super::captures::{RunCaptures, RunningCaptures};
+use super::directory::ARTIFACTS;
 use super::host::network_sysctls;
 use super::watch::Watch;
 use crate::live::NumberedRun;
@@ -44,11 +46,16 @@ pub(crate) struct Measures<'a> {
     pub(crate) set_up: &'a SetUp<'a>,
     pub(crate) baseline: &'a MeasureBaseline,
     pub(crate) watch: Watch<'a>,
+    pub(crate) captures: Option<&'a RunCaptures>,
 }
 
-/// Beside the record, where instruments write files of their own: `CASE-REPEAT-INSTRUMENT.csv`, with several clients
-/// `CASE-REPEAT-INSTRUMENT-client-N.csv`.
-pub(crate) const ARTIFACTS: &str = "artifacts";
+/// What a run leaves beside the record.
+#[derive(Clone, Copy)]
+pub(super) struct Artifacts<'a> {
+    folder: &'a Path,
+    captures: Option<&'a RunCaptures>,
+}
+
 /// Setting up a test bed and taking it down.
 const TESTBED_TIME: Duration = Duration::from_millis(500);
 /// What an instrument without a time-out may take beyond its stated time before it is stopped.
@@ -97,7 +104,11 @@ pub(crate) fn run(
                     wanted.next(&plan, &record.latest(), round, Some(&planned))
                 });
                 let begun = Instant::now();
-                let (set_up, artifacts) = (measures.set_up, Some(artifacts.as_path()));
+                let set_up = measures.set_up;
+                let artifacts = Some(Artifacts {
+                    folder: &artifacts,
+                    captures: measures.captures,
+                });
                 let run = run_once(set_up, watch, artifacts, attempt, &planned, stop);
                 // What a signal cut short is no measurement.
                 if stop.cause().is_some() {
@@ -249,7 +260,7 @@ fn label(run: &PlannedRun<'_>) -> String {
 pub(super) fn run_once(
     set_up: &SetUp<'_>,
     watch: Watch<'_>,
-    artifacts: Option<&Path>,
+    artifacts: Option<Artifacts<'_>>,
     attempt: u32,
     planned: &PlannedRun<'_>,
     stop: &Stop,
@@ -282,10 +293,26 @@ fn use_testbed(
     testbed: Box<dyn Testbed>,
     watch: Watch<'_>,
     planned: &PlannedRun<'_>,
-    artifacts: Option<&Path>,
+    artifacts: Option<Artifacts<'_>>,
     stop: &Stop,
     run: &mut Run,
 ) {
+    let captures = artifacts.and_then(|all| Some((all.folder, all.captures?)));
+    let captures = captures.map_or(Ok(RunningCaptures::NONE), |(folder, of)| {
+        of.begin(folder, &*testbed, planned, run.attempt)
+    });
+    let captures = match captures {
+        Ok(captures) => captures,
+        Err(error) => {
+            run.outcome = Outcome::Failed {
+                cause: format!("capture: {error:#}"),
+            };
+            // That it could not be captured is said already.
+            let _ = testbed.tear_down();
+            return;
+        }
+    };
+    let artifacts = artifacts.map(|all| all.folder);
     run.environment = environment(&*testbed);
     let stop = &testbed.stops(stop);
     let shown = watch.show(&*testbed, planned);
@@ -303,7 +330,8 @@ fn use_testbed(
     drop(shown);
     let torn_down = testbed.tear_down();
     run.outcome = outcome(&mut run.measurements, &torn_down, spoilt);
-    let links = torn_down.unwrap_or_default();
+    let mut links = torn_down.unwrap_or_default();
+    captures.finish(&mut links);
     run.links = links.into_iter().map(LinkCounts::of).collect();
 }
 

@@ -120,7 +120,7 @@ fn of_instrument(name: &str, instrument: &str) -> String {
 }
 
 /// The emulated links of a case in their order: what each is called, what it joins, and its conditions.
-fn conditions(case: &Case) -> Vec<(String, [String; 2], LinkSpec)> {
+pub(super) fn conditions(case: &Case) -> Vec<(String, [String; 2], LinkSpec)> {
     match &case.bed {
         Bed::Netns(pair) => {
             let name = |number: u32| match pair.clients {

@@ -48,8 +48,8 @@ pub(crate) struct ForwarderOptions {
     pub(crate) memory: usize,
     /// Takes a line a packet of the only link.
     pub(crate) packet_log: Option<PacketLog>,
-    /// Copies packets of the only link.
-    pub(crate) capture: Option<Capture>,
+    /// Copy packets, each of a link, in the order of the links; none where there is none.
+    pub(crate) captures: Vec<Capture>,
     /// Rises when the forwarder dies: nothing passes any more.
     pub(crate) died: Arc<AtomicBool>,
 }
@@ -61,7 +61,7 @@ impl Default for ForwarderOptions {
             late_budget: LateBudget::DEFAULT,
             memory: HELD_MEMORY,
             packet_log: None,
-            capture: None,
+            captures: Vec::new(),
             died: Arc::default(),
         }
     }
@@ -81,8 +81,8 @@ impl From<CpuUse> for ForwarderOptions {
 pub(crate) struct ForwarderThread {
     thread: JoinHandle<Vec<Summary>>,
     handle: ForwarderHandle,
-    /// Of the first link, from its start to its end.
-    capture: Option<CaptureHandle>,
+    /// Each of a link, from its start to its end, in the order of the links.
+    captures: Vec<CaptureHandle>,
 }
 
 /// Asks a forwarder, from any thread, whether or not it still runs.
@@ -214,8 +214,10 @@ impl ForwarderThread {
             alarm: Alarm::new().context("making the forwarder's alarm")?,
         });
         let log = options.packet_log.map(PacketLog::begin).transpose()?;
-        let capture = options.capture.map(|of| of.begin(Nanos::ZERO));
-        let (tap, capture) = capture.transpose()?.unzip();
+        let captures = options.captures.into_iter();
+        let captures = captures.map(|of| of.begin(Nanos::ZERO));
+        let captures = captures.collect::<Result<Vec<_>>>()?;
+        let (taps, captures): (Vec<_>, Vec<_>) = captures.into_iter().unzip();
         let (commands, to_do) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
         let rung = Arc::clone(&bell);
@@ -229,8 +231,8 @@ impl ForwarderThread {
                 for ((ports, link, rules), log) in links.into_iter().zip(logs) {
                     forwarder.join(ports, link, rules, options.late_budget, log);
                 }
-                if let Some(tap) = tap {
-                    forwarder.capture(0, tap);
+                for (link, tap) in taps.into_iter().enumerate() {
+                    forwarder.capture(link, tap);
                 }
                 let mut running = Running {
                     forwarder,
@@ -256,7 +258,7 @@ impl ForwarderThread {
         Ok(Self {
             thread,
             handle,
-            capture,
+            captures,
         })
     }
 
@@ -274,8 +276,8 @@ impl ForwarderThread {
         let ended = self.thread.join();
         let mut summaries =
             ended.map_err(|panic| anyhow!("the forwarder died: {}", message(&*panic)))?;
-        if let (Some(capture), Some(first)) = (self.capture, summaries.first_mut()) {
-            first.capture = Some(capture.finish());
+        for (summary, capture) in summaries.iter_mut().zip(self.captures) {
+            summary.capture = Some(capture.finish());
         }
         Ok(summaries)
     }

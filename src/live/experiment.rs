@@ -67,27 +67,27 @@ pub(crate) struct FigureRow {
 #[schema(as = Run)]
 pub(crate) struct ExperimentView {
     /// The scenario's name.
-    scenario: String,
+    pub(crate) scenario: String,
     /// In a sentence.
-    title: String,
+    pub(crate) title: String,
     /// Runs that have ended.
-    done: usize,
+    pub(crate) done: usize,
     /// Those, and the ones that are still to come, as far as is known.
-    planned: usize,
+    pub(crate) planned: usize,
     /// Seconds until the end, as far as times are known; null before the first run.
-    eta_s: Option<f64>,
+    pub(crate) eta_s: Option<f64>,
     /// The case that runs now; null between two runs.
-    case: Option<String>,
+    pub(crate) case: Option<String>,
     /// Which of its runs.
-    repeat: Option<u32>,
+    pub(crate) repeat: Option<u32>,
     /// Which attempt at it.
-    attempt: Option<u32>,
+    pub(crate) attempt: Option<u32>,
     /// What is done now: `baseline`, `set-up`, the names of the instruments that measure, `tear-down`, `reports`.
-    phase: String,
+    pub(crate) phase: String,
     /// What runs next; null where nothing does.
-    next: Option<NumberedRun>,
+    pub(crate) next: Option<NumberedRun>,
     /// Headline figures of every case so far, in the order of the plan.
-    rows: Vec<FigureRow>,
+    pub(crate) rows: Vec<FigureRow>,
 }
 
 impl Experiment {

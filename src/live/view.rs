@@ -34,7 +34,7 @@ pub(crate) struct LinkView {
     /// Whether and how long that is for a time only.
     pub(super) lease: Option<LeaseView>,
     /// Why its conditions cannot be changed; null where they can.
-    pub(super) fixed: Option<String>,
+    pub(crate) fixed: Option<String>,
     /// Every random draw follows from it.
     pub(super) seed: u64,
 }

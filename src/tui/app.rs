@@ -11,7 +11,9 @@ use tokio::sync::broadcast::error::TryRecvError;
 use super::history::History;
 use super::output::CommandOutput;
 use super::steps::Knob;
-use crate::live::{ChangeOrder, Conditions, Event, Happening, LinkView, Links, LiveLink, Sample};
+use crate::live::{
+    ChangeOrder, Conditions, Event, ExperimentView, Happening, LinkView, Links, LiveLink, Sample,
+};
 
 /// Changes that can be undone.
 const UNDONE: usize = 100;
@@ -21,6 +23,10 @@ pub(super) struct App {
     links: Links,
     pub(super) output: Option<CommandOutput>,
     pub(super) watched: Option<Watched>,
+    /// How far the experiment is whose links they are.
+    pub(super) experiment: Option<ExperimentView>,
+    /// How many of its last figures are below those that are shown.
+    pub(super) figures_below: usize,
     pub(super) knob: Knob,
     /// What is being typed.
     pub(super) entry: Option<String>,
@@ -48,6 +54,8 @@ impl App {
             links,
             output,
             watched: None,
+            experiment: None,
+            figures_below: 0,
             knob: Knob::Delay,
             entry: None,
             said: String::new(),
@@ -57,10 +65,12 @@ impl App {
 
     /// Takes in what has happened since the last look.
     pub(super) fn look(&mut self) {
+        self.experiment = self.links.experiment().view();
         let all = self.links.all();
-        let is_it = |watched: &Watched| all.iter().any(|link| Arc::ptr_eq(link, &watched.link));
-        if !self.watched.as_ref().is_some_and(is_it) {
-            self.watched = all.first().map(|link| Watched::of(link, (1, all.len())));
+        let at = |watched: &Watched| all.iter().position(|link| Arc::ptr_eq(link, &watched.link));
+        match self.watched.as_mut().map(|watched| (at(watched), watched)) {
+            Some((Some(at), watched)) => watched.place = (at + 1, all.len()),
+            _ => self.watched = all.first().map(|link| Watched::of(link, (1, all.len()))),
         }
         if let Some(watched) = &mut self.watched {
             watched.look(self.is_paused);
@@ -87,19 +97,37 @@ impl App {
         }
         match key.code {
             KeyCode::Char('q') => return true,
+            KeyCode::Char('p') => self.is_paused = !self.is_paused,
+            KeyCode::Tab => self.turn(1),
+            KeyCode::BackTab => self.turn(-1),
+            code if self.experiment.is_some() => self.key_of_run(code),
             KeyCode::Right | KeyCode::Char('l') => self.choose(1),
             KeyCode::Left | KeyCode::Char('h') => self.choose(Knob::ALL.len() - 1),
             KeyCode::Up | KeyCode::Char('+' | 'k') => self.said = self.step(true),
             KeyCode::Down | KeyCode::Char('-' | 'j') => self.said = self.step(false),
             KeyCode::Char('x') => self.said = self.remove(),
             KeyCode::Char('u') => self.said = self.undo(),
-            KeyCode::Char('p') => self.is_paused = !self.is_paused,
             KeyCode::Enter => self.entry = Some(String::new()),
-            KeyCode::Tab => self.turn(1),
-            KeyCode::BackTab => self.turn(-1),
             _ => {}
         }
         false
+    }
+
+    /// What keys do while an experiment runs: nobody changes the conditions of a run that is measured.
+    fn key_of_run(&mut self, code: KeyCode) {
+        let figures = self.experiment.as_ref().map_or(0, |of| of.rows.len());
+        let below = self.figures_below;
+        match code {
+            KeyCode::Up | KeyCode::Char('k') => {
+                self.figures_below = (below + 1).min(figures.saturating_sub(1));
+            }
+            KeyCode::Down | KeyCode::Char('j') => self.figures_below = below.saturating_sub(1),
+            KeyCode::Char('+' | '-' | 'x' | 'u') | KeyCode::Enter => {
+                let view = self.watched.as_ref().map(|watched| &watched.view);
+                self.said = view.and_then(|view| view.fixed.clone()).unwrap_or_default();
+            }
+            _ => {}
+        }
     }
 
     fn choose(&mut self, by: usize) {

@@ -12,14 +12,18 @@ use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
 
 use super::app::{App, Watched};
 use super::history::SPAN_S;
+use super::run;
 use super::steps::Knob;
 use crate::live::{Sample, Way};
 
 const HELP: &str = "\u{2190} \u{2192} condition  \u{2191} \u{2193} more, less  x without  Enter type  u undo  p pause  Tab next link  q leave";
+const HELP_OF_RUN: &str = "\u{2191} \u{2193} figures  p pause  Tab next link  q leave   (the conditions are the scenario's)";
 /// Lines of counters: a head, two directions, what was dropped, the departure error.
 const COUNTERS: u16 = 5;
-/// Lines of what a command prints, with the frame.
+/// Lines of what a command prints, or of an experiment's figures, with the frame.
 const OUTPUT: u16 = 8;
+/// Lines of how far an experiment is.
+const PROGRESS: u16 = 2;
 
 /// Colours of up and down, which the colour-blind tell apart too; none where nobody wants any (no-color.org).
 fn colours() -> [Style; 2] {
@@ -32,16 +36,15 @@ fn colours() -> [Style; 2] {
 
 /// Draws everything.
 pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
-    let output = match app.output {
-        Some(_) => OUTPUT,
-        None => 0,
-    };
-    let [head, charts, counters, printed, knobs, said, help] = Layout::vertical([
+    let is_run = app.experiment.is_some();
+    let lines = |wanted: bool, lines| Constraint::Length(if wanted { lines } else { 0 });
+    let [progress, head, charts, counters, printed, knobs, said, help] = Layout::vertical([
+        lines(is_run, PROGRESS),
         Constraint::Length(2),
         Constraint::Min(6),
         Constraint::Length(COUNTERS),
-        Constraint::Length(output),
-        Constraint::Length(1),
+        lines(is_run || app.output.is_some(), OUTPUT),
+        lines(!is_run, 1),
         Constraint::Length(1),
         Constraint::Length(1),
     ])
@@ -61,7 +64,9 @@ pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
         if let Some(sample) = &watched.last {
             frame.render_widget(table(sample), counters);
         }
-        frame.render_widget(conditions(app, watched), knobs);
+        if !is_run {
+            frame.render_widget(conditions(app, watched), knobs);
+        }
     } else {
         frame.render_widget(Paragraph::new("no link runs"), head);
     }
@@ -72,13 +77,23 @@ pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
         let lines: Vec<Line<'_>> = lines.into_iter().map(Line::raw).collect();
         frame.render_widget(Paragraph::new(lines).block(block), printed);
     }
+    if let Some(experiment) = &app.experiment {
+        frame.render_widget(run::progress(experiment), progress);
+        // Between two runs there is room for more of them.
+        let area = match app.watched {
+            Some(_) => printed,
+            None => charts.union(counters).union(printed),
+        };
+        run::figures(frame, area, &experiment.rows, app.figures_below);
+    }
     let line = match &app.entry {
         Some(entry) => format!("NAME=VALUE ...: {entry}_"),
         None => app.said.clone(),
     };
     frame.render_widget(Paragraph::new(line), said);
     let help_style = Style::new().add_modifier(Modifier::DIM);
-    frame.render_widget(Paragraph::new(HELP).style(help_style), help);
+    let keys = if is_run { HELP_OF_RUN } else { HELP };
+    frame.render_widget(Paragraph::new(keys).style(help_style), help);
 }
 
 fn title(app: &App, watched: &Watched) -> Paragraph<'static> {

@@ -30,6 +30,14 @@ pub(crate) struct Summary {
     pub(crate) departure_error: Departures,
     #[serde(default)]
     pub(crate) interfaces: Vec<Happened>,
+    pub(crate) capture: Option<Captured>,
+}
+
+/// How many packets a capture kept at each end.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Captured {
+    pub(crate) a: u64,
+    pub(crate) b: u64,
 }
 
 /// What happened to an interface.
@@ -143,8 +151,13 @@ impl WanBox {
 
     /// Starts a box of the links in `file` in `ns`, and waits until it forwards.
     pub(crate) fn start_links(ns: &NetNs, file: &Path) -> Result<Self> {
+        Self::start_links_with(ns, file, &[])
+    }
+
+    /// The same with these options.
+    pub(crate) fn start_links_with(ns: &NetNs, file: &Path, options: &[&str]) -> Result<Self> {
         let mut command = process::farwire();
-        command.args(["emulate", "--links"]).arg(file);
+        command.args(["emulate", "--links"]).arg(file).args(options);
         Self::launch(command, ns)
     }
 

@@ -1,19 +1,20 @@
 //! A box of many links: each has interfaces and conditions of its own, and all share one forwarder.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::Write as _;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use netio::netns::NetNs;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::NamedTempFile;
 
 use crate::common::nft;
-use crate::common::process::{farwire, ip, run_in, wait_for};
+use crate::common::process::{farwire, ip, run, run_in, wait_for};
 use crate::common::state::State;
 use crate::common::suite::{Need, Suite};
 use crate::common::wan_box::WanBox;
@@ -28,6 +29,11 @@ pub(crate) fn add(suite: &mut Suite) {
         "each of many links has conditions, counters and draws of its own",
         &NEEDS,
         each_has_its_own,
+    );
+    suite.test(
+        "each of many links is captured into a file of its own",
+        &NEEDS,
+        captured,
     );
     suite.test(
         "forty links leave their interfaces as they were",
@@ -187,6 +193,39 @@ fn each_has_its_own() -> Result<()> {
     );
     // Of one seed, and not the same losses: with 100 packets these differ nearly always, and for these draws they do.
     ensure!(arrived[1] != arrived[2], "{arrived:?}");
+    Ok(())
+}
+
+fn captured() -> Result<()> {
+    let street = Street::build(2)?;
+    let links = file(["delay = '1ms'", "loss = '100%'"])?;
+    let folder = tempfile::tempdir()?;
+    let prefix = folder.path().join("seen").display().to_string();
+    let options = ["--pcap", &prefix, "--pcap-filter", "udp"];
+    let wan = WanBox::start_links_with(&street.middle, links.path(), &options)?;
+    ensure!(street.send(0, 10)? == 10 && street.send(1, 5)? == 0);
+    let told = wan.stop_links()?;
+    for (number, expected) in [(10, 10), (5, 0)].into_iter().enumerate() {
+        let capture = told[number].capture.as_ref();
+        let capture = capture.with_context(|| format!("{told:?}"))?;
+        ensure!((capture.a, capture.b) == expected, "{number}: {capture:?}");
+        let file = format!("{prefix}-x{number}-y{number}.pcapng");
+        let bytes = fs::read(&file).with_context(|| file.clone())?;
+        // The magic number of a section header, and both ends by name.
+        ensure!(bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]), "{file}");
+        for end in ['x', 'y'] {
+            let name = format!("{end}{number}");
+            let is_it = |part: &[u8]| part == name.as_bytes();
+            ensure!(bytes.windows(name.len()).any(is_it), "{file}: no {name}");
+        }
+    }
+    let mut both = farwire();
+    both.args(["emulate", "--pcap", "-", "--links"])
+        .arg(links.path());
+    let refused = run(&mut both)?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    ensure!(refused.status.code() == Some(2), "{said}");
+    ensure!(said.contains("takes one link's: name a PREFIX"), "{said}");
     Ok(())
 }
 

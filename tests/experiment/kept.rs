@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 
 use crate::common::process::{self, farwire};
 use crate::common::suite::{Need, Suite};
@@ -24,6 +25,51 @@ pub(crate) fn add(suite: &mut Suite) {
         &[Need::Namespaces],
         kept_lines,
     );
+    suite.test(
+        "a run's packets are captured beside the record, which says where",
+        &[Need::Namespaces],
+        kept_packets,
+    );
+    suite.test(
+        "a capture of runs that cannot be is refused",
+        &[Need::Namespaces],
+        no_packets,
+    );
+}
+
+fn kept_packets() -> Result<()> {
+    let small = Small::of(&[PING, "[[cases]]\nname = 'a/b'\nrepeats = 2\n"])?;
+    let output = process::run(small.command().args(["--pcap=seen", "--pcap-filter=icmp"]))?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let record = fs::read_to_string(small.path("out/record.jsonl"))?;
+    let mut runs = 0;
+    for line in record.lines() {
+        let line: Value = serde_json::from_str(line)?;
+        let Some(run) = line.get("run") else { continue };
+        runs += 1;
+        let capture = &run["links"][0]["capture"];
+        let attempt = run["attempt"].as_u64().context("an attempt")?;
+        let name = match attempt {
+            1 => format!("seen-a_b-{}.pcapng", run["repeat"]),
+            _ => format!("seen-a_b-{}-attempt-{attempt}.pcapng", run["repeat"]),
+        };
+        ensure!(capture["file"] == format!("artifacts/{name}"), "{capture}");
+        // Five echoes and their replies, in and out.
+        ensure!(capture["a"] == 10 && capture["b"] == 10, "{capture}");
+        let bytes = fs::read(small.path(&format!("out/artifacts/{name}")))?;
+        ensure!(bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]), "{name}");
+    }
+    ensure!(runs >= 2, "{record}");
+    Ok(())
+}
+
+fn no_packets() -> Result<()> {
+    let small = Small::of(&[PING, PLAIN])?;
+    let output = process::run(small.command().arg("--pcap=a/b"))?;
+    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
+    ensure!(stderr(&output).contains("a name, without /"));
+    ensure!(!small.path("out").exists(), "a record was begun");
+    Ok(())
 }
 
 fn kept_lines() -> Result<()> {

@@ -1,10 +1,10 @@
 //! `--tui` on a terminal of its own: what it shows, what its keys do, and that the terminal is as it was.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -15,7 +15,7 @@ use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
-use vt100::Parser;
+use vt100::{Color, Parser};
 
 use crate::common::process::{self, wait_for};
 use crate::common::suite::{Need, Suite};
@@ -31,6 +31,27 @@ const UP: &str = "\x1b[A";
 /// What ends a command that SIGTERM ends, as a shell has it.
 const TERMINATED: i32 = 128 + 15;
 
+/// A short case, and one that lasts until it is ended.
+const TWO_CASES: &str = "\
+name = 'two'
+title = 'Two cases'
+order = 'as-written'
+late_budget = '1s'
+tcp = { congestion = 'reno' }
+bed = { kind = 'netns' }
+[[instruments]]
+name = 'echo'
+kind = 'ping'
+[[cases]]
+name = 'short'
+link = { delay = '1ms' }
+parameters.echo = { count = 3, interval = '10ms' }
+[[cases]]
+name = 'long'
+link = { delay = '2ms' }
+parameters.echo = { count = 60000, interval = '10ms' }
+";
+
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
         "a screen shows the link and the command's output, and its keys change the link",
@@ -41,6 +62,21 @@ pub(crate) fn add(suite: &mut Suite) {
         "a signal ends a screen, and the terminal is as it was",
         &NEEDS,
         a_signal,
+    );
+    suite.test(
+        "a screen shows a run: its links, how far it is and its figures; no key changes it, and it ends as by a signal",
+        &[Need::Namespaces],
+        a_run,
+    );
+    suite.test(
+        "a signal ends a run's screen, and what the run came to stands on the terminal as it was",
+        &[Need::Namespaces],
+        signals_to_a_run,
+    );
+    suite.test(
+        "a screen has colours, and none where NO_COLOR is set",
+        &NEEDS,
+        colours,
     );
     suite.test("without a terminal there is no screen", &[], refused);
 }
@@ -59,6 +95,43 @@ struct OnTerminal {
 impl OnTerminal {
     /// `farwire exec --tui` with pings behind 1 ms; on return it shows the link.
     fn start() -> Result<Self> {
+        Self::exec(&[])
+    }
+
+    /// The same in an environment with these variables.
+    fn exec(environment: &[(&str, &str)]) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut command = process::farwire();
+        command
+            .args(["exec", "--tui", "--listen"])
+            .arg(format!("unix:{}", folder.path().join("api").display()))
+            .args(["--delay", "1ms", "--", "sh", "-c"])
+            .arg("echo first words; exec ping -n -i 0.2 $FARWIRE_SERVER > /dev/null")
+            .env_remove("NO_COLOR")
+            .envs(environment.iter().copied());
+        let screen = Self::of(&mut command, folder)?;
+        screen.await_text("[delay 1ms]")?;
+        Ok(screen)
+    }
+
+    /// `farwire run --tui` of two cases; on return it shows the second.
+    fn run() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("scenario.toml");
+        fs::write(&file, TWO_CASES)?;
+        let mut command = process::farwire();
+        command
+            .args(["run", "--tui", "--out"])
+            .arg(folder.path().join("out"))
+            .arg(file);
+        let screen = Self::of(&mut command, folder)?;
+        screen.await_text("now long (1")?;
+        screen.await_text("in force: delay 2ms")?;
+        Ok(screen)
+    }
+
+    /// A command on a terminal of its own.
+    fn of(command: &mut Command, folder: TempDir) -> Result<Self> {
         let size = Winsize {
             ws_row: ROWS.get(),
             ws_col: COLUMNS.get(),
@@ -67,13 +140,8 @@ impl OnTerminal {
         };
         let pair = openpty(&size, None)?;
         let before = tcgetattr(&pair.slave)?;
-        let folder = tempfile::tempdir()?;
         let end = || pair.slave.try_clone().map(Stdio::from);
-        let child = process::farwire()
-            .args(["exec", "--tui", "--listen"])
-            .arg(format!("unix:{}", folder.path().join("api").display()))
-            .args(["--delay", "1ms", "--", "sh", "-c"])
-            .arg("echo first words; exec ping -n -i 0.2 $FARWIRE_SERVER > /dev/null")
+        let child = command
             .env("TERM", "xterm-256color")
             .stdin(end()?)
             .stdout(end()?)
@@ -91,16 +159,31 @@ impl OnTerminal {
                 }
             }
         });
-        let screen = Self {
+        Ok(Self {
             child,
             keys,
             shown,
             slave: pair.slave,
             before,
             folder,
-        };
-        screen.await_text("[delay 1ms]")?;
-        Ok(screen)
+        })
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill(
+            Pid::from_raw(i32::try_from(self.child.id())?),
+            signal,
+        )?)
+    }
+
+    /// Whether something is drawn in a colour.
+    fn is_coloured(&self) -> bool {
+        let shown = self.shown.lock().expect("the reader does not panic");
+        let mut cells = (0..ROWS.get()).flat_map(|row| (0..COLUMNS.get()).map(move |at| (row, at)));
+        cells.any(|(row, at)| {
+            let cell = shown.screen().cell(row, at);
+            cell.is_some_and(|cell| cell.fgcolor() != Color::Default)
+        })
     }
 
     fn text(&self) -> String {
@@ -133,11 +216,16 @@ impl OnTerminal {
         Ok(link.with_context(|| all.to_string())?["conditions"].clone())
     }
 
-    /// Waits for the end; the terminal is as it was, with what the command printed.
-    fn end(mut self) -> Result<ExitStatus> {
+    /// Waits for the end; the terminal is as it was, with what the command of `exec` printed.
+    fn end(self) -> Result<ExitStatus> {
+        self.end_with("first words")
+    }
+
+    /// Waits for the end; the terminal is as it was, with this on it and what farwire said.
+    fn end_with(mut self, printed: &str) -> Result<ExitStatus> {
         let status = process::end_of(&mut self.child)?;
-        self.await_text("first words")?;
-        self.await_line("what the link did", |line| line.starts_with("farwire: "))?;
+        self.await_text(printed)?;
+        self.await_line("what farwire said", |line| line.starts_with("farwire: "))?;
         let shown = self.shown.lock().expect("the reader does not panic");
         let screen = shown.screen();
         ensure!(!screen.alternate_screen(), "the screen still stands");
@@ -194,16 +282,73 @@ fn keys() -> Result<()> {
 }
 
 fn a_signal() -> Result<()> {
-    let screen = OnTerminal::start()?;
-    let pid = Pid::from_raw(i32::try_from(screen.child.id())?);
-    kill(pid, Signal::SIGTERM)?;
-    let status = screen.end()?;
-    ensure!(status.code() == Some(TERMINATED), "{status}");
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let screen = OnTerminal::start()?;
+        // Before, SIGINT ends farwire without it.
+        screen.await_text("first words")?;
+        screen.signal(signal)?;
+        let status = screen.end()?;
+        ensure!(status.code() == Some(TERMINATED), "{signal}: {status}");
+    }
+    Ok(())
+}
+
+fn a_run() -> Result<()> {
+    let mut screen = OnTerminal::run()?;
+    screen.await_line("how far it is", |line| {
+        line.contains("Two cases") && line.contains(" runs, about ")
+    })?;
+    screen.await_line("the first case's figure", |line| {
+        line.contains("short") && line.contains("echo.rtt_ms.median")
+    })?;
+    screen.await_line("packets of the link", |line| line.starts_with("up  "))?;
+    for keys in ["+", "\r", "x"] {
+        screen.press(keys)?;
+        screen.await_text("conditions are its scenario's")?;
+    }
+    screen.press("p")?;
+    screen.await_text("PAUSED")?;
+    ensure!(screen.text().contains("in force: delay 2ms"));
+    screen.press("q")?;
+    let status = screen.end_with("--resume")?;
+    ensure!(status.code() == Some(1), "{status}");
+    Ok(())
+}
+
+fn signals_to_a_run() -> Result<()> {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let screen = OnTerminal::run()?;
+        screen.signal(signal)?;
+        // Of the case that was measured.
+        let status = screen.end_with("short")?;
+        ensure!(status.code() == Some(1), "{signal}: {status}");
+    }
+    Ok(())
+}
+
+fn colours() -> Result<()> {
+    // An empty one is none (no-color.org).
+    for (value, expected) in [("", true), ("1", false)] {
+        let screen = OnTerminal::exec(&[("NO_COLOR", value)])?;
+        screen.await_line("packets of the link", |line| line.starts_with("up  "))?;
+        ensure!(
+            screen.is_coloured() == expected,
+            "NO_COLOR={value}: {}",
+            screen.text()
+        );
+        screen.await_text("first words")?;
+        screen.signal(Signal::SIGTERM)?;
+        screen.end()?;
+    }
     Ok(())
 }
 
 fn refused() -> Result<()> {
-    for (line, code) in [("exec --tui -- true", 125), ("emulate --tui no-a no-b", 2)] {
+    for (line, code) in [
+        ("exec --tui -- true", 125),
+        ("emulate --tui no-a no-b", 2),
+        ("run --tui none.toml", 2),
+    ] {
         let output = process::run(process::farwire().args(line.split(' ')))?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(code), "{line}: {said}");

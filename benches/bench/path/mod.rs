@@ -3,6 +3,7 @@
 pub(crate) mod lateness;
 pub(crate) mod links;
 pub(crate) mod packets;
+pub(crate) mod page;
 pub(crate) mod paired;
 pub(crate) mod paths;
 pub(crate) mod rates;

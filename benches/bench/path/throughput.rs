@@ -79,7 +79,8 @@ pub(crate) fn one(rival: &Rival, over: Over) -> Result<Stream> {
 }
 
 impl Stream {
-    fn of(carried: &Carried, own_loss: u64) -> Result<Self> {
+    /// What a load came to, and its own loss.
+    pub(crate) fn of(carried: &Carried, own_loss: u64) -> Result<Self> {
         if let Some(error) = carried.said["error"].as_str() {
             bail!("iperf3: {error}");
         }

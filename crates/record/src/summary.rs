@@ -4,6 +4,7 @@ mod shares;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use model::{Counters, DropCause, StageReport};
 use serde::{Deserialize, Serialize};
@@ -256,6 +257,9 @@ pub struct CaptureSummary {
     /// Why the writer ended before the emulator did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Where it is, from the folder of the record that this is part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
 }
 
 impl Summary {

@@ -159,6 +159,7 @@ fn go_on_until(
     let measures = Measures {
         set_up: &|case: &Case, _| loopback.set_up(case),
         baseline: &|_, _, _| Ok(Some(Baseline::default())),
+        captures: None,
         watch: Watch::NOBODY,
     };
     run(&measures, record, writer, redo_invalid, stop).unwrap();

@@ -62,11 +62,11 @@ pub(crate) struct CaptureHandle {
 }
 
 impl Capture {
-    /// In `PREFIX.pcapng`, in the place of what stood there; `-` is standard output.
+    /// In `PREFIX.pcapng`, in the place of what stood there; `-` is standard output. `ends` are what stands at A and B, in words.
     ///
     /// # Errors
     /// It cannot be written; names the file.
-    pub(crate) fn create(prefix: &Path, filter: Filter) -> Result<Self> {
+    pub(crate) fn create(prefix: &Path, filter: Filter, ends: [String; 2]) -> Result<Self> {
         let sink: Box<dyn Write + Send> = if output::is_stdout(prefix) {
             Box::new(io::stdout())
         } else {
@@ -76,7 +76,7 @@ impl Capture {
         };
         let spec = CaptureSpec {
             filter,
-            ends: ["client's side", "server's side"].map(str::to_owned),
+            ends,
             ..CaptureSpec::default()
         };
         Ok(Self { spec, sink })

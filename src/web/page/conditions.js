@@ -256,7 +256,8 @@ export class Conditions {
   lock(why) {
     this.isLocked = why !== null;
     byId("locked").hidden = why === null;
-    say(byId("locked"), why ?? "");
+    // Messages have names of commands between backticks, as on a terminal.
+    say(byId("locked"), (why ?? "").replaceAll("`", ""));
     this.fields.disabled = this.isLocked;
     this.classes.disabled = this.isLocked;
     for (const button of byId("profiles").children) button.disabled = this.isLocked;
