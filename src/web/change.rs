@@ -76,7 +76,7 @@ pub(super) fn order(
         if_revision: if_revision(headers)?,
         lease_for: lease_for
             .transpose()
-            .map_err(|cause| Problem::bad_request(format!("for: {cause}")))?,
+            .map_err(|cause: String| Problem::wrong("for", cause))?,
         lease: lease(headers)?,
         is_dry_run,
     })

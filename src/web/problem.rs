@@ -22,7 +22,7 @@ pub(super) struct Problem {
     status: u16,
     /// What is wrong, and what would be right.
     detail: String,
-    /// The condition that is wrong, as a path: `up.loss`.
+    /// What is wrong: a condition as a path, `up.loss`, or the query's `for`.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
     /// Between two runs of an experiment, what runs next.
@@ -52,6 +52,17 @@ impl Problem {
 
     pub(super) fn bad_request(detail: impl Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// What is well-formed, and cannot be.
+    pub(super) fn wrong(field: &str, detail: impl Display) -> Self {
+        Self {
+            field: Some(field.to_owned()),
+            ..Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                format!("{field}: {detail}"),
+            )
+        }
     }
 
     pub(super) fn not_found(detail: impl Display) -> Self {

@@ -48,7 +48,7 @@ fn wrong_requests() -> Result<()> {
         (put(json, "\r\nFarwire-Lease: x", "{}")?, 404, None),
         (put("text/plain", "", "{}")?, 415, None),
         (put(json, "", &large)?, 413, None),
-        (exec.patch("?for=forever", "{}")?, 400, None),
+        (exec.patch("?for=forever", "{}")?, 422, Some("for")),
         (exec.patch("?four=1s", "{}")?, 400, None),
         (exec.get("/v1/links/none")?, 404, None),
         (exec.get("/v1/../../etc/passwd")?, 404, None),
