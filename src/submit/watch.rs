@@ -90,7 +90,7 @@ impl Watch<'_> {
             if seen.settled.len() == self.pass.shards.len() {
                 return Ok(seen.causes);
             }
-            self.sleep(interval)?;
+            self.sleep(interval, &seen)?;
         }
     }
 
@@ -227,10 +227,22 @@ impl Watch<'_> {
             .unwrap_or_default()
     }
 
-    /// Sleeps, with an eye on signals and on `--cancel`.
-    fn sleep(&self, time: Duration) -> Result<(), Failure> {
+    /// Sleeps, with an eye on signals, on `--cancel` and on the records of what runs: Slurm need not be asked often for the end of a shard to be
+    /// seen at once.
+    fn sleep(&self, time: Duration, seen: &Seen) -> Result<(), Failure> {
         let end = Instant::now() + time;
+        let mut looked = Instant::now();
         while Instant::now() < end {
+            if looked.elapsed() >= SOONEST {
+                looked = Instant::now();
+                let path = self.directory.path();
+                let mut running = seen.since.keys();
+                if running.any(|shard| {
+                    Record::is_finished(&directory::shard_directory(path, *shard, self.pass.number))
+                }) {
+                    return Ok(());
+                }
+            }
             if let Some(cause) = self.stop.cause() {
                 return Err(anyhow!(
                     "{cause}; Slurm goes on with the shards: the same command waits for them again, `farwire submit --cancel {}` ends them",

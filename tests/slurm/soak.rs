@@ -23,10 +23,15 @@ const MOST_OUTSIDE: usize = 20;
 /// Wall time against that of one machine.
 const MOST_OVERHEAD: f64 = 1.1;
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Student's t of 9 degrees of freedom at 97.5 %.
+/// Student's t at 97.5 %, of a degree of freedom less than there are repeats.
 const T: f64 = 2.262;
+/// Runs of some 1.8 s.
 const MORE: &str =
-    "parameters = { ping = { count = 50, interval = '20ms' } }\nlink = { delay = '2ms' }\n";
+    "parameters = { ping = { count = 70, interval = '20ms' } }\nlink = { delay = '2ms' }\n";
+/// Three shards of two minutes, one a node: each costs its two baselines, 4 s, and what Slurm takes between two tasks.
+const LONG: &str = "110s";
+/// Six.
+const SHORT: &str = "60s";
 
 pub(crate) fn add(suite: &mut Suite) {
     let needs = [&NEEDS[..], &[Need::Soak]].concat();
@@ -42,8 +47,8 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
-fn submit(experiment: &Experiment) -> Result<Child> {
-    let mut command = experiment.submit_by(farwire(), "60s")?;
+fn submit(experiment: &Experiment, shard_time: &str) -> Result<Child> {
+    let mut command = experiment.submit_by(farwire(), shard_time)?;
     command.args(["--at-once", "1"]);
     Ok(command.stdout(Stdio::null()).spawn()?)
 }
@@ -74,7 +79,7 @@ fn as_on_one_machine() -> Result<()> {
     single.current_dir(experiment.path(""));
     single.args(["run", "small.toml", "--out", "single"]);
     let alone = end(single.stdout(Stdio::null()).spawn()?)?;
-    let together = end(submit(&experiment)?)?;
+    let together = end(submit(&experiment, LONG)?)?;
     let overhead = together.as_secs_f64() / alone.as_secs_f64();
     let single = Record::read(&experiment.path("single"))?;
     let outside = outside(&single, &experiment.record()?)?;
@@ -111,16 +116,17 @@ fn outside(single: &Record, other: &Record) -> Result<usize> {
     for case in &single.plan().cases {
         let (known, found) = (values(single, &case.name), values(other, &case.name));
         ensure!(
-            known.len() == 10 && found.len() == 10,
+            known.len() == REPEATS as usize && found.len() == known.len(),
             "{known:?}, {found:?}"
         );
-        let mean = known.iter().sum::<f64>() / 10.0;
+        let repeats = f64::from(REPEATS);
+        let mean = known.iter().sum::<f64>() / repeats;
         let variance = known
             .iter()
             .map(|value| (value - mean).powi(2))
             .sum::<f64>()
-            / 9.0;
-        let half = T * (variance * 1.1).sqrt();
+            / (repeats - 1.0);
+        let half = T * (variance * (1.0 + 1.0 / repeats)).sqrt();
         outside += found
             .iter()
             .filter(|value| (**value - mean).abs() > half)
@@ -131,7 +137,7 @@ fn outside(single: &Record, other: &Record) -> Result<usize> {
 
 fn kills() -> Result<()> {
     let experiment = Experiment::with(CASES, REPEATS, MORE)?;
-    let mut submitted = submit(&experiment)?;
+    let mut submitted = submit(&experiment, SHORT)?;
     for _ in 0..2 {
         for victim in ["farwire", "slurmstepd", "slurmd"] {
             let pid = find(victim, &mut submitted)?;
@@ -142,7 +148,7 @@ fn kills() -> Result<()> {
         }
         submitted.kill()?;
         submitted.wait()?;
-        submitted = submit(&experiment)?;
+        submitted = submit(&experiment, SHORT)?;
     }
     end(submitted)?;
     experiment.record()?;
