@@ -71,10 +71,10 @@ pub(super) struct Directory {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     /// The directory of its record.
-    path: PathBuf,
+    pub(super) path: PathBuf,
     pub(super) complete: bool,
     /// With every attempt.
-    runs: usize,
+    pub(super) runs: usize,
     /// Runs that need no more attempts, and those that are to come as far as is known.
     pub(super) done: usize,
     pub(super) missing: usize,

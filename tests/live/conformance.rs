@@ -23,11 +23,7 @@ positive_data_acceptance.expected-statuses = [\"2xx\", \"401\", \"403\", \"404\"
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
         "what the OpenAPI document says holds for every answer to requests made up of it",
-        &[
-            Need::Soak,
-            Need::Namespaces,
-            Need::SoakTool(SCHEMATHESIS),
-        ],
+        &[Need::Soak, Need::Namespaces, Need::SoakTool(SCHEMATHESIS)],
         conforms,
     );
 }

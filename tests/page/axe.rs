@@ -36,13 +36,21 @@ fn everybody() -> Result<()> {
     browser.open(&link.url)?;
     browser.wait("document.querySelectorAll('#figures figure:first-child polyline').length > 0")?;
     browser.run(&axe)?;
-    ensure!(seriously(&browser, "document.body.append(document.createElement('img'));")? > 0);
+    ensure!(
+        seriously(
+            &browser,
+            "document.body.append(document.createElement('img'));"
+        )? > 0
+    );
     browser.run("document.querySelector('body > img').remove();")?;
     for size in SIZES {
         for theme in ["light", "dark"] {
             browser.look(size, theme)?;
             let found = violations(&browser)?;
-            ensure!(!found.iter().any(is_serious), "{size:?}, {theme}: {found:#?}");
+            ensure!(
+                !found.iter().any(is_serious),
+                "{size:?}, {theme}: {found:#?}"
+            );
         }
     }
     Ok(())
@@ -51,7 +59,10 @@ fn everybody() -> Result<()> {
 /// How many serious violations there are once a script has run.
 fn seriously(browser: &Browser, script: &str) -> Result<usize> {
     browser.run(script)?;
-    Ok(violations(browser)?.iter().filter(|found| is_serious(found)).count())
+    Ok(violations(browser)?
+        .iter()
+        .filter(|found| is_serious(found))
+        .count())
 }
 
 fn violations(browser: &Browser) -> Result<Vec<Value>> {

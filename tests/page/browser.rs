@@ -82,7 +82,8 @@ impl Browser {
     /// Makes the page so wide and high, in CSS pixels, and has it know this `prefers-color-scheme`.
     pub(crate) fn look(&self, size: [u32; 2], theme: &str) -> Result<()> {
         let [width, height] = size;
-        let device = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        let device =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         let theme = json!([{ "name": "prefers-color-scheme", "value": theme }]);
         for (command, parameters) in [
             ("Emulation.setDeviceMetricsOverride", device),
