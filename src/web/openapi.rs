@@ -67,9 +67,32 @@ pub(crate) fn document() -> String {
         schemas.extend(parts);
     }
     schemas.insert("LinkSpec".to_owned(), spec);
+    operations(&mut document).for_each(straighten);
     guard(&mut document);
     let text = serde_json::to_string_pretty(&document).expect("a document is JSON");
     text.replace("#/$defs/", "#/components/schemas/") + "\n"
+}
+
+fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let paths = document["paths"].as_object_mut().into_iter().flatten();
+    let paths = paths.filter_map(|(_, path)| path.as_object_mut());
+    paths.flat_map(Map::values_mut)
+}
+
+/// A parameter that may be left out is never null, as HTTP has no such thing; a body that is taken is needed.
+fn straighten(operation: &mut Value) {
+    for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+        let kind = &mut parameter["schema"]["type"];
+        let only = kind
+            .as_array()
+            .and_then(|kinds| kinds.iter().find(|kind| **kind != "null"));
+        if let Some(only) = only.cloned() {
+            *kind = only;
+        }
+    }
+    if let Some(body) = operation.get_mut("requestBody") {
+        body["required"] = true.into();
+    }
 }
 
 /// Says what is asked of every request: its token, where there is one, and that no strange page sends it; and as what errors are
@@ -108,10 +131,7 @@ fn guard(document: &mut Value) {
         "description": "That of --token-file, or to watch that of --read-token-file; none where neither was given",
     }});
     document["security"] = json!([{"token": []}, {}]);
-    let paths = document["paths"].as_object_mut();
-    let operations = paths.into_iter().flatten();
-    let operations = operations.filter_map(|(_, path)| path.as_object_mut());
-    for operation in operations.flat_map(Map::values_mut) {
+    for operation in operations(document) {
         let responses = operation["responses"].as_object_mut();
         for content in responses.into_iter().flat_map(Map::values_mut) {
             let Some(kinds) = content["content"].as_object_mut() else {

@@ -12,7 +12,7 @@ use crate::common::suite::{Need, Suite};
 const SCHEMATHESIS: &str = "bin/schemathesis";
 
 /// Seconds of requests.
-const LASTS: &str = "120";
+const LASTS: &str = "40";
 
 /// What the document's schemas let through may still mean nothing, as a queue without a rate does (422), or not fit what is in
 /// force (409, 412).
