@@ -663,3 +663,50 @@ fn a_name_an_instrument_and_a_case_are_a_scenario() {
     let host = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
     assert_eq!(case.congestion, host.trim());
 }
+
+/// The estimates of cases that ship, in full, against what they took: here or, where the cause says so, their authors.
+#[test]
+fn what_shipped_cases_should_take_is_within_a_third_of_what_they_took() {
+    let shipped = |text: &str| parse("x.toml", text, false).unwrap();
+    let transfer = shipped(include_str!("../../../scenarios/tcp-transfer.toml"));
+    let router = shipped(include_str!("../../../scenarios/bc10-router.toml"));
+    let speed = shipped(include_str!("../../../scenarios/alt-speed.toml"));
+    let toffee = shipped(include_str!("../../../scenarios/toffee-mocha.toml"));
+    let near = |name: &str, estimate_s: f64, took_s: f64| {
+        let ratio = estimate_s / took_s;
+        assert!(
+            (2.0 / 3.0..=4.0 / 3.0).contains(&ratio),
+            "{name}: {estimate_s} s for {took_s} s"
+        );
+    };
+    for (plan, case, took_s) in [
+        // Five times 2 MiB by every size of a block, as the published times of a MiB add up.
+        (&transfer, "blocks[mtu=1500]", 110.3),
+        // 23 times 1,073,733,637 bytes at the published 5.8185 ms a MiB.
+        (&transfer, "file", 137.0),
+        // On 25 November 2026, on 2 cores.
+        (&transfer, "wondershaper", 39.4),
+        (&transfer, "what-would", 13.0),
+        (&router, "wan", 32.6),
+        (&speed, "udp-beside", 32.9),
+    ] {
+        let estimate = crate::experiment::runner::estimate(plan.case(case).unwrap());
+        near(case, estimate.as_secs_f64(), took_s);
+    }
+    // The published seconds of each download.
+    for (case, took_s) in [
+        ("case1", 72.0),
+        ("case2", 577.0),
+        ("case3", 856.0),
+        ("case4", 579.0),
+        ("case5", 302.0),
+        ("case6", 745.0),
+        ("case7", 95.0),
+    ] {
+        let case = toffee.case(case).unwrap();
+        let pace = record::pace::Pace::of(case).unwrap();
+        let download = case.instruments.iter().find(|i| i.name == "download");
+        let estimate = instruments::measure::estimate(download.unwrap(), Some(&pace));
+        near(&case.name, estimate.unwrap().as_secs_f64(), took_s);
+    }
+}
