@@ -58,8 +58,8 @@ pub(super) fn order(
     let body = body.map_err(|refused| Problem::new(refused.status(), refused.body_text()))?;
     let value = parse(form, &body)?;
     let is_dry_run = match query.dry_run.as_deref() {
-        None | Some("0" | "false") => false,
-        Some("1" | "true") => true,
+        None | Some("0") => false,
+        Some("1") => true,
         Some(other) => {
             return Err(Problem::bad_request(format!(
                 "dry_run={other}: it is 0 or 1"
@@ -123,7 +123,7 @@ fn check_kind(form: Form, headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// The revision of `If-Match`.
+/// The revision of `If-Match`. What is none of a link's matches nothing (RFC 9110, section 13.1.1).
 fn if_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(said) = headers.get(header::IF_MATCH) else {
         return Ok(None);
@@ -137,9 +137,10 @@ fn if_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         .and_then(|rest| rest.strip_suffix('"'));
     let number = number.and_then(|number| number.parse().ok());
     number.map(Some).ok_or_else(|| {
-        Problem::bad_request(format!(
-            "If-Match: {said}: it is the ETag of a link, a revision in quotes: \"3\""
-        ))
+        Problem::new(
+            StatusCode::PRECONDITION_FAILED,
+            format!("If-Match: {said}: it is the ETag of a link, a revision in quotes: \"3\""),
+        )
     })
 }
 

@@ -63,7 +63,7 @@ pub(super) async fn one(State(app): State<App>, name: Name) -> Result<Response, 
 /// Puts these conditions into force, and no others.
 #[utoipa::path(
     put, path = "/v1/links/{name}", params(("name" = String, Path, description = "As /v1/links has it"), ChangeQuery,
-        ("If-Match" = Option<String>, Header, pattern = r#"^("[0-9]{1,19}"|\*)$"#, description = "Only if this revision is in force: \"3\""),
+        ("If-Match" = Option<String>, Header, description = "Only if this revision is in force: \"3\""),
         ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
     request_body(content = ref("#/components/schemas/LinkSpec"), content_type = "application/json"),
     responses(
@@ -87,7 +87,7 @@ pub(super) async fn put(
 /// Changes conditions: a JSON Merge Patch (RFC 7396) over those in force; null takes one away.
 #[utoipa::path(
     patch, path = "/v1/links/{name}", params(("name" = String, Path, description = "As /v1/links has it"), ChangeQuery,
-        ("If-Match" = Option<String>, Header, pattern = r#"^("[0-9]{1,19}"|\*)$"#, description = "Only if this revision is in force: \"3\""),
+        ("If-Match" = Option<String>, Header, description = "Only if this revision is in force: \"3\""),
         ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
     request_body(content = Object, content_type = "application/merge-patch+json"),
     responses(
@@ -123,7 +123,7 @@ pub(super) async fn schedule(State(app): State<App>, name: Name) -> Result<Respo
 /// Stops the time of a link's schedules, has it run, or moves it: at one instant in both directions, as any change.
 #[utoipa::path(
     put, path = "/v1/links/{name}/schedule", params(("name" = String, Path, description = "As /v1/links has it"), ChangeQuery,
-        ("If-Match" = Option<String>, Header, pattern = r#"^("[0-9]{1,19}"|\*)$"#, description = "Only if this revision is in force: \"3\""),
+        ("If-Match" = Option<String>, Header, description = "Only if this revision is in force: \"3\""),
         ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
     request_body(content = ScheduleChange, content_type = "application/json"),
     responses(

@@ -81,12 +81,15 @@ fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
 
 /// A parameter that may be left out is never null, as HTTP has no such thing; a body that is taken is needed.
 fn straighten(operation: &mut Value) {
-    for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
-        let kind = &mut parameter["schema"]["type"];
-        let only = kind
-            .as_array()
-            .and_then(|kinds| kinds.iter().find(|kind| **kind != "null"));
-        if let Some(only) = only.cloned() {
+    let parameters = operation
+        .pointer_mut("/parameters")
+        .and_then(Value::as_array_mut);
+    for parameter in parameters.into_iter().flatten() {
+        let Some(kind) = parameter.pointer_mut("/schema/type") else {
+            continue;
+        };
+        let mut kinds = kind.as_array().into_iter().flatten();
+        if let Some(only) = kinds.find(|kind| *kind != "null").cloned() {
             *kind = only;
         }
     }

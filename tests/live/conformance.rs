@@ -15,9 +15,10 @@ const SCHEMATHESIS: &str = "bin/schemathesis";
 const LASTS: &str = "40";
 
 /// What the document's schemas let through may still mean nothing, as a queue without a rate does (422), or not fit what is in
-/// force (409, 412).
+/// force (409, 412), which is looked at first.
 const CONFIG: &str = "[checks]
 positive_data_acceptance.expected-statuses = [\"2xx\", \"401\", \"403\", \"404\", \"409\", \"412\", \"422\"]
+negative_data_rejection.expected-statuses = [\"400\", \"401\", \"403\", \"404\", \"405\", \"406\", \"409\", \"412\", \"415\", \"422\", \"429\"]
 ";
 
 pub(crate) fn add(suite: &mut Suite) {

@@ -202,7 +202,7 @@ fn wrong_orders() -> Result<()> {
         ("", "{}", 422, None),
         ("", "[]", 422, None),
         ("", r#"{"to""#, 400, None),
-        ("?for=never", r#"{"to": "10s"}"#, 400, None),
+        ("?for=never", r#"{"to": "10s"}"#, 422, Some("for")),
         (" \r\nIf-Match: \"7\"", r#"{"to": "10s"}"#, 412, None),
         (" \r\nFarwire-Lease: x", r#"{"to": "10s"}"#, 404, None),
     ] {
