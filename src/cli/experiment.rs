@@ -128,12 +128,15 @@ impl ExperimentArgs {
         live: &mut LiveRuns,
     ) -> Result<Option<FinishedExperiment>, Failure> {
         if let Some(directory) = &self.resume {
-            let (record, writer) = RecordWriter::resume(directory).or_bad_input()?;
+            let (mut record, mut writer) = RecordWriter::resume(directory).or_bad_input()?;
             if record.finished_at.is_some() && !self.redo_invalid {
                 note(format_args!("{}: nothing is missing", directory.display()));
             }
             refuse_files(&record, writer.path(), self.allowed()).or_bad_input()?;
-            tools(record.plan()).or_machine()?;
+            let tools = tools(record.plan()).or_machine()?;
+            if record.finished_at.is_none() || self.redo_invalid {
+                writer.go_on(&mut record, host::collect(tools))?;
+            }
             return self.finish(command, record, writer, live).map(Some);
         }
         let (given, plan) = given(self.quick).or_bad_input()?;

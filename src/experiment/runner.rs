@@ -110,6 +110,10 @@ pub(crate) fn run(
                     captures: measures.captures,
                 });
                 let run = run_once(set_up, watch, artifacts, attempt, &planned, stop);
+                let run = Run {
+                    host: record.here(),
+                    ..run
+                };
                 // What a signal cut short is no measurement.
                 if stop.cause().is_some() {
                     return Ok(());
@@ -154,7 +158,8 @@ fn keep_baseline(
     measures.watch.enter("baseline");
     let baseline = (measures.baseline)(measures.set_up, record.plan(), stop)?;
     // What a signal cut short is no measurement.
-    if let Some(baseline) = baseline.filter(|_| stop.cause().is_none()) {
+    if let Some(mut baseline) = baseline.filter(|_| stop.cause().is_none()) {
+        baseline.host = record.here();
         writer.keep_baseline(&baseline)?;
         record.baselines.push(baseline);
     }

@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(with("\"3\"").unwrap().if_revision, Some(3));
         assert_eq!(with("*").unwrap().if_revision, None);
         for wrong in ["3", "\"x\"", "W/\"3\"", ""] {
-            assert_eq!(with(wrong).unwrap_err(), 400, "{wrong}");
+            assert_eq!(with(wrong).unwrap_err(), 412, "{wrong}");
         }
     }
 }

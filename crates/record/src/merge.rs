@@ -44,6 +44,8 @@ struct Source {
     path: PathBuf,
     version: u32,
     head: Head,
+    /// Whether it was made of several.
+    is_merged: bool,
     /// Which part of the experiment it is, if one.
     shard: Option<Shard>,
     baselines: Vec<Baseline>,
@@ -159,7 +161,7 @@ impl Merge {
         let owners = self.sources.iter().filter(|source| {
             // A merged one is never resumed.
             let shard = source.shard.as_ref();
-            source.head.hosts.is_empty() && shard.is_none_or(|shard| shard.has(case, repeat))
+            !source.is_merged && shard.is_none_or(|shard| shard.has(case, repeat))
         });
         let first = owners.min_by_key(|source| (source.shard.is_none(), &source.path));
         first.map(|source| source.path.as_path())
@@ -271,6 +273,7 @@ impl Source {
             let mut source = Self {
                 path: path.to_owned(),
                 version: lines.version,
+                is_merged: !head.hosts.is_empty(),
                 shard: head.plan.shard.take(),
                 head,
                 baselines: Vec::new(),
@@ -288,6 +291,7 @@ impl Source {
                         source.host(baseline.host)?;
                         source.baselines.push(baseline);
                     }
+                    Line::Host(host) => drop(source.head.enter(host)),
                     Line::FinishedAt(at) => source.finished_at = Some(at),
                     Line::Run(run) => {
                         source.host(run.host)?;

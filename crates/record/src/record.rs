@@ -46,6 +46,9 @@ pub struct Record {
     pub finished_at: Option<String>,
     /// In the order in which they ran.
     pub runs: Vec<Run>,
+    /// The number of this machine among the head's `hosts`, for what comes.
+    #[serde(skip)]
+    pub(crate) here: Option<usize>,
 }
 
 /// What is known before the first run.
@@ -63,7 +66,7 @@ pub struct Head {
     pub plan: Plan,
     /// The machine; of a merged record the one of the record that began first.
     pub host: HostFacts,
-    /// Of a merged record every machine that had a part in it; empty otherwise.
+    /// Every machine that had a part in it, of a record that was merged or that went on elsewhere; empty otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostFacts>,
 }
@@ -73,6 +76,8 @@ pub struct Head {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Line<R> {
     Baseline(Baseline),
+    /// Another machine, on which it goes on.
+    Host(HostFacts),
     Run(R),
     FinishedAt(String),
 }
@@ -100,7 +105,7 @@ pub struct Run {
     pub attempt: u32,
     /// Of the link's randomness.
     pub seed: u64,
-    /// On which of the head's `hosts` it ran, from 1; absent where the record has one host.
+    /// On which of the head's `hosts` it ran, from 1; absent where the record has one host. In a file also absent of the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<usize>,
     /// RFC 3339, UTC.
@@ -176,6 +181,23 @@ impl Head {
         }
     }
 
+    /// The number of this machine among `hosts`, from 1; none of the only one.
+    pub(crate) fn enter(&mut self, host: HostFacts) -> Option<usize> {
+        if self.hosts.is_empty() {
+            if host == self.host {
+                return None;
+            }
+            self.hosts.push(self.host.clone());
+        }
+        let known = self.hosts.iter().position(|one| *one == host);
+        Some(
+            1 + known.unwrap_or_else(|| {
+                self.hosts.push(host);
+                self.hosts.len() - 1
+            }),
+        )
+    }
+
     /// The head in a file's first line, and the version in which it was written.
     fn parse(line: &[u8]) -> Result<(Self, u32)> {
         #[derive(Deserialize)]
@@ -219,6 +241,7 @@ impl Record {
             baselines: Vec::new(),
             finished_at: None,
             runs: Vec::new(),
+            here: None,
         }
     }
 
@@ -262,6 +285,25 @@ impl Record {
             Ok(matches!(line, Line::FinishedAt(_)))
         };
         last().unwrap_or(false)
+    }
+
+    /// On which of the head's `hosts` it goes on, from 1; none where that is the only one.
+    pub fn here(&self) -> Option<usize> {
+        self.here
+    }
+
+    /// Goes on with this machine.
+    pub(crate) fn enter(&mut self, host: HostFacts) {
+        self.here = self.head.enter(host);
+        if self.here.is_some() {
+            // What has none was done on the first.
+            for run in &mut self.runs {
+                run.host.get_or_insert(1);
+            }
+            for baseline in &mut self.baselines {
+                baseline.host.get_or_insert(1);
+            }
+        }
     }
 
     /// What was asked for.
@@ -351,6 +393,8 @@ pub(crate) struct UnknownVersion(u32);
 /// A record as it was found in a file.
 pub(crate) struct Found {
     pub(crate) record: Record,
+    /// Whether it was made of several.
+    pub(crate) is_merged: bool,
     /// In which it was written.
     pub(crate) version: u32,
     /// How many of the file's bytes are whole lines.
@@ -360,16 +404,19 @@ pub(crate) struct Found {
 /// What the file holds, as far as it is whole.
 pub(crate) fn read(file: impl Read) -> Result<Found> {
     let (head, mut lines) = Lines::begin(file)?;
+    let is_merged = !head.hosts.is_empty();
     let mut record = Record::new(head);
     while let Some(line) = lines.next()? {
         match line {
             Line::Baseline(baseline) => record.baselines.push(baseline),
+            Line::Host(host) => record.enter(host),
             Line::Run(run) => record.runs.push(run),
             Line::FinishedAt(at) => record.finished_at = Some(at),
         }
     }
     Ok(Found {
         record,
+        is_merged,
         version: lines.version,
         whole: lines.whole,
     })

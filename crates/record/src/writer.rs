@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
-use crate::Baseline;
 use crate::record::{FILE, Head, Line, Record, Run, VERSION, file_of, read};
+use crate::{Baseline, HostFacts};
 
 /// A record that grows. Its file is locked against other writers as long as this lives.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl RecordWriter {
             lock(&file)?;
             let found = read(&file)?;
             ensure!(
-                found.record.head.hosts.is_empty(),
+                !found.is_merged,
                 "merged from several records: resume those, and merge them again"
             );
             ensure!(
@@ -96,6 +96,21 @@ impl RecordWriter {
     /// The file that it writes.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Goes on with `record` on this machine, which is said where it is another one than so far.
+    ///
+    /// # Errors
+    /// As [`RecordWriter::keep`].
+    pub fn go_on(&mut self, record: &mut Record, host: HostFacts) -> Result<()> {
+        let before = record
+            .here
+            .map_or(&record.head.host, |number| &record.head.hosts[number - 1]);
+        if *before != host {
+            self.write(&Line::<&Run>::Host(host.clone()))?;
+            record.enter(host);
+        }
+        Ok(())
     }
 
     /// Keeps what the machine does with nothing in the way.
@@ -294,6 +309,45 @@ mod tests {
             writer.finish(at).unwrap();
         }
         assert!(Record::read(&file).unwrap() == record);
+    }
+
+    #[test]
+    fn a_record_that_goes_on_elsewhere_says_what_was_where() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut record = record();
+        let first = record.head.host.clone();
+        let other = HostFacts {
+            name: Some("elsewhere".to_owned()),
+            ..first.clone()
+        };
+        record.baselines = vec![Baseline::default()];
+        let like = record.runs[0].clone();
+        record.runs.truncate(1);
+        record.finished_at = None;
+        written(directory.path(), &record);
+        // On the same machine, on another, there again, and on the first.
+        for (host, here) in [
+            (&first, None),
+            (&other, Some(2)),
+            (&other, Some(2)),
+            (&first, Some(1)),
+        ] {
+            let (mut found, mut writer) = RecordWriter::resume(directory.path()).unwrap();
+            writer.go_on(&mut found, host.clone()).unwrap();
+            assert_eq!(found.here(), here);
+            let run = Run {
+                host: found.here(),
+                ..like.clone()
+            };
+            writer.keep(&run).unwrap();
+        }
+        let found = Record::read(directory.path()).unwrap();
+        assert_eq!(found.head.hosts, [first, other]);
+        let hosts: Vec<_> = found.runs.iter().map(|run| run.host).collect();
+        assert_eq!(hosts, [1, 1, 2, 2, 1].map(Some));
+        assert_eq!(found.baselines[0].host, Some(1));
+        let text = fs::read_to_string(directory.path().join(FILE)).unwrap();
+        assert_eq!(text.matches("{\"host\":").count(), 2, "each change once");
     }
 
     #[test]

@@ -174,6 +174,37 @@ fn after_any_losses_duplicates_and_sudden_ends_every_run_is_there_once_or_named(
 }
 
 #[test]
+fn what_went_on_elsewhere_is_of_both_hosts() {
+    let record = record();
+    let mut file = lines(&record, "b", &[run(&record, 0, 1, 10)], false);
+    let elsewhere = HostFacts {
+        name: Some("a".to_owned()),
+        ..record.head.host.clone()
+    };
+    file.extend(line(&Line::<&Run>::Host(elsewhere)).unwrap());
+    let there = Run {
+        host: Some(2),
+        ..run(&record, 0, 2, 20)
+    };
+    file.extend(line(&Line::Run(&there)).unwrap());
+    let (_all, paths) = directories(&[file]);
+    let (merge, merged, _) = merged(&paths);
+    assert_eq!(merge.hosts(), 2);
+    let runs = merged.runs.iter();
+    let names: Vec<_> = runs
+        .map(|run| {
+            merged.head.hosts[run.host.unwrap() - 1]
+                .name
+                .as_deref()
+                .unwrap()
+        })
+        .collect();
+    assert_eq!(names, ["b", "a"]);
+    // It is resumed where it is, as any that was not merged.
+    assert!(merge.owner(&record.plan().cases[1].name, 1).is_some());
+}
+
+#[test]
 fn each_run_and_baseline_says_on_which_host() {
     let record = record();
     let files = [("b", 1), ("a", 2)]
