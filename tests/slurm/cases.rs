@@ -67,6 +67,8 @@ fn twelve_cases() -> Result<()> {
 
 fn killed() -> Result<()> {
     let experiment = Experiment::of(4)?;
+    // What Slurm still tidies up of another test is no task of this one.
+    experiment.wait_for_queue()?;
     let mut command = experiment.submit_by(farwire(), "1ms")?;
     command
         .args(["--at-once", "1"])

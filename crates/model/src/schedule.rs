@@ -60,8 +60,12 @@ impl ScheduleClock {
     /// As it is once an order is carried out at a time of the link.
     #[must_use]
     pub fn ordered(self, link: Nanos, order: ScheduleOrder) -> Self {
+        let runs = order.runs.unwrap_or(self.is_running());
+        if order.to.is_none() && runs == self.is_running() {
+            return self;
+        }
         let at = order.to.unwrap_or_else(|| self.at(link));
-        if order.runs.unwrap_or(self.is_running()) {
+        if runs {
             Self::Running {
                 since: link,
                 from: at,
@@ -142,14 +146,16 @@ mod tests {
     }
 
     #[test]
-    fn no_order_changes_nothing_that_is_still_to_come() {
-        let clock = ScheduleClock::Running {
+    fn no_order_changes_nothing() {
+        let running = ScheduleClock::Running {
             since: ms(5),
             from: ms(40),
         };
-        let same = clock.ordered(ms(100), ScheduleOrder::default());
-        for step in [ms(136), ms(500)] {
-            assert_eq!(same.link_time(step), clock.link_time(step));
+        for clock in [running, ScheduleClock::Stopped { at: ms(7) }] {
+            let same = order(Some(clock.is_running()), None);
+            for none in [ScheduleOrder::default(), same] {
+                assert_eq!(clock.ordered(ms(100), none), clock);
+            }
         }
     }
 }
