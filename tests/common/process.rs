@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
@@ -23,6 +24,23 @@ pub(crate) fn limited(limit: &str) -> Command {
     let mut command = Command::new("prlimit");
     command.args([limit, env!("CARGO_BIN_EXE_farwire")]);
     command
+}
+
+/// Has SIGHUP and SIGINT do what they do by default, for what is started from here too: under nohup(1), and in the background of a
+/// script, a program begins with them ignored and leaves them so. This program begins anew for that.
+pub(crate) fn take_usual_signals() -> Result<()> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.context("no signals")?.trim(), 16)?;
+    // SIGHUP is 1 and SIGINT 2: the two lowest bits.
+    if ignored & 0b11 == 0 {
+        return Ok(());
+    }
+    let mut anew = Command::new("env");
+    anew.arg("--default-signal=HUP,INT")
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1));
+    Err(anew.exec()).context("env")
 }
 
 /// Where `make test-tools` builds the peer `name`.

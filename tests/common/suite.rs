@@ -95,6 +95,10 @@ impl Suite {
 
     /// Runs the tests that the arguments ask for, one at a time: they share two cores with the program.
     pub(crate) fn run(self) -> ExitCode {
+        if let Err(why) = process::take_usual_signals() {
+            eprintln!("{why:#}");
+            return ExitCode::FAILURE;
+        }
         let mut arguments = Arguments::from_args();
         arguments.test_threads = Some(1);
         libtest_mimic::run(&arguments, self.trials).exit_code()
