@@ -1,10 +1,9 @@
 //! How the program ends: exit codes, and the one line that says why.
 
-use std::fmt::Display;
 use std::process::ExitCode;
 
+use crate::notes;
 use instruments::failure::Failure;
-use record::printable::printable_lines;
 
 /// What env(1) ends with when it fails itself.
 pub(crate) const ENV_FAILED: u8 = 125;
@@ -13,19 +12,14 @@ const BAD_INPUT: u8 = 2;
 
 /// Prints the cause and gives the exit code: 1 a run failed, 2 bad input, 3 the machine lacks something.
 pub(crate) fn report(failure: &Failure) -> ExitCode {
-    say(failure);
+    notes::error(failure);
     ExitCode::from(failure.code())
 }
 
 /// As [`report()`], for `exec`: 125 like env(1), so that the command's own codes stay apart.
 pub(crate) fn report_as_env(failure: &Failure) -> ExitCode {
-    say(failure);
+    notes::error(failure);
     ExitCode::from(ENV_FAILED)
-}
-
-/// Prints a cause, which may have words of strangers in it.
-pub(crate) fn say(cause: impl Display) {
-    eprintln!("farwire: {}", printable_lines(&cause.to_string()));
 }
 
 /// Prints a complaint of the argument parser, or the help that was asked for, and gives the exit code.

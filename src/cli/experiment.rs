@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::listen::LiveRuns;
 use super::{CpuArg, link};
-use crate::experiment::directory::ARTIFACTS;
+use crate::experiment::artifacts::ARTIFACTS;
 use crate::experiment::host;
 use crate::experiment::runner::Measures;
 use crate::experiment::uses::{self, Uses};

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 
-use crate::{exit, notes};
+use crate::notes;
 use instruments::failure::{Blame, Failure};
 use instruments::measure::{Common, Instrument, InstrumentArgs, MeasureOutput};
 use instruments::output;
@@ -44,9 +44,9 @@ impl MeasureArgs {
 fn session() -> Result<Session> {
     Ok(Session {
         stop: Stop::on_signals()?,
-        live: match notes::are_quiet() {
-            true => Live::quiet(),
-            false => Live::on_terminal(),
+        live: match notes::are_watched() {
+            true => Live::on_terminal(),
+            false => Live::quiet(),
         },
         details: true,
         ..Session::default()
@@ -81,7 +81,7 @@ fn show(instrument: &dyn Instrument, found: &MeasureOutput) -> Result<(), Failur
     let common = instrument.common();
     let measurement = &found.measurement;
     if let Some(cause) = &measurement.failure {
-        exit::say(cause);
+        notes::error(cause);
     }
     let facts = measurement.facts.iter();
     let facts: String = facts

@@ -38,7 +38,7 @@ use crate::emulate::OnExit;
 use crate::forward::capture::{Capture, Filter};
 use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::ForwarderOptions;
-use crate::notes;
+use crate::notes::{self, LogFormat};
 use crate::testbed;
 use ::report::Terminal;
 use instruments::failure::{Blame, Failure};
@@ -54,6 +54,9 @@ pub(crate) struct Cli {
     /// Nothing on standard error but errors and warnings
     #[arg(short, long, global = true)]
     quiet: bool,
+    /// How what goes to standard error is written: notes, warnings, and why it failed
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
 }
@@ -94,6 +97,7 @@ enum Command {
 impl Cli {
     /// Runs the command and gives the exit code.
     pub(crate) fn run(&self) -> ExitCode {
+        notes::say_as(self.log_format);
         if self.quiet {
             notes::keep_quiet();
         }

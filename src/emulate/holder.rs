@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use super::side_by_side;
-use crate::notes::{self, note};
+use crate::notes::{self, note, warn};
 
 /// The hidden command.
 const BOX_HOLDER: &str = "box-holder";
@@ -67,6 +67,9 @@ impl BoxHolder {
         if notes::are_quiet() {
             command.arg("--quiet");
         }
+        let format = notes::format().to_possible_value();
+        let format = format.context("it has a name")?;
+        command.args(["--log-format", format.get_name()]);
         let value = on_exit.to_possible_value().context("it has a name")?;
         command.args([BOX_HOLDER, value.get_name()]);
         let mut process = command
@@ -194,14 +197,16 @@ fn cut_one(index: u32) -> Result<()> {
     };
     let name = &interface.name;
     if interface.is_configured()? {
-        eprintln!(
-            "farwire: the box has died: {name} is as it was, and not set down, which would take its addresses or routes away"
-        );
+        warn(format_args!(
+            "the box has died: {name} is as it was, and not set down, which would take its addresses or routes away"
+        ));
         return Ok(());
     }
     lease.set_up(false)?;
     lease.leave();
-    eprintln!("farwire: the box has died: {name} is down until farwire emulate --restore");
+    warn(format_args!(
+        "the box has died: {name} is down until farwire emulate --restore"
+    ));
     Ok(())
 }
 
@@ -213,13 +218,15 @@ fn bridge(interfaces: [u32; 2], orderly: bool) -> Result<()> {
             Err(error) => format!("{error:#}"),
             Ok(_) => "one of them is gone".to_owned(),
         };
-        eprintln!("farwire: the interfaces cannot be joined by a bridge: {why}");
+        warn(format_args!(
+            "the interfaces cannot be joined by a bridge: {why}"
+        ));
         return cut(interfaces);
     };
     let said = format!("{a} and {b} are joined by a bridge until farwire emulate --restore");
     match orderly {
         true => note(format_args!("farwire: {said}")),
-        false => eprintln!("farwire: the box has died: {said}"),
+        false => warn(format_args!("the box has died: {said}")),
     }
     Ok(())
 }

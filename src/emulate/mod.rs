@@ -26,7 +26,7 @@ use crate::forward::PortId;
 use crate::forward::thread::{
     EMULATOR_DIED, ForwarderHandle, ForwarderOptions, ForwarderThread, Joined, RING_SLOTS,
 };
-use crate::notes::note;
+use crate::notes::{note, warn};
 use crate::service_manager::{self, Watchdog};
 use confinement::Confinement;
 use holder::BoxHolder;
@@ -180,9 +180,7 @@ impl WanBox {
                 watchdog.look(|| self.running.handle().ask_whether_alive());
             }
             if self.holder.has_ended() && !std::mem::replace(&mut self.told_unheld, true) {
-                eprintln!(
-                    "farwire: the box holder has died: --on-exit will not hold if this process is killed"
-                );
+                warn("the box holder has died: --on-exit will not hold if this process is killed");
             }
         }
         Ok(())
@@ -284,7 +282,9 @@ impl WanBox {
                 // It may still be about to become what it was: with its next change this is tried again.
                 let refusal = failure.to_string();
                 if refusal != port.refusal {
-                    eprintln!("farwire: interface {name} is back, and cannot be taken: {refusal}");
+                    warn(format_args!(
+                        "interface {name} is back, and cannot be taken: {refusal}"
+                    ));
                     port.refusal = refusal;
                 }
                 return Ok(());

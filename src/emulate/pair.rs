@@ -6,7 +6,7 @@ use netio::iface::Interface;
 
 use super::carrier::{Action, Carriers};
 use super::port::Port;
-use crate::notes::note;
+use crate::notes::{note, warn};
 use instruments::failure::Failure;
 use record::summary::InterfaceSummary;
 
@@ -75,10 +75,10 @@ impl Pair {
     pub(super) fn warn_of_mtus(&self) {
         let [a, b] = self.ports.each_ref().map(|port| &port.interface);
         if a.mtu != b.mtu {
-            eprintln!(
-                "farwire: {}: what fits one is lost at the other",
+            warn(format_args!(
+                "{}: what fits one is lost at the other",
                 mtus([a, b])
-            );
+            ));
         }
     }
 
@@ -95,9 +95,9 @@ impl Pair {
         if !up && port.interface.is_configured()? {
             self.carriers.kept_up();
             if !std::mem::replace(&mut port.told_kept_up, true) {
-                eprintln!(
-                    "farwire: carrier lost, but {name} stays up: it has addresses or routes, which lowering it would take away"
-                );
+                warn(format_args!(
+                    "carrier lost, but {name} stays up: it has addresses or routes, which lowering it would take away"
+                ));
             }
             return Ok(true);
         }

@@ -33,7 +33,7 @@ pub(crate) fn measure(set_up: &SetUp<'_>, plan: &Plan, stop: &Stop) -> Result<Op
         repeat: 1,
         seed: plan.seed,
     };
-    let run = runner::run_once(set_up, Watch::NOBODY, None, 1, &planned, stop);
+    let run = runner::run_once(set_up, Watch::NOBODY, None, &planned, stop);
     Ok(Some(baseline_of(&case.bed, &run)))
 }
 

@@ -1,15 +1,14 @@
 //! `--pcap` of an experiment: every run's links at both ends, in files beside the record that it refers to.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
-use super::directory::ARTIFACTS;
+use super::artifacts::{ARTIFACTS, Artifacts, beside_the_record};
 use super::watch::conditions;
 use crate::forward::capture::{Capture, CaptureHandle, Filter};
 use crate::testbed::{Links, Testbed};
-use record::plan::{Case, Plan, PlannedRun};
+use record::plan::{Plan, PlannedRun};
 
 /// What is captured of every run.
 #[derive(Clone, Debug)]
@@ -18,8 +17,8 @@ pub(crate) struct RunCaptures {
     filter: Filter,
 }
 
-/// Captures of a run's links, in the order of the bed's, each with its file's name beside the record.
-pub(super) struct RunningCaptures(Vec<(String, CaptureHandle)>);
+/// Captures of a run's links, in the order of the bed's, each with its file.
+pub(super) struct RunningCaptures(Vec<(PathBuf, CaptureHandle)>);
 
 impl RunCaptures {
     /// Into files whose names begin with `prefix`, of what `filter` lets through.
@@ -50,28 +49,25 @@ impl RunCaptures {
         Ok(())
     }
 
-    /// Captures what arrives from now on at the links of a run; the files go into `folder`, which is made.
+    /// Captures what arrives from now on at the links of a run, into files of `artifacts`, whose folder is made.
     ///
     /// # Errors
     /// A file cannot be written, or no thread be had.
     pub(super) fn begin(
         &self,
-        folder: &Path,
+        artifacts: &Artifacts<'_>,
         testbed: &dyn Testbed,
         run: &PlannedRun<'_>,
-        attempt: u32,
     ) -> Result<RunningCaptures> {
         let links = conditions(run.case);
         let is_one = links.len() == 1;
+        artifacts.make_folder()?;
         let began = links.into_iter().zip(testbed.forwarders());
         let began = began.map(|((link, ends, _), (forwarder, number))| {
             let link = (!is_one).then_some(link.as_str());
-            let file = file_of(&self.prefix, run.case, (run.repeat, attempt), link);
-            fs::create_dir_all(folder)
-                .with_context(|| format!("{}: cannot create", folder.display()))?;
-            let capture = Capture::create(&folder.join(&file), self.filter.clone(), ends)?;
-            let handle = forwarder.capture(number, capture)?;
-            Ok((format!("{ARTIFACTS}/{file}"), handle))
+            let file = artifacts.pcapng((run.case, run.repeat), &self.prefix, link);
+            let capture = Capture::create(&file, self.filter.clone(), ends)?;
+            Ok((file, forwarder.capture(number, capture)?))
         });
         began.collect::<Result<_>>().map(RunningCaptures)
     }
@@ -81,50 +77,24 @@ impl RunningCaptures {
     /// Of a run of which nothing is captured.
     pub(super) const NONE: Self = Self(Vec::new());
 
-    /// Waits until all is written, and tells what was of it with what the links did.
-    pub(super) fn finish(self, links: &mut Links) {
+    /// Waits until all is written, and tells what was of it with what the links did; the files.
+    pub(super) fn finish(self, links: &mut Links) -> Vec<PathBuf> {
+        let mut links = links.iter_mut();
         let finished = self.0.into_iter().map(|(file, capture)| {
             let mut summary = capture.finish();
-            summary.file = Some(PathBuf::from(file));
-            summary
+            summary.file = Some(beside_the_record(&file));
+            if let Some((_, link)) = links.next() {
+                link.capture = Some(summary);
+            }
+            file
         });
-        for ((_, link), summary) in links.iter_mut().zip(finished) {
-            link.capture = Some(summary);
-        }
+        finished.collect()
     }
-}
-
-/// "PREFIX-CASE-REPEAT.pcapng"; a further attempt has a file of its own, as it has a place of its own in the record.
-fn file_of(prefix: &str, case: &Case, (repeat, attempt): (u32, u32), link: Option<&str>) -> String {
-    let attempt = match attempt {
-        1 => String::new(),
-        number => format!("-attempt-{number}"),
-    };
-    let link = link.map_or_else(String::new, |link| format!("-{}", link.replace(' ', "-")));
-    let name = format!("{prefix}-{}-{repeat}{attempt}{link}.pcapng", case.name);
-    name.replace('/', "_")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::Record;
-
-    #[test]
-    fn files_are_named_by_case_repeat_attempt_and_link() {
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/fixtures/records/small.jsonl"
-        );
-        let record = Record::read(Path::new(file)).unwrap();
-        let mut case = record.head.plan.cases[0].clone();
-        case.name = "a/b".to_owned();
-        assert_eq!(file_of("seen", &case, (2, 1), None), "seen-a_b-2.pcapng");
-        assert_eq!(
-            file_of("seen", &case, (2, 3), Some("client 4")),
-            "seen-a_b-2-attempt-3-client-4.pcapng"
-        );
-    }
 
     #[test]
     fn a_prefix_is_the_beginning_of_a_name() {

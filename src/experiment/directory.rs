@@ -8,9 +8,6 @@ use crate::notes::note;
 use record::Record;
 use record::plan::Plan;
 
-/// Beside the record, where instruments write files of their own: `CASE-REPEAT-INSTRUMENT.csv`, with several clients
-/// `CASE-REPEAT-INSTRUMENT-client-N.csv`; and captures.
-pub(crate) const ARTIFACTS: &str = "artifacts";
 /// Where records go unless that is said.
 pub(crate) const OUT: &str = "out";
 

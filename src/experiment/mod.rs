@@ -1,5 +1,6 @@
 //! An experiment: scenario -> plan -> runs -> record.
 
+pub(crate) mod artifacts;
 pub(crate) mod baseline;
 pub(crate) mod captures;
 pub(crate) mod directory;

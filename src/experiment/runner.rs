@@ -3,16 +3,15 @@
 //! A run that fails is recorded with its cause, and the others go on.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use super::artifacts::{ARTIFACTS, Artifacts};
 use super::captures::{RunCaptures, RunningCaptures};
-use super::directory::ARTIFACTS;
 use super::host::network_sysctls;
 use super::watch::Watch;
 use crate::live::NumberedRun;
@@ -49,13 +48,6 @@ pub(crate) struct Measures<'a> {
     pub(crate) captures: Option<&'a RunCaptures>,
 }
 
-/// What a run leaves beside the record.
-#[derive(Clone, Copy)]
-pub(super) struct Artifacts<'a> {
-    folder: &'a Path,
-    captures: Option<&'a RunCaptures>,
-}
-
 /// Setting up a test bed and taking it down.
 const TESTBED_TIME: Duration = Duration::from_millis(500);
 /// What an instrument without a time-out may take beyond its stated time before it is stopped.
@@ -77,7 +69,7 @@ pub(crate) fn run(
     stop: &Stop,
 ) -> Result<()> {
     let plan = record.plan().clone();
-    let artifacts = writer.path().with_file_name(ARTIFACTS);
+    let folder = writer.path().with_file_name(ARTIFACTS);
     let mut wanted = Wanted::of(record, redo_invalid);
     let before = record.runs.len();
     let missing = wanted.missing(&plan, record, 1);
@@ -106,13 +98,13 @@ pub(crate) fn run(
                 let begun = Instant::now();
                 let set_up = measures.set_up;
                 let artifacts = Some(Artifacts {
-                    folder: &artifacts,
+                    folder: &folder,
                     captures: measures.captures,
+                    attempt,
                 });
-                let run = run_once(set_up, watch, artifacts, attempt, &planned, stop);
                 let run = Run {
                     host: record.here(),
-                    ..run
+                    ..run_once(set_up, watch, artifacts, &planned, stop)
                 };
                 // What a signal cut short is no measurement.
                 if stop.cause().is_some() {
@@ -261,19 +253,18 @@ fn label(run: &PlannedRun<'_>) -> String {
     }
 }
 
-/// A run from setting up to taking down; files of its instruments go to `artifacts`.
+/// The first attempt at a run, if `artifacts` do not say another, from setting up to taking down.
 pub(super) fn run_once(
     set_up: &SetUp<'_>,
     watch: Watch<'_>,
     artifacts: Option<Artifacts<'_>>,
-    attempt: u32,
     planned: &PlannedRun<'_>,
     stop: &Stop,
 ) -> Run {
     let mut run = Run {
         case: planned.case.name.clone(),
         repeat: planned.repeat,
-        attempt,
+        attempt: artifacts.map_or(1, |of| of.attempt),
         seed: planned.seed,
         host: None,
         started_at: now(),
@@ -281,6 +272,7 @@ pub(super) fn run_once(
         environment: BTreeMap::new(),
         measurements: Vec::new(),
         links: Vec::new(),
+        artifacts: Vec::new(),
     };
     watch.enter("set-up");
     match set_up(planned.case, planned.seed) {
@@ -302,9 +294,10 @@ fn use_testbed(
     stop: &Stop,
     run: &mut Run,
 ) {
-    let captures = artifacts.and_then(|all| Some((all.folder, all.captures?)));
-    let captures = captures.map_or(Ok(RunningCaptures::NONE), |(folder, of)| {
-        of.begin(folder, &*testbed, planned, run.attempt)
+    let artifacts = artifacts.as_ref();
+    let captures = artifacts.and_then(|all| Some((all, all.captures?)));
+    let captures = captures.map_or(Ok(RunningCaptures::NONE), |(artifacts, of)| {
+        of.begin(artifacts, &*testbed, planned)
     });
     let captures = match captures {
         Ok(captures) => captures,
@@ -317,7 +310,6 @@ fn use_testbed(
             return;
         }
     };
-    let artifacts = artifacts.map(|all| all.folder);
     run.environment = environment(&*testbed);
     let stop = &testbed.stops(stop);
     let shown = watch.show(&*testbed, planned);
@@ -331,12 +323,17 @@ fn use_testbed(
         }
     }
     let spoilt = testbed.spoilt();
+    let clients = testbed.clients();
     watch.enter("tear-down");
     drop(shown);
     let torn_down = testbed.tear_down();
     run.outcome = outcome(&mut run.measurements, &torn_down, spoilt);
     let mut links = torn_down.unwrap_or_default();
-    captures.finish(&mut links);
+    let mut files = captures.finish(&mut links);
+    if let Some(artifacts) = artifacts {
+        files.extend(csv_files(artifacts, planned, clients));
+        run.artifacts = artifacts.left(files);
+    }
     run.links = links.into_iter().map(LinkCounts::of).collect();
 }
 
@@ -345,7 +342,7 @@ fn at_once(
     testbed: &dyn Testbed,
     planned: &PlannedRun<'_>,
     group: &[Instrument],
-    artifacts: Option<&Path>,
+    artifacts: Option<&Artifacts<'_>>,
     stop: &Stop,
 ) -> Vec<Measured> {
     let measured = |instrument: &Instrument| {
@@ -378,7 +375,7 @@ fn measure(
     testbed: &dyn Testbed,
     planned: &PlannedRun<'_>,
     instrument: &Instrument,
-    artifacts: Option<&Path>,
+    artifacts: Option<&Artifacts<'_>>,
     stop: &Stop,
 ) -> Result<Measurement> {
     let far_end = testbed.far_end();
@@ -395,17 +392,16 @@ fn measure(
     let in_bed = testbed.is_in_namespaces();
     let is_confined = in_bed && asked.tool()?.is_none();
     let opens_files = csv.is_some() || asked.reads_a_file();
-    let session = |client| -> Result<Session> {
-        let csv = csv.map(|folder| csv_file(folder, planned, instrument, client));
-        Ok(Session {
-            in_bed,
-            csv: csv.transpose()?,
-            ..Session::quiet(stop.within(limit))
-        })
-    };
-    let sessions =
-        (0..testbed.clients()).map(|client| session((testbed.clients() > 1).then_some(client + 1)));
-    let sessions: Vec<Session> = sessions.collect::<Result<_>>()?;
+    if let Some(artifacts) = csv {
+        artifacts.make_folder()?;
+    }
+    let run = (planned.case, planned.repeat);
+    let sessions = numbered_clients(testbed.clients()).map(|client| Session {
+        in_bed,
+        csv: csv.map(|artifacts| artifacts.csv(run, instrument, client)),
+        ..Session::quiet(stop.within(limit))
+    });
+    let sessions: Vec<Session> = sessions.collect();
     let measure = |session: &Session| -> Result<Measurement, Failure> {
         if is_confined {
             confine_client(opens_files)?;
@@ -458,19 +454,23 @@ fn confine_client(opens_files: bool) -> Result<(), Failure> {
     sandbox::give_up_privileges(&kept).or_machine()
 }
 
-/// The instrument's file in `folder`, which is made, of one client of several; a further attempt writes the same.
-fn csv_file(
-    folder: &Path,
+/// The clients by their numbers, from 1; the only one has none.
+fn numbered_clients(clients: usize) -> impl Iterator<Item = Option<usize>> {
+    (1..=clients).map(move |number| (clients > 1).then_some(number))
+}
+
+/// What the instruments of a run write.
+fn csv_files(
+    artifacts: &Artifacts<'_>,
     planned: &PlannedRun<'_>,
-    instrument: &Instrument,
-    client: Option<usize>,
-) -> Result<PathBuf> {
-    fs::create_dir_all(folder).with_context(|| format!("{}: cannot create", folder.display()))?;
-    let PlannedRun { case, repeat, .. } = planned;
-    let client = client.map(|number| format!("-client-{number}"));
-    let client = client.unwrap_or_default();
-    let name = format!("{}-{repeat}-{}{client}.csv", case.name, instrument.name);
-    Ok(folder.join(name.replace('/', "_")))
+    clients: usize,
+) -> Vec<PathBuf> {
+    let run = (planned.case, planned.repeat);
+    let instruments = planned.case.instruments.iter().filter(|one| one.csv);
+    let files = instruments.flat_map(|instrument| {
+        numbered_clients(clients).map(move |client| artifacts.csv(run, instrument, client))
+    });
+    files.collect()
 }
 
 /// How the run ended. What spoilt all of it is put down to every measurement.

@@ -23,7 +23,7 @@ use super::{BuildLink, NewLink, lock};
 use crate::forward::NewConditions;
 use crate::forward::capture::{Capture, CaptureHandle};
 use crate::forward::thread::{Ended, ForwarderHandle, Reading};
-use crate::notes::note;
+use crate::notes::{note, warn};
 
 /// Revisions whose conditions and counters are kept.
 const KEPT: usize = 1_000;
@@ -383,10 +383,10 @@ impl LiveLink {
                 state.in_force().says()
             )),
             Err(Refusal::Ended) => {}
-            Err(why) => eprintln!(
-                "farwire: {}: the lease has ended, and its conditions stay in force: {why}",
+            Err(why) => warn(format_args!(
+                "{}: the lease has ended, and its conditions stay in force: {why}",
                 self.name
-            ),
+            )),
         }
         reverted
     }

@@ -33,6 +33,7 @@ pub(crate) use self::openapi::document;
 pub(crate) use self::records::Records;
 pub(crate) use self::tls::{CertificateFiles, Pin};
 use crate::live::{Keeper, Links};
+use crate::notes::warn;
 use guard::Guard;
 
 /// How long after the end the last events may leave.
@@ -109,7 +110,7 @@ impl Server {
                     }
                 });
                 if let Err(error) = served {
-                    eprintln!("farwire: the API has ended: {error:#}");
+                    warn(format_args!("the API has ended: {error:#}"));
                 }
                 runtime.shutdown_background();
             })

@@ -1,8 +1,10 @@
 //! A record is never replaced unasked.
 
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use record::Record;
 use serde_json::Value;
 
 use crate::common::process::{self, farwire};
@@ -58,9 +60,33 @@ fn kept_packets() -> Result<()> {
         ensure!(capture["a"] == 10 && capture["b"] == 10, "{capture}");
         let bytes = fs::read(small.path(&format!("out/artifacts/{name}")))?;
         ensure!(bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]), "{name}");
+        ensure!(
+            run["artifacts"][0]["file"] == capture["file"],
+            "{}",
+            run["artifacts"]
+        );
     }
+    summed(&small, "out")?;
     ensure!(runs >= 2, "{record}");
     Ok(())
+}
+
+/// Every file that the record in `folder` refers to is what it says, by a sum of coreutils; how many there are.
+fn summed(small: &Small, folder: &str) -> Result<usize> {
+    let record = Record::read(&small.path(folder))?;
+    let artifacts: Vec<_> = record.runs.iter().flat_map(|run| &run.artifacts).collect();
+    for artifact in &artifacts {
+        let file = small.path(folder).join(&artifact.file);
+        let said = process::run(Command::new("sha256sum").arg(&file))?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        ensure!(said.starts_with(&artifact.sha256), "{artifact:?}: {said}");
+        ensure!(
+            fs::metadata(&file)?.len() == artifact.bytes,
+            "{artifact:?}"
+        );
+    }
+    ensure!(!artifacts.is_empty(), "no run of {folder} left a file");
+    Ok(artifacts.len())
 }
 
 fn no_packets() -> Result<()> {
@@ -89,6 +115,15 @@ parameters = { count = 5, interval = '5ms', timeout = '1s' }
         ensure!(text.lines().count() == 6, "{text}");
         ensure!(text.starts_with("sent_ms,received_ms,"), "{text}");
     }
+    let own = summed(&small, "out")?;
+    let mut merge = farwire();
+    merge.current_dir(small.path(""));
+    let merged = process::run(merge.args(["merge", "out", "--out", "elsewhere/all"]))?;
+    ensure!(merged.status.success(), "{}", stderr(&merged));
+    ensure!(
+        summed(&small, "elsewhere/all")? == own,
+        "files were lost on the way"
+    );
     let once = Small::of(&[PROBE, "[[cases]]\nname = 'once'\n"])?;
     fs::copy(once.path("small.toml"), small.path("small.toml"))?;
     let output = process::run(small.command().arg("--overwrite"))?;

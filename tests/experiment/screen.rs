@@ -2,7 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 
 use crate::common::process::{self, farwire};
 use crate::common::suite::{Need, Suite};
@@ -18,6 +19,11 @@ pub(crate) fn add(suite: &mut Suite) {
         "a quiet run, exec or measurement says nothing on standard error",
         &[Need::Namespaces],
         quiet,
+    );
+    suite.test(
+        "a log as JSON has an object a line, errors among them",
+        &[Need::Namespaces],
+        log_as_json,
     );
     suite.test(
         "the text of a report is the same in a pipe whatever the terminal's variables say",
@@ -118,6 +124,35 @@ fn quiet() -> Result<()> {
     let mut bad = farwire();
     let output = process::run(bad.args(["-q", "report", "/nowhere"]))?;
     ensure!(output.status.code() == Some(2) && !output.stderr.is_empty());
+    Ok(())
+}
+
+fn log_as_json() -> Result<()> {
+    let small = Small::of(&[PING, PLAIN])?;
+    let mut twice = farwire();
+    twice.args(["run", "--log-format=json", "small.toml", "gone.toml"]);
+    let output = process::run(twice.current_dir(small.path("")))?;
+    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
+    let lines = stderr(&output);
+    let entries = lines.lines().map(serde_json::from_str);
+    let entries: Vec<Value> = entries.collect::<Result<_, _>>().context(lines.clone())?;
+    ensure!(
+        entries.iter().all(|entry| entry["time"].is_string()),
+        "{lines}"
+    );
+    let has = |level: &str, words: &str| {
+        let mut of = entries.iter().filter(|entry| entry["level"] == level);
+        of.any(|entry| entry["msg"].as_str().is_some_and(|msg| msg.contains(words)))
+    };
+    ensure!(has("info", "[1/1] plain: ") && has("error", "gone.toml"), "{lines}");
+    // Whose JSON goes to standard output has no table among the log's lines.
+    let mut json = small.command();
+    let output = process::run(json.args(["--overwrite", "--log-format=json", "--json=-"]))?;
+    let lines = stderr(&output);
+    ensure!(
+        lines.lines().all(|line| line.starts_with(r#"{"time":"#)),
+        "{lines}"
+    );
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Pure values: quantities with their units, the plan of an experiment, what instruments measured, and the record of it all.
 #![forbid(unsafe_code)]
 
+mod artifact;
 mod baseline;
 pub mod bed;
 pub mod clients;
@@ -31,6 +32,7 @@ mod upgrade;
 pub mod way;
 mod writer;
 
+pub use artifact::Artifact;
 pub use baseline::Baseline;
 pub use host::HostFacts;
 pub use measurement::{Figure, Measurement, Sample};

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::artifact::refer_from;
 use crate::plan::{Case, Plan, PlannedRun};
 use crate::record::{
     FILE, GivenScenario, Head, Latest, Line, Lines, MOST_ATTEMPTS, Measured, Run, UnknownVersion,
@@ -42,6 +43,8 @@ pub struct Merge {
 struct Source {
     /// As it was given.
     path: PathBuf,
+    /// The whole path of its folder, from which its runs refer to their files.
+    folder: PathBuf,
     version: u32,
     head: Head,
     /// Whether it was made of several.
@@ -96,6 +99,8 @@ impl Merge {
                 source.head.started_at.clone(),
                 json(serde_json::to_string(&source.head.scenario)),
                 json(serde_json::to_string(&source.head.host)),
+                // Of copies it decides whose files are referred to.
+                source.path.clone(),
             )
         });
         let mut head = sources[0].head.clone();
@@ -197,11 +202,12 @@ impl Merge {
                 directory.display()
             );
         }
-        RecordWriter::put(directory, overwrite, |file| self.write_lines(file))?;
+        RecordWriter::put(directory, overwrite, |file| self.write_lines(file, directory))?;
         Ok(())
     }
 
-    fn write_lines(&self, file: &File) -> Result<()> {
+    fn write_lines(&self, file: &File, directory: &Path) -> Result<()> {
+        let directory = fs::canonicalize(directory)?;
         let mut to = BufWriter::with_capacity(1 << 20, file);
         to.write_all(&line(&self.head)?)?;
         for baseline in self.baselines() {
@@ -213,6 +219,7 @@ impl Merge {
             for place in &group.places {
                 let mut run = files.run_at(group.source, source, *place)?;
                 run.host = Some(self.host(source, run.host)?);
+                refer_from(&mut run, &source.folder, &directory);
                 to.write_all(&line(&Line::Run(&run))?)?;
             }
         }
@@ -272,6 +279,10 @@ impl Source {
             let (mut head, mut lines) = Lines::begin(File::open(&file)?)?;
             let mut source = Self {
                 path: path.to_owned(),
+                folder: fs::canonicalize(&file)?
+                    .parent()
+                    .map(Path::to_owned)
+                    .unwrap_or_default(),
                 version: lines.version,
                 is_merged: !head.hosts.is_empty(),
                 shard: head.plan.shard.take(),
@@ -545,6 +556,7 @@ fn deciding_alone(run: Run, case: &Case) -> Run {
     Run {
         environment: [].into(),
         links: Vec::new(),
+        artifacts: Vec::new(),
         measurements: run.measurements.into_iter().filter_map(decides).collect(),
         ..run
     }

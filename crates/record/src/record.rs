@@ -15,6 +15,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::plan::{Case, Plan, PlannedRun};
+use crate::Artifact;
 use crate::Baseline;
 use crate::Figure;
 use crate::HostFacts;
@@ -118,6 +119,9 @@ pub struct Run {
     pub measurements: Vec<Measured>,
     /// What the emulated links did, in a row, over all instruments of the run.
     pub links: Vec<LinkCounts>,
+    /// The files that it left; none in records of farwires that did not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<Artifact>,
 }
 
 /// What one link did.

@@ -2,7 +2,8 @@ use super::*;
 use crate::figure_name::FigureName;
 use crate::plan::{Narrow, Repeats};
 use crate::shard::{ShardBy, ShardNumber};
-use crate::{Outcome, Record};
+use crate::summary::CaptureSummary;
+use crate::{Artifact, Outcome, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use tempfile::TempDir;
 
@@ -455,4 +456,45 @@ fn one_of_the_records_is_never_replaced_by_them_all() {
     let error = format!("{:#}", merge.write(&paths[0], true).unwrap_err());
     assert!(error.contains("is one of the records to merge"), "{error}");
     assert_eq!(fs::read(paths[0].join(FILE)).unwrap(), before);
+}
+
+#[test]
+fn files_are_referred_to_from_where_the_merged_record_is() {
+    let record = record();
+    let with_files = |repeat| {
+        let mut run = run(&record, 0, repeat, repeat);
+        run.artifacts = vec![Artifact {
+            file: PathBuf::from("artifacts/x.pcapng"),
+            bytes: 1,
+            sha256: "0".repeat(64),
+        }];
+        run.links[0].summary.capture = Some(CaptureSummary {
+            file: Some(run.artifacts[0].file.clone()),
+            ..CaptureSummary::default()
+        });
+        run
+    };
+    let own = lines(&record, "a", &[with_files(1), with_files(2)], true);
+    // Copies: the files of the first by name are referred to, in whatever order they are given.
+    let (all, mut paths) = directories(&[own.clone(), own]);
+    let out = all.path().join("deep/er");
+    for _ in 0..2 {
+        Merge::of(&paths).unwrap().write(&out, true).unwrap();
+        let merged = Record::read(&out).unwrap();
+        let expected = PathBuf::from("../../shard-0/artifacts/x.pcapng");
+        for run in &merged.runs {
+            let capture = run.links[0].summary.capture.as_ref().unwrap();
+            assert_eq!(capture.file.as_ref(), Some(&expected));
+            assert_eq!(run.artifacts[0].file, expected);
+        }
+        paths.reverse();
+    }
+    // Merged again it is the way from there, without what cancels out where the files are.
+    fs::create_dir(all.path().join("shard-0/artifacts")).unwrap();
+    fs::write(all.path().join("shard-0/artifacts/x.pcapng"), "x").unwrap();
+    let again = all.path().join("again");
+    let merge = Merge::of(&[out]).unwrap();
+    merge.write(&again, false).unwrap();
+    let file = &Record::read(&again).unwrap().runs[0].artifacts[0].file;
+    assert_eq!(file, Path::new("../shard-0/artifacts/x.pcapng"));
 }

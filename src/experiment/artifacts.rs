@@ -1,0 +1,187 @@
+//! What a run leaves beside the record: files of its instruments, and captures of its links. The record has of each what it holds.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use ring::digest::{Context, SHA256};
+
+use super::captures::RunCaptures;
+use crate::notes::note;
+use record::Artifact;
+use record::plan::{Case, Instrument};
+
+/// Beside the record, where the files are: `CASE-REPEAT-INSTRUMENT.csv`, with several clients `CASE-REPEAT-INSTRUMENT-client-N.csv`;
+/// `PREFIX-CASE-REPEAT.pcapng`, with several links `PREFIX-CASE-REPEAT-LINK.pcapng`; each with `-attempt-N` behind the repeat from the
+/// second attempt on.
+pub(crate) const ARTIFACTS: &str = "artifacts";
+
+/// What a run leaves.
+#[derive(Clone, Copy)]
+pub(super) struct Artifacts<'a> {
+    /// Their folder.
+    pub(super) folder: &'a Path,
+    /// What is captured, if anything.
+    pub(super) captures: Option<&'a RunCaptures>,
+    /// Which of the run's attempts it is.
+    pub(super) attempt: u32,
+}
+
+impl Artifacts<'_> {
+    /// What an instrument writes in a run, by one client of several.
+    pub(super) fn csv(
+        &self,
+        (case, repeat): (&Case, u32),
+        instrument: &Instrument,
+        client: Option<usize>,
+    ) -> PathBuf {
+        let client = client.map(|number| format!("-client-{number}"));
+        let run = self.run(case, repeat);
+        self.file(&format!(
+            "{run}-{}{}.csv",
+            instrument.name,
+            client.unwrap_or_default()
+        ))
+    }
+
+    /// What is captured of a run, of one link of several.
+    pub(super) fn pcapng(
+        &self,
+        (case, repeat): (&Case, u32),
+        prefix: &str,
+        link: Option<&str>,
+    ) -> PathBuf {
+        let link = link.map(|link| format!("-{}", link.replace(' ', "-")));
+        let run = self.run(case, repeat);
+        self.file(&format!("{prefix}-{run}{}.pcapng", link.unwrap_or_default()))
+    }
+
+    /// A further attempt has files of its own, as it has a place of its own in the record.
+    fn run(&self, case: &Case, repeat: u32) -> String {
+        match self.attempt {
+            1 => format!("{}-{repeat}", case.name),
+            number => format!("{}-{repeat}-attempt-{number}", case.name),
+        }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name.replace('/', "_"))
+    }
+
+    /// Makes the folder.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(super) fn make_folder(&self) -> Result<()> {
+        let folder = self.folder;
+        fs::create_dir_all(folder).with_context(|| format!("{}: cannot create", folder.display()))
+    }
+
+    /// Those of `files` that are there, for the record. One that cannot be read is said, and left out.
+    pub(super) fn left(&self, files: impl IntoIterator<Item = PathBuf>) -> Vec<Artifact> {
+        let files = files.into_iter();
+        let read = files.filter_map(|file| match summed(&file) {
+            Ok((bytes, sha256)) => Some(Artifact {
+                file: beside_the_record(&file),
+                bytes,
+                sha256,
+            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => {
+                let file = file.display();
+                note(format_args!("{file}: is not in the record: {error}"));
+                None
+            }
+        });
+        read.collect()
+    }
+}
+
+/// The path of a file in the folder, as the record has it.
+pub(super) fn beside_the_record(file: &Path) -> PathBuf {
+    Path::new(ARTIFACTS).join(file.file_name().unwrap_or_default())
+}
+
+/// How long a file is, and its SHA-256.
+fn summed(file: &Path) -> io::Result<(u64, String)> {
+    let mut sum = Sum(Context::new(&SHA256));
+    let bytes = io::copy(&mut File::open(file)?, &mut sum)?;
+    let digits = sum.0.finish();
+    let digits = digits.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    Ok((bytes, digits.collect()))
+}
+
+/// Takes a sum of what is written.
+struct Sum(Context);
+
+impl io::Write for Sum {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::Record;
+
+    #[test]
+    fn files_are_named_by_case_repeat_attempt_and_what_they_are_of() {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/fixtures/records/small.jsonl"
+        );
+        let record = Record::read(Path::new(file)).unwrap();
+        let mut case = record.head.plan.cases[0].clone();
+        case.name = "a/b".to_owned();
+        let instrument = Instrument {
+            name: "echo".to_owned(),
+            ..case.instruments[0].clone()
+        };
+        let of = |attempt| Artifacts {
+            folder: Path::new("out"),
+            captures: None,
+            attempt,
+        };
+        let names = [
+            of(1).pcapng((&case, 2), "seen", None),
+            of(3).pcapng((&case, 2), "seen", Some("client 4")),
+            of(1).csv((&case, 2), &instrument, None),
+            of(2).csv((&case, 2), &instrument, Some(4)),
+        ];
+        let expected = [
+            "out/seen-a_b-2.pcapng",
+            "out/seen-a_b-2-attempt-3-client-4.pcapng",
+            "out/a_b-2-echo.csv",
+            "out/a_b-2-attempt-2-echo-client-4.csv",
+        ];
+        assert_eq!(names, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn what_is_there_is_in_the_record_with_what_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.csv");
+        fs::write(&file, "abc").unwrap();
+        let artifacts = Artifacts {
+            folder: folder.path(),
+            captures: None,
+            attempt: 1,
+        };
+        // The first example of FIPS 180-4.
+        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let expected = Artifact {
+            file: PathBuf::from("artifacts/x.csv"),
+            bytes: 3,
+            sha256: sha256.to_owned(),
+        };
+        let left = artifacts.left([file, folder.path().join("gone.csv")]);
+        assert_eq!(left, [expected]);
+    }
+}
