@@ -3,6 +3,7 @@
 mod ask;
 mod at;
 mod calibrate;
+mod captured;
 mod compare;
 mod doctor;
 pub(crate) mod emulate;
@@ -35,7 +36,7 @@ use netio::CpuUse;
 use serde::Serialize;
 
 use crate::emulate::OnExit;
-use crate::forward::capture::{Capture, Filter};
+use crate::forward::capture::{Capture, CaptureSpec};
 use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::ForwarderOptions;
 use crate::notes::{self, LogFormat};
@@ -190,9 +191,8 @@ pub(crate) struct ForwarderArgs {
     /// as its comment
     #[arg(long, value_name = "PREFIX")]
     pcap: Option<PathBuf>,
-    /// Capture only what meets all of it, in some of tcpdump's words: tcp port 443 and host 10.77.0.2
-    #[arg(long, value_name = "FILTER", requires = "pcap")]
-    pcap_filter: Option<Filter>,
+    #[command(flatten)]
+    captured: captured::CapturedArgs,
 }
 
 impl ForwarderArgs {
@@ -249,8 +249,11 @@ impl ForwarderArgs {
     }
 
     fn capture_to(&self, prefix: &Path, ends: [&str; 2]) -> Result<Capture> {
-        let filter = self.pcap_filter.clone().unwrap_or_default();
-        Capture::create(prefix, filter, ends.map(str::to_owned))
+        let spec = CaptureSpec {
+            ends: ends.map(str::to_owned),
+            ..self.captured.spec(!output::is_stdout(prefix))
+        };
+        Capture::create(prefix, spec)
     }
 
     /// What may be held, if that is enough for what these conditions imply.

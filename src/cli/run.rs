@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 
+use super::captured::CapturedArgs;
 use super::experiment::{ExperimentArgs, FinishedExperiment};
 use super::listen::{ListenArg, LiveRuns};
 use super::tui::TuiArg;
 use crate::experiment::captures::RunCaptures;
 use crate::experiment::scenario;
-use crate::forward::capture::Filter;
 use crate::notes::note;
 use crate::{exit, notes};
 use instruments::failure::{Blame, Failure};
@@ -52,9 +52,8 @@ pub(crate) struct RunArgs {
     /// of it as its comment
     #[arg(long, value_name = "PREFIX")]
     pcap: Option<String>,
-    /// Capture only what meets all of it, in some of tcpdump's words: tcp port 443 and host 10.77.0.2
-    #[arg(long, value_name = "FILTER", requires = "pcap")]
-    pcap_filter: Option<Filter>,
+    #[command(flatten)]
+    captured: CapturedArgs,
     /// End with all that the record says: every headline, spread, warm-up, conditions, the machine
     #[arg(long)]
     details: bool,
@@ -81,9 +80,8 @@ impl From<ShardByArg> for ShardBy {
 impl RunArgs {
     /// Runs the experiments; 0 when all expectations are met, 1 when not.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let filter = || self.pcap_filter.clone().unwrap_or_default();
         let captures = self.pcap.as_deref();
-        let captures = captures.map(|prefix| RunCaptures::new(prefix, filter()));
+        let captures = captures.map(|prefix| RunCaptures::new(prefix, self.captured.spec(true)));
         let captures = captures.transpose().or_bad_input()?;
         let mut live = LiveRuns::at(self.listen.open()?, self.tui.is_wanted()?, captures);
         let file = match &self.scenarios[..] {

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use super::artifacts::{ARTIFACTS, Artifacts, beside_the_record};
 use super::watch::conditions;
-use crate::forward::capture::{Capture, CaptureHandle, Filter};
+use crate::forward::capture::{Capture, CaptureHandle, CaptureSpec};
 use crate::testbed::{Links, Testbed};
 use record::plan::{Plan, PlannedRun};
 
@@ -14,25 +14,26 @@ use record::plan::{Plan, PlannedRun};
 #[derive(Clone, Debug)]
 pub(crate) struct RunCaptures {
     prefix: String,
-    filter: Filter,
+    /// But for the ends.
+    spec: CaptureSpec,
 }
 
 /// Captures of a run's links, in the order of the bed's, each with its file.
 pub(super) struct RunningCaptures(Vec<(PathBuf, CaptureHandle)>);
 
 impl RunCaptures {
-    /// Into files whose names begin with `prefix`, of what `filter` lets through.
+    /// Into files whose names begin with `prefix`, of what `spec` says.
     ///
     /// # Errors
     /// A prefix that names a folder, or standard output.
-    pub(crate) fn new(prefix: &str, filter: Filter) -> Result<Self> {
+    pub(crate) fn new(prefix: &str, spec: CaptureSpec) -> Result<Self> {
         ensure!(
             !prefix.is_empty() && prefix != "-" && !prefix.contains('/'),
             "--pcap {prefix}: it is how the files in {ARTIFACTS}/ beside the record begin: a name, without /"
         );
         Ok(Self {
             prefix: prefix.to_owned(),
-            filter,
+            spec,
         })
     }
 
@@ -66,7 +67,11 @@ impl RunCaptures {
         let began = began.map(|((link, ends, _), (forwarder, number))| {
             let link = (!is_one).then_some(link.as_str());
             let file = artifacts.pcapng((run.case, run.repeat), &self.prefix, link);
-            let capture = Capture::create(&file, self.filter.clone(), ends)?;
+            let spec = CaptureSpec {
+                ends,
+                ..self.spec.clone()
+            };
+            let capture = Capture::create(&file, spec)?;
             Ok((file, forwarder.capture(number, capture)?))
         });
         began.collect::<Result<_>>().map(RunningCaptures)
@@ -99,9 +104,9 @@ mod tests {
     #[test]
     fn a_prefix_is_the_beginning_of_a_name() {
         for refused in ["", "-", "a/b", "../a"] {
-            let error = RunCaptures::new(refused, Filter::default()).unwrap_err();
+            let error = RunCaptures::new(refused, CaptureSpec::default()).unwrap_err();
             assert!(error.to_string().contains("a name, without /"), "{error}");
         }
-        assert!(RunCaptures::new("seen", Filter::default()).is_ok());
+        assert!(RunCaptures::new("seen", CaptureSpec::default()).is_ok());
     }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Came {
     pub(crate) side: Side,
     /// The number of its kind of packets.
     pub(crate) flow: u8,
+    /// The class that its packets are of.
+    pub(crate) class: u16,
 }
 
 #[derive(Debug)]
@@ -173,6 +175,12 @@ impl<L: Lent> HeldFrames<L> {
     pub(crate) fn lateness(&self, id: PacketId) -> (u8, Nanos) {
         let held = self.held(id);
         (held.came.flow, held.clamped)
+    }
+
+    /// The class of a packet, and when it arrived.
+    pub(crate) fn arrival(&self, id: PacketId) -> (u16, Nanos) {
+        let held = self.held(id);
+        (held.came.class, held.arrival)
     }
 
     /// The model took a frame to have come so much later than it did.

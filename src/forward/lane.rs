@@ -152,6 +152,7 @@ impl Lane {
             side: ingress,
             set: self.ports[ingress.index()].set,
             flow: self.stats.flows.number(headers.protocol, headers.ports),
+            class,
         };
         // All segments but the last are of one length.
         let [len, last_len] = [0, segments - 1].map(|n| Bytes(gso.segment_len(n).into()));
@@ -440,6 +441,8 @@ impl Lane {
             rest = after;
             if let Some(sending) = sending {
                 self.stats.left(egress.other(), run.len, run.bytes(held));
+                self.stats
+                    .delayed(egress.other(), held.arrival(run.first), due);
                 let whose = held.lateness(run.first);
                 for alike in due.chunk_by(|a, b| a == b) {
                     let (due, count) = (alike[0], alike.len() as u64);

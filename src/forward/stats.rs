@@ -9,7 +9,7 @@ use netio::{Missed, Sending, Stall, Waiter};
 use record::lateness::LateBudget;
 use record::link_spec::Rules;
 use record::summary::{
-    ClassSummary, DelaySummary, DepartureSummary, DirectionSummary, HandOverSummary, OwnLoss,
+    ClassSummary, DelaySum, DelaySummary, DepartureSummary, DirectionSummary, HandOverSummary, OwnLoss,
     ShareSummary, StallSummary, Summary, dropped_by_cause,
 };
 
@@ -66,6 +66,8 @@ pub(crate) struct Stats {
     pub(crate) sent_bytes: [u64; 2],
     /// Senders told by ICMP why a packet of theirs was dropped.
     pub(crate) replies: [u64; 2],
+    /// How long those were delayed, by class.
+    delayed: [Vec<Delayed>; 2],
     lost: [[u64; Loss::ALL.len()]; 2],
     /// The first send error, for its cause.
     pub(crate) send_error: Option<String>,
@@ -112,6 +114,18 @@ impl Stats {
         self.sent_bytes[ingress.index()] += bytes;
     }
 
+    /// Packets that the egress interface took, of one class and arrival, were due then.
+    pub(crate) fn delayed(&mut self, ingress: Side, (class, arrival): (u16, Nanos), due: &[Nanos]) {
+        let (classes, class) = (&mut self.delayed[ingress.index()], usize::from(class));
+        if class >= classes.len() {
+            classes.resize(class + 1, Delayed::default());
+        }
+        let each = due.iter();
+        let each = each.map(|due| u128::from(due.0.saturating_sub(arrival.0)));
+        classes[class].packets += due.len() as u64;
+        classes[class].nanos += each.sum::<u128>();
+    }
+
     /// So many packets of that kind were due at `due`, and would have been due `clamped` sooner had they been taken in on time.
     pub(crate) fn departed(
         &mut self,
@@ -146,6 +160,33 @@ impl Stats {
 
     pub(crate) fn lost(&self, ingress: Side, cause: Loss) -> u64 {
         self.lost[ingress.index()][cause as usize]
+    }
+}
+
+/// Packets that left, and how long after their arrival they were due, together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delayed {
+    packets: u64,
+    nanos: u128,
+}
+
+impl Delayed {
+    fn summary(self) -> DelaySum {
+        DelaySum {
+            packets: self.packets,
+            sum_us: u64::try_from(self.nanos / 1_000).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+impl std::ops::Add for Delayed {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            nanos: self.nanos + other.nanos,
+        }
     }
 }
 
@@ -329,8 +370,13 @@ fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
     let emulator_lost = own_losses(lost)
         .chain(rings_full(stats.missed[ingress.index()]))
         .chain(own_losses([("tunnel's train refused", refused)]));
-    let others = stats.link[ingress.index()].iter().skip(1);
-    let classes = rules.names().zip(others);
+    let delayed = &stats.delayed[ingress.index()];
+    let others = stats.link[ingress.index()].iter().enumerate().skip(1);
+    let classes = rules.names().zip(others).map(|(name, (class, counters))| {
+        let delay = delayed.get(class).copied().unwrap_or_default();
+        ClassSummary::new(name, counters, delay.summary())
+    });
+    let delay = delayed.iter().fold(Delayed::default(), |sum, of| sum + *of);
     DirectionSummary {
         packets: counters.packets,
         bytes: counters.bytes,
@@ -342,9 +388,8 @@ fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
         edited: counters.edited,
         replies: stats.replies[ingress.index()],
         held_at_end: held_at_end(stats, ingress, &counters),
-        classes: classes
-            .map(|(name, counters)| ClassSummary::new(name, counters))
-            .collect(),
+        delay: Some(delay.summary()),
+        classes: classes.collect(),
         late_arrivals: counters.late,
         link_control: stats.control[ingress.index()],
         emulator_lost: emulator_lost.collect(),

@@ -330,6 +330,7 @@ fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_t
         set: 0,
         side: Side::A,
         flow: 0,
+        class: 0,
     };
     let first = forwarder.common.held.insert(came, train, gso);
     for segment in 0..40 {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use record::summary::{ClassSummary, DirectionSummary};
+use record::summary::{ClassSummary, DelaySum, DirectionSummary};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -48,6 +48,8 @@ pub(crate) struct WayCounters {
     pub(crate) dropped: BTreeMap<String, u64>,
     /// What the emulator itself lost, by cause: no doing of the emulated network's.
     pub(crate) emulator_lost: BTreeMap<String, u64>,
+    /// How long those delivered were delayed.
+    pub(crate) delay: DelayCount,
     /// On their way now.
     pub(crate) in_flight: u64,
     /// Of each class of packets; the rest is of none.
@@ -73,6 +75,41 @@ pub(crate) struct ClassCounters {
     pub(crate) edited: u64,
     /// Dropped, by cause.
     pub(crate) dropped: BTreeMap<String, u64>,
+    /// How long those that were sent were delayed.
+    pub(crate) delay: DelayCount,
+}
+
+/// How long packets that were sent were delayed: from their arrival to when they were due, queues and all. What the emulator itself was late
+/// by is not in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct DelayCount {
+    /// How many.
+    pub(crate) packets: u64,
+    /// Together, in milliseconds.
+    pub(crate) sum_ms: f64,
+    /// In the mean, in milliseconds; null of none.
+    pub(crate) mean_ms: Option<f64>,
+    #[serde(skip)]
+    sum_us: u64,
+}
+
+impl DelayCount {
+    fn of(delay: DelaySum) -> Self {
+        let sum_ms = delay.sum_us as f64 / 1e3;
+        Self {
+            packets: delay.packets,
+            sum_ms,
+            mean_ms: (delay.packets > 0).then(|| sum_ms / delay.packets as f64),
+            sum_us: delay.sum_us,
+        }
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        Self::of(DelaySum {
+            packets: self.packets - earlier.packets,
+            sum_us: self.sum_us - earlier.sum_us,
+        })
+    }
 }
 
 impl WayCounters {
@@ -89,6 +126,7 @@ impl WayCounters {
             edited: way.edited,
             dropped: way.dropped.clone(),
             emulator_lost: lost.map(|loss| (loss.cause.clone(), loss.count)).collect(),
+            delay: DelayCount::of(way.delay.unwrap_or_default()),
             in_flight: way.held_at_end,
             classes: way.classes.iter().map(ClassCounters::of).collect(),
         }
@@ -113,6 +151,7 @@ impl WayCounters {
             edited: self.edited - earlier.edited,
             dropped: causes_since(&self.dropped, &earlier.dropped),
             emulator_lost: causes_since(&self.emulator_lost, &earlier.emulator_lost),
+            delay: self.delay.since(earlier.delay),
             in_flight: self.in_flight,
             classes: self.classes.iter().map(of_class).collect(),
         }
@@ -130,6 +169,7 @@ impl ClassCounters {
             marked: class.marked,
             edited: class.edited,
             dropped: class.dropped.clone(),
+            delay: DelayCount::of(class.delay.unwrap_or_default()),
         }
     }
 
@@ -143,6 +183,7 @@ impl ClassCounters {
             marked: self.marked - earlier.marked,
             edited: self.edited - earlier.edited,
             dropped: causes_since(&self.dropped, &earlier.dropped),
+            delay: self.delay.since(earlier.delay),
         }
     }
 }
@@ -170,15 +211,18 @@ mod tests {
                 .map(|(cause, count)| ((*cause).to_owned(), *count))
                 .collect()
         };
+        let delay = |packets, sum_us| DelayCount::of(DelaySum { packets, sum_us });
         let class = |name: &str, packets| ClassCounters {
             name: name.to_owned(),
             packets,
+            delay: delay(packets, 1_000 * packets),
             ..ClassCounters::default()
         };
         let earlier = WayCounters {
             packets: 10,
             delivered: 6,
             in_flight: 4,
+            delay: delay(6, 6_000),
             dropped: causes(&[("loss", 2)]),
             classes: vec![class("web", 3)],
             ..WayCounters::default()
@@ -187,12 +231,15 @@ mod tests {
             packets: 15,
             delivered: 12,
             in_flight: 1,
+            delay: delay(12, 126_000),
             dropped: causes(&[("loss", 3), ("queue full", 5)]),
             classes: vec![class("web", 4), class("voice", 2)],
             ..WayCounters::default()
         };
         let since = now.since(&earlier);
         assert_eq!((since.packets, since.delivered, since.in_flight), (5, 6, 1));
+        assert_eq!(since.delay.mean_ms, Some(20.0));
+        assert_eq!(now.since(&now).delay.mean_ms, None);
         assert_eq!(since.dropped, causes(&[("loss", 1), ("queue full", 5)]));
         assert_eq!(since.classes, [class("web", 1), class("voice", 2)]);
     }

@@ -49,6 +49,7 @@ enum Kind {
     Counter,
     Gauge,
     Histogram,
+    Summary,
     Info,
 }
 
@@ -86,7 +87,7 @@ impl Kind {
         match self {
             Self::Counter => "_total",
             Self::Info => "_info",
-            Self::Gauge | Self::Histogram => "",
+            Self::Gauge | Self::Histogram | Self::Summary => "",
         }
     }
 
@@ -95,6 +96,7 @@ impl Kind {
         match (self, format) {
             (Self::Counter, _) => "counter",
             (Self::Histogram, _) => "histogram",
+            (Self::Summary, _) => "summary",
             (Self::Info, Format::OpenMetrics) => "info",
             (Self::Gauge | Self::Info, _) => "gauge",
         }
@@ -211,6 +213,17 @@ impl Page {
         }
     }
 
+    /// How long packets were delayed.
+    fn delays(&mut self, links: &[Meter]) {
+        let help = "From the arrival of packets that were sent to when they were due.";
+        let name = self.family("delay_seconds", Kind::Summary, help);
+        for (labels, WayMeter { counters, .. }) in ways(links) {
+            let delay = counters.delay;
+            self.sample(&format!("{name}_sum"), &labels, delay.sum_ms / 1e3);
+            self.sample(&format!("{name}_count"), &labels, delay.packets as f64);
+        }
+    }
+
     fn info(&mut self, links: &[Meter]) {
         let samples = self.family("build", Kind::Info, "Which farwire this is.");
         self.sample(&samples, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
@@ -322,6 +335,7 @@ fn text(format: Format, links: &[Meter]) -> String {
         links,
         |way| way.backlog.map(|waiting| waiting.delay.0 as f64 / 1e9),
     );
+    page.delays(links);
     page.lateness(links);
     page.of_links(
         (

@@ -29,6 +29,57 @@ pub(crate) fn add(suite: &mut Suite) {
         &[Need::Namespaces],
         refused,
     );
+    suite.test(
+        "a disk that is full under a capture is said, and the link goes on",
+        &[Need::Namespaces, Need::Tool("ping")],
+        full_disk,
+    );
+    suite.test(
+        "a capture is no longer than its limit, which is said",
+        &[Need::Namespaces, Need::Tool("ping")],
+        limited,
+    );
+}
+
+/// Each is there and back, none is lost.
+const PINGS: [&str; 8] = ["ping", "-q", "-i", "0.002", "-c", "200", "-s", "1000"];
+
+fn full_disk() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    // In a mount namespace, which goes with its last process.
+    let script = "mount -t tmpfs -o size=64k full . && cd . && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, "sh"]);
+    command.arg(process::farwire().get_program());
+    command.args(["exec", "--delay", "1ms", "--pcap", "seen", "--"]);
+    command.args(PINGS).arg("10.77.0.2");
+    let output = process::run(command.current_dir(directory.path()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{said}");
+    ensure!(said.contains("No space left"), "{said}");
+    let pings = String::from_utf8_lossy(&output.stdout);
+    ensure!(pings.contains("200 received"), "{pings}");
+    ensure!(said.contains("200 delivered"), "{said}");
+    Ok(())
+}
+
+fn limited() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("seen.pcapng");
+    let mut run = process::farwire();
+    run.args(["exec", "--delay", "1ms", "--pcap-limit", "100KiB"]);
+    run.arg("--pcap").arg(&file).arg("--");
+    let output = process::run(run.args(PINGS).arg("10.77.0.2"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{said}");
+    ensure!(said.contains("the limit was reached"), "{said}");
+    let length = std::fs::metadata(&file)?.len();
+    ensure!((50_000..=100 << 10).contains(&length), "{length} bytes");
+    let mut read = PcapNgReader::new(std::fs::File::open(&file)?)?;
+    while let Some(block) = read.next_block() {
+        block?;
+    }
+    Ok(())
 }
 
 /// Runs a command behind a link with loss; the capture and what the link counted.

@@ -66,6 +66,13 @@ fn a_fault_is_met() -> Result<()> {
         json!("delay 1ms each way"),
     ];
     ensure!(says == Some(right.iter().collect()), "{history}");
+    let delayed = exec.patch("", r#"{"up": {"delay": "30ms"}}"#)?;
+    ensure!(delayed.body["revision"] == 4, "{delayed:?}");
+    ensure!(exec.shell(PINGS)? == "0", "the link loses pings");
+    let counted = exec.get("/v1/links/link/counters?since=4")?.body;
+    let mean = |way: &str| counted[way]["delay"]["mean_ms"].as_f64();
+    ensure!(counted["up"]["delay"]["packets"] == 3, "{counted}");
+    ensure!(mean("up") >= Some(30.0) && mean("down") >= Some(1.0), "{counted}");
     exec.end()
 }
 

@@ -7,6 +7,7 @@ mod changes;
 mod common;
 mod conformance;
 mod floods;
+mod instant;
 mod metrics;
 mod packets;
 mod refusals;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new();
     changes::add(&mut suite);
     floods::add(&mut suite);
+    instant::add(&mut suite);
     metrics::add(&mut suite);
     beyond::add(&mut suite);
     replay::add(&mut suite);

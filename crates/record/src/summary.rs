@@ -105,6 +105,9 @@ pub struct DirectionSummary {
     pub replies: u64,
     /// On their way when the emulator stopped: packets + copies = delivered + dropped + failed sends + these.
     pub held_at_end: u64,
+    /// How long those delivered were delayed; none in records of farwires that did not add it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<DelaySum>,
     /// What each class of packets met, in their order; the rest was of none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassSummary>,
@@ -143,6 +146,19 @@ pub struct ClassSummary {
     /// Of those delivered, with changed bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub edited: u64,
+    /// How long those that were sent were delayed; none in records of farwires that did not add it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<DelaySum>,
+}
+
+/// How long packets were delayed, added up: from their arrival to when they were due, whatever delayed them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DelaySum {
+    /// Those that were sent.
+    pub packets: u64,
+    /// All their delays together, in microseconds.
+    pub sum_us: u64,
 }
 
 /// What a delay that varies at random came to, as the model gave it.
@@ -381,8 +397,8 @@ impl DelaySummary {
 }
 
 impl ClassSummary {
-    /// What the model counted of the class of this name.
-    pub fn new(name: &str, counters: &Counters) -> Self {
+    /// What the model counted of the class of this name, and how long its packets were delayed.
+    pub fn new(name: &str, counters: &Counters, delay: DelaySum) -> Self {
         Self {
             name: name.to_owned(),
             packets: counters.packets,
@@ -393,6 +409,7 @@ impl ClassSummary {
             dropped: dropped_by_cause(counters),
             marked: counters.marked,
             edited: counters.edited,
+            delay: Some(delay),
         }
     }
 }

@@ -62,22 +62,17 @@ pub(crate) struct CaptureHandle {
 }
 
 impl Capture {
-    /// In `PREFIX.pcapng`, in the place of what stood there; `-` is standard output. `ends` are what stands at A and B, in words.
+    /// In `PREFIX.pcapng`, in the place of what stood there; `-` is standard output.
     ///
     /// # Errors
     /// It cannot be written; names the file.
-    pub(crate) fn create(prefix: &Path, filter: Filter, ends: [String; 2]) -> Result<Self> {
+    pub(crate) fn create(prefix: &Path, spec: CaptureSpec) -> Result<Self> {
         let sink: Box<dyn Write + Send> = if output::is_stdout(prefix) {
             Box::new(io::stdout())
         } else {
             let path = file_of(prefix);
             let file = File::create(&path);
             Box::new(file.with_context(|| format!("{}: cannot write", path.display()))?)
-        };
-        let spec = CaptureSpec {
-            filter,
-            ends,
-            ..CaptureSpec::default()
         };
         Ok(Self { spec, sink })
     }

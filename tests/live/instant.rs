@@ -1,0 +1,108 @@
+//! A change comes into force in both directions at one instant, which is the one that its answer states: held against the packet log.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+
+use crate::api::Exec;
+use crate::common::suite::{Need, Suite};
+use crate::common::{is_soak, process};
+
+/// How often the link is changed.
+const CHANGES: i128 = 20;
+
+/// Between two changes.
+const PHASE: Duration = Duration::from_millis(100);
+
+/// Twice in a millisecond a packet each way, until the shell ends it.
+const TRAFFIC: &str =
+    "PROGRAM measure probe -q -i 500us -c 1000000 $FARWIRE_SERVER > /dev/null 2>&1 & echo on";
+
+/// In ns, how far from the stated instant a packet may be that says otherwise. Without a soak it holds on a machine that is interrupted
+/// between two readings of the clocks by which the log has wall time.
+const SOAKED: i128 = 1_000_000;
+const DISTURBED: i128 = 50_000_000;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a change is in force in both directions from the instant that its answer states",
+        &[Need::Namespaces],
+        one_instant,
+    );
+}
+
+fn one_instant() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let log = directory.path().join("packets.csv");
+    let mut farwire = process::farwire();
+    let link = format!("--delay 1ms --packet-log {}", log.display());
+    let mut exec = Exec::start_as(&mut farwire, &link)?;
+    let traffic = TRAFFIC.replace("PROGRAM", env!("CARGO_BIN_EXE_farwire"));
+    ensure!(exec.shell(&traffic)? == "on", "no traffic");
+    let mut stated = Vec::new();
+    for number in 1..=CHANGES {
+        thread::sleep(PHASE);
+        let answer = exec.patch("", &format!(r#"{{"delay": "{}ms"}}"#, number + 1))?;
+        ensure!(answer.status == 200, "{answer:?}");
+        let at: Timestamp = answer.body["at"].as_str().context("no instant")?.parse()?;
+        stated.push(at.as_nanosecond());
+    }
+    thread::sleep(PHASE);
+    ensure!(exec.shell("kill $!; echo off")? == "off", "no end");
+    exec.end()?;
+
+    let packets = packets(&std::fs::read_to_string(&log)?)?;
+    let mut worst = 0;
+    for (number, at) in (1..).zip(stated) {
+        for way in ["up", "down"] {
+            let of = packets.iter().filter(|packet| packet.way == way);
+            let (before, after): (Vec<_>, Vec<_>) = of.partition(|packet| packet.delay <= number);
+            let last = before.iter().map(|packet| packet.arrival).max();
+            let first = after.iter().map(|packet| packet.arrival).min();
+            let (last, first) = (last.context("none before")?, first.context("none after")?);
+            worst = worst.max(last - at).max(at - first);
+        }
+    }
+    let milliseconds = worst as f64 / 1e6;
+    println!("{CHANGES} changes, {} packets: at most {milliseconds} ms off", packets.len());
+    let most = if is_soak() { SOAKED } else { DISTURBED };
+    ensure!(worst <= most, "a packet {milliseconds} ms off the instant");
+    Ok(())
+}
+
+struct Logged {
+    way: String,
+    /// Nanoseconds since 1970.
+    arrival: i128,
+    /// Milliseconds.
+    delay: i128,
+}
+
+/// The packets that left, by the delay that they had.
+fn packets(log: &str) -> Result<Vec<Logged>> {
+    let mut lines = log.lines();
+    let names: Vec<&str> = lines.next().context("an empty log")?.split(',').collect();
+    let place = |name: &str| names.iter().position(|known| *known == name).context("a column");
+    let [way, arrival, due, protocol] = [
+        place("direction")?,
+        place("arrival_ns")?,
+        place("due_ns")?,
+        place("protocol")?,
+    ];
+    let mut packets = Vec::new();
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        if cells[protocol] != "udp" || cells[due].is_empty() {
+            continue;
+        }
+        let at: i128 = cells[arrival].parse()?;
+        packets.push(Logged {
+            way: cells[way].to_owned(),
+            arrival: at,
+            delay: (cells[due].parse::<i128>()? - at) / 1_000_000,
+        });
+    }
+    Ok(packets)
+}
