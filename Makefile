@@ -91,7 +91,7 @@ test-tools: toolchain
 	@test -x target/peers/bin/stamp-suite || $(CARGO) install stamp-suite --version 1.0.0 --locked --root target/peers
 
 soak-tools: test-tools
-	@test -f target/soak-tools/bin/schemathesis || { scripts/need python3 python3 && rm -rf target/soak-tools && python3 -m venv target/soak-tools && \
+	@test -f target/soak-tools/bin/schemathesis || { scripts/need python3 python3 && { python3 -c "import ensurepip" 2>/dev/null || scripts/need ensurepip python3-venv; } && rm -rf target/soak-tools && python3 -m venv target/soak-tools && \
 	target/soak-tools/bin/pip install --quiet --no-deps --target target/soak-tools/axe axe-playwright-python==0.1.8 && \
 	target/soak-tools/bin/pip install --quiet schemathesis==4.32.5; }
 

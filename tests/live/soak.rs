@@ -89,7 +89,31 @@ fn soak() -> Result<()> {
     ensure!(read >= least, "{READERS} readers had {read} events");
     ensure!(exec.shell("kill $(jobs -p); echo off")? == "off", "no end");
     adds_up(&exec)?;
+    on_time(&exec)?;
     exec.end()
+}
+
+/// Says how late packets left. In a soak as root, which paces in real time, they must not have been late: at most one in twenty beyond the
+/// budget, and none lost by the emulator itself.
+fn on_time(exec: &Exec) -> Result<()> {
+    let metrics = exec.get("/metrics")?.text;
+    let value = |name: &str| -> Result<f64> {
+        let name = format!("farwire_{name}{{link=\"link\"}} ");
+        let mut values = metrics.lines().filter_map(|line| line.strip_prefix(&name));
+        Ok(values.next().with_context(|| name.clone())?.parse()?)
+    };
+    let (count, late) = (
+        value("departure_error_seconds_count")?,
+        value("late_packets_total")?,
+    );
+    let mean_us = value("departure_error_seconds_sum")? / count * 1e6;
+    println!("departures: {count}, {mean_us:.1} us late in the mean, {late} more than the budget");
+    let is_judged = is_soak() && nix::unistd::geteuid().is_root();
+    ensure!(
+        !is_judged || value("run_valid")? == 1.0,
+        "{late} of {count} were late"
+    );
+    Ok(())
 }
 
 /// Changes the link again and again, a thousand times at first and then every second; how many changes were made. Memory is the
