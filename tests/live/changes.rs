@@ -1,11 +1,12 @@
 //! Changes: they take effect, are counted from, and revert with their lease.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::api::Exec;
+use crate::api::{Answer, Exec, Listening};
 use crate::common::process;
 use crate::common::suite::{Need, Suite};
 
@@ -19,6 +20,11 @@ pub(crate) fn add(suite: &mut Suite) {
         "a loss that is set is met and its packets are counted since then",
         &NEEDS,
         a_fault_is_met,
+    );
+    suite.test(
+        "of many clients that change one revision at once one does, and the others get 412",
+        &NEEDS[..1],
+        one_of_many,
     );
     suite.test(
         "a dry run says what would be and changes nothing",
@@ -73,6 +79,28 @@ fn a_fault_is_met() -> Result<()> {
     let mean = |way: &str| counted[way]["delay"]["mean_ms"].as_f64();
     ensure!(counted["up"]["delay"]["packets"] == 3, "{counted}");
     ensure!(mean("up") >= Some(30.0) && mean("down") >= Some(1.0), "{counted}");
+    exec.end()
+}
+
+fn one_of_many() -> Result<()> {
+    let exec = Exec::start("--delay 1ms")?;
+    let live: &Listening = &exec;
+    for revision in 1..=5 {
+        let ask = move |number: u32| {
+            let condition = format!("\r\nIf-Match: \"{revision}\"");
+            let body = format!(r#"{{"delay": "{number}ms"}}"#);
+            let kind = "application/merge-patch+json";
+            live.with_body("PATCH /v1/links/link", kind, &condition, &body)
+        };
+        let answers: Vec<Answer> = thread::scope(|scope| {
+            let asking: Vec<_> = (2..10).map(|n| scope.spawn(move || ask(n))).collect();
+            let answers = asking.into_iter().map(|asked| asked.join().expect("it does not panic"));
+            answers.collect::<Result<_>>()
+        })?;
+        let with = |status| answers.iter().filter(|answer| answer.status == status).count();
+        ensure!((with(200), with(412)) == (1, 7), "{answers:?}");
+    }
+    ensure!(exec.link()?["revision"] == 6);
     exec.end()
 }
 

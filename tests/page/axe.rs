@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::browser::Browser;
 use crate::common::process;
 use crate::common::suite::{Need, Suite};
+use crate::run::experiment;
 use crate::walk::{NEEDS, Running};
 
 const AXE: &str = "axe/axe_playwright_python/axe.min.js";
@@ -26,6 +27,36 @@ pub(crate) fn add(suite: &mut Suite) {
         &needs,
         everybody,
     );
+    suite.test(
+        "axe-core finds nothing serious on the page of an experiment that runs",
+        &needs,
+        of_an_experiment,
+    );
+}
+
+fn of_an_experiment() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let run = experiment(folder.path())?;
+    let browser = Browser::start(folder.path())?;
+    browser.open(&run.url)?;
+    browser.wait("document.querySelectorAll('#run-rows tr').length > 0")?;
+    browser.run(&fs::read_to_string(process::soak_tool(AXE))?)?;
+    nothing_serious(&browser)
+}
+
+/// In both sizes, light and dark.
+fn nothing_serious(browser: &Browser) -> Result<()> {
+    for size in SIZES {
+        for theme in ["light", "dark"] {
+            browser.look(size, theme)?;
+            let found = violations(browser)?;
+            ensure!(
+                !found.iter().any(is_serious),
+                "{size:?}, {theme}: {found:#?}"
+            );
+        }
+    }
+    Ok(())
 }
 
 fn everybody() -> Result<()> {
@@ -43,17 +74,7 @@ fn everybody() -> Result<()> {
         )? > 0
     );
     browser.run("document.querySelector('body > img').remove();")?;
-    for size in SIZES {
-        for theme in ["light", "dark"] {
-            browser.look(size, theme)?;
-            let found = violations(&browser)?;
-            ensure!(
-                !found.iter().any(is_serious),
-                "{size:?}, {theme}: {found:#?}"
-            );
-        }
-    }
-    Ok(())
+    nothing_serious(&browser)
 }
 
 /// How many serious violations there are once a script has run.

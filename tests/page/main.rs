@@ -4,6 +4,7 @@ mod axe;
 mod browser;
 #[path = "../common/mod.rs"]
 mod common;
+mod run;
 mod walk;
 
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
     common::powerless::divert();
     let mut suite = Suite::new();
     walk::add(&mut suite);
+    run::add(&mut suite);
     axe::add(&mut suite);
     suite.run()
 }

@@ -157,19 +157,24 @@ impl Running {
     /// With these flags more.
     pub(crate) fn start(pings: &Path, flags: &[&OsStr]) -> Result<Self> {
         let traffic = "wget -qO /dev/null http://$FARWIRE_SERVER/seconds/600 & exec ping -i 0.1 $FARWIRE_SERVER";
-        let mut farwire = farwire()
+        let mut farwire = farwire();
+        farwire
             .args(["exec", "--listen", "127.0.0.1:0", "--delay", "20ms"])
             .args(flags)
             .args(["--rate", "20mbit", "--", "sh", "-c", traffic])
-            .stdout(fs::File::create(pings)?)
-            .stderr(Stdio::piped())
-            .spawn()?;
+            .stdout(fs::File::create(pings)?);
+        Self::of(&mut farwire, "watch and change it at ")
+    }
+
+    /// A command that says by these words where its page is.
+    pub(crate) fn of(farwire: &mut Command, words: &str) -> Result<Self> {
+        let mut farwire = farwire.stderr(Stdio::piped()).spawn()?;
         let stderr = farwire.stderr.take().context("no stderr")?;
         let mut lines = BufReader::new(stderr).lines();
         let said = lines.find_map(|line| {
             let (_, url) = line
                 .ok()?
-                .split_once("watch and change it at ")
+                .split_once(words)
                 .map(|(a, b)| (a.to_owned(), b.to_owned()))?;
             Some(url)
         });

@@ -1,0 +1,71 @@
+//! The page of an experiment that runs: how far it is, its curves, and its figures as they come.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+
+use crate::browser::Browser;
+use crate::common::process::farwire;
+use crate::common::suite::Suite;
+use crate::walk::{NEEDS, Running};
+
+/// A run is short, so that another has figures soon; all of them outlast the test.
+const EXPERIMENT: &str = "\
+name = 'seen'
+title = 'Echoes to look at'
+late_budget = '1s'
+bed = { kind = 'netns' }
+[[instruments]]
+name = 'echo'
+kind = 'ping'
+parameters = { count = 100, interval = '20ms' }
+[[cases]]
+name = 'slow'
+repeats = 100
+link = { delay = '20ms' }
+";
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "the page of an experiment shows how far it is, its curves, and its figures as they come",
+        &NEEDS[..3],
+        an_experiment,
+    );
+}
+
+/// An experiment whose runs go on until it is dropped.
+pub(crate) fn experiment(folder: &std::path::Path) -> Result<Running> {
+    let file = folder.join("seen.toml");
+    fs::write(&file, EXPERIMENT)?;
+    let mut run = farwire();
+    run.arg("run").arg(file).arg("--out").arg(folder.join("out"));
+    Running::of(run.args(["--listen", "127.0.0.1:0"]), "watch it at ")
+}
+
+fn an_experiment() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let run = experiment(folder.path())?;
+    let browser = Browser::start(folder.path())?;
+    browser.open(&run.url)?;
+    browser.wait("!document.getElementById('run').hidden")?;
+    let says = |words: &str| {
+        browser.wait(&format!(
+            "document.getElementById('run-state').textContent.includes('{words}')"
+        ))
+    };
+    says("of 100 runs, about ")?;
+    says("Now: slow, run ")?;
+    browser.wait("document.querySelectorAll('#figures figure:first-child polyline').length > 0")?;
+    // A run has ended, and its figures stand in the table.
+    browser.wait("document.querySelectorAll('#run-rows tr').length > 0")?;
+    let row = browser.read("document.querySelector('#run-rows tr').textContent")?;
+    let row = row.as_str().unwrap_or_default().to_owned();
+    ensure!(row.contains("slow") && row.contains("echo"), "{row}");
+    // What a run has is the scenario's: nothing can be changed.
+    browser.wait("document.getElementById('apply').disabled")?;
+    // Between two runs a link is answered with 404, which a browser logs.
+    let errors = browser.errors()?;
+    let mut others = errors.iter().filter(|error| !error.contains("404"));
+    ensure!(others.next().is_none(), "{errors:?}");
+    Ok(())
+}
