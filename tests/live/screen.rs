@@ -78,6 +78,11 @@ pub(crate) fn add(suite: &mut Suite) {
         &NEEDS,
         colours,
     );
+    suite.test(
+        "a screen shows a box between two interfaces, and its keys change it",
+        &[Need::Namespaces, Need::Tool("ip")],
+        a_box,
+    );
     suite.test("without a terminal there is no screen", &[], refused);
 }
 
@@ -278,6 +283,26 @@ fn keys() -> Result<()> {
     screen.press("q")?;
     let status = screen.end()?;
     ensure!(status.code() == Some(TERMINATED), "{status}");
+    Ok(())
+}
+
+/// In a namespace of its own, which goes with it.
+const BOX: &str = "ip link add a type veth peer name x && ip link add b type veth peer name y && \
+    for one in a b x y; do ip link set $one up || exit 99; done; exec \"$0\" emulate a b --tui --delay 3ms";
+
+fn a_box() -> Result<()> {
+    let mut command = Command::new("unshare");
+    command.args(["-n", "sh", "-c", BOX]);
+    command.arg(process::farwire().get_program());
+    let mut screen = OnTerminal::of(&mut command, tempfile::tempdir()?)?;
+    screen.await_text("[delay 3ms]")?;
+    screen.press(UP)?;
+    screen.await_text("[delay 4ms]")?;
+    screen.press("q")?;
+    let status = process::end_of(&mut screen.child)?;
+    ensure!(status.success(), "{status}: {}", screen.text());
+    let shown = screen.shown.lock().expect("the reader does not panic");
+    ensure!(!shown.screen().alternate_screen(), "the screen still stands");
     Ok(())
 }
 
