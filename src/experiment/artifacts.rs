@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use ring::digest::{Context, SHA256};
 
-use super::captures::RunCaptures;
 use crate::notes::note;
 use record::Artifact;
 use record::plan::{Case, Instrument};
@@ -22,8 +21,6 @@ pub(crate) const ARTIFACTS: &str = "artifacts";
 pub(super) struct Artifacts<'a> {
     /// Their folder.
     pub(super) folder: &'a Path,
-    /// What is captured, if anything.
-    pub(super) captures: Option<&'a RunCaptures>,
     /// Which of the run's attempts it is.
     pub(super) attempt: u32,
 }
@@ -54,7 +51,10 @@ impl Artifacts<'_> {
     ) -> PathBuf {
         let link = link.map(|link| format!("-{}", link.replace(' ', "-")));
         let run = self.run(case, repeat);
-        self.file(&format!("{prefix}-{run}{}.pcapng", link.unwrap_or_default()))
+        self.file(&format!(
+            "{prefix}-{run}{}.pcapng",
+            link.unwrap_or_default()
+        ))
     }
 
     /// A further attempt has files of its own, as it has a place of its own in the record.
@@ -146,7 +146,6 @@ mod tests {
         };
         let of = |attempt| Artifacts {
             folder: Path::new("out"),
-            captures: None,
             attempt,
         };
         let names = [
@@ -171,7 +170,6 @@ mod tests {
         fs::write(&file, "abc").unwrap();
         let artifacts = Artifacts {
             folder: folder.path(),
-            captures: None,
             attempt: 1,
         };
         // The first example of FIPS 180-4.

@@ -97,14 +97,14 @@ pub(crate) fn run(
                 });
                 let begun = Instant::now();
                 let set_up = measures.set_up;
-                let artifacts = Some(Artifacts {
+                let artifacts = Artifacts {
                     folder: &folder,
-                    captures: measures.captures,
                     attempt,
-                });
+                };
+                let kept = Some((artifacts, measures.captures));
                 let run = Run {
                     host: record.here(),
-                    ..run_once(set_up, watch, artifacts, &planned, stop)
+                    ..run_once(set_up, watch, kept, &planned, stop)
                 };
                 // What a signal cut short is no measurement.
                 if stop.cause().is_some() {
@@ -253,18 +253,21 @@ fn label(run: &PlannedRun<'_>) -> String {
     }
 }
 
-/// The first attempt at a run, if `artifacts` do not say another, from setting up to taking down.
+/// What a run leaves, and what is captured of it.
+type Kept<'a> = (Artifacts<'a>, Option<&'a RunCaptures>);
+
+/// A run from setting up to taking down, of which nothing but the record is kept if nothing is said: then it is the first attempt.
 pub(super) fn run_once(
     set_up: &SetUp<'_>,
     watch: Watch<'_>,
-    artifacts: Option<Artifacts<'_>>,
+    kept: Option<Kept<'_>>,
     planned: &PlannedRun<'_>,
     stop: &Stop,
 ) -> Run {
     let mut run = Run {
         case: planned.case.name.clone(),
         repeat: planned.repeat,
-        attempt: artifacts.map_or(1, |of| of.attempt),
+        attempt: kept.map_or(1, |(artifacts, _)| artifacts.attempt),
         seed: planned.seed,
         host: None,
         started_at: now(),
@@ -276,7 +279,7 @@ pub(super) fn run_once(
     };
     watch.enter("set-up");
     match set_up(planned.case, planned.seed) {
-        Ok(testbed) => use_testbed(testbed, watch, planned, artifacts, stop, &mut run),
+        Ok(testbed) => use_testbed(testbed, watch, planned, kept, stop, &mut run),
         Err(error) => {
             run.outcome = Outcome::Failed {
                 cause: format!("{error:#}"),
@@ -290,14 +293,13 @@ fn use_testbed(
     testbed: Box<dyn Testbed>,
     watch: Watch<'_>,
     planned: &PlannedRun<'_>,
-    artifacts: Option<Artifacts<'_>>,
+    kept: Option<Kept<'_>>,
     stop: &Stop,
     run: &mut Run,
 ) {
-    let artifacts = artifacts.as_ref();
-    let captures = artifacts.and_then(|all| Some((all, all.captures?)));
+    let captures = kept.and_then(|(artifacts, captures)| Some((artifacts, captures?)));
     let captures = captures.map_or(Ok(RunningCaptures::NONE), |(artifacts, of)| {
-        of.begin(artifacts, &*testbed, planned)
+        of.begin(&artifacts, &*testbed, planned)
     });
     let captures = match captures {
         Ok(captures) => captures,
@@ -310,6 +312,7 @@ fn use_testbed(
             return;
         }
     };
+    let artifacts = kept.as_ref().map(|(artifacts, _)| artifacts);
     run.environment = environment(&*testbed);
     let stop = &testbed.stops(stop);
     let shown = watch.show(&*testbed, planned);
@@ -460,11 +463,7 @@ fn numbered_clients(clients: usize) -> impl Iterator<Item = Option<usize>> {
 }
 
 /// What the instruments of a run write.
-fn csv_files(
-    artifacts: &Artifacts<'_>,
-    planned: &PlannedRun<'_>,
-    clients: usize,
-) -> Vec<PathBuf> {
+fn csv_files(artifacts: &Artifacts<'_>, planned: &PlannedRun<'_>, clients: usize) -> Vec<PathBuf> {
     let run = (planned.case, planned.repeat);
     let instruments = planned.case.instruments.iter().filter(|one| one.csv);
     let files = instruments.flat_map(|instrument| {

@@ -9,8 +9,8 @@ use netio::{Missed, Sending, Stall, Waiter};
 use record::lateness::LateBudget;
 use record::link_spec::Rules;
 use record::summary::{
-    ClassSummary, DelaySum, DelaySummary, DepartureSummary, DirectionSummary, HandOverSummary, OwnLoss,
-    ShareSummary, StallSummary, Summary, dropped_by_cause,
+    ClassSummary, DelaySum, DelaySummary, DepartureSummary, DirectionSummary, HandOverSummary,
+    OwnLoss, ShareSummary, StallSummary, Summary, dropped_by_cause,
 };
 
 /// Why the emulator itself lost packets; none of these is the emulated network's doing.

@@ -75,7 +75,10 @@ fn limited() -> Result<()> {
     ensure!(said.contains("the limit was reached"), "{said}");
     let length = std::fs::metadata(&file)?.len();
     // The packet that reaches it is the last; statistics follow.
-    ensure!((50_000..(100 << 10) + 2_000).contains(&length), "{length} bytes");
+    ensure!(
+        (50_000..(100 << 10) + 2_000).contains(&length),
+        "{length} bytes"
+    );
     let mut read = PcapNgReader::new(std::fs::File::open(&file)?)?;
     while let Some(block) = read.next_block() {
         block?;

@@ -80,10 +80,7 @@ fn summed(small: &Small, folder: &str) -> Result<usize> {
         let said = process::run(Command::new("sha256sum").arg(&file))?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         ensure!(said.starts_with(&artifact.sha256), "{artifact:?}: {said}");
-        ensure!(
-            fs::metadata(&file)?.len() == artifact.bytes,
-            "{artifact:?}"
-        );
+        ensure!(fs::metadata(&file)?.len() == artifact.bytes, "{artifact:?}");
     }
     ensure!(!artifacts.is_empty(), "no run of {folder} left a file");
     Ok(artifacts.len())

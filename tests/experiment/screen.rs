@@ -144,7 +144,10 @@ fn log_as_json() -> Result<()> {
         let mut of = entries.iter().filter(|entry| entry["level"] == level);
         of.any(|entry| entry["msg"].as_str().is_some_and(|msg| msg.contains(words)))
     };
-    ensure!(has("info", "[1/1] plain: ") && has("error", "gone.toml"), "{lines}");
+    ensure!(
+        has("info", "[1/1] plain: ") && has("error", "gone.toml"),
+        "{lines}"
+    );
     // Whose JSON goes to standard output has no table among the log's lines.
     let mut json = small.command();
     let output = process::run(json.args(["--overwrite", "--log-format=json", "--json=-"]))?;

@@ -78,7 +78,10 @@ fn a_fault_is_met() -> Result<()> {
     let counted = exec.get("/v1/links/link/counters?since=4")?.body;
     let mean = |way: &str| counted[way]["delay"]["mean_ms"].as_f64();
     ensure!(counted["up"]["delay"]["packets"] == 3, "{counted}");
-    ensure!(mean("up") >= Some(30.0) && mean("down") >= Some(1.0), "{counted}");
+    ensure!(
+        mean("up") >= Some(30.0) && mean("down") >= Some(1.0),
+        "{counted}"
+    );
     exec.end()
 }
 
@@ -94,10 +97,17 @@ fn one_of_many() -> Result<()> {
         };
         let answers: Vec<Answer> = thread::scope(|scope| {
             let asking: Vec<_> = (2..10).map(|n| scope.spawn(move || ask(n))).collect();
-            let answers = asking.into_iter().map(|asked| asked.join().expect("it does not panic"));
+            let answers = asking
+                .into_iter()
+                .map(|asked| asked.join().expect("it does not panic"));
             answers.collect::<Result<_>>()
         })?;
-        let with = |status| answers.iter().filter(|answer| answer.status == status).count();
+        let with = |status| {
+            answers
+                .iter()
+                .filter(|answer| answer.status == status)
+                .count()
+        };
         ensure!((with(200), with(412)) == (1, 7), "{answers:?}");
     }
     ensure!(exec.link()?["revision"] == 6);

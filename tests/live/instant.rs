@@ -66,7 +66,10 @@ fn one_instant() -> Result<()> {
         }
     }
     let milliseconds = worst as f64 / 1e6;
-    println!("{CHANGES} changes, {} packets: at most {milliseconds} ms off", packets.len());
+    println!(
+        "{CHANGES} changes, {} packets: at most {milliseconds} ms off",
+        packets.len()
+    );
     let most = if is_soak() { SOAKED } else { DISTURBED };
     ensure!(worst <= most, "a packet {milliseconds} ms off the instant");
     Ok(())
@@ -84,7 +87,12 @@ struct Logged {
 fn packets(log: &str) -> Result<Vec<Logged>> {
     let mut lines = log.lines();
     let names: Vec<&str> = lines.next().context("an empty log")?.split(',').collect();
-    let place = |name: &str| names.iter().position(|known| *known == name).context("a column");
+    let place = |name: &str| {
+        names
+            .iter()
+            .position(|known| *known == name)
+            .context("a column")
+    };
     let [way, arrival, due, protocol] = [
         place("direction")?,
         place("arrival_ns")?,

@@ -302,7 +302,10 @@ fn a_box() -> Result<()> {
     let status = process::end_of(&mut screen.child)?;
     ensure!(status.success(), "{status}: {}", screen.text());
     let shown = screen.shown.lock().expect("the reader does not panic");
-    ensure!(!shown.screen().alternate_screen(), "the screen still stands");
+    ensure!(
+        !shown.screen().alternate_screen(),
+        "the screen still stands"
+    );
     Ok(())
 }
 

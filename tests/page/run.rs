@@ -38,7 +38,10 @@ pub(crate) fn experiment(folder: &std::path::Path) -> Result<Running> {
     let file = folder.join("seen.toml");
     fs::write(&file, EXPERIMENT)?;
     let mut run = farwire();
-    run.arg("run").arg(file).arg("--out").arg(folder.join("out"));
+    run.arg("run")
+        .arg(file)
+        .arg("--out")
+        .arg(folder.join("out"));
     Running::of(run.args(["--listen", "127.0.0.1:0"]), "watch it at ")
 }
 

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::artifact::refer_from;
 use crate::plan::{Case, Plan, PlannedRun};
 use crate::record::{
     FILE, GivenScenario, Head, Latest, Line, Lines, MOST_ATTEMPTS, Measured, Run, UnknownVersion,
@@ -202,7 +201,9 @@ impl Merge {
                 directory.display()
             );
         }
-        RecordWriter::put(directory, overwrite, |file| self.write_lines(file, directory))?;
+        RecordWriter::put(directory, overwrite, |file| {
+            self.write_lines(file, directory)
+        })?;
         Ok(())
     }
 
@@ -559,6 +560,21 @@ fn deciding_alone(run: Run, case: &Case) -> Run {
         artifacts: Vec::new(),
         measurements: run.measurements.into_iter().filter_map(decides).collect(),
         ..run
+    }
+}
+
+/// Has `run`, which stood in a record in the folder `from`, refer to its files from `to`: both are whole paths.
+fn refer_from(run: &mut Run, from: &Path, to: &Path) {
+    let captures = run.links.iter_mut().filter_map(|link| {
+        let capture = link.summary.capture.as_mut()?;
+        capture.file.as_mut()
+    });
+    let artifacts = run.artifacts.iter_mut().map(|artifact| &mut artifact.file);
+    for file in captures.chain(artifacts) {
+        let whole = from.join(&*file);
+        // Of a merged record it goes up and down again.
+        let whole = fs::canonicalize(&whole).unwrap_or(whole);
+        *file = pathdiff::diff_paths(&whole, to).unwrap_or(whole);
     }
 }
 
