@@ -18,7 +18,7 @@ use crate::toml_file::SourceFile;
 use instruments::failure::{Blame, Failure};
 use record::plan::{Case, Plan};
 use record::quantity::counted;
-use record::{GivenScenario, Merge, Record, Shard, ShardBy};
+use record::{GivenScenario, Merge, Record, Shard, ShardBy, is_full};
 
 /// Join the records of an experiment's shards
 ///
@@ -72,7 +72,10 @@ impl MergeArgs {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let merge = Merge::of(&self.records).or_bad_input()?;
         let replaces = Record::is_in(&self.out);
-        merge.write(&self.out, self.overwrite).or_bad_input()?;
+        match merge.write(&self.out, self.overwrite) {
+            Err(error) if is_full(&error) => return Err(error.into()),
+            written => written.or_bad_input()?,
+        }
         clear_reports(&self.out, replaces);
         let (all, missing) = (merge.planned(), merge.missing().len());
         let joined = Joined {

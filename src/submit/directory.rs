@@ -2,26 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::nodes::NODES;
 use super::pass::Pass;
-use super::slurm::Slurm;
 use crate::experiment::shard::Size;
 use crate::notes::note;
 use instruments::failure::{Blame, Failure};
 use record::{MOST_ATTEMPTS, Record};
 
 const STATE: &str = "submit.json";
-const LOCK: &str = "submit.lock";
+/// Locked while a submit has the directory.
+pub(super) const LOCK: &str = "submit.lock";
 /// There while a submit is cancelled.
-const CANCELLED: &str = "cancelled";
+pub(super) const CANCELLED: &str = "cancelled";
 /// The scenario as it was when it was submitted.
 pub(super) const SCENARIO: &str = "scenario.toml";
 /// What tasks print, a file a pass and shard.
@@ -107,7 +107,7 @@ impl Directory {
         }
         let path = path.canonicalize()?;
         let lock = lock(&path.join(LOCK))?;
-        let state = match path.join(STATE).exists() {
+        let mut state = match path.join(STATE).exists() {
             true => {
                 let state = State::read(&path).or_bad_input()?;
                 state.check(asked, &path).or_bad_input()?;
@@ -120,9 +120,10 @@ impl Directory {
                 passes: Vec::new(),
             },
         };
-        match fs::remove_file(path.join(CANCELLED)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
+        let mark = path.join(CANCELLED);
+        let was_cancelled = mark.exists();
+        if let Some(last) = state.passes.last_mut() {
+            last.cancelled |= was_cancelled;
         }
         fs::write(path.join(SCENARIO), &state.asked.text)?;
         let mut directory = Self {
@@ -132,6 +133,9 @@ impl Directory {
             _lock: lock,
         };
         directory.state.keep(&directory.path)?;
+        if was_cancelled {
+            fs::remove_file(&mark).with_context(|| format!("{}: cannot remove", mark.display()))?;
+        }
         directory.look();
         Ok(directory)
     }
@@ -161,21 +165,33 @@ impl Directory {
         self.state.job_name(pass)
     }
 
-    /// Begins a pass over these shards: each goes on with a copy of what an earlier one left, because a task of that one may be
-    /// alive on a node that nobody hears of. Kept before Slurm hears of it.
-    pub(super) fn begin_pass(&mut self, shards: Vec<u32>) -> Result<Pass> {
-        let number = self.state.passes.last().map_or(0, |pass| pass.number) + 1;
-        let pass = Pass { number, shards };
+    /// The pass over these shards that comes after the last one.
+    pub(super) fn next_pass(&self, shards: Vec<u32>) -> Pass {
+        Pass {
+            number: self.state.passes.last().map_or(0, |pass| pass.number) + 1,
+            shards,
+            cancelled: false,
+        }
+    }
+
+    /// Begins a pass: each shard goes on with a copy of what an earlier one left, because a task of that one may be alive on a node
+    /// that nobody hears of. Kept before Slurm hears of it.
+    pub(super) fn begin(&mut self, pass: &Pass) -> Result<()> {
         for shard in &pass.shards {
             if let Some(found) = self.found.get(shard) {
-                let to = shard_directory(&self.path, *shard, number);
+                let to = shard_directory(&self.path, *shard, pass.number);
                 copy(&found.path, &to)
                     .with_context(|| format!("{}: cannot write", to.display()))?;
             }
         }
         self.state.passes.push(pass.clone());
-        self.state.keep(&self.path)?;
-        Ok(pass)
+        self.state.keep(&self.path)
+    }
+
+    /// Takes back a pass of which Slurm has nothing: as if it had never begun.
+    pub(super) fn take_back(&mut self, pass: &Pass) -> Result<()> {
+        self.state.passes.retain(|kept| kept != pass);
+        self.state.keep(&self.path)
     }
 
     /// Keeps the script of a pass, for Slurm and for who wants to know.
@@ -414,7 +430,10 @@ fn lock(file: &Path) -> Result<File, Failure> {
 /// Copies a folder with all that it holds, whole or not at all.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let partial = to.with_extension("partial");
-    let _ = fs::remove_dir_all(&partial);
+    // What a pass left that never began, or was taken back.
+    for left in [to, &partial] {
+        let _ = fs::remove_dir_all(left);
+    }
     fs::create_dir_all(&partial)?;
     let mut folders = vec![(from.to_owned(), partial.clone())];
     while let Some((from, to)) = folders.pop() {
@@ -426,26 +445,13 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
                     fs::create_dir(&to)?;
                     folders.push((entry.path(), to));
                 }
-                false => drop(fs::copy(entry.path(), to)?),
+                false => match fs::copy(entry.path(), to) {
+                    // A task that is ending has taken it away meanwhile.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    copied => drop(copied?),
+                },
             }
         }
     }
     Ok(fs::rename(partial, to)?)
-}
-
-/// Ends the tasks of the submit of `path`, and the submit itself; how many tasks that were.
-///
-/// # Errors
-/// It is no submit's; Slurm is not there.
-pub(crate) fn cancel(path: &Path) -> Result<usize, Failure> {
-    let state = State::read(path).or_bad_input()?;
-    let slurm = Slurm::find()?;
-    // The submit, which would hand in what it misses, sees this first.
-    fs::write(path.join(CANCELLED), "")
-        .map_err(|error| anyhow!("{}: cannot write: {error}", path.join(CANCELLED).display()))?;
-    let mut ended = 0;
-    for pass in &state.passes {
-        ended += slurm.cancel(&state.job_name(pass))?;
-    }
-    Ok(ended)
 }

@@ -3,6 +3,8 @@
 //! What is known stands in the directory and in Slurm, nowhere else: a submit that ends at any moment can be started again.
 
 mod array;
+mod cancel;
+mod command;
 mod directory;
 mod nodes;
 mod pass;
@@ -25,9 +27,10 @@ use pass::Pass;
 use record::ShardBy;
 use record::plan::Plan;
 use record::quantity::counted;
-use slurm::Slurm;
+use slurm::{Slurm, Submitted};
 
-pub(crate) use directory::{Asked, cancel};
+pub(crate) use cancel::cancel;
+pub(crate) use directory::Asked;
 pub(crate) use status::Status;
 
 /// Passes in a row that bring nothing new, after which it is given up.
@@ -92,6 +95,7 @@ impl Submission<'_> {
         let pass = Pass {
             number: 1,
             shards: (1..=shards).collect(),
+            cancelled: false,
         };
         let times = shard::times(self.plan, shards, self.by);
         script::of(self, &out, "0", &pass, &times, &[])
@@ -106,9 +110,9 @@ impl Submission<'_> {
     /// # Errors
     /// Another submit has the directory, or another experiment; Slurm is not there or refuses; a signal, or `--cancel`.
     pub(crate) fn run(&self, detach: bool) -> Result<Reached, Failure> {
-        let slurm = Slurm::find()?;
-        slurm.check(self.resources.partition.as_deref(), self.resources.cpus)?;
         let stop = Stop::on_signals()?;
+        let slurm = Slurm::find()?.until(&stop);
+        slurm.check(self.resources.partition.as_deref(), self.resources.cpus)?;
         let mut directory = Directory::open(&self.out, &self.asked, || {
             let shards = self.shards(slurm.most_tasks()?);
             Ok(shard::sizes(self.plan, shards, self.by))
@@ -123,26 +127,28 @@ impl Submission<'_> {
                 && !directory.missing().is_empty()
             {
                 let name = directory.job_name(&pass);
-                let waiting = slurm.tasks(&name)?.iter().any(|task| !task.has_ended());
-                if detach && waiting {
-                    return Ok(Reached::Handed);
+                if !pass.cancelled {
+                    let waiting = slurm.tasks(&name)?.iter().any(|task| !task.has_ended());
+                    if detach && waiting {
+                        return Ok(Reached::Handed);
+                    }
+                    let before = directory.progress();
+                    let watch = watch::Watch {
+                        slurm: &slurm,
+                        directory: &directory,
+                        pass: &pass,
+                        times: &times,
+                        partition: self.resources.partition.as_deref(),
+                        stop: &stop,
+                    };
+                    causes = watch.until_end()?;
+                    let after = directory.look();
+                    in_vain = if after > before { 0 } else { in_vain + 1 };
                 }
-                let before = directory.progress();
-                let watch = watch::Watch {
-                    slurm: &slurm,
-                    directory: &directory,
-                    pass: &pass,
-                    times: &times,
-                    partition: self.resources.partition.as_deref(),
-                    stop: &stop,
-                };
-                causes = watch.until_end()?;
                 slurm.cancel(&name)?;
                 if directory.is_cancelled() {
                     return Err(cancelled());
                 }
-                let after = directory.look();
-                in_vain = if after > before { 0 } else { in_vain + 1 };
             }
             let missing = directory.missing();
             if missing.is_empty() {
@@ -151,28 +157,55 @@ impl Submission<'_> {
             if in_vain >= MOST_IN_VAIN {
                 return Ok(Reached::Some(directory.records(), causes));
             }
-            let excluded = nodes::excluded(directory.path());
-            nodes::some_left(&slurm, self.resources.partition.as_deref(), &excluded)?;
-            let pass = directory.begin_pass(missing)?;
-            let nodes: Vec<&str> = excluded.keys().map(String::as_str).collect();
-            let script = script::of(
-                self,
-                directory.path(),
-                directory.id(),
-                &pass,
-                &times,
-                &nodes,
-            )?;
-            let file = directory.keep_script(&pass, &script)?;
-            let job = slurm.submit(&file, pass.number == 1)?;
-            note(format_args!(
-                "job {job}: {} of {shards}",
-                counted(pass.shards.len(), "shard")
-            ));
+            self.hand_in(&slurm, &mut directory, missing, &times)?;
             if detach {
                 return Ok(Reached::Handed);
             }
         }
+    }
+
+    /// Hands in these shards as a new pass.
+    fn hand_in(
+        &self,
+        slurm: &Slurm,
+        directory: &mut Directory,
+        shards: Vec<u32>,
+        times: &[Duration],
+    ) -> Result<(), Failure> {
+        let excluded = nodes::excluded(directory.path());
+        nodes::some_left(slurm, self.resources.partition.as_deref(), &excluded)?;
+        let pass = directory.next_pass(shards);
+        let nodes: Vec<&str> = excluded.keys().map(String::as_str).collect();
+        let script = script::of(self, directory.path(), directory.id(), &pass, times, &nodes)?;
+        let file = directory.keep_script(&pass, &script)?;
+        directory.begin(&pass)?;
+        let name = directory.job_name(&pass);
+        let job = match slurm.submit(&file, &name)? {
+            Submitted::Job(job) => job,
+            Submitted::Refused(why) => {
+                directory.take_back(&pass)?;
+                return Err(match pass.number {
+                    // What it refuses is what was asked for.
+                    1 => Failure::bad_input(format_args!("{why:#}")),
+                    _ => why.into(),
+                });
+            }
+            Submitted::Unreached(why) => {
+                directory.take_back(&pass)?;
+                return Err(why.into());
+            }
+        };
+        // A cancel that asked Slurm before this did not see the job; one that asks from now on does.
+        if directory.is_cancelled() {
+            slurm.cancel(&name)?;
+            return Err(cancelled());
+        }
+        note(format_args!(
+            "job {job}: {} of {}",
+            counted(pass.shards.len(), "shard"),
+            directory.shards()
+        ));
+        Ok(())
     }
 }
 

@@ -9,4 +9,7 @@ pub(super) struct Pass {
     pub(super) number: u32,
     /// Which shards, ascending.
     pub(super) shards: Vec<u32>,
+    /// Whether `--cancel` ended it: nothing of it is waited for.
+    #[serde(default)]
+    pub(super) cancelled: bool,
 }

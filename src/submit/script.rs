@@ -193,6 +193,7 @@ mod tests {
         let pass = Pass {
             number: 2,
             shards: vec![1, 3],
+            cancelled: false,
         };
         let times = [90, 1000, 60].map(Duration::from_secs);
         assert_eq!(limit(None, &pass, &times).unwrap(), 13);

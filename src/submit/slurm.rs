@@ -1,41 +1,39 @@
 //! Slurm's commands, in forms that are stable from 22.05 on and need no accounting database.
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 
+use super::command::{AGAIN, ANSWER, Fate, Said, Silence, run};
 use instruments::failure::{Blame, Failure};
-use netio::kill_on_drop::KillOnDrop;
+use netio::stop::Stop;
 
 /// Slurm's default of MaxArraySize, less the task 0.
 pub(super) const USUAL_MOST_TASKS: u32 = 1000;
-/// What a command may take; they repeat by themselves what a controller does not answer.
-const PATIENCE: Duration = Duration::from_secs(60);
-const STEP: Duration = Duration::from_millis(10);
 /// How squeue(1) is to show a task.
 const TASK: &str = "--format=%F|%K|%T|%N|%r";
-/// What users set to have their own views, which are not ours, and what would override a script's own lines.
-const FOREIGN: [&str; 2] = ["SQUEUE_", "SINFO_"];
-const OVERRIDING: [&str; 7] = [
-    "SBATCH_ARRAY_INX",
-    "SBATCH_JOB_NAME",
-    "SBATCH_OUTPUT",
-    "SBATCH_ERROR",
-    "SBATCH_REQUEUE",
-    "SBATCH_WAIT",
-    "SBATCH_CLUSTERS",
-];
 
 /// A Slurm that answers.
 #[derive(Debug)]
 pub(super) struct Slurm {
     /// As `scontrol show config` says.
     config: String,
+    /// When it is asked no more.
+    stop: Stop,
+}
+
+/// What became of a script that was handed in.
+#[derive(Debug)]
+pub(super) enum Submitted {
+    /// Slurm has it, under this number.
+    Job(u32),
+    /// Slurm did not want it.
+    Refused(anyhow::Error),
+    /// Slurm never heard of it.
+    Unreached(anyhow::Error),
 }
 
 /// A task of an array, as Slurm has it.
@@ -108,9 +106,20 @@ impl Slurm {
                 .map_err(|_| anyhow!("no {name} on PATH: `submit` is for hosts from which Slurm's jobs are submitted (on Debian the package slurm-client); one machine does `farwire run`, several without Slurm `farwire run --shard`"))
                 .or_machine()?;
         }
-        let config = ask("scontrol", &["show", "config"]);
+        let config = run("scontrol", &["show", "config"]).and_then(Said::answer);
         let config = config.context("Slurm does not answer").or_machine()?;
-        Ok(Self { config })
+        Ok(Self {
+            config,
+            stop: Stop::default(),
+        })
+    }
+
+    /// The same, which is asked no more when `stop` says so.
+    pub(super) fn until(self, stop: &Stop) -> Self {
+        Self {
+            stop: stop.clone(),
+            ..self
+        }
     }
 
     /// How many tasks an array may have that counts from 1.
@@ -131,7 +140,7 @@ impl Slurm {
 
     /// Refuses a partition that there is not, and more processors than any of its nodes has.
     pub(super) fn check(&self, partition: Option<&str>, cpus: u32) -> Result<(), Failure> {
-        let all = ask("sinfo", &["--noheader", "--all", "--format=%R"])?;
+        let all = self.ask("sinfo", &["--noheader", "--all", "--format=%R"])?;
         let all: BTreeSet<&str> = all.split_whitespace().collect();
         let mut asked = partition.into_iter().flat_map(|names| names.split(','));
         if let Some(name) = asked.find(|name| !all.contains(name)) {
@@ -161,31 +170,73 @@ impl Slurm {
         let format = format!("--format={what}");
         let mut arguments = vec!["--noheader", "--Node", &format];
         arguments.extend(partition.as_deref());
-        let all = ask("sinfo", &arguments)?;
+        let all = self.ask("sinfo", &arguments)?;
         Ok(all.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Hands in a script; the job's number. What Slurm refuses of the `first` one is what was asked for.
-    pub(super) fn submit(&self, script: &Path, first: bool) -> Result<u32, Failure> {
+    /// Hands in a script that gives its job this name, which no other has. Never twice: what Slurm may have is looked for.
+    ///
+    /// # Errors
+    /// Whether Slurm has it is not known.
+    pub(super) fn submit(&self, script: &Path, name: &str) -> Result<Submitted> {
         let script = script.display().to_string();
-        let submitted = ask("sbatch", &["--parsable", &script]);
-        let said = match first {
-            true => submitted.or_bad_input()?,
-            false => submitted?,
-        };
-        // With several clusters its name follows.
-        let job = said
-            .trim()
-            .split(';')
-            .next()
-            .and_then(|job| job.parse().ok());
-        Ok(job.with_context(|| format!("sbatch says `{}`", said.trim()))?)
+        let mut silence = Silence::of(&self.stop);
+        loop {
+            let said = match run("sbatch", &["--parsable", &script]) {
+                Ok(said) => said,
+                Err(why) => return Ok(Submitted::Unreached(why)),
+            };
+            let failed = said.fate();
+            match (said.answer(), failed) {
+                (Ok(said), _) => {
+                    // With several clusters its name follows.
+                    let job = said.trim().split(';').next();
+                    let job = job.and_then(|job| job.parse().ok());
+                    let job = job.with_context(|| format!("sbatch says `{}`", said.trim()))?;
+                    return Ok(Submitted::Job(job));
+                }
+                (Err(why), Fate::Refused) => return Ok(Submitted::Refused(why)),
+                (Err(why), Fate::Unknown) => return self.look_for(name, why),
+                (Err(why), Fate::Unreached) => {
+                    if let Err(why) = silence.wait(why) {
+                        return Ok(Submitted::Unreached(why));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The job with this name, which sbatch handed in or not before it failed because of `why`.
+    fn look_for(&self, name: &str, why: anyhow::Error) -> Result<Submitted> {
+        let begun = Instant::now();
+        loop {
+            if let Some(task) = self.tasks(name)?.first() {
+                return Ok(Submitted::Job(task.job));
+            }
+            if begun.elapsed() > ANSWER || self.stop.cause().is_some() {
+                return Err(why.context(
+                    "whether Slurm has the array is not known; the same command finds it, if so",
+                ));
+            }
+            thread::sleep(AGAIN);
+        }
+    }
+
+    /// Asks until there is an answer, for [`PATIENCE`] at most: the controller may be starting again. For what does no harm when done twice.
+    fn ask(&self, program: &str, arguments: &[&str]) -> Result<String> {
+        let mut silence = Silence::of(&self.stop);
+        loop {
+            match run(program, arguments).and_then(Said::answer) {
+                Ok(said) => return Ok(said),
+                Err(error) => silence.wait(error)?,
+            }
+        }
     }
 
     /// The tasks of the job with this name that Slurm still knows.
     pub(super) fn tasks(&self, name: &str) -> Result<Vec<Task>> {
         let name = format!("--name={name}");
-        let said = ask(
+        let said = self.ask(
             "squeue",
             &["--me", &name, "--states=all", "--array", "--noheader", TASK],
         )?;
@@ -193,78 +244,22 @@ impl Slurm {
         tasks.map(|line| Task::parse(line.trim())).collect()
     }
 
-    /// Ends what is left of the job with this name; how many tasks that were.
-    pub(super) fn cancel(&self, name: &str) -> Result<usize> {
-        let tasks = self.tasks(name)?;
-        let left: Vec<&Task> = tasks.iter().filter(|task| !task.has_ended()).collect();
-        let jobs: BTreeSet<u32> = left.iter().map(|task| task.job).collect();
+    /// The tasks of the job with this name that wait or run: the job's number, and the shard.
+    pub(super) fn alive(&self, name: &str) -> Result<BTreeSet<(u32, u32)>> {
+        let tasks = self.tasks(name)?.into_iter();
+        let alive = tasks.filter(|task| !task.has_ended() && task.state != "COMPLETING");
+        Ok(alive.map(|task| (task.job, task.shard)).collect())
+    }
+
+    /// Ends what is left of the job with this name; which tasks that were.
+    pub(super) fn cancel(&self, name: &str) -> Result<BTreeSet<(u32, u32)>> {
+        let left = self.alive(name)?;
+        let jobs: BTreeSet<u32> = left.iter().map(|(job, _)| *job).collect();
         for job in jobs {
-            ask("scancel", &["--quiet", &job.to_string()])?;
+            self.ask("scancel", &["--quiet", &job.to_string()])?;
         }
-        Ok(left.len())
+        Ok(left)
     }
-}
-
-/// Runs one of Slurm's commands; what it prints.
-fn ask(program: &str, arguments: &[&str]) -> Result<String> {
-    let mut command = Command::new(program);
-    command.args(arguments).env("LC_ALL", "C");
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if FOREIGN.iter().any(|prefix| text.starts_with(prefix)) || OVERRIDING.contains(&&*text) {
-            command.env_remove(&name);
-        }
-    }
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut running = KillOnDrop::spawn(&mut command).with_context(|| program.to_owned())?;
-    let child = running.streams();
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let begun = Instant::now();
-    thread::scope(|scope| {
-        let stdout = scope.spawn(move || text(stdout));
-        let stderr = scope.spawn(move || text(stderr));
-        let ended = loop {
-            match running.streams().try_wait()? {
-                Some(status) => break Some(status),
-                None if begun.elapsed() > PATIENCE => break None,
-                None => thread::sleep(STEP),
-            }
-        };
-        if ended.is_none() {
-            drop(running);
-        }
-        let stdout = stdout.join().unwrap_or_default();
-        let stderr = stderr.join().unwrap_or_default();
-        let status = ended
-            .with_context(|| format!("{program} did not answer within {} s", PATIENCE.as_secs()))?;
-        // Beside its cause it repeats the outcome: the lines make one.
-        let cause: Vec<&str> = stderr
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect();
-        ensure!(
-            status.success(),
-            "{}",
-            match &cause[..] {
-                [] => format!("{program}: {status}"),
-                cause => cause.join("; "),
-            }
-        );
-        Ok(stdout)
-    })
-}
-
-fn text(stream: Option<impl Read>) -> String {
-    let mut bytes = Vec::new();
-    if let Some(mut stream) = stream {
-        // What could be read before an error is what there is to say.
-        let _ = stream.read_to_end(&mut bytes);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -288,6 +283,7 @@ mod tests {
     fn an_array_counts_from_one() {
         let slurm = |config: &str| Slurm {
             config: config.to_owned(),
+            stop: Stop::default(),
         };
         let config = "Configuration data\nMaxArraySize            = 1001\nMaxJobCount = 9";
         assert_eq!(slurm(config).most_tasks().unwrap(), 1000);

@@ -20,8 +20,6 @@ use record::Record;
 /// Between two questions to Slurm.
 const SOONEST: Duration = Duration::from_secs(1);
 const LATEST: Duration = Duration::from_secs(15);
-/// How long Slurm may be silent: a controller that is started again is back by then.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Why tasks wait for others.
 const USUAL: [&str; 4] = ["None", "Resources", "Priority", "JobArrayTaskLimit"];
@@ -73,20 +71,12 @@ impl Watch<'_> {
         };
         let longest = self.times.iter().max().copied().unwrap_or_default();
         let interval = (longest / 10).clamp(SOONEST, LATEST);
-        let mut heard = Instant::now();
         loop {
-            match self.slurm.tasks(&self.directory.job_name(self.pass)) {
-                Ok(tasks) => {
-                    heard = Instant::now();
-                    self.look(&tasks, &mut seen)?;
-                }
-                Err(error) if heard.elapsed() > PATIENCE => {
-                    return Err(error
-                        .context("Slurm has been silent for ten minutes; the same command goes on")
-                        .into());
-                }
-                Err(_) => {}
+            let tasks = self.slurm.tasks(&self.directory.job_name(self.pass));
+            if tasks.is_err() {
+                self.go_on()?;
             }
+            self.look(&tasks?, &mut seen)?;
             if seen.settled.len() == self.pass.shards.len() {
                 return Ok(seen.causes);
             }
@@ -243,18 +233,26 @@ impl Watch<'_> {
                     return Ok(());
                 }
             }
-            if let Some(cause) = self.stop.cause() {
-                return Err(anyhow!(
-                    "{cause}; Slurm goes on with the shards: the same command waits for them again, `farwire submit --cancel {}` ends them",
-                    self.directory.path().display()
-                )
-                .into());
-            }
+            self.go_on()?;
             if self.directory.is_cancelled() {
+                // Who cancelled may have ended before it came to that.
+                self.slurm.cancel(&self.directory.job_name(self.pass))?;
                 return Err(super::cancelled());
             }
             thread::sleep(STOP_INTERVAL);
         }
         Ok(())
+    }
+
+    /// Fails when a signal says to end.
+    fn go_on(&self) -> Result<(), Failure> {
+        match self.stop.cause() {
+            None => Ok(()),
+            Some(cause) => Err(anyhow!(
+                "{cause}; Slurm goes on with the shards: the same command waits for them again, `farwire submit --cancel {}` ends them",
+                self.directory.path().display()
+            )
+            .into()),
+        }
     }
 }

@@ -87,7 +87,7 @@ fn run_page(blocks: &[Block]) -> Result<()> {
     fs::create_dir(&bin)?;
     symlink(env!("CARGO_BIN_EXE_farwire"), bin.join("farwire"))?;
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for shared in ["scenarios", "docs", "schema"] {
+    for shared in ["scenarios", "docs", "schema", "examples"] {
         symlink(here.join(shared), directory.path().join(shared))?;
     }
     for block in blocks.iter().filter(|block| block.not_run.is_none()) {

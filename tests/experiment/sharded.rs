@@ -50,6 +50,11 @@ pub(crate) fn add(suite: &mut Suite) {
         &[Need::Namespaces],
         later_version,
     );
+    suite.test(
+        "a full disk ends a merge with 1, and what was there stays",
+        &[Need::Namespaces, Need::Tool("prlimit")],
+        full_disk,
+    );
     suite.test("a shard that there is not is refused", &[], refusals);
     suite.test("records that are none are refused", &[], no_records);
 }
@@ -272,6 +277,33 @@ fn later_version() -> Result<()> {
             stderr(&output)
         );
     }
+    Ok(())
+}
+
+fn full_disk() -> Result<()> {
+    let small = Small::of(&[PING, PLAIN])?;
+    let output = process::run(&mut shard(&small, "1/1"))?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let record = "out/small-1-of-1";
+    let output = merge(&small, &[record])?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let before = fs::read(small.path("all/record.jsonl"))?;
+    // No file may be as large as the record: as full as a file system is that has no room for it.
+    let mut command = Command::new("env");
+    command.args(["--ignore-signal=XFSZ", "prlimit", "--fsize=1000"]);
+    command.arg(farwire().get_program());
+    command.current_dir(small.path(""));
+    command.args(["merge", record, "--out", "all"]);
+    let refused = process::run(&mut command)?;
+    ensure!(refused.status.code() == Some(2), "{}", stderr(&refused));
+    let full = process::run(command.arg("--overwrite"))?;
+    ensure!(full.status.code() == Some(1), "{}", stderr(&full));
+    let said = stderr(&full);
+    ensure!(
+        said.contains("all/record.jsonl: cannot write: File too large"),
+        "{said}"
+    );
+    ensure!(fs::read(small.path("all/record.jsonl"))? == before);
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::cluster::{Experiment, NEEDS, bounded, run, slurm, stderr, stdout};
+use crate::cluster::{Experiment, NEEDS, bounded, configuration, run, slurm, stderr, stdout};
 use crate::common::process::{self, farwire};
 use crate::common::suite::Suite;
 
@@ -31,6 +31,11 @@ pub(crate) fn add(suite: &mut Suite) {
         "without waiting: status, cancelling, and going on",
         &NEEDS,
         cancelled,
+    );
+    suite.test(
+        "cancelled while tasks run, it goes on at once when started again",
+        &NEEDS,
+        cancelled_while_it_runs,
     );
 }
 
@@ -132,9 +137,10 @@ fn cancelled() -> Result<()> {
         "{}",
         stdout(&ended)
     );
-    experiment.wait_for_queue()?;
     let again = run(&mut experiment.submit()?)?;
     ensure!(again.status.success(), "{}", stderr(&again));
+    // Nobody asks for what was cancelled.
+    ensure!(!stderr(&again).contains("CANCELLED"), "{}", stderr(&again));
     experiment.record()?;
     let json = experiment.json("--status")?;
     ensure!(
@@ -142,8 +148,35 @@ fn cancelled() -> Result<()> {
         "{json}"
     );
     ensure!(json["left_s"] == 0.0, "{json}");
-    experiment.wait_for_queue()?;
     ensure!(experiment.json("--cancel")?["ended"] == 0);
+    Ok(())
+}
+
+fn cancelled_while_it_runs() -> Result<()> {
+    let experiment = Experiment::of(4)?;
+    configuration()?;
+    let mut command = experiment.submit()?;
+    command.args(["--at-once", "1"]).stdin(Stdio::null());
+    let first = command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let first = first.spawn()?;
+    process::wait_for("a task", || {
+        let running = slurm("squeue --noheader --states=RUNNING")?;
+        Ok((!running.is_empty()).then_some(()))
+    })?;
+    let ended = experiment.json("--cancel")?;
+    // At once: its tasks are still completing, and shards were lost with them.
+    let again = run(&mut experiment.submit()?)?;
+    let first = first.wait_with_output()?;
+    let said = stderr(&first);
+    ensure!(first.status.code() == Some(1), "{said}");
+    ensure!(
+        said.contains("it was cancelled; the same command goes on"),
+        "{said}"
+    );
+    let ended = ended["ended"].as_u64().context("ended")?;
+    ensure!((1..=4).contains(&ended), "{ended}");
+    ensure!(again.status.success(), "{}", stderr(&again));
+    experiment.record()?;
     Ok(())
 }
 

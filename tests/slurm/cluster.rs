@@ -45,6 +45,8 @@ pub(crate) fn configuration() -> Result<PathBuf> {
     fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
     let output = slurm_here("start", directory.path())?;
     ensure!(output.status.success(), "{}", stderr(&output));
+    // How long it took.
+    eprint!("{}", stderr(&output));
     let configuration = directory.path().join("slurm.conf");
     *cluster = Some(directory);
     Ok(configuration)

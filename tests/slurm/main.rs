@@ -7,6 +7,7 @@ mod cases;
 mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
+mod fake;
 mod faults;
 mod refusals;
 mod soak;
@@ -18,6 +19,7 @@ use common::suite::Suite;
 
 fn main() -> ExitCode {
     let mut suite = Suite::new();
+    fake::add(&mut suite);
     refusals::add(&mut suite);
     cases::add(&mut suite);
     faults::add(&mut suite);

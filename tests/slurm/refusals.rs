@@ -1,10 +1,11 @@
 //! What `submit` refuses, and what it only shows.
 
 use std::fs;
+use std::process::Output;
 
 use anyhow::{Result, ensure};
 
-use crate::cluster::{Experiment, NEEDS, run, stderr, stdout};
+use crate::cluster::{Experiment, NEEDS, run, slurm, stderr, stdout};
 use crate::common::process::{self, farwire};
 use crate::common::suite::Suite;
 
@@ -23,6 +24,11 @@ pub(crate) fn add(suite: &mut Suite) {
     );
     suite.test("what no node has is refused", &NEEDS, too_many_processors);
     suite.test("the script is shown and nothing handed in", &NEEDS, printed);
+    suite.test(
+        "what was refused leaves nothing that is waited for",
+        &NEEDS,
+        refused_then_taken,
+    );
 }
 
 fn no_slurm() -> Result<()> {
@@ -124,5 +130,30 @@ fn printed() -> Result<()> {
         ensure!(said.lines().any(|found| found == line), "{said}");
     }
     ensure!(!experiment.path("out").exists(), "something was written");
+    Ok(())
+}
+
+fn refused_then_taken() -> Result<()> {
+    let experiment = Experiment::of(2)?;
+    let submit = |more: &[&str]| -> Result<Output> { run(experiment.submit()?.args(more)) };
+    let short = submit(&["--time", "1ms"])?;
+    ensure!(short.status.code() == Some(2), "{}", stderr(&short));
+    let said = stderr(&short);
+    ensure!(said.contains("a shard should take"), "{said}");
+    slurm("scontrol update PartitionName=main State=DRAIN")?;
+    let refused = [submit(&[]), submit(&[])];
+    slurm("scontrol update PartitionName=main State=UP")?;
+    for output in refused {
+        let output = output?;
+        ensure!(output.status.code() == Some(2), "{}", stderr(&output));
+        let said = stderr(&output);
+        ensure!(said.contains("Required partition not available"), "{said}");
+    }
+    let taken = submit(&[])?;
+    let said = stderr(&taken);
+    ensure!(taken.status.success(), "{said}");
+    ensure!(said.contains(": 2 shards of 2\n"), "{said}");
+    ensure!(!said.contains("knows its task no more"), "{said}");
+    experiment.record()?;
     Ok(())
 }
