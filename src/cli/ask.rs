@@ -16,6 +16,7 @@ use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 
 use super::listen;
+use crate::live::LeaseId;
 use crate::web::{Listen, Pin};
 use instruments::failure::{Blame, Failure};
 
@@ -49,11 +50,12 @@ struct Request<'r> {
     token: Option<String>,
     method: &'r str,
     path: &'r str,
+    lease: Option<&'r LeaseId>,
     body: &'r str,
 }
 
 impl AtArg {
-    /// Sends a request; the answer's JSON.
+    /// Sends a request, of who holds this lease; the answer's JSON.
     ///
     /// # Errors
     /// Nobody answers there; or it refuses, in its words: as bad input, where what was asked for cannot be.
@@ -61,6 +63,7 @@ impl AtArg {
         &self,
         method: &str,
         path: &str,
+        lease: Option<&LeaseId>,
         body: Option<&str>,
     ) -> Result<Value, Failure> {
         let token = listen::token(self.token_file.as_deref(), listen::TOKEN).or_bad_input()?;
@@ -69,6 +72,7 @@ impl AtArg {
             token,
             method,
             path,
+            lease,
             body: body.unwrap_or_default(),
         };
         let answer = match &self.at {
@@ -143,9 +147,13 @@ impl Request<'_> {
         let token = token.map_or_else(String::new, |token| {
             format!("Authorization: Bearer {token}\r\n")
         });
+        let lease = self
+            .lease
+            .map(|LeaseId(id)| format!("Farwire-Lease: {id}\r\n"));
+        let lease = lease.unwrap_or_default();
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}Content-Type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}{lease}Content-Type: application/json\r\n\
              Content-Length: {length}\r\n\r\n{body}"
         )?;
         stream.flush()?;

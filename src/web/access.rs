@@ -97,8 +97,7 @@ impl Access {
         headers: &HeaderMap,
     ) -> Option<Problem> {
         let tokens = self.0.as_deref()?;
-        // The page has no secrets, and asks for a token.
-        if path == "/" || path.starts_with("/page/") {
+        if is_open(path) {
             return None;
         }
         let said = headers.get(header::AUTHORIZATION);
@@ -111,6 +110,11 @@ impl Access {
         };
         tokens.check(peer, said, method, path, Instant::now())
     }
+}
+
+/// Whether that is given without a token: the page, which has no secrets, and asks for one.
+pub(super) fn is_open(path: &str) -> bool {
+    path == "/" || path.starts_with("/page/")
 }
 
 impl Tokens {
@@ -127,10 +131,11 @@ impl Tokens {
         // Whoever sent many is not heard, so that a right one among them does not show.
         let is_heard = |of: &Wrong| of.until <= now + ANOTHER * (WRONG - 1);
         if wrong.get(&from).is_some_and(|of| !is_heard(of)) {
-            return Some(Problem::new(
+            let problem = Problem::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 format!("too many wrong tokens: again in {} s", ANOTHER.as_secs()),
-            ));
+            );
+            return Some(problem.again_in(ANOTHER));
         }
         let said = Token::of(said);
         // Both are compared, whichever it is.

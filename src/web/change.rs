@@ -1,10 +1,13 @@
 //! What a request says that is to change a link.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use super::problem::Problem;
@@ -12,6 +15,38 @@ use crate::live::{ChangeOrder, Conditions, LeaseId};
 
 /// Who holds a lease sends its id by this.
 const LEASE: &str = "farwire-lease";
+
+/// How long a body may take to come.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A body, all of it: nothing is changed before it is there.
+#[derive(Debug)]
+pub(super) struct Whole(Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Whole {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        Self::read(request, state, PATIENCE).await
+    }
+}
+
+impl Whole {
+    async fn read<S: Send + Sync>(
+        request: Request,
+        state: &S,
+        patience: Duration,
+    ) -> Result<Self, Problem> {
+        match timeout(patience, Bytes::from_request(request, state)).await {
+            Ok(Ok(body)) => Ok(Self(body)),
+            Ok(Err(refused)) => Err(Problem::new(refused.status(), refused.body_text())),
+            Err(_) => Err(Problem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                format!("the body did not come within {} s", patience.as_secs()),
+            )),
+        }
+    }
+}
 
 /// The query of a change.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -52,10 +87,10 @@ pub(super) fn order(
     form: Form,
     query: ChangeQuery,
     headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Result<Whole, Problem>,
 ) -> Result<ChangeOrder, Problem> {
     check_kind(form, headers)?;
-    let body = body.map_err(|refused| Problem::new(refused.status(), refused.body_text()))?;
+    let Whole(body) = body?;
     let value = parse(form, &body)?;
     let is_dry_run = match query.dry_run.as_deref() {
         None | Some("0") => false,
@@ -146,6 +181,13 @@ fn if_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use axum::body::{Body, HttpBody};
+    use hyper::body::Frame;
+
     use super::*;
 
     fn read(form: Form, headers: &[(&str, &str)], body: &'static str) -> Result<ChangeOrder, u16> {
@@ -156,8 +198,41 @@ mod tests {
             .collect::<Vec<(header::HeaderName, header::HeaderValue)>>()
             .into_iter()
             .collect();
-        let read = order(form, ChangeQuery::default(), &headers, Ok(body.into()));
+        let body = Ok(Whole(body.into()));
+        let read = order(form, ChangeQuery::default(), &headers, body);
         read.map_err(|problem| problem.into_response().status().as_u16())
+    }
+
+    /// A body of which nothing ever comes.
+    struct Nothing;
+
+    impl HttpBody for Nothing {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+    }
+
+    #[test]
+    fn a_body_that_does_not_come_is_waited_for_so_long() {
+        use axum::response::IntoResponse as _;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let read = |body: Body| {
+            let request = Request::new(body);
+            let read = runtime
+                .block_on(async { Whole::read(request, &(), Duration::from_millis(1)).await });
+            read.map_err(|problem| problem.into_response().status().as_u16())
+        };
+        assert_eq!(read(Body::new(Nothing)).unwrap_err(), 408);
+        assert_eq!(read("{}".into()).unwrap().0, "{}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Connections: how many there may be, and how long they may take.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::time::timeout;
@@ -36,6 +37,15 @@ const UNREAD: Duration = Duration::from_secs(5);
 /// found out after minutes.
 const SEND_BUFFER: usize = 128 << 10;
 
+/// A client that says nothing for so long is asked whether it is still there, so often, with so much time between: who vanished without a
+/// word holds a lease and a place no longer.
+const SILENT: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;
+const BETWEEN_PROBES: Duration = Duration::from_secs(2);
+
+/// How long what was sent may stay without an acknowledgement, which bounds the probes too: they and what is sent end alike.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(11);
+
 /// After an error of accepting: there may be no descriptors until others end.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -51,9 +61,8 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 };
-                // Events are small, and each is awaited.
-                let _ = stream.set_nodelay(true);
-                let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
+                // One that is gone already is found out when it is read.
+                let _ = prepare(SockRef::from(&stream));
                 if let Some(place) = places.take(Some(peer.ip())) {
                     let router = router.clone().layer(Extension(Peer(Some(peer.ip()))));
                     match &tls {
@@ -73,7 +82,7 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                 }
             }
         }
-        Socket::Unix(listener, _) => {
+        Socket::Unix(listener, _file) => {
             let listener = UnixListener::from_std(listener)?;
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
@@ -86,6 +95,19 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
             }
         }
     }
+}
+
+/// Sets what a connection by TCP needs, which every kernel that runs this has.
+fn prepare(stream: SockRef<'_>) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new()
+        .with_time(SILENT)
+        .with_interval(BETWEEN_PROBES)
+        .with_retries(PROBES);
+    stream.set_tcp_keepalive(&keepalive)?;
+    stream.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
+    stream.set_send_buffer_size(SEND_BUFFER)?;
+    // Events are small, and each is awaited.
+    stream.set_tcp_nodelay(true)
 }
 
 /// Answers the requests of one connection until it ends.
@@ -164,6 +186,21 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_vanishes_is_found_out() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let stream = SockRef::from(&accepted);
+        assert!(!stream.keepalive().unwrap());
+        prepare(SockRef::from(&accepted)).unwrap();
+        assert!(stream.keepalive().unwrap() && stream.tcp_nodelay().unwrap());
+        assert_eq!(stream.tcp_keepalive_time().unwrap(), SILENT);
+        assert_eq!(stream.tcp_keepalive_interval().unwrap(), BETWEEN_PROBES);
+        assert_eq!(stream.tcp_keepalive_retries().unwrap(), PROBES);
+        assert_eq!(stream.tcp_user_timeout().unwrap(), Some(UNACKNOWLEDGED));
+    }
 
     #[test]
     fn places_are_counted_in_all_and_by_address_and_given_back() {

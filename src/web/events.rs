@@ -73,17 +73,36 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// `answer`, whose body goes on until its reader has gone: then this lease ends, or when the link does.
-pub(super) fn hold(link: Arc<LiveLink>, lease: LeaseId, answer: Bytes) -> Body {
-    let (parts, body) = mpsc::channel(WAITING);
-    tokio::spawn(async move {
-        // One that has gone already is told by the next.
-        let _ = parts.send(answer).await;
-        tokio::select! {
-            () = parts.closed() => {}
-            () = link.ended() => {}
-        }
-        link.end_connection(&lease);
-    });
-    Body::new(Parts(body))
+/// A lease of a connection, which ends when this is dropped: with the request while it is answered, then with the answer's body.
+pub(super) struct ConnectionLease {
+    link: Arc<LiveLink>,
+    id: LeaseId,
+}
+
+impl ConnectionLease {
+    /// The lease of this id, which `link` has just granted for the connection that asks.
+    pub(super) fn of(link: Arc<LiveLink>, id: LeaseId) -> Self {
+        Self { link, id }
+    }
+
+    /// `answer`, whose body goes on until its reader has gone: then the lease ends, or when the link does.
+    pub(super) fn hold(self, answer: Bytes) -> Body {
+        let (parts, body) = mpsc::channel(WAITING);
+        tokio::spawn(async move {
+            let lease = self;
+            // One that has gone already is told by the next.
+            let _ = parts.send(answer).await;
+            tokio::select! {
+                () = parts.closed() => {}
+                () = lease.link.ended() => {}
+            }
+        });
+        Body::new(Parts(body))
+    }
+}
+
+impl Drop for ConnectionLease {
+    fn drop(&mut self) {
+        self.link.end_connection(&self.id);
+    }
 }

@@ -2,11 +2,12 @@
 //!
 //! A browser sends requests of any page to any address. By a name that it resolves anew a strange page becomes one of the same
 //! origin (DNS rebinding), so `Host` must be a name of the loopback or the address itself; a page of another origin can send
-//! requests whose answers it cannot read (CSRF), so `Origin` must be this host. Where a token is asked for any name will do: a strange
-//! page does not have it, and browsers do not send it by themselves.
+//! requests whose answers it cannot read (CSRF), so `Origin` must be this host. An image or a script of a strange page is asked for without
+//! `Origin`, and with `Sec-Fetch-Site` (Fetch Metadata Request Headers, W3C), which must not say that it is another's. Where a token is asked for
+//! any name will do: a strange page does not have it, and browsers do not send it by themselves.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -14,15 +15,13 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
-use super::access::{Access, Peer};
+use super::access::{self, Access, Peer};
 use super::listen::Listening;
 use super::problem::Problem;
+use super::rate::Rate;
 
 /// The largest body that is read.
 const LARGEST_BODY: usize = 64 << 10;
-
-/// How long a request may take until its answer begins, its body included.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What a browser may do with what it gets: nothing comes from elsewhere, nothing runs that is written into a page.
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
@@ -36,6 +35,7 @@ pub(super) struct Guard {
     /// What pages of this server begin with.
     scheme: &'static str,
     access: Access,
+    rate: Rate,
 }
 
 impl Guard {
@@ -44,6 +44,7 @@ impl Guard {
             bound: listening.bound(),
             scheme: listening.scheme(),
             access: listening.access.clone(),
+            rate: Rate::default(),
         }
     }
 
@@ -71,15 +72,28 @@ impl Guard {
     fn refuses(&self, request: &Request) -> Option<Problem> {
         let peer = request.extensions().get().copied();
         let peer = peer.unwrap_or(Peer(None));
-        let headers = request.headers();
-        self.refuses_page(headers).or_else(|| {
-            self.access
-                .refuses(peer, request.method(), request.uri().path(), headers)
-        })
+        let (path, headers) = (request.uri().path(), request.headers());
+        let refused = self
+            .refuses_page(path, headers)
+            .or_else(|| self.access.refuses(peer, request.method(), path, headers));
+        refused.or_else(|| self.refuses_more(path))
     }
 
-    /// Refuses what a strange page sends.
-    fn refuses_page(&self, headers: &HeaderMap) -> Option<Problem> {
+    /// Refuses what comes too fast; who has no token takes none of it from those who have one.
+    fn refuses_more(&self, path: &str) -> Option<Problem> {
+        if self.access.is_guarded() && access::is_open(path) {
+            return None;
+        }
+        let wait = self.rate.take(Instant::now()).err()?;
+        let problem = Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many requests: `Retry-After` says in how many seconds to ask again",
+        );
+        Some(problem.again_in(wait))
+    }
+
+    /// Refuses what a strange page sends; it may lead to this server's pages.
+    fn refuses_page(&self, path: &str, headers: &HeaderMap) -> Option<Problem> {
         let bound = self.bound?;
         let host = headers
             .get(header::HOST)
@@ -91,6 +105,11 @@ impl Guard {
                 bound.port()
             )));
         };
+        if is_by_stranger(headers) && !(is_page(path) && is_shown(headers)) {
+            return Some(Problem::forbidden(
+                "Sec-Fetch-Site says that another page asks for this: this server answers its own only",
+            ));
+        }
         let origin = headers.get(header::ORIGIN)?;
         let is_same = origin.to_str().is_ok_and(|origin| {
             origin
@@ -101,6 +120,23 @@ impl Guard {
             Problem::forbidden("Origin is another page's: this server answers its own only")
         })
     }
+}
+
+/// Whether a browser says that a page of elsewhere had it send this; `same-site` is another port of this host.
+fn is_by_stranger(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site");
+    site.is_some_and(|site| site == "cross-site" || site == "same-site")
+}
+
+/// Whether a browser says that it shows the answer to its user, as after a click on a link, and that no page has it.
+fn is_shown(headers: &HeaderMap) -> bool {
+    let is = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
+    is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document")
+}
+
+/// Whether that is a page, which does nothing by being asked for: the one of links, the list of records, or the report of one.
+fn is_page(path: &str) -> bool {
+    path == "/" || path.ends_with("/report.html")
 }
 
 /// Whether `host` names the address that this server is bound to.
@@ -118,11 +154,7 @@ fn is_own(host: &str, bound: SocketAddr) -> bool {
 async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let mut response = match guard.refuses(&request) {
         Some(problem) => problem.into_response(),
-        None => match tokio::time::timeout(PATIENCE, next.run(request)).await {
-            Ok(response) => response,
-            Err(_) => Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")
-                .into_response(),
-        },
+        None => next.run(request).await,
     };
     let headers = response.headers_mut();
     for (name, value) in [
@@ -144,6 +176,8 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderName;
+
     use super::*;
 
     fn refused(host: Option<&str>, origin: Option<&str>) -> bool {
@@ -160,6 +194,7 @@ mod tests {
             bound: Some("127.0.0.1:7700".parse().unwrap()),
             scheme,
             access,
+            rate: Rate::default(),
         };
         let mut headers = HeaderMap::new();
         for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
@@ -167,7 +202,51 @@ mod tests {
                 headers.insert(name, value.parse().unwrap());
             }
         }
-        guard.refuses_page(&headers).is_some()
+        guard.refuses_page("/v1/links", &headers).is_some()
+    }
+
+    #[test]
+    fn what_a_browser_sends_for_another_page_is_refused_and_links_lead_to_pages() {
+        let guard = Guard {
+            bound: Some("127.0.0.1:7700".parse().unwrap()),
+            scheme: "http://",
+            access: Access::default(),
+            rate: Rate::default(),
+        };
+        let refused = |path: &str, site: &'static str, mode: &'static str, dest: &'static str| {
+            let headers = HeaderMap::from_iter([
+                (header::HOST, HeaderValue::from_static("127.0.0.1:7700")),
+                (
+                    HeaderName::from_static("sec-fetch-site"),
+                    HeaderValue::from_static(site),
+                ),
+                (
+                    HeaderName::from_static("sec-fetch-mode"),
+                    HeaderValue::from_static(mode),
+                ),
+                (
+                    HeaderName::from_static("sec-fetch-dest"),
+                    HeaderValue::from_static(dest),
+                ),
+            ]);
+            guard.refuses_page(path, &headers).is_some()
+        };
+        let capture = "/v1/links/link/capture";
+        for site in ["cross-site", "same-site"] {
+            assert!(refused(capture, site, "no-cors", "image"), "{site}");
+            assert!(refused(capture, site, "navigate", "document"), "{site}");
+            assert!(refused("/", site, "no-cors", "image"), "{site}");
+            assert!(refused("/", site, "navigate", "iframe"), "{site}");
+            for page in ["/", "/report.html", "/first/report.html"] {
+                assert!(
+                    !refused(page, site, "navigate", "document"),
+                    "{site}: {page}"
+                );
+            }
+        }
+        for site in ["same-origin", "none"] {
+            assert!(!refused(capture, site, "no-cors", "empty"), "{site}");
+        }
     }
 
     #[test]

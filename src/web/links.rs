@@ -2,25 +2,31 @@
 #![expect(unused_qualifications, reason = "utoipa's macro writes them")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
-use axum::body::{Body, Bytes};
-use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::body::Body;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use record::in_effect::InEffect;
 use record::link_spec::{CONDITIONS, LinkSpec, PROFILES};
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 
 use super::capture::CaptureQuery;
-use super::change::{ChangeQuery, Form, lease, order};
+use super::change::{ChangeQuery, Form, Whole, lease, order};
+use super::events::ConnectionLease;
 use super::problem::Problem;
 use super::{App, capture, events};
 use crate::live::{
     Change, Changed, Counters, LeaseFor, LinkView, LiveLink, Sample, ScheduleChange, ScheduleView,
 };
+
+/// How long the answer to a change that was made waits for what it means.
+const SOON: Duration = Duration::from_secs(2);
 
 type Name = Result<Path<String>, PathRejection>;
 
@@ -36,7 +42,7 @@ pub(super) struct All {
 pub(super) struct Told {
     #[serde(flatten)]
     changed: Changed,
-    /// What the conditions mean, as `farwire link --json` has it.
+    /// What the conditions mean, as `farwire link --json` has it; null of a change that was made while much else was computed.
     #[schema(value_type = Option<Object>)]
     implies: Option<InEffect>,
 }
@@ -69,6 +75,7 @@ pub(super) async fn one(State(app): State<App>, name: Name) -> Result<Response, 
     responses(
         (status = OK, body = Told), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
         (status = CONFLICT, body = Problem, description = "Somebody else has a lease"),
+        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
         (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
         (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
         (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Conditions that cannot be; `field` says which")
@@ -79,7 +86,7 @@ pub(super) async fn put(
     name: Name,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
     change(&app, find(&app, name)?, Form::All, query, &headers, body).await
 }
@@ -93,6 +100,7 @@ pub(super) async fn put(
     responses(
         (status = OK, body = Told), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
         (status = CONFLICT, body = Problem, description = "Somebody else has a lease"),
+        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
         (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
         (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
         (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Conditions that cannot be; `field` says which")
@@ -103,7 +111,7 @@ pub(super) async fn patch(
     name: Name,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
     change(&app, find(&app, name)?, Form::Patch, query, &headers, body).await
 }
@@ -129,6 +137,7 @@ pub(super) async fn schedule(State(app): State<App>, name: Name) -> Result<Respo
     responses(
         (status = OK, body = Told), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
         (status = CONFLICT, body = Problem, description = "There is no schedule, or somebody else has a lease"),
+        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
         (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
         (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
         (status = UNPROCESSABLE_ENTITY, body = Problem, description = "A state or a time that cannot be; `field` says which")
@@ -139,7 +148,7 @@ pub(super) async fn put_schedule(
     name: Name,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
     change(&app, link, Form::Schedule, query, &headers, body).await
@@ -386,33 +395,43 @@ async fn change(
     form: Form,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
     let Query(query) = query.map_err(|refused| Problem::bad_request(refused.body_text()))?;
     let order = order(form, query, headers, body)?;
     let changed = link.change(&order)?;
-    let held = changed
+    // Made before anything is waited for: a client that goes away meanwhile has all this dropped.
+    let lease = changed
         .link
         .lease_id()
-        .filter(|_| order.lease_for == Some(LeaseFor::Connection));
+        .filter(|_| order.lease_for == Some(LeaseFor::Connection))
+        .map(|id| ConnectionLease::of(link, id));
     let revision = changed.revision;
     let told = json(&tell(app, changed).await)?;
-    Ok(match held {
-        Some(id) => answer(revision, events::hold(link, id, format!("{told}\n").into())),
+    Ok(match lease {
+        Some(lease) => answer(revision, lease.hold(format!("{told}\n").into())),
         None => answer(revision, told.into()),
     })
 }
 
-/// With what it means, which is computed beside the thread that serves.
+/// With what it means. A change that was made is told of soon, without that if others are computed first.
 async fn tell(app: &App, changed: Changed) -> Told {
-    let spec = changed.link.conditions.clone();
-    let permit = app.computing.acquire().await;
-    let implies = tokio::task::spawn_blocking(move || InEffect::of(&spec)).await;
-    drop(permit);
-    Told {
-        changed,
-        implies: implies.ok().and_then(Result::ok),
-    }
+    let implies = implied(app, changed.link.conditions.clone());
+    let implies = match changed.dry_run {
+        true => implies.await,
+        false => timeout(SOON, implies).await.ok().flatten(),
+    };
+    Told { changed, implies }
+}
+
+/// What conditions mean, computed beside the thread that serves; one at a time, also where nobody waits for it any more.
+async fn implied(app: &App, spec: LinkSpec) -> Option<InEffect> {
+    let permit = Arc::clone(&app.computing).acquire_owned().await;
+    let computed = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        InEffect::of(&spec)
+    });
+    computed.await.ok()?.ok()
 }
 
 fn json(told: &Told) -> Result<String, Problem> {

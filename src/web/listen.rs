@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -35,7 +35,43 @@ pub(super) enum Socket {
     /// By TCP.
     Tcp(TcpListener, SocketAddr),
     /// In the file system.
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, SocketFile),
+}
+
+/// A socket's file, which is removed when this is dropped, where this process still may.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    /// As it was asked for.
+    said: PathBuf,
+    /// The same from the root, wherever this process is by then.
+    path: PathBuf,
+    /// Device and inode: what stands there later may be another's.
+    id: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    fn of(said: &Path) -> Result<Self> {
+        let path = std::path::absolute(said)?;
+        Ok(Self {
+            said: said.to_owned(),
+            id: id_of(&path),
+            path,
+        })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if self.id.is_some() && id_of(&self.path) == self.id {
+            // A box that forwards may remove nothing (docs/hardening.md): the next to listen there does.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn id_of(path: &Path) -> Option<(u64, u64)> {
+    let found = path.symlink_metadata().ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 impl Listen {
@@ -97,7 +133,7 @@ impl Listen {
                     .with_context(|| format!("--listen {self}: cannot listen there"))?;
                 listener.set_nonblocking(true)?;
                 Ok(Listening {
-                    socket: Socket::Unix(listener, path.clone()),
+                    socket: Socket::Unix(listener, SocketFile::of(path)?),
                     access,
                     tls: None,
                 })
@@ -178,7 +214,7 @@ impl fmt::Display for Listening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.socket {
             Socket::Tcp(_, address) => write!(f, "{}{address}/", self.scheme()),
-            Socket::Unix(_, path) => write!(f, "unix:{}", path.display()),
+            Socket::Unix(_, file) => write!(f, "unix:{}", file.said.display()),
         }
     }
 }
@@ -220,12 +256,30 @@ mod tests {
     #[test]
     fn a_socket_that_was_left_is_taken_and_one_in_use_is_not() {
         let directory = tempfile::tempdir().unwrap();
-        let listen = Listen::Unix(directory.path().join("socket"));
+        let path = directory.path().join("socket");
+        // As what is killed leaves it.
+        drop(UnixListener::bind(&path).unwrap());
+        let listen = Listen::Unix(path);
         let open = || listen.open(Access::default(), None);
-        let first = open().unwrap();
+        let _first = open().unwrap();
         let refused = format!("{:#}", open().unwrap_err());
         assert!(refused.contains("in use"), "{refused}");
+    }
+
+    #[test]
+    fn a_socket_is_removed_at_the_end_and_what_took_its_place_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listen = Listen::Unix(path.clone());
+        let open = || listen.open(Access::default(), None).unwrap();
+        drop(open());
+        assert!(!path.exists());
+        let first = open();
+        // Beside the first one, whose inode is another then.
+        let other = directory.path().join("other");
+        std::fs::write(&other, "of somebody").unwrap();
+        std::fs::rename(other, &path).unwrap();
         drop(first);
-        open().unwrap();
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "of somebody");
     }
 }

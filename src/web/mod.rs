@@ -15,6 +15,7 @@ mod metrics;
 mod openapi;
 mod page;
 mod problem;
+mod rate;
 mod records;
 mod run;
 mod tls;

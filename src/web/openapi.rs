@@ -114,12 +114,12 @@ fn guard(document: &mut Value) {
         (
             "403",
             "Forbidden",
-            "The token lets watch only, or Host or Origin is another's",
+            "The token lets watch only, or Host, Origin or Sec-Fetch-Site is another's",
         ),
         (
             "429",
             "TooManyRequests",
-            "Too many wrong tokens came from this address",
+            "Too many requests came, or too many wrong tokens from this address; the header Retry-After says in how many seconds to ask again",
         ),
     ];
     let mut responses = Map::new();
@@ -127,6 +127,10 @@ fn guard(document: &mut Value) {
         let response = json!({"description": what, "content": problem});
         responses.insert(name.to_owned(), response);
     }
+    responses["TooManyRequests"]["headers"] = json!({"Retry-After": {
+        "description": "In how many seconds to ask again",
+        "schema": {"type": "integer", "minimum": 1},
+    }});
     document["components"]["responses"] = responses.into();
     document["components"]["securitySchemes"] = json!({"token": {
         "type": "http",

@@ -1,6 +1,7 @@
 //! Errors as clients get them: problem+json (RFC 9457).
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -28,6 +29,9 @@ pub(super) struct Problem {
     /// Between two runs of an experiment, what runs next.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<NumberedRun>,
+    /// In how many seconds to ask again, as a header says it.
+    #[serde(skip)]
+    retry_after: Option<u16>,
 }
 
 impl Problem {
@@ -39,6 +43,16 @@ impl Problem {
             detail: detail.to_string(),
             field: None,
             next: None,
+            retry_after: None,
+        }
+    }
+
+    /// It may be asked for again then.
+    pub(super) fn again_in(self, wait: Duration) -> Self {
+        let rounded_up = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self {
+            retry_after: Some(u16::try_from(rounded_up).unwrap_or(u16::MAX)),
+            ..self
         }
     }
 
@@ -99,10 +113,14 @@ impl From<Refusal> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let retry_after = self.retry_after;
         let mut response = (status, Json(self)).into_response();
         let kind = HeaderValue::from_static("application/problem+json");
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, kind);
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
         if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
             headers.insert(header::WWW_AUTHENTICATE, scheme);

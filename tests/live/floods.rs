@@ -29,6 +29,11 @@ const KEPT: usize = 256;
 const BODY: usize = 1 << 30;
 const MOST_TAKEN: usize = 64 << 20;
 
+/// Requests that are taken at once, as docs/live.md has it; how many a test asks before it reads their answers, and in all.
+const TAKEN_AT_ONCE: usize = 1_000;
+const AT_ONCE: usize = 100;
+const MOST_ASKED: usize = 100_000;
+
 /// How much memory may grow by what is refused.
 const MOST_GROWN_KIB: u64 = 16 << 10;
 
@@ -42,6 +47,11 @@ pub(crate) fn add(suite: &mut Suite) {
         "a body of a gibibyte is refused before it is taken",
         &NEEDS[..1],
         a_gibibyte,
+    );
+    suite.test(
+        "more requests than are taken are told when to ask again",
+        &NEEDS[..1],
+        requests,
     );
 }
 
@@ -124,5 +134,38 @@ fn a_gibibyte() -> Result<()> {
         "{before} KiB became {after}"
     );
     ensure!(exec.link()? == link, "what was refused changed the link");
+    exec.end()
+}
+
+/// Requests of one connection without a pause until one is refused.
+fn requests() -> Result<()> {
+    let exec = Exec::start("--delay 1ms")?;
+    let mut stream = exec.connect()?;
+    let some = format!("GET /none HTTP/1.1\r\nHost: {}\r\n\r\n", exec.at).repeat(AT_ONCE);
+    let (mut answers, mut asked) = (String::new(), 0);
+    while !answers.contains("HTTP/1.1 429 ") {
+        ensure!(asked < MOST_ASKED, "all of {asked} requests were answered");
+        answers.clear();
+        stream.write_all(some.as_bytes())?;
+        asked += AT_ONCE;
+        let mut chunk = vec![0; 64 << 10];
+        while answers.matches("HTTP/1.1 ").count() < AT_ONCE || !answers.ends_with('}') {
+            let read = stream.read(&mut chunk)?;
+            ensure!(read > 0, "closed after {asked} requests");
+            answers += std::str::from_utf8(&chunk[..read])?;
+        }
+    }
+    ensure!(asked > TAKEN_AT_ONCE, "request {asked} was refused");
+    let refused = answers
+        .split("HTTP/1.1 ")
+        .find(|answer| answer.starts_with("429"));
+    let refused = refused.unwrap_or_default().to_ascii_lowercase();
+    ensure!(
+        refused.contains("retry-after: 1\r") && refused.contains("application/problem+json"),
+        "{refused}"
+    );
+    process::wait_for("requests to be taken again", || {
+        Ok((exec.get("/v1/links")?.status == 200).then_some(()))
+    })?;
     exec.end()
 }

@@ -8,6 +8,7 @@ mod common;
 mod conformance;
 mod floods;
 mod instant;
+mod leases;
 mod metrics;
 mod packets;
 mod refusals;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     changes::add(&mut suite);
     floods::add(&mut suite);
     instant::add(&mut suite);
+    leases::add(&mut suite);
     metrics::add(&mut suite);
     beyond::add(&mut suite);
     replay::add(&mut suite);

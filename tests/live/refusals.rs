@@ -93,6 +93,12 @@ fn strangers() -> Result<()> {
         exec.at
     );
     is_problem(&exec.send(&page, "")?, 403)?;
+    // As <img src="http://127.0.0.1:7700/v1/links/link/capture"> has a browser ask.
+    let image = format!(
+        "GET /v1/links/link/capture HTTP/1.1\r\nHost: {}\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: image",
+        exec.at
+    );
+    is_problem(&exec.send(&image, "")?, 403)?;
     let own = exec.get("/")?;
     ensure!(own.status == 200, "{own:?}");
     ensure!(

@@ -4,10 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::api::Listening;
 use crate::common::process;
-use crate::common::suite::Suite;
+use crate::common::suite::{Need, Suite};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
@@ -16,6 +18,11 @@ pub(crate) fn add(suite: &mut Suite) {
         past_records,
     );
     suite.test("a folder without a record is refused", &[], no_record);
+    suite.test(
+        "a socket of the file system is gone with what listened there",
+        &[Need::Namespaces],
+        sockets,
+    );
 }
 
 fn past_records() -> Result<()> {
@@ -75,5 +82,30 @@ fn no_record() -> Result<()> {
         said.contains("neither a record nor a folder of one"),
         "{said}"
     );
+    Ok(())
+}
+
+fn sockets() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/records/small.jsonl");
+    fs::copy(&fixture, folder.path().join("record.jsonl"))?;
+    let socket = folder.path().join("socket");
+    let mut exec = process::farwire();
+    exec.current_dir(folder.path());
+    exec.args(["exec", "--listen", "unix:socket", "--"]);
+    let ended = process::run(exec.args(["test", "-S", "socket"]))?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    ensure!(ended.status.success(), "{said}");
+    ensure!(!socket.exists(), "exec left its socket: {said}");
+    let mut view = process::farwire();
+    view.current_dir(folder.path());
+    let mut view = view
+        .args(["view", ".", "--listen", "unix:socket"])
+        .spawn()?;
+    process::wait_for("its socket", || Ok(socket.exists().then_some(())))?;
+    // It removes what it made, by a signal too.
+    kill(Pid::from_raw(view.id().try_into()?), Signal::SIGTERM)?;
+    process::end_of(&mut view)?;
+    ensure!(!socket.exists(), "view left its socket");
     Ok(())
 }

@@ -1,0 +1,185 @@
+//! Leases whose holders go away at any moment, and those of `farwire set`.
+
+use std::io::{ErrorKind, Write as _};
+use std::net::TcpStream;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::api::Exec;
+use crate::common::process;
+use crate::common::suite::{Need, Suite};
+
+const NEEDS: [Need; 1] = [Need::Namespaces];
+
+/// Clients that die, one after the other.
+const CLIENTS: usize = 20;
+
+/// Dry runs that are computed before what the next change means.
+const BEFORE: usize = 8;
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a lease of a connection ends with a client that goes away before it is answered",
+        &NEEDS,
+        unanswered,
+    );
+    suite.test(
+        "farwire set says by what its lease is known and changes and ends it by that",
+        &NEEDS,
+        by_set,
+    );
+    suite.test(
+        "a lease of a connection ends with a client that nothing is heard of any more",
+        &[
+            Need::Soak,
+            Need::Root,
+            Need::Tool("unshare"),
+            Need::Tool("curl"),
+        ],
+        vanished,
+    );
+}
+
+/// Some ask and go away at once, others as soon as their change is in force.
+fn unanswered() -> Result<()> {
+    let exec = Exec::start("--delay 20ms")?;
+    let before = exec.link()?["conditions"].clone();
+    let loss = r#"{"loss": "100%"}"#;
+    let await_return = || {
+        process::wait_for("the link to revert", || {
+            let link = exec.link()?;
+            let is_back = link["lease"].is_null() && link["conditions"] == before;
+            Ok(is_back.then_some(()))
+        })
+    };
+    for _ in 0..CLIENTS {
+        drop(ask(&exec, "?for=connection", loss)?);
+    }
+    await_return()?;
+    let mut unanswered = 0;
+    for number in 1..=CLIENTS {
+        // What a change means is computed one at a time: the next one waits for these.
+        let others = (0..BEFORE).map(|_| ask(&exec, "?dry_run=1", "{}"));
+        let others = others.collect::<Result<Vec<_>>>()?;
+        let client = ask(&exec, "?for=connection", loss)?;
+        process::wait_for("a lease", || {
+            let link = exec.link()?;
+            Ok(link["lease"].is_object().then_some(()))
+        })?;
+        client.set_nonblocking(true)?;
+        let read = client.peek(&mut [0]).map_err(|error| error.kind());
+        unanswered += usize::from(read == Err(ErrorKind::WouldBlock));
+        drop(client);
+        await_return().with_context(|| format!("client {number}"))?;
+        drop(others);
+    }
+    ensure!(unanswered > 0, "all were answered before they went away");
+    exec.end()
+}
+
+fn by_set() -> Result<()> {
+    let exec = Exec::start("--delay 20ms")?;
+    let before = exec.link()?["conditions"].clone();
+    let at = exec.at.to_string();
+    let set = |words: &str| -> Result<(Option<i32>, String)> {
+        let mut set = process::farwire();
+        set.args(["set", "link", "--at", &at])
+            .args(words.split(' '));
+        set.env_remove("FARWIRE_TOKEN");
+        let ran = process::run(&mut set)?;
+        let said = String::from_utf8([ran.stdout, ran.stderr].concat())?;
+        Ok((ran.status.code(), said))
+    };
+    let in_force = || -> Result<(bool, bool)> {
+        let link = exec.link()?;
+        Ok((link["conditions"] == before, link["lease"].is_object()))
+    };
+    let (code, said) = set("--loss 1% --for 60s")?;
+    let lease = said.split_once("link: lease ").map(|(_, rest)| rest);
+    let id = lease.and_then(|rest| rest.split(' ').next());
+    let id = id.with_context(|| said.clone())?;
+    ensure!(
+        code == Some(0) && said.contains(", then as at revision 1\n"),
+        "{said}"
+    );
+    for (words, words_of_error) in [
+        ("--loss 2%", "--revert"),
+        ("--loss 2% --lease wrong", "--revert"),
+        ("--revert --lease wrong", "no such lease"),
+        ("--revert --loss 2%", "leave those of the command line out"),
+        ("--revert --for 1s", "cannot be used with"),
+        ("--loss 2% --lease é", "the ID that was said"),
+    ] {
+        let (code, said) = set(words)?;
+        ensure!(
+            code == Some(2) && said.contains(words_of_error),
+            "{words}: {code:?} {said}"
+        );
+        ensure!(exec.link()?["revision"] == 2, "{words}: {said}");
+    }
+    let (code, said) = set(&format!("--loss 3% --lease {id} --for 30s"))?;
+    ensure!(code == Some(0) && said.contains(id), "{said}");
+    let link = exec.link()?;
+    ensure!(link["conditions"]["loss"] == "3%", "{link}");
+    ensure!(link["lease"]["for"] == "30s", "{link}");
+    let (code, said) = set(&format!("--revert --lease {id}"))?;
+    ensure!(
+        code == Some(0) && said.contains("delay 20ms each way"),
+        "{said}"
+    );
+    ensure!(in_force()? == (true, false), "{}", exec.link()?);
+    let (code, said) = set("--loss 1% --for 60s --json -")?;
+    let told: Value = serde_json::from_str(&said)?;
+    ensure!(
+        code == Some(0) && told["link"]["lease"]["id"].is_string(),
+        "{said}"
+    );
+    let (code, said) = set("--revert")?;
+    ensure!(code == Some(0), "{said}");
+    ensure!(in_force()? == (true, false), "{}", exec.link()?);
+    exec.end()
+}
+
+/// A farwire, and a client of it that holds a lease and lives on, in a namespace whose loopback then carries nothing.
+const VANISHED: &str = "
+ip link set lo up
+\"$FARWIRE\" exec --listen 127.0.0.1:7700 -- sleep 120 2> said & farwire=$!
+curl --silent --no-buffer --retry 50 --retry-delay 1 --retry-connrefused -X PATCH -H 'Content-Type: application/json' -d '{\"loss\": \"100%\"}' \
+    'http://127.0.0.1:7700/v1/links/link?for=connection' > answer & client=$!
+until grep -q reverts_to answer; do sleep 0.1; done
+if grep -q 'lease has ended' said; then exit 1; fi
+ip link set lo down
+for second in $(seq 40); do
+    if grep -q 'lease has ended' said; then found=yes; break; fi
+    sleep 1
+done
+kill $farwire $client
+wait
+[ \"${found:-no}\" = yes ]
+";
+
+fn vanished() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut shell = Command::new("unshare");
+    shell.args(["--net", "sh", "-c", VANISHED]);
+    shell.current_dir(folder.path());
+    shell.env("FARWIRE", env!("CARGO_BIN_EXE_farwire"));
+    let ran = process::run(&mut shell)?;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    ensure!(ran.status.success(), "the lease stands: {said}");
+    Ok(())
+}
+
+/// Sends a patch; its answer is not waited for.
+fn ask(exec: &Exec, query: &str, body: &str) -> Result<TcpStream> {
+    let mut stream = exec.connect()?;
+    write!(
+        stream,
+        "PATCH /v1/links/link{query} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        exec.at,
+        body.len()
+    )?;
+    Ok(stream)
+}
