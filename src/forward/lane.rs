@@ -13,6 +13,7 @@ use super::capture::{Captures, Fate, Seen, Tap};
 use super::departures::{Changes, Departure, Departures};
 use super::held::{self, Came, HeldFrames};
 use super::packet_log::{LogLine, PacketLogWriter, PacketVerdict};
+use super::round_trips::{Gone, RoundTripTimes, RoundTrips};
 use super::run::Run;
 use super::stats::{Loss, Stats};
 use super::{BATCH, NewConditions, PortId, QUANTUM};
@@ -32,6 +33,8 @@ pub(super) struct Lane {
     log: Option<PacketLogWriter>,
     /// Copy packets, where that was asked for.
     captures: Captures,
+    /// Looks for round trips, where somebody watches.
+    round_trips: Option<Box<RoundTrips>>,
 }
 
 /// What all lanes use.
@@ -60,7 +63,13 @@ impl Lane {
             stats,
             log,
             captures: Captures::default(),
+            round_trips: None,
         }
+    }
+
+    /// Looks for round trips from now on.
+    pub(super) fn watch(&mut self) {
+        self.round_trips.get_or_insert_default();
     }
 
     /// Copies packets from now on, until that is to end.
@@ -157,6 +166,10 @@ impl Lane {
         // All segments but the last are of one length.
         let [len, last_len] = [0, segments - 1].map(|n| Bytes(gso.segment_len(n).into()));
         let first = common.held.insert(came, frame, gso);
+        if let Some(round_trips) = &mut self.round_trips {
+            let last = PacketId(first.0 + u64::from(segments - 1));
+            round_trips.came(ingress, last, common.held.get(first).0);
+        }
         for segment in 0..segments {
             let packet = Packet {
                 id: PacketId(first.0 + u64::from(segment)),
@@ -271,6 +284,17 @@ impl Lane {
                             ..Fate::of(cause)
                         };
                         self.captures.note(&common.held.seen(id, 1, fate, &[]));
+                    }
+                    if let Some(round_trips) = &mut self.round_trips
+                        && copy == 0
+                    {
+                        round_trips.gone(&Gone {
+                            ingress: common.held.ingress(id),
+                            first: id,
+                            count: 1,
+                            frame: common.held.get(id).0,
+                            sent: None,
+                        });
                     }
                     common.held.release(id, 1);
                 }
@@ -459,6 +483,15 @@ impl Lane {
                 self.captures
                     .note(&held.seen(run.first, run.len, fate, due));
             }
+            if let Some(round_trips) = &mut self.round_trips {
+                round_trips.gone(&Gone {
+                    ingress: egress.other(),
+                    first: run.first,
+                    count: run.len,
+                    frame: held.get(run.first).0,
+                    sent: sending.filter(|_| run.changes.edit().is_none()),
+                });
+            }
             held.release(run.first, run.len);
         }
         due.clear();
@@ -536,6 +569,12 @@ impl Lane {
     /// What has left so far, by kind of packets.
     pub(super) fn departures(&self) -> Vec<FlowDepartures> {
         self.stats.flows.departures()
+    }
+
+    /// How long the round trips took that were seen so far, by side.
+    pub(super) fn round_trips(&self) -> [RoundTripTimes; 2] {
+        let seen = self.round_trips.as_deref();
+        seen.map(RoundTrips::times).unwrap_or_default()
     }
 
     pub(super) fn rules(&self) -> &Rules {

@@ -13,6 +13,7 @@ mod held;
 mod lane;
 mod load;
 pub(crate) mod packet_log;
+pub(crate) mod round_trips;
 mod run;
 pub(crate) mod stats;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use packet_log::PacketLogWriter;
 use record::lateness::{FlowDepartures, LateBudget};
 use record::link_spec::Rules;
 use record::summary::PacketLogSummary;
+use round_trips::RoundTripTimes;
 pub(crate) use stats::{Loss, Stats};
 
 /// Neighbouring segments that are due within this span leave as one frame, when the last of them is due.
@@ -293,6 +295,16 @@ impl<P: Ports> Forwarder<P> {
         self.lanes[link].capture(tap);
         let number = u32::try_from(link).expect("far fewer links");
         self.agenda.set(number, Some(Nanos::ZERO));
+    }
+
+    /// Looks for round trips on a link from now on.
+    pub(crate) fn watch(&mut self, link: usize) {
+        self.lanes[link].watch();
+    }
+
+    /// How long the round trips took that were seen on a link so far, by side; none before it was watched.
+    pub(crate) fn round_trips(&self, link: usize) -> [RoundTripTimes; 2] {
+        self.lanes[link].round_trips()
     }
 
     /// Gives up what is still on its way on a link and ends its packet log with it; what of that was kept.

@@ -403,6 +403,40 @@ fn the_sender_of_what_is_too_long_is_told_at_once() {
 }
 
 #[test]
+fn a_link_that_is_watched_sees_round_trips_of_what_was_neither_lost_nor_damaged() {
+    let stages = [
+        Effect::Indexes([1].into()),
+        Effect::Delay(Delay {
+            time: Nanos::from_millis(5),
+            ..Delay::default()
+        }),
+    ];
+    let pings = |effects: &[Effect], is_watched| {
+        let mut forwarder = with_link(up(effects), true, 1 << 20);
+        if is_watched {
+            forwarder.watch(0);
+        }
+        for number in 0..3 {
+            let at = Nanos::from_millis(20 * u64::from(number));
+            for (set, kind, at) in [(0, 8, at), (1, 0, at + Nanos::from_millis(7))] {
+                let mut bytes = echo(at).bytes().to_vec();
+                (bytes[34], bytes[41]) = (kind, number);
+                forwarder.common.sets[set].arrive(Frame::new(at, Offload::default(), None, &bytes));
+                run(&mut forwarder, at, 0);
+            }
+        }
+        let [a, b] = forwarder.round_trips(0);
+        assert_eq!(b.count(), 0);
+        (a.count(), a.sum)
+    };
+    // All three have a reply, the one that was lost included; only the one that has crossed is one.
+    assert_eq!(pings(&stages, true), (2, Nanos::from_millis(14)));
+    assert_eq!(pings(&stages, false), (0, Nanos::ZERO));
+    let damaged = Effect::Corrupt(chance(1.0).into());
+    assert_eq!(pings(&[damaged], true), (0, Nanos::ZERO));
+}
+
+#[test]
 fn a_change_holds_for_what_comes_after_it_and_not_for_what_came_before() {
     let delay = |micros| {
         Effect::Delay(Delay {

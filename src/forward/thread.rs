@@ -18,6 +18,7 @@ use record::summary::Summary;
 
 use super::capture::{Capture, CaptureHandle, Tap};
 use super::packet_log::PacketLog;
+use super::round_trips::RoundTripTimes;
 use super::stats::{LatenessBuckets, summary};
 use super::{Forwarder, NewConditions, Next, PortId, TURN};
 
@@ -103,6 +104,8 @@ pub(crate) struct Reading {
     pub(crate) summary: Summary,
     /// The departure errors of its summary, in buckets.
     pub(crate) lateness: LatenessBuckets,
+    /// How long the round trips took that were seen since it is watched, by side.
+    pub(crate) round_trips: [RoundTripTimes; 2],
     /// What waits for the bottleneck of each direction, by ingress.
     pub(crate) backlogs: [Option<Waiting>; 2],
     /// Bytes of frames held by all links of the forwarder, book-keeping included.
@@ -142,6 +145,8 @@ enum Command {
     },
     /// A copy of its packets from now on.
     Capture(usize, Box<Tap>),
+    /// A look for round trips from now on.
+    Watch(usize),
     /// What was counted so far.
     Read(usize, Sender<Reading>),
     /// What has left every link so far.
@@ -305,6 +310,11 @@ impl ForwarderHandle {
         Ok(handle)
     }
 
+    /// Looks for round trips on a link from now on.
+    pub(crate) fn watch(&self, link: usize) {
+        self.tell(Command::Watch(link));
+    }
+
     /// A link as it is now.
     ///
     /// # Errors
@@ -428,6 +438,7 @@ impl<P: Ports + Wakes> Running<P> {
                     let _ = done.send(changed.map(|at| self.read(link, at)));
                 }
                 Command::Capture(link, tap) => self.forwarder.capture(link, *tap),
+                Command::Watch(link) => self.forwarder.watch(link),
                 Command::Read(link, done) => {
                     let _ = done.send(self.read(link, now));
                 }
@@ -465,6 +476,7 @@ impl<P: Ports + Wakes> Running<P> {
             at,
             summary: self.summary(link),
             lateness: self.forwarder.stats(link).lateness(),
+            round_trips: self.forwarder.round_trips(link),
             backlogs: self.forwarder.backlogs(link, at),
             held_bytes: self.forwarder.held_bytes(),
         }

@@ -72,6 +72,7 @@ impl LiveLink {
             spec: new.spec,
         };
         let classes = class_names(&first.spec);
+        new.forwarder.watch(new.number);
         Self {
             name: new.name,
             ends: new.ends,

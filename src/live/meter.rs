@@ -3,6 +3,7 @@
 use model::Waiting;
 
 use super::counters::WayCounters;
+use crate::forward::round_trips::RoundTripTimes;
 use crate::forward::stats::LatenessBuckets;
 use crate::forward::thread::Reading;
 
@@ -21,6 +22,8 @@ pub(crate) struct Meter {
     pub(crate) lateness: LatenessBuckets,
     /// Of those, how many left later than the budget.
     pub(crate) late: u64,
+    /// How long round trips took, as seen at the client's side and at the server's.
+    pub(crate) round_trips: [RoundTripTimes; 2],
     /// Bytes of frames held by all links of its forwarder, book-keeping included.
     pub(crate) held_bytes: u64,
     /// Whether what crossed the link, taken together, can be trusted: the emulator lost nothing, and few packets were late.
@@ -50,6 +53,7 @@ impl Meter {
             ways: [way(0), way(1)],
             lateness: now.lateness,
             late: summary.departure_error.over_budget,
+            round_trips: now.round_trips,
             held_bytes: now.held_bytes as u64,
             is_valid: summary.invalid().is_none(),
         }

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use super::counters::WayCounters;
 use super::moment::{Calendar, seconds, since};
 use super::view::Change;
+use crate::forward::round_trips::RoundTripTimes;
 use crate::forward::thread::Reading;
 
 /// How often a link that is watched is looked at.
@@ -53,6 +54,8 @@ pub(crate) struct Sample {
     pub(crate) up: Way,
     /// The other way.
     pub(crate) down: Way,
+    /// Round trips that ended in the span.
+    pub(crate) round_trips: RoundTrips,
     /// Of all packets since the link's start.
     pub(crate) departure_error: DepartureError,
     /// Bytes of frames held by all links of the forwarder, book-keeping included.
@@ -75,6 +78,25 @@ pub(crate) struct Way {
     /// Since the link's start.
     #[serde(flatten)]
     pub(crate) counters: WayCounters,
+}
+
+/// Round trips by the side at which they are seen: from when a TCP segment or an ICMP echo came there to when its acknowledgement
+/// or reply left there. Of each side and kind one is followed at a time.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct RoundTrips {
+    /// At the client's side; null where none was seen.
+    pub(crate) a: Option<RoundTrip>,
+    /// At the server's side; null where none was seen.
+    pub(crate) b: Option<RoundTrip>,
+}
+
+/// Round trips that ended in a span, at least one.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub(crate) struct RoundTrip {
+    /// How many.
+    pub(crate) count: u64,
+    /// How long they took.
+    pub(crate) mean_ms: f64,
 }
 
 /// How long after their due times packets left.
@@ -190,6 +212,10 @@ impl Sample {
             revision,
             up: way(0),
             down: way(1),
+            round_trips: RoundTrips {
+                a: RoundTrip::between(&before.round_trips[0], &now.round_trips[0]),
+                b: RoundTrip::between(&before.round_trips[1], &now.round_trips[1]),
+            },
             departure_error: DepartureError {
                 p50_us: us(error.p50_ns),
                 p99_us: us(error.p99_ns),
@@ -199,6 +225,17 @@ impl Sample {
             },
             held_bytes: now.held_bytes as u64,
         }
+    }
+}
+
+impl RoundTrip {
+    fn between(before: &RoundTripTimes, now: &RoundTripTimes) -> Option<Self> {
+        let count = now.count() - before.count();
+        let sum_ms = since(before.sum, now.sum).0 as f64 / 1e6;
+        (count > 0).then(|| Self {
+            count,
+            mean_ms: sum_ms / count as f64,
+        })
     }
 }
 
@@ -246,6 +283,26 @@ mod tests {
             reader.try_recv(),
             Err(broadcast::error::TryRecvError::Lagged(1))
         ));
+    }
+
+    #[test]
+    fn round_trips_are_those_of_the_span_and_none_is_no_zero() {
+        let times = |counts: &[u64], ms| {
+            let mut times = RoundTripTimes {
+                sum: Nanos::from_millis(ms),
+                ..RoundTripTimes::default()
+            };
+            times.counts[..counts.len()].copy_from_slice(counts);
+            times
+        };
+        let (before, now) = (times(&[3, 1], 100), times(&[4, 1, 1], 150));
+        let seen = RoundTrip::between(&before, &now);
+        let expected = RoundTrip {
+            count: 2,
+            mean_ms: 25.0,
+        };
+        assert_eq!(seen, Some(expected));
+        assert_eq!(RoundTrip::between(&now, &now), None);
     }
 
     #[test]

@@ -60,7 +60,8 @@ pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
             watched.history.rates(),
             1e6,
         );
-        curves(frame, queues, "queue, ms", watched.history.queues(), 1.0);
+        let title = queue_title(watched.history.round_trips());
+        curves(frame, queues, &title, watched.history.queues(), 1.0);
         if let Some(sample) = &watched.last {
             frame.render_widget(table(sample), counters);
         }
@@ -116,6 +117,15 @@ fn title(app: &App, watched: &Watched) -> Paragraph<'static> {
         Line::styled(first, bold),
         Line::raw(format!("in force: {}", view.says)),
     ])
+}
+
+/// What is drawn of queues, and beside it the latest round trips of sides a and b.
+fn queue_title(round_trips_ms: [Option<f64>; 2]) -> String {
+    let ms = |time: Option<f64>| time.map_or("-".to_owned(), short);
+    match round_trips_ms {
+        [None, None] => "queue, ms".to_owned(),
+        [a, b] => format!("queue, ms; round trip a {}, b {}", ms(a), ms(b)),
+    }
 }
 
 /// Two curves of the last minute, up with fine marks and down with dots.
@@ -259,6 +269,15 @@ mod tests {
             assert!((round_up(value) - most).abs() < 1e-9, "{value}");
         }
         assert_eq!((short(500.0).as_str(), short(0.5).as_str()), ("500", "0.5"));
+    }
+
+    #[test]
+    fn round_trips_stand_beside_the_queue_where_they_are_seen() {
+        assert_eq!(queue_title([None, None]), "queue, ms");
+        assert_eq!(
+            queue_title([Some(40.3), None]),
+            "queue, ms; round trip a 40, b -"
+        );
     }
 
     #[test]

@@ -7,6 +7,9 @@ use crate::live::Sample;
 /// How far back curves go, in seconds.
 pub(super) const SPAN_S: f64 = 60.0;
 
+/// A round trip that was seen so long ago is no longer shown.
+const LATEST_S: f64 = 3.0;
+
 /// Of the last minute.
 #[derive(Default)]
 pub(super) struct History(VecDeque<Point>);
@@ -16,6 +19,8 @@ struct Point {
     at_s: f64,
     bit_per_s: [f64; 2],
     queue_ms: [Option<f64>; 2],
+    /// As seen at side a and at side b.
+    round_trip_ms: [Option<f64>; 2],
 }
 
 impl History {
@@ -26,6 +31,8 @@ impl History {
             at_s: sample.at_s,
             bit_per_s: ways.map(|way| way.delivered_bit_per_s),
             queue_ms: ways.map(|way| way.queue_delay_ms),
+            round_trip_ms: [&sample.round_trips.a, &sample.round_trips.b]
+                .map(|seen| Some(seen.as_ref()?.mean_ms)),
         });
         let oldest = sample.at_s - SPAN_S;
         while self.0.front().is_some_and(|point| point.at_s < oldest) {
@@ -41,6 +48,14 @@ impl History {
     /// Of both ways the delay of the queue in milliseconds; empty where there is none.
     pub(super) fn queues(&self) -> [Vec<(f64, f64)>; 2] {
         self.curves(|point, way| point.queue_ms[way])
+    }
+
+    /// The latest round trip of either side in milliseconds, if one was seen in the last seconds.
+    pub(super) fn round_trips(&self) -> [Option<f64>; 2] {
+        let last_s = self.0.back().map_or(0.0, |point| point.at_s);
+        let latest = self.0.iter().rev();
+        let latest = latest.take_while(|point| point.at_s >= last_s - LATEST_S);
+        [0, 1].map(|side| latest.clone().find_map(|point| point.round_trip_ms[side]))
     }
 
     fn curves(&self, of: impl Fn(&Point, usize) -> Option<f64>) -> [Vec<(f64, f64)>; 2] {

@@ -9,9 +9,10 @@ use std::fmt::Write as _;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
-use model::DropCause;
+use model::{DropCause, Nanos};
 
 use super::App;
+use crate::forward::round_trips::RoundTripTimes;
 use crate::forward::stats::LatenessBuckets;
 use crate::live::{Meter, WayMeter};
 
@@ -194,22 +195,52 @@ impl Page {
         }
     }
 
+    /// The samples of a histogram: so many times within each bound and beyond the last one, and their sum.
+    fn buckets(
+        &mut self,
+        name: &str,
+        labels: &Labels<'_>,
+        (bounds, counts, sum): (&[Nanos], &[u64], Nanos),
+    ) {
+        let bounds = bounds.iter();
+        let bounds = bounds.map(|bound| (bound.0 as f64 / 1e9).to_string());
+        let mut count = 0;
+        for (bound, more) in bounds.chain(["+Inf".to_owned()]).zip(counts) {
+            count += *more;
+            let labels = [labels, &[("le", bound.as_str())]].concat();
+            self.sample(&format!("{name}_bucket"), &labels, count as f64);
+        }
+        self.sample(&format!("{name}_sum"), labels, sum.0 as f64 / 1e9);
+        self.sample(&format!("{name}_count"), labels, count as f64);
+    }
+
     /// How late packets left.
     fn lateness(&mut self, links: &[Meter]) {
         let help = "How long after their due times packets left.";
         let name = self.family("departure_error_seconds", Kind::Histogram, help);
         for Meter { link, lateness, .. } in links {
-            let bounds = LatenessBuckets::BOUNDS.iter();
-            let bounds = bounds.map(|bound| (bound.0 as f64 / 1e9).to_string());
-            let mut count = 0;
-            for (bound, more) in bounds.chain(["+Inf".to_owned()]).zip(lateness.counts) {
-                count += more;
-                let labels = [("link", link.as_str()), ("le", &bound)];
-                self.sample(&format!("{name}_bucket"), &labels, count as f64);
+            let times = (
+                &LatenessBuckets::BOUNDS[..],
+                &lateness.counts[..],
+                lateness.sum,
+            );
+            self.buckets(&name, &[("link", link.as_str())], times);
+        }
+    }
+
+    /// How long round trips took.
+    fn round_trips(&mut self, links: &[Meter]) {
+        let help = "Round trips as they are seen at side a, the client's, and at side b: from when a TCP segment or an ICMP echo came there \
+                    to when its answer left there.";
+        let name = self.family("round_trip_seconds", Kind::Histogram, help);
+        for Meter {
+            link, round_trips, ..
+        } in links
+        {
+            for (side, seen) in ["a", "b"].into_iter().zip(round_trips) {
+                let times = (&RoundTripTimes::BOUNDS[..], &seen.counts[..], seen.sum);
+                self.buckets(&name, &[("link", link.as_str()), ("side", side)], times);
             }
-            let labels = [("link", link.as_str())];
-            self.sample(&format!("{name}_sum"), &labels, lateness.sum.0 as f64 / 1e9);
-            self.sample(&format!("{name}_count"), &labels, count as f64);
         }
     }
 
@@ -336,6 +367,7 @@ fn text(format: Format, links: &[Meter]) -> String {
         |way| way.backlog.map(|waiting| waiting.delay.0 as f64 / 1e9),
     );
     page.delays(links);
+    page.round_trips(links);
     page.lateness(links);
     page.of_links(
         (

@@ -13,6 +13,7 @@ mod metrics;
 mod packets;
 mod refusals;
 mod replay;
+mod round_trips;
 mod run;
 mod schedule;
 mod screen;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     metrics::add(&mut suite);
     beyond::add(&mut suite);
     replay::add(&mut suite);
+    round_trips::add(&mut suite);
     packets::add(&mut suite);
     refusals::add(&mut suite);
     conformance::add(&mut suite);

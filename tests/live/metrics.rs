@@ -178,21 +178,31 @@ impl Metrics {
     }
 
     fn check_buckets(&self) -> Result<()> {
-        let buckets = self.0.iter().filter(|(name, ..)| name.ends_with("_bucket"));
-        let bounds: Vec<(f64, f64)> = buckets
-            .map(|(_, labels, count)| Ok((labels["le"].replace("+Inf", "inf").parse()?, *count)))
-            .collect::<Result<_>>()?;
-        let grow = |pair: &[(f64, f64)]| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1;
-        ensure!(
-            bounds.len() > 2 && bounds.windows(2).all(grow),
-            "{bounds:?}"
-        );
-        let (last, all) = bounds[bounds.len() - 1];
-        let count = self.of("farwire_departure_error_seconds_count", &[])?;
-        ensure!(
-            last.is_infinite() && all == count,
-            "{all} in buckets, {count} in all"
-        );
+        let mut histograms: BTreeMap<_, Vec<(f64, f64)>> = BTreeMap::new();
+        for (name, labels, count) in &self.0 {
+            if let Some(name) = name.strip_suffix("_bucket") {
+                let mut labels = labels.clone();
+                let bound = labels.remove("le").context("a bucket without a bound")?;
+                let bounds = histograms.entry((name, labels)).or_default();
+                bounds.push((bound.replace("+Inf", "inf").parse()?, *count));
+            }
+        }
+        // Departure errors, and round trips at either side.
+        ensure!(histograms.len() == 3, "{histograms:?}");
+        for ((name, labels), bounds) in histograms {
+            let grow = |pair: &[(f64, f64)]| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1;
+            ensure!(
+                bounds.len() > 2 && bounds.windows(2).all(grow),
+                "{name}: {bounds:?}"
+            );
+            let (last, all) = bounds[bounds.len() - 1];
+            let words: Vec<&str> = labels.values().map(String::as_str).collect();
+            let count = self.of(&format!("{name}_count"), &words)?;
+            ensure!(
+                last.is_infinite() && all == count,
+                "{name}: {all} in buckets, {count} in all"
+            );
+        }
         Ok(())
     }
 

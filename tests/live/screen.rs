@@ -253,6 +253,7 @@ impl Drop for OnTerminal {
 fn keys() -> Result<()> {
     let mut screen = OnTerminal::start()?;
     screen.await_text("first words")?;
+    screen.await_text("round trip a ")?;
     screen.press(UP)?;
     screen.await_text("[delay 2ms]")?;
     ensure!(screen.conditions()?["delay"] == "2ms");

@@ -65,6 +65,11 @@ fn walk() -> Result<()> {
         ))
     };
     says("delay 20ms")?;
+    browser.wait("parseFloat(document.querySelector('#tile-trip b').textContent) >= 40")?;
+    browser.wait(
+        "[...document.querySelectorAll('figure')].some((one) => one.textContent.startsWith('Round trip') && !one.hidden
+            && one.querySelector('.look2') !== null)",
+    )?;
 
     change_by_hand(&browser, &pings)?;
     says("delay 60ms")?;

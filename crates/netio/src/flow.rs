@@ -21,7 +21,11 @@ impl Flow {
     /// The flow of `frame` (from its Ethernet header on); `None` if that is not IP or is cut short.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
-        let ip = Ip::of(frame)?;
+        Self::behind(frame, Ip::of(frame)?)
+    }
+
+    /// That of the packet that `ip` begins.
+    pub(crate) fn behind(frame: &[u8], ip: Ip) -> Option<Self> {
         let addresses = ip.addresses(frame);
         let (source, destination) = addresses.split_at(addresses.len() / 2);
         Some(Self {
@@ -30,6 +34,16 @@ impl Flow {
             destination: address(destination)?,
             ports: ports(frame, ip),
         })
+    }
+
+    /// The other way.
+    pub(crate) fn reversed(self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            ports: self.ports.map(|[from, to]| [to, from]),
+            ..self
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use crate::checksum;
 use crate::control::ICMPV6;
 use crate::ip::{Fragment, IPV4, IPV6, Ip, ether_type};
 
-const ICMP: u8 = 1;
+/// ICMP in an IP header.
+pub(crate) const ICMP: u8 = 1;
 /// Octets of the longest error that IPv4 allows (RFC 1812, section 4.3.2.3).
 const LONGEST_V4: usize = 576;
 /// And IPv6 (RFC 4443, section 3.2): its least MTU.

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod contain;
 mod control;
 pub mod cpu;
+mod exchange;
 mod flip;
 mod flow;
 mod frame;
@@ -46,6 +47,7 @@ mod wait;
 
 pub use af_packet::{AfPacket, COPY_BELOW, OpenError, RingSlots, Slot, TunnelOutError};
 pub use control::is_link_control;
+pub use exchange::{Answer, Asked, Question};
 pub use flow::Flow;
 pub use frame::{Frame, FrameBytes, FrameRef, Gso, GsoKind, Lent, Offload, PartialChecksum, Vlan};
 pub use gso::{GsoFrame, UnsupportedGso};

@@ -46,7 +46,8 @@ export class Chart {
     const frame = element("div", { class: "frame" }, this.drawing, this.empty, this.readout);
     const caption = element("figcaption", { title: about }, element("span", {}, what, " ", this.unit), this.legend);
     this.said = element("p", { class: "unseen", "aria-live": "polite" });
-    place.append(element("figure", { class: tall ? "wide" : "" }, caption, frame, this.said));
+    this.figure = element("figure", { class: tall ? "wide" : "" }, caption, frame, this.said);
+    place.append(this.figure);
     this.listen();
     charts.push(this);
   }

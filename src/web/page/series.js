@@ -3,6 +3,8 @@
 const KEPT_MS = 601_000;
 // A curve has at most so many points.
 const MOST_POINTS = 300;
+// Round trips may be seen now and then only: so long one stands.
+const TRIP_STANDS_MS = 3_000;
 
 const total = (counts) => Object.values(counts).reduce((sum, n) => sum + n, 0);
 
@@ -18,6 +20,7 @@ const kept = (sample) => ({
     causes: way.dropped,
     classes: way.classes ?? [],
   })),
+  trips: [sample.round_trips.a, sample.round_trips.b],
 });
 
 export class Series {
@@ -65,6 +68,12 @@ export class Series {
     return samples.length > 1 ? span(samples.at(-1).at, samples) : null;
   }
 
+  // The latest round trip of each side, in ms; null of one that saw none for some time.
+  lastTrips() {
+    const recent = this.#samples.slice(-50).filter(({ at }) => at > this.last.at - TRIP_STANDS_MS);
+    return [0, 1].map((side) => recent.findLast(({ trips }) => trips[side])?.trips[side].mean_ms ?? null);
+  }
+
   // What a class got through in the last second, in bit/s of L2; null where it is too new.
   classRate(way, name) {
     const [first, last] = [this.#samples.at(-11) ?? this.#samples[0], this.last];
@@ -107,6 +116,11 @@ function span(at, samples) {
       lost: came > 0 ? Math.min(1, lost / came) : null,
     };
   });
+  const trips = [0, 1].map((side) => {
+    const seen = rest.map((sample) => sample.trips[side]).filter((trip) => trip !== null);
+    const count = seen.reduce((sum, trip) => sum + trip.count, 0);
+    return count ? seen.reduce((sum, trip) => sum + trip.count * trip.mean_ms, 0) / count : null;
+  });
   const causes = {};
   for (const way of [0, 1]) {
     for (const [cause, n] of Object.entries(last.ways[way].causes)) {
@@ -114,5 +128,17 @@ function span(at, samples) {
       causes[cause] = (causes[cause] ?? 0) + more / seconds;
     }
   }
-  return { at, ways, causes };
+  return { at, ways, trips, causes };
+}
+
+// The points of a curve of round trips: a line goes on over spans without one, unless there was none for some time.
+export function tripPoints(spans, side) {
+  let last = -Infinity;
+  const points = [];
+  for (const span of spans) {
+    const value = span.gap ? null : span.trips[side];
+    if (value !== null) last = span.at;
+    if (value !== null || span.gap || span.at - last > TRIP_STANDS_MS) points.push([span.at, value]);
+  }
+  return points;
 }

@@ -3,37 +3,43 @@
 import * as api from "./api.js";
 import { Chart, key } from "./charts.js";
 import { byId, element, rows, say } from "./dom.js";
-import { Series } from "./series.js";
+import { Series, tripPoints } from "./series.js";
 import { clock, count, duration, ms, number, percent, rate, rateUnit, size, time, us } from "./units.js";
 
 const WAYS = ["up", "down"];
+// Where round trips are seen: the client's side, where up begins, and the server's.
+const SIDES = ["at a", "at b"];
+const TRIP = "from when a TCP segment or an ICMP echo came to a side of the link until its acknowledgement or reply left there; a is the side where up begins";
 const TILES = [
   ["throughput", "Throughput", "delivered, L2 without FCS, over the last second"],
   ["wait", "Queue delay", "the longest wait of the bottleneck's queue in the last second"],
+  ["trip", "Round trip", `the latest of the last seconds: ${TRIP}`],
   ["lost", "Lost", "dropped, of the packets that came in the last second"],
   ["error", "Departure error", "how much later than due packets left the emulator, since its start: median and 99th percentile"],
 ];
 // The first looks are those of up and down.
 const FIRST_CAUSE = 2;
+const FIRST_SIDE = 2;
 const COUNTERS = ["", "up", "down"];
 
 export class Watch {
   constructor() {
     this.tiles = Object.fromEntries(TILES.map(([name, label, about]) => {
       const [first, second] = [element("dd"), element("dd")];
-      const isBothWays = ["throughput", "wait", "lost"].includes(name);
-      const values = isBothWays ? [first, second].map((dd, way) => {
+      const [names, firstLook] = name === "trip" ? [SIDES, FIRST_SIDE] : [WAYS, 0];
+      const values = name !== "error" ? [first, second].map((dd, at) => {
         const value = element("b");
-        dd.append(key(way), element("span", { class: "unseen" }, `${WAYS[way]}: `), value);
+        dd.append(key(firstLook + at), element("span", { class: "unseen" }, `${names[at]}: `), value);
         return value;
       }) : [first, second].map((dd) => dd.appendChild(element("b")));
-      byId("tiles").append(element("div", { title: about }, element("dt", {}, label), first, second));
+      byId("tiles").append(element("div", { title: about, id: `tile-${name}` }, element("dt", {}, label), first, second));
       return [name, values];
     }));
     const place = byId("figures");
     this.charts = {
       throughput: new Chart(place, { what: "Throughput", about: "Delivered, L2 without FCS; pale: what came to the link", height: 210, tall: true }),
       wait: new Chart(place, { what: "Queue delay", about: "The longest wait of the bottleneck's queue", height: 140 }),
+      trip: new Chart(place, { what: "Round trip", about: `The mean of what was seen, ${TRIP}`, height: 140 }),
       lost: new Chart(place, { what: "Lost", about: "Dropped, of the packets that came", height: 140, minimum: 0.1 }),
       causes: new Chart(place, { what: "Drops by cause", about: "Both ways together", height: 140, minimum: 1 }),
     };
@@ -99,6 +105,7 @@ export class Watch {
     set("throughput", each((way) => rate(way.delivered), "–"));
     set("wait", each((way) => way.wait !== null ? ms(way.wait) : null, "no queue"));
     set("lost", each((way) => way.lost !== null ? percent(way.lost) : null, "–"));
+    set("trip", this.series.lastTrips().map((trip) => (trip !== null ? ms(trip) : "none")));
     set("error", [us(error.p50_us), `p99 ${us(error.p99_us)}`]);
   }
 
@@ -109,6 +116,9 @@ export class Watch {
     const spans = this.series.spans(from, to);
     const points = (read) => spans.map((span) => [span.at, span.gap ? null : read(span)]);
     const both = (read) => WAYS.map((label, way) => ({ label, look: way, points: points((span) => read(span.ways[way])) }));
+    const trips = SIDES.map((label, side) => ({ label, look: FIRST_SIDE + side, points: tripPoints(spans, side) }));
+    const seen = trips.some(({ points }) => points.some(([, value]) => value !== null));
+    byId("tile-trip").hidden = this.charts.trip.figure.hidden = !seen;
     const frame = { from, to, changes: this.changes };
     const none = (words) => (this.sample ? words : "Waiting for samples.");
     const delivered = both((way) => way.delivered);
@@ -117,6 +127,7 @@ export class Watch {
     const [scale, unit] = rateUnit(greatest);
     this.charts.throughput.draw({ ...frame, curves: [...offered, ...delivered], unit, scale, empty: none("") });
     this.charts.wait.draw({ ...frame, curves: both((way) => way.wait), unit: "ms", empty: none("No queue: no rate is set.") });
+    this.charts.trip.draw({ ...frame, curves: trips, unit: "ms", empty: "" });
     this.charts.lost.draw({ ...frame, curves: both((way) => way.lost === null ? null : way.lost * 100), unit: "%", empty: none("No packets came.") });
     this.charts.causes.draw({ ...frame, curves: this.causeCurves(spans), unit: "packets/s", empty: none("Nothing was dropped.") });
     this.describe(seconds);
@@ -136,7 +147,9 @@ export class Watch {
     const second = this.series.lastSecond();
     const over = `over the last ${duration(seconds)}`;
     const both = (read) => (second ? `${over}; now ${WAYS.map((name, way) => `${name} ${read(second.ways[way])}`).join(", ")}` : "no samples yet");
-    const { throughput, wait, lost, causes } = this.charts;
+    const { throughput, wait, trip, lost, causes } = this.charts;
+    const trips = this.sample ? this.series.lastTrips().map((time, side) => `${SIDES[side]} ${time === null ? "none" : ms(time)}`) : [];
+    trip.describe(`${TRIP}; ${over}; now ${trips.join(", ")}`);
     throughput.describe(both((way) => rate(way.delivered)));
     wait.describe(both((way) => (way.wait === null ? "no queue" : ms(way.wait))));
     lost.describe(both((way) => (way.lost === null ? "no packets" : percent(way.lost))));

@@ -1,0 +1,290 @@
+use netio::{Frame, Gso, GsoKind, Offload};
+use proptest::prelude::*;
+
+use super::*;
+
+const SYN_ACK: u8 = 0x12;
+const ACK: u8 = 0x10;
+
+/// A round trip's eyes, and the numbers that frames get.
+#[derive(Default)]
+struct Ends {
+    seen: RoundTrips,
+    frames: u64,
+}
+
+/// A frame that came.
+struct Came {
+    side: Side,
+    first: PacketId,
+    segments: u32,
+    frame: Frame,
+}
+
+impl Ends {
+    fn comes(&mut self, side: Side, millis: u64, bytes: &[u8]) -> Came {
+        self.train_comes(side, millis, bytes, 1)
+    }
+
+    fn train_comes(&mut self, side: Side, millis: u64, bytes: &[u8], segments: u32) -> Came {
+        self.frames += 1;
+        let gso = (segments > 1).then_some(Gso {
+            kind: GsoKind::TcpV4,
+            size: 100,
+            ecn: false,
+        });
+        let offload = Offload {
+            gso,
+            checksum: None,
+        };
+        let frame = Frame::new(Nanos::from_millis(millis), offload, None, bytes);
+        let first = PacketId(self.frames << 17);
+        let last = PacketId(first.0 + u64::from(segments) - 1);
+        self.seen.came(side, last, (&frame).into());
+        Came {
+            side,
+            first,
+            segments,
+            frame,
+        }
+    }
+
+    /// The frame is sent on.
+    fn leaves(&mut self, came: &Came, millis: u64) {
+        self.part_leaves(came, 0..came.segments, millis);
+    }
+
+    fn part_leaves(&mut self, came: &Came, part: std::ops::Range<u32>, millis: u64) {
+        let at = Nanos::from_millis(millis);
+        let sent = Sending {
+            begun: at,
+            ended: at,
+        };
+        self.gone(came, part, Some(sent));
+    }
+
+    fn is_lost(&mut self, came: &Came) {
+        self.gone(came, 0..came.segments, None);
+    }
+
+    fn gone(&mut self, came: &Came, part: std::ops::Range<u32>, sent: Option<Sending>) {
+        self.seen.gone(&Gone {
+            ingress: came.side,
+            first: PacketId(came.first.0 + u64::from(part.start)),
+            count: part.end - part.start,
+            frame: (&came.frame).into(),
+            sent,
+        });
+    }
+
+    /// What comes crosses a link of 20 ms.
+    fn crosses(&mut self, side: Side, millis: u64, bytes: &[u8]) {
+        let came = self.comes(side, millis, bytes);
+        self.leaves(&came, millis + 20);
+    }
+
+    /// How many round trips either side has seen, and how long all of them took.
+    fn sums(&self) -> [(u64, Nanos); 2] {
+        self.seen.times().map(|times| (times.count(), times.sum))
+    }
+}
+
+const NONE: (u64, Nanos) = (0, Nanos::ZERO);
+
+fn ms(count: u64, millis: u64) -> (u64, Nanos) {
+    (count, Nanos::from_millis(millis))
+}
+
+/// A TCP segment of the client's (side A), or of the server's.
+fn tcp(from: Side, [sequence, ack]: [u32; 2], flags: u8, payload: u16) -> Vec<u8> {
+    let mut ends = [([10, 77, 0, 1], 40_000_u16), ([10, 77, 0, 2], 80)];
+    if from == Side::B {
+        ends.reverse();
+    }
+    let mut bytes = vec![2; 12];
+    bytes.extend([8, 0, 0x45, 0]);
+    bytes.extend((40 + payload).to_be_bytes());
+    bytes.extend([0, 1, 0, 0, 64, 6, 0, 0]);
+    bytes.extend(ends.map(|(address, _)| address).concat());
+    bytes.extend(ends.map(|(_, port)| port.to_be_bytes()).concat());
+    bytes.extend([sequence, ack].map(u32::to_be_bytes).concat());
+    bytes.extend([0x50, flags, 1, 0, 0, 0, 0, 0]);
+    bytes.resize(54 + usize::from(payload), 7);
+    bytes
+}
+
+/// 100 bytes of the client's, from that sequence number on.
+fn data(sequence: u32) -> Vec<u8> {
+    tcp(Side::A, [sequence, 1], ACK, 100)
+}
+
+/// The server has all before that number.
+fn acknowledged(ack: u32) -> Vec<u8> {
+    tcp(Side::B, [1, ack], ACK, 0)
+}
+
+/// An echo request of the client's, or its reply.
+fn echo(kind: u8, number: u8) -> Vec<u8> {
+    let mut bytes = tcp(if kind == 8 { Side::A } else { Side::B }, [0; 2], 0, 8);
+    bytes[23] = 1;
+    bytes[34..42].copy_from_slice(&[kind, 0, 0, 0, 0, 9, 0, number]);
+    bytes
+}
+
+#[test]
+fn a_segment_takes_until_its_acknowledgement_has_left() {
+    let mut ends = Ends::default();
+    ends.crosses(Side::A, 0, &data(1000));
+    ends.crosses(Side::B, 21, &acknowledged(1099));
+    assert_eq!(ends.sums(), [NONE, NONE]);
+    ends.crosses(Side::B, 22, &acknowledged(1100));
+    ends.crosses(Side::B, 23, &acknowledged(1100));
+    assert_eq!(ends.sums(), [ms(1, 42), NONE]);
+}
+
+#[test]
+fn each_side_sees_the_round_trips_of_what_comes_there() {
+    let mut ends = Ends::default();
+    ends.crosses(Side::A, 0, &tcp(Side::A, [7, 0], 0x02, 0));
+    ends.crosses(Side::B, 20, &tcp(Side::B, [9, 8], SYN_ACK, 0));
+    ends.crosses(Side::A, 45, &tcp(Side::A, [8, 10], ACK, 0));
+    assert_eq!(ends.sums(), [ms(1, 40), ms(1, 45)]);
+}
+
+#[test]
+fn a_segment_that_comes_again_is_followed_no_longer_and_the_next_one_is() {
+    let mut ends = Ends::default();
+    ends.crosses(Side::A, 0, &data(1000));
+    ends.crosses(Side::A, 200, &data(1000));
+    ends.crosses(Side::B, 220, &acknowledged(1100));
+    assert_eq!(ends.sums(), [NONE, NONE]);
+    ends.crosses(Side::A, 300, &data(1100));
+    ends.crosses(Side::B, 320, &acknowledged(1200));
+    assert_eq!(ends.sums(), [ms(1, 40), NONE]);
+}
+
+#[test]
+fn what_is_acknowledged_before_it_has_passed_was_sent_before() {
+    let mut ends = Ends::default();
+    let again = ends.comes(Side::A, 100, &data(1000));
+    ends.crosses(Side::B, 90, &acknowledged(1100));
+    ends.leaves(&again, 120);
+    assert_eq!(ends.sums(), [NONE, NONE]);
+    let again = ends.comes(Side::A, 200, &data(1100));
+    let answer = ends.comes(Side::B, 210, &acknowledged(1200));
+    ends.leaves(&again, 220);
+    ends.leaves(&answer, 230);
+    assert_eq!(ends.sums(), [NONE, NONE]);
+}
+
+#[test]
+fn what_is_not_answered_for_long_makes_room_and_a_late_answer_is_none() {
+    let mut ends = Ends::default();
+    ends.crosses(Side::A, 0, &data(1000));
+    ends.crosses(Side::B, 10_000, &acknowledged(1100));
+    assert_eq!(ends.sums(), [NONE, NONE]);
+    ends.crosses(Side::A, 10_020, &echo(8, 1));
+    // No other echo is followed for ten seconds.
+    ends.crosses(Side::A, 20_020, &echo(8, 2));
+    ends.crosses(Side::B, 20_040, &echo(0, 2));
+    assert_eq!(ends.sums(), [NONE, NONE]);
+    ends.crosses(Side::A, 20_100, &echo(8, 3));
+    ends.crosses(Side::B, 20_120, &echo(0, 3));
+    assert_eq!(ends.sums(), [ms(1, 40), NONE]);
+}
+
+#[test]
+fn the_next_segment_is_followed_ten_milliseconds_later_and_an_echo_beside_it() {
+    let mut ends = Ends::default();
+    let mut exchange = |millis, sequence| {
+        let asked = ends.comes(Side::A, millis, &data(sequence));
+        ends.leaves(&asked, millis);
+        let answer = ends.comes(Side::B, millis, &acknowledged(sequence + 100));
+        ends.leaves(&answer, millis + 1);
+        ends.sums()[0].0
+    };
+    assert_eq!(
+        [(0, 100), (9, 200), (10, 300)].map(|(at, n)| exchange(at, n)),
+        [1, 1, 2]
+    );
+    ends.crosses(Side::A, 11, &echo(8, 1));
+    ends.crosses(Side::B, 31, &echo(0, 1));
+    assert_eq!(ends.sums(), [ms(3, 42), NONE]);
+}
+
+#[test]
+fn an_echo_that_is_lost_on_its_way_or_back_holds_none_up() {
+    let mut ends = Ends::default();
+    let asked = ends.comes(Side::A, 0, &echo(8, 1));
+    ends.is_lost(&asked);
+    ends.crosses(Side::A, 100, &echo(8, 2));
+    let answer = ends.comes(Side::B, 120, &echo(0, 2));
+    ends.is_lost(&answer);
+    assert_eq!(ends.sums(), [NONE, NONE]);
+    ends.crosses(Side::A, 200, &echo(8, 3));
+    ends.crosses(Side::B, 220, &echo(0, 3));
+    assert_eq!(ends.sums(), [ms(1, 40), NONE]);
+}
+
+#[test]
+fn a_lost_acknowledgement_is_as_good_as_the_next_one() {
+    let mut ends = Ends::default();
+    ends.crosses(Side::A, 0, &data(1000));
+    let lost = ends.comes(Side::B, 20, &acknowledged(1100));
+    ends.is_lost(&lost);
+    ends.crosses(Side::B, 30, &acknowledged(1200));
+    assert_eq!(ends.sums(), [ms(1, 50), NONE]);
+}
+
+#[test]
+fn a_train_has_passed_with_its_last_segment() {
+    for (last_leaves, seen) in [(20, ms(1, 60)), (45, NONE)] {
+        let mut ends = Ends::default();
+        let train = tcp(Side::A, [1000, 1], ACK, 300);
+        let train = ends.train_comes(Side::A, 0, &train, 3);
+        ends.part_leaves(&train, 0..2, 10);
+        ends.part_leaves(&train, 2..3, last_leaves);
+        ends.crosses(Side::B, 30, &acknowledged(1299));
+        ends.crosses(Side::B, 40, &acknowledged(1300));
+        assert_eq!(ends.sums(), [seen, NONE]);
+    }
+}
+
+#[test]
+fn times_are_counted_within_the_bound_that_they_reach() {
+    let mut times = RoundTripTimes::default();
+    let bounds = RoundTripTimes::BOUNDS;
+    assert!(bounds.is_sorted());
+    times.record(bounds[0]);
+    times.record(Nanos(bounds[0].0 + 1));
+    times.record(LONGEST);
+    assert_eq!((times.counts[0], times.counts[1]), (1, 1));
+    assert_eq!((times.counts[bounds.len()], times.count()), (1, 3));
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_nothing_takes_less_than_no_time(
+        frames in prop::collection::vec((any::<bool>(), 0u64..50, any::<[u8; 4]>(), any::<prop::sample::Index>()), 1..60),
+    ) {
+        let mut ends = Ends::default();
+        let mut now = 0;
+        for (is_up, gap, wild, at) in frames {
+            let (side, mut bytes) = match is_up {
+                true => (Side::A, if wild[0] > 128 { data(wild[1].into()) } else { echo(8, wild[1]) }),
+                false => (Side::B, if wild[0] > 128 { acknowledged(wild[1].into()) } else { echo(0, wild[1]) }),
+            };
+            if wild[2] > 200 {
+                let at = at.index(bytes.len());
+                bytes[at] = wild[3];
+                bytes.truncate(bytes.len().min(at + usize::from(wild[3])));
+            }
+            now += gap;
+            let came = ends.comes(side, now, &bytes);
+            ends.leaves(&came, now + 5);
+        }
+        for (count, sum) in ends.sums() {
+            prop_assert!(sum >= Nanos::from_millis(10 * count), "{count} took {sum:?}");
+        }
+    }
+}
