@@ -299,9 +299,12 @@ mod tests {
         }
     }
 
+    /// Of an id and a number, the request or the reply.
+    type Echo = fn(u16, u16, bool) -> Vec<u8>;
+
     #[test]
     fn an_echo_is_answered_by_its_own_reply_alone() {
-        let echoes: [fn(u16, u16, bool) -> Vec<u8>; 2] = [
+        let echoes: [Echo; 2] = [
             |id, number, is_reply| icmp(if is_reply { 0 } else { 8 }, id, number),
             |id, number, is_reply| icmpv6(if is_reply { 129 } else { 128 }, id, number),
         ];
