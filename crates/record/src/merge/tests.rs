@@ -2,8 +2,8 @@ use super::*;
 use crate::figure_name::FigureName;
 use crate::plan::{Narrow, Repeats};
 use crate::shard::{ShardBy, ShardNumber};
-use crate::summary::CaptureSummary;
-use crate::{Artifact, Outcome, Record};
+use crate::summary::{CaptureSummary, Summary};
+use crate::{Artifact, LinkCounts, Outcome, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use tempfile::TempDir;
 
@@ -468,10 +468,15 @@ fn files_are_referred_to_from_where_the_merged_record_is() {
             bytes: 1,
             sha256: "0".repeat(64),
         }];
-        run.links[0].summary.capture = Some(CaptureSummary {
+        let capture = CaptureSummary {
             file: Some(run.artifacts[0].file.clone()),
             ..CaptureSummary::default()
-        });
+        };
+        let link = Summary {
+            capture: Some(capture),
+            ..Summary::default()
+        };
+        run.links = vec![LinkCounts::of(("link".to_owned(), link))];
         run
     };
     let own = lines(&record, "a", &[with_files(1), with_files(2)], true);
