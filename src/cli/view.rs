@@ -41,9 +41,10 @@ impl ViewArgs {
             let why = anyhow!("{folder}: neither a record nor a folder of one is there");
             return Err(why).or_bad_input();
         }
+        // Before there is a socket that a signal would leave.
+        let stop = Stop::on_signals()?;
         let listening = self.listen.open_local().or_bad_input()?;
         let said = format!("farwire: the reports of {folder} are at {listening}");
-        let stop = Stop::on_signals()?;
         let server = Server::of_records(listening, records)?;
         note(said);
         while stop.cause().is_none() {

@@ -100,7 +100,7 @@ fn sockets() -> Result<()> {
     let mut view = process::farwire();
     view.current_dir(folder.path());
     let mut view = view
-        .args(["view", ".", "--listen", "unix:socket"])
+        .args(["view", ".", "-q", "--listen", "unix:socket"])
         .spawn()?;
     process::wait_for("its socket", || Ok(socket.exists().then_some(())))?;
     // It removes what it made, by a signal too.
