@@ -66,6 +66,12 @@ fn openmetrics_that_add_up() -> Result<()> {
         delivered == count,
         "{delivered} left, {count} departure errors"
     );
+    let delayed = metrics.of("farwire_delay_seconds_count", &["link"])?;
+    let delay = metrics.of("farwire_delay_seconds_sum", &["link"])?;
+    ensure!(
+        delayed == delivered && delay >= 0.001 * delayed,
+        "{delayed} were delayed by {delay} s"
+    );
     let revision = metrics.of("farwire_link_revision", &["link"])?;
     ensure!(revision == 2.0, "{revision}");
     let valid = metrics.of("farwire_run_valid", &["link"])?;
@@ -160,6 +166,7 @@ impl Metrics {
             "counter" => &["_total"],
             "gauge" => &[""],
             "histogram" => &["_bucket", "_sum", "_count"],
+            "summary" => &["_sum", "_count"],
             "info" => &["_info"],
             other => bail!("{other}: no such type is expected"),
         };

@@ -288,8 +288,8 @@ fn keys() -> Result<()> {
 }
 
 /// In a namespace of its own, which goes with it.
-const BOX: &str = "ip link add a type veth peer name x && ip link add b type veth peer name y && \
-    for one in a b x y; do ip link set $one up || exit 99; done; exec \"$0\" emulate a b --tui --delay 3ms";
+const BOX: &str = "ip link add name left type veth peer name client && ip link add name right type veth peer name server && \
+    for one in left client right server; do ip link set $one up || exit 99; done; exec \"$0\" emulate left right --tui --delay 3ms";
 
 fn a_box() -> Result<()> {
     let mut command = Command::new("unshare");
@@ -298,7 +298,7 @@ fn a_box() -> Result<()> {
     let mut screen = OnTerminal::of(&mut command, tempfile::tempdir()?)?;
     screen.await_text("[delay 3ms]")?;
     screen.press(UP)?;
-    screen.await_text("[delay 4ms]")?;
+    screen.await_text("[delay 5ms]")?;
     screen.press("q")?;
     let status = process::end_of(&mut screen.child)?;
     ensure!(status.success(), "{status}: {}", screen.text());
