@@ -129,25 +129,27 @@ fn quiet() -> Result<()> {
 
 fn log_as_json() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
-    let mut twice = farwire();
-    twice.args(["run", "--log-format=json", "small.toml", "gone.toml"]);
-    let output = process::run(twice.current_dir(small.path("")))?;
-    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-    let lines = stderr(&output);
-    let entries = lines.lines().map(serde_json::from_str);
-    let entries: Vec<Value> = entries.collect::<Result<_, _>>().context(lines.clone())?;
-    ensure!(
-        entries.iter().all(|entry| entry["time"].is_string()),
-        "{lines}"
-    );
-    let has = |level: &str, words: &str| {
-        let mut of = entries.iter().filter(|entry| entry["level"] == level);
-        of.any(|entry| entry["msg"].as_str().is_some_and(|msg| msg.contains(words)))
-    };
-    ensure!(
-        has("info", "[1/1] plain: ") && has("error", "gone.toml"),
-        "{lines}"
-    );
+    let mut found = small.command();
+    let mut missing = farwire();
+    missing.args(["run", "gone.toml", "--log-format=json"]);
+    missing.current_dir(small.path(""));
+    for (command, level, words) in [
+        (found.arg("--log-format=json"), "info", "[1/1] plain: "),
+        (&mut missing, "error", "gone.toml"),
+    ] {
+        let output = process::run(command)?;
+        let lines = stderr(&output);
+        let entries = lines.lines().map(serde_json::from_str);
+        let entries: Vec<Value> = entries.collect::<Result<_, _>>().context(lines.clone())?;
+        ensure!(
+            entries.iter().all(|entry| entry["time"].is_string()),
+            "{lines}"
+        );
+        let mut of_level = entries.iter().filter(|entry| entry["level"] == level);
+        let said =
+            of_level.any(|entry| entry["msg"].as_str().is_some_and(|msg| msg.contains(words)));
+        ensure!(said, "{words} in {lines}");
+    }
     // Whose JSON goes to standard output has no table among the log's lines.
     let mut json = small.command();
     let output = process::run(json.args(["--overwrite", "--log-format=json", "--json=-"]))?;

@@ -1,6 +1,7 @@
 //! The page of an experiment that runs: how far it is, its curves, and its figures as they come.
 
 use std::fs;
+use std::process::Stdio;
 
 use anyhow::{Result, ensure};
 
@@ -41,7 +42,8 @@ pub(crate) fn experiment(folder: &std::path::Path) -> Result<Running> {
     run.arg("run")
         .arg(file)
         .arg("--out")
-        .arg(folder.join("out"));
+        .arg(folder.join("out"))
+        .stdout(Stdio::null());
     Running::of(run.args(["--listen", "127.0.0.1:0"]), "watch it at ")
 }
 
