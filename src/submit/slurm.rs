@@ -222,7 +222,7 @@ impl Slurm {
         }
     }
 
-    /// Asks until there is an answer, for [`PATIENCE`] at most: the controller may be starting again. For what does no harm when done twice.
+    /// Asks until there is an answer, for ten minutes at most: the controller may be starting again. For what does no harm when done twice.
     fn ask(&self, program: &str, arguments: &[&str]) -> Result<String> {
         let mut silence = Silence::of(&self.stop);
         loop {
