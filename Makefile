@@ -71,7 +71,7 @@ sbom: toolchain ## what the program is built of, as CycloneDX, in $(OUT)/farwire
 	$(CARGO) sbom --cargo-package farwire --output-format cyclone_dx_json_1_6 > $(OUT)/farwire.cdx.json
 
 pictures: build scenario-tools ## the pictures of README and docs, anew
-	@scripts/need chromium chromium wget wget
+	@scripts/need chromium chromium chromedriver chromium-driver wget wget
 	CARGO='$(CARGO)' scripts/pictures
 
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
