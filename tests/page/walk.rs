@@ -5,12 +5,14 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::browser::{Browser, ENTER};
+use crate::common::is_soak;
 use crate::common::process::{self, farwire, wait_for};
 use crate::common::suite::{Need, Suite};
 
@@ -92,7 +94,18 @@ fn change_by_hand(browser: &Browser, pings: &Path) -> Result<()> {
     browser.fill("#c-delay", "60ms")?;
     browser.wait("document.getElementById('implies').textContent.includes('120 ms')")?;
     browser.fill("#c-delay", &format!("60ms{ENTER}"))?;
+    let changed = Instant::now();
     wait_for_pings(pings, |ms| ms >= 120.0)?;
+    let ping = changed.elapsed();
+    browser.wait("parseFloat(document.querySelector('#tile-trip b').textContent) >= 120")?;
+    let page = changed.elapsed();
+    println!(
+        "after a change by hand a ping followed within {ping:.1?}, the page within {page:.1?}"
+    );
+    ensure!(
+        !is_soak() || page.max(ping) < Duration::from_secs(1),
+        "later than a second"
+    );
     browser.wait("document.querySelectorAll('#figures figure:first-child polyline').length > 0")?;
     browser.wait("document.getElementById('counters').textContent.includes('dropped: loss')")
 }
