@@ -9,6 +9,6 @@ set -eu
 scenario=$1
 shards=$2
 out=$3
-# Of a shard that fails, merge names what is missing.
+# Of a shard that fails, merge names what is missing; one that did not begin has no record.
 seq "$shards" | parallel --quote -j 1 farwire run "$scenario" --shard "{}/$shards" --out "$out/shards/{}" || :
-exec farwire merge "$out"/shards/* --out "$out"
+exec farwire merge "$out"/shards/*/record.jsonl --out "$out"

@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
@@ -20,8 +20,14 @@ use crate::live::LeaseId;
 use crate::web::{Listen, Pin};
 use instruments::failure::{Blame, Failure};
 
-/// How long an answer may take.
+/// How long nothing may come of an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the whole of one may take.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Bytes of the longest one.
+const LARGEST: usize = 16 << 20;
 
 /// Where a farwire listens, and what it wants.
 #[derive(Args, Clone, Debug)]
@@ -77,6 +83,8 @@ impl AtArg {
         };
         let answer = match &self.at {
             At::Plain(Listen::Tcp(address)) => {
+                self.check_plain(*address, request.token.is_some())
+                    .or_bad_input()?;
                 let stream = TcpStream::connect(address).and_then(patient);
                 request.by(stream.with_context(|| self.nobody())?)
             }
@@ -119,6 +127,19 @@ impl AtArg {
         }
     }
 
+    /// Refuses to send in clear what is to be kept from others: a farwire beyond loopback always has TLS.
+    fn check_plain(&self, address: SocketAddr, has_token: bool) -> Result<()> {
+        ensure!(
+            self.pin.is_none(),
+            "--pin: {address} is asked without TLS: write --at https://{address}"
+        );
+        ensure!(
+            !has_token || address.ip().is_loopback(),
+            "--at {address}: the token would be sent in clear: write --at https://{address}, with --pin"
+        );
+        Ok(())
+    }
+
     fn nobody(&self) -> String {
         format!(
             "{}: no farwire listens there: start one with --listen, or name another address with --at",
@@ -157,8 +178,7 @@ impl Request<'_> {
              Content-Length: {length}\r\n\r\n{body}"
         )?;
         stream.flush()?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
+        let text = String::from_utf8(whole(stream)?)?;
         let (head, body) = text.split_once("\r\n\r\n").context("no answer of HTTP")?;
         let status = head
             .split(' ')
@@ -168,6 +188,28 @@ impl Request<'_> {
             bail!("no answer of HTTP");
         };
         Ok((status, serde_json::from_str(body).unwrap_or(Value::Null)))
+    }
+}
+
+/// All that comes, of what a farwire says: no more, and no longer.
+fn whole(mut stream: impl Read) -> Result<Vec<u8>> {
+    let begun = Instant::now();
+    let mut all = Vec::new();
+    let mut part = [0; 1 << 14];
+    loop {
+        match stream.read(&mut part)? {
+            0 => return Ok(all),
+            len => all.extend_from_slice(&part[..len]),
+        }
+        ensure!(
+            all.len() <= LARGEST,
+            "an answer of more than {LARGEST} bytes"
+        );
+        ensure!(
+            begun.elapsed() <= LONGEST,
+            "an answer that has no end after {} s",
+            LONGEST.as_secs()
+        );
     }
 }
 
@@ -189,7 +231,10 @@ impl FromStr for At {
     fn from_str(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix("https://") else {
             let plain = text.strip_prefix("http://").unwrap_or(text);
-            return plain.trim_end_matches('/').parse().map(Self::Plain);
+            let plain = plain.trim_end_matches('/').parse();
+            return plain.map(Self::Plain).map_err(|_| {
+                "it is an address and a port, such as 127.0.0.1:7700 or https://192.0.2.1:7700, or unix:PATH".to_owned()
+            });
         };
         let right = || "it is https://HOST:PORT, such as https://192.0.2.1:7700".to_owned();
         let (host, port) = rest

@@ -14,6 +14,7 @@ use super::link::LinkArgs;
 use crate::live::{LeaseFor, LeaseId};
 use instruments::failure::{Blame, Failure};
 use record::link_spec::LinkSpec;
+use record::printable::printable_lines;
 
 /// List the links of a farwire that runs with --listen, and what is in force on each
 #[derive(Args, Debug)]
@@ -75,6 +76,7 @@ impl LinksArgs {
                 word("says")
             );
         }
+        let text = printable_lines(&text);
         super::show(self.json.as_deref(), &all, &text, io::sink())?;
         Ok(ExitCode::SUCCESS)
     }
@@ -104,6 +106,7 @@ impl SetArgs {
                 self.name, link["lease"]["reverts_to"]
             );
         }
+        let text = printable_lines(&text);
         super::show(self.json.as_deref(), &changed, &text, io::sink())?;
         Ok(ExitCode::SUCCESS)
     }

@@ -1,6 +1,6 @@
 //! Changes of a link that runs: what is asked for, what became of it, and why not.
 
-use model::{Nanos, ScheduleClock, ScheduleOrder};
+use model::{ConfigError, Nanos, ScheduleClock, ScheduleOrder};
 use record::in_effect::MemoryNeed;
 use record::link_spec::LinkSpec;
 use record::nearest;
@@ -85,6 +85,21 @@ pub(crate) enum Refusal {
     /// The link has ended.
     #[error("the link has ended")]
     Ended,
+}
+
+impl Refusal {
+    /// As what would be refused at the end of a lease is.
+    pub(super) fn of_the_way_back(self) -> Self {
+        match self {
+            Self::Conditions { field, why } => Self::Conditions {
+                field,
+                why: format!(
+                    "{why} (at the lease's end what stood before could not come back; without a lease it is changed for good)"
+                ),
+            },
+            other => other,
+        }
+    }
 }
 
 impl Default for Conditions {
@@ -263,14 +278,28 @@ fn merge(target: &mut Value, patch: &Value) {
 impl From<ChangeError> for Refusal {
     fn from(error: ChangeError) -> Self {
         match error {
-            ChangeError::Refused(refused) => {
-                let why = refused.to_string();
-                Self::Conditions {
-                    field: field_of(&why),
-                    why,
-                }
-            }
+            ChangeError::Refused(refused) => refused.into(),
             ChangeError::Ended(ended) => ended.into(),
+        }
+    }
+}
+
+impl From<ConfigError> for Refusal {
+    fn from(error: ConfigError) -> Self {
+        if let ConfigError::LeavesHalf(stage) = &error {
+            let condition = stage.split_once('.').map_or(stage.as_str(), |(_, of)| of);
+            return Self::Conditions {
+                field: Some("classes".to_owned()),
+                why: format!(
+                    "classes: {condition} is one queue or one draw for packets of several classes, and none of these can begin or cease \
+                     to have its own while the link runs: change it for all of them, or begin with a class that has its own"
+                ),
+            };
+        }
+        let why = error.to_string();
+        Self::Conditions {
+            field: field_of(&why),
+            why,
         }
     }
 }

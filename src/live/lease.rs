@@ -35,9 +35,18 @@ pub(crate) struct LeaseId(pub(crate) String);
 pub(super) struct Lease {
     pub(super) id: LeaseId,
     span: LeaseFor,
+    /// How often it was granted or renewed.
+    grants: u64,
     until: Option<Nanos>,
     /// What stood before.
     pub(super) before: Before,
+}
+
+/// That a lease is held by one connection, until it is renewed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    id: LeaseId,
+    number: u64,
 }
 
 /// What is in force again after a lease.
@@ -64,12 +73,6 @@ pub(crate) struct LeaseView {
     id: Option<String>,
 }
 
-impl LeaseView {
-    pub(super) fn id(&self) -> Option<LeaseId> {
-        self.id.clone().map(LeaseId)
-    }
-}
-
 impl LeaseId {
     fn new() -> Self {
         Self(format!("{:032x}", fastrand::u128(..)))
@@ -82,6 +85,7 @@ impl Lease {
         let mut lease = Self {
             id: LeaseId::new(),
             span,
+            grants: 0,
             until: None,
             before,
         };
@@ -92,6 +96,7 @@ impl Lease {
     /// Holds for `span` from `now` on.
     pub(super) fn renew(&mut self, span: LeaseFor, now: Nanos) {
         self.span = span;
+        self.grants += 1;
         self.until = match span {
             LeaseFor::Time(time) => Some(now + time),
             LeaseFor::Connection => None,
@@ -104,8 +109,25 @@ impl Lease {
             .map(|until| Duration::from_nanos(since(now, until).0))
     }
 
-    pub(super) fn is_of_connection(&self) -> bool {
-        self.span == LeaseFor::Connection
+    /// By what a connection holds it, if one does.
+    pub(super) fn grant(&self) -> Option<Grant> {
+        (self.span == LeaseFor::Connection).then(|| Grant {
+            id: self.id.clone(),
+            number: self.grants,
+        })
+    }
+
+    /// Whether it is held by the connection of that grant.
+    pub(super) fn is_held_by(&self, grant: &Grant) -> bool {
+        self.grant().as_ref() == Some(grant)
+    }
+
+    /// The same, whose time was over at `now`.
+    pub(super) fn over(self, now: Nanos) -> Self {
+        Self {
+            until: Some(now),
+            ..self
+        }
     }
 
     /// Until when it holds, in words.
@@ -182,8 +204,12 @@ mod tests {
         assert_eq!(ends_in(&lease, 7_000), Some(Duration::ZERO));
         lease.renew(LeaseFor::Time(second), Nanos::from_millis(5_900));
         assert_eq!(ends_in(&lease, 6_000), Some(Duration::from_millis(900)));
+        assert_eq!(lease.grant(), None);
         lease.renew(LeaseFor::Connection, begun);
         assert_eq!(ends_in(&lease, 6_000), None);
+        let first = lease.grant().unwrap();
+        lease.renew(LeaseFor::Connection, begun);
+        assert!(!lease.is_held_by(&first) && lease.is_held_by(&lease.grant().unwrap()));
         assert_eq!(lease.before.revision, 3);
     }
 }

@@ -1,10 +1,9 @@
 //! A link that runs: what is in force, what was, and its changes.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use model::{Nanos, ScheduleClock, ScheduleOrder};
+use model::{Nanos, ScheduleClock, ScheduleOrder, check_change};
 use netio::clock;
 use record::link_spec::LinkSpec;
 use tokio::sync::{broadcast, watch};
@@ -13,7 +12,8 @@ use super::change::{ChangeOrder, Refusal, check_memory};
 use super::counters::{Counters, WayCounters};
 use super::export::Told;
 use super::keeper::Alarm;
-use super::lease::{Before, Lease, LeaseId};
+use super::kept::Kept;
+use super::lease::{Before, Grant, Lease, LeaseId};
 use super::meter::Meter;
 use super::moment::{Calendar, seconds, since};
 use super::sample::{Event, Happening, Journal};
@@ -23,10 +23,13 @@ use super::{BuildLink, NewLink, lock};
 use crate::forward::NewConditions;
 use crate::forward::capture::{Capture, CaptureHandle};
 use crate::forward::thread::{Ended, ForwarderHandle, Reading};
-use crate::notes::{note, warn};
+use crate::notes::note;
 
-/// Revisions whose conditions and counters are kept.
+/// Revisions whose conditions and counters are kept, at most.
 const KEPT: usize = 1_000;
+
+/// In how long a lease that could not end is ended again.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// A link that runs.
 pub(crate) struct LiveLink {
@@ -44,7 +47,7 @@ pub(crate) struct LiveLink {
 
 struct State {
     /// The last one is in force; there always is one.
-    revisions: VecDeque<Revision>,
+    revisions: Kept<Revision>,
     lease: Option<Lease>,
     /// The names of classes in their order: the forwarder counts by their places.
     classes: Vec<String>,
@@ -72,6 +75,9 @@ impl LiveLink {
             spec: new.spec,
         };
         let classes = class_names(&first.spec);
+        let mut revisions = Kept::at_most(KEPT);
+        let bytes = first.spec.memory();
+        revisions.push(first, bytes);
         new.forwarder.watch(new.number);
         Self {
             name: new.name,
@@ -81,7 +87,7 @@ impl LiveLink {
             build: new.build,
             calendar: Calendar::now(),
             state: Mutex::new(State {
-                revisions: [first].into(),
+                revisions,
                 lease: None,
                 classes,
             }),
@@ -126,7 +132,13 @@ impl LiveLink {
         check_classes(&state.classes, &spec)?;
         let before = self.forwarder.read(self.number)?;
         check_memory(&spec, before.summary.held_limit_bytes as u64)?;
+        let lease = state.lease.as_ref().map(|lease| &lease.before.spec);
+        if let Some(back) = lease.or(order.lease_for.map(|_| &now.spec)) {
+            self.check_successor(&spec, back)
+                .map_err(Refusal::of_the_way_back)?;
+        }
         if order.is_dry_run {
+            self.check_successor(&now.spec, &spec)?;
             let at = self.link_time(before.at);
             let would = self.view_with(&state, &spec, clock.ordered(at, schedule), before.at);
             return Ok(self.changed(&before, would, true));
@@ -139,8 +151,12 @@ impl LiveLink {
             }
             self.keeper.ring();
         }
+        let grant = state.lease.as_ref().and_then(Lease::grant);
         let view = self.view_of(&state, state.lease.is_some());
-        Ok(self.changed(&reading, view, false))
+        Ok(Changed {
+            grant: grant.filter(|_| order.lease_for.is_some()),
+            ..self.changed(&reading, view, false)
+        })
     }
 
     /// Ends the lease now, or this one if it still stands; the link reverts.
@@ -267,10 +283,10 @@ impl LiveLink {
         self.forwarder.capture(self.number, capture)
     }
 
-    /// Ends this lease, if it still is one of a connection: that has ended.
-    pub(crate) fn end_connection(&self, id: &LeaseId) {
+    /// Ends a lease that was granted for a connection, if that is what it still is held by: the connection has ended.
+    pub(crate) fn end_connection(&self, grant: &Grant) {
         let mut state = lock(&self.state);
-        let is_it = |lease: &Lease| lease.id == *id && lease.is_of_connection();
+        let is_it = |lease: &Lease| lease.is_held_by(grant);
         if state.lease.as_ref().is_some_and(is_it) {
             // What came of it is said; a link that has ended needs nothing.
             let _ = self.revert(&mut state);
@@ -302,10 +318,9 @@ impl LiveLink {
         if left > Duration::ZERO {
             return Some(left);
         }
-        if let Err(Refusal::Ended) = self.revert(&mut state) {
-            state.lease = None;
-        }
-        None
+        // One that has ended needs nothing.
+        let is_reverted = matches!(self.revert(&mut state), Ok(_) | Err(Refusal::Ended));
+        (!is_reverted).then_some(AGAIN)
     }
 
     fn keep_watch(&self, now: Nanos) -> Option<Duration> {
@@ -361,22 +376,21 @@ impl LiveLink {
             counted: [&reading.summary.up, &reading.summary.down].map(WayCounters::of),
         };
         let change = self.change_of(&revision);
-        if state.revisions.len() == KEPT {
-            state.revisions.pop_front();
-        }
-        state.revisions.push_back(revision);
+        let bytes = revision.spec.memory();
+        state.revisions.push(revision, bytes);
         lock(&self.journal).note(Happening::Change(change.into()));
         Ok(reading)
     }
 
-    /// Puts into force what stood before the lease, and ends it.
+    /// Puts into force what stood before the lease, and ends it. Where a stage of conditions since then still has packets that would
+    /// be overtaken, it stands until they have passed: the keeper comes back to it.
     fn revert(&self, state: &mut State) -> Result<Reading, Refusal> {
         let Some(lease) = state.lease.take() else {
             return Err(Refusal::NoLease);
         };
-        let Before { spec, clock, .. } = lease.before;
-        let schedule = (clock, ScheduleOrder::default());
-        let reverted = self.put_into_force(state, spec, schedule, By::LeaseEnded);
+        let before = lease.before.clone();
+        let schedule = (before.clock, ScheduleOrder::default());
+        let reverted = self.put_into_force(state, before.spec, schedule, By::LeaseEnded);
         match &reverted {
             Ok(_) => note(format_args!(
                 "farwire: {}: the lease has ended: {}",
@@ -384,12 +398,26 @@ impl LiveLink {
                 state.in_force().says()
             )),
             Err(Refusal::Ended) => {}
-            Err(why) => warn(format_args!(
-                "{}: the lease has ended, and its conditions stay in force: {why}",
-                self.name
-            )),
+            Err(_) => {
+                state.lease = Some(lease.over(clock::now()));
+                self.keeper.ring();
+            }
         }
         reverted
+    }
+
+    /// Refuses conditions that could not follow those, on a link that can be changed.
+    fn check_successor(&self, now: &LinkSpec, next: &LinkSpec) -> Result<(), Refusal> {
+        let Ok(builder) = self.builder() else {
+            return Ok(());
+        };
+        let refused = |error: anyhow::Error| Refusal::Conditions {
+            field: None,
+            why: format!("{error:#}"),
+        };
+        let now = builder(now).map_err(refused)?;
+        let next = builder(next).map_err(refused)?;
+        Ok(check_change(&now.config.paths, &next.config.paths)?)
     }
 
     /// What makes conditions into a link, where they can be changed.
@@ -417,6 +445,7 @@ impl LiveLink {
             revision: link.revision,
             link,
             under_previous: reading.summary.up.held_at_end + reading.summary.down.held_at_end,
+            grant: None,
             dry_run,
         }
     }
@@ -490,7 +519,7 @@ impl LiveLink {
 
 impl State {
     fn in_force(&self) -> &Revision {
-        self.revisions.back().expect("there always is one")
+        self.revisions.last().expect("there always is one")
     }
 }
 

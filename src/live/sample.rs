@@ -1,6 +1,5 @@
 //! What happens on a link, for who watches it: a sample ten times a second, and every change.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use model::{Nanos, Waiting};
@@ -9,6 +8,7 @@ use tokio::sync::broadcast;
 use utoipa::ToSchema;
 
 use super::counters::WayCounters;
+use super::kept::Kept;
 use super::moment::{Calendar, seconds, since};
 use super::view::Change;
 use crate::forward::round_trips::RoundTripTimes;
@@ -17,7 +17,7 @@ use crate::forward::thread::Reading;
 /// How often a link that is watched is looked at.
 pub(super) const EVERY: Nanos = Nanos::from_millis(100);
 
-/// Events that are kept for who comes back: a minute of samples.
+/// Events that are kept for who comes back, at most: a minute of samples.
 const KEPT: usize = 600;
 
 /// Events that a reader may lag behind; one that does more is cut off.
@@ -28,6 +28,16 @@ const LAG: usize = 64;
 pub(crate) struct Event {
     pub(crate) id: u64,
     pub(crate) what: Happening,
+}
+
+impl Event {
+    /// About how many bytes it takes.
+    fn memory(&self) -> usize {
+        match &self.what {
+            Happening::Change(change) => change.conditions.memory(),
+            Happening::Sample(_) | Happening::End => size_of::<Sample>(),
+        }
+    }
 }
 
 /// What happened.
@@ -118,7 +128,7 @@ pub(crate) struct DepartureError {
 #[derive(Debug)]
 pub(super) struct Journal {
     last_id: u64,
-    kept: VecDeque<Arc<Event>>,
+    kept: Kept<Arc<Event>>,
     readers: broadcast::Sender<Arc<Event>>,
     /// The reading before, while somebody watches.
     before: Option<Reading>,
@@ -128,7 +138,7 @@ impl Default for Journal {
     fn default() -> Self {
         Self {
             last_id: 0,
-            kept: VecDeque::new(),
+            kept: Kept::at_most(KEPT),
             readers: broadcast::Sender::new(LAG),
             before: None,
         }
@@ -143,10 +153,7 @@ impl Journal {
             id: self.last_id,
             what,
         });
-        if self.kept.len() == KEPT {
-            self.kept.pop_front();
-        }
-        self.kept.push_back(Arc::clone(&event));
+        self.kept.push(Arc::clone(&event), event.memory());
         // Nobody may be reading.
         let _ = self.readers.send(event);
     }

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::{Ref, RefOr, Schema};
 
 use super::change::ScheduleState;
-use super::lease::{LeaseId, LeaseView};
+use super::lease::{Grant, LeaseView};
 
 /// A link as clients see it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -54,6 +54,9 @@ pub(crate) struct Changed {
     pub(crate) under_previous: u64,
     /// Whether nothing was changed.
     pub(crate) dry_run: bool,
+    /// What the connection holds by which it was asked for, if it was for that.
+    #[serde(skip)]
+    pub(crate) grant: Option<Grant>,
 }
 
 /// An entry of what was in force, and when.
@@ -128,10 +131,5 @@ impl LinkView {
     /// Whether what is in force is for a time only.
     pub(crate) fn is_leased(&self) -> bool {
         self.lease.is_some()
-    }
-
-    /// The lease's id, of a link as its holder sees it.
-    pub(crate) fn lease_id(&self) -> Option<LeaseId> {
-        self.lease.as_ref().and_then(LeaseView::id)
     }
 }

@@ -125,7 +125,12 @@ impl Directory {
         if let Some(last) = state.passes.last_mut() {
             last.cancelled |= was_cancelled;
         }
-        fs::write(path.join(SCENARIO), &state.asked.text)?;
+        // A task that begins meanwhile compares it with what it runs.
+        let scenario = path.join(SCENARIO);
+        let is_there = fs::read(&scenario).is_ok_and(|text| text == state.asked.text.as_bytes());
+        if !is_there {
+            write_whole(&scenario, state.asked.text.as_bytes())?;
+        }
         let mut directory = Self {
             path,
             state,
@@ -239,17 +244,9 @@ impl State {
         read().with_context(|| format!("{}: no submit's directory", file.display()))
     }
 
-    /// Whole or not at all.
+    /// Writes it down.
     fn keep(&self, path: &Path) -> Result<()> {
-        let file = path.join(STATE);
-        let partial = file.with_extension("partial");
-        let keep = || -> Result<()> {
-            let mut to = File::create(&partial)?;
-            to.write_all(&serde_json::to_vec_pretty(self)?)?;
-            to.sync_all()?;
-            Ok(fs::rename(&partial, &file)?)
-        };
-        keep().with_context(|| format!("{}: cannot write", file.display()))
+        write_whole(&path.join(STATE), &serde_json::to_vec_pretty(self)?)
     }
 
     fn check(&self, asked: &Asked, path: &Path) -> Result<()> {
@@ -355,6 +352,18 @@ fn runs(record: &Record) -> (usize, usize) {
         }
     }
     (done, missing)
+}
+
+/// Writes a file whole, or not at all.
+fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
+    let partial = file.with_extension("partial");
+    let write = || -> io::Result<()> {
+        let mut to = File::create(&partial)?;
+        to.write_all(bytes)?;
+        to.sync_all()?;
+        fs::rename(&partial, file)
+    };
+    write().with_context(|| format!("{}: cannot write", file.display()))
 }
 
 /// How long a complete record took.

@@ -66,7 +66,7 @@ impl CaptureQuery {
     /// What is to be kept.
     fn spec(&self) -> Result<CaptureSpec, Problem> {
         let wrong = |key: &str, value: &dyn std::fmt::Display, right: &str| {
-            Problem::bad_request(format!("{key}={value}: {right}"))
+            Problem::bad_query(key, format!("{key}={value}: {right}"))
         };
         let side = match self.side.as_deref() {
             None | Some("both") => None,
@@ -76,7 +76,7 @@ impl CaptureQuery {
         };
         let filter = self.filter.as_deref().unwrap_or_default();
         let filter = Filter::from_str(filter)
-            .map_err(|error| Problem::bad_request(format!("filter: {error}")))?;
+            .map_err(|error| Problem::bad_query("filter", format!("filter: {error}")))?;
         let time = match &self.time {
             None => USUAL_TIME,
             Some(text) => text

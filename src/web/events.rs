@@ -10,7 +10,7 @@ use hyper::body::Frame;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::live::{Event, Happening, LeaseId, LiveLink};
+use crate::live::{Event, Grant, Happening, LiveLink};
 
 /// Parts of a body that may wait for their reader.
 const WAITING: usize = 4;
@@ -76,13 +76,13 @@ fn json(value: &impl Serialize) -> String {
 /// A lease of a connection, which ends when this is dropped: with the request while it is answered, then with the answer's body.
 pub(super) struct ConnectionLease {
     link: Arc<LiveLink>,
-    id: LeaseId,
+    grant: Grant,
 }
 
 impl ConnectionLease {
-    /// The lease of this id, which `link` has just granted for the connection that asks.
-    pub(super) fn of(link: Arc<LiveLink>, id: LeaseId) -> Self {
-        Self { link, id }
+    /// What `link` has just granted for the connection that asks.
+    pub(super) fn of(link: Arc<LiveLink>, grant: Grant) -> Self {
+        Self { link, grant }
     }
 
     /// `answer`, whose body goes on until its reader has gone: then the lease ends, or when the link does.
@@ -103,6 +103,6 @@ impl ConnectionLease {
 
 impl Drop for ConnectionLease {
     fn drop(&mut self) {
-        self.link.end_connection(&self.id);
+        self.link.end_connection(&self.grant);
     }
 }

@@ -22,7 +22,7 @@ use super::events::ConnectionLease;
 use super::problem::Problem;
 use super::{App, capture, events};
 use crate::live::{
-    Change, Changed, Counters, LeaseFor, LinkView, LiveLink, Sample, ScheduleChange, ScheduleView,
+    Change, Changed, Counters, LinkView, LiveLink, Sample, ScheduleChange, ScheduleView,
 };
 
 /// How long the answer to a change that was made waits for what it means.
@@ -158,7 +158,11 @@ pub(super) async fn put_schedule(
 #[utoipa::path(
     delete, path = "/v1/links/{name}/lease", params(("name" = String, Path, description = "As /v1/links has it"),
         ("Farwire-Lease" = Option<String>, Header, description = "This lease only; any when absent")),
-    responses((status = OK, body = Told), (status = NOT_FOUND, body = Problem, description = "No such link or lease"))
+    responses(
+        (status = OK, body = Told), (status = BAD_REQUEST, body = Problem),
+        (status = NOT_FOUND, body = Problem, description = "No such link or lease"),
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Packets would be overtaken: it ends once they have passed")
+    )
 )]
 pub(super) async fn end_lease(
     State(app): State<App>,
@@ -205,7 +209,7 @@ pub(super) async fn counters(
 /// What was in force.
 #[derive(Serialize, ToSchema)]
 pub(super) struct History {
-    /// From the first revision that is kept (the last 1,000 are) to what is in force.
+    /// From the first revision that is kept (the last 1,000 are, or those of the last 32 MiB) to what is in force.
     changes: Vec<Change>,
 }
 
@@ -367,7 +371,7 @@ pub(super) async fn conditions() -> Json<Vec<KnownCondition>> {
 }
 
 fn find(app: &App, name: Name) -> Result<Arc<LiveLink>, Problem> {
-    let Path(name) = name.map_err(|refused| Problem::bad_request(refused.body_text()))?;
+    let Path(name) = name.map_err(|refused| Problem::not_found(refused.body_text()))?;
     app.links.get(&name).ok_or_else(|| {
         let names: Vec<String> = app
             .links
@@ -402,10 +406,9 @@ async fn change(
     let changed = link.change(&order)?;
     // Made before anything is waited for: a client that goes away meanwhile has all this dropped.
     let lease = changed
-        .link
-        .lease_id()
-        .filter(|_| order.lease_for == Some(LeaseFor::Connection))
-        .map(|id| ConnectionLease::of(link, id));
+        .grant
+        .clone()
+        .map(|grant| ConnectionLease::of(link, grant));
     let revision = changed.revision;
     let told = json(&tell(app, changed).await)?;
     Ok(match lease {

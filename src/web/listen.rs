@@ -1,6 +1,7 @@
 //! Where the API listens: an address and a port, or a socket in the file system.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -170,7 +171,11 @@ fn remove_left(path: &Path) -> Result<()> {
     let is_socket = path
         .symlink_metadata()
         .is_ok_and(|found| found.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).is_err() {
+    // One that this user may not ask, or that is too busy to answer, is still somebody's.
+    let is_left = || {
+        UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    };
+    if is_socket && is_left() {
         std::fs::remove_file(path).with_context(|| {
             format!(
                 "--listen unix:{}: cannot remove what is left there",

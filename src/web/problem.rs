@@ -68,6 +68,14 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// A part of a query that cannot be.
+    pub(super) fn bad_query(field: &str, detail: impl Display) -> Self {
+        Self {
+            field: Some(field.to_owned()),
+            ..Self::bad_request(detail)
+        }
+    }
+
     /// What is well-formed, and cannot be.
     pub(super) fn wrong(field: &str, detail: impl Display) -> Self {
         Self {

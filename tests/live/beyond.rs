@@ -163,6 +163,25 @@ fn by_token_and_fingerprint() -> Result<()> {
             "{words}: {said}"
         );
     }
+    // Nobody is there: it is refused before anybody is asked.
+    for (words, words_of_error) in [
+        (
+            "links --at 192.0.2.1:7700 --token-file all",
+            "the token would be sent in clear: write --at https://192.0.2.1:7700",
+        ),
+        ("links --at 127.0.0.1:1 --pin PIN", "without TLS"),
+        ("links --at localhost:7700", "https://"),
+    ] {
+        let words = words.replace("PIN", &exec.pin);
+        let mut asks = farwire();
+        asks.args(words.split(' ')).env_remove("FARWIRE_TOKEN");
+        let ran = process::run(asks.current_dir(exec.directory.path()))?;
+        let said = String::from_utf8(ran.stderr)?;
+        ensure!(
+            ran.status.code() == Some(2) && said.contains(words_of_error),
+            "{words}: {said}"
+        );
+    }
     let other = format!("sha256:{}", "0".repeat(64));
     let (code, said) = exec.asks("links", Some("all"), &other)?;
     ensure!(code != Some(0) && said.contains(&exec.pin), "{said}");

@@ -1,6 +1,6 @@
 //! Leases whose holders go away at any moment, and those of `farwire set`.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 
@@ -24,6 +24,16 @@ pub(crate) fn add(suite: &mut Suite) {
         "a lease of a connection ends with a client that goes away before it is answered",
         &NEEDS,
         unanswered,
+    );
+    suite.test(
+        "a lease of a connection that another connection renews ends with that one",
+        &NEEDS,
+        renewed,
+    );
+    suite.test(
+        "a lease is refused of what could not be taken back, and by its field",
+        &NEEDS,
+        no_way_back,
     );
     suite.test(
         "farwire set says by what its lease is known and changes and ends it by that",
@@ -76,6 +86,63 @@ fn unanswered() -> Result<()> {
         drop(others);
     }
     ensure!(unanswered > 0, "all were answered before they went away");
+    exec.end()
+}
+
+fn renewed() -> Result<()> {
+    let exec = Exec::start("--delay 20ms")?;
+    let before = exec.link()?["conditions"].clone();
+    let (first, id) = hold(&exec, "")?;
+    let (second, same) = hold(&exec, &format!("Farwire-Lease: {id}\r\n"))?;
+    ensure!(id == same, "{id} became {same}");
+    drop(first);
+    for _ in 0..CLIENTS {
+        ensure!(exec.link()?["lease"].is_object(), "it ended with the first");
+    }
+    drop(second);
+    process::wait_for("the link to revert", || {
+        let link = exec.link()?;
+        let is_back = link["lease"].is_null() && link["conditions"] == before;
+        Ok(is_back.then_some(()))
+    })?;
+    exec.end()
+}
+
+fn no_way_back() -> Result<()> {
+    let exec = Exec::start("--delay 20ms")?;
+    let own =
+        r#"{"loss": "0.5%", "classes": [{"name": "voice", "protocol": "udp", "loss": "0%"}]}"#;
+    let shared = r#"{"classes": [{"name": "voice", "protocol": "udp"}]}"#;
+    ensure!(exec.patch("", own)?.status == 200, "{own}");
+    let refused = |query: &str, body: &str, words: &str| -> Result<()> {
+        let refused = exec.patch(query, body)?;
+        let why = refused.body["detail"].as_str().unwrap_or_default();
+        ensure!(
+            refused.status == 422 && refused.body["field"] == "classes" && why.contains(words),
+            "{query}: {refused:?}"
+        );
+        Ok(())
+    };
+    refused("?for=60s", shared, "at the lease's end")?;
+    refused("?for=60s&dry_run=1", shared, "at the lease's end")?;
+    let leased = exec.patch("?for=60s", r#"{"delay": "30ms"}"#)?;
+    let id = leased.body["link"]["lease"]["id"].as_str();
+    let id = format!("\r\nFarwire-Lease: {}", id.context("no id")?);
+    let line = "PATCH /v1/links/link";
+    let held = exec.with_body(line, "application/json", &id, shared)?;
+    ensure!(
+        held.status == 422 && held.body["field"] == "classes",
+        "{held:?}"
+    );
+    let ended = exec.send(
+        &format!("DELETE /v1/links/link/lease HTTP/1.1\r\nHost: {}", exec.at),
+        "",
+    )?;
+    ensure!(ended.status == 200, "{ended:?}");
+    let good = exec.patch("", shared)?;
+    ensure!(good.status == 200, "{good:?}");
+    refused("", own, "while the link runs")?;
+    refused("?dry_run=1", own, "while the link runs")?;
     exec.end()
 }
 
@@ -170,6 +237,22 @@ fn vanished() -> Result<()> {
     let said = String::from_utf8_lossy(&ran.stderr);
     ensure!(ran.status.success(), "the lease stands: {said}");
     Ok(())
+}
+
+/// A connection that holds a lease, and the lease's ID.
+fn hold(exec: &Exec, more: &str) -> Result<(TcpStream, String)> {
+    let mut stream = exec.connect()?;
+    write!(
+        stream,
+        "PATCH /v1/links/link?for=connection HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n{more}Content-Length: 14\r\n\r\n\
+         {{\"loss\": \"5%\"}}",
+        exec.at
+    )?;
+    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    let granted = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with('{')));
+    let granted: Value = serde_json::from_str(&granted.context("no lease")??)?;
+    let id = granted["link"]["lease"]["id"].as_str().context("no id")?;
+    Ok((stream, id.to_owned()))
 }
 
 /// Sends a patch; its answer is not waited for.

@@ -13,7 +13,7 @@ use crate::named::NamedStage;
 use crate::packet::Side;
 use crate::path::Path;
 use crate::schedule::{ScheduleClock, ScheduleOrder};
-use crate::spec::{ConfigError, PathSpec, StageSpec};
+use crate::spec::{ConfigError, Effect, PathSpec, StageSpec};
 use crate::stage::{Nature, Needs};
 use crate::time::Nanos;
 
@@ -80,33 +80,13 @@ impl Link {
         if self.is_stopped {
             return Err(ConfigError::Stopped);
         }
-        let named = |name: &str| self.find(name).map(|stage| &self.stages[stage]);
-        for path in paths {
-            for spec in &path.stages {
-                let is_new_kind = |stage: &NamedStage| !is_of_kind(spec.kind(), stage.kind());
-                if named(&spec.name).is_some_and(is_new_kind) {
-                    return Err(ConfigError::OtherKind(spec.name.clone()));
-                }
-            }
-            let Some(old) = self.current[path.side.index()].get(usize::from(path.class)) else {
-                continue;
-            };
-            let mut passed = 0;
-            for step in &self.paths[*old as usize].steps {
-                let name = self.stages[step.stage].name();
-                match path.stages.iter().position(|spec| spec.name == name) {
-                    Some(place) if place < passed => {
-                        return Err(ConfigError::Reordered(name.into()));
-                    }
-                    Some(place) => passed = place,
-                    None if is_named(paths, name) => {
-                        return Err(ConfigError::LeavesHalf(name.into()));
-                    }
-                    None => {}
-                }
-            }
-        }
-        Ok(())
+        let kind = |name: &str| Some(self.stages[self.find(name)?].kind());
+        let passed = |path: &PathSpec| {
+            let old = self.current[path.side.index()].get(usize::from(path.class))?;
+            let steps = self.paths[*old as usize].steps.iter();
+            Some(steps.map(|step| self.stages[step.stage].name()).collect())
+        };
+        check_successor(paths, kind, passed)
     }
 
     /// Makes or changes every stage that `paths` names, and has the others leave; their indexes by name.
@@ -292,6 +272,53 @@ impl Link {
         let meets = |path: &Path| !path.is_free() && path.stages().any(|met| met == stage);
         self.stages[stage].is_retired() && !self.paths.iter().any(meets)
     }
+}
+
+/// Whether a link that has the conditions `now` in force, with nothing of others before them on its way, takes `next`.
+///
+/// # Errors
+/// As [`Link::change`] for what can be on its own.
+pub fn check_change(now: &[PathSpec], next: &[PathSpec]) -> Result<(), ConfigError> {
+    let kind = |name: &str| {
+        let stages = now.iter().flat_map(|path| &path.stages);
+        let mut kinds = stages.filter(|spec| spec.name == name).map(StageSpec::kind);
+        kinds.next()
+    };
+    let passed = |path: &PathSpec| {
+        let of = |old: &&PathSpec| (old.side, old.class) == (path.side, path.class);
+        let old = now.iter().find(of)?;
+        Some(old.stages.iter().map(|spec| spec.name.as_str()).collect())
+    };
+    check_successor(next, kind, passed)
+}
+
+/// Refuses paths that cannot follow those whose stages are of these kinds, and pass them in this order.
+fn check_successor<'n>(
+    paths: &[PathSpec],
+    kind: impl Fn(&str) -> Option<&'n Effect>,
+    passed: impl Fn(&PathSpec) -> Option<Vec<&'n str>>,
+) -> Result<(), ConfigError> {
+    for path in paths {
+        for spec in &path.stages {
+            if kind(&spec.name).is_some_and(|kind| !is_of_kind(spec.kind(), kind)) {
+                return Err(ConfigError::OtherKind(spec.name.clone()));
+            }
+        }
+        let mut last = 0;
+        for name in passed(path).unwrap_or_default() {
+            match path.stages.iter().position(|spec| spec.name == name) {
+                Some(place) if place < last => {
+                    return Err(ConfigError::Reordered(name.into()));
+                }
+                Some(place) => last = place,
+                None if is_named(paths, name) => {
+                    return Err(ConfigError::LeavesHalf(name.into()));
+                }
+                None => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 fn is_named(paths: &[PathSpec], name: &str) -> bool {

@@ -29,6 +29,7 @@ mod time;
 mod timers;
 mod units;
 
+pub use change::check_change;
 pub use counters::{Achieved, Counters, StageReport, Waiting};
 pub use decimal::UnitError;
 pub use framing::{Cells, Framing};

@@ -14,6 +14,7 @@ mod timeline;
 mod values;
 pub mod warnings;
 
+use std::mem;
 use std::str::FromStr;
 
 use anyhow::{Result, bail, ensure};
@@ -399,6 +400,18 @@ impl LinkSpec {
             .max()
     }
 
+    /// About how much memory it takes, in bytes: what its classes, stages and schedules do.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let steps: usize = self.layers().map(|layer| layer.schedule.len()).sum();
+        let changes: usize = self.stages.iter().map(|stage| stage.schedule.len()).sum();
+        size_of::<Self>()
+            + size_of_val(self.classes.as_slice())
+            + size_of_val(self.stages.as_slice())
+            + steps * size_of::<Step>()
+            + changes * size_of::<StageParameters>()
+    }
+
     /// With schedules that count from the link's start, where these count by `clock`. A step that will never come has a time of
     /// [`Nanos::MAX`].
     #[must_use]
@@ -418,7 +431,7 @@ impl LinkSpec {
     #[must_use]
     pub fn then(mut self, time: Nanos) -> Self {
         for layer in self.layers_mut() {
-            *layer = layer.then(Some(time));
+            *layer = layer.then(time);
         }
         for stage in &mut self.stages {
             *stage = stage.with(stage.then(time), Vec::new());
@@ -496,6 +509,37 @@ impl LinkSpec {
     }
 }
 
+/// Conditions as they go with the time of their schedule, which is in order.
+struct Moving<'s> {
+    /// What they say, without a schedule.
+    now: DirectionSpec,
+    /// What is to come.
+    steps: &'s [Step],
+}
+
+impl<'s> Moving<'s> {
+    /// As they are at first, before any step.
+    fn of(spec: &'s DirectionSpec) -> Self {
+        Self {
+            now: DirectionSpec {
+                schedule: Vec::new(),
+                ..spec.clone()
+            },
+            steps: &spec.schedule,
+        }
+    }
+
+    /// What they say at a time, which is none before the one asked for last.
+    fn go_to(&mut self, time: Nanos) -> &DirectionSpec {
+        while let Some((step, later)) = self.steps.split_first().filter(|(step, _)| step.at <= time)
+        {
+            self.now = step.over(mem::take(&mut self.now));
+            self.steps = later;
+        }
+        &self.now
+    }
+}
+
 impl DirectionSpec {
     fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -507,14 +551,11 @@ impl DirectionSpec {
         said.fold(self.clone(), Self::or)
     }
 
-    /// What it says at a time; at first, for none.
-    fn then(&self, time: Option<Nanos>) -> Self {
-        let until_then = self.schedule.iter().filter(|step| Some(step.at) <= time);
-        let base = Self {
-            schedule: Vec::new(),
-            ..self.clone()
-        };
-        until_then.fold(base, |before, step| step.over(before))
+    /// What it says at a time.
+    fn then(&self, time: Nanos) -> Self {
+        let mut moving = Moving::of(self);
+        moving.go_to(time);
+        moving.now
     }
 
     /// Refuses a schedule out of order, and a step that takes away what it sets.
@@ -653,7 +694,7 @@ fn either<T>(first: Vec<T>, second: Vec<T>) -> Vec<T> {
 
 /// A table that may be written as text too.
 fn text_too(schema: &mut Schema) {
-    let table = std::mem::take(schema);
+    let table = mem::take(schema);
     *schema = json_schema!({ "anyOf": [{ "type": "string" }, table] });
 }
 

@@ -7,12 +7,12 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{BufWriter, Write as _};
+use std::io::{BufWriter, ErrorKind, Write as _};
 use std::mem;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::plan::{Case, Plan, PlannedRun};
 use crate::record::{
@@ -277,7 +277,13 @@ impl Source {
     fn read(path: &Path) -> Result<Self> {
         let file = file_of(path);
         let read = || -> Result<Self> {
-            let (mut head, mut lines) = Lines::begin(File::open(&file)?)?;
+            let opened = File::open(&file).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => {
+                    anyhow!("there is no record: leave it out, and its runs are named as missing")
+                }
+                _ => error.into(),
+            });
+            let (mut head, mut lines) = Lines::begin(opened?)?;
             let mut source = Self {
                 path: path.to_owned(),
                 folder: fs::canonicalize(&file)?

@@ -5,7 +5,7 @@ use crate::drive::{
 };
 use farwire_model::{
     BitsPerSec, Bytes, ConfigError, Delay, Effect, Factor, Gate, Jitter, Law, Link, LinkConfig,
-    Nanos, Ordering, Outcome, PathSpec, QueueLimit, Rate, Side, StageSpec,
+    Nanos, Ordering, Outcome, PathSpec, QueueLimit, Rate, Side, StageSpec, check_change,
 };
 use proptest::prelude::*;
 
@@ -232,6 +232,11 @@ fn a_stage_that_paths_share_leaves_all_of_them_or_none() {
         link.change(Nanos(1), &half.paths),
         Err(ConfigError::LeavesHalf("gate".into()))
     );
+    assert_eq!(
+        check_change(&both.paths, &half.paths),
+        Err(ConfigError::LeavesHalf("gate".into()))
+    );
+    assert_eq!(check_change(&half.paths, &both.paths), Ok(()));
     assert_eq!(
         link.change(Nanos(1), &LinkConfig::new(1, vec![], vec![]).paths),
         Ok(Nanos(1))

@@ -12,8 +12,8 @@ use super::shares::ReorderSpec;
 use super::stages::Place;
 use super::values::{AqmSpec, LineRate};
 use super::{
-    DEFAULT_QUEUE, DEFAULT_TOFFEE_QUEUE, DirectionSpec, FluctuationSpec, LinkSpec, NetemSpec,
-    ToffeeSpec, loss_of,
+    DEFAULT_QUEUE, DEFAULT_TOFFEE_QUEUE, DirectionSpec, FluctuationSpec, LinkSpec, Moving,
+    NetemSpec, ToffeeSpec, loss_of,
 };
 use crate::Direction;
 use crate::way::{Route, Way};
@@ -242,15 +242,21 @@ fn over_time(layers: &[&DirectionSpec], prefix: &str) -> [StageSpec; SLOTS] {
     let mut times: Vec<Nanos> = steps.map(|step| step.at).collect();
     times.sort_unstable();
     times.dedup();
-    let then = |time| {
-        let said = layers.iter().map(|layer| layer.then(time));
-        said.fold(DirectionSpec::default(), DirectionSpec::or)
+    let mut moving: Vec<Moving<'_>> = layers.iter().map(|layer| Moving::of(layer)).collect();
+    let all = |said: &mut dyn Iterator<Item = &DirectionSpec>| {
+        said.cloned()
+            .fold(DirectionSpec::default(), DirectionSpec::or)
     };
+    let first = all(&mut moving.iter().map(|layer| &layer.now));
     let moments: Vec<(Nanos, DirectionSpec)> = times
         .into_iter()
-        .map(|time| (time, then(Some(time))))
+        .map(|time| {
+            (
+                time,
+                all(&mut moving.iter_mut().map(|layer| layer.go_to(time))),
+            )
+        })
         .collect();
-    let first = then(None);
     let rate_of = |all: &DirectionSpec| all.rate.and_then(|line| line.rate);
     let all = [&first]
         .into_iter()

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, ensure};
 use model::Nanos;
 
-use super::{ClassSpec, DirectionSpec, LinkSpec, StageParameters, StageTable, Step};
+use super::{ClassSpec, DirectionSpec, LinkSpec, Moving, StageParameters, StageTable, Step};
 
 /// Conditions with a schedule that do what `revisions` did: what stood from each of their times on, in order of time. Those times,
 /// as those of the revisions' own schedules, count from the link's start; the ones of the answer from the first revision.
@@ -64,10 +64,11 @@ impl<'r> Timeline<'r> {
         let nothing = DirectionSpec::default();
         for (begin, end, spec) in self.spans() {
             let layer = layer(spec).unwrap_or(&nothing);
+            let mut moving = Moving::of(layer);
             let steps = layer.schedule.iter().map(|step| step.at);
             let later = steps.filter(|at| *at > begin && *at < end);
             for at in [begin].into_iter().chain(later) {
-                let then = layer.then(Some(at));
+                let then = moving.go_to(at).clone();
                 match &mut all {
                     None => all = Some(then.clone()),
                     Some(all) => all
@@ -185,11 +186,13 @@ impl DirectionSpec {
             ]
         };
         let ever = servers(&self.ever());
-        let times = self.schedule.iter().map(|step| Some(step.at));
-        [None]
-            .into_iter()
-            .chain(times)
-            .all(|time| servers(&self.then(time)) == ever)
+        let mut moving = Moving::of(self);
+        let is_as_ever = |spec: &Self| servers(spec) == ever;
+        is_as_ever(&moving.now)
+            && self
+                .schedule
+                .iter()
+                .all(|step| is_as_ever(moving.go_to(step.at)))
     }
 }
 
