@@ -57,8 +57,17 @@ fn wrong_requests() -> Result<()> {
         (exec.get("/v1/links/link/history/csv")?, 404, None),
         (exec.get("/v1/links/link/history/link?since=9")?, 404, None),
         (exec.get("/v1/links/none/capture")?, 404, None),
-        (exec.get("/v1/links/link/capture?side=c")?, 400, None),
-        (exec.get("/v1/links/link/capture?filter=tpc")?, 400, None),
+        (exec.get("/v1/links/%ff")?, 404, None),
+        (
+            exec.get("/v1/links/link/capture?side=c")?,
+            400,
+            Some("side"),
+        ),
+        (
+            exec.get("/v1/links/link/capture?filter=tpc")?,
+            400,
+            Some("filter"),
+        ),
         (exec.get("/v1/links/link/schedule")?, 404, None),
         (
             exec.with_body("PUT /v1/links/link/schedule", json, "", r#"{"to": "1s"}"#)?,
