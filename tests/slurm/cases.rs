@@ -41,8 +41,30 @@ pub(crate) fn add(suite: &mut Suite) {
 
 fn twelve_cases() -> Result<()> {
     let experiment = Experiment::of(12)?;
+    experiment.wait_for_queue()?;
     let mut command = experiment.submit_by(bounded(), "2s")?;
-    let output = run(command.args(["--at-once", "1"]))?;
+    command
+        .args(["--at-once", "1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let submit = command.spawn()?;
+    // Which node Slurm takes next is its own affair: the first one is taken away.
+    let first = process::wait_for("a task that runs", || {
+        let running = slurm("squeue --noheader --states=RUNNING --format=%N")?;
+        Ok(running.split_whitespace().next().map(str::to_owned))
+    });
+    let drained = first.and_then(|node| {
+        slurm(&format!(
+            "scontrol update NodeName={node} State=DRAIN Reason=test"
+        ))?;
+        Ok(node)
+    });
+    let output = submit.wait_with_output()?;
+    slurm(&format!(
+        "scontrol update NodeName={} State=RESUME",
+        drained?
+    ))?;
     ensure!(output.status.success(), "{}", stderr(&output));
     ensure!(stderr(&output).contains("12 runs"), "{}", stderr(&output));
     let record = experiment.record()?;
