@@ -46,10 +46,10 @@ const PINGS: [&str; 8] = ["ping", "-q", "-i", "0.002", "-c", "200", "-s", "1000"
 
 fn full_disk() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    // In a mount namespace, which goes with its last process.
+    // In a mount namespace, which goes with its last process; of a user namespace, in which anybody may mount.
     let script = "mount -t tmpfs -o size=64k full . && cd . && exec \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", script, "sh"]);
+    command.args(["--map-root-user", "--mount", "sh", "-c", script, "sh"]);
     command.arg(process::farwire().get_program());
     command.args(["exec", "--delay", "1ms", "--pcap", "seen", "--"]);
     command.args(PINGS).arg("10.77.0.2");

@@ -293,7 +293,7 @@ const BOX: &str = "ip link add name left type veth peer name client && ip link a
 
 fn a_box() -> Result<()> {
     let mut command = Command::new("unshare");
-    command.args(["-n", "sh", "-c", BOX]);
+    command.args(["--map-root-user", "--net", "sh", "-c", BOX]);
     command.arg(process::farwire().get_program());
     let mut screen = OnTerminal::of(&mut command, tempfile::tempdir()?)?;
     screen.await_text("[delay 3ms]")?;
