@@ -141,7 +141,7 @@ impl EmulateArgs {
         let number = counted(links.len() as u64, "link");
         let live = links
             .iter()
-            .map(|of| (format!("{}-{}", of.a, of.b), of.link.clone()));
+            .map(|of| (of.name(), of.link.clone()));
         let wanted = Wanted {
             links: boxed,
             options,

@@ -33,6 +33,11 @@ pub(super) struct LinkBetween {
 }
 
 impl LinkBetween {
+    /// What the link is known by.
+    pub(super) fn name(&self) -> String {
+        format!("{}-{}", self.a, self.b)
+    }
+
     /// As a box takes it; its number keeps its draws apart from those of others with its seed.
     ///
     /// # Errors
@@ -158,6 +163,11 @@ fn check(links: &[LinkBetween]) -> Result<()> {
                 "links {number}: {key}: {name} is an end of a link already: each stands between two interfaces of its own"
             );
         }
+        let name = between.name();
+        ensure!(
+            !before.iter().any(|other| other.name() == name),
+            "links {number}: a: another link is called {name} already, by its ends: rename an interface"
+        );
     }
     Ok(())
 }
@@ -197,6 +207,11 @@ mod tests {
         assert!(
             twice.starts_with("links.toml:5: links 2: a: x is an end"),
             "{twice}"
+        );
+        let alike = refused("[[links]]\na = 'x-y'\nb = 'z'\n[[links]]\na = 'x'\nb = 'y-z'\n");
+        assert!(
+            alike.starts_with("links.toml:5: links 2: a: another link is called x-y-z"),
+            "{alike}"
         );
         let same = refused("[[links]]\na = 'x'\nb = 'x'\n");
         assert!(

@@ -19,11 +19,13 @@ use instruments::failure::{Blame, Failure};
 use record::plan::{Case, Plan};
 use record::quantity::counted;
 use record::{GivenScenario, Merge, Record, Shard, ShardBy, is_full};
+use report::analysis::{Analysis, Verdict};
 
 /// Join the records of an experiment's shards
 ///
 /// Every run is there once, and the same bytes come out whatever the order of the records. Runs that no record has are named, with
-/// the command that does them, and it ends with 1.
+/// the command that does them, and it ends with 1. Where none is missing it ends as `farwire run` does: with 1 where not all that
+/// is expected is met.
 #[derive(Args, Debug)]
 pub(crate) struct MergeArgs {
     /// Records of one experiment: their directories, or their record.jsonl
@@ -51,6 +53,8 @@ struct Joined {
     hosts: usize,
     duplicates: usize,
     missing: Vec<ToDo>,
+    /// Whether all that is expected is met; null while runs are missing.
+    met: Option<bool>,
 }
 
 /// Missing runs that one command does.
@@ -68,7 +72,7 @@ struct Missing {
 }
 
 impl MergeArgs {
-    /// Merges; 0 when no run is missing, 1 when some are.
+    /// Merges; 0 when no run is missing and all expectations are met, 1 when not.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let merge = Merge::of(&self.records).or_bad_input()?;
         let replaces = Record::is_in(&self.out);
@@ -78,6 +82,10 @@ impl MergeArgs {
         }
         clear_reports(&self.out, replaces);
         let (all, missing) = (merge.planned(), merge.missing().len());
+        let verdict = match missing {
+            0 => Some(verdict(&merge, &self.out)?),
+            _ => None,
+        };
         let joined = Joined {
             name: merge.plan().name.clone(),
             runs: all - missing,
@@ -86,6 +94,7 @@ impl MergeArgs {
             hosts: merge.hosts(),
             duplicates: merge.duplicates(),
             missing: to_do(&merge),
+            met: verdict.map(|verdict| verdict == Verdict::Met),
         };
         let json = self.json.as_deref();
         super::show(json, &joined, &joined.to_string(), io::sink())?;
@@ -93,11 +102,23 @@ impl MergeArgs {
             "`farwire report {}` shows the record",
             self.out.display()
         ));
-        match missing {
-            0 => Ok(ExitCode::SUCCESS),
-            missing => Err(anyhow!("{missing} of {} missing", counted(all, "run")).into()),
+        Err(match verdict {
+            Some(Verdict::Met) => return Ok(ExitCode::SUCCESS),
+            Some(Verdict::NotMet) => anyhow!("not all that is expected is met"),
+            Some(Verdict::Invalid) => anyhow!("not every run is valid"),
+            Some(Verdict::Failed | Verdict::Incomplete) => anyhow!("not every run was measured"),
+            None => anyhow!("{missing} of {} missing", counted(all, "run")),
         }
+        .into())
     }
+}
+
+/// What the whole experiment, as it was written to `out`, came to. Only one of which something can be said is read into memory.
+fn verdict(merge: &Merge, out: &Path) -> Result<Verdict, Failure> {
+    Ok(match merge.is_to_be_judged() {
+        true => Analysis::of(&Record::read(out)?).verdict,
+        false => Verdict::Met,
+    })
 }
 
 impl fmt::Display for Joined {

@@ -158,7 +158,8 @@ impl SubmitArgs {
     /// What makes the experiment, and its plan.
     fn asked(&self, scenario: &Path) -> Result<(Asked, Plan), Failure> {
         let whole = |path: &Path| {
-            let whole = path.canonicalize();
+            // With its links: what they lead to need not have the same name on all nodes.
+            let whole = submit::absolute(path).and_then(|whole| whole.metadata().map(|_| whole));
             whole.with_context(|| format!("{}: cannot read", path.display()))
         };
         let scenario = whole(scenario).or_bad_input()?;

@@ -30,15 +30,19 @@ const UNANSWERED: [&str; 5] = [
 const STEP: Duration = Duration::from_millis(10);
 /// What users set to have their own views, which are not ours, and what would override a script's own lines.
 const FOREIGN: [&str; 2] = ["SQUEUE_", "SINFO_"];
-const OVERRIDING: [&str; 7] = [
+const OVERRIDING: [&str; 8] = [
     "SBATCH_ARRAY_INX",
     "SBATCH_JOB_NAME",
     "SBATCH_OUTPUT",
+    "SBATCH_OPEN_MODE",
     "SBATCH_ERROR",
     "SBATCH_REQUEUE",
     "SBATCH_WAIT",
     "SBATCH_CLUSTERS",
 ];
+/// What would override lines that the user may leave to them: those of --partition and --time. sbatch(1) has none for --cpus.
+pub(super) const PARTITION: &str = "SBATCH_PARTITION";
+pub(super) const TIME_LIMIT: &str = "SBATCH_TIMELIMIT";
 
 /// A Slurm that does not answer, and is asked again.
 pub(super) struct Silence<'a> {
@@ -131,11 +135,15 @@ impl Said {
 
 /// Runs one of Slurm's commands, in bounded time.
 pub(super) fn run(program: &str, arguments: &[&str]) -> Result<Said> {
+    run_without(program, arguments, &[])
+}
+
+/// The same without these variables: what they say was said otherwise.
+pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> Result<Said> {
     let mut command = Command::new(program);
     command.args(arguments).env("LC_ALL", "C");
     for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if FOREIGN.iter().any(|prefix| text.starts_with(prefix)) || OVERRIDING.contains(&&*text) {
+        if is_withheld(&name.to_string_lossy(), said) {
             command.env_remove(&name);
         }
     }
@@ -171,6 +179,13 @@ pub(super) fn run(program: &str, arguments: &[&str]) -> Result<Said> {
     })
 }
 
+/// Whether a variable is kept from Slurm's commands, beside those of what was `said`.
+fn is_withheld(name: &str, said: &[&str]) -> bool {
+    FOREIGN.iter().any(|prefix| name.starts_with(prefix))
+        || OVERRIDING.contains(&name)
+        || said.contains(&name)
+}
+
 fn text(stream: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
@@ -185,6 +200,23 @@ mod tests {
     use std::os::unix::process::ExitStatusExt as _;
 
     use super::*;
+
+    #[test]
+    fn what_was_said_is_not_overridden_and_the_rest_is_left_to_the_user() {
+        let said = [PARTITION, TIME_LIMIT];
+        for always in ["SBATCH_OUTPUT", "SBATCH_OPEN_MODE", "SINFO_PARTITION"] {
+            assert!(is_withheld(always, &[]), "{always}");
+        }
+        for name in said {
+            assert!(
+                is_withheld(name, &said) && !is_withheld(name, &[]),
+                "{name}"
+            );
+        }
+        for others in ["SBATCH_ACCOUNT", "SBATCH_QOS", "SLURM_CONF", "PATH"] {
+            assert!(!is_withheld(others, &said), "{others}");
+        }
+    }
 
     #[test]
     fn a_script_is_handed_in_again_only_where_nobody_heard_of_it() {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::nodes::NODES;
 use super::pass::Pass;
+use super::paths;
 use crate::experiment::shard::Size;
 use crate::notes::note;
 use instruments::failure::{Blame, Failure};
@@ -44,6 +45,21 @@ pub(crate) struct Asked {
     pub(crate) options: Vec<String>,
     /// Those that also `farwire run --resume` takes.
     pub(crate) also_resumed: Vec<String>,
+}
+
+impl Asked {
+    /// The options that name folders, without links: whoever comes by another one names the same.
+    fn folders(&self) -> Vec<String> {
+        let real = |option: &String| {
+            let (name, folder) = option.split_once('=')?;
+            let folder = Path::new(folder).canonicalize().ok()?;
+            Some(format!("{name}={}", folder.display()))
+        };
+        let options = self.also_resumed.iter();
+        options
+            .map(|option| real(option).unwrap_or_else(|| option.clone()))
+            .collect()
+    }
 }
 
 /// `submit.json`.
@@ -105,7 +121,7 @@ impl Directory {
                 .with_context(|| format!("{}: cannot create", part.display()))
                 .or_bad_input()?;
         }
-        let path = path.canonicalize()?;
+        let path = paths::absolute(path)?;
         let lock = lock(&path.join(LOCK))?;
         let mut state = match path.join(STATE).exists() {
             true => {
@@ -258,7 +274,7 @@ impl State {
             asked.farwire
         );
         ensure!(
-            own.scenario == asked.scenario,
+            paths::are_one(&own.scenario, &asked.scenario),
             "{at} is of {}, not of {}: another --out leaves it",
             own.scenario.display(),
             asked.scenario.display()
@@ -273,7 +289,7 @@ impl State {
             false => asked.options.join(" "),
         };
         ensure!(
-            (&own.options, &own.also_resumed) == (&asked.options, &asked.also_resumed),
+            own.options == asked.options && own.folders() == asked.folders(),
             "{at} was begun with {}, not with {}: another --out leaves it",
             words(own),
             words(asked)
@@ -463,4 +479,54 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(fs::rename(partial, to)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_submit_goes_on_by_whatever_link_one_comes_and_its_paths_keep_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir_all(at("export/home/me")).unwrap();
+        symlink(at("export/home"), at("home")).unwrap();
+        fs::write(at("home/me/x.toml"), "x").unwrap();
+        let asked = |home: &str| Asked {
+            farwire: "farwire 0.1.0".to_owned(),
+            name: "x".to_owned(),
+            scenario: at(home).join("me/x.toml"),
+            text: "x".to_owned(),
+            options: Vec::new(),
+            also_resumed: vec![format!("--allow-files={}", at(home).join("me").display())],
+        };
+        let size = Size {
+            runs: 1,
+            time_s: 1.0,
+        };
+        let open = |home: &str, asked: &Asked| {
+            let opened = Directory::open(&at(home).join("me/out"), asked, || Ok(vec![size]));
+            opened.map(|directory| directory.path().to_owned())
+        };
+        let first = open("home", &asked("home")).unwrap();
+        assert_eq!(first, at("home/me/out"));
+        let state = State::read(&first).unwrap();
+        assert_eq!(state.asked.scenario, at("home/me/x.toml"));
+        let again = open("export/home", &asked("export/home")).unwrap();
+        assert_eq!(again, at("export/home/me/out"));
+        fs::write(at("home/me/y.toml"), "x").unwrap();
+        let another = Asked {
+            scenario: at("home/me/y.toml"),
+            ..asked("home")
+        };
+        let refused = open("home", &another).unwrap_err();
+        assert_eq!(refused.code(), 2);
+        assert!(refused.to_string().contains("another --out leaves it"));
+        // By two names it is one directory, which one submit has.
+        let _held = Directory::open(&first, &asked("home"), || Ok(Vec::new())).unwrap();
+        let refused = open("export/home", &asked("home")).unwrap_err();
+        assert!(refused.to_string().contains("another submit has"));
+    }
 }

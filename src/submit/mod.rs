@@ -8,6 +8,7 @@ mod command;
 mod directory;
 mod nodes;
 mod pass;
+mod paths;
 mod script;
 mod slurm;
 mod status;
@@ -31,6 +32,7 @@ use slurm::{Slurm, Submitted};
 
 pub(crate) use cancel::cancel;
 pub(crate) use directory::Asked;
+pub(crate) use paths::absolute;
 pub(crate) use status::Status;
 
 /// Passes in a row that bring nothing new, after which it is given up.
@@ -39,7 +41,7 @@ const MOST_IN_VAIN: u32 = 2;
 /// How the shards are handed to Slurm; a submit that goes on may have other ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Resources {
-    /// Slurm's default where it is not said.
+    /// That of the user's environment, or Slurm's default, where it is not said.
     pub(crate) partition: Option<String>,
     /// Of each task.
     pub(crate) cpus: u32,
@@ -49,6 +51,15 @@ pub(crate) struct Resources {
     pub(crate) at_once: Option<u32>,
     /// What a shard should take at least.
     pub(crate) shard_time: Duration,
+}
+
+impl Resources {
+    /// The variables of the user's environment that would say something else than this.
+    fn overridden_by(&self) -> Vec<&'static str> {
+        let partition = self.partition.is_some().then_some(command::PARTITION);
+        let time = self.time.is_some().then_some(command::TIME_LIMIT);
+        partition.into_iter().chain(time).collect()
+    }
 }
 
 /// An experiment to be submitted.
@@ -90,7 +101,7 @@ impl Submission<'_> {
                 slurm::USUAL_MOST_TASKS
             }
         };
-        let out = std::path::absolute(&self.out)?;
+        let out = absolute(&self.out)?;
         let shards = self.shards(most);
         let pass = Pass {
             number: 1,
@@ -112,7 +123,8 @@ impl Submission<'_> {
     pub(crate) fn run(&self, detach: bool) -> Result<Reached, Failure> {
         let stop = Stop::on_signals()?;
         let slurm = Slurm::find()?.until(&stop);
-        slurm.check(self.resources.partition.as_deref(), self.resources.cpus)?;
+        let partition = self.resources.partition.as_deref();
+        let partition = slurm.partition(partition, self.resources.cpus)?;
         let mut directory = Directory::open(&self.out, &self.asked, || {
             let shards = self.shards(slurm.most_tasks()?);
             Ok(shard::sizes(self.plan, shards, self.by))
@@ -138,7 +150,7 @@ impl Submission<'_> {
                         directory: &directory,
                         pass: &pass,
                         times: &times,
-                        partition: self.resources.partition.as_deref(),
+                        partition: &partition,
                         stop: &stop,
                     };
                     causes = watch.until_end()?;
@@ -157,7 +169,7 @@ impl Submission<'_> {
             if in_vain >= MOST_IN_VAIN {
                 return Ok(Reached::Some(directory.records(), causes));
             }
-            self.hand_in(&slurm, &mut directory, missing, &times)?;
+            self.hand_in(&slurm, &partition, &mut directory, missing, &times)?;
             if detach {
                 return Ok(Reached::Handed);
             }
@@ -168,19 +180,23 @@ impl Submission<'_> {
     fn hand_in(
         &self,
         slurm: &Slurm,
+        partition: &str,
         directory: &mut Directory,
         shards: Vec<u32>,
         times: &[Duration],
     ) -> Result<(), Failure> {
         let excluded = nodes::excluded(directory.path());
-        nodes::some_left(slurm, self.resources.partition.as_deref(), &excluded)?;
         let pass = directory.next_pass(shards);
+        // What all nodes lost meanwhile, they may be about to have again.
+        if pass.number == 1 || !excluded.is_empty() {
+            nodes::some_left(slurm, partition, &excluded, false)?;
+        }
         let nodes: Vec<&str> = excluded.keys().map(String::as_str).collect();
         let script = script::of(self, directory.path(), directory.id(), &pass, times, &nodes)?;
         let file = directory.keep_script(&pass, &script)?;
         directory.begin(&pass)?;
         let name = directory.job_name(&pass);
-        let job = match slurm.submit(&file, &name)? {
+        let job = match slurm.submit(&file, &name, &self.resources.overridden_by())? {
             Submitted::Job(job) => job,
             Submitted::Refused(why) => {
                 directory.take_back(&pass)?;
@@ -212,4 +228,27 @@ impl Submission<'_> {
 /// What one ends with that was cancelled meanwhile.
 fn cancelled() -> Failure {
     anyhow!("it was cancelled; the same command goes on").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_said_stands_against_the_users_environment() {
+        let resources = |partition: Option<&str>, time: Option<u64>| {
+            let resources = Resources {
+                partition: partition.map(str::to_owned),
+                cpus: 4,
+                time: time.map(Duration::from_secs),
+                at_once: None,
+                shard_time: Duration::from_secs(60),
+            };
+            resources.overridden_by()
+        };
+        assert!(resources(None, None).is_empty());
+        assert_eq!(resources(Some("main"), None), ["SBATCH_PARTITION"]);
+        assert_eq!(resources(None, Some(60)), ["SBATCH_TIMELIMIT"]);
+        assert_eq!(resources(Some("main"), Some(60)).len(), 2);
+    }
 }

@@ -7,8 +7,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::slurm::Slurm;
+use super::slurm::{Node, Slurm};
 use instruments::failure::Failure;
+use record::quantity::counted;
 
 /// What was found out about nodes, in a submit's directory.
 pub(super) const NODES: &str = "nodes";
@@ -16,6 +17,8 @@ pub(super) const NODES: &str = "nodes";
 const CANNOT: &str = "cannot";
 /// The cause that stands in the doctor's own file.
 pub(super) const DOCTOR: &str = "farwire doctor";
+/// So many nodes are named that share a cause.
+const MOST_NAMED: usize = 8;
 
 /// The nodes that are left out, each with its cause.
 pub(super) fn excluded(directory: &Path) -> BTreeMap<String, String> {
@@ -42,27 +45,58 @@ pub(super) fn exclude(directory: &Path, node: &str, cause: &str) -> Result<()> {
     fs::write(&file, cause).with_context(|| format!("{}: cannot write", file.display()))
 }
 
-/// Fails with the causes when no node of the partition is left.
+/// Fails with the causes when no node of the partition is left. While `busy` tasks are on nodes, only what is excluded counts: a node that
+/// is drained does what it has.
 pub(super) fn some_left(
     slurm: &Slurm,
-    partition: Option<&str>,
+    partition: &str,
     excluded: &BTreeMap<String, String>,
+    busy: bool,
 ) -> Result<(), Failure> {
-    if excluded.is_empty() {
-        return Ok(());
+    match none_left(&slurm.nodes(partition)?, excluded, busy) {
+        Some(why) => Err(Failure::machine(why)),
+        None => Ok(()),
     }
-    let mut nodes = slurm.nodes(partition)?.into_iter();
-    if nodes.any(|node| !excluded.contains_key(&node)) {
-        return Ok(());
+}
+
+/// Why none of `nodes` is left, if so.
+fn none_left(nodes: &[Node], excluded: &BTreeMap<String, String>, busy: bool) -> Option<String> {
+    let mut others = nodes
+        .iter()
+        .filter(|node| !excluded.contains_key(&node.name))
+        .peekable();
+    // What a partition without nodes is for, Slurm knows.
+    if excluded.is_empty() && others.peek().is_none()
+        || others.clone().any(|node| busy || node.is_usable())
+    {
+        return None;
     }
+    let mut alike: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for node in others {
+        let cause = format!("{} ({})", node.state, node.reason);
+        alike.entry(cause).or_default().push(&node.name);
+    }
+    let alike = alike.into_iter().map(|(cause, names)| {
+        let names = match names.len() {
+            ..=MOST_NAMED => names.join(", "),
+            many => counted(many, "node"),
+        };
+        format!("{names}: {cause}")
+    });
     let causes = excluded
         .iter()
         .map(|(node, cause)| format!("{node}: {cause}"));
-    let causes: Vec<String> = causes.collect();
-    Err(Failure::machine(format_args!(
-        "no node can do it: {}; when that is mended, remove the file NODE.{CANNOT} in the directory's {NODES}",
+    let causes: Vec<String> = causes.chain(alike).collect();
+    let remedy = match excluded.is_empty() {
+        true => "the same command goes on when one of them is back".to_owned(),
+        false => {
+            format!("when that is mended, remove the file NODE.{CANNOT} in the directory's {NODES}")
+        }
+    };
+    Some(format!(
+        "no node can do it: {}; {remedy}",
         causes.join("; ")
-    )))
+    ))
 }
 
 /// What a doctor's file says is missing.
@@ -81,6 +115,46 @@ fn diagnosis(file: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_are_left_that_are_neither_excluded_nor_out_of_service() {
+        let node = |name: &str, state: &str| Node {
+            name: name.to_owned(),
+            state: state.to_owned(),
+            reason: "a fan".to_owned(),
+        };
+        let nobody = BTreeMap::new();
+        let excluded = [("node1".to_owned(), "no farwire".to_owned())].into();
+        let nodes = |state: &str| {
+            [
+                node("node1", "idle"),
+                node("node2", state),
+                node("node3", "drained"),
+            ]
+        };
+        for state in ["allocated", "completing", "idle~"] {
+            assert_eq!(none_left(&nodes(state), &excluded, false), None, "{state}");
+        }
+        assert_eq!(
+            none_left(&nodes("down*"), &excluded, false).unwrap(),
+            "no node can do it: node1: no farwire; node2: down* (a fan); node3: drained (a fan); when that is mended, remove the file \
+             NODE.cannot in the directory's nodes"
+        );
+        // A task on node3 comes to its end.
+        assert_eq!(none_left(&nodes("down*"), &excluded, true), None);
+        assert!(none_left(&[node("node1", "idle")], &excluded, true).is_some());
+        assert_eq!(none_left(&nodes("down*"), &nobody, false), None);
+        assert_eq!(none_left(&[], &nobody, false), None);
+        assert_eq!(
+            none_left(&nodes("drained")[1..], &nobody, false).unwrap(),
+            "no node can do it: node2, node3: drained (a fan); the same command goes on when one of them is back"
+        );
+        let many: Vec<Node> = (1..=20)
+            .map(|number| node(&format!("node{number}"), "down"))
+            .collect();
+        let said = none_left(&many, &nobody, false).unwrap();
+        assert!(said.contains(": 20 nodes: down (a fan); "), "{said}");
+    }
 
     #[test]
     fn what_the_doctor_found_missing_is_the_cause() {

@@ -1,6 +1,5 @@
 //! The batch script of a pass: a task checks its node, then does the shard whose number it has.
 
-use std::env;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::directory::{LOG, SCENARIO, SHARDS, job_name};
 use super::nodes::{DOCTOR, NODES};
 use super::pass::Pass;
+use super::paths;
 use super::{Submission, array};
 use instruments::failure::{Blame, Failure};
 
@@ -26,7 +26,12 @@ pub(super) fn of(
 ) -> Result<String, Failure> {
     let asked = &submission.asked;
     check(directory).or_bad_input()?;
-    let program = env::current_exe().context("where this program is")?;
+    let (program, file) = paths::of_program().context("where this program is")?;
+    // A link to it may be this host's alone, and so may what its folder is a link to.
+    let otherwise = match program == file {
+        true => String::new(),
+        false => format!("[ -x \"$farwire\" ] || farwire={}\n", quoted(&text(&file)?)),
+    };
     let limit = limit(submission.resources.time, pass, times).or_bad_input()?;
     let head = head(submission, directory, id, pass, limit, without)?;
     let words = |options: &[String]| -> String {
@@ -39,7 +44,7 @@ pub(super) fn of(
 # {shards} shards of {name}; a task's number is its shard's.
 dir={dir}
 farwire={program}
-version={version}
+{otherwise}version={version}
 scenario={scenario}
 out={SHARDS}/$SLURM_ARRAY_TASK_ID/pass-{number}
 node=${{SLURMD_NODENAME:-$(hostname)}}
@@ -53,7 +58,8 @@ cannot() {{
     exit 3
 }}
 
-cd "$dir" || exit 1
+# -P: what `..` after a link is, the kernel says.
+cd -P "$dir" || exit 1
 [ ! -e "{NODES}/$node.cannot" ] || cannot "$(cat "{NODES}/$node.cannot")"
 [ -x "$farwire" ] || cannot "there is no $farwire"
 found=$("$farwire" --version 2>&1) || cannot "$farwire does not run: $found"

@@ -1,13 +1,14 @@
 //! Slurm's commands, in forms that are stable from 22.05 on and need no accounting database.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::command::{AGAIN, ANSWER, Fate, Said, Silence, run};
+use super::command::{AGAIN, ANSWER, Fate, PARTITION, Said, Silence, run, run_without};
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
 
@@ -15,6 +16,14 @@ use netio::stop::Stop;
 pub(super) const USUAL_MOST_TASKS: u32 = 1000;
 /// How squeue(1) is to show a task.
 const TASK: &str = "--format=%F|%K|%T|%N|%r";
+/// How sinfo(1) is to show a node.
+const NODE: &str = "%N|%T|%E";
+/// States of nodes that have no more tasks before somebody mends them. What is busy, reserved or powered down has them later.
+const OUT_OF_SERVICE: [&str; 7] = [
+    "down", "drain", "drained", "draining", "fail", "failing", "inval",
+];
+/// Flags of sinfo(1) behind a state: of a node that is to be rebooted, is, or powers up, and comes back.
+const COMES_BACK: [char; 3] = ['@', '^', '#'];
 
 /// A Slurm that answers.
 #[derive(Debug)]
@@ -94,6 +103,38 @@ impl Task {
     }
 }
 
+/// A node, as Slurm has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) name: String,
+    /// In Slurm's words, with its flags: "idle~".
+    pub(super) state: String,
+    /// Why it is down or drained, in the words of who did it.
+    pub(super) reason: String,
+}
+
+impl Node {
+    /// Whether it has tasks, now or without anybody's doing.
+    pub(super) fn is_usable(&self) -> bool {
+        let state = self.state.to_ascii_lowercase();
+        let plain = state.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+        !OUT_OF_SERVICE.contains(&plain) || state.contains(COMES_BACK)
+    }
+
+    fn parse(line: &str) -> Result<Self> {
+        // Reasons are people's.
+        let fields: Vec<&str> = line.splitn(3, '|').map(str::trim).collect();
+        let [name, state, reason] = fields[..] else {
+            bail!("sinfo says `{line}`");
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            state: state.to_owned(),
+            reason: reason.to_owned(),
+        })
+    }
+}
+
 impl Slurm {
     /// The Slurm that this machine's commands reach.
     ///
@@ -138,51 +179,50 @@ impl Slurm {
         Ok(most - 1)
     }
 
-    /// Refuses a partition that there is not, and more processors than any of its nodes has.
-    pub(super) fn check(&self, partition: Option<&str>, cpus: u32) -> Result<(), Failure> {
-        let all = self.ask("sinfo", &["--noheader", "--all", "--format=%R"])?;
-        let all: BTreeSet<&str> = all.split_whitespace().collect();
-        let mut asked = partition.into_iter().flat_map(|names| names.split(','));
-        if let Some(name) = asked.find(|name| !all.contains(name)) {
-            return Err(Failure::bad_input(format_args!(
-                "--partition {name}: Slurm has no such partition; there are: {}",
-                all.into_iter().collect::<Vec<_>>().join(", ")
-            )));
-        }
-        let counts = self.of_nodes(partition, "%c")?;
+    /// The partition whose nodes sbatch takes, or several with commas between.
+    ///
+    /// # Errors
+    /// There is none of that name, or none is said and Slurm has no default; none of its nodes has so many processors.
+    pub(super) fn partition(&self, asked: Option<&str>, cpus: u32) -> Result<String, Failure> {
+        let all = self.ask("sinfo", &["--noheader", "--all", "--format=%P"])?;
+        let environment = env::var(PARTITION).ok();
+        let partition = partition(asked, environment.as_deref(), &all)?;
+        let counts = self.of_nodes(&partition, "%c")?;
         let counts = counts.iter().filter_map(|count| count.parse::<u32>().ok());
         match counts.max() {
             Some(most) if most < cpus => Err(Failure::bad_input(format_args!(
-                "--cpus {cpus}: the largest node has {most}"
+                "--cpus {cpus}: the largest node of {partition} has {most}"
             ))),
-            _ => Ok(()),
+            _ => Ok(partition),
         }
     }
 
-    /// The nodes of the partition, or of all.
-    pub(super) fn nodes(&self, partition: Option<&str>) -> Result<BTreeSet<String>> {
-        self.of_nodes(partition, "%N")
+    /// The nodes of a partition, or of several with commas between.
+    pub(super) fn nodes(&self, partition: &str) -> Result<Vec<Node>> {
+        let nodes = self.of_nodes(partition, NODE)?;
+        nodes.iter().map(|line| Node::parse(line)).collect()
     }
 
-    /// What sinfo(1) says of each node of the partition, or of all.
-    fn of_nodes(&self, partition: Option<&str>, what: &str) -> Result<BTreeSet<String>> {
-        let partition = partition.map(|name| format!("--partition={name}"));
+    /// What sinfo(1) says of each node of a partition.
+    fn of_nodes(&self, partition: &str, what: &str) -> Result<BTreeSet<String>> {
+        let partition = format!("--partition={partition}");
         let format = format!("--format={what}");
-        let mut arguments = vec!["--noheader", "--Node", &format];
-        arguments.extend(partition.as_deref());
-        let all = self.ask("sinfo", &arguments)?;
-        Ok(all.split_whitespace().map(str::to_owned).collect())
+        let said = self.ask("sinfo", &["--noheader", "--Node", &partition, &format])?;
+        let lines = said.lines().map(str::trim);
+        let lines = lines.filter(|line| !line.is_empty());
+        Ok(lines.map(str::to_owned).collect())
     }
 
-    /// Hands in a script that gives its job this name, which no other has. Never twice: what Slurm may have is looked for.
+    /// Hands in a script that gives its job this name, which no other has, without these variables of the environment. Never twice: what
+    /// Slurm may have is looked for.
     ///
     /// # Errors
     /// Whether Slurm has it is not known.
-    pub(super) fn submit(&self, script: &Path, name: &str) -> Result<Submitted> {
+    pub(super) fn submit(&self, script: &Path, name: &str, without: &[&str]) -> Result<Submitted> {
         let script = script.display().to_string();
         let mut silence = Silence::of(&self.stop);
         loop {
-            let said = match run("sbatch", &["--parsable", &script]) {
+            let said = match run_without("sbatch", &["--parsable", &script], without) {
                 Ok(said) => said,
                 Err(why) => return Ok(Submitted::Unreached(why)),
             };
@@ -262,9 +302,104 @@ impl Slurm {
     }
 }
 
+/// The partition that sbatch takes: the one that was asked for, else that of the environment, else the default of `all`, a line each, which
+/// sinfo(1) marks.
+fn partition(asked: Option<&str>, environment: Option<&str>, all: &str) -> Result<String, Failure> {
+    let lines = all.split_whitespace();
+    let default = lines.clone().find_map(|line| line.strip_suffix('*'));
+    let names: BTreeSet<&str> = lines
+        .map(|line| line.strip_suffix('*').unwrap_or(line))
+        .collect();
+    let there_are = || names.iter().copied().collect::<Vec<_>>().join(", ");
+    let environment = environment.filter(|names| !names.is_empty());
+    let (by, said) = match (asked, environment, default) {
+        (Some(asked), ..) => ("--partition", asked),
+        (None, Some(set), _) => (PARTITION, set),
+        (None, None, Some(default)) => return Ok(default.to_owned()),
+        (None, None, None) => {
+            return Err(Failure::bad_input(format_args!(
+                "Slurm has no default partition here: --partition says which one; there are: {}",
+                there_are()
+            )));
+        }
+    };
+    match said.split(',').find(|name| !names.contains(name)) {
+        Some(name) => Err(Failure::bad_input(format_args!(
+            "{by} {name}: Slurm has no such partition; there are: {}",
+            there_are()
+        ))),
+        None => Ok(said.to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_partition_is_the_one_that_was_asked_for_else_the_users_else_slurms() {
+        let all = "long\nmain*\nshort\n";
+        let of = |asked, environment| partition(asked, environment, all).unwrap();
+        assert_eq!(of(None, None), "main");
+        assert_eq!(of(None, Some("")), "main");
+        assert_eq!(of(None, Some("long,short")), "long,short");
+        assert_eq!(of(Some("short"), Some("gone")), "short");
+        let refused = |asked, environment, all| {
+            let failure = partition(asked, environment, all).unwrap_err();
+            assert_eq!(failure.code(), 2);
+            failure.to_string()
+        };
+        assert_eq!(
+            refused(Some("main,gone"), None, all),
+            "--partition gone: Slurm has no such partition; there are: long, main, short"
+        );
+        let words = refused(None, Some("gone"), all);
+        assert!(words.starts_with("SBATCH_PARTITION gone: "), "{words}");
+        let words = refused(None, None, "long\nshort\n");
+        assert!(
+            words.contains("--partition says which one; there are: long, short"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn a_node_is_usable_unless_somebody_has_to_mend_it() {
+        let node = |state: &str| Node::parse(&format!("node1|{state}|none")).unwrap();
+        for state in [
+            "idle",
+            "idle*",
+            "idle~",
+            "allocated",
+            "allocated+",
+            "mixed-",
+            "completing",
+            "planned",
+            "reserved",
+            "maint",
+            "powered_down",
+            "powering_down",
+            "power_down",
+            "unknown",
+            "down^",
+            "down#",
+            "drained@",
+            "reboot",
+        ] {
+            assert!(node(state).is_usable(), "{state}");
+        }
+        for state in [
+            "down", "down*", "down$", "DOWN", "drained", "drained*", "drained~", "draining",
+            "fail", "failing", "inval",
+        ] {
+            assert!(!node(state).is_usable(), "{state}");
+        }
+        let drained = Node::parse("node2|drained|disk | fan").unwrap();
+        assert_eq!(
+            (drained.name.as_str(), drained.reason.as_str()),
+            ("node2", "disk | fan")
+        );
+        assert!(Node::parse("slurm_load_partitions error").is_err());
+    }
 
     #[test]
     fn a_line_of_squeue_is_a_task() {

@@ -32,7 +32,7 @@ pub(super) struct Watch<'a> {
     pub(super) pass: &'a Pass,
     /// How long each shard should take, the first of them the first.
     pub(super) times: &'a [Duration],
-    pub(super) partition: Option<&'a str>,
+    pub(super) partition: &'a str,
     pub(super) stop: &'a Stop,
 }
 
@@ -107,10 +107,17 @@ impl Watch<'_> {
         }
         let left = self.pass.shards.len() - seen.settled.len();
         if left > 0 {
-            nodes::some_left(self.slurm, self.partition, &excluded).inspect_err(|_| {
-                // What waits, waits for nothing.
-                let _ = self.slurm.cancel(&self.directory.job_name(self.pass));
-            })?;
+            // Nodes that only Slurm leaves out may come back: the tasks wait, and why is said below.
+            if !excluded.is_empty() {
+                let is_busy = |task: &&Task| !task.has_ended() && task.state != "PENDING";
+                let busy = tasks.values().any(is_busy);
+                nodes::some_left(self.slurm, self.partition, &excluded, busy).inspect_err(
+                    |_| {
+                        // What waits, waits for nothing.
+                        let _ = self.slurm.cancel(&self.directory.job_name(self.pass));
+                    },
+                )?;
+            }
             let mut waits = tasks
                 .values()
                 .filter(|task| !task.has_ended() && !task.runs());

@@ -67,7 +67,7 @@ pub(super) fn set_up(
     let running = ForwarderThread::start_all(vec![shared], joined.collect(), options)?;
     let far_end = start_far_end(bed.server(), SERVER.v4.into(), spec.congestion, clients)?;
     Ok(Box::new(Clients {
-        stalls: StallWatch::begin()?,
+        stalls: StallWatch::begin(running.handle().late_budget())?,
         bed,
         running,
         died,

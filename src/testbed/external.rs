@@ -14,6 +14,7 @@ use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
 use record::Measurement;
 use record::bed::External;
+use record::lateness::LateBudget;
 
 /// How long the far end may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -26,14 +27,14 @@ struct Host {
 }
 
 /// Finds the host, and a `farwire serve` on it.
-pub(super) fn set_up(bed: &External) -> Result<Box<dyn Testbed>> {
+pub(super) fn set_up(bed: &External, late_budget: LateBudget) -> Result<Box<dyn Testbed>> {
     let target = endpoint::resolve(&bed.host, bed.http_port, Family::Any)?;
     TcpStream::connect_timeout(&target, PATIENCE).with_context(|| {
         let (host, port) = (&bed.host, bed.http_port);
         format!("bed `external`: no web server on port {port} of {host}: run `farwire serve` there")
     })?;
     Ok(Box::new(Host {
-        stalls: StallWatch::begin()?,
+        stalls: StallWatch::begin(late_budget)?,
         host: bed.host.clone(),
         address: target.ip(),
         http: bed.http_port,

@@ -237,9 +237,11 @@ impl TestbedBuilder {
             Bed::Netns(pair) if pair.clients > 1 => {
                 clients::set_up(spec, pair, seed, self.forwarder()?)
             }
-            Bed::Netns(_) | Bed::Chain(_) => namespaces::set_up(spec, seed, || self.forwarder()),
-            Bed::External(bed) => external::set_up(bed),
-            Bed::Nics(nics) => nics::set_up(self.hold(nics)?, spec.congestion),
+            Bed::Netns(_) | Bed::Chain(_) => {
+                namespaces::set_up(spec, seed, self.late_budget, || self.forwarder())
+            }
+            Bed::External(bed) => external::set_up(bed, self.late_budget),
+            Bed::Nics(nics) => nics::set_up(self.hold(nics)?, spec.congestion, self.late_budget),
         }
     }
 

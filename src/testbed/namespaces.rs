@@ -19,7 +19,7 @@ use instruments::measure::FarEnd;
 use instruments::serve::Server;
 use record::Measurement;
 use record::bed::{Bed, Ends};
-use record::lateness::LinkDepartures;
+use record::lateness::{LateBudget, LinkDepartures};
 use record::link_spec::EmulatedLink;
 
 /// Namespaces of its own.
@@ -41,6 +41,7 @@ struct Namespaces {
 pub(super) fn set_up(
     spec: &TestbedSpec<'_>,
     seed: u64,
+    late_budget: LateBudget,
     options: impl Fn() -> Result<ForwarderOptions>,
 ) -> Result<Box<dyn Testbed>> {
     let (mtu, offloads, ends) = match spec.bed {
@@ -77,7 +78,7 @@ pub(super) fn set_up(
         1,
     )?;
     Ok(Box::new(Namespaces {
-        stalls: StallWatch::begin()?,
+        stalls: StallWatch::begin(late_budget)?,
         bed,
         names,
         ends,

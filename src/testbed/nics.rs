@@ -24,6 +24,7 @@ use instruments::measure::FarEnd;
 use instruments::serve::Server;
 use record::Measurement;
 use record::bed::{Nic, Nics};
+use record::lateness::LateBudget;
 
 /// The hidden command.
 const NIC_HOLDER: &str = "nic-holder";
@@ -146,11 +147,15 @@ struct BetweenNics {
 }
 
 /// A far end on the server's interface.
-pub(super) fn set_up(nics: Arc<HeldNics>, congestion: &str) -> Result<Box<dyn Testbed>> {
+pub(super) fn set_up(
+    nics: Arc<HeldNics>,
+    congestion: &str,
+    late_budget: LateBudget,
+) -> Result<Box<dyn Testbed>> {
     let address = nics.nics.server.address.addr();
     let far_end = start_far_end(&nics.server, address, congestion, 1)?;
     Ok(Box::new(BetweenNics {
-        stalls: StallWatch::begin()?,
+        stalls: StallWatch::begin(late_budget)?,
         http: far_end.address("http")?.port(),
         far_end,
         nics,

@@ -7,21 +7,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use record::lateness::LateBudget;
 
 /// How long the watching thread sleeps at a time.
 const NAP: Duration = Duration::from_millis(5);
-/// A thread that wakes up later than this was not run in time; waiting for its turn on a processor that a few threads share
-/// takes less.
+/// A thread that wakes up later than this was not run in time, where no lateness above it is allowed; waiting for its turn on a
+/// processor that a few threads share takes less.
 const STALL: Duration = Duration::from_millis(10);
 /// The share of a run that may pass in stalls; above it, the numbers say more about the machine than about the link.
 const MOST: f64 = 0.05;
 
 /// A thread like those of the instruments that only sleeps, and counts how late it is woken.
 ///
-/// A loaded machine is good enough as long as it runs an ordinary thread within 10 ms.
+/// A loaded machine is good enough as long as it runs an ordinary thread within 10 ms, or within what a packet may be late.
 #[derive(Debug)]
 pub(super) struct StallWatch {
     began: Instant,
+    limit: Duration,
     stolen_before: Option<Ticks>,
     stalled_ns: Arc<AtomicU64>,
     _stop: Sender<()>,
@@ -31,6 +33,8 @@ pub(super) struct StallWatch {
 #[derive(Clone, Copy, Debug)]
 struct Stalls {
     elapsed: Duration,
+    /// What took longer than this counts.
+    limit: Duration,
     stalled: Duration,
     /// Of the processors' time, what went to other virtual machines, where the host says it.
     stolen: Option<f64>,
@@ -44,11 +48,12 @@ struct Ticks {
 }
 
 impl StallWatch {
-    /// Watches from now on until it is dropped.
+    /// Watches from now on until it is dropped, in an experiment whose packets may be late by `late_budget`.
     ///
     /// # Errors
     /// The thread does not start.
-    pub(super) fn begin() -> Result<Self> {
+    pub(super) fn begin(late_budget: LateBudget) -> Result<Self> {
+        let limit = limit(late_budget);
         let stalled_ns = Arc::new(AtomicU64::new(0));
         let (stop, stopped) = channel::<()>();
         let count = Arc::clone(&stalled_ns);
@@ -57,7 +62,7 @@ impl StallWatch {
             while stopped.recv_timeout(NAP) == Err(RecvTimeoutError::Timeout) {
                 let now = Instant::now();
                 let late = now.duration_since(asleep).saturating_sub(NAP);
-                if late > STALL {
+                if late > limit {
                     let late = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
                     count.fetch_add(late, Ordering::Relaxed);
                 }
@@ -68,6 +73,7 @@ impl StallWatch {
         thread.spawn(watch).context("starting the stall watch")?;
         Ok(Self {
             began: Instant::now(),
+            limit,
             stolen_before: Ticks::now(),
             stalled_ns,
             _stop: stop,
@@ -79,11 +85,17 @@ impl StallWatch {
         let ticks = self.stolen_before.zip(Ticks::now());
         let stalls = Stalls {
             elapsed: self.began.elapsed(),
+            limit: self.limit,
             stalled: Duration::from_nanos(self.stalled_ns.load(Ordering::Relaxed)),
             stolen: ticks.and_then(|(before, now)| now.stolen_since(before)),
         };
         stalls.spoil()
     }
+}
+
+/// Whoever lets packets be later than [`STALL`] lets threads be so too.
+fn limit(late_budget: LateBudget) -> Duration {
+    STALL.max(Duration::from_nanos(late_budget.time().0))
 }
 
 impl Stalls {
@@ -102,7 +114,7 @@ impl Stalls {
         Some(format!(
             "the host was starved of CPU: it kept a thread waiting for {:.1} % of the run, in stalls of more than {} ms{}",
             100.0 * share,
-            STALL.as_millis(),
+            self.limit.as_nanos() as f64 / 1e6,
             stolen.unwrap_or_default()
         ))
     }
@@ -139,6 +151,7 @@ mod tests {
     fn stalls(stalled_ms: u64, stolen: Option<f64>) -> Stalls {
         Stalls {
             elapsed: Duration::from_secs(1),
+            limit: STALL,
             stalled: Duration::from_millis(stalled_ms),
             stolen,
         }
@@ -152,6 +165,23 @@ mod tests {
         assert!(cause.contains("12.3 % of the processors' time"), "{cause}");
         let cause = stalls(71, None).spoil().unwrap();
         assert!(!cause.contains("virtual"), "{cause}");
+    }
+
+    #[test]
+    fn a_late_budget_above_10_ms_says_what_is_a_stall_and_the_cause_names_it() {
+        for (budget, said) in [
+            ("1ns", "of more than 10 ms"),
+            ("10ms", "of more than 10 ms"),
+            ("12.5ms", "of more than 12.5 ms"),
+            ("1s", "of more than 1000 ms"),
+        ] {
+            let stalls = Stalls {
+                limit: limit(budget.parse().unwrap()),
+                ..stalls(71, None)
+            };
+            let cause = stalls.spoil().unwrap();
+            assert!(cause.ends_with(said), "{budget}: {cause}");
+        }
     }
 
     #[test]

@@ -42,8 +42,8 @@ pub(super) struct Watched {
     pub(super) view: LinkView,
     pub(super) history: History,
     pub(super) last: Option<Sample>,
-    /// What stood before the changes made here.
-    before: Vec<LinkSpec>,
+    /// The changes made here that can be undone.
+    own: Vec<OwnChange>,
     /// Its place among all links, from 1, and how many there are.
     pub(super) place: (usize, usize),
 }
@@ -189,6 +189,16 @@ impl App {
     }
 }
 
+/// A change made here.
+struct OwnChange {
+    /// What stood before it.
+    before: LinkSpec,
+    /// The revision that was in force then.
+    from: u64,
+    /// The one that it came to, or by which that came back.
+    to: u64,
+}
+
 impl Watched {
     fn of(link: &Arc<LiveLink>, place: (usize, usize)) -> Self {
         let (kept, events) = link.follow(Some(0));
@@ -198,7 +208,7 @@ impl Watched {
             view: link.view(),
             history: History::default(),
             last: None,
-            before: Vec::new(),
+            own: Vec::new(),
             place,
         };
         kept.iter().for_each(|event| watched.take(event, false));
@@ -236,49 +246,62 @@ impl Watched {
     }
 
     fn patch(&mut self, patch: Map<String, Value>) -> String {
-        let before = self.view.conditions.clone();
-        match self.order(Conditions::Patch(Value::Object(patch))) {
+        self.view = self.link.view();
+        let (before, from) = (self.view.conditions.clone(), self.view.revision);
+        match self.order(Conditions::Patch(Value::Object(patch)), from) {
             Err(why) => why,
-            Ok(said) => {
-                if self.before.len() == UNDONE {
-                    self.before.remove(0);
+            Ok((to, said)) => {
+                if self.own.len() == UNDONE {
+                    self.own.remove(0);
                 }
-                self.before.push(before);
+                self.own.push(OwnChange { before, from, to });
                 said
             }
         }
     }
 
-    /// Puts back what stood before the last change made here.
+    /// Puts back what stood before the last change made here, unless somebody else has changed the link since.
     fn undo(&mut self) -> String {
-        let Some(before) = self.before.pop() else {
+        let Some(own) = self.own.pop() else {
             return "there is nothing to undo".to_owned();
         };
-        let all = match serde_json::to_value(&before) {
+        let all = match serde_json::to_value(&own.before) {
             Ok(all) => all,
             Err(error) => return error.to_string(),
         };
-        let undone = self.order(Conditions::All(all));
-        undone.unwrap_or_else(|why| {
-            self.before.push(before);
-            why
-        })
+        match self.order(Conditions::All(all), own.to) {
+            Ok((revision, said)) => {
+                // What is in force is what the change before made, by another number.
+                if let Some(earlier) = self.own.last_mut()
+                    && earlier.to == own.from
+                {
+                    earlier.to = revision;
+                }
+                said
+            }
+            Err(why) => {
+                self.own.push(own);
+                format!("not undone: {why}")
+            }
+        }
     }
 
-    /// Makes a change; what it came to, or why there is none.
-    fn order(&mut self, conditions: Conditions) -> Result<String, String> {
+    /// Makes a change where `revision` is in force; the one that it came to and what to say of it, or why there is none.
+    fn order(&mut self, conditions: Conditions, revision: u64) -> Result<(u64, String), String> {
         let order = ChangeOrder {
             conditions,
+            if_revision: Some(revision),
             ..ChangeOrder::default()
         };
         let changed = self.link.change(&order).map_err(|why| why.to_string())?;
         self.view = self.link.view();
-        Ok(format!(
+        let said = format!(
             "revision {} after {:.1} s; {} under the one before",
             changed.revision,
             changed.at_s,
             record::quantity::counted(changed.under_previous, "packet")
-        ))
+        );
+        Ok((changed.revision, said))
     }
 }
 

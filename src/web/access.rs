@@ -167,7 +167,7 @@ fn note(wrong: &mut HashMap<Option<IpAddr>, Wrong>, from: Option<IpAddr>, now: I
 }
 
 /// The address, or of IPv6 the network that one host has to itself.
-fn network_of(address: IpAddr) -> IpAddr {
+pub(super) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = address.to_bits() >> 64 << 64;

@@ -96,9 +96,8 @@ pub(super) fn order(
         None | Some("0") => false,
         Some("1") => true,
         Some(other) => {
-            return Err(Problem::bad_request(format!(
-                "dry_run={other}: it is 0 or 1"
-            )));
+            let why = format!("dry_run={other}: it is 0 or 1");
+            return Err(Problem::bad_query("dry_run", why));
         }
     };
     let lease_for = query.lease.map(|text| text.parse());

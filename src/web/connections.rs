@@ -18,13 +18,13 @@ use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::access::Peer;
+use super::access::{Peer, network_of};
 use super::listen::{Listening, Socket};
 
 /// Connections at a time; the next are closed at once.
 const MOST: usize = 256;
 
-/// Connections of one address at a time.
+/// Connections of one network at a time: an IPv6 host has a /64 of addresses.
 const MOST_OF_ONE: usize = 128;
 
 /// How long a client may take to send a request's head, and be idle between two.
@@ -149,8 +149,9 @@ struct Place {
 }
 
 impl Places {
-    /// A place for a connection of this address, if there is one.
+    /// A place for a connection of this address's network, if there is one.
     fn take(&self, address: Option<IpAddr>) -> Option<Place> {
+        let address = address.map(network_of);
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_one = address.and_then(|address| taken.by_address.get(&address).copied());
         if taken.all >= MOST || of_one.is_some_and(|of_one| of_one >= MOST_OF_ONE) {

@@ -36,6 +36,8 @@ pub(super) struct Guard {
     scheme: &'static str,
     access: Access,
     rate: Rate,
+    /// Of those without a token, where one is asked for.
+    strangers: Rate,
 }
 
 impl Guard {
@@ -45,6 +47,7 @@ impl Guard {
             scheme: listening.scheme(),
             access: listening.access.clone(),
             rate: Rate::default(),
+            strangers: Rate::default(),
         }
     }
 
@@ -76,20 +79,14 @@ impl Guard {
         let refused = self
             .refuses_page(path, headers)
             .or_else(|| self.access.refuses(peer, request.method(), path, headers));
-        refused.or_else(|| self.refuses_more(path))
-    }
-
-    /// Refuses what comes too fast; who has no token takes none of it from those who have one.
-    fn refuses_more(&self, path: &str) -> Option<Problem> {
-        if self.access.is_guarded() && access::is_open(path) {
-            return None;
+        let is_stranger =
+            self.access.is_guarded() && (refused.is_some() || access::is_open(path));
+        // Who has no token takes nothing from those who have one.
+        match (is_stranger, refused) {
+            (true, refused) => too_many(&self.strangers).or(refused),
+            (false, None) => too_many(&self.rate),
+            (false, refused) => refused,
         }
-        let wait = self.rate.take(Instant::now()).err()?;
-        let problem = Problem::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "too many requests: `Retry-After` says in how many seconds to ask again",
-        );
-        Some(problem.again_in(wait))
     }
 
     /// Refuses what a strange page sends; it may lead to this server's pages.
@@ -122,6 +119,16 @@ impl Guard {
     }
 }
 
+/// Refuses what comes too fast.
+fn too_many(rate: &Rate) -> Option<Problem> {
+    let wait = rate.take(Instant::now()).err()?;
+    let problem = Problem::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too many requests: `Retry-After` says in how many seconds to ask again",
+    );
+    Some(problem.again_in(wait))
+}
+
 /// Whether a browser says that a page of elsewhere had it send this; `same-site` is another port of this host.
 fn is_by_stranger(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site");
@@ -139,16 +146,16 @@ fn is_page(path: &str) -> bool {
     path == "/" || path.ends_with("/report.html")
 }
 
-/// Whether `host` names the address that this server is bound to.
+/// Whether `host` names the address that this server is bound to, by whatever port: that of a tunnel is its user's choice, and no name of
+/// elsewhere gets the loopback's by it.
 fn is_own(host: &str, bound: SocketAddr) -> bool {
-    let (name, port) = match host.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => (name, port),
-        _ => (host, "80"),
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
     };
     let name = name.trim_start_matches('[').trim_end_matches(']');
     let is_ours = |ip: IpAddr| ip == bound.ip() || ip.is_loopback();
-    let by_name = name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_ours);
-    by_name && port.parse() == Ok(bound.port())
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_ours)
 }
 
 async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
@@ -195,6 +202,7 @@ mod tests {
             scheme,
             access,
             rate: Rate::default(),
+            strangers: Rate::default(),
         };
         let mut headers = HeaderMap::new();
         for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
@@ -212,6 +220,7 @@ mod tests {
             scheme: "http://",
             access: Access::default(),
             rate: Rate::default(),
+            strangers: Rate::default(),
         };
         let refused = |path: &str, site: &'static str, mode: &'static str, dest: &'static str| {
             let headers = HeaderMap::from_iter([
@@ -250,20 +259,21 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_a_name_of_the_loopback_with_the_port() {
+    fn a_host_is_a_name_of_the_loopback_by_any_port() {
         for host in [
             "127.0.0.1:7700",
             "localhost:7700",
             "LOCALHOST:7700",
             "[::1]:7700",
+            // As behind `ssh -L 8080:127.0.0.1:7700`.
+            "localhost:8080",
+            "localhost",
+            "[::1]",
         ] {
             assert!(!refused(Some(host), None), "{host}");
         }
         for host in [
             "evil.example:7700",
-            "localhost:80",
-            "localhost",
-            "[::1]",
             "10.0.0.1:7700",
             "localhost.evil:7700",
             "",

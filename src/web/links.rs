@@ -200,7 +200,7 @@ pub(super) async fn counters(
     query: Result<Query<SinceQuery>, QueryRejection>,
 ) -> Result<Json<Counters>, Problem> {
     let link = find(&app, name)?;
-    let Query(query) = query.map_err(|refused| Problem::bad_request(refused.body_text()))?;
+    let Query(query) = query?;
     let counted = link.counters(query.since);
     let counted = counted.map_err(Problem::not_found)?;
     counted.map(Json).ok_or_else(unknown_revision)
@@ -252,7 +252,7 @@ pub(super) async fn history_file(
     let Path((name, form)) =
         asked.map_err(|_| Problem::not_found("a history is a file as link or as scenario"))?;
     let link = find(&app, Ok(Path(name)))?;
-    let Query(query) = query.map_err(|refused| Problem::bad_request(refused.body_text()))?;
+    let Query(query) = query?;
     let told = link.told(query.since).ok_or_else(unknown_revision)?;
     let (text, ending) = match form {
         FileForm::Link => (told.link_file(), ".toml"),
@@ -315,7 +315,7 @@ pub(super) async fn capture(
     query: Result<Query<CaptureQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
-    let Query(query) = query.map_err(|refused| Problem::bad_request(refused.body_text()))?;
+    let Query(query) = query?;
     let file = format!("attachment; filename=\"{}.pcapng\"", plain(link.name()));
     let body = capture::stream(&app, link, &query)?;
     let headers = [
@@ -401,7 +401,7 @@ async fn change(
     headers: &HeaderMap,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
-    let Query(query) = query.map_err(|refused| Problem::bad_request(refused.body_text()))?;
+    let Query(query) = query?;
     let order = order(form, query, headers, body)?;
     let changed = link.change(&order)?;
     // Made before anything is waited for: a client that goes away meanwhile has all this dropped.

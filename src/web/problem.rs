@@ -1,9 +1,12 @@
 //! Errors as clients get them: problem+json (RFC 9457).
 
+use std::error::Error as _;
 use std::fmt::Display;
+use std::iter::successors;
 use std::time::Duration;
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -97,6 +100,19 @@ impl Problem {
 
     pub(super) fn forbidden(detail: impl Display) -> Self {
         Self::new(StatusCode::FORBIDDEN, detail)
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(refused: QueryRejection) -> Self {
+        let mut causes = successors(refused.source(), |&cause| cause.source());
+        let at = causes.find_map(|cause| {
+            cause.downcast_ref::<serde_path_to_error::Error<serde::de::value::Error>>()
+        });
+        match at {
+            Some(at) => Self::bad_query(&at.path().to_string(), at),
+            None => Self::bad_request(refused.body_text()),
+        }
     }
 }
 

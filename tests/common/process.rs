@@ -64,6 +64,15 @@ pub(crate) fn run(command: &mut Command) -> Result<Output> {
 
 /// As [`run()`], with this input.
 pub(crate) fn run_with(command: &mut Command, input: Stdio) -> Result<Output> {
+    run_within(command, input, PATIENCE)
+}
+
+/// As [`run()`], of one that by itself takes so long.
+pub(crate) fn run_for(command: &mut Command, takes: Duration) -> Result<Output> {
+    run_within(command, Stdio::null(), takes + PATIENCE)
+}
+
+fn run_within(command: &mut Command, input: Stdio, patience: Duration) -> Result<Output> {
     let what = format!("{command:?}");
     let mut child = command
         .stdin(input)
@@ -72,7 +81,7 @@ pub(crate) fn run_with(command: &mut Command, input: Stdio) -> Result<Output> {
         .spawn()
         .with_context(|| what.clone())?;
     let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
-    let ended = end_of(&mut child);
+    let ended = wait_within(patience, "the program to end", || Ok(child.try_wait()?));
     if ended.is_err() {
         let _ = child.kill();
         let _ = child.wait();
@@ -114,17 +123,22 @@ pub(crate) fn end_of(child: &mut Child) -> Result<ExitStatus> {
 }
 
 /// Asks `condition` until it gives something.
-pub(crate) fn wait_for<T>(
+pub(crate) fn wait_for<T>(what: &str, condition: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    wait_within(PATIENCE, what, condition)
+}
+
+fn wait_within<T>(
+    patience: Duration,
     what: &str,
     mut condition: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + patience;
     loop {
         if let Some(found) = condition()? {
             return Ok(found);
         }
         if Instant::now() > end {
-            bail!("waited {PATIENCE:?} in vain for {what}");
+            bail!("waited {patience:?} in vain for {what}");
         }
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -63,7 +63,7 @@ fn machine() -> Result<NetNs> {
 
 fn command(directory: &Path, cases: &str) -> Result<Command> {
     let text = format!(
-        "name = 'small'\ntitle = 'Two interfaces'\ntcp = {{ congestion = 'reno' }}\n\
+        "name = 'small'\ntitle = 'Two interfaces'\nlate_budget = '1s'\ntcp = {{ congestion = 'reno' }}\n\
          [bed]\nkind = 'nics'\n\
          client = {{ interface = 'nic0', address = '192.0.2.1/24' }}\n\
          server = {{ interface = 'nic1', address = '192.0.2.2/24' }}\n\

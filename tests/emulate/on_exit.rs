@@ -220,6 +220,8 @@ fn another_users_journal() -> Result<()> {
     let own = journals_of(wan.pid())?;
     wan.stop()?;
     let dir = PathBuf::from(format!("/tmp/farwire-{USER}"));
+    // That of an earlier run, which was killed.
+    drop(Cleared(dir.clone()));
     fs::create_dir(&dir)?;
     let _cleared = Cleared(dir.clone());
     let harmless = format!(r#"{{"feature":{{"name":"{MERGING}","on":true}}}}"#);

@@ -225,7 +225,9 @@ fn copies(address: &str) -> Result<()> {
 }
 
 fn too_long(address: &str) -> Result<()> {
-    let script = format!("ping -n -M do -c 2 -i 0.2 -W 1 -s 1400 {address}");
+    // Each ends at its error, the second one after the first.
+    let ping = format!("ping -n -M do -c 1 -W 20 -s 1400 {address}");
+    let script = format!("{ping}; {ping}");
     let link = "[[stages]]\nkind = 'mtu'\nmtu = 1400";
     let Run { said, summary, .. } = Run::of(link, &script)?;
     // The first one by the answer, the second one by what the kernel learnt of it.
@@ -371,9 +373,10 @@ fn stall(address: &str) -> Result<()> {
 }
 
 fn marks(host: &str, aqm: &str) -> Result<Summary> {
+    // Two, because one that begins slowly enough (RFC 9406) has no queue to speak of in so short a time.
+    let get = format!("wget -q -O /dev/null http://{host}/bytes/1250000");
     let script = format!(
-        "echo 1 > /proc/sys/net/ipv4/tcp_ecn; wget -q -O /dev/null http://{host}/bytes/2500000 && echo done; \
-         cat /proc/net/netstat /proc/net/snmp6"
+        "echo 1 > /proc/sys/net/ipv4/tcp_ecn; {get} & {get} && wait $! && echo done; cat /proc/net/netstat /proc/net/snmp6"
     );
     let link =
         format!("delay = '5ms'\ndown = {{ rate = '20mbit', queue = '1000pkt', aqm = '{aqm}' }}");

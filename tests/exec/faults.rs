@@ -101,16 +101,13 @@ fn daemons_end_with_the_command() -> Result<()> {
         "setsid sh -c 'sleep 1000 & echo $! > {}' & wait",
         ran.display()
     );
+    // That of the far end also listens, which is waited for.
+    let far = format!(
+        "setsid sleep 1000 & exec '{}' serve",
+        env!("CARGO_BIN_EXE_farwire")
+    );
     let mut command = farwire();
-    command.args([
-        "exec",
-        "--far",
-        "setsid sleep 1000 & wait",
-        "--",
-        "sh",
-        "-c",
-        &line,
-    ]);
+    command.args(["exec", "--far", &far, "--", "sh", "-c", &line]);
     let output = process::run(family.mark(&mut command))?;
     ensure!(output.status.success(), "{output:?}");
     ensure!(

@@ -183,7 +183,7 @@ fn unknown_node() -> Result<()> {
 /// The head of a scenario against 127.0.0.1, and an instrument.
 fn against(port: u16) -> String {
     format!(
-        "name = 'host'\ntitle = 'A host'\ntcp = {{ congestion = 'reno' }}\n\
+        "name = 'host'\ntitle = 'A host'\nlate_budget = '1s'\ntcp = {{ congestion = 'reno' }}\n\
          bed = {{ kind = 'external', host = '127.0.0.1', http_port = {port} }}\n\
          [[instruments]]\nname = 'download'\nkind = 'http'\n\
          parameters = {{ path = '/bytes/200000' }}\n[[cases]]\nname = 'plain'\n"

@@ -156,7 +156,8 @@ fn check_run(run: &Value) -> Result<()> {
 }
 
 fn others_go_on() -> Result<()> {
-    let cut = "[[cases]]\nname = 'cut'\ntitle = 'nothing arrives'\nlink = { loss = '100%' }\n";
+    let cut = "[[cases]]\nname = 'cut'\ntitle = 'nothing arrives'\nlink = { loss = '100%' }\n\
+               parameters = { ping = { timeout = '1s' } }\n";
     let small = Small::of(&[PING, cut, PLAIN])?;
     let output = small.run()?;
     ensure!(output.status.code() == Some(1), "{}", stderr(&output));

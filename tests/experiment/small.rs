@@ -23,7 +23,7 @@ pub(crate) const PING: &str = "\
 [[instruments]]
 name = 'ping'
 kind = 'ping'
-parameters = { size = 100, count = 5, interval = '5ms', timeout = '1s' }
+parameters = { size = 100, count = 5, interval = '5ms', timeout = '20s' }
 ";
 pub(crate) const HTTP: &str = "\
 [[instruments]]
@@ -35,7 +35,7 @@ pub(crate) const SYSTEM_PING: &str = "\
 [[instruments]]
 name = 'iputils'
 kind = 'ping'
-parameters = { tool = 'ping', size = 100, count = 3, interval = '10ms', timeout = '1s' }
+parameters = { tool = 'ping', size = 100, count = 3, interval = '10ms', timeout = '20s' }
 ";
 pub(crate) const WGET: &str = "\
 [[instruments]]

@@ -32,7 +32,7 @@ struct Case {
 
 const CASES: [Case; 4] = [
     Case {
-        test: "tcp HOST -t 1 -b 50M",
+        test: "tcp HOST -t 3 -b 50M",
         short: "tcp HOST -n 100K",
         under_way: 500_000,
         far: "EXCHANGE_RESULTS (13) did not come within 10",
@@ -40,7 +40,7 @@ const CASES: [Case; 4] = [
         logged: "nothing moved on any stream for 2 s",
     },
     Case {
-        test: "udp HOST -t 1 -b 20M",
+        test: "udp HOST -t 3 -b 20M",
         short: "udp HOST -n 100K -b 20M",
         under_way: 500_000,
         far: "EXCHANGE_RESULTS (13) did not come within 10",
@@ -56,7 +56,7 @@ const CASES: [Case; 4] = [
         logged: "fell silent for 3 s",
     },
     Case {
-        test: "probe HOST -c 1500 -i 1ms -W 200ms",
+        test: "probe HOST -c 6000 -i 1ms -W 200ms",
         short: "probe HOST -c 10 -i 1ms",
         under_way: 20_000,
         far: "",

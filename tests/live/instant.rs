@@ -16,6 +16,9 @@ const CHANGES: i128 = 20;
 /// Between two changes.
 const PHASE: Duration = Duration::from_millis(100);
 
+/// More packets than come of anything but this traffic.
+const SOME: u64 = 100;
+
 /// Twice in a millisecond a packet each way, until the shell ends it.
 const TRAFFIC: &str =
     "PROGRAM measure probe -q -i 500us -c 1000000 $FARWIRE_SERVER > /dev/null 2>&1 & echo on";
@@ -41,15 +44,18 @@ fn one_instant() -> Result<()> {
     let mut exec = Exec::start_as(&mut farwire, &link)?;
     let traffic = TRAFFIC.replace("PROGRAM", env!("CARGO_BIN_EXE_farwire"));
     ensure!(exec.shell(&traffic)? == "on", "no traffic");
+    passed(&exec, 1, SOME)?;
     let mut stated = Vec::new();
+    let mut under_previous = 0;
     for number in 1..=CHANGES {
         thread::sleep(PHASE);
         let answer = exec.patch("", &format!(r#"{{"delay": "{}ms"}}"#, number + 1))?;
         ensure!(answer.status == 200, "{answer:?}");
         let at: Timestamp = answer.body["at"].as_str().context("no instant")?.parse()?;
         stated.push(at.as_nanosecond());
+        under_previous = answer.body["under_previous"].as_u64().context("how many")?;
     }
-    thread::sleep(PHASE);
+    passed(&exec, CHANGES + 1, under_previous + SOME)?;
     ensure!(exec.shell("kill $!; echo off")? == "off", "no end");
     exec.end()?;
 
@@ -73,6 +79,16 @@ fn one_instant() -> Result<()> {
     let most = if is_soak() { SOAKED } else { DISTURBED };
     ensure!(worst <= most, "a packet {milliseconds} ms off the instant");
     Ok(())
+}
+
+/// Waits until more than so many have been delivered each way since a revision.
+fn passed(exec: &Exec, since: i128, more_than: u64) -> Result<()> {
+    process::wait_for("packets each way", || {
+        let query = format!("/v1/links/link/counters?since={since}");
+        let counted = exec.get(&query)?.body;
+        let is_more = |way: &str| counted[way]["delivered"].as_u64() > Some(more_than);
+        Ok((is_more("up") && is_more("down")).then_some(()))
+    })
 }
 
 struct Logged {

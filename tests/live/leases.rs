@@ -26,6 +26,11 @@ pub(crate) fn add(suite: &mut Suite) {
         unanswered,
     );
     suite.test(
+        "a lease of a connection ends with a client that sent more than its request",
+        &NEEDS,
+        with_more,
+    );
+    suite.test(
         "a lease of a connection that another connection renews ends with that one",
         &NEEDS,
         renewed,
@@ -86,6 +91,25 @@ fn unanswered() -> Result<()> {
         drop(others);
     }
     ensure!(unanswered > 0, "all were answered before they went away");
+    exec.end()
+}
+
+/// What follows the request, as a line's end or the next request, waits for the answer's end, and the client's end behind it.
+fn with_more() -> Result<()> {
+    let exec = Exec::start("--delay 20ms")?;
+    let before = exec.link()?["conditions"].clone();
+    for more in ["\n", "GET / HTTP/1.1\r\n"] {
+        let (mut client, _) = hold(&exec, "")?;
+        client.write_all(more.as_bytes())?;
+        ensure!(exec.link()?["lease"].is_object(), "{more:?} ended it");
+        drop(client);
+        process::wait_for("the link to revert", || {
+            let link = exec.link()?;
+            let is_back = link["lease"].is_null() && link["conditions"] == before;
+            Ok(is_back.then_some(()))
+        })
+        .with_context(|| format!("after {more:?}"))?;
+    }
     exec.end()
 }
 

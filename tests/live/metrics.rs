@@ -13,8 +13,9 @@ use crate::api::Exec;
 use crate::common::process;
 use crate::common::suite::{Need, Suite};
 
-/// Three that are answered, or not.
-const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
+/// Three that are answered, and three that are not.
+const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 20 $FARWIRE_SERVER > /dev/null; echo $?";
+const LOST_PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
 
 pub(crate) fn add(suite: &mut Suite) {
     let ping = Need::Tool("ping");
@@ -39,11 +40,21 @@ fn openmetrics_that_add_up() -> Result<()> {
     let mut exec = Exec::start("--rate 10mbit --delay 1ms")?;
     ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
     exec.patch("", r#"{"up": {"loss": "100%"}}"#)?;
-    ensure!(exec.shell(PINGS)? != "0", "pings passed a loss of 100 %");
-    let answer = exec.get("/metrics")?;
+    ensure!(
+        exec.shell(LOST_PINGS)? != "0",
+        "pings passed a loss of 100 %"
+    );
+    let (answer, metrics) =
+        process::wait_for("three pings that passed and three that were lost", || {
+            let answer = exec.get("/metrics")?;
+            let metrics = Metrics::parse(&answer.text).with_context(|| answer.text.clone())?;
+            let lost = metrics.of("farwire_packets_total", &["up", "dropped", "loss"]);
+            let lost = lost.unwrap_or(0.0);
+            let passed = metrics.of("farwire_packets_total", &["down", "delivered"])?;
+            Ok((lost >= 3.0 && passed >= 3.0).then_some((answer, metrics)))
+        })?;
     let kind = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n";
     ensure!(answer.head.contains(kind), "{}", answer.head);
-    let metrics = Metrics::parse(&answer.text).with_context(|| answer.text.clone())?;
     let lost = metrics.of("farwire_packets_total", &["up", "dropped", "loss"])?;
     ensure!(lost == 3.0, "{lost} of 3 were lost: {}", answer.text);
     for way in ["up", "down"] {

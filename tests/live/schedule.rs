@@ -12,8 +12,9 @@ use crate::refusals::is_problem;
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
 
-/// Three that are answered, or not.
-const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
+/// Three that are answered, and three that are not.
+const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 20 $FARWIRE_SERVER > /dev/null; echo $?";
+const LOST_PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
 
 /// Its steps lie so far apart that no test comes to one by itself.
 const LINK: &str = "delay = '1ms'\n\
@@ -93,11 +94,13 @@ fn goes_to_a_time() -> Result<()> {
     let stands = json!({"state": "running", "time_s": 1000.0});
     ensure!(moved["link"]["schedule"] == stands, "{moved}");
     ensure!(
-        exec.shell(PINGS)? != "0",
+        exec.shell(LOST_PINGS)? != "0",
         "pings passed what the schedule has at 1000s"
     );
-    let counted = exec.get("/v1/links/link/counters?since=2")?.body;
-    ensure!(counted["up"]["dropped"]["loss"] == 3, "{counted}");
+    process::wait_for("three lost pings", || {
+        let counted = exec.get("/v1/links/link/counters?since=2")?.body;
+        Ok((counted["up"]["dropped"]["loss"] == 3).then_some(()))
+    })?;
     let then = schedule(&exec)?;
     ensure!(then["conditions"]["loss"] == "100%", "{then}");
     ensure!(seconds(&then["time_s"])? > 1000.0, "{then}");
@@ -136,14 +139,17 @@ fn is_stopped_and_started() -> Result<()> {
     let started = order(&exec, r#"{"state": "running"}"#)?;
     ensure!(started["link"]["schedule"]["time_s"] == 999.9, "{started}");
     process::wait_for("the schedule to come to its next step", || {
-        Ok((exec.shell(PINGS)? != "0").then_some(()))
+        Ok((exec.shell(LOST_PINGS)? != "0").then_some(()))
     })?;
     let now = order(&exec, r#"{"state": "stopped"}"#)?;
     ensure!(
         seconds(&now["link"]["schedule"]["time_s"])? > 1000.0,
         "{now}"
     );
-    ensure!(exec.shell(PINGS)? != "0", "what was in force did not stay");
+    ensure!(
+        exec.shell(LOST_PINGS)? != "0",
+        "what was in force did not stay"
+    );
     let events = exec.get("/v1/links/link/history")?.body;
     let last = events["changes"].as_array().and_then(|all| all.last());
     let last = last.context("no changes")?;
@@ -153,17 +159,19 @@ fn is_stopped_and_started() -> Result<()> {
 
 fn a_lease_ends() -> Result<()> {
     let exec = start()?;
-    let leased = put(
-        &exec,
-        "?for=300ms",
-        r#"{"to": "1500s", "state": "stopped"}"#,
-    )?;
+    let moved = r#"{"to": "1500s", "state": "stopped"}"#;
+    let leased = put(&exec, "?for=60s", moved)?;
     ensure!(leased.status == 200, "{leased:?}");
     let refused = put(&exec, "", r#"{"state": "running"}"#)?;
     is_problem(&refused, 409)?;
+    let id = leased.body["link"]["lease"]["id"].as_str();
+    let id = id.with_context(|| leased.text.clone())?;
+    let shorter = format!("?for=300ms \r\nFarwire-Lease: {id}");
+    let renewed = put(&exec, &shorter, moved)?;
+    ensure!(renewed.body["revision"] == 3, "{renewed:?}");
     let then = process::wait_for("the schedule to revert", || {
         let now = schedule(&exec)?;
-        Ok((now["revision"] == 3).then_some(now))
+        Ok((now["revision"] == 4).then_some(now))
     })?;
     ensure!(then["state"] == "running", "{then}");
     ensure!(seconds(&then["time_s"])? < 1000.0, "{then}");

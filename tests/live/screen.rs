@@ -210,6 +210,17 @@ impl OnTerminal {
         Ok(self.keys.write_all(keys.as_bytes())?)
     }
 
+    /// Changes the link from elsewhere.
+    fn set(&self, conditions: &str) -> Result<()> {
+        let mut set = process::farwire();
+        set.args(["set", "link", "--at"])
+            .arg(format!("unix:{}", self.folder.path().join("api").display()))
+            .args(conditions.split(' '));
+        let output = process::run(&mut set)?;
+        ensure!(output.status.success(), "{output:?}");
+        Ok(())
+    }
+
     /// What the API says of the link.
     fn conditions(&self) -> Result<Value> {
         let mut links = process::farwire();
@@ -279,6 +290,13 @@ fn keys() -> Result<()> {
         conditions["delay"] == "1ms" && conditions["loss"].is_null(),
         "{conditions}"
     );
+    screen.press(UP)?;
+    screen.await_text("[loss 0.1%]")?;
+    screen.set("--delay 1ms --loss 7%")?;
+    screen.await_text("[loss 7%]")?;
+    screen.press("u")?;
+    screen.await_text("not undone: revision ")?;
+    ensure!(screen.conditions()?["loss"] == "7%", "another's is undone");
     screen.press("p")?;
     screen.await_text("PAUSED")?;
     screen.press("q")?;

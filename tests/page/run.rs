@@ -58,7 +58,9 @@ fn an_experiment() -> Result<()> {
             "document.getElementById('run-state').textContent.includes('{words}')"
         ))
     };
-    says("of 100 runs, about ")?;
+    // What the machine spoils is attempted again.
+    browser
+        .wait("/of \\d+ runs, about /.test(document.getElementById('run-state').textContent)")?;
     says("Now: slow, run ")?;
     browser.wait("document.querySelectorAll('#figures figure:first-child polyline').length > 0")?;
     // A run has ended, and its figures stand in the table.

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use record::Record;
@@ -65,8 +66,8 @@ fn slurm_here(what: &str, directory: &Path) -> Result<Output> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/slurm-here");
     let mut command = Command::new(script);
     command.arg(what).arg(directory);
-    // What it starts holds no pipe of ours.
-    process::run(&mut command)
+    // What it starts holds no pipe of ours. A slurmd that ends at once is started again after 45 s.
+    process::run_for(&mut command, Duration::from_secs(90))
 }
 
 /// The program under test, in bounded time.

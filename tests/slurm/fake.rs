@@ -14,6 +14,7 @@ use crate::common::suite::Suite;
 
 /// All of Slurm's commands. A line of `COMMAND.answers` is for one call: `cancel` puts down the mark of `--cancel` first, `fail WORDS` refuses with
 /// these, `lost WORDS` does what it is to and refuses nevertheless; anything else, or no line, does it. Tasks wait until they are cancelled.
+/// The file `partitions` has those that there are, `nodes` the nodes of any, `environment` gets what sbatch sees of its own.
 const FAKE: &str = r#"#!/bin/sh
 cd "$FAKE" || exit 9
 command=${0##*/}
@@ -32,11 +33,12 @@ for last; do :; done
 case $command in
 scontrol) echo "MaxArraySize = 1001" ;;
 sinfo) case $last in
-    *%R) echo main ;;
+    *%P) cat partitions ;;
     *%c) echo 4 ;;
-    *) echo node1 ;;
+    *) cat nodes ;;
     esac ;;
 sbatch)
+    env | grep '^SBATCH_' >environment
     job=$(($(ls | grep -c '^job\.') + 1))
     {
         sed -n 's/^#SBATCH --job-name=//p' "$last"
@@ -82,7 +84,30 @@ pub(crate) fn add(suite: &mut Suite) {
         &[],
         refused,
     );
+    suite.test(
+        "what is said to submit wins over sbatch's own environment, which has the rest",
+        &[],
+        environment,
+    );
+    suite.test(
+        "without a partition its nodes are those of sbatch's: the environment's, or the default's",
+        &[],
+        partitions,
+    );
+    suite.test(
+        "where all nodes are down or drained, nothing is handed in, and busy ones are waited for",
+        &[],
+        no_node,
+    );
+    suite.test(
+        "the script has paths as they are typed, with their links",
+        &[],
+        links,
+    );
 }
+
+/// Of the environment, with their values.
+type Variables<'a> = &'a [(&'a str, &'a str)];
 
 /// An experiment of four shards, and a Slurm that does nothing.
 struct Fake(TempDir);
@@ -97,6 +122,8 @@ impl Fake {
         for name in ["sbatch", "squeue", "sinfo", "scontrol", "scancel"] {
             symlink(&program, fake.path("bin").join(name))?;
         }
+        fs::write(fake.path("partitions"), "main*\nlong\n")?;
+        fs::write(fake.path("nodes"), "node1|idle|none\n")?;
         fs::write(
             fake.path("x.toml"),
             "name = 'x'\ntitle = 'X'\nbed = { kind = 'netns' }\ntcp = { congestion = 'reno' }\n\
@@ -115,7 +142,16 @@ impl Fake {
     }
 
     fn farwire(&self, arguments: &[&str]) -> Result<Output> {
+        self.farwire_with(&[], arguments)
+    }
+
+    /// The same with these variables.
+    fn farwire_with(&self, set: Variables<'_>, arguments: &[&str]) -> Result<Output> {
         let mut command: Command = farwire();
+        for name in ["SBATCH_PARTITION", "SBATCH_TIMELIMIT"] {
+            command.env_remove(name);
+        }
+        command.envs(set.iter().copied());
         let path = std::env::var("PATH").unwrap_or_default();
         command
             .current_dir(self.path(""))
@@ -126,9 +162,14 @@ impl Fake {
     }
 
     fn submit(&self, more: &[&str]) -> Result<Output> {
+        self.submit_with(&[], more)
+    }
+
+    /// The same with these variables.
+    fn submit_with(&self, set: Variables<'_>, more: &[&str]) -> Result<Output> {
         let submit = ["submit", "x.toml", "--slurm", "--out", "out"];
         let short = ["--shard-time", "1ms"];
-        self.farwire(&[&submit[..], &short, more].concat())
+        self.farwire_with(set, &[&submit[..], &short, more].concat())
     }
 
     /// How often a command was called that begins so.
@@ -209,5 +250,139 @@ fn refused() -> Result<()> {
     ensure!(output.status.success(), "{said}");
     ensure!(said.contains("job 1: 4 shards of 4\n"), "{said}");
     ensure!(!said.contains("knows its task no more"), "{said}");
+    Ok(())
+}
+
+/// What the user's environment says to sbatch.
+const SET: [(&str, &str); 4] = [
+    ("SBATCH_PARTITION", "long"),
+    ("SBATCH_TIMELIMIT", "7"),
+    ("SBATCH_OPEN_MODE", "append"),
+    ("SBATCH_ACCOUNT", "mine"),
+];
+
+fn environment() -> Result<()> {
+    let partition = ["--partition", "main"];
+    let time = ["--time", "1h"];
+    let both = [partition, time].concat();
+    let all: [(&[&str], &[&str]); 4] = [
+        (&[], &["PARTITION=long", "TIMELIMIT=7"]),
+        (&partition, &["TIMELIMIT=7"]),
+        (&time, &["PARTITION=long"]),
+        (&both, &[]),
+    ];
+    for (more, seen) in all {
+        let fake = Fake::new()?;
+        let output = fake.submit_with(&SET, &[more, &["--detach"]].concat())?;
+        ensure!(output.status.success(), "{}", stderr(&output));
+        let environment = fs::read_to_string(fake.path("environment"))?;
+        let mut found: Vec<&str> = environment.lines().collect();
+        found.sort_unstable();
+        let mut expected: Vec<String> = seen.iter().map(|name| format!("SBATCH_{name}")).collect();
+        expected.insert(0, "SBATCH_ACCOUNT=mine".to_owned());
+        ensure!(found == expected, "{more:?}: {found:?}");
+    }
+    Ok(())
+}
+
+fn partitions() -> Result<()> {
+    let long = [("SBATCH_PARTITION", "long")];
+    let both = [("SBATCH_PARTITION", "long,main")];
+    let all: [(Variables<'_>, &[&str], &str); 4] = [
+        (&[], &[], "main"),
+        (&long, &[], "long"),
+        (&both, &[], "long,main"),
+        (&long, &["--partition", "main"], "main"),
+    ];
+    for (set, more, nodes_of) in all {
+        let fake = Fake::new()?;
+        let output = fake.submit_with(set, &[more, &["--detach"]].concat())?;
+        ensure!(output.status.success(), "{}", stderr(&output));
+        let of = "sinfo --noheader --Node --partition=";
+        // Their processors, and their states.
+        let (asked, all) = (fake.calls(&format!("{of}{nodes_of} "))?, fake.calls(of)?);
+        ensure!(asked == 2 && all == 2, "{nodes_of}: {asked} of {all}");
+    }
+    let fake = Fake::new()?;
+    let gone = [("SBATCH_PARTITION", "gone")];
+    let output = fake.submit_with(&gone, &[])?;
+    let said = stderr(&output);
+    ensure!(output.status.code() == Some(2), "{said}");
+    ensure!(
+        said.contains("SBATCH_PARTITION gone: Slurm has no such partition; there are: long, main"),
+        "{said}"
+    );
+    fs::write(fake.path("partitions"), "main\nlong\n")?;
+    let output = fake.submit(&[])?;
+    let said = stderr(&output);
+    ensure!(output.status.code() == Some(2), "{said}");
+    ensure!(
+        said.contains(
+            "no default partition here: --partition says which one; there are: long, main"
+        ),
+        "{said}"
+    );
+    ensure!(!fake.path("out").exists(), "something was written");
+    let output = fake.submit(&["--partition", "long", "--detach"])?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    Ok(())
+}
+
+fn no_node() -> Result<()> {
+    let fake = Fake::new()?;
+    let nodes = "node1|drained|a fan\nnode2|down*|Not responding\n";
+    fs::write(fake.path("nodes"), nodes)?;
+    let output = fake.submit(&["--detach"])?;
+    let said = stderr(&output);
+    ensure!(output.status.code() == Some(3), "{said}");
+    ensure!(
+        said.contains("no node can do it: ")
+            && said.contains("node1: drained (a fan); ")
+            && said.contains("node2: down* (Not responding); "),
+        "{said}"
+    );
+    ensure!(fake.calls("sbatch ")? == 0, "it was handed in");
+    // The others are left, also when farwire itself leaves one out.
+    fs::write(fake.path("out/nodes/node3.cannot"), "no farwire")?;
+    for state in ["allocated", "completing", "idle~"] {
+        let busy = format!("{nodes}node3|idle|none\nnode4|{state}|none\n");
+        fs::write(fake.path("nodes"), busy)?;
+        let output = fake.submit(&["--detach"])?;
+        ensure!(output.status.success(), "{state}: {}", stderr(&output));
+        let output = fake.farwire(&["submit", "--cancel", "out"])?;
+        ensure!(output.status.success(), "{}", stderr(&output));
+    }
+    // One that waits for tasks which no node is left for ends, and they do.
+    let handed = fake.submit(&["--detach"])?;
+    ensure!(handed.status.success(), "{}", stderr(&handed));
+    fs::write(fake.path("nodes"), [nodes, "node3|idle|none\n"].concat())?;
+    let output = fake.submit(&[])?;
+    let said = stderr(&output);
+    ensure!(output.status.code() == Some(3), "{said}");
+    ensure!(
+        said.contains("no node can do it: node3: no farwire; "),
+        "{said}"
+    );
+    ensure!(fake.path("ended.4").exists(), "the array lives on: {said}");
+    Ok(())
+}
+
+fn links() -> Result<()> {
+    let fake = Fake::new()?;
+    let home = fake.path("home");
+    symlink(fake.path(""), &home)?;
+    let home = home.display().to_string();
+    // As after a shell's `cd home`.
+    let output = fake.submit_with(&[("PWD", &home)], &["--allow-files", ".", "--print"])?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let said = stdout(&output);
+    for line in [
+        format!("dir='{home}/out'"),
+        format!("scenario='{home}/x.toml'"),
+        format!("#SBATCH --output=\"{home}/out/log/1-%a.txt\""),
+    ] {
+        ensure!(said.lines().any(|found| found == line), "no {line}: {said}");
+    }
+    ensure!(said.contains(&format!(" '--allow-files={home}'")), "{said}");
     Ok(())
 }

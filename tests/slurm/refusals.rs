@@ -23,6 +23,11 @@ pub(crate) fn add(suite: &mut Suite) {
         no_partition,
     );
     suite.test("what no node has is refused", &NEEDS, too_many_processors);
+    suite.test(
+        "where all nodes are drained, it ends and says so",
+        &NEEDS,
+        all_drained,
+    );
     suite.test("the script is shown and nothing handed in", &NEEDS, printed);
     suite.test(
         "what was refused leaves nothing that is waited for",
@@ -115,7 +120,26 @@ fn too_many_processors() -> Result<()> {
     let output = run(experiment.submit()?.args(["--cpus", "99"]))?;
     ensure!(output.status.code() == Some(2), "{}", stderr(&output));
     let said = stderr(&output);
-    ensure!(said.contains("--cpus 99: the largest node has 4"), "{said}");
+    let words = "--cpus 99: the largest node of main has 4";
+    ensure!(said.contains(words), "{said}");
+    Ok(())
+}
+
+fn all_drained() -> Result<()> {
+    let experiment = Experiment::of(1)?;
+    experiment.wait_for_queue()?;
+    let all = "scontrol update NodeName=node[1-3]";
+    slurm(&format!("{all} State=DRAIN Reason=maintenance"))?;
+    let output = run(&mut experiment.submit()?);
+    slurm(&format!("{all} State=RESUME"))?;
+    let output = output?;
+    let said = stderr(&output);
+    ensure!(output.status.code() == Some(3), "{said}");
+    ensure!(said.contains("no node can do it: node1"), "{said}");
+    ensure!(
+        said.contains(" (maintenance); the same command goes on"),
+        "{said}"
+    );
     Ok(())
 }
 

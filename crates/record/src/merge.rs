@@ -16,8 +16,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::plan::{Case, Plan, PlannedRun};
 use crate::record::{
-    FILE, GivenScenario, Head, Latest, Line, Lines, MOST_ATTEMPTS, Measured, Run, UnknownVersion,
-    VERSION, file_of,
+    FILE, GivenScenario, Head, Latest, Line, Lines, MOST_ATTEMPTS, Measured, Outcome, Run,
+    UnknownVersion, VERSION, file_of,
 };
 use crate::shard::Shard;
 use crate::writer::{RecordWriter, line};
@@ -148,6 +148,18 @@ impl Merge {
         let missing = self.missing.iter();
         let without = missing.filter(|(case, repeat)| !kept.contains(&(case.as_str(), *repeat)));
         kept.len() + without.count()
+    }
+
+    /// Whether something is expected, or a run is not simply measured: only then can the experiment be anything but met.
+    pub fn is_to_be_judged(&self) -> bool {
+        let plan = &self.head.plan;
+        let is_ok = |run: &Run| matches!(run.outcome, Outcome::Ok);
+        !plan.trends.is_empty()
+            || plan.cases.iter().any(|case| !case.expect.is_empty())
+            || !self
+                .kept
+                .iter()
+                .all(|group| group.runs.last().is_some_and(is_ok))
     }
 
     /// How many were left out because another record has them too.

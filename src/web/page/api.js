@@ -56,7 +56,7 @@ export const holdsLease = (name) => leases.has(name);
 export async function change(name, { patch, whole, schedule, revision, seconds, dryRun, signal }) {
   const query = new URLSearchParams();
   if (dryRun) query.set("dry_run", "1");
-  if (seconds) query.set("for", `${seconds}s`);
+  if (seconds != null) query.set("for", `${seconds}s`);
   const headers = { "Content-Type": patch ? "application/merge-patch+json" : "application/json" };
   if (revision !== undefined) headers["If-Match"] = `"${revision}"`;
   if (leases.has(name)) headers["Farwire-Lease"] = leases.get(name);

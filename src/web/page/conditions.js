@@ -209,7 +209,13 @@ export class Conditions {
   }
 
   async send(conditions, what) {
-    const seconds = byId("lease-wanted").checked ? byId("lease-seconds").value : null;
+    const field = byId("lease-seconds");
+    const seconds = byId("lease-wanted").checked ? field.value : null;
+    if (seconds !== null && !(seconds && field.checkValidity())) {
+      this.announce(`After how many seconds does it revert? ${field.min} to ${field.max}, or untick that it does.`, true);
+      field.focus();
+      return false;
+    }
     this.isApplying = true;
     try {
       const changed = await api.change(this.link.name, { ...conditions, revision: this.link.revision, seconds });

@@ -1,7 +1,6 @@
 //! What is changed on an interface is seen, and put back.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use farwire_netio::bed::{CLIENT_PORT, WAN};
@@ -10,6 +9,7 @@ use farwire_netio::lease::{Lease, Replaced};
 use farwire_netio::offloads::{Offloads, Switched};
 use nix::poll::{PollFd, PollFlags, poll};
 use std::os::fd::AsFd as _;
+use tempfile::TempDir;
 
 use crate::bed::plain;
 use crate::helper::{self, PATIENCE_MS};
@@ -66,10 +66,10 @@ pub(crate) const TESTS: &[Test] = &[
 const TSO: &str = "tx-tcp-segmentation";
 
 fn a_feature_and_the_state_are_put_back() {
-    let dir = JournalDir::new();
+    let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let mut lease = Lease::take_in(&dir.path, WAN).unwrap();
+        let mut lease = Lease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Changed);
         assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Unchanged);
         assert!(lease.set_up(false).unwrap());
@@ -80,56 +80,56 @@ fn a_feature_and_the_state_are_put_back() {
         assert_eq!(state(), (true, true));
     };
     bed.client().run(within).unwrap();
-    assert_eq!(dir.files(), 0);
+    assert_eq!(files(&dir), 0);
 }
 
 fn what_a_killed_process_left_is_put_back() {
-    let dir = JournalDir::new();
+    let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
         kill_holder(&dir);
-        let lease = Lease::take_in(&dir.path, WAN).unwrap();
+        let lease = Lease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(state(), (true, true));
         assert_eq!(lease.replaced(), []);
     };
     bed.client().run(within).unwrap();
-    assert_eq!(dir.files(), 0);
+    assert_eq!(files(&dir), 0);
 }
 
 fn what_a_killed_process_left_is_put_back_under_another_name() {
-    let dir = JournalDir::new();
+    let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
         kill_holder(&dir);
         ip(&["link", "set", WAN, "name", "lan"]);
-        let lease = Lease::take_in(&dir.path, "lan").unwrap();
+        let lease = Lease::take_in(dir.path(), "lan").unwrap();
         assert_eq!(state_of("lan"), (true, true));
         assert!(lease.has_raised());
     };
     bed.client().run(within).unwrap();
-    assert_eq!(dir.files(), 0);
+    assert_eq!(files(&dir), 0);
 }
 
 /// It may be another one, which has got the number of the first.
 fn an_interface_of_another_address_is_left_alone() {
-    let dir = JournalDir::new();
+    let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
         kill_holder(&dir);
         ip(&["link", "set", WAN, "address", "02:00:00:00:00:77"]);
-        let lease = Lease::take_in(&dir.path, WAN).unwrap();
+        let lease = Lease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(state(), (false, false));
         assert!(!lease.has_raised());
     };
     bed.client().run(within).unwrap();
-    assert_eq!(dir.files(), 0);
+    assert_eq!(files(&dir), 0);
 }
 
 fn a_renamed_interface_is_put_back() {
-    let dir = JournalDir::new();
+    let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let mut lease = Lease::take_in(&dir.path, WAN).unwrap();
+        let mut lease = Lease::take_in(dir.path(), WAN).unwrap();
         lease.switch(TSO, false).unwrap();
         lease.set_up(false).unwrap();
         ip(&["link", "set", WAN, "name", "lan"]);
@@ -137,12 +137,12 @@ fn a_renamed_interface_is_put_back() {
         assert_eq!(state_of("lan"), (true, true));
     };
     bed.client().run(within).unwrap();
-    assert_eq!(dir.files(), 0);
+    assert_eq!(files(&dir), 0);
 }
 
 /// Leaves the feature off and the interface down.
-fn kill_holder(dir: &JournalDir) {
-    let (mut holder, _output) = helper::start(&["lease", dir.path.to_str().unwrap()]);
+fn kill_holder(dir: &TempDir) {
+    let (mut holder, _output) = helper::start(&["lease", dir.path().to_str().unwrap()]);
     holder.kill().unwrap();
     holder.wait().unwrap();
     assert_eq!(state(), (false, false));
@@ -154,11 +154,11 @@ fn ip(arguments: &[&str]) {
 }
 
 fn an_interface_is_leased_once() {
-    let dir = JournalDir::new();
+    let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let _lease = Lease::take_in(&dir.path, WAN).unwrap();
-        Lease::take_in(&dir.path, WAN).unwrap_err().to_string()
+        let _lease = Lease::take_in(dir.path(), WAN).unwrap();
+        Lease::take_in(dir.path(), WAN).unwrap_err().to_string()
     };
     let error = bed.client().run(within).unwrap();
     let pid = std::process::id();
@@ -169,10 +169,10 @@ fn an_interface_is_leased_once() {
 }
 
 fn a_feature_that_is_unknown_or_fixed_is_told() {
-    let dir = JournalDir::new();
+    let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let mut lease = Lease::take_in(&dir.path, WAN).unwrap();
+        let mut lease = Lease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(
             lease.switch("no-such-feature", true).unwrap(),
             Switched::Absent
@@ -237,26 +237,7 @@ fn state_of(interface: &str) -> (bool, bool) {
     (wan.features().unwrap()[TSO].active, wan.is_up().unwrap())
 }
 
-/// A directory for journals that goes with the test.
-struct JournalDir {
-    path: PathBuf,
-}
-
-impl JournalDir {
-    fn new() -> Self {
-        let path =
-            Path::new(&std::env::temp_dir()).join(format!("farwire-test-{}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self { path }
-    }
-
-    fn files(&self) -> usize {
-        fs::read_dir(&self.path).unwrap().count()
-    }
-}
-
-impl Drop for JournalDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
-    }
+/// How many journals a directory has.
+fn files(dir: &TempDir) -> usize {
+    fs::read_dir(dir.path()).unwrap().count()
 }

@@ -73,13 +73,14 @@ fn connect_all(opening: &Opening<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::iperf3::control::MESSAGE_TIMEOUT;
     use crate::iperf3::messages::{Results, StreamResults};
     use crate::iperf3::plan::{Protocol, Until, Way};
     use crate::iperf3::wire::{COOKIE_LENGTH, State};
     use crate::serve::{self, ServeConfig};
     use record::{Direction, Metric, Statistic};
     use std::io::{Read as _, Write as _};
-    use std::net::{Shutdown, SocketAddr, TcpListener};
+    use std::net::{Shutdown, TcpListener};
     use std::thread;
     use std::time::Duration;
 
@@ -97,21 +98,22 @@ mod tests {
         }
     }
 
-    fn impatient(address: SocketAddr) -> Server {
-        Server {
-            message_timeout: Duration::from_millis(200),
-            silence: Duration::from_millis(200),
-            ..Server::at(address)
-        }
-    }
-
     /// A server that follows the protocol for so many steps; then it says `last` and holds still until the client leaves.
     fn failing(steps: usize, last: &[u8]) -> String {
+        failing_within(MESSAGE_TIMEOUT, steps, last)
+    }
+
+    /// As [`failing`], but the client waits for a message only so long.
+    fn failing_within(message_timeout: Duration, steps: usize, last: &[u8]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let last = last.to_vec();
         let server = thread::spawn(move || follow(&listener, steps, &last));
-        let measured = measure(&impatient(address), &plan(), &Session::default());
+        let client = Server {
+            message_timeout,
+            ..Server::at(address)
+        };
+        let measured = measure(&client, &plan(), &Session::default());
         server.join().unwrap();
         measured.measurement.failure.unwrap()
     }
@@ -170,17 +172,22 @@ mod tests {
 
     #[test]
     fn a_server_that_falls_silent_is_given_up_at_every_state() {
-        for (steps, awaited) in [
-            (0, "PARAM_EXCHANGE (9)"),
-            (1, "CREATE_STREAMS (10)"),
-            (2, "TEST_START (1)"),
-            (3, "TEST_RUNNING (2)"),
-            (5, "the server's results"),
-        ] {
-            let cause = failing(steps, &[]);
-            assert!(cause.contains(awaited), "{steps}: {cause}");
-            assert!(cause.contains("did not come within"), "{cause}");
-        }
+        // The time-outs are waited for side by side. Each is long enough that what does come is there before it.
+        thread::scope(|scope| {
+            for (steps, awaited) in [
+                (0, "PARAM_EXCHANGE (9)"),
+                (1, "CREATE_STREAMS (10)"),
+                (2, "TEST_START (1)"),
+                (3, "TEST_RUNNING (2)"),
+                (5, "the server's results"),
+            ] {
+                scope.spawn(move || {
+                    let cause = failing_within(Duration::from_secs(2), steps, &[]);
+                    assert!(cause.contains(awaited), "{steps}: {cause}");
+                    assert!(cause.contains("did not come within"), "{cause}");
+                });
+            }
+        });
     }
 
     #[test]
@@ -189,7 +196,9 @@ mod tests {
         let error = [0xfe, 0, 0, 0, 134, 0, 0, 0, 2];
         assert!(failing(2, &error).contains("does not have this congestion control"));
         assert!(failing(4, &[11]).contains("the server was stopped"));
-        assert!(failing(3, &[0xfe]).contains("SERVER_ERROR (-2)"));
+        // Its number never comes.
+        let cause = failing_within(Duration::from_secs(2), 3, &[0xfe]);
+        assert!(cause.contains("SERVER_ERROR (-2)"), "{cause}");
     }
 
     #[test]
@@ -264,7 +273,7 @@ mod tests {
             .unwrap()
             .local_addr()
             .unwrap();
-        let measured = measure(&impatient(address), &plan(), &detailed());
+        let measured = measure(&Server::at(address), &plan(), &detailed());
         let failure = measured.measurement.failure.unwrap();
         assert!(failure.contains("refuses the connection"), "{failure}");
     }

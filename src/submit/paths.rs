@@ -1,0 +1,85 @@
+//! Paths as they are typed: where a host's /home is a link to /export/home, nodes may know the first name alone.
+
+use std::path::{self, Path, PathBuf};
+use std::{env, io};
+
+/// The whole path, with its symbolic links.
+///
+/// # Errors
+/// It is empty; there is no working directory.
+pub(crate) fn absolute(path: &Path) -> io::Result<PathBuf> {
+    absolute_from(env::var_os("PWD").map(PathBuf::from), path)
+}
+
+/// The same where a shell says that it is in `pwd`: the kernel knows a working directory without the links that led there.
+fn absolute_from(pwd: Option<PathBuf>, path: &Path) -> io::Result<PathBuf> {
+    let pwd = pwd.filter(|pwd| pwd.is_absolute() && are_one(pwd, Path::new(".")));
+    match pwd {
+        Some(pwd) if !path.as_os_str().is_empty() => path::absolute(pwd.join(path)),
+        _ => path::absolute(path),
+    }
+}
+
+/// Whether both names are of one file or folder.
+pub(super) fn are_one(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    one == other || real(one).is_some_and(|one| real(other) == Some(one))
+}
+
+/// This program as it was called, and the file that this led to.
+pub(super) fn of_program() -> io::Result<(PathBuf, PathBuf)> {
+    let file = env::current_exe()?;
+    let called = env::args_os().next().map(PathBuf::from);
+    let called = called.and_then(|name| match name.components().count() {
+        1 => which::which(&name).ok(),
+        _ => absolute(&name).ok(),
+    });
+    // Whoever starts a program may call it as he likes.
+    let called = called.filter(|called| called.is_absolute() && are_one(called, &file));
+    Ok((called.unwrap_or_else(|| file.clone()), file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_links_of_a_path_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir_all(at("export/home/me")).unwrap();
+        symlink(at("export/home"), at("home")).unwrap();
+        assert_eq!(absolute(&at("home/me")).unwrap(), at("home/me"));
+        assert!(are_one(&at("home/me"), &at("export/home/me")));
+        assert!(!are_one(&at("home/me"), &at("home")));
+        // What is not there has its name alone.
+        assert!(are_one(&at("gone"), &at("gone")) && !are_one(&at("gone"), &at("lost")));
+    }
+
+    #[test]
+    fn a_relative_path_begins_where_the_shell_says_that_it_is_if_that_is_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let here = env::current_dir().unwrap();
+        let link = directory.path().join("link");
+        symlink(&here, &link).unwrap();
+        let from = |pwd: &Path, path: &str| {
+            let whole = absolute_from(Some(pwd.to_owned()), Path::new(path));
+            whole.unwrap()
+        };
+        assert_eq!(from(&link, "out"), link.join("out"));
+        assert_eq!(from(&link, "./out"), link.join("out"));
+        assert_eq!(from(&link, "/srv/out"), Path::new("/srv/out"));
+        for elsewhere in [directory.path(), Path::new("gone"), Path::new(".")] {
+            assert_eq!(from(elsewhere, "out"), here.join("out"));
+        }
+        assert!(absolute_from(Some(link), Path::new("")).is_err());
+    }
+
+    #[test]
+    fn a_program_that_is_called_by_a_link_is_the_file_behind_it() {
+        let (called, file) = of_program().unwrap();
+        assert!(called.is_absolute() && are_one(&called, &file));
+    }
+}

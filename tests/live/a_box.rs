@@ -1,0 +1,84 @@
+//! A box between two interfaces that listens: it has given up all else, and its API is whole.
+
+use std::io::Read as _;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
+
+use crate::api::Listening;
+use crate::common::process;
+use crate::common::suite::{Need, Suite};
+
+pub(crate) fn add(suite: &mut Suite) {
+    suite.test(
+        "a box is watched, changed, captured and leased while it is confined",
+        &[Need::Namespaces, Need::Tool("ping"), Need::Tool("ip")],
+        confined,
+    );
+}
+
+fn confined() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let ns = bed.emulator();
+    process::ip(ns, "link set lo up")?;
+    let mut command = process::farwire();
+    command.args(["emulate", CLIENT_PORT, SERVER_PORT, "--delay", "5ms"]);
+    command.args(["--listen", "127.0.0.1:0"]);
+    let live = ns.run(|| Listening::start(&mut command))??;
+    let ping = |count: &str| {
+        let mut ping = Command::new("ping");
+        ping.args(["-q", "-c", count, "-i", "0.2", "-W", "20", "10.77.0.2"]);
+        process::run_in(bed.client(), &mut ping)
+    };
+    ensure!(ping("1")?.status.success(), "the box lost a ping");
+
+    let changed = ns.run(|| live.patch("", r#"{"delay": "6ms", "down": {"loss": "100%"}}"#))??;
+    ensure!(changed.status == 200, "{changed:?}");
+    let mut lost = Command::new("ping");
+    lost.args(["-q", "-c", "2", "-i", "0.2", "-W", "1", "10.77.0.2"]);
+    let lost = process::run_in(bed.client(), &mut lost)?;
+    ensure!(!lost.status.success(), "pings passed a loss of 100 %");
+    process::wait_for("two pings to be lost", || {
+        let counted = ns.run(|| live.get("/v1/links/link/counters?since=2"))??;
+        Ok((counted.body["down"]["dropped"]["loss"] == 2).then_some(()))
+    })?;
+    let metrics = ns.run(|| live.get("/metrics"))??;
+    ensure!(
+        metrics.text.contains("farwire_packets_total{") && metrics.text.ends_with("# EOF\n"),
+        "{metrics:?}"
+    );
+
+    let good = ns.run(|| live.patch("", r#"{"down": {"loss": null}}"#))??;
+    ensure!(good.status == 200, "{good:?}");
+    let head = format!(
+        "GET /v1/links/link/capture?side=b&for=60s HTTP/1.0\r\nHost: {}\r\n\r\n",
+        live.at
+    );
+    let mut capture = ns.run(|| live.connect())??;
+    std::io::Write::write_all(&mut capture, head.as_bytes())?;
+    let mut begun = vec![0; 64];
+    capture.read_exact(&mut begun)?;
+    ensure!(begun.starts_with(b"HTTP/1.0 200 "), "{begun:?}");
+    ensure!(ping("3")?.status.success(), "the box lost pings");
+    // Ethernet's type of IPv4, and ICMP's numbers, in the blocks that follow.
+    let mut seen = Vec::new();
+    while !seen.windows(2).any(|pair| pair == [0x08, 0x00]) {
+        let mut more = [0; 4096];
+        let read = capture.read(&mut more)?;
+        ensure!(read > 0, "the capture ended without a packet");
+        seen.extend_from_slice(&more[..read]);
+    }
+    drop(capture);
+
+    let before = ns.run(|| live.link())??["conditions"].clone();
+    let leased = ns.run(|| live.patch("?for=1s", r#"{"loss": "100%"}"#))??;
+    ensure!(leased.status == 200, "{leased:?}");
+    process::wait_for("the box to revert", || {
+        let link = ns.run(|| live.link())??;
+        let is_back = link["lease"].is_null() && link["conditions"] == before;
+        Ok(is_back.then_some(()))
+    })?;
+    ensure!(ping("1")?.status.success(), "the box stayed impaired");
+    live.terminate().context("its end")
+}
