@@ -38,7 +38,7 @@ pub(crate) struct SubmitArgs {
     /// Where the shards and their joined record go; like the scenario and this program, all nodes see it under the same path
     #[arg(long, value_name = "DIR", required_unless_present_any = ["status", "cancel"])]
     out: Option<PathBuf>,
-    /// Slurm's partition [default: Slurm's]
+    /// Slurm's partition [default: that of SBATCH_PARTITION, else Slurm's]
     #[arg(long, value_name = "NAME")]
     partition: Option<String>,
     /// Processors of a task

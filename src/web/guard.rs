@@ -310,4 +310,34 @@ mod tests {
             assert!(refused(host, Some(origin)), "{origin}");
         }
     }
+
+    #[test]
+    fn strangers_who_ask_too_often_take_nothing_from_who_has_a_token() {
+        let guard = Guard {
+            bound: Some("192.0.2.1:7700".parse().unwrap()),
+            scheme: "https://",
+            access: Access::new(Some("0123456789abcdef"), None).unwrap(),
+            rate: Rate::default(),
+            strangers: Rate::default(),
+        };
+        let status = |path: &str, token: Option<&str>| {
+            let mut request = Request::builder()
+                .uri(path)
+                .header(header::HOST, "192.0.2.1:7700");
+            if let Some(token) = token {
+                request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+            }
+            let refused = guard.refuses(&request.body(axum::body::Body::empty()).unwrap());
+            refused.map(|problem| problem.into_response().status().as_u16())
+        };
+        let asked: Vec<_> = (0..2_000)
+            .map(|at| match at % 2 {
+                0 => status("/v1/links", None),
+                _ => status("/", None),
+            })
+            .collect();
+        assert_eq!(asked[..2], [Some(401), None]);
+        assert!(asked.contains(&Some(429)));
+        assert_eq!(status("/v1/links", Some("0123456789abcdef")), None);
+    }
 }

@@ -36,6 +36,11 @@ pub(crate) fn add(suite: &mut Suite) {
         without_runs,
     );
     suite.test(
+        "a merge ends with 1 where not all that is expected of the whole is met, though each shard ends with 0",
+        &[Need::Namespaces],
+        unmet,
+    );
+    suite.test(
         "what is missing of a merged record is named with the command that does it",
         &[Need::Namespaces],
         missing,
@@ -123,6 +128,26 @@ fn without_runs() -> Result<()> {
     ensure!(process::run(&mut shard(&small, "1/2"))?.status.success());
     let merged = merge(&small, &["out/small-1-of-2", "out/small-2-of-2"])?;
     ensure!(merged.status.success(), "{}", stderr(&merged));
+    Ok(())
+}
+
+fn unmet() -> Result<()> {
+    const UNMET: &str =
+        "repeats = 2\nexpect = [{ of = 'ping.rtt_ms.median', most = '1us' }]\n";
+    let small = Small::of(&[PING, PLAIN, UNMET])?;
+    for number in ["1/2", "2/2"] {
+        let output = process::run(&mut shard(&small, number))?;
+        ensure!(output.status.success(), "{number}: {}", stderr(&output));
+    }
+    let shards = ["out/small-1-of-2", "out/small-2-of-2"];
+    let merged = merge(&small, &shards)?;
+    let said = stderr(&merged);
+    ensure!(
+        merged.status.code() == Some(1) && said.contains("not all that is expected is met"),
+        "{said}"
+    );
+    let record = Record::read(&small.path("all"))?;
+    ensure!(record.runs.len() == 2 && record.finished_at.is_some());
     Ok(())
 }
 
