@@ -139,9 +139,7 @@ impl EmulateArgs {
             super::link::warn(&of.link.config);
         }
         let number = counted(links.len() as u64, "link");
-        let live = links
-            .iter()
-            .map(|of| (of.name(), of.link.clone()));
+        let live = links.iter().map(|of| (of.name(), of.link.clone()));
         let wanted = Wanted {
             links: boxed,
             options,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -64,10 +64,8 @@ pub(crate) struct ExecArgs {
     command: Vec<OsString>,
 }
 
-/// How long the far end's command may take until it listens; one that never does may be right, too.
-const FAR_PATIENCE: Duration = Duration::from_secs(10);
-/// The same from its start where it has ended: it may have left a process in the background that does.
-const LEFT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the far end's command may take until it listens.
+const FAR_PATIENCE: Duration = Duration::from_secs(2);
 /// The exit code, as a shell has it, of a command that SIGKILL ended.
 const KILLED: u8 = 128 + 9;
 /// How often the command's end and the signals are looked at.
@@ -100,7 +98,7 @@ impl ExecArgs {
         };
         let bed = EmulatedBed::up(&config, vec![(link, options)])?;
         let output = has_screen.then(CommandOutput::new).transpose()?;
-        let far = self.start_far_end(&bed, &signals, output.as_ref())?;
+        let far = self.start_far_end(&bed, output.as_ref())?;
         let live = listening
             .map(|listening| LiveServer::start(listening, [live_link(&bed, &spec)?]))
             .transpose()?;
@@ -197,12 +195,7 @@ impl ExecArgs {
     }
 
     /// Starts what answers at the far end, and waits until it does.
-    fn start_far_end(
-        &self,
-        bed: &EmulatedBed,
-        signals: &Signals,
-        output: Option<&CommandOutput>,
-    ) -> Result<FarEnd> {
+    fn start_far_end(&self, bed: &EmulatedBed, output: Option<&CommandOutput>) -> Result<FarEnd> {
         let Some(line) = &self.far else {
             let config = ServeConfig {
                 ports: Ports::IN_BED,
@@ -218,14 +211,8 @@ impl ExecArgs {
             Some(output) => command.stdout(output.stream()?).stderr(output.stream()?),
             None => command.stdout(io::stderr().as_fd().try_clone_to_owned()?),
         };
-        let mut far = Contained::spawn(&mut command).context("starting the far end's command")?;
-        let begun = Instant::now();
-        // Who wants to leave does not wait.
-        let in_vain = || {
-            let is_long = begun.elapsed() >= LEFT_PATIENCE;
-            Ok(signals.has_come() || is_long && far.try_wait()?.is_some())
-        };
-        testbed::await_listener(bed.server(), None, FAR_PATIENCE, in_vain)?;
+        let far = Contained::spawn(&mut command).context("starting the far end's command")?;
+        testbed::await_listener(bed.server(), None, FAR_PATIENCE)?;
         Ok(FarEnd::Command(far))
     }
 }
@@ -278,11 +265,6 @@ impl Signals {
             terminate,
             interrupt,
         })
-    }
-
-    /// Whether any has come that is not yet passed on.
-    fn has_come(&self) -> bool {
-        self.terminate.load(Ordering::Relaxed) || self.interrupted().is_some()
     }
 
     /// The exit code, as a shell has it, if the user has interrupted.

@@ -192,6 +192,7 @@ impl Directory {
             number: self.state.passes.last().map_or(0, |pass| pass.number) + 1,
             shards,
             cancelled: false,
+            partition: None,
         }
     }
 

@@ -107,6 +107,7 @@ impl Submission<'_> {
             number: 1,
             shards: (1..=shards).collect(),
             cancelled: false,
+            partition: None,
         };
         let times = shard::times(self.plan, shards, self.by);
         script::of(self, &out, "0", &pass, &times, &[])
@@ -150,7 +151,6 @@ impl Submission<'_> {
                         directory: &directory,
                         pass: &pass,
                         times: &times,
-                        partition: &partition,
                         stop: &stop,
                     };
                     causes = watch.until_end()?;
@@ -169,7 +169,13 @@ impl Submission<'_> {
             if in_vain >= MOST_IN_VAIN {
                 return Ok(Reached::Some(directory.records(), causes));
             }
-            self.hand_in(&slurm, &partition, &mut directory, missing, &times)?;
+            self.hand_in(
+                &slurm,
+                partition.as_deref(),
+                &mut directory,
+                missing,
+                &times,
+            )?;
             if detach {
                 return Ok(Reached::Handed);
             }
@@ -180,13 +186,16 @@ impl Submission<'_> {
     fn hand_in(
         &self,
         slurm: &Slurm,
-        partition: &str,
+        partition: Option<&str>,
         directory: &mut Directory,
         shards: Vec<u32>,
         times: &[Duration],
     ) -> Result<(), Failure> {
         let excluded = nodes::excluded(directory.path());
-        let pass = directory.next_pass(shards);
+        let pass = Pass {
+            partition: partition.map(str::to_owned),
+            ..directory.next_pass(shards)
+        };
         // What all nodes lost meanwhile, they may be about to have again.
         if pass.number == 1 || !excluded.is_empty() {
             nodes::some_left(slurm, partition, &excluded, false)?;

@@ -49,7 +49,7 @@ pub(super) fn exclude(directory: &Path, node: &str, cause: &str) -> Result<()> {
 /// is drained does what it has.
 pub(super) fn some_left(
     slurm: &Slurm,
-    partition: &str,
+    partition: Option<&str>,
     excluded: &BTreeMap<String, String>,
     busy: bool,
 ) -> Result<(), Failure> {

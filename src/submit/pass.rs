@@ -9,6 +9,9 @@ pub(super) struct Pass {
     pub(super) number: u32,
     /// Which shards, ascending.
     pub(super) shards: Vec<u32>,
+    /// The partition whose nodes it was handed in for; nothing where Slurm alone knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) partition: Option<String>,
     /// Whether `--cancel` ended it: nothing of it is waited for.
     #[serde(default)]
     pub(super) cancelled: bool,

@@ -200,6 +200,7 @@ mod tests {
             number: 2,
             shards: vec![1, 3],
             cancelled: false,
+            partition: None,
         };
         let times = [90, 1000, 60].map(Duration::from_secs);
         assert_eq!(limit(None, &pass, &times).unwrap(), 13);

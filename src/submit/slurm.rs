@@ -179,35 +179,45 @@ impl Slurm {
         Ok(most - 1)
     }
 
-    /// The partition whose nodes sbatch takes, or several with commas between.
+    /// The partition whose nodes sbatch takes, or several with commas between; nothing where none is said and Slurm has no default: then
+    /// Slurm decides, or refuses.
     ///
     /// # Errors
-    /// There is none of that name, or none is said and Slurm has no default; none of its nodes has so many processors.
-    pub(super) fn partition(&self, asked: Option<&str>, cpus: u32) -> Result<String, Failure> {
+    /// There is none of that name; none of its nodes has so many processors.
+    pub(super) fn partition(
+        &self,
+        asked: Option<&str>,
+        cpus: u32,
+    ) -> Result<Option<String>, Failure> {
         let all = self.ask("sinfo", &["--noheader", "--all", "--format=%P"])?;
         let environment = env::var(PARTITION).ok();
         let partition = partition(asked, environment.as_deref(), &all)?;
-        let counts = self.of_nodes(&partition, "%c")?;
+        let counts = self.of_nodes(partition.as_deref(), "%c")?;
         let counts = counts.iter().filter_map(|count| count.parse::<u32>().ok());
+        let of = partition.as_ref().map(|name| format!(" of {name}"));
         match counts.max() {
             Some(most) if most < cpus => Err(Failure::bad_input(format_args!(
-                "--cpus {cpus}: the largest node of {partition} has {most}"
+                "--cpus {cpus}: the largest node{} has {most}",
+                of.unwrap_or_default()
             ))),
             _ => Ok(partition),
         }
     }
 
-    /// The nodes of a partition, or of several with commas between.
-    pub(super) fn nodes(&self, partition: &str) -> Result<Vec<Node>> {
+    /// The nodes of a partition, of several with commas between, or all.
+    pub(super) fn nodes(&self, partition: Option<&str>) -> Result<Vec<Node>> {
         let nodes = self.of_nodes(partition, NODE)?;
         nodes.iter().map(|line| Node::parse(line)).collect()
     }
 
-    /// What sinfo(1) says of each node of a partition.
-    fn of_nodes(&self, partition: &str, what: &str) -> Result<BTreeSet<String>> {
-        let partition = format!("--partition={partition}");
+    /// What sinfo(1) says of each node of a partition, or of all.
+    fn of_nodes(&self, partition: Option<&str>, what: &str) -> Result<BTreeSet<String>> {
+        let partition = partition.map(|name| format!("--partition={name}"));
         let format = format!("--format={what}");
-        let said = self.ask("sinfo", &["--noheader", "--Node", &partition, &format])?;
+        let mut arguments = vec!["--noheader", "--Node"];
+        arguments.extend(partition.as_deref());
+        arguments.push(&format);
+        let said = self.ask("sinfo", &arguments)?;
         let lines = said.lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty());
         Ok(lines.map(str::to_owned).collect())
@@ -303,32 +313,29 @@ impl Slurm {
 }
 
 /// The partition that sbatch takes: the one that was asked for, else that of the environment, else the default of `all`, a line each, which
-/// sinfo(1) marks.
-fn partition(asked: Option<&str>, environment: Option<&str>, all: &str) -> Result<String, Failure> {
+/// sinfo(1) marks, if there is one.
+fn partition(
+    asked: Option<&str>,
+    environment: Option<&str>,
+    all: &str,
+) -> Result<Option<String>, Failure> {
     let lines = all.split_whitespace();
     let default = lines.clone().find_map(|line| line.strip_suffix('*'));
     let names: BTreeSet<&str> = lines
         .map(|line| line.strip_suffix('*').unwrap_or(line))
         .collect();
-    let there_are = || names.iter().copied().collect::<Vec<_>>().join(", ");
     let environment = environment.filter(|names| !names.is_empty());
-    let (by, said) = match (asked, environment, default) {
-        (Some(asked), ..) => ("--partition", asked),
-        (None, Some(set), _) => (PARTITION, set),
-        (None, None, Some(default)) => return Ok(default.to_owned()),
-        (None, None, None) => {
-            return Err(Failure::bad_input(format_args!(
-                "Slurm has no default partition here: --partition says which one; there are: {}",
-                there_are()
-            )));
-        }
+    let (by, said) = match (asked, environment) {
+        (Some(asked), _) => ("--partition", asked),
+        (None, Some(set)) => (PARTITION, set),
+        (None, None) => return Ok(default.map(str::to_owned)),
     };
     match said.split(',').find(|name| !names.contains(name)) {
         Some(name) => Err(Failure::bad_input(format_args!(
             "{by} {name}: Slurm has no such partition; there are: {}",
-            there_are()
+            names.iter().copied().collect::<Vec<_>>().join(", ")
         ))),
-        None => Ok(said.to_owned()),
+        None => Ok(Some(said.to_owned())),
     }
 }
 
@@ -339,7 +346,7 @@ mod tests {
     #[test]
     fn the_partition_is_the_one_that_was_asked_for_else_the_users_else_slurms() {
         let all = "long\nmain*\nshort\n";
-        let of = |asked, environment| partition(asked, environment, all).unwrap();
+        let of = |asked, environment| partition(asked, environment, all).unwrap().unwrap();
         assert_eq!(of(None, None), "main");
         assert_eq!(of(None, Some("")), "main");
         assert_eq!(of(None, Some("long,short")), "long,short");
@@ -355,11 +362,7 @@ mod tests {
         );
         let words = refused(None, Some("gone"), all);
         assert!(words.starts_with("SBATCH_PARTITION gone: "), "{words}");
-        let words = refused(None, None, "long\nshort\n");
-        assert!(
-            words.contains("--partition says which one; there are: long, short"),
-            "{words}"
-        );
+        assert!(matches!(partition(None, None, "long\nshort\n"), Ok(None)));
     }
 
     #[test]

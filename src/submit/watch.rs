@@ -32,7 +32,6 @@ pub(super) struct Watch<'a> {
     pub(super) pass: &'a Pass,
     /// How long each shard should take, the first of them the first.
     pub(super) times: &'a [Duration],
-    pub(super) partition: &'a str,
     pub(super) stop: &'a Stop,
 }
 
@@ -111,12 +110,11 @@ impl Watch<'_> {
             if !excluded.is_empty() {
                 let is_busy = |task: &&Task| !task.has_ended() && task.state != "PENDING";
                 let busy = tasks.values().any(is_busy);
-                nodes::some_left(self.slurm, self.partition, &excluded, busy).inspect_err(
-                    |_| {
+                nodes::some_left(self.slurm, self.pass.partition.as_deref(), &excluded, busy)
+                    .inspect_err(|_| {
                         // What waits, waits for nothing.
                         let _ = self.slurm.cancel(&self.directory.job_name(self.pass));
-                    },
-                )?;
+                    })?;
             }
             let mut waits = tasks
                 .values()

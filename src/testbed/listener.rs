@@ -54,7 +54,7 @@ pub(super) fn serve_in(
     port: u16,
 ) -> Result<Running> {
     let running = namespace.run(|| Launcher::InTestBed.start(tool, arguments))??;
-    let listens = await_listener(namespace, Some(port), SERVER_PATIENCE, || Ok(false))?;
+    let listens = await_listener(namespace, Some(port), SERVER_PATIENCE)?;
     ensure!(
         listens,
         "{} does not listen on port {port} within {SERVER_PATIENCE:?}",
@@ -63,19 +63,17 @@ pub(super) fn serve_in(
     Ok(running)
 }
 
-/// Waits until something in `namespace` listens on `port` of TCP or UDP, or on any, at most for `patience` and as long as that is
-/// not `in_vain`; whether it does.
+/// Waits until something in `namespace` listens on `port` of TCP or UDP, or on any, at most for `patience`; whether it does.
 pub(crate) fn await_listener(
     namespace: &NetNs,
     port: Option<u16>,
     patience: Duration,
-    mut in_vain: impl FnMut() -> Result<bool> + Send,
 ) -> Result<bool> {
     const LOOK_AGAIN: Duration = Duration::from_millis(5);
     let end = Instant::now() + patience;
     namespace.run(|| -> Result<bool> {
         while !someone_listens(port)? {
-            if in_vain()? || Instant::now() >= end {
+            if Instant::now() >= end {
                 return Ok(false);
             }
             std::thread::sleep(LOOK_AGAIN);

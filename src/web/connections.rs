@@ -19,6 +19,7 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::access::{Peer, network_of};
+use super::client::Client;
 use super::listen::{Listening, Socket};
 
 /// Connections at a time; the next are closed at once.
@@ -63,21 +64,24 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                 };
                 // One that is gone already is found out when it is read.
                 let _ = prepare(SockRef::from(&stream));
-                if let Some(place) = places.take(Some(peer.ip())) {
-                    let router = router.clone().layer(Extension(Peer(Some(peer.ip()))));
-                    match &tls {
-                        Some(tls) => {
-                            let secured = tls.accept(stream);
-                            tokio::spawn(async move {
-                                // Who does not speak TLS, or not in time, is not answered.
-                                if let Ok(Ok(stream)) = timeout(PATIENCE, secured).await {
-                                    converse(stream, router, place).await;
-                                }
-                            });
-                        }
-                        None => {
-                            tokio::spawn(converse(stream, router, place));
-                        }
+                let (Some(place), Ok(client)) = (places.take(Some(peer.ip())), Client::of(&stream))
+                else {
+                    continue;
+                };
+                let router = router.clone().layer(Extension(client));
+                let router = router.layer(Extension(Peer(Some(peer.ip()))));
+                match &tls {
+                    Some(tls) => {
+                        let secured = tls.accept(stream);
+                        tokio::spawn(async move {
+                            // Who does not speak TLS, or not in time, is not answered.
+                            if let Ok(Ok(stream)) = timeout(PATIENCE, secured).await {
+                                converse(stream, router, place).await;
+                            }
+                        });
+                    }
+                    None => {
+                        tokio::spawn(converse(stream, router, place));
                     }
                 }
             }
@@ -89,8 +93,9 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 };
-                if let Some(place) = places.take(None) {
-                    tokio::spawn(converse(stream, router.clone(), place));
+                if let (Some(place), Ok(client)) = (places.take(None), Client::of(&stream)) {
+                    let router = router.clone().layer(Extension(client));
+                    tokio::spawn(converse(stream, router, place));
                 }
             }
         }

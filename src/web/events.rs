@@ -4,21 +4,17 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::Frame;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
+use super::client::Client;
 use crate::live::{Event, Grant, Happening, LiveLink};
 
 /// Parts of a body that may wait for their reader.
 const WAITING: usize = 4;
-
-/// How often something is sent to who holds a lease. Of who has gone hyper knows when it reads, which it does not while bytes that came after
-/// the request wait for its end; a write fails in any case.
-const PULSE: Duration = Duration::from_millis(250);
 
 /// A body whose parts come by and by.
 struct Parts(mpsc::Receiver<Bytes>);
@@ -91,23 +87,16 @@ impl ConnectionLease {
     }
 
     /// `answer`, whose body goes on until its reader has gone: then the lease ends, or when the link does.
-    pub(super) fn hold(self, answer: Bytes) -> Body {
+    pub(super) fn hold(self, answer: Bytes, client: Client) -> Body {
         let (parts, body) = mpsc::channel(WAITING);
         tokio::spawn(async move {
             let lease = self;
             // One that has gone already is told by the next.
             let _ = parts.send(answer).await;
-            let pulse = async {
-                loop {
-                    tokio::time::sleep(PULSE).await;
-                    // White space, which JSON may end with. One that has no room yet is enough.
-                    let _ = parts.try_send(Bytes::from_static(b"\n"));
-                }
-            };
             tokio::select! {
                 () = parts.closed() => {}
                 () = lease.link.ended() => {}
-                () = pulse => {}
+                () = client.gone() => {}
             }
         });
         Body::new(Parts(body))

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use record::in_effect::InEffect;
 use record::link_spec::{CONDITIONS, LinkSpec, PROFILES};
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::capture::CaptureQuery;
 use super::change::{ChangeQuery, Form, Whole, lease, order};
+use super::client::Client;
 use super::events::ConnectionLease;
 use super::problem::Problem;
 use super::{App, capture, events};
@@ -86,9 +87,19 @@ pub(super) async fn put(
     name: Name,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: HeaderMap,
+    Extension(client): Extension<Client>,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
-    change(&app, find(&app, name)?, Form::All, query, &headers, body).await
+    change(
+        &app,
+        find(&app, name)?,
+        Form::All,
+        query,
+        &headers,
+        client,
+        body,
+    )
+    .await
 }
 
 /// Changes conditions: a JSON Merge Patch (RFC 7396) over those in force; null takes one away.
@@ -111,9 +122,19 @@ pub(super) async fn patch(
     name: Name,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: HeaderMap,
+    Extension(client): Extension<Client>,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
-    change(&app, find(&app, name)?, Form::Patch, query, &headers, body).await
+    change(
+        &app,
+        find(&app, name)?,
+        Form::Patch,
+        query,
+        &headers,
+        client,
+        body,
+    )
+    .await
 }
 
 /// The schedules of a link: whether their time runs, where it stands, and what is in force at it.
@@ -148,10 +169,11 @@ pub(super) async fn put_schedule(
     name: Name,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: HeaderMap,
+    Extension(client): Extension<Client>,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
-    change(&app, link, Form::Schedule, query, &headers, body).await
+    change(&app, link, Form::Schedule, query, &headers, client, body).await
 }
 
 /// Ends the lease of a link now: it reverts to what stood before.
@@ -399,6 +421,7 @@ async fn change(
     form: Form,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: &HeaderMap,
+    client: Client,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
     let Query(query) = query?;
@@ -412,7 +435,7 @@ async fn change(
     let revision = changed.revision;
     let told = json(&tell(app, changed).await)?;
     Ok(match lease {
-        Some(lease) => answer(revision, lease.hold(format!("{told}\n").into())),
+        Some(lease) => answer(revision, lease.hold(format!("{told}\n").into(), client)),
         None => answer(revision, told.into()),
     })
 }

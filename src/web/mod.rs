@@ -6,6 +6,7 @@
 mod access;
 mod capture;
 mod change;
+mod client;
 mod connections;
 mod events;
 mod guard;

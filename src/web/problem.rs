@@ -110,6 +110,8 @@ impl From<QueryRejection> for Problem {
             cause.downcast_ref::<serde_path_to_error::Error<serde::de::value::Error>>()
         });
         match at {
+            // Beyond all keys, as where one stands twice.
+            Some(at) if at.path().iter().next().is_none() => Self::bad_request(at.inner()),
             Some(at) => Self::bad_query(&at.path().to_string(), at),
             None => Self::bad_request(refused.body_text()),
         }

@@ -132,8 +132,7 @@ fn without_runs() -> Result<()> {
 }
 
 fn unmet() -> Result<()> {
-    const UNMET: &str =
-        "repeats = 2\nexpect = [{ of = 'ping.rtt_ms.median', most = '1us' }]\n";
+    const UNMET: &str = "repeats = 2\nexpect = [{ of = 'ping.rtt_ms.median', most = '1us' }]\n";
     let small = Small::of(&[PING, PLAIN, UNMET])?;
     for number in ["1/2", "2/2"] {
         let output = process::run(&mut shard(&small, number))?;

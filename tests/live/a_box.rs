@@ -1,6 +1,6 @@
 //! A box between two interfaces that listens: it has given up all else, and its API is whole.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -56,7 +56,7 @@ fn confined() -> Result<()> {
         live.at
     );
     let mut capture = ns.run(|| live.connect())??;
-    std::io::Write::write_all(&mut capture, head.as_bytes())?;
+    capture.write_all(head.as_bytes())?;
     let mut begun = vec![0; 64];
     capture.read_exact(&mut begun)?;
     ensure!(begun.starts_with(b"HTTP/1.0 200 "), "{begun:?}");
@@ -72,8 +72,19 @@ fn confined() -> Result<()> {
     drop(capture);
 
     let before = ns.run(|| live.link())??["conditions"].clone();
-    let leased = ns.run(|| live.patch("?for=1s", r#"{"loss": "100%"}"#))??;
-    ensure!(leased.status == 200, "{leased:?}");
+    let body = r#"{"loss": "100%"}"#;
+    let mut holder = ns.run(|| live.connect())??;
+    write!(
+        holder,
+        "PATCH /v1/links/link?for=connection HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}\n",
+        live.at,
+        body.len()
+    )?;
+    process::wait_for("a lease", || {
+        let link = ns.run(|| live.link())??;
+        Ok(link["lease"].is_object().then_some(()))
+    })?;
+    drop(holder);
     process::wait_for("the box to revert", || {
         let link = ns.run(|| live.link())??;
         let is_back = link["lease"].is_null() && link["conditions"] == before;

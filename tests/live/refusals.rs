@@ -52,6 +52,7 @@ fn wrong_requests() -> Result<()> {
         (exec.patch("?for=forever", "{}")?, 422, Some("for")),
         (exec.patch("?four=1s", "{}")?, 400, Some("four")),
         (exec.patch("?dry_run=2", "{}")?, 400, Some("dry_run")),
+        (exec.patch("?for=1s&for=2s", "{}")?, 400, None),
         (
             exec.get("/v1/links/link/counters?since=abc")?,
             400,

@@ -24,6 +24,9 @@ pub(crate) const NEEDS: [Need; 5] = [
     Need::Tool("wget"),
 ];
 
+/// Values that are typed: each may be tried once before it is whole.
+const MOST_HALF_TYPED: usize = 4;
+
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
         "by the page a link is changed, undone, and taken away as a command and as a scenario",
@@ -95,7 +98,10 @@ fn walk() -> Result<()> {
     let errors = browser.errors()?;
     let is_half_typed =
         |error: &String| error.contains("dry_run=1") && error.contains("status of 422");
-    ensure!(errors.iter().all(is_half_typed), "{errors:?}");
+    ensure!(
+        errors.len() <= MOST_HALF_TYPED && errors.iter().all(is_half_typed),
+        "{errors:?}"
+    );
     Ok(())
 }
 
