@@ -1,6 +1,7 @@
 //! What the tests of the built program share.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
+pub(crate) mod api;
 pub(crate) mod capture;
 pub(crate) mod counters;
 pub(crate) mod datagrams;

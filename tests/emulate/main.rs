@@ -7,6 +7,7 @@ mod frames;
 mod host;
 mod lifecycle;
 mod links;
+mod listen;
 mod nics;
 mod on_exit;
 mod recovery;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     host::add(&mut suite);
     refusals::add(&mut suite);
     lifecycle::add(&mut suite);
+    listen::add(&mut suite);
     links::add(&mut suite);
     nics::add(&mut suite);
     on_exit::add(&mut suite);

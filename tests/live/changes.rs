@@ -6,7 +6,7 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Exec, Listening};
+use crate::common::api::{Answer, Exec, Listening};
 use crate::common::process;
 use crate::common::suite::{Need, Suite};
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::api::Exec;
+use crate::common::api::Exec;
 use crate::common::process;
 use crate::common::suite::{Need, Suite};
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, TcpStream};
 use anyhow::{Result, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::api::Exec;
+use crate::common::api::Exec;
 use crate::common::suite::{Need, Suite};
 use crate::common::usage::{Usage, heap_kib};
 use crate::common::{is_soak, process, raw};

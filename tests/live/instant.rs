@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 
-use crate::api::Exec;
+use crate::common::api::Exec;
 use crate::common::suite::{Need, Suite};
 use crate::common::{is_soak, process};
 

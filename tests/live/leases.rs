@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::api::Exec;
+use crate::common::api::Exec;
 use crate::common::process;
 use crate::common::suite::{Need, Suite};
 

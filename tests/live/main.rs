@@ -1,7 +1,5 @@
 //! Links of a running `farwire exec`, watched and changed over HTTP and on a terminal.
 
-mod a_box;
-mod api;
 mod beyond;
 mod changes;
 #[path = "../common/mod.rs"]
@@ -34,7 +32,6 @@ fn main() -> ExitCode {
     leases::add(&mut suite);
     metrics::add(&mut suite);
     beyond::add(&mut suite);
-    a_box::add(&mut suite);
     replay::add(&mut suite);
     round_trips::add(&mut suite);
     packets::add(&mut suite);

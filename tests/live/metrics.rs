@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::api::Exec;
+use crate::common::api::Exec;
 use crate::common::process;
 use crate::common::suite::{Need, Suite};
 

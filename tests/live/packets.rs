@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::api::Exec;
+use crate::common::api::Exec;
 use crate::common::process::{self, wait_for};
 use crate::common::suite::{Need, Suite};
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use crate::api::{Answer, Exec};
+use crate::common::api::{Answer, Exec};
 use crate::common::process;
 use crate::common::suite::{Need, Suite};
 

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::api::Exec;
+use crate::common::api::Exec;
 use crate::common::suite::{Need, Suite};
 
 /// Both delays of the link.

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::api::{Answer, Listening};
+use crate::common::api::{Answer, Listening};
 use crate::common::process;
 use crate::common::suite::{Need, Suite};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Exec};
+use crate::common::api::{Answer, Exec};
 use crate::common::process;
 use crate::common::suite::{Need, Suite};
 use crate::refusals::is_problem;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 
-use crate::api::{Exec, Listening};
+use crate::common::api::{Exec, Listening};
 use crate::common::is_soak;
 use crate::common::process;
 use crate::common::suite::{Need, Suite};

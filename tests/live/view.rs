@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::api::Listening;
+use crate::common::api::Listening;
 use crate::common::process;
 use crate::common::suite::{Need, Suite};
 

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::common::process::{self, PATIENCE};
+use super::process::{self, PATIENCE};
 
 /// A farwire that listens.
 pub(crate) struct Listening {

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 
-use crate::api::Listening;
+use crate::common::api::Listening;
 use crate::common::process;
 use crate::common::suite::{Need, Suite};
 
