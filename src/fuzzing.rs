@@ -2,8 +2,8 @@
 
 use std::str;
 
+use conditions::link_spec::{LinkSpec, warnings};
 use model::{Bytes, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side};
-use record::link_spec::{LinkSpec, warnings};
 use record::plan::Plan;
 
 use crate::experiment::{runner, scenario};

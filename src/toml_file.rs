@@ -14,8 +14,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use record::link_spec::LinkSpec;
-use record::{dist, nearest};
+use conditions::link_spec::LinkSpec;
+use conditions::{dist, nearest};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

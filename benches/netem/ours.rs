@@ -1,8 +1,8 @@
 //! The same packets through farwire's model.
 
 use anyhow::{Context as _, Result};
+use conditions::link_spec::LinkSpec;
 use model::{Bytes, Flow, Link, Nanos, Outcome, Packet, PacketId, Side};
-use record::link_spec::LinkSpec;
 
 use crate::jobs::{HEADERS, Job};
 

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use conditions::way::Route;
 use model::Nanos;
 use record::plan::Case;
-use record::way::Route;
 use record::{Direction, Figure, Measurement, Metric, Record, Statistic};
 use report::analysis::calibration::{Suite, SuiteCell};
 

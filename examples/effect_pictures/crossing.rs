@@ -1,8 +1,8 @@
 //! Packets that cross a link in virtual time.
 
 use anyhow::Result;
+use conditions::link_spec::LinkSpec;
 use model::{Bytes, Link, Nanos, Outcome, Packet, PacketId, Side};
-use record::link_spec::LinkSpec;
 
 /// Packets that went up a link, by their numbers, and what became of them.
 pub(crate) struct Crossing {

@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::ask::AtArg;
 use super::link::LinkArgs;
 use crate::live::{LeaseFor, LeaseId};
+use conditions::link_spec::LinkSpec;
 use instruments::failure::{Blame, Failure};
-use record::link_spec::LinkSpec;
 use record::printable::printable_lines;
 
 /// List the links of a farwire that runs with --listen, and what is in force on each

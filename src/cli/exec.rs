@@ -24,13 +24,13 @@ use crate::live::NewLink;
 use crate::notes::note;
 use crate::testbed::{self, EmulatedBed};
 use crate::tui::CommandOutput;
+use conditions::link_spec::LinkSpec;
 use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
 use instruments::serve::{self, Limits, Ports, ServeConfig};
 use netio::signals;
 use netio::stop::Stop;
 use record::bed::THE_LINK;
-use record::link_spec::LinkSpec;
 
 /// Run a command or a shell behind an emulated link, on a test bed of its own
 ///

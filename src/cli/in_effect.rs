@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use conditions::in_effect::{InEffect, Tried, WayInEffect};
+use conditions::link_spec::{AsNetem, DirectionSpec, LinkSpec};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
-use record::in_effect::{InEffect, Tried, WayInEffect};
-use record::link_spec::{AsNetem, DirectionSpec, LinkSpec};
 use record::table::{Column, Table};
 use report::{Terminal, prose, table_text};
 

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use model::{BitsPerSec, LinkConfig, Nanos};
-use netio::{CpuUse, Waiter};
-use record::link_spec::reach::{self, Host};
-use record::link_spec::{
+use conditions::link_spec::reach::{self, Host};
+use conditions::link_spec::{
     CONDITIONS, Condition, DirectionSpec, LinkProfile, LinkSpec, PROFILES, ToffeeSpec, warnings,
 };
+use model::{BitsPerSec, LinkConfig, Nanos};
+use netio::{CpuUse, Waiter};
 
 use crate::named_files::AllowFilesArg;
 use crate::notes::note;
@@ -179,8 +179,8 @@ fn name(prefix: &str, condition: &Condition) -> String {
 mod tests {
     use super::*;
     use clap::Parser;
+    use conditions::way::{FULL_FRAME, Way};
     use model::StageSpec;
-    use record::way::{FULL_FRAME, Way};
 
     #[derive(Parser)]
     struct Program {

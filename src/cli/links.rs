@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use record::link_spec::LinkSpec;
+use conditions::link_spec::LinkSpec;
 use record::quantity::counted;
 use record::summary::{DirectionSummary, Summary};
 use serde::{Deserialize, Serialize};

@@ -42,11 +42,11 @@ use crate::forward::thread::ForwarderOptions;
 use crate::notes::{self, LogFormat};
 use crate::testbed;
 use ::report::Terminal;
+use conditions::in_effect::MemoryNeed;
+use conditions::link_spec::LinkSpec;
 use instruments::failure::{Blame, Failure};
 use instruments::output;
-use record::in_effect::MemoryNeed;
 use record::lateness::LateBudget;
-use record::link_spec::LinkSpec;
 
 /// A wide-area network between two interfaces, measured through, with the trust of every number stated
 #[derive(Debug, Parser)]

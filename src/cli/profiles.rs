@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use record::link_spec::{LinkProfile, LinkSpec, PROFILES};
+use conditions::link_spec::{LinkProfile, LinkSpec, PROFILES};
 use report::{Terminal, hanging};
 use serde::Serialize;
 

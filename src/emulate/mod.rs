@@ -28,6 +28,7 @@ use crate::forward::thread::{
 };
 use crate::notes::{note, warn};
 use crate::service_manager::{self, Watchdog};
+use conditions::link_spec::EmulatedLink;
 use confinement::Confinement;
 use holder::BoxHolder;
 pub(crate) use holder::{OnExit, hold};
@@ -37,7 +38,6 @@ use netio::stop::Stop;
 use pair::{Pair, mtus};
 use port::acceptable;
 pub(crate) use port::blame;
-use record::link_spec::EmulatedLink;
 use record::summary::Summary;
 
 /// How often signals are asked for, in milliseconds; most of them end the waiting at once.

@@ -93,7 +93,7 @@ fn wake_up_latency_us(run: &Run) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::link_spec::LinkSpec;
+    use conditions::link_spec::LinkSpec;
 
     fn record() -> record::Record {
         let file = concat!(

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::live::{FigureRow, Links, NewLink, NumberedRun};
 use crate::testbed::Testbed;
+use conditions::link_spec::LinkSpec;
 use record::Record;
 use record::bed::{Bed, THE_LINK};
-use record::link_spec::LinkSpec;
 use record::plan::{Case, Plan, PlannedRun};
 
 /// Why a link's conditions stay as they are.

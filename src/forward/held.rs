@@ -6,7 +6,7 @@ use netio::{COPY_BELOW, Frame, FrameBytes, FrameRef, GsoFrame, Lent, Offload, Vl
 use super::arena::{Arena, Span};
 use super::capture::{Fate, Seen};
 use super::packet_log::{LogLine, PacketVerdict};
-use record::in_effect::BESIDE_FRAME;
+use conditions::in_effect::BESIDE_FRAME;
 
 /// Low bits of a packet's id: the segment; above them: the frame's place.
 const SEGMENT_BITS: u32 = 17;

@@ -17,8 +17,8 @@ use super::round_trips::{Gone, RoundTripTimes, RoundTrips};
 use super::run::Run;
 use super::stats::{Loss, Stats};
 use super::{BATCH, NewConditions, PortId, QUANTUM};
+use conditions::link_spec::Rules;
 use record::lateness::FlowDepartures;
-use record::link_spec::Rules;
 use record::summary::{DelaySummary, PacketLogSummary, ShareSummary};
 
 /// A link and the two ports that it is between.

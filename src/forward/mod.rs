@@ -25,13 +25,13 @@ use netio::{MemoryPort, Ports, Received, Spare, Stall};
 
 use agenda::Agenda;
 use capture::Tap;
+use conditions::link_spec::Rules;
 use held::HeldFrames;
 use lane::{Common, Lane};
 use load::Load;
 pub(crate) use load::TURN;
 use packet_log::PacketLogWriter;
 use record::lateness::{FlowDepartures, LateBudget};
-use record::link_spec::Rules;
 use record::summary::PacketLogSummary;
 use round_trips::RoundTripTimes;
 pub(crate) use stats::{Loss, Stats};

@@ -3,11 +3,11 @@
 use std::io;
 
 use super::flows::Flows;
+use conditions::link_spec::Rules;
 use hdrhistogram::Histogram;
 use model::{Counters, Nanos, Side};
 use netio::{Missed, Sending, Stall, Waiter};
 use record::lateness::LateBudget;
-use record::link_spec::Rules;
 use record::summary::{
     ClassSummary, DelaySum, DelaySummary, DepartureSummary, DirectionSummary, HandOverSummary,
     OwnLoss, ShareSummary, StallSummary, Summary, dropped_by_cause,

@@ -10,10 +10,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
+use conditions::link_spec::EmulatedLink;
 use model::{ConfigError, Link, LinkConfig, Nanos, Side, Waiting};
 use netio::{AfPacket, Alarm, CpuUse, Ports, RingSlots, Waiter, Wakes, clock};
 use record::lateness::{FlowDepartures, LateBudget};
-use record::link_spec::EmulatedLink;
 use record::summary::Summary;
 
 use super::capture::{Capture, CaptureHandle, Tap};
@@ -527,11 +527,11 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::BorrowedFd;
 
+    use conditions::link_spec::Rules;
     use model::{BitsPerSec, Delay, Effect, Framing, PathSpec, QueueLimit, Rate, StageSpec};
     use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
     use netio::userns::Privilege;
     use netio::{Capabilities, Missed, Received, Sending, TxFrame};
-    use record::link_spec::Rules;
     use record::summary::CaptureSummary;
 
     use super::super::capture::CaptureSpec;

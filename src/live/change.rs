@@ -1,9 +1,9 @@
 //! Changes of a link that runs: what is asked for, what became of it, and why not.
 
+use conditions::in_effect::MemoryNeed;
+use conditions::link_spec::LinkSpec;
+use conditions::nearest;
 use model::{ConfigError, Nanos, ScheduleClock, ScheduleOrder};
-use record::in_effect::MemoryNeed;
-use record::link_spec::LinkSpec;
-use record::nearest;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use anyhow::Result;
+use conditions::link_spec::{LinkSpec, over_time};
 use model::Nanos;
-use record::link_spec::{LinkSpec, over_time};
 use serde::Serialize;
 
 use super::moment::since;

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use conditions::link_spec::LinkSpec;
 use model::{Nanos, ScheduleClock, ScheduleOrder, check_change};
 use netio::clock;
-use record::link_spec::LinkSpec;
 use tokio::sync::{broadcast, watch};
 
 use super::change::{ChangeOrder, Refusal, check_memory};

@@ -19,7 +19,7 @@ mod words;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use record::link_spec::{EmulatedLink, LinkSpec};
+use conditions::link_spec::{EmulatedLink, LinkSpec};
 
 use crate::forward::thread::ForwarderHandle;
 

@@ -1,7 +1,7 @@
 //! Conditions in one line: as a box says what is in force, and as flags that give the same.
 
 use anyhow::Result;
-use record::link_spec::{CONDITIONS, DirectionSpec, LinkSpec};
+use conditions::link_spec::{CONDITIONS, DirectionSpec, LinkSpec};
 use serde_json::{Map, Value};
 
 /// Conditions as a box says what is in force: "delay 20ms, rate 10mbit each way, up loss 1%".

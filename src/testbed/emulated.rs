@@ -9,8 +9,8 @@ use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 use netio::netns::NetNs;
 
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions, ForwarderThread, RING_SLOTS};
+use conditions::link_spec::EmulatedLink;
 use record::lateness::LinkDepartures;
-use record::link_spec::EmulatedLink;
 use record::summary::Summary;
 
 /// A bed whose links are emulated.

@@ -22,6 +22,7 @@ use nix::unistd::{geteuid, getuid};
 
 use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
+use conditions::link_spec::LinkSpec;
 use instruments::external::{Running, Tool};
 use instruments::failure::{Blame, Failure};
 use instruments::measure::FarEnd;
@@ -29,7 +30,6 @@ use instruments::serve::{self, Server};
 use record::Measurement;
 use record::bed::{Bed, Nics};
 use record::lateness::{LateBudget, LinkDepartures};
-use record::link_spec::LinkSpec;
 use record::summary::Summary;
 
 pub(crate) use self::emulated::EmulatedBed;

@@ -14,13 +14,13 @@ use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
 use super::{ClientWork, Links, Testbed, TestbedSpec, environment};
 use crate::forward::thread::{EMULATOR_DIED, ForwarderHandle, ForwarderOptions};
+use conditions::link_spec::EmulatedLink;
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
 use instruments::serve::Server;
 use record::Measurement;
 use record::bed::{Bed, Ends};
 use record::lateness::{LateBudget, LinkDepartures};
-use record::link_spec::EmulatedLink;
 
 /// Namespaces of its own.
 struct Namespaces {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use conditions::link_spec::LinkSpec;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use record::link_spec::LinkSpec;
 use serde_json::{Map, Value};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;

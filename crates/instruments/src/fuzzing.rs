@@ -103,14 +103,17 @@ pub fn tools(bytes: &[u8]) {
 
 /// netem's distribution files.
 pub fn dist(bytes: &[u8]) {
-    if let Ok(table) = record::dist::parse(&String::from_utf8_lossy(bytes)) {
-        assert_eq!(record::dist::parse(&record::dist::print(&table)), Ok(table));
+    if let Ok(table) = conditions::dist::parse(&String::from_utf8_lossy(bytes)) {
+        assert_eq!(
+            conditions::dist::parse(&conditions::dist::print(&table)),
+            Ok(table)
+        );
     }
 }
 
 /// netem's options.
 pub fn netem(bytes: &[u8]) {
-    again::<record::link_spec::NetemSpec>(&String::from_utf8_lossy(bytes));
+    again::<conditions::link_spec::NetemSpec>(&String::from_utf8_lossy(bytes));
 }
 
 /// What a line says, it says again after it was written.
@@ -186,8 +189,8 @@ mod tests {
         assert!(Grant::parse(LINES[1]).is_ok());
         assert!(LINES[2].parse::<TransferResult>().is_ok());
         assert!(LINES[3].parse::<EchoResult>().is_ok());
-        assert!(record::dist::parse(DIST).is_ok());
-        assert!(NETEM.parse::<record::link_spec::NetemSpec>().is_ok());
+        assert!(conditions::dist::parse(DIST).is_ok());
+        assert!(NETEM.parse::<conditions::link_spec::NetemSpec>().is_ok());
     }
 
     proptest! {

@@ -12,8 +12,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use stats::layers::ETHERNET_HEADER;
 
-use crate::link_spec::{EmulatedLink, Hop, LinkSpec, emulated_link, route};
-use crate::way::Route;
+use conditions::link_spec::{EmulatedLink, Hop, LinkSpec, emulated_link, route};
+use conditions::way::Route;
 
 /// IPv6 needs 1280 (RFC 8200 §5); veth carries no more than 65535.
 const MTUS: RangeInclusive<u32> = 1280..=65_535;
@@ -568,7 +568,7 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::way::Way;
+    use conditions::way::Way;
 
     fn bed(text: &str) -> Bed {
         toml::from_str(text).unwrap()

@@ -6,12 +6,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
+use conditions::nearest;
 use model::{BitsPerSec, Bytes, Nanos, Probability};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use strum::IntoEnumIterator as _;
 
-use crate::{Direction, Figure, Measurement, Metric, Phase, Statistic, nearest};
+use crate::{Direction, Figure, Measurement, Metric, Phase, Statistic};
 
 /// A figure of an instrument, without its value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::metric::{Direction, Metric, Phase, Statistic};
+use conditions::Direction;
+
+use crate::metric::{Metric, Phase, Statistic};
 
 /// What one instrument found in one go.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

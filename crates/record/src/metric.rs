@@ -37,16 +37,6 @@ macro_rules! words {
 }
 
 words! {
-    /// Which way something went.
-    Direction {
-        /// From client to server.
-        Up,
-        /// From server to client.
-        Down,
-    }
-}
-
-words! {
     /// Of an instrument that measures without and with a load beside it, when.
     Phase {
         /// Before the load began.
@@ -262,6 +252,7 @@ impl Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Direction;
     use strum::IntoEnumIterator as _;
 
     #[test]

@@ -8,7 +8,7 @@ use stats::theory::loss::{self, Congestion, Law};
 
 use crate::Direction;
 use crate::plan::Case;
-use crate::way::{Route, Way};
+use conditions::way::{Route, Way};
 
 /// What both hosts and the emulator add to a round trip, in seconds: seen on small machines.
 const HOSTS_S: f64 = 80e-6;

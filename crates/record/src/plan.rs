@@ -14,10 +14,10 @@ use super::bed::Bed;
 use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
 use crate::lateness::LateBudget;
-use crate::link_spec::{EmulatedLink, LinkSpec};
 use crate::profile::Profile;
 use crate::shard::Shard;
-use crate::way::Route;
+use conditions::link_spec::{EmulatedLink, LinkSpec};
+use conditions::way::Route;
 
 /// A whole experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

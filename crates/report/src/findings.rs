@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{conditions, hosts};
+use super::{case_conditions, hosts};
 use crate::analysis::{Analysis, Bottleneck, CaseFigures, Verdict, ceiling, machine as own};
 use record::plan::Plan;
 use record::quantity::counted;
@@ -48,7 +48,7 @@ pub(super) fn verdicts(analysis: &Analysis<'_>) -> Table {
         };
         [
             case.name.as_str().into(),
-            conditions::path(case).unwrap_or_default().into(),
+            case_conditions::path(case).unwrap_or_default().into(),
             verdict,
         ]
     };
@@ -75,10 +75,10 @@ pub(super) fn conditions(plan: &Plan) -> Result<Table> {
     for case in &plan.cases {
         table.push([
             case.name.clone(),
-            conditions::path(case)?,
-            conditions::bed(case)?,
+            case_conditions::path(case)?,
+            case_conditions::bed(case)?,
             case.congestion.clone(),
-            conditions::repeats(&case.repeats),
+            case_conditions::repeats(&case.repeats),
         ]);
     }
     Ok(table)

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::conditions;
+use super::case_conditions;
 use crate::analysis::counted;
 use crate::analysis::intervals::intervals;
 use record::plan::{Case, Instrument};
@@ -173,8 +173,8 @@ struct Meta<'a> {
 }
 
 fn metadata(record: &Record, case: &Case, run: &Run, meta: &Meta<'_>) -> Value {
-    let box_of = conditions::path(case).unwrap_or_default();
-    let bed = conditions::bed(case).unwrap_or_default();
+    let box_of = case_conditions::path(case).unwrap_or_default();
+    let bed = case_conditions::bed(case).unwrap_or_default();
     let time = format!("{:.6}", meta.start);
     let series = meta.series.iter().map(|(name, points)| {
         let mean = points.iter().map(|point| point.1).sum::<f64>() / points.len() as f64;

@@ -8,12 +8,12 @@ use anyhow::Result;
 use askama::Template;
 use values::Values;
 
+use super::case_conditions::InForce;
 use super::charts::{self, Question};
-use super::conditions::InForce;
 use super::findings::{self, LEGEND};
 use super::render::Html;
 use super::tables::or_dash;
-use super::{conditions, hosts, spread, steady, tables};
+use super::{case_conditions, hosts, spread, steady, tables};
 use crate::analysis::{Analysis, CaseFigures, Verdict, left_out, machine};
 use record::plan::{Instrument, Order};
 use record::printable::printable_lines;
@@ -166,7 +166,7 @@ fn standings<'a>(analysis: &Analysis<'a>) -> Result<Vec<Standing<'a>>> {
         Ok(Standing {
             name: &figures.case.name,
             title: &figures.case.title,
-            conditions: conditions::in_force(figures.case)?,
+            conditions: case_conditions::in_force(figures.case)?,
             verdict: match judged {
                 true => findings::verdict(figures.verdict),
                 false => Cell::from("–"),

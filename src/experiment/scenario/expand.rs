@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::toml_file::SourceFile;
-use record::nearest;
+use conditions::nearest;
 
 /// More cases than anyone would wait for.
 const MOST_CASES: usize = 10_000;

@@ -21,8 +21,8 @@ pub(crate) use self::schema::schema;
 pub(crate) use self::tables::case_name;
 use self::tables::{CaseTable, InstrumentTable, QuickTable};
 use crate::toml_file::SourceFile;
+use conditions::nearest;
 use record::lateness::LateBudget;
-use record::nearest;
 use record::plan::{Case, Order, Plan};
 
 const DEFAULT_SEED: u64 = 1;

@@ -10,10 +10,10 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use conditions::nearest;
 use instruments::measure;
 use record::expectation::{Expectation, Judgement, Met, Rule, Trend, TrendWay};
 use record::figure_name::FigureName;
-use record::nearest;
 use record::plan::{Case, Published};
 use record::quantity::counted;
 use stats::deciding::Centre;

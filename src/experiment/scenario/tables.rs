@@ -16,12 +16,12 @@ use super::rules::{ExpectTable, PublishedText, Text};
 use crate::experiment::host;
 use crate::forward::thread::HELD_MEMORY;
 use crate::toml_file::SourceFile;
+use conditions::in_effect::MemoryNeed;
+use conditions::link_spec::LinkSpec;
+use conditions::nearest;
 use instruments::measure::{InstrumentArgs, Kind, Parameters};
 use record::bed::Bed;
 use record::figure_name::FigureName;
-use record::in_effect::MemoryNeed;
-use record::link_spec::LinkSpec;
-use record::nearest;
 use record::plan::{Case, Instrument, Narrow, Repeats};
 use stats::repeats;
 

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use conditions::link_spec::LinkProfile;
 use record::Record;
 use record::bed::Bed;
 use record::expectation::{Judgement, Met, Rule, TrendWay};
 use record::figure_name::FigureName;
-use record::link_spec::LinkProfile;
 use record::plan::{Instrument, Published, Repeats};
 use report::analysis::compare::Comparison;
 use stats::deciding::Centre;

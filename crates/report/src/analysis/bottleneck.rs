@@ -1,10 +1,10 @@
 //! Which segment of a chain limits the whole path.
 
 use super::{Across, CaseFigures};
-use crate::conditions;
+use crate::case_conditions;
+use conditions::link_spec::LinkSpec;
 use record::bed::{Bed, Ends};
 use record::figure_name::FigureName;
-use record::link_spec::LinkSpec;
 use record::{Metric, Statistic};
 use stats::hodges_lehmann::{Sense, Shift};
 
@@ -165,7 +165,7 @@ fn link(figures: &CaseFigures<'_>) -> String {
     };
     let first = ends.client.min(ends.server);
     let spec = chain.links.get(&chain.nodes[first..=first + 1].join("-"));
-    let words = conditions::link(spec.unwrap_or(&LinkSpec::default()));
+    let words = case_conditions::link(spec.unwrap_or(&LinkSpec::default()));
     words.unwrap_or_else(|error| format!("{error:#}"))
 }
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use model::{BitsPerSec, Bytes, Nanos, Probability, Toffee};
 
+use conditions::way::{Bottleneck, Route, Way};
 use record::Direction;
 use record::pace;
 use record::plan::{Case, Instrument};
 use record::profile::Carrier;
-use record::way::{Bottleneck, Route, Way};
 use stats::layers::{Counted, Protocol, Stack};
 use stats::theory::PathConditions;
 use stats::theory::limits::{Cause, Limits};

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use super::{Analysis, CaseFigures, machine};
-use crate::conditions::link;
+use crate::case_conditions::link;
 use record::Record;
 use record::figure_name::FigureName;
 use stats::hodges_lehmann::{Change, Sense, Shift};

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
+use conditions::way::FULL_FRAME;
 use record::figure_name::FigureName;
 use record::plan::Case;
-use record::way::FULL_FRAME;
 
 /// What a trusted cell's mean deviation does not exceed: this share of the truth.
 const NEAR: f64 = 0.01;

@@ -3,11 +3,11 @@
 
 use model::{DropCause, Effect};
 
+use conditions::way::FULL_FRAME;
 use record::crossing::CrossedFlow;
 use record::plan::{Case, Instrument};
 use record::profile::{Carrier, Profile, SampleKind};
 use record::summary::{DirectionSummary, Summary};
-use record::way::FULL_FRAME;
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 use stats::layers::{ETHERNET_HEADER, UDP_HEADER, ip_header};
 

@@ -28,8 +28,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::as_netem::AsNetem;
 pub use self::classes::ClassSpec;
-pub use self::hop::{Hop, Stages};
-pub(crate) use self::hop::{emulated_link, route};
+pub use self::hop::{Hop, Stages, emulated_link, route};
+
 pub use self::jitter::JitterSpec;
 pub use self::netem::NetemSpec;
 pub use self::profiles::{LinkProfile, PROFILES};

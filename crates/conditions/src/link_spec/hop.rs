@@ -41,7 +41,7 @@ pub struct Stages {
 
 impl Hop {
     /// Its two directions the other way round.
-    pub(crate) fn reversed(mut self) -> Self {
+    pub fn reversed(mut self) -> Self {
         let all = self.classes.iter_mut().map(|(_, stages)| stages);
         for stages in all.chain([&mut self.rest]) {
             std::mem::swap(&mut stages.up, &mut stages.down);
@@ -60,7 +60,7 @@ impl Hop {
 
 /// The model's link number `link` of hops in the order in which a packet going up meets them; one going down meets them
 /// in reverse. The classes are those of the hop that has any.
-pub(crate) fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
+pub fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
     let rules = hops.iter().flat_map(|hop| &hop.classes);
     let rules: Vec<Rule> = rules.map(|(rule, _)| rule.clone()).collect();
     let paths = (0..).zip(0..=rules.len()).flat_map(|(class, index)| {
@@ -85,7 +85,7 @@ pub(crate) fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink 
 }
 
 /// What packets that no rule takes meet on such hops.
-pub(crate) fn route(hops: &[Hop]) -> Route {
+pub fn route(hops: &[Hop]) -> Route {
     let (up, down) = ways(hops, 0);
     let mut all = up.iter().chain(&down);
     Route {

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
+use conditions::link_spec::LinkSpec;
 use record::bed::Bed;
-use record::link_spec::LinkSpec;
 use record::plan::{Case, Repeats};
 
 /// The longest text of a condition that is said whole, in characters: a distribution's values are longer.

@@ -1,0 +1,44 @@
+//! The two directions of a link.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use strum::{EnumIter, IntoStaticStr};
+
+/// A direction of a link.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    IntoStaticStr,
+    EnumIter,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Direction {
+    /// From client to server.
+    Up,
+    /// From server to client.
+    Down,
+}
+
+impl Direction {
+    /// Its name in files, records and CSV.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// One sentence that explains it in reports.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Up => "From client to server.",
+            Self::Down => "From server to client.",
+        }
+    }
+}
