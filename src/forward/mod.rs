@@ -9,12 +9,14 @@ mod arena;
 pub(crate) mod capture;
 mod departures;
 mod flows;
-mod held;
-mod lane;
+mod held_frames;
+mod link_runner;
 mod load;
+mod observed;
+mod observers;
 pub(crate) mod packet_log;
 pub(crate) mod round_trips;
-mod run;
+mod segment_run;
 pub(crate) mod stats;
 #[cfg(test)]
 mod tests;
@@ -26,15 +28,15 @@ use netio::{MemoryPort, Ports, Received, Spare, Stall};
 use agenda::Agenda;
 use capture::Tap;
 use conditions::link_spec::Rules;
-use held::HeldFrames;
-use lane::{Common, Lane};
+use held_frames::HeldFrames;
+use link_runner::{LinkRunner, Shared};
 use load::Load;
 pub(crate) use load::TURN;
 use packet_log::PacketLogWriter;
 use record::lateness::{FlowDepartures, LateBudget};
 use record::summary::PacketLogSummary;
 use round_trips::RoundTripTimes;
-pub(crate) use stats::{Loss, Stats};
+use stats::{EmulatorLoss, Stats};
 
 /// Neighbouring segments that are due within this span leave as one frame, when the last of them is due.
 const QUANTUM: Nanos = Nanos(10_000);
@@ -46,18 +48,18 @@ const INTAKE: usize = 64;
 const BATCH: usize = 32;
 
 /// Longest that arrivals are left alone while something is held: far less than the rings hold.
-const LONGEST_PATIENCE: Nanos = Nanos(1_000_000);
+const LONGEST_WAIT: Nanos = Nanos(1_000_000);
 
 /// Sets of ports, the links between them, and the frames that are on their way.
 pub(crate) struct Forwarder<P: Ports> {
-    lanes: Vec<Lane>,
+    runners: Vec<LinkRunner>,
     /// By set and port: whose end that is.
     ends: Vec<Vec<Option<(u32, Side)>>>,
     agenda: Agenda,
-    common: Common<P>,
+    shared: Shared<P>,
     load: Load,
     /// How long arrivals can wait, because none of them is due sooner.
-    patience: Nanos,
+    min_delay: Nanos,
     /// Links that are due in this step.
     due: Vec<u32>,
 }
@@ -118,17 +120,17 @@ impl<P: Ports> Forwarder<P> {
     /// Without links yet; `memory` is how many bytes of frames may be held.
     pub(crate) fn new(sets: Vec<P>, memory: usize) -> Self {
         Self {
-            lanes: Vec::new(),
+            runners: Vec::new(),
             ends: sets.iter().map(|_| Vec::new()).collect(),
             agenda: Agenda::default(),
-            common: Common {
+            shared: Shared {
                 sets,
                 held: HeldFrames::new(memory),
                 due: Vec::new(),
                 spare: Spare::default(),
             },
             load: Load::default(),
-            patience: LONGEST_PATIENCE,
+            min_delay: LONGEST_WAIT,
             due: Vec::new(),
         }
     }
@@ -142,15 +144,15 @@ impl<P: Ports> Forwarder<P> {
         budget: LateBudget,
         log: Option<PacketLogWriter>,
     ) {
-        let number = u32::try_from(self.lanes.len()).expect("far fewer links");
+        let number = u32::try_from(self.runners.len()).expect("far fewer links");
         for (end, side) in ports.into_iter().zip([Side::A, Side::B]) {
             let ends = &mut self.ends[end.set()];
             ends.resize(ends.len().max(end.port() + 1), None);
             ends[end.port()] = Some((number, side));
         }
-        let lane = Lane::new(ports, link, rules, Stats::within(budget), log);
-        self.patience = self.patience.min(lane.least_delay());
-        self.lanes.push(lane);
+        let runner = LinkRunner::new(ports, link, rules, Stats::within(budget), log);
+        self.min_delay = self.min_delay.min(runner.least_delay());
+        self.runners.push(runner);
     }
 
     /// Does everything that is to be done by `now`; and what is due up to `lead` later, if it is alone, gets ready for its
@@ -163,7 +165,7 @@ impl<P: Ports> Forwarder<P> {
             self.due.push(link);
         }
         for link in self.due.drain(..) {
-            let next = self.lanes[link as usize].turn(&mut self.common, horizon, now);
+            let next = self.runners[link as usize].turn(&mut self.shared, horizon, now);
             self.agenda.set(link, next);
         }
         match (waiting, self.agenda.next()) {
@@ -179,38 +181,38 @@ impl<P: Ports> Forwarder<P> {
         let Some(link) = self.agenda.take(at) else {
             return Next::Now;
         };
-        let next = self.lanes[link as usize].turn_ahead(&mut self.common, at);
+        let next = self.runners[link as usize].turn_ahead(&mut self.shared, at);
         self.agenda.set(link, next);
         self.agenda.next().map_or(Next::Arrival, Next::At)
     }
 
     /// Offers what has arrived, all ports merged by arrival; when the next arrival was that still waits.
     fn take_in(&mut self, now: Nanos) -> Option<Nanos> {
-        for set in &mut self.common.sets {
+        for set in &mut self.shared.sets {
             set.refresh(now);
         }
         for _ in 0..INTAKE {
             let (arrival, set) = self.next_arrival()?;
             self.load.arrived(arrival);
-            let taken = self.common.sets[usize::from(set)].take();
+            let taken = self.shared.sets[usize::from(set)].take();
             let ends = &self.ends[usize::from(set)];
             let end = taken.and_then(|(port, received)| {
                 let (link, side) = (*ends.get(port)?)?;
                 Some((link, side, received))
             });
             if let Some((link, side, received)) = end {
-                let lane = &mut self.lanes[link as usize];
+                let runner = &mut self.runners[link as usize];
                 match received {
-                    Received::Frame(frame) => lane.accept(&mut self.common, side, frame),
-                    Received::Truncated => lane.lose_unseen(arrival, side, Loss::TooLong),
+                    Received::Frame(frame) => runner.accept(&mut self.shared, side, frame),
+                    Received::Truncated => runner.lose_unseen(arrival, side, EmulatorLoss::TooLong),
                     Received::UnsupportedGso => {
-                        lane.lose_unseen(arrival, side, Loss::UnsupportedGso);
+                        runner.lose_unseen(arrival, side, EmulatorLoss::UnsupportedGso);
                     }
                 }
                 self.agenda.set(link, Some(Nanos::ZERO));
             }
-            while let Some(place) = self.common.sets[usize::from(set)].recall() {
-                self.common.held.give_back(set, place);
+            while let Some(place) = self.shared.sets[usize::from(set)].recall() {
+                self.shared.held.give_back(set, place);
             }
         }
         Some(self.next_arrival()?.0)
@@ -218,17 +220,17 @@ impl<P: Ports> Forwarder<P> {
 
     /// The first arrival that was not taken in yet, and the set that has it.
     fn next_arrival(&self) -> Option<(Nanos, u16)> {
-        let arrivals = self.common.sets.iter().zip(0..);
+        let arrivals = self.shared.sets.iter().zip(0..);
         let arrivals = arrivals.filter_map(|(set, number)| Some((set.arrival()?, number)));
         arrivals.min()
     }
 
     /// The machine stood still so long before the next step.
     #[cold]
-    pub(crate) fn stood_still(&mut self, stall: Stall) {
-        self.lanes
+    pub(crate) fn stalled(&mut self, stall: Stall) {
+        self.runners
             .iter_mut()
-            .for_each(|lane| lane.stood_still(stall));
+            .for_each(|runner| runner.stalled(stall));
     }
 
     /// Whether so much arrives that the next turn comes at its own time, [`TURN`] after this one.
@@ -238,19 +240,19 @@ impl<P: Ports> Forwarder<P> {
 
     /// Whether what arrives until `until` can wait until then: no packet is due sooner.
     pub(crate) fn can_wait(&self, now: Nanos, until: Nanos) -> bool {
-        until <= now + self.patience
+        until <= now + self.min_delay
     }
 
     /// Whether anything has arrived since the last step.
     pub(crate) fn has_arrivals(&self) -> bool {
-        self.common.sets.iter().any(P::has_arrivals)
+        self.shared.sets.iter().any(P::has_arrivals)
     }
 
     /// Gives ports back what of their memory would end a sleep at once.
     pub(crate) fn prepare_to_sleep(&mut self) {
-        for (set, number) in self.common.sets.iter().zip(0..) {
+        for (set, number) in self.shared.sets.iter().zip(0..) {
             if let Some(place) = set.recall_to_wait() {
-                self.common.held.give_back(number, place);
+                self.shared.held.give_back(number, place);
             }
         }
     }
@@ -268,11 +270,11 @@ impl<P: Ports> Forwarder<P> {
     ) -> Result<Nanos, ConfigError> {
         // What came before meets the conditions that it found.
         let at = self.take_in(now).unwrap_or(now);
-        let at = self.lanes[link].change(at, new)?;
+        let at = self.runners[link].change(at, new)?;
         let number = u32::try_from(link).expect("far fewer links");
         self.agenda.set(number, Some(Nanos::ZERO));
-        let least = self.lanes.iter().map(Lane::least_delay).min();
-        self.patience = least.map_or(LONGEST_PATIENCE, |least| least.min(LONGEST_PATIENCE));
+        let least = self.runners.iter().map(LinkRunner::least_delay).min();
+        self.min_delay = least.map_or(LONGEST_WAIT, |least| least.min(LONGEST_WAIT));
         Ok(at)
     }
 
@@ -286,75 +288,75 @@ impl<P: Ports> Forwarder<P> {
         side: Side,
         interface: u32,
     ) -> std::io::Result<()> {
-        let end = self.lanes[link].ports()[side.index()];
-        self.common.sets[end.set()].rejoin(end.port(), interface)
+        let end = self.runners[link].ports()[side.index()];
+        self.shared.sets[end.set()].rejoin(end.port(), interface)
     }
 
     /// Copies packets of a link from now on, until that is to end.
     pub(crate) fn capture(&mut self, link: usize, tap: Tap) {
-        self.lanes[link].capture(tap);
+        self.runners[link].capture(tap);
         let number = u32::try_from(link).expect("far fewer links");
         self.agenda.set(number, Some(Nanos::ZERO));
     }
 
-    /// Looks for round trips on a link from now on.
-    pub(crate) fn watch(&mut self, link: usize) {
-        self.lanes[link].watch();
+    /// Measures round trips on a link from now on.
+    pub(crate) fn measure_round_trips(&mut self, link: usize) {
+        self.runners[link].measure_round_trips();
     }
 
     /// How long the round trips took that were seen on a link so far, by side; none before it was watched.
     pub(crate) fn round_trips(&self, link: usize) -> [RoundTripTimes; 2] {
-        self.lanes[link].round_trips()
+        self.runners[link].round_trips()
     }
 
     /// Gives up what is still on its way on a link and ends its packet log with it; what of that was kept.
     pub(crate) fn finish(&mut self, link: usize) -> Option<PacketLogSummary> {
-        self.lanes[link].finish(&mut self.common)
+        self.runners[link].finish(&mut self.shared)
     }
 
     /// Everything counted so far of a link.
     pub(crate) fn stats(&mut self, link: usize) -> &Stats {
-        let lane = &mut self.lanes[link];
-        let ends = lane.ports();
-        let stats = lane.stats();
+        let runner = &mut self.runners[link];
+        let ends = runner.ports();
+        let stats = runner.stats();
         for side in [Side::A, Side::B] {
             let set = ends[side.index()].set();
-            let missed = self.common.sets[set].missed();
+            let missed = self.shared.sets[set].missed();
             if self.ends[set].len() == 1 {
                 stats.missed[side.index()] = missed;
             } else {
                 stats.missed_by_any = missed;
             }
         }
-        stats.peak_bytes = self.common.held.peak_bytes();
+        stats.peak_bytes = self.shared.held.peak_bytes();
         stats
     }
 
     /// What has left a link so far, by kind of packets.
     pub(crate) fn departures(&self, link: usize) -> Vec<FlowDepartures> {
-        self.lanes[link].departures()
+        self.runners[link].departures()
     }
 
     /// What waits for the bottleneck of each direction of a link at `at`, by ingress.
     pub(crate) fn backlogs(&self, link: usize, at: Nanos) -> [Option<Waiting>; 2] {
-        self.lanes[link].backlogs(at)
+        self.runners[link].backlogs(at)
     }
 
     /// Bytes of frames held now on all links, book-keeping included.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.common.held.bytes()
+        self.shared.held.bytes()
     }
 
     pub(crate) fn links(&self) -> usize {
-        self.lanes.len()
+        self.runners.len()
     }
 
     pub(crate) fn sets(&self) -> &[P] {
-        &self.common.sets
+        &self.shared.sets
     }
 
     pub(crate) fn rules(&self, link: usize) -> &Rules {
-        self.lanes[link].rules()
+        self.runners[link].rules()
     }
 }
 
@@ -381,6 +383,6 @@ pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
             None => break,
         }
     }
-    let sets = <[MemoryPort; 2]>::try_from(forwarder.common.sets);
+    let sets = <[MemoryPort; 2]>::try_from(forwarder.shared.sets);
     sets.unwrap_or_else(|_| unreachable!("both are there still"))
 }

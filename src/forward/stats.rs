@@ -15,7 +15,7 @@ use record::summary::{
 
 /// Why the emulator itself lost packets; none of these is the emulated network's doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
+pub(crate) enum EmulatorLoss {
     /// The limit on held bytes was reached.
     Memory,
     /// A GSO frame that cannot be taken apart into its segments.
@@ -26,7 +26,7 @@ pub(crate) enum Loss {
     Send,
 }
 
-impl Loss {
+impl EmulatorLoss {
     pub(crate) const ALL: [Self; 4] = [
         Self::Memory,
         Self::UnsupportedGso,
@@ -68,7 +68,7 @@ pub(crate) struct Stats {
     pub(crate) replies: [u64; 2],
     /// How long those were delayed, by class.
     delayed: [Vec<Delayed>; 2],
-    lost: [[u64; Loss::ALL.len()]; 2],
+    lost: [[u64; EmulatorLoss::ALL.len()]; 2],
     /// The first send error, for its cause.
     pub(crate) send_error: Option<String>,
     /// Actual minus due time, a packet.
@@ -92,13 +92,13 @@ impl Stats {
         }
     }
 
-    pub(crate) fn lose(&mut self, ingress: Side, cause: Loss, packets: u32) {
+    pub(crate) fn lose(&mut self, ingress: Side, cause: EmulatorLoss, packets: u32) {
         self.lost[ingress.index()][cause as usize] += u64::from(packets);
     }
 
     /// Packets that the egress interface refused; the first error is kept for its cause.
     pub(crate) fn send_failed(&mut self, ingress: Side, packets: u32, error: &io::Error) {
-        self.lose(ingress, Loss::Send, packets);
+        self.lose(ingress, EmulatorLoss::Send, packets);
         self.send_error.get_or_insert_with(|| error.to_string());
     }
 
@@ -158,7 +158,7 @@ impl Stats {
         classes.fold(Counters::default(), |sum, one| sum + *one)
     }
 
-    pub(crate) fn lost(&self, ingress: Side, cause: Loss) -> u64 {
+    pub(crate) fn lost(&self, ingress: Side, cause: EmulatorLoss) -> u64 {
         self.lost[ingress.index()][cause as usize]
     }
 }
@@ -365,7 +365,7 @@ pub(super) fn summary(
 
 fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
     let counters = stats.counters(ingress);
-    let lost = Loss::ALL.map(|cause| (cause.name(), stats.lost(ingress, cause)));
+    let lost = EmulatorLoss::ALL.map(|cause| (cause.name(), stats.lost(ingress, cause)));
     let refused = stats.missed[ingress.other().index()].refused;
     let emulator_lost = own_losses(lost)
         .chain(rings_full(stats.missed[ingress.index()]))
@@ -414,7 +414,8 @@ fn own_losses<const N: usize>(counts: [(&'static str, u64); N]) -> impl Iterator
 
 /// What was offered or copied and neither left nor was dropped.
 fn held_at_end(stats: &Stats, ingress: Side, counters: &Counters) -> u64 {
-    let gone =
-        stats.sent[ingress.index()] + stats.lost(ingress, Loss::Send) + counters.all_dropped();
+    let gone = stats.sent[ingress.index()]
+        + stats.lost(ingress, EmulatorLoss::Send)
+        + counters.all_dropped();
     (counters.packets + counters.copies).saturating_sub(gone)
 }

@@ -422,7 +422,7 @@ impl<P: Ports + Wakes> Running<P> {
         } else if let Some(until) = until {
             let stall = self.waiter.spin(until, || self.forwarder.has_arrivals());
             if let Some(stall) = stall {
-                self.forwarder.stood_still(stall);
+                self.forwarder.stalled(stall);
             }
         }
     }
@@ -438,7 +438,7 @@ impl<P: Ports + Wakes> Running<P> {
                     let _ = done.send(changed.map(|at| self.read(link, at)));
                 }
                 Command::Capture(link, tap) => self.forwarder.capture(link, *tap),
-                Command::Watch(link) => self.forwarder.watch(link),
+                Command::Watch(link) => self.forwarder.measure_round_trips(link),
                 Command::Read(link, done) => {
                     let _ = done.send(self.read(link, now));
                 }

@@ -4,8 +4,8 @@ use model::Nanos;
 
 use crate::af_packet::virtio_header;
 use crate::{
-    Answer, Flow, Frame, GsoFrame, Headers, Question, Spare, Vlan, icmp, iface, ingress_drop,
-    is_link_control, redirect,
+    Flow, Frame, GsoFrame, Headers, ProbeReply, ProbeRequest, Spare, Vlan, icmp, iface,
+    ingress_drop, is_link_control, redirect,
 };
 
 /// More segments than any frame of a test needs to have.
@@ -26,7 +26,10 @@ pub fn frames(bytes: &[u8]) {
     });
     let frame: Frame = Frame::new(Nanos::ZERO, offload, vlan, bytes);
     let _ = (Flow::of(bytes), Headers::of(&frame), is_link_control(bytes));
-    let _ = (Question::of((&frame).into()), Answer::of((&frame).into()));
+    let _ = (
+        ProbeRequest::of((&frame).into()),
+        ProbeReply::of((&frame).into()),
+    );
     let _ = icmp::too_big(bytes, 1280);
     let Ok(gso) = GsoFrame::of(&frame) else {
         return;

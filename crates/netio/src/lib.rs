@@ -9,7 +9,6 @@ pub mod clock;
 pub mod contain;
 mod control;
 pub mod cpu;
-mod exchange;
 mod flip;
 mod flow;
 mod frame;
@@ -32,6 +31,7 @@ pub mod offloads;
 mod packet;
 mod packet_info;
 mod port;
+mod probe;
 pub mod public_address;
 mod redirect;
 pub mod sandbox;
@@ -47,7 +47,6 @@ mod wait;
 
 pub use af_packet::{AfPacket, COPY_BELOW, OpenError, RingSlots, Slot, TunnelOutError};
 pub use control::is_link_control;
-pub use exchange::{Answer, Asked, Question};
 pub use flow::Flow;
 pub use frame::{Frame, FrameBytes, FrameRef, Gso, GsoKind, Lent, Offload, PartialChecksum, Vlan};
 pub use gso::{GsoFrame, UnsupportedGso};
@@ -58,6 +57,7 @@ pub use packet::Headers;
 pub use port::{
     Capabilities, Head, MAX_HEAD, Missed, Ports, Received, Sending, Spare, TunnelHeaders, TxFrame,
 };
+pub use probe::{ProbeKind, ProbeReply, ProbeRequest};
 pub use sleeper::Sleeper;
 pub use timestamped::{Arrival, SendReport, TimestampedUdp};
 pub use wait::{Alarm, CpuUse, Stall, Waiter, Wakes, ask_for_short_slices};

@@ -26,8 +26,8 @@ use model::{Nanos, Side};
 use record::summary::CaptureSummary;
 
 pub(crate) use filter::Filter;
-use tap::Waiting;
-pub(crate) use tap::{Captures, Fate, Seen, Tap};
+use tap::WaitingBatches;
+pub(crate) use tap::{Captures, Tap};
 
 /// What a capture keeps.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +84,7 @@ impl Capture {
     pub(crate) fn begin(self, start: Nanos) -> Result<(Tap, CaptureHandle)> {
         let Self { spec, sink } = self;
         let stopped = Arc::new(AtomicBool::new(false));
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(WaitingBatches::default());
         let (full, to_write) = channel();
         let (give_back, emptied) = channel();
         let tap = Tap::new(

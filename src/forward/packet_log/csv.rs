@@ -1,4 +1,4 @@
-//! The packet log's lines as CSV (RFC 4180, but for its line ends, which are bare).
+//! The packet log's lines as CSV (RFC 4180, except that lines end with a bare line feed).
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use crate::forward::departures::Changes;
 /// The first line.
 const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,changes,due_ns,departure_ns,protocol,source,source_port,destination,destination_port\n";
 
-/// Bytes that are written at once: the kernel keeps large pieces with the least work.
+/// Bytes per write. The kernel needs least work for large pieces.
 const WRITE: usize = 1 << 20;
 
 /// A file of rows.
@@ -23,19 +23,19 @@ pub(super) struct CsvFile<W> {
     rows: RowWriter,
 }
 
-/// Makes rows of lines.
+/// Formats lines as rows.
 #[derive(Debug, Default)]
 struct RowWriter {
-    /// Rows that were not written yet.
+    /// Rows that are not written yet.
     text: Vec<u8>,
-    /// A row without its number.
+    /// The row being formatted, without its number.
     row: Vec<u8>,
-    /// By ingress: the last flow and its columns, which the next line is likely to need again.
+    /// By ingress: the last flow and its columns, which the next line probably needs again.
     flows: [Option<(Flow, String)>; 2],
 }
 
 impl<W> CsvFile<W> {
-    /// Written to `file`.
+    /// A CSV file in `file`.
     pub(super) fn new(file: W) -> Self {
         Self {
             file,
@@ -77,7 +77,7 @@ impl<W: Write + Send + 'static> Sink for CsvFile<W> {
 }
 
 impl RowWriter {
-    /// A row for each packet of a line, numbered from `first` on.
+    /// Adds a row for each packet of a line, numbered from `first` on.
     fn add(&mut self, wall: WallTime, first: u64, line: &LogLine) {
         self.row.clear();
         self.row_without_number(wall, line);
@@ -122,20 +122,15 @@ fn push_decimal(row: &mut Vec<u8>, number: impl Integer) {
 }
 
 fn push_changes(row: &mut Vec<u8>, changes: Changes) {
-    let words = [
-        (changes.is_copy, "copy"),
-        (changes.is_marked, "marked"),
-        (changes.edit().is_some(), "corrupted"),
-    ];
     let mut between = "";
-    for (_, word) in words.iter().filter(|(applies, _)| *applies) {
+    for word in changes.words() {
         row.extend_from_slice(between.as_bytes());
         row.extend_from_slice(word.as_bytes());
         between = " ";
     }
 }
 
-/// The last columns; made anew only when the flow is another one.
+/// The last columns, formatted again only if the flow differs from the last one.
 fn columns_of(last: &mut Option<(Flow, String)>, flow: Option<Flow>) -> &str {
     let Some(flow) = flow else {
         return ",,,,";
@@ -162,7 +157,7 @@ fn columns(flow: &Flow) -> String {
     )
 }
 
-/// How the emulator's clock becomes the wall's, which instruments and captures stamp with.
+/// Converts the emulator's clock to wall-clock time, which instruments and captures use.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::forward) struct WallTime {
     mono: Nanos,
@@ -220,7 +215,7 @@ mod tests {
                 destination: "fd77::2".parse().unwrap(),
                 ports: Some([1000, 80]),
             }),
-            ..LogLine::unseen(Nanos(1_000), Side::B, PacketVerdict::Delivered)
+            ..LogLine::bare(Nanos(1_000), Side::B, PacketVerdict::Delivered)
         };
         let lost = LogLine {
             flow: None,
@@ -249,7 +244,7 @@ mod tests {
     fn packets_alike_have_a_row_each() {
         let pair = LogLine {
             count: 3,
-            ..LogLine::unseen(Nanos(1), Side::A, PacketVerdict::LinkControl)
+            ..LogLine::bare(Nanos(1), Side::A, PacketVerdict::LinkControl)
         };
         let rest = ",up,,1000000001,link_control,,,,,,,,\n";
         let expected = format!("8{rest}9{rest}10{rest}");
@@ -331,7 +326,7 @@ mod tests {
                         departure,
                         changes: Changes::new(copy, mark, edit),
                         flow,
-                        ..LogLine::unseen(arrival, ingress, verdict)
+                        ..LogLine::bare(arrival, ingress, verdict)
                     }
                 },
             )
