@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use netio::iface::Interface;
-use netio::lease::{Lease, LeaseError};
+use netio::lease::{InterfaceLease, LeaseError};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
@@ -236,18 +236,18 @@ fn join([a, b]: [u32; 2]) -> Result<Option<[String; 2]>> {
     let (Some((first, mut a)), Some((second, mut b))) = (take(a)?, take(b)?) else {
         return Ok(None);
     };
-    Lease::join([&mut a, &mut b])?;
+    InterfaceLease::join([&mut a, &mut b])?;
     a.leave();
     b.leave();
     Ok(Some([first.name, second.name]))
 }
 
 /// Takes the interface with this number over, as it was before the box; none if it is gone or another box has it already.
-fn take(index: u32) -> Result<Option<(Interface, Lease)>> {
+fn take(index: u32) -> Result<Option<(Interface, InterfaceLease)>> {
     let Ok(found) = Interface::by_index(index) else {
         return Ok(None);
     };
-    match Lease::take(&found.name) {
+    match InterfaceLease::take(&found.name) {
         Ok(lease) => Ok(Some((found, lease))),
         Err(LeaseError::InUse { .. }) => Ok(None),
         Err(error) => Err(error.into()),

@@ -10,14 +10,14 @@ use model::{Edit, Nanos, PacketId};
 /// what is due before its end goes to a heap beside it. Packets due at one time leave in the order pushed.
 #[derive(Debug, Default)]
 pub(crate) struct Departures {
-    in_order: VecDeque<Entry>,
-    early: BinaryHeap<Reverse<Entry>>,
+    in_order: VecDeque<QueuedDeparture>,
+    early: BinaryHeap<Reverse<QueuedDeparture>>,
     pushed: u64,
 }
 
 /// A packet that is to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Departure {
+pub(crate) struct ScheduledDeparture {
     /// When.
     pub(crate) due: Nanos,
     /// Which.
@@ -42,7 +42,7 @@ pub(crate) struct Changes {
 
 /// Ordered by due time, then by when it was pushed, which no two share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+struct QueuedDeparture {
     due: Nanos,
     pushed: u64,
     id: PacketId,
@@ -103,8 +103,8 @@ impl Changes {
 }
 
 impl Departures {
-    pub(crate) fn push(&mut self, Departure { due, id, changes }: Departure) {
-        let entry = Entry {
+    pub(crate) fn push(&mut self, ScheduledDeparture { due, id, changes }: ScheduledDeparture) {
+        let entry = QueuedDeparture {
             due,
             pushed: self.pushed,
             id,
@@ -122,18 +122,18 @@ impl Departures {
     }
 
     /// The entry `ahead` places from the front; past the first only as far as the front is in order.
-    pub(crate) fn get(&self, ahead: usize) -> Option<Departure> {
+    pub(crate) fn get(&self, ahead: usize) -> Option<ScheduledDeparture> {
         let queued = self.in_order.get(ahead);
         match self.early.peek() {
             Some(Reverse(early)) if ahead == 0 && queued.is_none_or(|q| early < q) => {
                 Some(early.departure())
             }
             Some(Reverse(early)) if queued.is_some_and(|q| early < q) => None,
-            _ => queued.map(Entry::departure),
+            _ => queued.map(QueuedDeparture::departure),
         }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Departure> {
+    pub(crate) fn pop(&mut self) -> Option<ScheduledDeparture> {
         let early = match (self.early.peek(), self.in_order.front()) {
             (Some(Reverse(early)), Some(queued)) => early < queued,
             (Some(_), None) => true,
@@ -148,9 +148,9 @@ impl Departures {
     }
 }
 
-impl Entry {
-    fn departure(&self) -> Departure {
-        Departure {
+impl QueuedDeparture {
+    fn departure(&self) -> ScheduledDeparture {
+        ScheduledDeparture {
             due: self.due,
             id: self.id,
             changes: self.changes,
@@ -171,7 +171,7 @@ mod tests {
             for (n, op) in (0..).zip(ops) {
                 if let Some(due) = op {
                     let changes = Changes::NONE;
-                    schedule.push(Departure { due: Nanos(due), id: PacketId(n), changes });
+                    schedule.push(ScheduledDeparture { due: Nanos(due), id: PacketId(n), changes });
                     heap.push(Reverse((Nanos(due), n)));
                 } else {
                     let expected = heap.pop().map(|Reverse((due, n))| (due, PacketId(n)));
@@ -184,6 +184,6 @@ mod tests {
 
     #[test]
     fn a_departure_costs_every_packet_32_bytes() {
-        assert_eq!(size_of::<Entry>(), 32);
+        assert_eq!(size_of::<QueuedDeparture>(), 32);
     }
 }

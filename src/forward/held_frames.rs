@@ -279,16 +279,16 @@ fn place(id: PacketId) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use netio::Slot;
+    use netio::LentSlot;
 
     use super::*;
 
     #[test]
     fn a_million_small_frames_take_their_bytes_and_little_more() {
         assert!(
-            size_of::<Option<HeldFrame<Slot>>>() <= 128,
+            size_of::<Option<HeldFrame<LentSlot>>>() <= 128,
             "{}",
-            size_of::<Option<HeldFrame<Slot>>>()
+            size_of::<Option<HeldFrame<LentSlot>>>()
         );
     }
 }

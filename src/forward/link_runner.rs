@@ -6,12 +6,12 @@ use std::iter;
 use arrayvec::ArrayVec;
 use model::{Bytes, ConfigError, Link, Nanos, Outcome, Packet, PacketId, Reply, Side, Waiting};
 use netio::{
-    Frame, FrameRef, GsoFrame, Headers, Lent, Offload, Ports, Sending, Spare, Stall, TxFrame,
+    Frame, FrameRef, GsoFrame, Headers, Lent, Offload, PortSet, SendTimes, Spare, Stall, TxFrame,
     is_link_control, too_big,
 };
 
 use super::capture::Tap;
-use super::departures::{Changes, Departure, Departures};
+use super::departures::{Changes, Departures, ScheduledDeparture};
 use super::held_frames::{self, FrameOrigin, HeldFrames};
 use super::observed::{ObservedPackets, PacketVerdict};
 use super::observers::Observers;
@@ -36,7 +36,7 @@ pub(super) struct LinkRunner {
 }
 
 /// What all links of a forwarder share.
-pub(super) struct Shared<P: Ports> {
+pub(super) struct ForwarderShared<P: PortSet> {
     pub(super) sets: Vec<P>,
     pub(super) held: HeldFrames<P::Lent>,
     /// Due times of the runs that are about to be sent.
@@ -74,9 +74,9 @@ impl LinkRunner {
     }
 
     /// Decides what arrived before `horizon` and sends what is due by `now`. Returns when to come back.
-    pub(super) fn turn<P: Ports>(
+    pub(super) fn turn<P: PortSet>(
         &mut self,
-        shared: &mut Shared<P>,
+        shared: &mut ForwarderShared<P>,
         horizon: Nanos,
         now: Nanos,
     ) -> Option<Nanos> {
@@ -86,18 +86,18 @@ impl LinkRunner {
     }
 
     /// Prepares what is due at `at`, which lies ahead, and sends it then. Returns when to come back.
-    pub(super) fn turn_ahead<P: Ports>(
+    pub(super) fn turn_ahead<P: PortSet>(
         &mut self,
-        shared: &mut Shared<P>,
+        shared: &mut ForwarderShared<P>,
         at: Nanos,
     ) -> Option<Nanos> {
         self.depart_both(shared, at, at)
     }
 
     /// Sends what is due by `now`, but not before `not_before`. Returns when to come back.
-    fn depart_both<P: Ports>(
+    fn depart_both<P: PortSet>(
         &mut self,
-        shared: &mut Shared<P>,
+        shared: &mut ForwarderShared<P>,
         now: Nanos,
         not_before: Nanos,
     ) -> Option<Nanos> {
@@ -123,9 +123,9 @@ impl LinkRunner {
     }
 
     /// Offers a frame's packets to the link.
-    pub(super) fn accept<P: Ports>(
+    pub(super) fn accept<P: PortSet>(
         &mut self,
-        shared: &mut Shared<P>,
+        shared: &mut ForwarderShared<P>,
         ingress: Side,
         frame: Frame<P::Lent>,
     ) {
@@ -191,9 +191,9 @@ impl LinkRunner {
 
     /// Sends link control immediately. If the other interface is down, the frame is lost as on a wire whose other end is
     /// down. That is not the emulator's fault: hosts report their multicast groups as soon as their own end is up.
-    fn pass<P: Ports>(
+    fn pass<P: PortSet>(
         &mut self,
-        shared: &mut Shared<P>,
+        shared: &mut ForwarderShared<P>,
         ingress: Side,
         frame: &Frame<P::Lent>,
         gso: &GsoFrame,
@@ -223,7 +223,7 @@ impl LinkRunner {
     }
 
     /// Schedules or forgets every packet that the model has decided on.
-    fn decide<P: Ports>(&mut self, shared: &mut Shared<P>, now: Nanos) {
+    fn decide<P: PortSet>(&mut self, shared: &mut ForwarderShared<P>, now: Nanos) {
         while let Some(outcome) = self.link.poll(now) {
             match outcome {
                 Outcome::Copied { id, .. } => shared.held.copied(id),
@@ -236,7 +236,7 @@ impl LinkRunner {
                 } => {
                     let egress = shared.held.ingress(id).other();
                     let changes = Changes::new(copy, mark, edit);
-                    self.departures[egress.index()].push(Departure { due, id, changes });
+                    self.departures[egress.index()].push(ScheduledDeparture { due, id, changes });
                 }
                 Outcome::Drop {
                     id,
@@ -260,9 +260,9 @@ impl LinkRunner {
 
     /// Tells the sender of a dropped packet why it was dropped. The reply leaves immediately and does not cross the link.
     #[cold]
-    fn reply<P: Ports>(
+    fn reply<P: PortSet>(
         &mut self,
-        shared: &mut Shared<P>,
+        shared: &mut ForwarderShared<P>,
         id: PacketId,
         Reply::TooBig { mtu }: Reply,
     ) {
@@ -296,9 +296,9 @@ impl LinkRunner {
     }
 
     /// Sends by `egress` what is due by `now`, but not before `not_before`. Returns when to look again.
-    fn depart<P: Ports>(
+    fn depart<P: PortSet>(
         &mut self,
-        shared: &mut Shared<P>,
+        shared: &mut ForwarderShared<P>,
         egress: Side,
         now: Nanos,
         not_before: Nanos,
@@ -328,15 +328,15 @@ impl LinkRunner {
     }
 
     /// Takes the next run of segments from the schedule, or returns until when to wait for it.
-    fn next_run<P: Ports>(
+    fn next_run<P: PortSet>(
         &mut self,
-        shared: &mut Shared<P>,
+        shared: &mut ForwarderShared<P>,
         egress: Side,
         now: Nanos,
     ) -> Result<SegmentRun, Nanos> {
         let len = self.run_length(shared, egress, now)?;
         let schedule = &mut self.departures[egress.index()];
-        let Departure { id, changes, .. } = schedule.get(0).ok_or(now)?;
+        let ScheduledDeparture { id, changes, .. } = schedule.get(0).ok_or(now)?;
         let due = (0..len).map_while(|_| schedule.pop());
         shared.due.extend(due.map(|next| next.due));
         Ok(SegmentRun {
@@ -348,9 +348,9 @@ impl LinkRunner {
 
     /// How many neighbouring segments at the front of the schedule are due. If the next neighbour follows within the
     /// quantum, returns when it is due. Copies and packets that are changed leave alone.
-    fn run_length<P: Ports>(
+    fn run_length<P: PortSet>(
         &self,
-        shared: &Shared<P>,
+        shared: &ForwarderShared<P>,
         egress: Side,
         now: Nanos,
     ) -> Result<u32, Nanos> {
@@ -386,14 +386,14 @@ impl LinkRunner {
     }
 
     /// Sends runs that were taken from the schedule, but not before `not_before`, and forgets them.
-    fn send_runs<P: Ports>(
+    fn send_runs<P: PortSet>(
         &mut self,
-        shared: &mut Shared<P>,
+        shared: &mut ForwarderShared<P>,
         egress: Side,
         not_before: Nanos,
         runs: &[SegmentRun],
     ) {
-        let Shared {
+        let ForwarderShared {
             sets,
             held,
             due,
@@ -460,7 +460,10 @@ impl LinkRunner {
     }
 
     /// Gives up the packets that are still on their way and ends the packet log with them. Returns what the log kept.
-    pub(super) fn finish<P: Ports>(&mut self, shared: &mut Shared<P>) -> Option<PacketLogSummary> {
+    pub(super) fn finish<P: PortSet>(
+        &mut self,
+        shared: &mut ForwarderShared<P>,
+    ) -> Option<PacketLogSummary> {
         // This takes what is decided already, and nothing else.
         self.decide(shared, Nanos::ZERO);
         let undecided = self.link.stop();
@@ -523,12 +526,12 @@ impl LinkRunner {
 }
 
 /// Sends `frames` by `port`, after completing checksums that the port cannot complete.
-fn send<P: Ports>(
+fn send<P: PortSet>(
     sets: &mut [P],
     port: PortId,
     not_before: Nanos,
     frames: &mut [TxFrame<'_>],
-    mut sent: impl FnMut(usize, io::Result<Sending>),
+    mut sent: impl FnMut(usize, io::Result<SendTimes>),
 ) {
     let set = &mut sets[port.set()];
     if !set.capabilities().checksum {

@@ -8,13 +8,13 @@ mod agenda;
 mod arena;
 pub(crate) mod capture;
 mod departures;
-mod flows;
+mod departures_by_kind;
 mod held_frames;
 mod link_runner;
-mod load;
 mod observed;
 mod observers;
 pub(crate) mod packet_log;
+mod recent_arrivals;
 pub(crate) mod round_trips;
 mod segment_run;
 pub(crate) mod stats;
@@ -23,16 +23,16 @@ mod tests;
 pub(crate) mod thread;
 
 use model::{ConfigError, Link, Nanos, PathSpec, ScheduleClock, ScheduleOrder, Side, Waiting};
-use netio::{MemoryPort, Ports, Received, Spare, Stall};
+use netio::{MemoryPort, PortSet, ReceivedFrame, Spare, Stall};
 
 use agenda::Agenda;
 use capture::Tap;
 use conditions::link_spec::Rules;
 use held_frames::HeldFrames;
-use link_runner::{LinkRunner, Shared};
-use load::Load;
-pub(crate) use load::TURN;
+use link_runner::{ForwarderShared, LinkRunner};
 use packet_log::PacketLogWriter;
+use recent_arrivals::RecentArrivals;
+pub(crate) use recent_arrivals::TURN;
 use record::lateness::{FlowDepartures, LateBudget};
 use record::summary::PacketLogSummary;
 use round_trips::RoundTripTimes;
@@ -51,13 +51,13 @@ const BATCH: usize = 32;
 const LONGEST_WAIT: Nanos = Nanos(1_000_000);
 
 /// Sets of ports, the links between them, and the frames that are on their way.
-pub(crate) struct Forwarder<P: Ports> {
+pub(crate) struct Forwarder<P: PortSet> {
     runners: Vec<LinkRunner>,
     /// By set and port: whose end that is.
     ends: Vec<Vec<Option<(u32, Side)>>>,
     agenda: Agenda,
-    shared: Shared<P>,
-    load: Load,
+    shared: ForwarderShared<P>,
+    load: RecentArrivals,
     /// How long arrivals can wait, because none of them is due sooner.
     min_delay: Nanos,
     /// Links that are due in this step.
@@ -99,7 +99,7 @@ impl PortId {
     /// Two sets of one port each.
     pub(crate) const APART: [Self; 2] = [Self { set: 0, port: 0 }, Self { set: 1, port: 0 }];
 
-    /// Ports of the first set, in which those of every link follow each other.
+    /// PortSet of the first set, in which those of every link follow each other.
     pub(crate) fn together(link: u32) -> [Self; 2] {
         [0, 1].map(|side| Self {
             set: 0,
@@ -116,20 +116,20 @@ impl PortId {
     }
 }
 
-impl<P: Ports> Forwarder<P> {
+impl<P: PortSet> Forwarder<P> {
     /// Without links yet; `memory` is how many bytes of frames may be held.
     pub(crate) fn new(sets: Vec<P>, memory: usize) -> Self {
         Self {
             runners: Vec::new(),
             ends: sets.iter().map(|_| Vec::new()).collect(),
             agenda: Agenda::default(),
-            shared: Shared {
+            shared: ForwarderShared {
                 sets,
                 held: HeldFrames::new(memory),
                 due: Vec::new(),
                 spare: Spare::default(),
             },
-            load: Load::default(),
+            load: RecentArrivals::default(),
             min_delay: LONGEST_WAIT,
             due: Vec::new(),
         }
@@ -203,9 +203,11 @@ impl<P: Ports> Forwarder<P> {
             if let Some((link, side, received)) = end {
                 let runner = &mut self.runners[link as usize];
                 match received {
-                    Received::Frame(frame) => runner.accept(&mut self.shared, side, frame),
-                    Received::Truncated => runner.lose_unseen(arrival, side, EmulatorLoss::TooLong),
-                    Received::UnsupportedGso => {
+                    ReceivedFrame::Frame(frame) => runner.accept(&mut self.shared, side, frame),
+                    ReceivedFrame::Truncated => {
+                        runner.lose_unseen(arrival, side, EmulatorLoss::TooLong)
+                    }
+                    ReceivedFrame::UnsupportedGso => {
                         runner.lose_unseen(arrival, side, EmulatorLoss::UnsupportedGso);
                     }
                 }

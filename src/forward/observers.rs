@@ -1,7 +1,7 @@
 //! Everything that looks at packets beside the packet path: the packet log, captures, and the measurement of round trips.
 
 use model::{Nanos, Side};
-use netio::{FrameRef, Sending, TxFrame};
+use netio::{FrameRef, SendTimes, TxFrame};
 use record::summary::PacketLogSummary;
 
 use super::capture::{Captures, Tap};
@@ -77,7 +77,7 @@ impl Observers {
     pub(super) fn sent<'f>(
         &mut self,
         taken: PacketVerdict,
-        sending: Option<Sending>,
+        sending: Option<SendTimes>,
         packets: impl FnOnce() -> ObservedPackets<'f>,
     ) {
         if !self.is_empty() {
@@ -129,7 +129,7 @@ impl Observers {
         &mut self,
         packets: &ObservedPackets<'_>,
         verdict: PacketVerdict,
-        sending: Option<Sending>,
+        sending: Option<SendTimes>,
     ) {
         let departure = sending.map(|sending| sending.ended);
         if let Some(log) = &mut self.log {

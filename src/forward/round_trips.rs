@@ -4,7 +4,7 @@
 //! their number.
 
 use model::{Nanos, Side};
-use netio::{FrameRef, GsoFrame, ProbeKind, ProbeReply, ProbeRequest, Sending};
+use netio::{FrameRef, GsoFrame, ProbeKind, ProbeReply, ProbeRequest, SendTimes};
 
 use super::observed::ObservedPackets;
 
@@ -63,7 +63,7 @@ impl RoundTripTracker {
     }
 
     /// Packets have left, if there is a `sending`, or were lost.
-    pub(crate) fn note(&mut self, packets: &ObservedPackets<'_>, sending: Option<Sending>) {
+    pub(crate) fn note(&mut self, packets: &ObservedPackets<'_>, sending: Option<SendTimes>) {
         let changes = packets.changes;
         if sending.is_none() && changes.is_copy {
             return;
@@ -140,7 +140,7 @@ impl ProbeSlot {
     }
 
     /// The last segment of the frame that is followed may be among these packets.
-    fn concluded(&mut self, packets: &ObservedPackets<'_>, sent: Option<Sending>) {
+    fn concluded(&mut self, packets: &ObservedPackets<'_>, sent: Option<SendTimes>) {
         let Some(probe) = &mut self.probe else {
             return;
         };

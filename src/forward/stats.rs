@@ -2,11 +2,11 @@
 
 use std::io;
 
-use super::flows::Flows;
+use super::departures_by_kind::DeparturesByKind;
 use conditions::link_spec::Rules;
 use hdrhistogram::Histogram;
 use model::{Counters, Nanos, Side};
-use netio::{Missed, Sending, Stall, Waiter};
+use netio::{Missed, SendTimes, Stall, Waiter};
 use record::lateness::LateBudget;
 use record::summary::{
     ClassSummary, DelaySum, DelaySummary, DepartureSummary, DirectionSummary, HandOverSummary,
@@ -72,13 +72,13 @@ pub(crate) struct Stats {
     /// The first send error, for its cause.
     pub(crate) send_error: Option<String>,
     /// Actual minus due time, a packet.
-    pub(crate) departure: DepartureError,
+    pub(crate) departure: DepartureErrors,
     /// The part of it before the call that sent the packet.
     hand_over: Lateness,
     /// When the machine stood still.
-    pub(crate) stalls: Stalls,
+    pub(crate) stalls: StallStats,
     /// Departures by kind of packets.
-    pub(crate) flows: Flows,
+    pub(crate) flows: DeparturesByKind,
     /// The most bytes held at a time.
     pub(crate) peak_bytes: usize,
 }
@@ -87,7 +87,7 @@ impl Stats {
     /// Nothing counted yet; departures later than `budget` after their due time will count as late.
     pub(crate) fn within(budget: LateBudget) -> Self {
         Self {
-            departure: DepartureError::within(budget),
+            departure: DepartureErrors::within(budget),
             ..Self::default()
         }
     }
@@ -132,7 +132,7 @@ impl Stats {
         ingress: Side,
         (flow, clamped): (u8, Nanos),
         due: Nanos,
-        sending: Sending,
+        sending: SendTimes,
         packets: u64,
     ) {
         self.stalls.departed(due, packets);
@@ -192,7 +192,7 @@ impl std::ops::Add for Delayed {
 
 /// How late every departure was, and which of them count as late.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DepartureError {
+pub(crate) struct DepartureErrors {
     lateness: Lateness,
     buckets: LatenessBuckets,
     late: u64,
@@ -200,7 +200,7 @@ pub(crate) struct DepartureError {
     budget: LateBudget,
 }
 
-impl DepartureError {
+impl DepartureErrors {
     /// Late is what is later than `budget`.
     pub(crate) fn within(budget: LateBudget) -> Self {
         Self {
@@ -297,7 +297,7 @@ impl Lateness {
 
 /// When a thread that only read the clock did not run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stalls {
+pub(crate) struct StallStats {
     count: u64,
     total: Nanos,
     longest: Nanos,
@@ -306,7 +306,7 @@ pub(crate) struct Stalls {
     latest: Option<Stall>,
 }
 
-impl Stalls {
+impl StallStats {
     /// One more.
     pub(crate) fn note(&mut self, stall: Stall) {
         let took = Nanos(stall.to.0 - stall.from.0);

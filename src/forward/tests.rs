@@ -7,14 +7,14 @@ use model::{
     Rate, StageSpec,
 };
 use netio::{
-    Frame, Gso, GsoFrame, GsoKind, MemoryPort, Missed, Offload, PartialChecksum, Sending, Sent,
+    Frame, Gso, GsoFrame, GsoKind, MemoryPort, Missed, Offload, PartialChecksum, SendTimes, Sent,
     TxFrame,
 };
 use proptest::prelude::*;
 use record::lateness::{self, LinkDepartures, Traffic};
 use record::{Figure, Metric, Statistic};
 
-use super::departures::{Changes, Departure};
+use super::departures::{Changes, ScheduledDeparture};
 use super::held_frames::FrameOrigin;
 use super::*;
 
@@ -83,7 +83,7 @@ fn forwarder(conditions: Conditions, gso: bool, memory: usize) -> InMemory {
 }
 
 /// One link between two ports.
-fn between<P: Ports>(
+fn between<P: PortSet>(
     ports: [P; 2],
     link: Link,
     memory: usize,
@@ -334,7 +334,7 @@ fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_t
     };
     let first = forwarder.shared.held.insert(origin, train, gso);
     for segment in 0..40 {
-        forwarder.runners[0].departures[1].push(Departure {
+        forwarder.runners[0].departures[1].push(ScheduledDeparture {
             due: Nanos(0),
             id: model::PacketId(first.0 + segment),
             changes: Changes::new(0, segment == 7, None),
@@ -680,7 +680,7 @@ fn what_the_model_took_in_late_leaves_as_much_later_as_it_should_have() {
 /// A port that says of its own what became of the n-th frame of a send call.
 struct OddPort(MemoryPort, fn(usize, Nanos) -> io::Result<Nanos>);
 
-impl Ports for OddPort {
+impl PortSet for OddPort {
     type Lent = std::convert::Infallible;
 
     fn capabilities(&self) -> netio::Capabilities {
@@ -699,7 +699,7 @@ impl Ports for OddPort {
         self.0.arrival()
     }
 
-    fn take(&mut self) -> Option<(usize, Received<Self::Lent>)> {
+    fn take(&mut self) -> Option<(usize, ReceivedFrame<Self::Lent>)> {
         self.0.take()
     }
 
@@ -708,14 +708,14 @@ impl Ports for OddPort {
         port: usize,
         not_before: Nanos,
         frames: &[TxFrame<'_>],
-        sent: &mut dyn FnMut(usize, io::Result<Sending>),
+        sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
     ) {
         self.0
             .send(port, not_before, frames, &mut |index, sending| {
                 let ended = sending.and_then(|sending| self.1(index, sending.ended));
                 sent(
                     index,
-                    ended.map(|ended| Sending {
+                    ended.map(|ended| SendTimes {
                         begun: not_before,
                         ended,
                     }),

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, anyhow};
 use conditions::link_spec::EmulatedLink;
 use model::{ConfigError, Link, LinkConfig, Nanos, Side, Waiting};
-use netio::{AfPacket, Alarm, CpuUse, Ports, RingSlots, Waiter, Wakes, clock};
+use netio::{AfPacket, Alarm, CpuUse, PortSet, RingSlots, Waiter, Wakes, clock};
 use record::lateness::{FlowDepartures, LateBudget};
 use record::summary::Summary;
 
@@ -89,15 +89,15 @@ pub(crate) struct ForwarderThread {
 /// Asks a forwarder, from any thread, whether or not it still runs.
 #[derive(Clone, Debug)]
 pub(crate) struct ForwarderHandle {
-    commands: Sender<Command>,
-    bell: Arc<Bell>,
+    commands: Sender<ForwarderCommand>,
+    wakeup: Arc<Wakeup>,
     start: Nanos,
     late_budget: LateBudget,
 }
 
 /// A link at one instant.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct LinkReading {
     /// When, on the clock of [`netio::clock::now`].
     pub(crate) at: Nanos,
     /// What was done until then, without the packet log; what it has as held at the end is on its way now.
@@ -129,26 +129,26 @@ pub(crate) enum ChangeError {
 }
 
 /// A link and where it stands.
-pub(crate) struct Joined {
+pub(crate) struct PlacedLink {
     /// A and B.
     pub(crate) ports: [PortId; 2],
     pub(crate) link: EmulatedLink,
 }
 
 /// What a running forwarder is asked to do, to the link of that number where one is named.
-enum Command {
+enum ForwarderCommand {
     /// Other conditions.
     Change {
         link: usize,
         new: NewConditions,
-        done: Sender<Result<Reading, ConfigError>>,
+        done: Sender<Result<LinkReading, ConfigError>>,
     },
     /// A copy of its packets from now on.
     Capture(usize, Box<Tap>),
     /// A look for round trips from now on.
     Watch(usize),
     /// What was counted so far.
-    Read(usize, Sender<Reading>),
+    Read(usize, Sender<LinkReading>),
     /// What has left every link so far.
     Departures(Sender<Vec<Vec<FlowDepartures>>>),
     /// The interface with that number in the place of one that is gone.
@@ -167,13 +167,13 @@ enum Command {
 /// Says that there are commands: to a forwarder that is awake by a flag, to one that sleeps by an alarm. So the packet path
 /// looks at one flag and takes no lock.
 #[derive(Debug)]
-struct Bell {
+struct Wakeup {
     rung: AtomicBool,
     alarm: Alarm,
 }
 
 /// Raises a flag when its thread panics.
-struct Obituary(Arc<AtomicBool>);
+struct PanicFlag(Arc<AtomicBool>);
 
 impl ForwarderThread {
     /// Starts to forward between `ports` A and B, a set each; on return it does. The link's time begins now.
@@ -183,7 +183,7 @@ impl ForwarderThread {
         options: ForwarderOptions,
     ) -> Result<Self> {
         let ports_of_link = PortId::APART;
-        let joined = Joined {
+        let joined = PlacedLink {
             ports: ports_of_link,
             link,
         };
@@ -193,28 +193,28 @@ impl ForwarderThread {
     /// Starts to forward on all links between ports of these sets; on return it does. The links' time begins now.
     pub(crate) fn start_all(
         sets: Vec<AfPacket>,
-        links: Vec<Joined>,
+        links: Vec<PlacedLink>,
         options: ForwarderOptions,
     ) -> Result<Self> {
         let ring_bytes = sets.iter().map(AfPacket::ring_bytes).sum();
         Self::between(sets, ring_bytes, links, options)
     }
 
-    fn between<P: Ports + Wakes + Send + 'static>(
+    fn between<P: PortSet + Wakes + Send + 'static>(
         sets: Vec<P>,
         ring_bytes: usize,
-        joined: Vec<Joined>,
+        joined: Vec<PlacedLink>,
         options: ForwarderOptions,
     ) -> Result<Self> {
         let start = clock::now();
-        let build = |Joined { ports, link }| -> Result<_> {
+        let build = |PlacedLink { ports, link }| -> Result<_> {
             let EmulatedLink { config, rules } = link;
             let link = Link::new(&LinkConfig { start, ..config })?;
             Ok((ports, link, rules))
         };
         let links = joined.into_iter().map(build).collect::<Result<Vec<_>>>()?;
         let late_budget = options.late_budget;
-        let bell = Arc::new(Bell {
+        let wakeup = Arc::new(Wakeup {
             rung: AtomicBool::new(false),
             alarm: Alarm::new().context("making the forwarder's alarm")?,
         });
@@ -225,11 +225,11 @@ impl ForwarderThread {
         let (taps, captures): (Vec<_>, Vec<_>) = captures.into_iter().unzip();
         let (commands, to_do) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
-        let rung = Arc::clone(&bell);
+        let rung = Arc::clone(&wakeup);
         let thread = std::thread::Builder::new()
             .name("forwarder".to_owned())
             .spawn(move || {
-                let _obituary = Obituary(options.died);
+                let _panic_flag = PanicFlag(options.died);
                 let waiter = Waiter::measure(options.cpu);
                 let mut forwarder = Forwarder::new(sets, options.memory);
                 let logs = iter::once(log).chain(iter::repeat_with(|| None));
@@ -239,7 +239,7 @@ impl ForwarderThread {
                 for (link, tap) in taps.into_iter().enumerate() {
                     forwarder.capture(link, tap);
                 }
-                let mut running = Running {
+                let mut running = ForwarderLoop {
                     forwarder,
                     waiter,
                     cpu: options.cpu,
@@ -256,7 +256,7 @@ impl ForwarderThread {
             .context("the forwarder ended at its start")?;
         let handle = ForwarderHandle {
             commands,
-            bell,
+            wakeup,
             start,
             late_budget,
         };
@@ -277,7 +277,7 @@ impl ForwarderThread {
     /// # Errors
     /// The forwarder had died; says of what.
     pub(crate) fn stop(self) -> Result<Vec<Summary>> {
-        self.handle.tell(Command::Stop);
+        self.handle.tell(ForwarderCommand::Stop);
         let ended = self.thread.join();
         let mut summaries =
             ended.map_err(|panic| anyhow!("the forwarder died: {}", message(&*panic)))?;
@@ -293,8 +293,12 @@ impl ForwarderHandle {
     ///
     /// # Errors
     /// Conditions that [`Link::change`] refuses: nothing is changed. A forwarder that has ended.
-    pub(crate) fn change(&self, link: usize, new: NewConditions) -> Result<Reading, ChangeError> {
-        let changed = self.ask(|done| Command::Change { link, new, done })?;
+    pub(crate) fn change(
+        &self,
+        link: usize,
+        new: NewConditions,
+    ) -> Result<LinkReading, ChangeError> {
+        let changed = self.ask(|done| ForwarderCommand::Change { link, new, done })?;
         Ok(changed?)
     }
 
@@ -304,23 +308,23 @@ impl ForwarderHandle {
     /// A forwarder that has died; there is no thread to be had.
     pub(crate) fn capture(&self, link: usize, capture: Capture) -> Result<CaptureHandle> {
         // What arrived before is not in it; that it is alive is known then, too.
-        self.ask(Command::Answer)?;
+        self.ask(ForwarderCommand::Answer)?;
         let (tap, handle) = capture.begin(clock::now())?;
-        self.tell(Command::Capture(link, Box::new(tap)));
+        self.tell(ForwarderCommand::Capture(link, Box::new(tap)));
         Ok(handle)
     }
 
     /// Looks for round trips on a link from now on.
     pub(crate) fn watch(&self, link: usize) {
-        self.tell(Command::Watch(link));
+        self.tell(ForwarderCommand::Watch(link));
     }
 
     /// A link as it is now.
     ///
     /// # Errors
     /// A forwarder that has ended.
-    pub(crate) fn read(&self, link: usize) -> Result<Reading, Ended> {
-        self.ask(|done| Command::Read(link, done))
+    pub(crate) fn read(&self, link: usize) -> Result<LinkReading, Ended> {
+        self.ask(|done| ForwarderCommand::Read(link, done))
     }
 
     /// When the links' time began, on the clock of [`netio::clock::now`].
@@ -338,7 +342,7 @@ impl ForwarderHandle {
     /// # Errors
     /// A forwarder that has ended.
     pub(crate) fn departures(&self) -> Result<Vec<Vec<FlowDepartures>>, Ended> {
-        self.ask(Command::Departures)
+        self.ask(ForwarderCommand::Departures)
     }
 
     /// Puts the interface with that number in the place of one that is gone, at this end of a link.
@@ -346,7 +350,7 @@ impl ForwarderHandle {
     /// # Errors
     /// That one is gone, too; a forwarder that has died.
     pub(crate) fn rejoin(&self, link: usize, side: Side, interface: u32) -> Result<()> {
-        let done = self.ask(|done| Command::Rejoin {
+        let done = self.ask(|done| ForwarderCommand::Rejoin {
             link,
             side,
             interface,
@@ -358,25 +362,25 @@ impl ForwarderHandle {
     /// Asks for a sign of life: received when the forwarder comes to it, never if it has died.
     pub(crate) fn ask_whether_alive(&self) -> Receiver<()> {
         let (answer, answered) = mpsc::channel();
-        self.tell(Command::Answer(answer));
+        self.tell(ForwarderCommand::Answer(answer));
         answered
     }
 
-    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, Ended> {
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> ForwarderCommand) -> Result<T, Ended> {
         let (answer, answered) = mpsc::channel();
         self.tell(command(answer));
         answered.recv().map_err(|_| Ended)
     }
 
-    fn tell(&self, command: Command) {
+    fn tell(&self, command: ForwarderCommand) {
         // One that has died takes none; whoever waits for an answer learns it.
         let _ = self.commands.send(command);
-        self.bell.ring();
+        self.wakeup.ring();
     }
 }
 
 /// A forwarder and what it waits with.
-struct Running<P: Ports> {
+struct ForwarderLoop<P: PortSet> {
     forwarder: Forwarder<P>,
     waiter: Waiter,
     cpu: CpuUse,
@@ -384,35 +388,35 @@ struct Running<P: Ports> {
     ring_bytes: usize,
 }
 
-impl<P: Ports + Wakes> Running<P> {
+impl<P: PortSet + Wakes> ForwarderLoop<P> {
     /// Forwards until it is told to stop; what was done, link by link.
-    fn forward(&mut self, bell: &Bell, commands: &Receiver<Command>) -> Vec<Summary> {
+    fn forward(&mut self, wakeup: &Wakeup, commands: &Receiver<ForwarderCommand>) -> Vec<Summary> {
         let lead = match self.cpu {
             CpuUse::Spin => LEAD,
             CpuUse::Gentle => Nanos::ZERO,
         };
         loop {
             let now = self.waiter.now();
-            if bell.has_rung() && self.obey(now, commands) {
+            if wakeup.has_rung() && self.obey(now, commands) {
                 return (0..self.forwarder.links())
                     .map(|link| self.end(link))
                     .collect();
             }
             match self.forwarder.step(now, lead) {
                 Next::Now => {}
-                Next::At(at) => self.wait(bell, now, Some(Nanos(at.0.saturating_sub(lead.0)))),
-                Next::Arrival => self.wait(bell, now, None),
+                Next::At(at) => self.wait(wakeup, now, Some(Nanos(at.0.saturating_sub(lead.0)))),
+                Next::Arrival => self.wait(wakeup, now, None),
             }
         }
     }
 
-    /// Waits for `until`, for arrivals that cannot wait until then, and for the bell; under load for the next turn.
-    fn wait(&mut self, bell: &Bell, now: Nanos, until: Option<Nanos>) {
+    /// Waits for `until`, for arrivals that cannot wait until then, and for the wakeup; under load for the next turn.
+    fn wait(&mut self, wakeup: &Wakeup, now: Nanos, until: Option<Nanos>) {
         if self.forwarder.is_loaded(now) {
-            return self.waiter.doze(now + TURN);
+            return self.waiter.coarse_sleep(now + TURN);
         }
         if self.waiter.sleeps(now, until) {
-            let alarm = iter::once(bell.alarm.as_fd());
+            let alarm = iter::once(wakeup.alarm.as_fd());
             if until.is_some_and(|until| self.forwarder.can_wait(now, until)) {
                 return self.waiter.sleep(alarm, now, until);
             }
@@ -429,25 +433,25 @@ impl<P: Ports + Wakes> Running<P> {
 
     /// Does what it was told; whether that is to stop.
     #[cold]
-    fn obey(&mut self, now: Nanos, commands: &Receiver<Command>) -> bool {
+    fn obey(&mut self, now: Nanos, commands: &Receiver<ForwarderCommand>) -> bool {
         for command in commands.try_iter() {
             // Who has gone meanwhile needs no answer.
             match command {
-                Command::Change { link, new, done } => {
+                ForwarderCommand::Change { link, new, done } => {
                     let changed = self.forwarder.change(link, now, new);
                     let _ = done.send(changed.map(|at| self.read(link, at)));
                 }
-                Command::Capture(link, tap) => self.forwarder.capture(link, *tap),
-                Command::Watch(link) => self.forwarder.measure_round_trips(link),
-                Command::Read(link, done) => {
+                ForwarderCommand::Capture(link, tap) => self.forwarder.capture(link, *tap),
+                ForwarderCommand::Watch(link) => self.forwarder.measure_round_trips(link),
+                ForwarderCommand::Read(link, done) => {
                     let _ = done.send(self.read(link, now));
                 }
-                Command::Departures(done) => {
+                ForwarderCommand::Departures(done) => {
                     let links = 0..self.forwarder.links();
                     let left = links.map(|link| self.forwarder.departures(link));
                     let _ = done.send(left.collect());
                 }
-                Command::Rejoin {
+                ForwarderCommand::Rejoin {
                     link,
                     side,
                     interface,
@@ -455,8 +459,8 @@ impl<P: Ports + Wakes> Running<P> {
                 } => {
                     let _ = done.send(self.forwarder.rejoin(link, side, interface));
                 }
-                Command::Answer(done) => drop(done.send(())),
-                Command::Stop => return true,
+                ForwarderCommand::Answer(done) => drop(done.send(())),
+                ForwarderCommand::Stop => return true,
             }
         }
         false
@@ -471,8 +475,8 @@ impl<P: Ports + Wakes> Running<P> {
         }
     }
 
-    fn read(&mut self, link: usize, at: Nanos) -> Reading {
-        Reading {
+    fn read(&mut self, link: usize, at: Nanos) -> LinkReading {
+        LinkReading {
             at,
             summary: self.summary(link),
             lateness: self.forwarder.stats(link).lateness(),
@@ -489,7 +493,7 @@ impl<P: Ports + Wakes> Running<P> {
     }
 }
 
-impl Bell {
+impl Wakeup {
     fn ring(&self) {
         self.rung.store(true, Ordering::Release);
         self.alarm.ring();
@@ -505,7 +509,7 @@ impl Bell {
     }
 }
 
-impl Drop for Obituary {
+impl Drop for PanicFlag {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.store(true, Ordering::Relaxed);
@@ -531,7 +535,7 @@ mod tests {
     use model::{BitsPerSec, Delay, Effect, Framing, PathSpec, QueueLimit, Rate, StageSpec};
     use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
     use netio::userns::Privilege;
-    use netio::{Capabilities, Missed, Received, Sending, TxFrame};
+    use netio::{Capabilities, Missed, ReceivedFrame, SendTimes, TxFrame};
     use record::summary::CaptureSummary;
 
     use super::super::capture::CaptureSpec;
@@ -549,7 +553,7 @@ mod tests {
         }
     }
 
-    impl Ports for TestPort {
+    impl PortSet for TestPort {
         type Lent = Infallible;
 
         fn capabilities(&self) -> Capabilities {
@@ -573,7 +577,7 @@ mod tests {
             self.is_deadly.then_some(Nanos::ZERO)
         }
 
-        fn take(&mut self) -> Option<(usize, Received<Infallible>)> {
+        fn take(&mut self) -> Option<(usize, ReceivedFrame<Infallible>)> {
             panic!("an arrival that kills")
         }
 
@@ -582,7 +586,7 @@ mod tests {
             _: usize,
             _: Nanos,
             _: &[TxFrame<'_>],
-            _: &mut dyn FnMut(usize, io::Result<Sending>),
+            _: &mut dyn FnMut(usize, io::Result<SendTimes>),
         ) {
         }
 
@@ -608,7 +612,7 @@ mod tests {
             died: Arc::clone(died),
             ..CpuUse::Gentle.into()
         };
-        let joined = Joined {
+        let joined = PlacedLink {
             ports: PortId::APART,
             link,
         };

@@ -44,7 +44,7 @@ pub(super) struct Lease {
 
 /// That a lease is held by one connection, until it is renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Grant {
+pub(crate) struct LeaseGrant {
     id: LeaseId,
     number: u64,
 }
@@ -110,15 +110,15 @@ impl Lease {
     }
 
     /// By what a connection holds it, if one does.
-    pub(super) fn grant(&self) -> Option<Grant> {
-        (self.span == LeaseFor::Connection).then(|| Grant {
+    pub(super) fn grant(&self) -> Option<LeaseGrant> {
+        (self.span == LeaseFor::Connection).then(|| LeaseGrant {
             id: self.id.clone(),
             number: self.grants,
         })
     }
 
     /// Whether it is held by the connection of that grant.
-    pub(super) fn is_held_by(&self, grant: &Grant) -> bool {
+    pub(super) fn is_held_by(&self, grant: &LeaseGrant) -> bool {
         self.grant().as_ref() == Some(grant)
     }
 

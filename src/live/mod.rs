@@ -3,12 +3,12 @@
 //!
 //! The packet path waits for nothing here: a change is a command in the forwarder's queue, a reading its answer.
 
+mod bounded_history;
 mod change;
 mod counters;
 mod experiment;
 mod export;
 mod keeper;
-mod kept;
 mod lease;
 mod link;
 mod meter;
@@ -24,14 +24,14 @@ use conditions::link_spec::{EmulatedLink, LinkSpec};
 use crate::forward::thread::ForwarderHandle;
 
 pub(crate) use self::change::{ChangeOrder, Conditions, Refusal, ScheduleChange};
-pub(crate) use self::counters::Counters;
+pub(crate) use self::counters::LinkCounters;
 pub(crate) use self::experiment::{Experiment, ExperimentView, FigureRow, NumberedRun};
 pub(crate) use self::keeper::Keeper;
-pub(crate) use self::lease::{Grant, LeaseFor, LeaseId};
+pub(crate) use self::lease::{LeaseFor, LeaseGrant, LeaseId};
 pub(crate) use self::link::LiveLink;
-pub(crate) use self::meter::{Meter, WayMeter};
-pub(crate) use self::sample::{Event, Happening, Sample, Way};
-pub(crate) use self::view::{Change, Changed, LinkView, ScheduleView};
+pub(crate) use self::meter::{DirectionMeter, LinkMeter};
+pub(crate) use self::sample::{DirectionSample, Event, Happening, LinkSample};
+pub(crate) use self::view::{ChangeView, Changed, LinkView, ScheduleView};
 pub(crate) use self::words::{in_force, quoted};
 
 /// The links that run now, by name.
@@ -42,7 +42,7 @@ pub(crate) struct Links(Arc<Registry>);
 struct Registry {
     links: Mutex<Vec<Arc<LiveLink>>>,
     experiment: Experiment,
-    alarm: Arc<keeper::Alarm>,
+    alarm: Arc<keeper::ExpiryAlarm>,
 }
 
 /// A link that has begun to run.

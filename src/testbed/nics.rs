@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
-use super::{ClientWork, Links, Testbed};
+use super::{ClientWork, LinkSummaries, Testbed};
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
 use instruments::serve::Server;
@@ -197,7 +197,7 @@ impl Testbed for BetweenNics {
         self.stalls.spoilt()
     }
 
-    fn tear_down(self: Box<Self>) -> Result<Links> {
+    fn tear_down(self: Box<Self>) -> Result<LinkSummaries> {
         Ok(Vec::new())
     }
 }

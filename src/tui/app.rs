@@ -8,11 +8,12 @@ use serde_json::{Map, Value};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 
-use super::history::History;
+use super::history::SampleHistory;
 use super::output::CommandOutput;
 use super::steps::Knob;
 use crate::live::{
-    ChangeOrder, Conditions, Event, ExperimentView, Happening, LinkView, Links, LiveLink, Sample,
+    ChangeOrder, Conditions, Event, ExperimentView, Happening, LinkSample, LinkView, Links,
+    LiveLink,
 };
 
 /// Changes that can be undone.
@@ -40,8 +41,8 @@ pub(super) struct Watched {
     link: Arc<LiveLink>,
     events: Receiver<Arc<Event>>,
     pub(super) view: LinkView,
-    pub(super) history: History,
-    pub(super) last: Option<Sample>,
+    pub(super) history: SampleHistory,
+    pub(super) last: Option<LinkSample>,
     /// The changes made here that can be undone.
     own: Vec<OwnChange>,
     /// Its place among all links, from 1, and how many there are.
@@ -206,7 +207,7 @@ impl Watched {
             link: Arc::clone(link),
             events,
             view: link.view(),
-            history: History::default(),
+            history: SampleHistory::default(),
             last: None,
             own: Vec::new(),
             place,

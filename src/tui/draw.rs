@@ -14,7 +14,7 @@ use super::app::{App, Watched};
 use super::history::SPAN_S;
 use super::run;
 use super::steps::Knob;
-use crate::live::{Sample, Way};
+use crate::live::{DirectionSample, LinkSample};
 
 const HELP: &str = "\u{2190} \u{2192} condition  \u{2191} \u{2193} more, less  x without  Enter type  u undo  p pause  Tab next link  q leave";
 const HELP_OF_RUN: &str = "\u{2191} \u{2193} figures  p pause  Tab next link  q leave   (the conditions are the scenario's)";
@@ -182,8 +182,8 @@ fn short(value: f64) -> String {
     }
 }
 
-fn table(sample: &Sample) -> Paragraph<'static> {
-    let row = |name: &str, way: &Way| {
+fn table(sample: &LinkSample) -> Paragraph<'static> {
+    let row = |name: &str, way: &DirectionSample| {
         let of = &way.counters;
         let queue = way
             .queue_packets

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::live::Sample;
+use crate::live::LinkSample;
 
 /// How far back curves go, in seconds.
 pub(super) const SPAN_S: f64 = 60.0;
@@ -12,10 +12,10 @@ const LATEST_S: f64 = 3.0;
 
 /// Of the last minute.
 #[derive(Default)]
-pub(super) struct History(VecDeque<Point>);
+pub(super) struct SampleHistory(VecDeque<HistoryPoint>);
 
 /// A tenth of a second: up, then down.
-struct Point {
+struct HistoryPoint {
     at_s: f64,
     bit_per_s: [f64; 2],
     queue_ms: [Option<f64>; 2],
@@ -23,11 +23,11 @@ struct Point {
     round_trip_ms: [Option<f64>; 2],
 }
 
-impl History {
+impl SampleHistory {
     /// Adds a sample, and forgets what is too old.
-    pub(super) fn add(&mut self, sample: &Sample) {
+    pub(super) fn add(&mut self, sample: &LinkSample) {
         let ways = [&sample.up, &sample.down];
-        self.0.push_back(Point {
+        self.0.push_back(HistoryPoint {
             at_s: sample.at_s,
             bit_per_s: ways.map(|way| way.delivered_bit_per_s),
             queue_ms: ways.map(|way| way.queue_delay_ms),
@@ -58,7 +58,7 @@ impl History {
         [0, 1].map(|side| latest.clone().find_map(|point| point.round_trip_ms[side]))
     }
 
-    fn curves(&self, of: impl Fn(&Point, usize) -> Option<f64>) -> [Vec<(f64, f64)>; 2] {
+    fn curves(&self, of: impl Fn(&HistoryPoint, usize) -> Option<f64>) -> [Vec<(f64, f64)>; 2] {
         let last_s = self.0.back().map_or(0.0, |point| point.at_s);
         [0, 1].map(|way| {
             let points = self.0.iter();

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use utoipa::IntoParams;
 
-use super::App;
+use super::AppState;
 use super::problem::Problem;
 use crate::forward::capture::{Capture, CaptureHandle, CaptureSpec, Filter};
 use crate::live::LiveLink;
@@ -119,7 +119,7 @@ impl CaptureQuery {
 
 /// A capture from now on, as the body of an answer. It ends by its limits, with the link, or when its reader has gone.
 pub(super) fn stream(
-    app: &App,
+    app: &AppState,
     link: Arc<LiveLink>,
     query: &CaptureQuery,
 ) -> Result<Body, Problem> {

@@ -35,14 +35,14 @@ impl Whole {
     async fn read<S: Send + Sync>(
         request: Request,
         state: &S,
-        patience: Duration,
+        longest: Duration,
     ) -> Result<Self, Problem> {
-        match timeout(patience, Bytes::from_request(request, state)).await {
+        match timeout(longest, Bytes::from_request(request, state)).await {
             Ok(Ok(body)) => Ok(Self(body)),
             Ok(Err(refused)) => Err(Problem::new(refused.status(), refused.body_text())),
             Err(_) => Err(Problem::new(
                 StatusCode::REQUEST_TIMEOUT,
-                format!("the body did not come within {} s", patience.as_secs()),
+                format!("the body did not come within {} s", longest.as_secs()),
             )),
         }
     }

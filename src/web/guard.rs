@@ -29,7 +29,7 @@ const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-
 
 /// Checks what every request says of where it comes from.
 #[derive(Clone, Debug)]
-pub(super) struct Guard {
+pub(super) struct RequestGuard {
     /// Nothing for a socket of the file system, which no browser reaches.
     bound: Option<SocketAddr>,
     /// What pages of this server begin with.
@@ -42,7 +42,7 @@ pub(super) struct Guard {
     open: Rate,
 }
 
-impl Guard {
+impl RequestGuard {
     pub(super) fn of(listening: &Listening) -> Self {
         Self {
             bound: listening.bound(),
@@ -160,7 +160,7 @@ fn is_own(host: &str, bound: SocketAddr) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_ours)
 }
 
-async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+async fn check(State(guard): State<RequestGuard>, request: Request, next: Next) -> Response {
     let mut response = match guard.refuses(&request) {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
@@ -199,7 +199,7 @@ mod tests {
         host: Option<&str>,
         origin: Option<&str>,
     ) -> bool {
-        let guard = Guard {
+        let guard = RequestGuard {
             bound: Some("127.0.0.1:7700".parse().unwrap()),
             scheme,
             access,
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_a_browser_sends_for_another_page_is_refused_and_links_lead_to_pages() {
-        let guard = Guard {
+        let guard = RequestGuard {
             bound: Some("127.0.0.1:7700".parse().unwrap()),
             scheme: "http://",
             access: Access::default(),
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn strangers_who_ask_too_often_take_nothing_from_who_has_a_token() {
-        let guard = Guard {
+        let guard = RequestGuard {
             bound: Some("192.0.2.1:7700".parse().unwrap()),
             scheme: "https://",
             access: Access::new(Some("0123456789abcdef"), None).unwrap(),

@@ -36,7 +36,7 @@ pub(crate) use self::records::Records;
 pub(crate) use self::tls::{CertificateFiles, Pin};
 use crate::live::{Keeper, Links};
 use crate::notes::warn;
-use guard::Guard;
+use guard::RequestGuard;
 
 /// How long after the end the last events may leave.
 const LINGER: Duration = Duration::from_millis(50);
@@ -53,7 +53,7 @@ pub(crate) struct Server {
 
 /// What handlers know.
 #[derive(Clone)]
-struct App {
+struct AppState {
     links: Links,
     /// One at a time: what conditions mean is computed, which takes a while.
     computing: Arc<Semaphore>,
@@ -68,14 +68,14 @@ impl Server {
     /// The machine lets no threads or descriptors be had.
     pub(crate) fn start(listening: Listening, links: Links) -> Result<Self> {
         let keeper = Keeper::start(links.clone())?;
-        let app = App {
+        let app = AppState {
             links,
             computing: Arc::new(Semaphore::new(1)),
             captures: Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize)),
         };
         let captures = Arc::clone(&app.captures);
         let router = openapi::router().0.merge(page::router());
-        let router = Guard::of(&listening).around(router, app);
+        let router = RequestGuard::of(&listening).around(router, app);
         Self::serve(listening, router, captures, Some(keeper))
     }
 
@@ -84,7 +84,7 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub(crate) fn of_records(listening: Listening, records: Records) -> Result<Self> {
-        let router = Guard::of(&listening).around(records::router(), records);
+        let router = RequestGuard::of(&listening).around(records::router(), records);
         let captures = Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize));
         Self::serve(listening, router, captures, None)
     }

@@ -12,13 +12,13 @@ use utoipa::openapi::info::{InfoBuilder, LicenseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{App, links, metrics, run};
+use super::{AppState, links, metrics, run};
 
 /// As what every error is sent.
 const PROBLEM: &str = "application/problem+json";
 
 /// All resources, and the document that describes them.
-pub(super) fn router() -> (Router<App>, OpenApi) {
+pub(super) fn router() -> (Router<AppState>, OpenApi) {
     OpenApiRouter::with_openapi(about())
         .routes(routes!(links::all))
         .routes(routes!(links::one, links::put, links::patch))

@@ -4,7 +4,7 @@ use model::Nanos;
 
 use crate::af_packet::virtio_header;
 use crate::{
-    Flow, Frame, GsoFrame, Headers, ProbeReply, ProbeRequest, Spare, Vlan, icmp, iface,
+    FiveTuple, Frame, GsoFrame, Headers, ProbeReply, ProbeRequest, Spare, Vlan, icmp, iface,
     ingress_drop, is_link_control, redirect,
 };
 
@@ -25,7 +25,11 @@ pub fn frames(bytes: &[u8]) {
         tci: u16::from(*tagged),
     });
     let frame: Frame = Frame::new(Nanos::ZERO, offload, vlan, bytes);
-    let _ = (Flow::of(bytes), Headers::of(&frame), is_link_control(bytes));
+    let _ = (
+        FiveTuple::of(bytes),
+        Headers::of(&frame),
+        is_link_control(bytes),
+    );
     let _ = (
         ProbeRequest::of((&frame).into()),
         ProbeReply::of((&frame).into()),

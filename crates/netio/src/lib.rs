@@ -9,12 +9,11 @@ pub mod clock;
 pub mod contain;
 mod control;
 pub mod cpu;
+mod five_tuple;
 mod flip;
-mod flow;
 mod frame;
 pub mod fuzzing;
 mod gso;
-mod guard;
 pub mod heap;
 mod icmp;
 pub mod iface;
@@ -36,6 +35,7 @@ pub mod public_address;
 mod redirect;
 pub mod sandbox;
 pub mod signals;
+mod sleep_margin;
 mod sleeper;
 pub mod stop;
 pub mod tbf;
@@ -45,9 +45,9 @@ pub mod udp;
 pub mod userns;
 mod wait;
 
-pub use af_packet::{AfPacket, COPY_BELOW, OpenError, RingSlots, Slot, TunnelOutError};
+pub use af_packet::{AfPacket, COPY_BELOW, LentSlot, OpenError, RingSlots, TunnelOutError};
 pub use control::is_link_control;
-pub use flow::Flow;
+pub use five_tuple::FiveTuple;
 pub use frame::{Frame, FrameBytes, FrameRef, Gso, GsoKind, Lent, Offload, PartialChecksum, Vlan};
 pub use gso::{GsoFrame, UnsupportedGso};
 pub use icmp::too_big;
@@ -55,7 +55,8 @@ pub use memory::{MemoryPort, Sent};
 pub use netlink::NetlinkError;
 pub use packet::Headers;
 pub use port::{
-    Capabilities, Head, MAX_HEAD, Missed, Ports, Received, Sending, Spare, TunnelHeaders, TxFrame,
+    Capabilities, FrameHead, MAX_HEAD, Missed, PortSet, ReceivedFrame, SendTimes, Spare,
+    TunnelHeaders, TxFrame,
 };
 pub use probe::{ProbeKind, ProbeReply, ProbeRequest};
 pub use sleeper::Sleeper;

@@ -9,7 +9,7 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, setsockopt, sockopt}
 
 /// The address that a datagram leaves from, as the kernel takes it.
 #[derive(Clone, Copy)]
-pub(crate) enum Source {
+pub(crate) enum SourceAddress {
     V4(libc::in_pktinfo),
     V6(libc::in6_pktinfo),
 }
@@ -35,7 +35,7 @@ pub(crate) fn asked(note: &ControlMessageOwned) -> Option<IpAddr> {
     }
 }
 
-impl Source {
+impl SourceAddress {
     /// From `asked`; the kernel's choice where that is no address to send from.
     pub(crate) fn of(asked: IpAddr) -> Option<Self> {
         match asked {

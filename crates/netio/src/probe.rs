@@ -1,7 +1,7 @@
 //! Packets that their receivers answer, and the replies: TCP segments and acknowledgements, ICMP echo requests and replies.
 
 use crate::control::ICMPV6;
-use crate::flow::Flow;
+use crate::five_tuple::FiveTuple;
 use crate::frame::FrameRef;
 use crate::icmp::ICMP;
 use crate::ip::{Fragment, Ip, byte, u16_at};
@@ -26,7 +26,7 @@ pub enum ProbeKind {
 pub struct ProbeRequest {
     kind: ProbeKind,
     /// Its source is the sender of the request. The ports of an echo are its identifier.
-    flow: Flow,
+    flow: FiveTuple,
     first: u32,
     /// The number after its last one.
     end: u32,
@@ -37,7 +37,7 @@ pub struct ProbeRequest {
 pub struct ProbeReply {
     kind: ProbeKind,
     /// Its source is the sender of the request.
-    flow: Flow,
+    flow: FiveTuple,
     /// The number after the last one answered.
     end: u32,
 }
@@ -133,11 +133,11 @@ fn header(bytes: &[u8]) -> Option<(Ip, ProbeKind)> {
     Some((ip, kind))
 }
 
-fn flow(bytes: &[u8], ip: Ip, kind: ProbeKind) -> Option<Flow> {
-    let flow = Flow::behind(bytes, ip)?;
+fn flow(bytes: &[u8], ip: Ip, kind: ProbeKind) -> Option<FiveTuple> {
+    let flow = FiveTuple::behind(bytes, ip)?;
     Some(match kind {
         ProbeKind::Segment => flow,
-        ProbeKind::Echo => Flow {
+        ProbeKind::Echo => FiveTuple {
             ports: Some([u16_at(bytes, ip.next + 4)?; 2]),
             ..flow
         },

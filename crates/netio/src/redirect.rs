@@ -12,7 +12,7 @@ use rtnetlink::packet_route::tc::{
 };
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netlink::{self, NetlinkError, RequestContext as _};
 
 const ALL_PROTOCOLS: u16 = 0x0003;
 

@@ -5,13 +5,13 @@ use std::hint;
 use model::Nanos;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 
-use crate::guard::Guard;
+use crate::sleep_margin::SleepMargin;
 use crate::{clock, wait};
 
 /// Waits for moments, and learns from each sleep how early the next one must end: the rest is spun.
 #[derive(Clone, Copy, Debug)]
 pub struct Sleeper {
-    guard: Guard,
+    guard: SleepMargin,
 }
 
 const LONGEST_GUARD: Nanos = Nanos(200_000);
@@ -27,7 +27,7 @@ impl Sleeper {
     pub fn new() -> Self {
         wait::wake_up_soon();
         Self {
-            guard: Guard::up_to(LONGEST_GUARD, ON_TIME),
+            guard: SleepMargin::up_to(LONGEST_GUARD, ON_TIME),
         }
     }
 

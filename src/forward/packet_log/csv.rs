@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use itoa::Integer;
 use model::{Nanos, Side};
-use netio::{Flow, clock};
+use netio::{FiveTuple, clock};
 use record::crossing::CrossedFlow;
 
 use super::{LogLine, Sink};
@@ -31,7 +31,7 @@ struct RowWriter {
     /// The row being formatted, without its number.
     row: Vec<u8>,
     /// By ingress: the last flow and its columns, which the next line probably needs again.
-    flows: [Option<(Flow, String)>; 2],
+    flows: [Option<(FiveTuple, String)>; 2],
 }
 
 impl<W> CsvFile<W> {
@@ -131,7 +131,7 @@ fn push_changes(row: &mut Vec<u8>, changes: Changes) {
 }
 
 /// The last columns, formatted again only if the flow differs from the last one.
-fn columns_of(last: &mut Option<(Flow, String)>, flow: Option<Flow>) -> &str {
+fn columns_of(last: &mut Option<(FiveTuple, String)>, flow: Option<FiveTuple>) -> &str {
     let Some(flow) = flow else {
         return ",,,,";
     };
@@ -141,7 +141,7 @@ fn columns_of(last: &mut Option<(Flow, String)>, flow: Option<Flow>) -> &str {
     last.as_ref().map_or("", |(_, columns)| columns)
 }
 
-fn columns(flow: &Flow) -> String {
+fn columns(flow: &FiveTuple) -> String {
     let named = [(1, "icmp"), (6, "tcp"), (17, "udp"), (58, "icmpv6")];
     let protocol = named.iter().find(|(number, _)| *number == flow.protocol);
     let protocol =
@@ -209,7 +209,7 @@ mod tests {
             bytes: 98,
             due: Some(Nanos(1_500)),
             departure: Some(Nanos(1_600)),
-            flow: Some(Flow {
+            flow: Some(FiveTuple {
                 protocol: 6,
                 source: "fd77::1".parse().unwrap(),
                 destination: "fd77::2".parse().unwrap(),
@@ -285,10 +285,10 @@ mod tests {
         )
     }
 
-    fn flows() -> impl Strategy<Value = Flow> {
+    fn flows() -> impl Strategy<Value = FiveTuple> {
         let kinds = prop_oneof![Just((17, true)), Just((132, true)), Just((89, false))];
         (kinds, any::<[IpAddr; 2]>(), any::<[u16; 2]>()).prop_map(
-            |((protocol, has_ports), [source, destination], ports)| Flow {
+            |((protocol, has_ports), [source, destination], ports)| FiveTuple {
                 protocol,
                 source,
                 destination,

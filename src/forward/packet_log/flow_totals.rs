@@ -200,7 +200,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use model::{DropCause, Nanos};
-    use netio::Flow;
+    use netio::FiveTuple;
 
     use super::*;
 
@@ -212,7 +212,7 @@ mod tests {
             bytes,
             due: Some(arrival + Nanos(1_000_000)),
             departure: (verdict == PacketVerdict::Delivered).then(|| arrival + Nanos(1_000_000)),
-            flow: Some(Flow {
+            flow: Some(FiveTuple {
                 protocol: 17,
                 source: address,
                 destination: address,

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 use model::{Nanos, Side};
-use netio::{Flow, GsoFrame};
+use netio::{FiveTuple, GsoFrame};
 
 use self::csv::CsvFile;
 pub(in crate::forward) use self::csv::WallTime;
@@ -59,7 +59,7 @@ pub(crate) struct LogLine {
     /// How they differ from the packets that arrived.
     pub(crate) changes: Changes,
     /// The flow of IP packets.
-    pub(crate) flow: Option<Flow>,
+    pub(crate) flow: Option<FiveTuple>,
 }
 
 /// Where lines are to be kept, before the log begins.
@@ -266,7 +266,7 @@ impl LogLine {
             bytes: u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX),
             departure,
             changes: packets.changes,
-            flow: Flow::of(frame.bytes),
+            flow: FiveTuple::of(frame.bytes),
             ..Self::bare(frame.arrival, packets.ingress, verdict)
         }
     }

@@ -49,7 +49,7 @@ impl Ends {
 
     fn part_leaves(&mut self, came: &Arrived, part: std::ops::Range<u32>, millis: u64) {
         let at = Nanos::from_millis(millis);
-        let sent = Sending {
+        let sent = SendTimes {
             begun: at,
             ended: at,
         };
@@ -60,7 +60,7 @@ impl Ends {
         self.gone(came, 0..came.segments, None);
     }
 
-    fn gone(&mut self, came: &Arrived, part: std::ops::Range<u32>, sent: Option<Sending>) {
+    fn gone(&mut self, came: &Arrived, part: std::ops::Range<u32>, sent: Option<SendTimes>) {
         let gso = GsoFrame::of(&came.frame).unwrap();
         let packets = ObservedPackets {
             segments: part,

@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 
 use rtnetlink::LinkUnspec;
 
-use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::offloads::{OffloadError, Offloads};
 use crate::redirect::Redirect;
 

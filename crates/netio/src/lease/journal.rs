@@ -34,7 +34,7 @@ pub(super) struct JournalDir {
 
 /// A journal, locked; the lock ends with the process.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct LeaseJournal {
     file: Flock<File>,
     dir: Arc<JournalDir>,
     name: String,
@@ -147,7 +147,7 @@ impl JournalDir {
     }
 }
 
-impl Journal {
+impl LeaseJournal {
     /// Locks the journal of the interface with the number `index` of the calling thread's namespace; none if there is
     /// none, unless `create`.
     ///

@@ -12,12 +12,12 @@ pub(crate) const TURN: Nanos = Nanos(75_000);
 
 /// When the latest frames arrived.
 #[derive(Debug, Default)]
-pub(crate) struct Load {
+pub(crate) struct RecentArrivals {
     arrivals: [Nanos; FRAMES],
     next: usize,
 }
 
-impl Load {
+impl RecentArrivals {
     pub(crate) fn arrived(&mut self, at: Nanos) {
         self.arrivals[self.next] = at;
         self.next = (self.next + 1) % FRAMES;
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn eight_frames_a_millisecond_are_a_load() {
-        let mut load = Load::default();
+        let mut load = RecentArrivals::default();
         for at in 1..8 {
             load.arrived(Nanos(at * 100_000));
             assert!(!load.is_high(Nanos(at * 100_000)));

@@ -7,7 +7,7 @@ use model::Nanos;
 /// It grows whenever one ended too late and shrinks a little whenever one did not, so that it settles where one sleep in
 /// some hundred is late, however busy the machine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Guard {
+pub(crate) struct SleepMargin {
     time: Nanos,
     longest: Nanos,
     /// One late sleep weighs as much as so many that were on time.
@@ -17,7 +17,7 @@ pub(crate) struct Guard {
 const FIRST: Nanos = Nanos(60_000);
 const GROWS_BY: Nanos = Nanos(20_000);
 
-impl Guard {
+impl SleepMargin {
     /// One of 60 us that grows to `longest`: spinning longer costs the machine more than it gains. It settles where one sleep
     /// of `on_time` is late.
     pub(crate) const fn up_to(longest: Nanos, on_time: u64) -> Self {
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn it_settles_where_one_sleep_in_some_hundred_is_late() {
         // Sleeps end up to 100 us late, every time as likely as the other.
-        let mut guard = Guard::up_to(Nanos(200_000), 400);
+        let mut guard = SleepMargin::up_to(Nanos(200_000), 400);
         let (mut late, mut state) = (0, 1u64);
         const SLEEPS: u32 = 200_000;
         for _ in 0..SLEEPS {
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn it_grows_no_further_than_it_may() {
-        let mut guard = Guard::up_to(Nanos(100_000), 400);
+        let mut guard = SleepMargin::up_to(Nanos(100_000), 400);
         (0..10).for_each(|_| guard.learn(true));
         assert_eq!(guard.time(), Nanos(100_000));
     }

@@ -8,7 +8,7 @@ const MOST: usize = 48;
 
 /// The departures of each kind of packets, by ingress side.
 #[derive(Clone, Debug)]
-pub(crate) struct Flows {
+pub(crate) struct DeparturesByKind {
     /// The first has no place of its own.
     kinds: Vec<FlowKind>,
     departed: Vec<[Departed; 2]>,
@@ -16,7 +16,7 @@ pub(crate) struct Flows {
     last: u8,
 }
 
-impl Default for Flows {
+impl Default for DeparturesByKind {
     fn default() -> Self {
         let mut flows = Self {
             kinds: Vec::with_capacity(MOST),
@@ -28,7 +28,7 @@ impl Default for Flows {
     }
 }
 
-impl Flows {
+impl DeparturesByKind {
     /// The number of the kind of packets with these headers.
     pub(crate) fn number(&mut self, protocol: Option<u8>, ports: Option<[u16; 2]>) -> u8 {
         let kind = FlowKind {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn both_ways_of_a_service_are_one_kind() {
-        let mut flows = Flows::default();
+        let mut flows = DeparturesByKind::default();
         let up = flows.number(Some(6), Some([40_000, 80]));
         assert_eq!(flows.number(Some(6), Some([80, 40_001])), up);
         assert_ne!(flows.number(Some(17), Some([40_000, 80])), up);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn kinds_without_number_are_counted_together() {
-        let mut flows = Flows::default();
+        let mut flows = DeparturesByKind::default();
         for port in 1..1000 {
             let number = flows.number(Some(6), Some([40_000, port]));
             flows.left(number, Side::A, 1, false);
